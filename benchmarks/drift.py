@@ -25,13 +25,13 @@ from components.training import core as training
 from nightshift import config as configuration
 from nightshift import splits
 from nightshift.config import Config
-from nightshift.config.source import Simulator
+from nightshift.config.tabular import TabularSimulator
 from nightshift.contracts.drift import SCORE, Promise, Signal
 from nightshift.graph import Graph
 from nightshift.splits import Days
 from nightshift.stats import shift
 from nightshift.tabular import frames, inputs
-from nightshift.tasks.tabular import drift, simulator
+from nightshift.tasks.tabular import compromise, drift, simulator
 from nightshift.tasks.tabular.features import core as features
 from nightshift.tasks.tabular.training import FitSettings, TableRows
 from pipelines import configs
@@ -88,20 +88,20 @@ class Watch:
         self.model = training.train(config, plan, TableRows(settings, rows), "cpu", LINEAGE)
         self.package, self.reference = self.model.package, self.model.reference
         self.graph = Graph(self.model.graphs[self.package.selected], config.task.threads)
-        self.promise = self._promise(splits.test_rows(rows, plan.test, config.protocol.drop_compromised))
+        self.promise = self._promise(compromise.test_rows(rows, plan.test, config.protocol))
         columns = [*self.package.tabular.numeric, SCORE]
         self.bins = shift.layout(self.reference[columns], columns)
         self.before = shift.count(self.reference, self.bins)
         self.days = self._days(rows, Days(plan.features.first, self.trained + timedelta(days=days)))
 
-    def drifted(self, world: Simulator, first: date) -> dict[date, Day]:
+    def drifted(self, world: TabularSimulator, first: date) -> dict[date, Day]:
         """Return the days of another world from a day on, after this one's."""
         days = Days(first, first + timedelta(days=WATCHED_DAYS))
         past = {day: self.events[day] for day in Days(first - self.reach, first - timedelta(days=1))}
         rows = self._features(pd.concat([*past.values(), *self._events(world, days).values()], ignore_index=True))
         return self.days | self._days(rows, days)
 
-    def signals(self, days: dict[date, Day], world: Simulator, today: date) -> list[Signal]:
+    def signals(self, days: dict[date, Day], world: TabularSimulator, today: date) -> list[Signal]:
         """Return what the drift step would say on a day."""
         config, limits = self.config, self.config.drift
         length = timedelta(days=limits.window_days - 1)
@@ -122,7 +122,7 @@ class Watch:
         ]
         return [*core.shifts(columns, limits), *others]
 
-    def audit(self, days: dict[date, Day], world: Simulator, watched: Days) -> list[monitoring.Entry]:
+    def audit(self, days: dict[date, Day], world: TabularSimulator, watched: Days) -> list[monitoring.Entry]:
         """Return the audit log of some days."""
         log: list[monitoring.Entry] = []
         for day in watched:
@@ -145,7 +145,7 @@ class Watch:
         reached = float(average_precision_score(test["label"].astype(int), scores))
         return Promise(metric="average_precision", value=reached, measured="when it was evaluated")
 
-    def _events(self, world: Simulator, days: Days) -> dict[date, pd.DataFrame]:
+    def _events(self, world: TabularSimulator, days: Days) -> dict[date, pd.DataFrame]:
         return {day: simulator.day(world, day).rename(columns=ROLES) for day in days}
 
     def _features(self, events: pd.DataFrame) -> pd.DataFrame:

@@ -23,7 +23,7 @@ from nightshift import splits
 from nightshift.classification import images as files
 from nightshift.classification.shards import Items, Shards
 from nightshift.config import Config, parse
-from nightshift.config.classes import Images
+from nightshift.config.images import Images
 from nightshift.contracts import package
 from nightshift.contracts.drift import SCORE
 from nightshift.graph import Graph

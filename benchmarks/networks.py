@@ -37,7 +37,8 @@ from components.optimization.forms import Form
 from nightshift.classification import images
 from nightshift.classification.shards import Shards
 from nightshift.config import parse
-from nightshift.config.classes import Images, Texts
+from nightshift.config.images import Images
+from nightshift.config.texts import Texts
 from nightshift.contracts import package
 from nightshift.contracts.package import OUTPUT, DecisionRule, ModelPackage
 from nightshift.graph import Graph
@@ -92,7 +93,7 @@ class Network:
 
 
 def resnet50() -> Network:
-    task = parse(configs.load("resnet50")).classes
+    task = parse(configs.load("resnet50")).task
     recipe = training.recipe(task, "resnet50")
     torch.manual_seed(0)
     graph = onnx_export.images(recipe.model().eval(), recipe)
@@ -102,7 +103,7 @@ def resnet50() -> Network:
 
 
 def bert_base() -> Network:
-    task = parse(configs.load("bert")).classes
+    task = parse(configs.load("bert")).task
     recipe = texts.recipe(task, "bert")
     torch.manual_seed(0)
     graph = texts_export.transformer(recipe.model().eval(), recipe)
@@ -192,7 +193,7 @@ class Decoded(Dataset[Tensor]):
 
 def measure_loader() -> None:
     """Epochs over shards that were decoded once, beside a DataLoader that decodes each file in every epoch."""
-    task = parse(configs.load("resnet50")).classes
+    task = parse(configs.load("resnet50")).task
     assert isinstance(task, Images)
     random = np.random.default_rng(0)
     files = [jpeg(random.integers(0, 256, (375, 500, 3), dtype=np.uint8)) for _ in range(FILES)]

@@ -27,7 +27,7 @@ from rich.table import Table
 
 from nightshift import storage
 from nightshift.config import parse
-from nightshift.config.source import Simulator
+from nightshift.config.tabular import TabularSimulator
 from nightshift.contracts import tables
 from nightshift.contracts.state import ROOTS
 from nightshift.memory import peak_memory
@@ -128,7 +128,7 @@ class Case:
 def make(folder: Path, events: int) -> None:
     """Write the events of so large a world, by day, as ingestion would."""
     customers = round(events / EVENTS_OF_A_CUSTOMER)
-    world = Simulator(customers=customers, terminals=2 * customers)
+    world = TabularSimulator(customers=customers, terminals=2 * customers)
     parts = []
     for day in plan(parse(CONFIG), DATE).events:
         frame = simulator.day(world, day).rename(columns=ROLES).astype({"label": "Int8"})

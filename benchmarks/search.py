@@ -20,11 +20,11 @@ from benchmarks.steps import run_steps
 from nightshift.config import Config, parse
 from nightshift.contracts.preprocessing import Inputs
 from nightshift.contracts.tables import read_table
-from nightshift.splits import Days, plan, rows_of, test_rows
+from nightshift.splits import Days, plan, rows_of
 from nightshift.stats import ranking as metrics
 from nightshift.tabular.inputs import matrix
 from nightshift.tasks.fitting import FitSpec
-from nightshift.tasks.tabular import estimators
+from nightshift.tasks.tabular import compromise, estimators
 from nightshift.tasks.tabular.features.core import numeric_inputs
 from pipelines import configs
 
@@ -91,7 +91,7 @@ def _objective(trial: optuna.Trial, config: dict[str, Any], rows: pd.DataFrame) 
 
 def _measure(config: Config, parameters: dict[str, Any], last: date, rows: pd.DataFrame) -> metrics.Metrics:
     fold = plan(config, last).test
-    seen, unseen = rows_of(rows, fold.train), test_rows(rows, fold, drop_compromised=True)
+    seen, unseen = rows_of(rows, fold.train), compromise.test_rows(rows, fold, config.protocol)
     inputs = Inputs(numeric=numeric_inputs(config), categorical={})
     job = FitSpec("search", parameters, config.task.seed, config.task.threads, "cpu")
     fitted = estimators.fit("xgboost", job, matrix(inputs, seen), seen["label"].to_numpy(dtype=np.int8))

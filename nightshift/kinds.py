@@ -20,14 +20,24 @@ class TaskKind:
     Attributes:
         name: `task.kind` in the config.
         packages: where its modules are looked for, in this order: its own, then what it shares with other tasks.
-        section: `module:class` of the config's section `task`.
+        config: `module:class` of its config, a `nightshift.config.Config`.
         preprocessing: `module:class` of how a model's rows become its input, in the model's manifest.
     """
 
     name: str
     packages: tuple[str, ...]
-    section: str
+    config: str
     preprocessing: str
+
+    @property
+    def config_class(self) -> Any:
+        """The class of its config."""
+        return _load(self.config)
+
+    @property
+    def preprocessing_class(self) -> Any:
+        """The class of how a model's rows become its input."""
+        return _load(self.preprocessing)
 
     def module(self, name: str) -> ModuleType:
         """Return a module of the task.
@@ -47,19 +57,19 @@ BUILT_IN = (
     TaskKind(
         "tabular",
         ("nightshift.tasks.tabular",),
-        "nightshift.config.tabular:Tabular",
+        "nightshift.config.tabular:TabularConfig",
         "nightshift.contracts.preprocessing:Tabular",
     ),
     TaskKind(
         "image-classification",
         ("nightshift.tasks.images", CLASSIFICATION),
-        "nightshift.config.classes:Images",
+        "nightshift.config.images:ImageConfig",
         "nightshift.contracts.preprocessing:Images",
     ),
     TaskKind(
         "text-classification",
         ("nightshift.tasks.texts", CLASSIFICATION),
-        "nightshift.config.classes:Texts",
+        "nightshift.config.texts:TextConfig",
         "nightshift.contracts.preprocessing:Texts",
     ),
 )
@@ -82,16 +92,6 @@ def find(name: str) -> TaskKind:
     if name not in known:
         raise UserError(f"task.kind: is {name!r}; allowed: {', '.join(known)}{nearest(name, known)}")
     return known[name]
-
-
-def sections() -> list[Any]:
-    """Return the config's section of each kind."""
-    return [_load(kind.section) for kind in registered().values()]
-
-
-def preprocessings() -> list[Any]:
-    """Return how each kind's rows become a model's input."""
-    return [_load(kind.preprocessing) for kind in registered().values()]
 
 
 def _load(path: str) -> Any:

@@ -42,13 +42,11 @@ class Fold:
         train: the training days.
         test: the test days.
         label_delay_days: how long a label takes to arrive.
-        compromised_from: first day whose positives count as a compromise of the customer.
     """
 
     train: Days
     test: Days
     label_delay_days: int
-    compromised_from: date
 
 
 @dataclass(frozen=True)
@@ -148,8 +146,7 @@ def fold(config: "Config", test_last: date) -> Fold:
     test_first = test_last - timedelta(days=protocol.test_days - 1)
     train_last = test_first - timedelta(days=delay + 1)
     train_first = train_last - timedelta(days=protocol.train_days - 1)
-    compromised_from = train_last - timedelta(days=(protocol.compromised_days or protocol.train_days) - 1)
-    return Fold(Days(train_first, train_last), Days(test_first, test_last), delay, compromised_from)
+    return Fold(Days(train_first, train_last), Days(test_first, test_last), delay)
 
 
 def rows_of(features: "pd.DataFrame", days: Days) -> "pd.DataFrame":
@@ -157,30 +154,6 @@ def rows_of(features: "pd.DataFrame", days: Days) -> "pd.DataFrame":
     first = features["event_time"] >= str(days.first)
     last = features["event_time"] < str(days.last + timedelta(days=1))
     return features.loc[first & last]
-
-
-def test_rows(features: "pd.DataFrame", fold: Fold, drop_compromised: bool) -> "pd.DataFrame":
-    """Return a fold's test rows, without customers already known as compromised on their day.
-
-    On a test day t a customer is known as compromised when a fraud of theirs happened on a day from the
-    `compromised_from` (usually the start of training) to t - label_delay - 1.
-
-    Args:
-        features: rows with `event_time` (datetime64, UTC), `customer` and `label` (0, 1 or null), covering
-            the fold from the first of these days to its last test day.
-        fold: the days.
-        drop_compromised: False keeps every row.
-    """
-    rows = rows_of(features, fold.test)
-    if not drop_compromised:
-        return rows
-    positives = rows_of(features, Days(fold.compromised_from, fold.test.last))
-    first_positive = positives[positives["label"] == 1].groupby("customer")["event_time"].min().dt.floor("D")
-    known_from = first_positive + timedelta(days=fold.label_delay_days + 1)
-    # NaT, a customer without a fraud, compares as False
-    known = rows["event_time"].dt.floor("D").to_numpy() >= known_from.reindex(rows["customer"]).to_numpy()
-    kept: pd.DataFrame = rows.loc[~known]
-    return kept
 
 
 def apart(rows: "pd.DataFrame", seen: "pd.DataFrame") -> "pd.DataFrame":

@@ -18,7 +18,7 @@ from pathlib import Path
 import httpx
 
 from benchmarks.serving import model
-from components.loadtest.client import Client, requests
+from components.loadtest.client import Client, request
 from components.loadtest.core import Sample, schedule
 from tests.processes import SECONDS, started, wait_until
 from tests.servers import free_port
@@ -72,7 +72,7 @@ class Target:
         self._folder, self._pid, self.port = folder, pid, port
         self.url = f"http://127.0.0.1:{port}"
         self.version = 1
-        self.client = Client(port, requests("/score", [(folder / "features.json").read_bytes()]), PATIENCE)
+        self.client = Client(port, [request((folder / "features.json").read_bytes())], PATIENCE)
 
     @property
     def memory(self) -> int:

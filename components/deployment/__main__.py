@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from components.deployment import section
 from nightshift import registry, release, storage, tasks
-from nightshift.config import Config, parse
+from nightshift.context import StepContext
 from nightshift.contracts import package
 from nightshift.contracts.deployment import Deployment, Outcome
 from nightshift.contracts.release import Action, Entry, Release
@@ -15,7 +15,6 @@ from nightshift.contracts.section import write_section
 from nightshift.contracts.state import State, Target
 from nightshift.contracts.verdict import FILE, Verdict
 from nightshift.costs.spending import Account
-from nightshift.dates import parse_date
 from nightshift.lineage import code_version
 from nightshift.local import endpoint, examples
 from nightshift.progress import Patience
@@ -69,41 +68,41 @@ def body(args: argparse.Namespace) -> dict[str, float | str]:
 
 def deploy(args: argparse.Namespace, patience: Patience) -> dict[str, float | str]:
     """Deploy, and wait so long for the endpoint; the record changes once the version answers."""
-    config, state = parse(args.config), State.parse(args.state)
-    endpoint.check(state)
-    gates = tasks.find(package.load(args.model).kind).metrics.GATES
+    context = StepContext(args)
+    endpoint.check(context.state)
+    gates = tasks.find(context.model.kind).metrics.GATES
     files = [(args.evaluation, FILE), *((args.evaluation, gate) for gate in gates), (args.drift, FILE)]
     verdicts = [Verdict.read(storage.join(folder, file)) for folder, file in files]
     settled: list[Settled] = []
 
     def decide(record: Release | None) -> Entry | None:
-        settled.append(_settle(args, version, record, verdicts, patience))
+        settled.append(_settle(context, version, record, verdicts, patience))
         return settled[-1].entry
 
-    with registry.exclusive(state.registry):
-        version = _register(args, config, verdicts)
-        log.info("%s: version %d is registered", config.name, version.version)
-        release.change(release.Place.of(state, config.name), decide)
-    record = _record(state, version, settled[-1])
+    with registry.exclusive(context.state.registry):
+        version = _register(context, verdicts)
+        log.info("%s: version %d is registered", version.name, version.version)
+        release.change(release.Place.of(context.state, version.name), decide)
+    record = _record(context.state, version, settled[-1])
     write_section(args.deployment, section.build(record))
     record.write(args.deployment)
     return record.model_dump(include={"model", "version", "sha256", "decision"}, mode="json")
 
 
 def _settle(
-    args: argparse.Namespace, version: Version, record: Release | None, verdicts: list[Verdict], patience: Patience
+    context: StepContext, version: Version, record: Release | None, verdicts: list[Verdict], patience: Patience
 ) -> Settled:
     """Decide what becomes of a version from the release record, and serve what is live then."""
     from components.deployment import core
 
-    state = State.parse(args.state)
-    before = _before(args, version, record, verdicts)
+    state, run_id = context.state, context.args.run
+    before = _before(context, version, record, verdicts)
     out = record is not None and version.version in record.rolled_back
     challenger = core.Candidate(version.version, version.sha256, version.tags["train_last"], out)
     decision = core.decide(challenger, before, verdicts)
     if state.target is Target.RECORD_ONLY:
         decision = core.unpromoted(decision, before is not None)
-    gradual = decision.outcome is Outcome.PROMOTED and record is not None and parse(args.config).release.gradual
+    gradual = decision.outcome is Outcome.PROMOTED and record is not None and context.config.release.gradual
     if gradual:
         decision = core.in_steps(decision, challenger, _released(record))
     log.info("%s: %s", decision.outcome, " ".join(decision.reasons))
@@ -111,11 +110,11 @@ def _settle(
     kept = registry.find(state.registry, version.name, number) if number else None
     live = version if promoted else kept
     # before the record changes, so that a version that does not answer never becomes the champion
-    served = _serve(args, live or version, patience, is_live=live is not None)
+    served = _serve(context, live or version, patience, is_live=live is not None)
     changes = promoted and number != version.version
-    entry = release.entry(Action.PROMOTED, version, args.run, decision.reasons) if changes else None
+    entry = release.entry(Action.PROMOTED, version, run_id, decision.reasons) if changes else None
     if gradual and record and record.challenger is None:
-        entry = release.challenge(record, version, args.run, decision.reasons)
+        entry = release.challenge(record, version, run_id, decision.reasons)
     return Settled(decision, live, before.version if before else None, served, entry)
 
 
@@ -124,21 +123,21 @@ def _released(record: Release | None) -> int | None:
     return record.challenger.version if record and record.challenger else None
 
 
-def _register(args: argparse.Namespace, config: Config, verdicts: list[Verdict]) -> Version:
+def _register(context: StepContext, verdicts: list[Verdict]) -> Version:
     from components.deployment import core
 
+    config, model, args = context.config, context.model, context.args
     content = config.model_dump(mode="json")
-    model = package.load(args.model)
     tags = core.lineage(model, verdicts, tasks.find(model.kind).metrics.PROMISE) | {
         "config": json.dumps(content, sort_keys=True),
         "config_sha256": storage.fingerprint(content),
         "code_version": code_version(),
-        "logical_date": str(parse_date(args.date)),
+        "logical_date": str(context.day),
         "parent_run": args.run,
     }
     card = core.with_advice(storage.read_bytes(storage.join(args.evaluation, registry.CARD)).decode(), verdicts)
-    where = State.parse(args.state).registry
-    return registry.register(where, config.name, args.model, tags, core.measures(verdicts) | _spent(args), card)
+    measures = core.measures(verdicts) | _spent(args)
+    return registry.register(context.state.registry, config.name, args.model, tags, measures, card)
 
 
 def _spent(args: argparse.Namespace) -> dict[str, float]:
@@ -148,7 +147,7 @@ def _spent(args: argparse.Namespace) -> dict[str, float]:
 
 
 def _before(
-    args: argparse.Namespace, version: Version, record: Release | None, verdicts: list[Verdict]
+    context: StepContext, version: Version, record: Release | None, verdicts: list[Verdict]
 ) -> "Candidate | None":
     """Return the champion before this run: an attempt of it that was killed may have promoted its version."""
     from components.deployment.core import Candidate
@@ -157,21 +156,21 @@ def _before(
         return None
     # a gate that was run since has compared the version with itself
     compared = any(each.compared_with and each.compared_with.sha256 == version.sha256 for each in verdicts)
-    if record.live.sha256 != version.sha256 or record.run != args.run or compared:
+    if record.live.sha256 != version.sha256 or record.run != context.args.run or compared:
         return Candidate(record.live.version, record.live.sha256, str(record.live.trained_until or ""))
-    place = release.Place.of(State.parse(args.state), version.name)
+    place = release.Place.of(context.state, version.name)
     number = release.predecessor(place, record)
     found = registry.find(place.registry, place.name, number) if number else None
     return Candidate(found.version, found.sha256, found.tags["train_last"]) if found else None
 
 
-def _serve(args: argparse.Namespace, version: Version, patience: Patience, is_live: bool) -> dict[str, Any]:
+def _serve(context: StepContext, version: Version, patience: Patience, is_live: bool) -> dict[str, Any]:
     """Return the part of deployment.json about the endpoint."""
-    state = State.parse(args.state)
+    state = context.state
     serves = state.target is Target.LOCAL and is_live
     model = package.load(version.uri)
     task = tasks.find(model.kind).examples
-    online = task.online_state(state.lake, version.name, model, args.features)
+    online = task.online_state(state.lake, version.name, model, context.args.features)
     example = task.from_files(version.uri, model, online)
     if example is None and serves:
         example = examples.of(state, version.name, version.uri)

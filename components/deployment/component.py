@@ -4,7 +4,7 @@ from typing import Any
 
 from kfp import dsl
 
-from nightshift.image import UNPLACED
+from nightshift.container import container
 
 
 @dsl.container_component
@@ -20,19 +20,15 @@ def deployment(
     deployment: dsl.Output[dsl.Artifact],
 ) -> dsl.ContainerSpec:
     """Register the model, promote and serve it where the verdict allows."""
-    return dsl.ContainerSpec(
-        image=UNPLACED,
-        command=["python", "-m", "components.deployment"],
-        args=[
-            "--config", config,
-            "--date", date,
-            "--state", state,
-            "--run", run,
-            "--features", features.uri,
-            "--model", model.uri,
-            "--evaluation", evaluation.uri,
-            "--drift", drift.uri,
-            "--deployment", deployment.uri,
-            "--executor-input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER,
-        ],
-    )  # fmt: skip
+    return container(
+        "deployment",
+        config=config,
+        date=date,
+        state=state,
+        run=run,
+        features=features.uri,
+        model=model.uri,
+        evaluation=evaluation.uri,
+        drift=drift.uri,
+        deployment=deployment.uri,
+    )

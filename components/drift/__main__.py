@@ -66,7 +66,7 @@ def body(args: Namespace) -> dict[str, Any]:
     }
 
 
-def _inputs(context: StepContext) -> DriftInputs:
+def _inputs(context: StepContext) -> DriftInputs[Any]:
     uri = context.args.scores
     scores, model = tables.read_table(storage.join(uri, "scores.json")), package.load(uri)
     reference = package.read_reference(uri)

@@ -4,7 +4,7 @@ from typing import Any
 
 from kfp import dsl
 
-from nightshift.image import UNPLACED
+from nightshift.container import container
 
 
 @dsl.container_component
@@ -16,15 +16,4 @@ def drift(
     drift: dsl.Output[dsl.Artifact],
 ) -> dsl.ContainerSpec:
     """Compare the newest days with the model's reference, write a verdict."""
-    return dsl.ContainerSpec(
-        image=UNPLACED,
-        command=["python", "-m", "components.drift"],
-        args=[
-            "--config", config,
-            "--date", date,
-            "--features", features.uri,
-            "--scores", scores.uri,
-            "--drift", drift.uri,
-            "--executor-input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER,
-        ],
-    )  # fmt: skip
+    return container("drift", config=config, date=date, features=features.uri, scores=scores.uri, drift=drift.uri)

@@ -1,6 +1,7 @@
 """Whether anything has drifted: the signals that every task has, and the verdict."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from nightshift.config.policy import Drift
 from nightshift.contracts.drift import SCORE, Column, Signal
@@ -12,7 +13,7 @@ NAMED = 3  # drifted inputs among the reasons; drift.json has them all
 LABELED = 0.5  # share of a usual day's rows that have labels, below which labels are late
 
 
-def signals(columns: list[Column], inputs: DriftInputs, comparison: Comparison) -> Iterator[Signal]:
+def signals(columns: list[Column], inputs: DriftInputs[Any], comparison: Comparison) -> Iterator[Signal]:
     """Yield everything that may have changed: the one list to which a new signal of every task is added."""
     limits = comparison.limits
     yield from shifts(columns, limits)

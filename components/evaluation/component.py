@@ -4,7 +4,7 @@ from typing import Any
 
 from kfp import dsl
 
-from nightshift.image import UNPLACED
+from nightshift.container import container
 
 
 @dsl.container_component
@@ -19,16 +19,12 @@ def evaluation(
     classification: dsl.Output[dsl.ClassificationMetrics],  # noqa: ARG001 - has metadata only
 ) -> dsl.ContainerSpec:
     """Measure the candidates on the test days, compare with the champion, write a verdict."""
-    return dsl.ContainerSpec(
-        image=UNPLACED,
-        command=["python", "-m", "components.evaluation"],
-        args=[
-            "--config", config,
-            "--date", date,
-            "--state", state,
-            "--features", features.uri,
-            "--model", model.uri,
-            "--evaluation", evaluation.uri,
-            "--executor-input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER,
-        ],
-    )  # fmt: skip
+    return container(
+        "evaluation",
+        config=config,
+        date=date,
+        state=state,
+        features=features.uri,
+        model=model.uri,
+        evaluation=evaluation.uri,
+    )

@@ -4,7 +4,7 @@ from typing import Any
 
 from kfp import dsl
 
-from nightshift.image import UNPLACED
+from nightshift.container import container
 
 
 @dsl.container_component
@@ -17,16 +17,6 @@ def features(
     features: dsl.Output[dsl.Dataset],
 ) -> dsl.ContainerSpec:
     """Compute the trailing-window features of the days a run needs."""
-    return dsl.ContainerSpec(
-        image=UNPLACED,
-        command=["python", "-m", "components.features"],
-        args=[
-            "--config", config,
-            "--date", date,
-            "--device", device,
-            "--state", state,
-            "--events", events.uri,
-            "--features", features.uri,
-            "--executor-input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER,
-        ],
-    )  # fmt: skip
+    return container(
+        "features", config=config, date=date, device=device, state=state, events=events.uri, features=features.uri
+    )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from components.ingestion import digests, repeats, section, sources, tally
 from nightshift import storage, tasks
 from nightshift.config import Config, parse
+from nightshift.config.columns import Holds
 from nightshift.contracts.section import write_section
 from nightshift.contracts.state import State
 from nightshift.contracts.tables import Partition, Table, find_partition, partition_uri, write_partition, write_table
@@ -134,8 +135,7 @@ def ingest(job: Job) -> list[Partition]:
     Raises:
         UserError: when a file is bad.
     """
-    rules = tasks.find(job.config.task.kind).ingestion
-    days, batch = list(job.plan.events), 1 if rules.CONTENT else BATCH
+    days, batch = list(job.plan.events), 1 if job.config.columns.holding(Holds.FILE, Holds.TEXT) else BATCH
     partitions: list[Partition] = []
     for first in range(0, len(days), batch):
         partitions += _batch(job, days[first : first + batch])

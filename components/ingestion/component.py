@@ -4,7 +4,7 @@ from typing import Any
 
 from kfp import dsl
 
-from nightshift.image import UNPLACED
+from nightshift.container import container
 
 
 @dsl.container_component
@@ -16,15 +16,4 @@ def ingestion(
     events: dsl.Output[dsl.Dataset],
 ) -> dsl.ContainerSpec:
     """Read the days a run needs, quarantine bad rows, write the lake's events by day."""
-    return dsl.ContainerSpec(
-        image=UNPLACED,
-        command=["python", "-m", "components.ingestion"],
-        args=[
-            "--config", config,
-            "--date", date,
-            "--data", data,
-            "--state", state,
-            "--events", events.uri,
-            "--executor-input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER,
-        ],
-    )  # fmt: skip
+    return container("ingestion", config=config, date=date, data=data, state=state, events=events.uri)

@@ -20,7 +20,7 @@ from components.ingestion.repeats import keys as event_keys
 from components.ingestion.tally import CORRECTED
 from nightshift import tasks
 from nightshift.config import Config
-from nightshift.config.source import Columns
+from nightshift.config.columns import Columns, Holds
 from nightshift.printable import printable
 from nightshift.tasks import columns as read
 from nightshift.tasks.protocol import Ingestion, Labels
@@ -31,6 +31,8 @@ REASON = "quarantine_reason"
 # of a row whose event id is another day's too, which stays there
 REPEATED = "duplicate_id_of_earlier_day"
 NO_REPEATS: Mapping[date, Keys] = {}
+CONTENT = (Holds.FILE, Holds.TEXT)  # what a row holds as a whole
+NUMBERS = (Holds.AMOUNT, Holds.NUMBER)
 ID_DTYPES: dict[str, Any] = {"integer": "int64", "text": str}
 
 
@@ -68,8 +70,9 @@ class Split:
         return {str(rule): _counts(labels) for rule, labels in self.bad_labels.groupby(self.bad[REASON])}
 
     def absent(self, columns: Columns) -> list[bytes]:
-        """Return the names of the files that are not there, in order of rows."""
-        return self.bad.loc[self.bad[REASON] == "missing_file", columns.image].tolist() if columns.image else []
+        """Return the names of the files that are not there, column by column in order of rows."""
+        missing = self.bad[self.bad[REASON] == "missing_file"]
+        return [name for column in columns.holding(Holds.FILE).values() for name in missing[column]]
 
 
 def _counts(labels: pd.Series) -> dict[str, int]:
@@ -161,8 +164,8 @@ class Rows:
 
 def _alike(rows: Rows, columns: Columns) -> bool:
     """Return whether each of the days, alone, would be read as all of them are."""
-    whole = pd.DataFrame({role: read.whole(rows.typed[role]) for role in read.identifiers(columns)})
-    readable = rows.typed[["event_time", *(["amount"] if columns.amount else []), *columns.numeric]].notna()
+    whole = pd.DataFrame({role: read.whole(rows.typed[role]) for role in columns.holding(Holds.IDENTIFIER)})
+    readable = rows.typed[[*columns.holding(Holds.TIME, *NUMBERS)]].notna()
     labels = rows.typed["label"].notna() | ~rows.due
     kinds = whole.groupby(rows.days).all()
     all_readable = readable.assign(label=labels).groupby(rows.days).any().all(axis=None)
@@ -174,13 +177,14 @@ def _parted(rows: Rows, config: Config, days: Iterable[date]) -> Iterator[tuple[
     columns = config.columns
     reasons = _reasons(rows, config)
     rejected = reasons.notna()
-    types = {role: "integer" if rows.typed[role].dtype == "Int64" else "text" for role in read.identifiers(columns)}
+    ids = columns.holding(Holds.IDENTIFIER)
+    types = {role: "integer" if rows.typed[role].dtype == "Int64" else "text" for role in ids}
     bad = rows.raw.loc[rejected]
-    contents = {columns.roles[role] for role in _rules(config).CONTENT}
+    contents = columns.holding(*CONTENT).values()
     bad = pd.DataFrame({name: _raw(bad[name]) if name in contents else read.texts(bad[name]) for name in bad})
     bad[REASON] = reasons[rejected].astype(str)
     bad_labels = label_names(rows.typed.loc[rejected, "label"], config)
-    good = schema(config, types, bool(rows.due.all())).validate(_good(rows.typed.loc[~rejected], types))
+    good = schema(config, types, bool(rows.due.all())).validate(_good(rows.typed.loc[~rejected], types, columns))
     good_labels = label_names(good["label"], config)
     good_days, bad_days = good["event_time"].to_numpy().astype("datetime64[D]"), rows.days[rejected]
     for day in map(np.datetime64, days):
@@ -202,22 +206,21 @@ def _raw(contents: pd.Series) -> pd.Series:
 
 def schema(config: Config, id_types: dict[str, str], labels_due: bool) -> pa.DataFrameSchema:
     """Return the contract of an events partition: these columns, in this order, and no others."""
-    columns = config.columns
-    ids = {role: pa.Column(ID_DTYPES[name]) for role, name in id_types.items()}
     finite = pa.Check(np.isfinite, name="finite")
     # pandera takes one unit of time for another
     microseconds = pa.Check(lambda times: times.dtype == "datetime64[us]", name="microseconds")
-    roles = ids | {
-        "event_time": pa.Column("datetime64[us]", microseconds),
-        "amount": pa.Column("float64", [pa.Check.ge(0), finite]),
-        "image": pa.Column(object),
-        "text": pa.Column(str),
-        "label": _labels(config).schema(config, not labels_due),
+    kinds = {
+        Holds.TIME: pa.Column("datetime64[us]", microseconds),
+        Holds.AMOUNT: pa.Column("float64", [pa.Check.ge(0), finite]),
+        Holds.FILE: pa.Column(object),
+        Holds.TEXT: pa.Column(str),
+        Holds.LABEL: _labels(config).schema(config, not labels_due),
+        Holds.NUMBER: pa.Column("float64", finite),
+        Holds.CATEGORY: pa.Column(str),
     }
+    ids = {role: pa.Column(ID_DTYPES[name]) for role, name in id_types.items()}
     return pa.DataFrameSchema(
-        {role: roles[role] for role in columns.roles}
-        | {name: pa.Column("float64", finite) for name in columns.numeric}
-        | {name: pa.Column(str) for name in columns.categorical},
+        {column.role: ids.get(column.role) or kinds[column.holds] for column in config.columns.read},
         checks=pa.Check(_named_once, name="an event_id once a day"),
         strict=True,
         ordered=True,
@@ -239,13 +242,13 @@ def examples(bad: Iterable[pd.DataFrame], config: Config, rule: str, label: str 
         label: only rows that are counted as this.
     """
     columns = config.columns
-    masked = {columns.roles[role] for role in read.identifiers(columns)}
+    masked = columns.holding(Holds.IDENTIFIER).values()
     rejected = pd.concat([frame[frame[REASON] == rule] for frame in bad], ignore_index=True)
     if label is not None:
         rejected = rejected[label_names(_labels(config).read(rejected[columns.label], config), config) == label]
     # further numbers are many, and of interest where one of them is at fault
-    shown = [*columns.roles.values(), *(columns.numeric if rule == "bad_number" else [])]
-    rows = rejected[shown].head(3).astype(object)
+    shown = columns.roles | (columns.holding(Holds.NUMBER) if rule == "bad_number" else {})
+    rows = rejected[[*shown.values()]].head(3).astype(object)
     return [
         ", ".join(f"{name}={_mask(value) if name in masked else _shown(value)}" for name, value in row.items())
         for row in rows.to_dict("records")
@@ -264,21 +267,20 @@ def _shown(value: Any) -> str:
 
 def _typed(raw: pd.DataFrame, config: Config, text_ids: Collection[str]) -> pd.DataFrame:
     """Return the canonical columns, null where a value cannot be read."""
-    readers: dict[str, Callable[[pd.Series], pd.Series]] = {
-        **{role: partial(read.ids, as_text=role in text_ids) for role in read.IDENTIFIERS},
-        "event_time": partial(read.times, timezone=config.source.timezone),
-        "amount": read.numbers,
-        **{role: _rules(config).read_content for role in _rules(config).CONTENT},
-        "label": lambda column: _labels(config).read(column, config),
+    readers: dict[Holds, Callable[[pd.Series], pd.Series]] = {
+        Holds.TIME: partial(read.times, timezone=config.source.timezone),
+        Holds.AMOUNT: read.numbers,
+        Holds.FILE: read.files,
+        Holds.TEXT: read.bodies,
+        Holds.LABEL: lambda column: _labels(config).read(column, config),
+        Holds.NUMBER: read.numbers,
+        # nothing is a category too, and its name is the empty text, as in a CSV file
+        Holds.CATEGORY: read.canonical,
     }
     frame = pd.DataFrame(index=raw.index)
-    for role, name in config.columns.roles.items():
-        frame[role] = readers[role](raw[name])
-    for name in config.columns.numeric:
-        frame[name] = read.numbers(raw[name])
-    for name in config.columns.categorical:
-        # nothing is a category too, and its name is the empty text, as in a CSV file
-        frame[name] = read.canonical(raw[name])
+    for column in config.columns.read:
+        as_ids: Callable[[pd.Series], pd.Series] = partial(read.ids, as_text=column.role in text_ids)
+        frame[column.role] = readers.get(column.holds, as_ids)(raw[column.name])
     return frame
 
 
@@ -295,25 +297,23 @@ def _check_types(raw: pd.DataFrame, typed: pd.DataFrame, config: Config, labels_
     read.require_some(raw[columns.event_time], typed["event_time"], read.TIME)
     if labels_due:  # before, a few bad labels may be the only ones
         read.require_some(raw[columns.label], typed["label"], _labels(config).KIND)
-    if columns.amount:
-        read.require_some(raw[columns.amount], typed["amount"], read.NUMBER)
-    for name in columns.numeric:
-        read.require_some(raw[name], typed[name], read.NUMBER)
+    for role, name in columns.holding(*NUMBERS).items():
+        read.require_some(raw[name], typed[role], read.NUMBER)
 
 
 def _reasons(rows: Rows, config: Config) -> pd.Series:
     """Return for each row the first rule that rejects it, or null."""
     columns, rules = config.columns, _rules(config)
     typed, labelled = rows.typed, read.given(rows.raw[columns.label])
-    faults = rules.faults(typed, config)
+    faults, amounts = rules.faults(typed, config), [*columns.holding(Holds.AMOUNT)]
     broken = {
         "inexact_value": _inexact(rows, columns),
-        "missing_key": typed[read.identifiers(columns)].isna().any(axis=1),
+        "missing_key": typed[[*columns.holding(Holds.IDENTIFIER)]].isna().any(axis=1),
         "unparsable_time": typed["event_time"].isna(),
         "outside_day": typed["event_time"].to_numpy().astype("datetime64[D]") != rows.days,
-        "bad_amount": _bad_amounts(typed),
+        "bad_amount": ~_finite(typed[amounts]) | (typed[amounts] < 0).any(axis=1),
         "over_limit": faults == "over_limit",
-        "bad_number": ~np.isfinite(typed[columns.numeric]).all(axis=1),
+        "bad_number": ~_finite(typed[[*columns.holding(Holds.NUMBER)]]),
         "unknown_label": labelled & typed["label"].isna(),
         "missing_label": ~labelled & rows.due,
     }
@@ -322,14 +322,15 @@ def _reasons(rows: Rows, config: Config) -> pd.Series:
         reasons[where] = rule
     reasons = reasons.fillna(faults)
     # of a day's rows that share an id, or what they hold, the first good one stays
-    for role in ("event_id", *rules.CONTENT):
+    contents = columns.holding(*CONTENT)
+    for role in ("event_id", *contents):
         sound = reasons.isna()
         repeated = typed.loc[sound, [role]].assign(day=rows.days[sound]).duplicated()
         reasons[repeated.index[repeated]] = "duplicate_id" if role == "event_id" else "duplicate_content"
-    for role in rules.CONTENT:
+    for role in contents:
         sound = reasons.isna()
-        for _, contents in typed.loc[sound, role].groupby(rows.days[sound]):
-            reasons[contents.index[rules.near_duplicates(contents, config)]] = "near_duplicate"
+        for _, own in typed.loc[sound, role].groupby(rows.days[sound]):
+            reasons[own.index[rules.near_duplicates(own, config)]] = "near_duplicate"
     # last, so that no row comes in for one that goes out
     reasons[reasons.isna() & rows.repeated] = CORRECTED if config.source.corrections else REPEATED
     return reasons
@@ -346,20 +347,18 @@ def _repeated(ids: pd.Series, days: npt.NDArray[np.datetime64], repeats: Mapping
 def _inexact(rows: Rows, columns: Columns) -> pd.Series:
     """Return which rows have an identifier or a category that is there and cannot be told from others."""
     inexact = pd.Series(False, rows.raw.index)
-    for role in read.identifiers(columns):
+    for role, name in columns.holding(Holds.IDENTIFIER).items():
         unread = rows.typed.index[rows.typed[role].isna()]
-        inexact[unread] |= read.given(rows.raw.loc[unread, columns.roles[role]])
-    return inexact | rows.typed[columns.categorical].isna().any(axis=1)
+        inexact[unread] |= read.given(rows.raw.loc[unread, name])
+    return inexact | rows.typed[[*columns.holding(Holds.CATEGORY)]].isna().any(axis=1)
 
 
-def _bad_amounts(typed: pd.DataFrame) -> pd.Series:
-    if "amount" not in typed:
-        return pd.Series(False, typed.index)
-    bad: pd.Series = ~(np.isfinite(typed["amount"]) & (typed["amount"] >= 0))
-    return bad
+def _finite(numbers: pd.DataFrame) -> pd.Series:
+    """Return which rows have a finite number in every column."""
+    return pd.Series(np.isfinite(numbers).all(axis=1), numbers.index)
 
 
-def _good(typed: pd.DataFrame, id_types: dict[str, str]) -> pd.DataFrame:
+def _good(typed: pd.DataFrame, id_types: dict[str, str], columns: Columns) -> pd.DataFrame:
     dtypes: dict[Hashable, Any] = {role: ID_DTYPES[name] for role, name in id_types.items()}
-    dtypes |= {name: str for name in typed if name == "text" or (name != "label" and typed[name].dtype == "string")}
+    dtypes |= dict.fromkeys(columns.holding(Holds.TEXT, Holds.CATEGORY), str)
     return typed.astype(dtypes).sort_values(["event_time", "event_id"], kind="stable", ignore_index=True)

@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from components.ingestion.digests import Digests
 from nightshift import storage, tasks
 from nightshift.config import Config
-from nightshift.config.source import Columns, Simulator
+from nightshift.config.columns import Columns, Holds
+from nightshift.config.source import Simulator
 from nightshift.errors import UnavailableError, UserError
 from nightshift.splits import Days, lookback
+from nightshift.storage import clouds
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,7 +31,7 @@ SIMULATOR = "simulator"
 # part of a simulated day's identity: raise it when simulator.py makes other rows from the same config
 SIMULATOR_VERSION = 1
 FORMATS = {".parquet": "Parquet", ".csv": "CSV", ".csv.gz": "CSV", ".tar": "tar"}
-STORED = re.compile(r"(?:s3|gs)://[^:]+")
+STORED = re.compile(f"(?:{'|'.join(clouds.SCHEMES)})://[^:]+")
 # of a name that no file can have, since it holds a NUL character, Python says ValueError
 ABSENT = (FileNotFoundError, IsADirectoryError, NotADirectoryError, ValueError)
 NO_FILES = storage.fingerprint([])  # identifies the rows of a day that needs no file and has none
@@ -91,7 +93,9 @@ def connect(data: str, config: Config, labels_due: date, digests: Digests | None
         raise UserError(f"source.{key} is {config.source.pattern!r}; it has to end in one of {', '.join(FORMATS)}")
     known = {} if digests is None else digests
     source: Source = Folder(data, config, known) if config.source.files else OneTable(data, config)
-    return Files(source, data, config.columns.image) if config.columns.image else source
+    for column in config.columns.holding(Holds.FILE).values():
+        source = Files(source, data, column)
+    return source
 
 
 def _require_simulated(config: Config) -> None:
@@ -165,7 +169,7 @@ class Simulated:
     alike: ClassVar = True
     config: Simulator
     labels_due: date
-    kind: str = "tabular"
+    kind: str
 
     def name(self, day: date) -> str:
         """Return what to call the day's rows in a message."""

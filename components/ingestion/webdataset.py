@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from nightshift.config.source import Columns
+from nightshift.config.columns import Columns, Holds
 from nightshift.tasks import columns as read
 
 KEY = "__key__"  # the column of what members of a row have in common
@@ -47,7 +47,7 @@ def parse(data: bytes, columns: Columns) -> pd.DataFrame:
     rows = [_fields(row.get(FIELDS)) | row for row in rows]
     if rows:
         read.require(pd.DataFrame(index=[0], columns=sorted(seen.union(*rows))), columns)
-    whole = {columns.image, columns.text}
+    whole = set(columns.holding(Holds.FILE, Holds.TEXT).values())
     found = {name: [_value(row.get(name), name in whole) for row in rows] for name in sorted(wanted)}
     return pd.DataFrame({name: pd.Series(values, dtype=object) for name, values in found.items()})
 

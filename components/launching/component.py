@@ -4,7 +4,7 @@ from typing import Any
 
 from kfp import dsl
 
-from nightshift.image import UNPLACED
+from nightshift.container import container
 
 
 @dsl.container_component
@@ -17,19 +17,9 @@ def launching(
     launch: dsl.Output[dsl.Artifact],
 ) -> dsl.ContainerSpec:
     """Start a pipeline for the last complete day."""
-    return dsl.ContainerSpec(
-        image=UNPLACED,
-        command=["python", "-m", "components.launching"],
-        args=[
-            "--pipeline", pipeline,
-            "--config", config,
-            "--data", data,
-            "--device", device,
-            "--state", state,
-            "--launch", launch.uri,
-            "--executor-input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER,
-        ],
-    )  # fmt: skip
+    return container(
+        "launching", pipeline=pipeline, config=config, data=data, device=device, state=state, launch=launch.uri
+    )
 
 
 @dsl.container_component
@@ -44,18 +34,14 @@ def retraining(
     launch: dsl.Output[dsl.Artifact],
 ) -> dsl.ContainerSpec:
     """Start a pipeline for the day if monitoring asks for it."""
-    return dsl.ContainerSpec(
-        image=UNPLACED,
-        command=["python", "-m", "components.launching"],
-        args=[
-            "--pipeline", pipeline,
-            "--config", config,
-            "--date", date,
-            "--data", data,
-            "--device", device,
-            "--state", state,
-            "--request", request.uri,
-            "--launch", launch.uri,
-            "--executor-input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER,
-        ],
-    )  # fmt: skip
+    return container(
+        "launching",
+        pipeline=pipeline,
+        config=config,
+        date=date,
+        data=data,
+        device=device,
+        state=state,
+        request=request.uri,
+        launch=launch.uri,
+    )

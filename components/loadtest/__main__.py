@@ -5,16 +5,15 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from components.loadtest import asking, core, section
-from components.loadtest.asking import Asked
-from components.loadtest.client import Client
+from components.loadtest import core, section
+from components.loadtest.client import Client, request
 from components.loadtest.core import Load, Sample
 from components.loadtest.server import Server, running
-from nightshift import registry, release, step, storage, strict_json
+from nightshift import registry, release, step, storage, strict_json, tasks
 from nightshift.config import Config, parse
 from nightshift.contracts import loadtest as contract
-from nightshift.contracts import verdict
-from nightshift.contracts.loadtest import LoadTest, Point, Settings, Share, Trial
+from nightshift.contracts import package, verdict
+from nightshift.contracts.loadtest import UTILIZATION, LoadTest, Point, Settings, Share, Trial
 from nightshift.contracts.section import write_section
 from nightshift.contracts.state import State, Target
 from nightshift.costs.prices import machines
@@ -22,6 +21,7 @@ from nightshift.errors import UserError
 from nightshift.registry import Version
 from nightshift.release import Place
 from nightshift.serving import files
+from nightshift.tasks.protocol import Payload
 
 WARM_UP = 0.5  # seconds
 
@@ -31,7 +31,7 @@ def parser() -> step.Parser:
     return step.Parser("loadtest", "Measure what a server of the champion withstands, and how to start it.").takes(
         config="the use case's config (JSON)",
         state="where things are kept (JSON)",
-        load="what differs from the usual load (JSON): p99_ms, seconds, connections, rates, peak",
+        load="what differs from the usual load (JSON): p99_ms, seconds, connections, rates",
         loadtest="URI of the folder to write",
     )
 
@@ -41,9 +41,10 @@ def body(args: Namespace) -> dict[str, float | str]:
     config, state = parse(args.config), State.parse(args.state)
     load = _load(args.load, config)
     version = _champion(Place.of(state, config.name))
-    asked = asking.of(version.uri, state.lake, version.name)
-    trials = [_trial(version, settings, load, asked.requests) for settings in core.sweep(os.cpu_count() or 1)]
-    breakdown = _breakdown(version, asked, load.seconds)
+    payloads = _payloads(version, state.lake)
+    requests = [request(payload.body, payload.media_type) for payload in payloads]
+    trials = [_trial(version, settings, load, requests) for settings in core.sweep(os.cpu_count() or 1)]
+    breakdown = _breakdown(version, [payload.body for payload in payloads], requests, load.seconds)
     found = _found(version, load, trials).model_copy(update={"breakdown": breakdown})
     judged = core.verdict(found)
     step.log.info("%s: %s", judged.decision, judged.reasons[0])
@@ -67,6 +68,12 @@ def _champion(place: Place) -> Version:
     return version
 
 
+def _payloads(version: Version, lake: str) -> list[Payload]:
+    """Return what the server is asked: features of the package's reference sample, or items of the newest day."""
+    model = package.load(version.uri)
+    return tasks.find(model.kind).examples.payloads(version.uri, model, lake, version.name, core.REQUESTS)
+
+
 def _trial(version: Version, settings: Settings, load: Load, asked: list[bytes]) -> Trial:
     """Start the server with some settings and measure it in both loops."""
     step.log.info("measuring a server with %s", settings)
@@ -79,18 +86,18 @@ def _trial(version: Version, settings: Settings, load: Load, asked: list[bytes])
     return core.trial(settings, closed, opened, load.p99_ms)
 
 
-def _breakdown(version: Version, asked: Asked, seconds: float) -> list[Share]:
+def _breakdown(version: Version, bodies: list[bytes], requests: list[bytes], seconds: float) -> list[Share]:
     """Ask a server one request at a time, and say where its latency comes from."""
     from components.loadtest import breakdown
 
     with running(version.uri, version.name, Settings()) as server:
-        client = Client(server.port, asked.requests)
+        client = Client(server.port, requests)
         client.closed(1, min(WARM_UP, seconds))
         count, waited = server.queued(version.name)
         point = client.closed(1, seconds).point()
         more, longer = server.queued(version.name)
     queue_us = (longer - waited) / max(more - count, 1) / 1000
-    return breakdown.shares(version.uri, asked.bodies, queue_us, 1000 * (point.p50_ms or 0.0))
+    return breakdown.shares(version.uri, bodies, queue_us, 1000 * (point.p50_ms or 0.0))
 
 
 def _measured(server: Server, measure: Callable[[], Sample]) -> Point:
@@ -113,11 +120,11 @@ def _found(version: Version, load: Load, trials: Sequence[Trial]) -> LoadTest:
         trials=list(trials),
         chosen=best and best.settings,
         capacity=best.capacity if best else 0.0,
-        utilization=core.UTILIZATION,
-        peak=load.peak,
+        utilization=UTILIZATION,
+        requests_per_second=0.0,
+        concurrency=1,
         breakdown=[],
         costs=[],
-        policies=[],
     )
     return found if best is None else found.model_copy(update=core.consequences(found, best, machines().values()))
 

@@ -4,7 +4,7 @@ import select
 import socket
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import cycle
@@ -73,10 +73,10 @@ def complete(received: bytes | bytearray) -> int | None:
     return int(lines[0].split()[1]) if len(body) >= length else None
 
 
-def requests(path: str, bodies: Iterable[bytes], media_type: str = "application/json") -> list[bytes]:
-    """Return the bytes of POST requests of some bodies."""
-    head = "POST {} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: {}\r\nContent-Length: {}\r\n\r\n"
-    return [head.format(path, media_type, len(body)).encode() + body for body in bodies]
+def request(body: bytes, media_type: str = "application/json") -> bytes:
+    """Return the bytes of a request for scores."""
+    head = "POST /score HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: {}\r\nContent-Length: {}\r\n\r\n"
+    return head.format(media_type, len(body)).encode() + body
 
 
 @dataclass(frozen=True)

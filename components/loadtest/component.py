@@ -4,7 +4,7 @@ from typing import Any
 
 from kfp import dsl
 
-from nightshift.image import UNPLACED
+from nightshift.container import container
 
 
 @dsl.container_component
@@ -15,14 +15,4 @@ def loadtest(
     loadtest: dsl.Output[dsl.Artifact],
 ) -> dsl.ContainerSpec:
     """Measure what a server of the champion withstands, and how to start it."""
-    return dsl.ContainerSpec(
-        image=UNPLACED,
-        command=["python", "-m", "components.loadtest"],
-        args=[
-            "--config", config,
-            "--state", state,
-            "--load", load,
-            "--loadtest", loadtest.uri,
-            "--executor-input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER,
-        ],
-    )  # fmt: skip
+    return container("loadtest", config=config, state=state, load=load, loadtest=loadtest.uri)

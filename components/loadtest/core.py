@@ -11,9 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, ValidationError
 
-from components.loadtest.scaling import Replica, policies
 from nightshift.config.section import Section
-from nightshift.contracts.loadtest import Cost, LoadTest, Point, Settings, Trial
+from nightshift.contracts.loadtest import UTILIZATION, Cost, LoadTest, Point, Settings, Trial
 from nightshift.contracts.verdict import Decision, Measure, Verdict
 from nightshift.costs.prices import Machine
 from nightshift.errors import UserError
@@ -27,7 +26,6 @@ Count = Annotated[int, annotated_types.Interval(ge=1, le=65_536)]
 
 SHARES = (0.5, 0.7, 0.85, 0.95)  # of the closed loop's throughput, at which the open loop is measured
 PAYS = 1.05  # times the capacity of simpler settings, from which others are worth it
-UTILIZATION = 0.7
 QUANTILE = 0.99
 REQUESTS = 64  # different ones
 
@@ -39,7 +37,6 @@ class Load(Section):
     seconds: Annotated[float, annotated_types.Interval(gt=0, le=3600)] = Field(2, description="of each measurement")
     connections: list[Count] = Field([1, 8, 32], min_length=1, description="of the closed loop, one after the other")
     rates: list[Positive] = Field([], description="of the open loop, requests a second; []: shares of what is answered")
-    peak: Positive = Field(1000, description="requests a second that all replicas have to take")
 
     @classmethod
     def of(cls, given: object, limit_ms: float) -> Self:
@@ -256,16 +253,13 @@ def costs(cpu_us: float, machines: Iterable[Machine]) -> list[Cost]:
 
 
 def consequences(found: LoadTest, chosen: Trial, machines: Iterable[Machine]) -> dict[str, Any]:
-    """Return what follows from the chosen settings' capacity: `costs` and `policies`."""
+    """Return what follows from the chosen settings' capacity: `requests_per_second`, `concurrency`, and `costs`."""
     point = highest(chosen.open, found.limit_ms)
     assert point, "settings are chosen for the capacity that they have"
-    cpu_us = point.server_cpu_us or 0.0
-    replica = Replica(
-        name=found.model,
-        capacity=chosen.capacity,
-        utilization=found.utilization,
-        latency=(point.p50_ms or 0.0) / 1000,
-        cpus=cpu_us / 1e6 * chosen.capacity,
-        peak=found.peak,
-    )
-    return {"costs": costs(cpu_us, machines) if cpu_us else [], "policies": policies(replica)}
+    rate = chosen.capacity * found.utilization
+    in_flight = rate * (point.p50_ms or 0.0) / 1000  # by Little's law
+    return {
+        "requests_per_second": rate,
+        "concurrency": max(1, ceil(in_flight)),
+        "costs": costs(point.server_cpu_us, machines) if point.server_cpu_us else [],
+    }

@@ -1,19 +1,15 @@
-"""What the load test shows on the page of its run: throughput and latency, the best settings, costs, policies."""
+"""What the load test shows on the page of its run: throughput and latency, the best settings, costs."""
 
 from collections.abc import Iterator
 from typing import Any
 
-import yaml
-
-from nightshift.contracts.loadtest import Cost, LoadTest, Point, Policy, Share, Trial
+from nightshift.contracts.loadtest import Cost, LoadTest, Point, Share, Trial
 from nightshift.contracts.section import (
     Axis,
     Block,
     Chart,
-    Code,
     Column,
     Fact,
-    Fold,
     Outcome,
     Row,
     Section,
@@ -56,12 +52,12 @@ def _blocks(found: LoadTest, kept: str | None) -> Iterator[Block]:
     yield Text(sentences=list(_legend(found)), is_fine_print=True)
     yield _points(found)
     yield _breakdown(found.breakdown)
+    if found.chosen:
+        yield Text(sentences=[_scaling(found)])
     if kept:
         yield Text(sentences=[f"The endpoint has the best settings with one worker from its next start on: {kept}."])
     if found.costs:
         yield _costs(found.costs)
-    for policy in found.policies:
-        yield _policy(policy)
 
 
 def _curve(found: LoadTest) -> Chart:
@@ -159,9 +155,9 @@ def _costs(costs: list[Cost]) -> Table:
     return Table(title="Cost, if a vCPU there is a core here", columns=columns, rows=rows)
 
 
-def _policy(policy: Policy) -> Fold:
-    text = yaml.safe_dump(policy.document, sort_keys=False)
-    zero = "Scales to zero." if policy.scales_to_zero else "Does not scale to zero."
-    return Fold(
-        title=f"Scaling: {policy.platform}", blocks=[Text(sentences=[zero, policy.note]), Code(title="", text=text)]
+def _scaling(found: LoadTest) -> str:
+    return (
+        f"An autoscaler may aim at {found.requests_per_second:,.0f} requests per second of one replica, "
+        f"{found.utilization:.0%} of its capacity, with {found.concurrency:,} in flight "
+        "(state.serving.requests_per_second and concurrency)."
     )

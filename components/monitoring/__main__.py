@@ -7,12 +7,11 @@ from datetime import date
 from components.monitoring import core, section
 from components.monitoring.core import Entry
 from nightshift import step, storage
-from nightshift.config import parse
+from nightshift.context import StepContext
 from nightshift.contracts import drift
 from nightshift.contracts.request import Request
 from nightshift.contracts.section import write_section
-from nightshift.contracts.state import State, Target
-from nightshift.dates import parse_date
+from nightshift.contracts.state import Target
 from nightshift.errors import UserError
 
 
@@ -29,7 +28,8 @@ def parser() -> step.Parser:
 
 def body(args: Namespace) -> dict[str, float | str]:
     """Decide, write the day's audit entry if it has none, then the request."""
-    config, day, state = parse(args.config), parse_date(args.date), State.parse(args.state)
+    context = StepContext(args)
+    config, day, state = context.config, context.day, context.state
     found = drift.Drift.read(storage.join(args.drift, drift.FILE))
     if found.window.last != day:
         raise UserError(f"the drift is that of {found.window.last}, not {day}; check that day's drift")

@@ -4,7 +4,7 @@ from typing import Any
 
 from kfp import dsl
 
-from nightshift.image import UNPLACED
+from nightshift.container import container
 
 
 @dsl.container_component
@@ -16,15 +16,4 @@ def monitoring(
     request: dsl.Output[dsl.Artifact],
 ) -> dsl.ContainerSpec:
     """Decide from the drift of the last days whether to ask for a retraining."""
-    return dsl.ContainerSpec(
-        image=UNPLACED,
-        command=["python", "-m", "components.monitoring"],
-        args=[
-            "--config", config,
-            "--date", date,
-            "--state", state,
-            "--drift", drift.uri,
-            "--request", request.uri,
-            "--executor-input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER,
-        ],
-    )  # fmt: skip
+    return container("monitoring", config=config, date=date, state=state, drift=drift.uri, request=request.uri)

@@ -4,7 +4,7 @@ from typing import Any
 
 from kfp import dsl
 
-from nightshift.image import UNPLACED
+from nightshift.container import container
 
 
 @dsl.container_component
@@ -15,14 +15,4 @@ def optimization(
     optimized: dsl.Output[dsl.Model],
 ) -> dsl.ContainerSpec:
     """Find a form of the selected graph that scores the same, faster."""
-    return dsl.ContainerSpec(
-        image=UNPLACED,
-        command=["python", "-m", "components.optimization"],
-        args=[
-            "--config", config,
-            "--features", features.uri,
-            "--model", model.uri,
-            "--optimized", optimized.uri,
-            "--executor-input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER,
-        ],
-    )  # fmt: skip
+    return container("optimization", config=config, features=features.uri, model=model.uri, optimized=optimized.uri)

@@ -4,7 +4,7 @@ from typing import Any
 
 from kfp import dsl
 
-from nightshift.image import UNPLACED
+from nightshift.container import container
 
 
 @dsl.container_component
@@ -17,16 +17,12 @@ def profiling(
     profile: dsl.Output[dsl.Artifact],
 ) -> dsl.ContainerSpec:
     """Profile the selected model's training and scoring: rows per second, phases, operations, memory."""
-    return dsl.ContainerSpec(
-        image=UNPLACED,
-        command=["python", "-m", "components.profiling"],
-        args=[
-            "--config", config,
-            "--date", date,
-            "--device", device,
-            "--features", features.uri,
-            "--model", model.uri,
-            "--profile", profile.uri,
-            "--executor-input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER,
-        ],
-    )  # fmt: skip
+    return container(
+        "profiling",
+        config=config,
+        date=date,
+        device=device,
+        features=features.uri,
+        model=model.uri,
+        profile=profile.uri,
+    )

@@ -1,8 +1,8 @@
 """How much of the GPU is used while something runs, sampled through NVML (nvidia-ml-py) in a thread.
 
-From Hopper on NVML has GPM, which knows the activity of multiprocessors, tensor cores and DRAM; before, only the share
-of time with any kernel and with any access to memory. Without a GPU or the library nothing is sampled. It has not run
-on a GPU: the tests give it a library of their own.
+From Hopper on NVML has GPM, which knows the activity of multiprocessors; before, only the share of time with any
+kernel. Without a GPU or the library nothing is sampled. It has not run on a GPU: the tests give it a library of their
+own.
 """
 
 import importlib
@@ -20,11 +20,11 @@ PERIOD = 0.1  # seconds: NVML's own figures are no newer
 
 @dataclass
 class Sampler:
-    """Samples one GPU; a sample is the per cent of SMs, tensor cores and DRAM in use, None where unknown."""
+    """Samples one GPU; a sample is the per cent of multiprocessors in use."""
 
     nvml: Any
     device: Any
-    samples: list[tuple[float, float | None, float]] = field(default_factory=list)
+    samples: list[float] = field(default_factory=list)
     ended: threading.Event = field(default_factory=threading.Event)
 
     def run(self) -> None:
@@ -38,45 +38,33 @@ class Sampler:
         """Return the means, None without any sample."""
         if not self.samples:
             return None
-        sm, tensor, dram = zip(*self.samples, strict=True)
-        known = [each for each in tensor if each is not None]
-        return Activity(
-            samples=len(self.samples),
-            sm_pct=round(fmean(sm), 2),
-            tensor_pct=round(fmean(known), 2) if known else None,
-            dram_pct=round(fmean(dram), 2),
-        )
+        return Activity(samples=len(self.samples), sm_pct=round(fmean(self.samples), 2))
 
-    def _by_utilization(self) -> Iterator[tuple[float, None, float]]:
+    def _by_utilization(self) -> Iterator[float]:
         while not self.ended.wait(PERIOD):
-            found = self.nvml.nvmlDeviceGetUtilizationRates(self.device)
-            yield float(found.gpu), None, float(found.memory)
+            yield float(self.nvml.nvmlDeviceGetUtilizationRates(self.device).gpu)
 
-    def _by_gpm(self) -> Iterator[tuple[float, float, float]]:
+    def _by_gpm(self) -> Iterator[float]:
         nvml = self.nvml
-        wanted = (nvml.NVML_GPM_METRIC_SM_UTIL, nvml.NVML_GPM_METRIC_ANY_TENSOR_UTIL, nvml.NVML_GPM_METRIC_DRAM_BW_UTIL)
         before, after = nvml.nvmlGpmSampleAlloc(), nvml.nvmlGpmSampleAlloc()
         try:
             nvml.nvmlGpmSampleGet(self.device, before)
             while not self.ended.wait(PERIOD):
                 nvml.nvmlGpmSampleGet(self.device, after)
-                sm, tensor, dram = _metrics(nvml, before, after, wanted)
-                yield sm, tensor, dram
+                yield _utilization(nvml, before, after)
                 before, after = after, before
         finally:
             nvml.nvmlGpmSampleFree(before)
             nvml.nvmlGpmSampleFree(after)
 
 
-def _metrics(nvml: Any, before: Any, after: Any, wanted: tuple[int, ...]) -> list[float]:
-    """Return what was measured between two samples, in the order that is wanted."""
+def _utilization(nvml: Any, before: Any, after: Any) -> float:
+    """Return the per cent of multiprocessors in use between two samples."""
     asked = nvml.c_nvmlGpmMetricsGet_t()
-    asked.version, asked.numMetrics = nvml.NVML_GPM_METRICS_GET_VERSION, len(wanted)
+    asked.version, asked.numMetrics = nvml.NVML_GPM_METRICS_GET_VERSION, 1
     asked.sample1, asked.sample2 = before, after
-    for place, metric in enumerate(wanted):
-        asked.metrics[place].metricId = metric
-    found = nvml.nvmlGpmMetricsGet(asked)
-    return [float(found.metrics[place].value) for place in range(len(wanted))]
+    asked.metrics[0].metricId = nvml.NVML_GPM_METRIC_SM_UTIL
+    return float(nvml.nvmlGpmMetricsGet(asked).metrics[0].value)
 
 
 def library() -> Any | None:

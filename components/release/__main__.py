@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from components.release import core, section
 from components.release.core import Moment
-from components.release.targets import BadVersionError, Part, Target, bring, places
+from components.release.targets import BadVersionError, Target, VersionShare, factory, rollout
 from nightshift import registry, release, splits, step, storage, tasks
 from nightshift.config import Config, parse
 from nightshift.config.policy import Rollout
@@ -78,7 +78,7 @@ class Job:
 
 def body(args: Namespace) -> dict[str, float | str]:
     """Take the release further now, on the target of the state."""
-    return advance(args, datetime.now(UTC), places.of)
+    return advance(args, datetime.now(UTC), factory.find_target)
 
 
 def advance(
@@ -159,7 +159,9 @@ def _labeled(job: Job, record: Release) -> Days:
 def _compared(job: Job, record: Release, table: Table, day: date) -> Tally:
     """Return what a day's labels say: each version's loss, event by event."""
     uris = [_version(job, served).uri for served in record.versions]
-    return sequential.paired(*tasks.find(job.config.task.kind).release.losses(table, day, uris))
+    task = tasks.find(job.config.task.kind).release
+    champion, challenger = task.losses(table, day, uris)
+    return sequential.paired(champion, challenger, task.WORST)
 
 
 def _advanced(job: Job, verdicts: Sequence[Verdict]) -> Release:
@@ -179,13 +181,13 @@ def _served(job: Job, record: Release, entry: Entry | None) -> Entry | None:
         return entry
     wanted = entry or record
     try:
-        bring(job.target, _parts(job, wanted), _parts(job, record))
+        rollout(job.target, _parts(job, wanted), _parts(job, record))
     except BadVersionError as error:
         if not _tries(record, wanted):
             raise
         entry = core.withdraw(record, job.at, [str(error)])
         champion = _parts(job, entry)
-        bring(job.target, champion, champion)  # if that does not answer either, the challenger is not to blame
+        rollout(job.target, champion, champion)  # if that does not answer either, the challenger is not to blame
     return entry
 
 
@@ -195,10 +197,10 @@ def _tries(record: Release, wanted: Entry) -> bool:
     return bool(challenger and any(each.version == challenger.version and each.traffic for each in wanted.versions))
 
 
-def _parts(job: Job, entry: Entry) -> list[Part]:
+def _parts(job: Job, entry: Entry) -> list[VersionShare]:
     """Return the versions that answer requests in a state of a release."""
     serving = [served for served in entry.versions if served.traffic]
-    return [places.part(job.state.lake, _version(job, each), each.traffic) for each in serving]
+    return [factory.build_share(job.state.lake, _version(job, each), each.traffic) for each in serving]
 
 
 def _version(job: Job, served: Served) -> Version:

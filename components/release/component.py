@@ -4,7 +4,7 @@ from typing import Any
 
 from kfp import dsl
 
-from nightshift.image import UNPLACED
+from nightshift.container import container
 
 
 @dsl.container_component
@@ -17,16 +17,6 @@ def release(
     release: dsl.Output[dsl.Artifact],
 ) -> dsl.ContainerSpec:
     """Compare a version that is being released with the champion, and have it answer more requests, or none."""
-    return dsl.ContainerSpec(
-        image=UNPLACED,
-        command=["python", "-m", "components.release"],
-        args=[
-            "--config", config,
-            "--date", date,
-            "--state", state,
-            "--run", run,
-            "--features", features.uri,
-            "--release", release.uri,
-            "--executor-input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER,
-        ],
-    )  # fmt: skip
+    return container(
+        "release", config=config, date=date, state=state, run=run, features=features.uri, release=release.uri
+    )

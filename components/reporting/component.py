@@ -6,7 +6,7 @@ from typing import Any
 
 from kfp import dsl
 
-from nightshift.image import UNPLACED
+from nightshift.container import container
 
 
 @dsl.container_component
@@ -35,19 +35,15 @@ def reporting(
     release: dsl.Input[dsl.Artifact] = None,
 ) -> dsl.ContainerSpec:
     """Write the run's summary, its report and an overview."""
-    return dsl.ContainerSpec(
-        image=UNPLACED,
-        command=["python", "-m", "components.reporting"],
-        args=[
-            "--config", config,
-            "--date", date,
-            "--device", device,
-            "--data", data,
-            "--state", state,
-            "--run", run,
-            "--summary", summary.uri,
-            "--report", report.uri,
-            "--overview", overview.uri,
-            "--executor-input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER,
-        ],
-    )  # fmt: skip
+    return container(
+        "reporting",
+        config=config,
+        date=date,
+        device=device,
+        data=data,
+        state=state,
+        run=run,
+        summary=summary.uri,
+        report=report.uri,
+        overview=overview.uri,
+    )

@@ -4,7 +4,7 @@ from typing import Any
 
 from kfp import dsl
 
-from nightshift.image import UNPLACED
+from nightshift.container import container
 
 
 @dsl.container_component
@@ -17,19 +17,9 @@ def scoring(
     scores: dsl.Output[dsl.Dataset],
 ) -> dsl.ContainerSpec:
     """Score the newest days, and those whose labels are due, with a new model."""
-    return dsl.ContainerSpec(
-        image=UNPLACED,
-        command=["python", "-m", "components.scoring"],
-        args=[
-            "--config", config,
-            "--date", date,
-            "--state", state,
-            "--features", features.uri,
-            "--model", model.uri,
-            "--scores", scores.uri,
-            "--executor-input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER,
-        ],
-    )  # fmt: skip
+    return container(
+        "scoring", config=config, date=date, state=state, features=features.uri, model=model.uri, scores=scores.uri
+    )
 
 
 @dsl.container_component
@@ -41,15 +31,4 @@ def scoring_of_champion(
     scores: dsl.Output[dsl.Dataset],
 ) -> dsl.ContainerSpec:
     """Score the newest days, and those whose labels are due, with the champion."""
-    return dsl.ContainerSpec(
-        image=UNPLACED,
-        command=["python", "-m", "components.scoring"],
-        args=[
-            "--config", config,
-            "--date", date,
-            "--state", state,
-            "--features", features.uri,
-            "--scores", scores.uri,
-            "--executor-input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER,
-        ],
-    )  # fmt: skip
+    return container("scoring", config=config, date=date, state=state, features=features.uri, scores=scores.uri)

@@ -4,7 +4,7 @@ from typing import Any
 
 from kfp import dsl
 
-from nightshift.image import UNPLACED
+from nightshift.container import container
 
 
 @dsl.container_component
@@ -17,16 +17,6 @@ def training(
     model: dsl.Output[dsl.Model],
 ) -> dsl.ContainerSpec:
     """Fit the candidates, choose one on the validation days, write them as ONNX."""
-    return dsl.ContainerSpec(
-        image=UNPLACED,
-        command=["python", "-m", "components.training"],
-        args=[
-            "--config", config,
-            "--date", date,
-            "--device", device,
-            "--state", state,
-            "--features", features.uri,
-            "--model", model.uri,
-            "--executor-input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER,
-        ],
-    )  # fmt: skip
+    return container(
+        "training", config=config, date=date, device=device, state=state, features=features.uri, model=model.uri
+    )

@@ -19,8 +19,8 @@ class Scorer:
         UserError: when a graph's bytes are not those the manifest names.
     """
 
-    def __init__(self, uri: str, package: ModelPackage, candidate: str | None = None, threads: int = 1) -> None:
-        self.graph = Graph(read_graph(uri, package, candidate or package.selected), threads)
+    def __init__(self, uri: str, package: ModelPackage, candidate: str | None = None) -> None:
+        self.graph = Graph(read_graph(uri, package, candidate or package.selected))
 
     def score(self, inputs: Array | Tensors) -> Scores:
         """Return the probability of each class of each row, float32 (n, classes)."""

@@ -13,7 +13,7 @@ from tokenizers import Tokenizer as Library
 from tokenizers import normalizers, pre_tokenizers
 
 from nightshift import storage
-from nightshift.config.classes import Texts
+from nightshift.config.texts import Texts
 from nightshift.errors import UserError
 
 Tokens = npt.NDArray[np.int32]

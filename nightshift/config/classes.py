@@ -1,4 +1,4 @@
-"""The tasks that tell classes apart: of images and of texts."""
+"""What the tasks have in common that tell classes apart: of images and of texts."""
 
 from collections.abc import Mapping
 from typing import Annotated, Literal
@@ -6,37 +6,26 @@ from typing import Annotated, Literal
 import annotated_types
 from pydantic import Field, StringConstraints, field_validator
 
-from nightshift.config.section import INTEGER, Kind, Parameter, Section
-from nightshift.config.task import CandidateName, Task
+from nightshift.config.columns import Identifier
+from nightshift.config.policy import Drift, Evaluation
+from nightshift.config.section import Positive, Share
+from nightshift.config.source import Simulator
+from nightshift.config.task import Candidate, CandidateName, Task
+from nightshift.config.usecase import Config
 from nightshift.values import canonical
 
 ClassName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
-PIXELS = 89_478_485  # above, Pillow takes a file for a decompression bomb
-
-
-class Network(Section):
-    """One candidate: which model family, and its parameters."""
-
-    kind: str
-    parameters: dict[str, Parameter] = Field({}, description="those of the recipe")
-
-
-class ImageNetwork(Network):
-    """A network that takes images; `nightshift/neural/recipes/` has a recipe for each kind."""
-
-    kind: Literal["resnet"]
-
-
-class TextNetwork(Network):
-    """A model that takes tokens; `nightshift/tasks/texts/candidates.py` fits each kind."""
-
-    kind: Literal["bert", "tfidf"]
+Group = Annotated[
+    Identifier,
+    Field(description="what belongs together, such as a patient or an author: never trained on and tested on"),
+]
+ItemCount = Annotated[int, annotated_types.Interval(ge=1, le=10_000_000)]
 
 
 class Classes(Task):
     """What both tasks have; what a candidate may be differs."""
 
-    candidates: Mapping[CandidateName, Network]
+    candidates: Mapping[CandidateName, Candidate]
     classes: Annotated[list[ClassName], annotated_types.Len(min_length=2)] = Field(
         description="every value of columns.label, as text; another one is quarantined as unknown_label"
     )
@@ -56,44 +45,40 @@ class Classes(Task):
         return classes
 
 
-class Images(Classes):
-    """One class of each image. Images are turned upright, cut to a square in the middle and resized."""
+class ClassSimulator(Simulator):
+    """Images or texts: how many, and how they change."""
 
-    kind: Literal[Kind.IMAGES]
-    side: Annotated[int, annotated_types.Interval(ge=8, le=1024)] = Field(224, description="pixels that networks see")
-    channels: Annotated[Literal[1, 3], INTEGER] = Field(3, description="1: gray, 3: color")
-    min_side: Annotated[int, annotated_types.Interval(ge=1, le=10_000)] = Field(
-        8, description="pixels of the shorter side, below which an image is quarantined"
-    )
-    max_pixels: Annotated[int, annotated_types.Interval(ge=64, le=PIXELS)] = Field(
-        50_000_000, description="width times height, above which an image is quarantined before it is decoded"
-    )
-    near_duplicates: Annotated[int, annotated_types.Interval(ge=0, le=16)] | None = Field(
-        None,
-        description="bits of 64 by which the difference hash of an image may differ from that of an earlier one of its "
-        "day, at or below which it is quarantined; null: only the same bytes are",
-    )
-    candidates: dict[CandidateName, ImageNetwork] = Field(min_length=1, description="name -> what to train")
+    items: ItemCount = Field(200, description="images or texts a day")
+    new_class: Share = Field(0.0, description="share of items that are, from drift_from, of a class nobody has seen")
 
 
-class Texts(Classes):
-    """One class of each text."""
+class ClassEvaluation(Evaluation):
+    """The gate a challenger has to pass."""
 
-    kind: Literal[Kind.TEXTS]
-    length: Annotated[int, annotated_types.Interval(ge=8, le=8192)] = Field(128, description="tokens networks see")
-    tokenizer: str | None = Field(
-        None,
-        description="path or URI of a tokenizer.json, which pretrained networks have; null: words, by their hashes",
+    min_rows: Positive = Field(100, description="test rows that are needed to decide")
+    min_accuracy: Share = Field(0.5, description="share of test rows whose class is predicted")
+    min_class_recall: Share = Field(
+        0.0, description="share predicted of each class that has min_class_rows test rows or more"
     )
-    vocabulary: Annotated[int, annotated_types.Interval(ge=3, le=10_000_000)] = Field(
-        30_000, description="numbers that hashed words get; a tokenizer has its own"
+    min_class_rows: Positive = Field(20, description="test rows by which a class is judged alone")
+
+
+class ClassDrift(Drift):
+    """Effect sizes above which something counts as drifted, in what items are like or by the labels."""
+
+    novelty: Share = Field(0.05, description="share of rows less like the reference than 98 % of its own rows")
+    domain_classifier: Share = Field(
+        0.05, description="ROC AUC above 0.5 of telling newest rows from the reference by embeddings"
     )
-    max_characters: Annotated[int, annotated_types.Interval(ge=1, le=100_000_000)] = Field(
-        100_000, description="of a text, above which it is quarantined"
-    )
-    near_duplicates: Annotated[float, annotated_types.Interval(ge=0.5, le=0.95)] | None = Field(
-        None,
-        description="share of 5-character parts in common with an earlier text of its day, at or above which a text is "
-        "quarantined; null: only the same bytes are",
-    )
-    candidates: dict[CandidateName, TextNetwork] = Field(min_length=1, description="name -> what to train")
+    mmd: Share = Field(0.05, description="maximum mean discrepancy of embeddings")
+    accuracy: Share = Field(0.05, description="loss against the model's promise, the same way")
+    min_rows: Positive = Field(100, description="labeled rows needed to apply that limit")
+
+
+class ClassConfig(Config):
+    """A use case whose events are images or texts."""
+
+    simulator: ClassSimulator = ClassSimulator()
+    task: Classes
+    evaluation: ClassEvaluation = ClassEvaluation()
+    drift: ClassDrift = ClassDrift()

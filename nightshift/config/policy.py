@@ -5,10 +5,9 @@ from typing import Annotated, Literal, Self
 import annotated_types
 from pydantic import Field, field_validator, model_validator
 
-from nightshift.config.section import CLASSES, Cost, Days, DaysOrNone, Kind, Positive, Section, Share, only
+from nightshift.config.section import Cost, Days, DaysOrNone, Positive, Section, Share
 
 Limit = Annotated[float, annotated_types.Interval(gt=0, le=1e9)]
-Amount = Annotated[float, annotated_types.Interval(gt=0, le=2.0**53)]
 DaysKept = Annotated[int, annotated_types.Interval(ge=1, le=36_500)]
 Effect = Annotated[float, annotated_types.Interval(gt=0, le=1e6)]
 Milliseconds = Annotated[float, annotated_types.Interval(gt=0, le=3_600_000)]
@@ -25,22 +24,6 @@ class Quarantine(Section):
     )
 
 
-class Limits(Section):
-    """What one event may be: ingestion quarantines what is more, and an endpoint refuses it."""
-
-    largest_amount: Amount | None = only(
-        Kind.TABULAR,
-        description="default: 10^13 of the currency's smallest unit, 100,000,000,000.00 with two decimals",
-    )
-    longest_id: Positive = only(Kind.TABULAR, default=256, description="characters of an id, a customer or a terminal")
-    days_ahead: Days = only(
-        Kind.TABULAR,
-        default=1,
-        description="days after now, or after the newest day trained on if that is later, that an event may be dated "
-        "which an endpoint is sent",
-    )
-
-
 class Protocol(Section):
     """Which days train, validate and test. See `nightshift/splits.py`."""
 
@@ -49,52 +32,15 @@ class Protocol(Section):
     )
     train_days: Days = 7
     test_days: Days = 7
-    drop_compromised: bool = only(
-        Kind.TABULAR, default=True, description="leave customers known as positive out of the test rows"
-    )
-    compromised_days: Days | None = only(
-        Kind.TABULAR,
-        description="how long before the end of training a positive still counts for this; default: train_days",
-    )
-
-    @model_validator(mode="after")
-    def _compromised_while_training(self) -> Self:
-        if self.compromised_days and self.compromised_days > self.train_days:
-            raise ValueError(f"'compromised_days' is {self.compromised_days}, over 'train_days', {self.train_days}")
-        return self
 
 
 class Evaluation(Section):
     """The gate a challenger has to pass."""
 
-    top_k: Positive = only(
-        Kind.TABULAR, default=100, description="customers (without them: events) that can be checked a day"
-    )
-    min_positives: Positive = only(
-        Kind.TABULAR, default=50, description="positives in the test window that are needed to decide"
-    )
-    min_average_precision: Share = only(Kind.TABULAR, default=0.3)
-    max_average_precision: Share = only(
-        Kind.TABULAR, default=0.99, description="better than this is taken for leakage and refused"
-    )
-    min_rows: Positive = only(*CLASSES, default=100, description="test rows that are needed to decide")
-    min_accuracy: Share = only(*CLASSES, default=0.5, description="share of test rows whose class is predicted")
-    min_class_recall: Share = only(
-        *CLASSES, default=0.0, description="share predicted of each class that has min_class_rows test rows or more"
-    )
-    min_class_rows: Positive = only(*CLASSES, default=20, description="test rows by which a class is judged alone")
     tolerance: Share = Field(
         0.02,
         description="average precision, or task.select_by, that a fresher model may lose, at the low end of the 95 % "
         "interval",
-    )
-    cost_missed_positive: Cost = only(
-        Kind.TABULAR,
-        default=1.0,
-        description="of a positive that is not flagged, as a multiple of its amount; without amounts each counts 1",
-    )
-    cost_alert: Cost = only(
-        Kind.TABULAR, default=5.0, description="of checking a flagged event, in the currency of the amounts"
     )
 
 
@@ -111,26 +57,6 @@ class Drift(Section):
     volume: Effect = Field(
         0.5, description="relative change in rows per day: 0.5 is half as many again, or a third less"
     )
-    average_precision: Share = only(
-        Kind.TABULAR, default=0.08, description="loss against the model's promise, on rows whose labels are due"
-    )
-    min_positives: Positive = only(
-        Kind.TABULAR, default=200, description="labeled positives needed to apply either of the limits beside it"
-    )
-    positive_wasserstein: Effect = only(
-        Kind.TABULAR,
-        default=0.5,
-        description="of an input among the positives alone, in standard deviations of the reference's positives",
-    )
-    novelty: Share = only(
-        *CLASSES, default=0.05, description="share of rows less like the reference than 98 % of its own rows"
-    )
-    domain_classifier: Share = only(
-        *CLASSES, default=0.05, description="ROC AUC above 0.5 of telling newest rows from the reference by embeddings"
-    )
-    mmd: Share = only(*CLASSES, default=0.05, description="maximum mean discrepancy of embeddings")
-    accuracy: Share = only(*CLASSES, default=0.05, description="loss against the model's promise, the same way")
-    min_rows: Positive = only(*CLASSES, default=100, description="labeled rows needed to apply that limit")
 
 
 class Controller(Section):

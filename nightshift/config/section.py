@@ -2,11 +2,10 @@
 
 import json
 import math
-from enum import StrEnum
 from typing import Annotated, Any, Self
 
 import annotated_types
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 LARGEST = 2**31 - 1  # integer that every library takes
 
@@ -43,25 +42,6 @@ def _checked_choice(value: Any) -> Any:
 # of a library: what it means and how large it may be, the library says
 Parameter = Annotated[bool | int | float | str, BeforeValidator(_checked_parameter)]
 INTEGER = BeforeValidator(_checked_choice)  # beside a Literal of integers
-
-
-class Kind(StrEnum):
-    """What a use case is about: what its events are, and what is predicted of them."""
-
-    TABULAR = "tabular"
-    IMAGES = "image-classification"
-    TEXTS = "text-classification"
-
-
-CLASSES = (Kind.IMAGES, Kind.TEXTS)
-
-
-def only(*kinds: Kind, default: Any = None, description: str | None = None) -> Any:
-    """Return a field that some tasks have; what else it is held to stands in its type.
-
-    The schema says so under `tasks`, and in a config of another task it has to be left at its default.
-    """
-    return Field(default, description=description, json_schema_extra={"tasks": [kind.value for kind in kinds]})
 
 
 class Section(BaseModel):

@@ -1,13 +1,24 @@
 """The tabular task: trailing windows over events, and the candidates that are trained on them."""
 
+import re
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
 import annotated_types
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
-from nightshift.config.section import Days, Kind, Parameter, Section, Threads
-from nightshift.config.task import CandidateName, Task
+from nightshift.config.columns import Amount, Categories, Columns, Identifier, Numbers
+from nightshift.config.policy import Drift, Effect, Evaluation, Protocol
+from nightshift.config.section import Cost, Days, Factor, Positive, Section, Share, Threads
+from nightshift.config.source import Simulator
+from nightshift.config.task import Candidate, CandidateName, Task
+from nightshift.config.usecase import Config
+
+EXACT = 2**53  # up to which float64 has every whole number
+LARGEST_UNITS = 10**13  # of an amount, in the currency's smallest unit: 900,000 of them add up in int64
+
+Entities = Annotated[int, annotated_types.Interval(ge=1, le=10_000_000)]
+LargestAmount = Annotated[float, annotated_types.Interval(gt=0, le=2.0**53)]
 
 
 class CandidateKind(StrEnum):
@@ -19,20 +30,16 @@ class CandidateKind(StrEnum):
     RANDOM_FOREST = "random_forest"
 
 
-class Candidate(Section):
-    """One candidate: which estimator, and its parameters under the library's own names.
-
-    A whole number arrives as an integer, whether it is written 1 or 1.0, since that is how Kubeflow passes it on.
-    """
+class TabularCandidate(Candidate):
+    """One candidate: which estimator, and its parameters."""
 
     kind: CandidateKind
-    parameters: dict[str, Parameter] = Field({}, description="under the library's own names")
 
 
 class Tabular(Task):
     """Trailing windows per customer and, delayed by the label delay, per terminal; and the candidates."""
 
-    kind: Literal[Kind.TABULAR]
+    kind: Literal["tabular"]
     windows_days: list[Days] = Field(
         [1, 7, 30], description="lengths of the windows, all different; [] without a customer and a terminal"
     )
@@ -43,7 +50,7 @@ class Tabular(Task):
     select_by: Literal["average_precision", "auc_roc", "precision_at_k"] = Field(
         "average_precision", description="metric on the validation days by which the candidate is chosen"
     )
-    candidates: dict[CandidateName, Candidate] = Field(min_length=1, description="name -> what to train")
+    candidates: dict[CandidateName, TabularCandidate] = Field(min_length=1, description="name -> what to train")
 
     @field_validator("windows_days")
     @classmethod
@@ -56,3 +63,125 @@ class Tabular(Task):
     def longest_window_days(self) -> int:
         """How far the windows reach back, 0 without any."""
         return max(self.windows_days, default=0)
+
+
+class TabularColumns(Columns):
+    """The user's column name for each role of an event in a table."""
+
+    RESERVED: ClassVar[re.Pattern[str]] = re.compile(
+        r"score|during_(weekend|night)|(customer|terminal)_(count|mean_amount|risk)_\d+d"
+    )
+
+    customer: Identifier = Field(
+        None, description="whose events they are: of a person, an account, a machine; without it each stands alone"
+    )
+    terminal: Identifier = Field(None, description="where they happen: at a shop, a device, a site")
+    amount: Amount = Field(None, description="what an event is worth; not negative")
+    numeric: Numbers = Field([], description="further numeric columns, used as model inputs as they are")
+    categorical: Categories = Field([], description="further categorical columns, one-hot encoded")
+
+
+class Limits(Section):
+    """What one event may be: ingestion quarantines what is more, and an endpoint refuses it."""
+
+    largest_amount: LargestAmount | None = Field(
+        None, description="default: 10^13 of the currency's smallest unit, 100,000,000,000.00 with two decimals"
+    )
+    longest_id: Positive = Field(256, description="characters of an id, a customer or a terminal")
+    days_ahead: Days = Field(
+        1,
+        description="days after now, or after the newest day trained on if that is later, that an event may be dated "
+        "which an endpoint is sent",
+    )
+
+
+class TabularSimulator(Simulator):
+    """Card transactions: the world's size, and how it changes."""
+
+    customers: Entities = 5000
+    terminals: Entities = 10000
+    amount_factor: Factor = Field(1.0, description="on amounts, from drift_from")
+    night_fraud: bool = Field(
+        False, description="from drift_from, positives move to the night (00:00-06:59), and stolen cards buy as usual"
+    )
+    new_terminals: Share = Field(0.0, description="share of terminals that new ones replace on drift_from")
+    new_scenario: Share = Field(
+        0.0,
+        description="share of transactions that are, from drift_from, small purchases with copied cards: fraud",
+    )
+
+
+class TabularProtocol(Protocol):
+    """Which days train, validate and test, and which customers count."""
+
+    drop_compromised: bool = Field(True, description="leave customers known as positive out of the test rows")
+    compromised_days: Days | None = Field(
+        None, description="how long before the end of training a positive still counts for this; default: train_days"
+    )
+
+    @model_validator(mode="after")
+    def _compromised_while_training(self) -> Self:
+        if self.compromised_days and self.compromised_days > self.train_days:
+            raise ValueError(f"'compromised_days' is {self.compromised_days}, over 'train_days', {self.train_days}")
+        return self
+
+
+class TabularEvaluation(Evaluation):
+    """The gate a challenger has to pass."""
+
+    top_k: Positive = Field(100, description="customers (without them: events) that can be checked a day")
+    min_positives: Positive = Field(50, description="positives in the test window that are needed to decide")
+    min_average_precision: Share = 0.3
+    max_average_precision: Share = Field(0.99, description="better than this is taken for leakage and refused")
+    cost_missed_positive: Cost = Field(
+        1.0,
+        description="of a positive that is not flagged, as a multiple of its amount; without amounts each counts 1",
+    )
+    cost_alert: Cost = Field(5.0, description="of checking a flagged event, in the currency of the amounts")
+
+
+class TabularDrift(Drift):
+    """Effect sizes above which something counts as drifted, in the inputs or by the labels."""
+
+    average_precision: Share = Field(0.08, description="loss against the model's promise, on rows whose labels are due")
+    min_positives: Positive = Field(200, description="labeled positives needed to apply either of the limits beside it")
+    positive_wasserstein: Effect = Field(
+        0.5, description="of an input among the positives alone, in standard deviations of the reference's positives"
+    )
+
+
+class TabularConfig(Config):
+    """A use case whose events are rows of a table."""
+
+    columns: TabularColumns
+    limits: Limits = Limits()
+    simulator: TabularSimulator = TabularSimulator()
+    protocol: TabularProtocol = TabularProtocol()
+    task: Tabular
+    evaluation: TabularEvaluation = TabularEvaluation()
+    drift: TabularDrift = TabularDrift()
+
+    @model_validator(mode="after")
+    def _windows_have_a_key(self) -> Self:
+        days = self.task.windows_days
+        if days and not (self.columns.customer or self.columns.terminal):
+            raise ValueError(
+                f"task.windows_days: is {days}, but windows are counted by customer or "
+                "terminal; name columns.customer or columns.terminal, or write windows_days: []"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _amounts_are_exact(self) -> Self:
+        largest, decimals = self.limits.largest_amount, self.task.amount_decimals
+        if largest and largest * 10**decimals > EXACT:
+            raise ValueError(
+                f"limits.largest_amount: is {largest:,.16g}, and with task.amount_decimals {decimals} amounts "
+                f"are exact up to {EXACT / 10**decimals:,.16g}; lower one of them"
+            )
+        return self
+
+    @property
+    def largest_amount(self) -> float:
+        """The largest amount of an event."""
+        return self.limits.largest_amount or LARGEST_UNITS / 10**self.task.amount_decimals

@@ -25,10 +25,7 @@ class Column(Part):
 class Signal(Part):
     """One thing that may have changed."""
 
-    name: str = Field(
-        description="`inputs`, `score`, `volume`, `labels`, `performance`; `positives` where a task has them; "
-        "`novelty`, `domain_classifier` and `mmd` where it has embeddings"
-    )
+    name: str = Field(description="such as `volume`, by which metrics, alerts and the controller know it")
     value: float | None = Field(description="its effect size; null where it cannot be measured")
     limit: float = Field(description="what the effect size may be at most (`labels`: at least)")
     raised: bool = Field(description="whether it is beyond that")

@@ -1,6 +1,6 @@
 """`loadtest.json`: what a server of the champion withstands on one machine, and what follows from that."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import annotated_types
 from pydantic import Field
@@ -8,6 +8,7 @@ from pydantic import Field
 from nightshift.contracts.artifact import Artifact, Part
 
 FILE = "loadtest.json"
+UTILIZATION = 0.7  # share of its capacity at which a replica gets help
 
 
 class Settings(Artifact):
@@ -79,15 +80,6 @@ class Cost(Part):
     usd_per_million: float = Field(description="with the CPUs as busy as `utilization` says")
 
 
-class Policy(Part):
-    """How a platform adds and removes replicas."""
-
-    platform: str
-    scales_to_zero: bool
-    note: str = Field(description="what to know about it, a sentence")
-    document: dict[str, Any] = Field(description="in the platform's own terms")
-
-
 class LoadTest(Artifact):
     """What a server of the champion withstands on one machine, and what follows from that."""
 
@@ -100,7 +92,7 @@ class LoadTest(Artifact):
     chosen: Settings | None = Field(description="those with the most capacity; null where none keeps the limit")
     capacity: float = Field(description="of one replica with these, requests a second")
     utilization: float = Field(description="share of the capacity at which a replica is added")
-    peak: float = Field(description="requests a second that all replicas have to take")
+    requests_per_second: float = Field(description="of one replica at this share: what an autoscaler aims at")
+    concurrency: int = Field(description="requests in flight at one replica then")
     breakdown: list[Share] = Field(description="of one request, while nothing else is asked, in the order of time")
     costs: list[Cost]
-    policies: list[Policy]

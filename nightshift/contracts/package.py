@@ -14,15 +14,15 @@ from pydantic import Field, computed_field
 
 from nightshift import kinds, storage
 from nightshift.contracts.artifact import Artifact, LabeledWindow, Part, Window
-from nightshift.contracts.preprocessing import Classes, FileName, Images, Inputs, Preprocessing, Tabular, Texts
+from nightshift.contracts.preprocessing import Classes, FileName, Inputs, Preprocessing, Tabular, Texts
 from nightshift.errors import UserError
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    AnyPreprocessing = Tabular | Images | Texts
-else:
-    AnyPreprocessing = Union[tuple(kinds.preprocessings())]  # noqa: UP007 of as many as are installed
+    AnyPreprocessing = Preprocessing
+else:  # of as many as are installed
+    AnyPreprocessing = Union[tuple(kind.preprocessing_class for kind in kinds.registered().values())]  # noqa: UP007
 
 MANIFEST = "model.json"
 REFERENCE = "reference.parquet"
@@ -176,7 +176,7 @@ class ModelPackage(Artifact):
     @property
     def kind(self) -> str:
         """The task it is a model of."""
-        return self.preprocessing.kind
+        return str(self.preprocessing.model_dump(include={"kind"})["kind"])
 
     @property
     def tabular(self) -> Tabular:
@@ -188,15 +188,13 @@ class ModelPackage(Artifact):
         return self.of(Tabular)
 
     @property
-    def classes(self) -> Images | Texts:
+    def classes(self) -> Classes:
         """How images or texts become the input of a model that tells their classes apart.
 
         Raises:
-            UserError: when it is a model of tables.
+            UserError: when it is a model of another task.
         """
-        if not isinstance(self.preprocessing, Classes):
-            raise UserError("the model is one of task 'tabular', and this is for classes of images and texts only")
-        return self.preprocessing
+        return self.of(Classes)
 
     @property
     def inputs(self) -> Inputs:
@@ -205,9 +203,7 @@ class ModelPackage(Artifact):
         Raises:
             UserError: when its rows are images or texts.
         """
-        if not isinstance(self.preprocessing, Inputs):
-            raise UserError(f"the model is one of task {self.kind!r}, whose rows have no columns")
-        return self.preprocessing
+        return self.of(Inputs)
 
     @property
     def threshold(self) -> float:
@@ -227,8 +223,7 @@ class ModelPackage(Artifact):
             UserError: when it is a model of another task.
         """
         if not isinstance(self.preprocessing, kind):
-            wanted, found = kind.model_fields["kind"].default, self.preprocessing.kind
-            raise UserError(f"the model is one of task {found!r}, and this can do {wanted!r} only")
+            raise UserError(f"the model is one of task {self.kind!r}, and this takes models of {kind.scope} only")
         return self.preprocessing
 
     @property

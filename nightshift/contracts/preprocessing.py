@@ -11,17 +11,40 @@ FileName = Annotated[str, StringConstraints(pattern=r"^[^./\\][^/\\]*$")]
 
 
 class Preprocessing(Part):
-    """From events to the model's input; a class for each kind of task, told apart by its literal `kind`."""
+    """From events to the model's input; a class for each kind of task, told apart by its literal `kind`.
+
+    Attributes:
+        scope: what models of such rows are of, for a message.
+        item: what requests call one.
+        takes_events: whether its online state makes the input of raw events.
+        highest_score: up to which an endpoint counts scores in bins.
+    """
+
+    scope: ClassVar[str]
+    item: ClassVar[str] = "row"
+    takes_events: ClassVar[bool] = False
+    highest_score: ClassVar[float] = 1.0
 
     @property
     def reads(self) -> object:
         """What two versions that answer side by side have alike, since a request is read once."""
         return self.model_dump()
 
+    @property
+    def labels(self) -> list[str]:
+        """What each of an item's scores is of, where it has several."""
+        return []
+
+    @property
+    def summary(self) -> str:
+        """What the input is made of, for a message."""
+        return str(self.model_dump(exclude={"kind"}))
+
 
 class Inputs(Preprocessing):
     """The named inputs of a tabular model, in the order of its matrix: the numeric, then the categorical by name."""
 
+    scope = "rows with columns"
     numeric: list[str] = Field(description="columns taken as they are")
     categorical: dict[str, list[str]] = Field(
         description="column -> the categories seen in training; one-hot, an unseen value is all zeros"
@@ -37,6 +60,11 @@ class Inputs(Preprocessing):
         """Columns of the matrix."""
         return len(self.numeric) + sum(map(len, self.categorical.values()))
 
+    @property
+    def summary(self) -> str:
+        """How many inputs there are, and their names."""
+        return f"{self.width} columns of {self.columns}"
+
 
 class Windows(Part):
     """How the inputs over trailing windows are computed from events, see `components/features`."""
@@ -50,6 +78,8 @@ class Windows(Part):
 class Tabular(Inputs):
     """From events to the model's input, for the task `tabular`."""
 
+    scope = "tables"
+    takes_events = True
     kind: Literal["tabular"] = "tabular"
     windows: Windows
 
@@ -58,21 +88,38 @@ class Tabular(Inputs):
         """Categories may differ."""
         return self.windows, self.numeric
 
+    @property
+    def summary(self) -> str:
+        """How many inputs there are, their windows and names."""
+        return f"{self.width} columns of windows of {self.windows.windows_days} days and {self.columns}"
+
 
 class Classes(Preprocessing):
     """From an image or a text to the model's input.
 
     Attributes:
-        item: what requests call one.
+        SEEN: the fields that features have to be made with for the model.
     """
 
-    item: ClassVar[str]
+    SEEN: ClassVar[frozenset[str]]
+    scope = "classes of images or texts"
+    kind: str
     classes: list[str] = Field(description="what each score is of")
 
     @property
     def reads(self) -> object:
         """Classes may differ."""
         return self.model_dump(exclude={"classes"})
+
+    @property
+    def labels(self) -> list[str]:
+        """The classes."""
+        return self.classes
+
+    @property
+    def seen(self) -> dict[str, Any]:
+        """What features have to be made with for the model."""
+        return self.model_dump(include=set(self.SEEN))
 
 
 class Images(Classes):
@@ -81,6 +128,8 @@ class Images(Classes):
     The graph takes pixels as they are, 0 to 255.
     """
 
+    SEEN = frozenset({"side", "channels"})
+    scope = "images"
     item = "image"
     kind: Literal["image-classification"] = "image-classification"
     side: int = Field(description="pixels of the square that is cut from the middle of an image and resized")
@@ -88,15 +137,12 @@ class Images(Classes):
     min_side: int = Field(description="pixels of the shorter side, below which an image is refused")
     max_pixels: int = Field(description="width times height, above which an image is refused before it is decoded")
 
-    @property
-    def seen(self) -> dict[str, Any]:
-        """What features have to be made with for the model."""
-        return {"side": self.side, "channels": self.channels}
-
 
 class Texts(Classes):
     """From a text to the model's input, for texts; see `nightshift/classification/tokens.py`."""
 
+    SEEN = frozenset({"length", "vocabulary", "tokenizer_sha256"})
+    scope = "texts"
     item = "text"
     kind: Literal["text-classification"] = "text-classification"
     length: int = Field(description="tokens at which longer texts are cut")
@@ -104,8 +150,3 @@ class Texts(Classes):
     tokenizer_sha256: str = Field(description="hash of the tokenizer's file, or of nothing")
     vocabulary: int = Field(description="numbers that tokens have")
     pad: int = Field(description="the number that fills texts up, and counts for nothing")
-
-    @property
-    def seen(self) -> dict[str, Any]:
-        """What features have to be made with for the model."""
-        return {"length": self.length, "vocabulary": self.vocabulary, "tokenizer_sha256": self.tokenizer_sha256}

@@ -46,12 +46,10 @@ class Operation(Part):
 
 
 class Activity(Part):
-    """How much of the GPU was used while it was sampled, means in per cent."""
+    """How much of the GPU was used while it was sampled, a mean in per cent."""
 
     samples: int
     sm_pct: float = Field(description="multiprocessors with work; before Hopper the share of time with any kernel")
-    tensor_pct: float | None = Field(description="of the time on tensor cores; null before Hopper")
-    dram_pct: float = Field(description="of the memory's bandwidth; before Hopper the share of time with any access")
 
 
 class Finding(Part):
@@ -225,8 +223,6 @@ class TraceProfile(Artifact):
     top_kernels: list[Kernel]
     top_operations: list[Operation] = Field(description="of PyTorch on the host, or ranges where there are none")
     collectives: list[CollectiveTime]
-    synchronizations_per_step: float = Field(description="calls in which the host waits for the GPU")
-    pageable_copies_per_step: float = Field(description="copies to the GPU from memory that is not pinned")
     step_times_ms: list[float] = Field(description="of the first trace, in order")
     gpu_busy_over_time: list[float] = Field(description="of the first GPU, in equal parts of the window, 0 to 100")
     memory: list[MemoryPoint] = Field(description="of the first GPU with any")

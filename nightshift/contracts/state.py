@@ -33,7 +33,7 @@ class State:
         checkpoints: what a step that is ended early resumes from.
         target: where models are deployed.
         kubeflow: where a step starts runs, see `nightshift.cluster.kubeflow.Place`; empty where there is no Kubeflow.
-        serving: where a release has versions answer, see `components.release.targets.places`; empty for the target.
+        serving: where a release has versions answer, see `components.release.targets.factory`; empty for the target.
         dask: the cluster on which features of tables are made: a scheduler's address, or `local:<workers>`; empty for
             the process of the step.
     """

@@ -24,11 +24,6 @@ class Interruptions:
     restart: float
 
     @property
-    def young(self) -> float:
-        """Young's interval between checkpoints, in hours."""
-        return sqrt(2 * self.checkpoint * self.between)
-
-    @property
     def interval(self) -> float:
         """Daly's interval between checkpoints, in hours."""
         delta, mean = self.checkpoint, self.between

@@ -19,13 +19,27 @@ from nightshift.config.neural import Compile, Compression, Precision
 from nightshift.contracts.verdict import Decision
 from nightshift.errors import UserError
 from nightshift.interpreter import isolated
-from nightshift.profiler.networks import Network
 
 MOST = 120  # pairs of a comparison that stays undecided
 PROCESSES = "processes"
 ENDED = "it ended; what it says stands above"
 
 Value = int | str | bool
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network of a config, trained on random rows.
+
+    Attributes:
+        kind: its recipe's.
+        shape: what the recipe has beside its parameters, by name.
+        parameters: all of them, with those that the config leaves out.
+    """
+
+    kind: str
+    shape: Mapping[str, int]
+    parameters: Mapping[str, Any]
 
 
 @dataclass(frozen=True)

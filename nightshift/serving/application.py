@@ -69,7 +69,7 @@ class Application:
         for path, route in (aliases or {}).items():
             self._routes[path] = self._routes[route]
         routes = ["none", *self._routes, *map(_model_route, [*self._answers, "infer"])]
-        self._metrics = Metrics(current.model.name, current.labels, routes, self._board)
+        self._metrics = Metrics(current.model, current.labels, routes, self._board)
 
     @property
     def model(self) -> Model:

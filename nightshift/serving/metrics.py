@@ -17,11 +17,12 @@ import numpy.typing as npt
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
+from nightshift.serving.versions import Model
 from nightshift.serving.workers import Board
 
 Floats = npt.NDArray[np.floating[Any]]
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)  # inclusive upper edges, as below
-SCORES = tuple(np.linspace(0.05, 1.0, 20).tolist())
+SCORE_BINS = 20  # of equal width, up to the highest score of the task
 PENDING_SECONDS = 1.0
 PENDING = 1024  # requests whose scores are counted at once: one by one a thousand would take 20 ms
 
@@ -48,20 +49,21 @@ class Metrics:
     """The counts of one endpoint."""
 
     def __init__(
-        self, name: str, describe: Callable[[], tuple[dict[str, str], bool]], routes: Iterable[str], board: Board
+        self, model: Model, describe: Callable[[], tuple[dict[str, str], bool]], routes: Iterable[str], board: Board
     ) -> None:
         """Go on from what this worker's predecessor has counted.
 
         Args:
-            name: the registered model, which is the use case.
+            model: any version of it; its name is the use case.
             describe: gives the labels of the version that answers, and whether another one should.
             routes: all that there are, in the same order in every worker.
             board: where the workers count.
         """
-        self._name, self._describe, self._board = name, describe, board
+        self._name, self._describe, self._board = model.name, describe, board
         self._counts, self._sums = board.counts, board.sums
         self._in_flight, self._flagged = 1, 2
-        self._scores = _Histogram(SCORES, 3)
+        highest = model.package.preprocessing.highest_score
+        self._scores = _Histogram(tuple(np.linspace(highest / SCORE_BINS, highest, SCORE_BINS).tolist()), 3)
         self._seconds: dict[str, _Histogram] = {}
         slot = self._scores.end + 1
         for route in routes:
@@ -103,7 +105,7 @@ class Metrics:
         self._counts[self._flagged] += int(
             np.count_nonzero(scores >= np.repeat(thresholds, [len(part) for part in parts]))
         )
-        found = np.bincount(np.searchsorted(SCORES, scores), minlength=len(SCORES) + 1)
+        found = np.bincount(np.searchsorted(self._scores.edges, scores), minlength=SCORE_BINS + 1)
         for slot, more in enumerate(found.tolist(), self._scores.slot):
             self._counts[slot] += more
         self._sums[self._scores.end] += float(scores.sum(dtype=np.float64))

@@ -1,7 +1,7 @@
 """Is one of two better? A test that may be looked at whenever observations arrive: of versions, and of measurements.
 
-An observation is how much less the challenger loses than the champion, between -1 and 1: on an event that both scored
-(`paired`), or on an entity that one of them answered (`assigned`). While the mean of what comes next is at most 0,
+An observation is how much less the challenger loses than the champion, between -1 and 1, on an event that both scored
+(`paired`). While the mean of what comes next is at most 0,
 whatever came before, the product of 1 + b x over the observations x is a supermartingale for every bet 0 < b < 1, and
 so is the average over several bets. It exceeds 1 / alpha at any time with a probability of at most alpha (Ville 1939;
 Waudby-Smith & Ramdas, Estimating means of bounded random variables by betting, JRSS B 86, 2024). For x >= -1
@@ -45,29 +45,15 @@ class Tally:
         return cls(len(observations), float(observations.sum()), float(np.square(observations).sum()))
 
 
-def paired(champion: Floats, challenger: Floats) -> Tally:
+def paired(champion: Floats, challenger: Floats, worst: float = 1.0) -> Tally:
     """Return a day's tally of events that both versions scored.
 
     Args:
-        champion: the loss of each event, between 0 and 1, float of shape (n,); a squared error, for example.
+        champion: the loss of each event, not negative, float of shape (n,); a squared error, for example.
         challenger: the same of the challenger.
+        worst: the loss that higher ones count as, since observations are bounded.
     """
-    return Tally.of(champion - challenger)
-
-
-def assigned(loss: Floats, by_challenger: npt.NDArray[np.bool_], share: float) -> Tally:
-    """Return a day's tally of entities that one version each answered, weighted by the inverse of its chance to.
-
-    The assignment lasts, so an entity is one observation, on the first day on which it has a label, and no other day.
-
-    Args:
-        loss: of each entity, between 0 and 1, float of shape (n,).
-        by_challenger: which of them the challenger answered, shape (n,).
-        share: of the entities, that the challenger answers on that day, between 0 and 1, both excluded.
-    """
-    # losses around 0 vary less; scaled by the smaller share, no observation lies beyond 1
-    weight = np.where(by_challenger, -1 / share, 1 / (1 - share)) * min(share, 1 - share)
-    return Tally.of(2 * (loss - 0.5) * weight)
+    return Tally.of((np.minimum(champion, worst) - np.minimum(challenger, worst)) / worst)
 
 
 def evidence(total: Floats, squares: Floats, alpha: float) -> Floats:

@@ -35,9 +35,9 @@ class Scorer:
         UserError: when a graph's bytes are not those the manifest names.
     """
 
-    def __init__(self, uri: str, package: ModelPackage, candidate: str | None = None, threads: int = 1) -> None:
+    def __init__(self, uri: str, package: ModelPackage, candidate: str | None = None) -> None:
         self._inputs = package.inputs
-        self.graph = Graph(read_graph(uri, package, candidate or package.selected), threads)
+        self.graph = Graph(read_graph(uri, package, candidate or package.selected))
 
     def score(self, frame: pd.DataFrame) -> npt.NDArray[np.float32]:
         """Return what each row scores, float32 of shape (rows,)."""

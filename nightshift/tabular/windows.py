@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
-from nightshift.config import Config
+from nightshift.config.tabular import TabularConfig
 from nightshift.contracts.preprocessing import Windows
 from nightshift.errors import UserError
 
@@ -23,10 +23,10 @@ SAFE = 1 - 1e-6  # of it: the sum that is compared is rounded
 Array = Any  # numpy.ndarray | cupy.ndarray
 
 
-def of(config: Config) -> Windows:
+def of(config: TabularConfig) -> Windows:
     """Return how the inputs of a use case are computed from its events."""
     roles = [role for role in ("customer", "terminal", "amount") if getattr(config.columns, role)]
-    task = config.tabular
+    task = config.task
     return Windows(
         windows_days=task.windows_days,
         amount_decimals=task.amount_decimals,

@@ -1,5 +1,6 @@
 """Columns as users have them, turned into canonical types; a value that cannot be read becomes null."""
 
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -7,7 +8,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from nightshift import values
-from nightshift.config.source import Columns
+from nightshift.classification.texts import ENCODING
+from nightshift.config.columns import Columns
 from nightshift.errors import UserError, nearest
 from nightshift.printable import printable
 from nightshift.times import FIRST, LAST, read_time, to_utc
@@ -18,7 +20,6 @@ LABEL = "label; write 0, 1, true or false"
 CLASS = "class; write those that task.classes lists"
 NUMBER = "number; write 12.5 with a point, and name text or true and false under columns.categorical"
 
-IDENTIFIERS = ("event_id", "customer", "terminal", "group")
 SHORT_INTEGER = r"-?(?:0|[1-9][0-9]{0,17})"
 PLAIN_TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?Z?"
 LONG_INTEGER = r"-?[1-9][0-9]{18}"
@@ -27,11 +28,6 @@ HOUR = 3_600_000_000  # microseconds
 NOT_A_TIME = np.iinfo(np.int64).min  # as numpy has it
 
 Integers = npt.NDArray[np.int64]
-
-
-def identifiers(columns: Columns) -> list[str]:
-    """Return the roles of identifiers that a use case has."""
-    return [role for role in IDENTIFIERS if role in columns.roles]
 
 
 def require(frame: pd.DataFrame, columns: Columns, may_be_empty: bool = False) -> None:
@@ -70,9 +66,7 @@ def require_once(frame: pd.DataFrame, columns: Columns) -> None:
 
 def _keys(columns: Columns) -> dict[str, str]:
     """Return the user's columns -> the keys of the config that name them."""
-    keys = {name: f"columns.{role}" for role, name in columns.roles.items()}
-    keys |= dict.fromkeys(columns.numeric, "columns.numeric")
-    return keys | dict.fromkeys(columns.categorical, "columns.categorical")
+    return {column.name: f"columns.{column.field}" for column in columns.read}
 
 
 def require_some(column: pd.Series, read: pd.Series, kind: str) -> None:
@@ -160,6 +154,27 @@ def numbers(column: pd.Series) -> pd.Series:
         # not pd.to_numeric: it may miss the nearest float64 by the last bit
         column = texts(column).map(values.parse_number, na_action="ignore")
     return pd.Series(column.to_numpy(dtype=np.float64, na_value=np.nan), column.index)
+
+
+def files(column: pd.Series) -> pd.Series:
+    """Return the bytes of files; null where there are none, a path where nothing could be read there."""
+    return column.astype(object).map(lambda value: bytes(value) if isinstance(value, bytearray | memoryview) else value)
+
+
+def bodies(column: pd.Series) -> pd.Series:
+    """Return texts without a byte order mark; bytes where they are no UTF-8, null where there is nothing."""
+    return column.astype(object).map(_body)
+
+
+def _body(value: Any) -> Any:
+    if isinstance(value, str):  # which may hold half of a surrogate pair, as JSON can name one
+        value = value.encode(errors="surrogatepass")
+    if not isinstance(value, bytes):
+        return value
+    try:
+        return value.decode(ENCODING)
+    except UnicodeDecodeError:
+        return value
 
 
 def labels(column: pd.Series) -> pd.Series:

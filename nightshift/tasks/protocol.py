@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import date
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from nightshift import splits
 from nightshift.config import Config
@@ -23,16 +23,17 @@ if TYPE_CHECKING:
 
     from nightshift.config.policy import Drift
     from nightshift.config.section import Section
-    from nightshift.config.source import Simulator
     from nightshift.contracts.drift import Signal
-    from nightshift.contracts.preprocessing import Images, Tabular, Texts
+    from nightshift.contracts.preprocessing import Preprocessing
     from nightshift.contracts.section import Block, Fact
     from nightshift.graph import Graph
-    from nightshift.profiler.networks import Network
+    from nightshift.profiler.tuning import Network
     from nightshift.splits import Watched
     from nightshift.tasks.examples import Example
     from nightshift.tasks.fitting import Fitted
     from nightshift.tensors import Tensors
+
+U = TypeVar("U", bound=Config)  # the use case, in the class of its task
 
 
 class Simulating(Protocol):
@@ -41,11 +42,11 @@ class Simulating(Protocol):
     # the columns of a day
     COLUMNS: tuple[str, ...]
 
-    def day(self, config: "Simulator", on: date, labels_due: date | None = None) -> "pd.DataFrame":
+    def day(self, config: Any, on: date, labels_due: date | None = None) -> "pd.DataFrame":
         """Make one day's rows, in order of time.
 
         Args:
-            config: the world, its drifts and corruptions.
+            config: the use case's simulator: the world, its drifts and corruptions.
             on: the UTC day.
             labels_due: last day whose labels should have arrived; those of later days are null. None: all have.
         """
@@ -54,13 +55,7 @@ class Simulating(Protocol):
 class Ingestion(Protocol):
     """What the ingestion step asks: the rules by which a row is good."""
 
-    # canonical roles of what a row holds as a whole: bytes, text; empty of a table
-    CONTENT: tuple[str, ...]
-
-    def read_content(self, column: "pd.Series", /) -> "pd.Series":
-        """Return contents as `faults` judges them."""
-
-    def faults(self, typed: "pd.DataFrame", config: Config, /) -> "pd.Series":
+    def faults(self, typed: "pd.DataFrame", config: Any, /) -> "pd.Series":
         """Return for each row the rule that rejects it, or null.
 
         Args:
@@ -68,10 +63,10 @@ class Ingestion(Protocol):
             config: the use case.
         """
 
-    def near_duplicates(self, contents: "pd.Series", config: Config, /) -> "npt.NDArray[np.bool_]":
+    def near_duplicates(self, contents: "pd.Series", config: Any, /) -> "npt.NDArray[np.bool_]":
         """Return which contents of a day's good rows are nearly an earlier one, (n,)."""
 
-    def rules(self, config: Config, /) -> dict[str, object]:
+    def rules(self, config: Any, /) -> dict[str, object]:
         """Return what decides which rows are good, beside columns and zone: part of every partition's key."""
 
 
@@ -81,10 +76,10 @@ class Labels(Protocol):
     # what they have to be, for a message
     KIND: str
 
-    def schema(self, config: Config, nullable: bool, /) -> Any:
+    def schema(self, config: Any, nullable: bool, /) -> Any:
         """Return the column, of pandera, that labels of good rows are held to."""
 
-    def read(self, column: "pd.Series", config: Config, /) -> "pd.Series":
+    def read(self, column: "pd.Series", config: Any, /) -> "pd.Series":
         """Return labels, null where one cannot be read."""
 
     def names(self, labels: "pd.Series", /) -> "pd.Series":
@@ -92,7 +87,7 @@ class Labels(Protocol):
 
 
 @dataclass(frozen=True)
-class FeatureSetup:
+class FeatureSetup(Generic[U]):
     """What the features of every day are made of.
 
     Attributes:
@@ -104,7 +99,7 @@ class FeatureSetup:
         dask: the cluster whose workers those are; empty for this process.
     """
 
-    config: Config
+    config: U
     lake: str
     events: Table
     device: str
@@ -145,7 +140,7 @@ class DailyFeatures(Protocol):
 class Features(Protocol):
     """What the features step asks."""
 
-    def features(self, setup: FeatureSetup, /) -> DailyFeatures:
+    def features(self, setup: FeatureSetup[Any], /) -> DailyFeatures:
         """Return what makes features.
 
         Raises:
@@ -154,7 +149,7 @@ class Features(Protocol):
 
 
 @dataclass(frozen=True)
-class TrainingSetup:
+class TrainingSetup(Generic[U]):
     """What stays the same through a training.
 
     Attributes:
@@ -165,7 +160,7 @@ class TrainingSetup:
         checkpoints: URI of the folder of this training's checkpoints; empty for none.
     """
 
-    config: Config
+    config: U
     plan: Plan
     features: Table
     device: str
@@ -197,7 +192,7 @@ class Sample(Protocol):
         """What the graph of each candidate takes and gives."""
 
     @property
-    def preprocessing(self) -> "Tabular | Images | Texts":
+    def preprocessing(self) -> "Preprocessing":
         """How rows become what a graph takes."""
 
     @property
@@ -277,7 +272,7 @@ class TrainingRows(Protocol[S]):
 class Training(Protocol):
     """What the training step asks."""
 
-    def rows(self, setup: TrainingSetup, /) -> TrainingRows[Any]:
+    def rows(self, setup: TrainingSetup[Any], /) -> TrainingRows[Any]:
         """Read the rows of a training.
 
         Raises:
@@ -324,7 +319,11 @@ class Profiling(Protocol):
     """What the profiling step and `nightshift tune` ask."""
 
     def selected_fit(
-        self, setup: TrainingSetup, model: ModelPackage, phase: Callable[[PhaseName], AbstractContextManager[None]], /
+        self,
+        setup: TrainingSetup[Any],
+        model: ModelPackage,
+        phase: Callable[[PhaseName], AbstractContextManager[None]],
+        /,
     ) -> ProfiledFit:
         """Return the fit of a model's selected candidate on the training rows.
 
@@ -334,7 +333,7 @@ class Profiling(Protocol):
             phase: measures the reading of the rows, and the making of what the candidate takes.
         """
 
-    def network(self, config: Config, name: str, inputs: int | None, /) -> "Network":
+    def network(self, config: Any, name: str, inputs: int | None, /) -> "Network":
         """Return a network among the candidates of a config.
 
         Args:
@@ -395,7 +394,7 @@ class RowsUnderTest(Protocol[C]):
 class Evaluation(Protocol):
     """What the evaluation step asks."""
 
-    def rows(self, config: Config, features: Table, fold: Fold, model: ModelPackage, /) -> RowsUnderTest[Any]:
+    def rows(self, config: Any, features: Table, fold: Fold, model: ModelPackage, /) -> RowsUnderTest[Any]:
         """Return the test rows of a fold.
 
         Raises:
@@ -435,7 +434,7 @@ class Optimization(Protocol):
     """What the optimization step asks."""
 
     def rows(
-        self, config: Config, features: Table, uri: str, model: ModelPackage, limit: float, /
+        self, config: Any, features: Table, uri: str, model: ModelPackage, limit: float, /
     ) -> "tuple[Tensors, OptimizationRows]":
         """Return a sample of training rows' inputs, by which scales are chosen, and the validation rows.
 
@@ -488,7 +487,7 @@ class Scoring(Protocol):
 
 
 @dataclass(frozen=True)
-class DriftInputs:
+class DriftInputs(Generic[U]):
     """What is compared on which day.
 
     Attributes:
@@ -501,7 +500,7 @@ class DriftInputs:
         reference: the rows that it carries.
     """
 
-    config: Config
+    config: U
     day: date
     features: Table
     scores: Table
@@ -576,7 +575,7 @@ class Comparison(Protocol):
 class DriftTask(Protocol):
     """What the drift step asks."""
 
-    def comparison(self, inputs: DriftInputs, /) -> Comparison:
+    def comparison(self, inputs: DriftInputs[Any], /) -> Comparison:
         """Return the comparison of the newest rows.
 
         Raises:
@@ -587,6 +586,9 @@ class DriftTask(Protocol):
 class Release(Protocol):
     """What the release step asks: how wrong versions are, as labels arrive."""
 
+    # the loss from which on one is as wrong as can be
+    WORST: float
+
     def losses(self, table: Table, day: date, uris: Sequence[str], /) -> "list[npt.NDArray[np.floating[Any]]]":
         """Return the loss of each labeled event of a day, or of each group of them, by some models.
 
@@ -596,7 +598,7 @@ class Release(Protocol):
             uris: folders of the models.
 
         Returns:
-            float64 (n,) a model, between 0 and 1.
+            float64 (n,) a model, not negative; above `WORST` it counts as `WORST`.
         """
 
 
@@ -652,8 +654,8 @@ class Metrics(Protocol):
     # files of an evaluation that hold verdicts of further gates, which a deployment heeds
     GATES: tuple[str, ...]
 
-    def shown(self, config: Config, /) -> dict[str, str]:
+    def shown(self, config: Any, /) -> dict[str, str]:
         """Return the metrics that people are shown of a training -> what they are called."""
 
-    def summarized(self, config: Config, /) -> dict[str, str]:
+    def summarized(self, config: Any, /) -> dict[str, str]:
         """Return all metrics of `evaluation.json` -> what the run's summary calls them."""

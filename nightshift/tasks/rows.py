@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -134,12 +135,13 @@ class MeasuredRows:
 class RowsBesideReference:
     """The newest rows of a table, beside a model's training rows."""
 
-    inputs: DriftInputs
+    inputs: DriftInputs[Any]
 
     @property
     def limits(self) -> Drift:
         """Effect sizes above which something has drifted: the config's."""
-        return self.inputs.config.drift
+        limits: Drift = self.inputs.config.drift
+        return limits
 
     @property
     def reference(self) -> pd.DataFrame:

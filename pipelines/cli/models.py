@@ -2,10 +2,20 @@
 
 import argparse
 from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
 
-from components.deployment import manage
+from nightshift import registry, release
+from nightshift.contracts.release import Release
 from nightshift.contracts.state import State
+from nightshift.errors import UserError
+from nightshift.local import endpoint, examples
+from nightshift.registry import Version
+from nightshift.release import Place
 from pipelines.cli import options
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 
 def add(commands: options.Commands) -> None:
@@ -23,26 +33,34 @@ def add(commands: options.Commands) -> None:
 
 def models(args: argparse.Namespace) -> int:
     """List the registered model versions."""
-    manage.models(kept(args), args.name)
+    from rich.console import Console
+
+    state = kept(args)
+    for name in [args.name] if args.name else registry.existing(state.registry):
+        Console().print(_table(name, registry.versions(state.registry, name), release.read(Place.of(state, name))))
     return 0
 
 
 def promote(args: argparse.Namespace) -> int:
     """Make a version the champion and serve it."""
-    manage.promote(kept(args), args.version, args.name)
-    return 0
+    state = kept(args)
+    place = _place(state, args.name)
+    with registry.exclusive(state.registry):
+        return _say(release.promote(place, _number(place, args.version), partial(_update, state)))
 
 
 def rollback(args: argparse.Namespace) -> int:
     """Restore the previous champion."""
-    manage.rollback(kept(args), args.name)
-    return 0
+    state = kept(args)
+    place = _place(state, args.name)
+    with registry.exclusive(state.registry):
+        return _say(release.rollback(place, partial(_update, state)))
 
 
 def stop(args: argparse.Namespace) -> int:
     """Stop the local endpoint."""
-    manage.stop(options.state(args), args.name)
-    return 0
+    stopped = endpoint.stop(options.state(args).registry, args.name)
+    return options.say(f"stopped the endpoint of {', '.join(stopped)}" if stopped else "no endpoint is running")
 
 
 def add_registry(command: argparse.ArgumentParser) -> None:
@@ -56,3 +74,49 @@ def kept(args: argparse.Namespace) -> State:
     usual = options.state(args)
     # a tracking server's records are never guessed to be in the workspace
     return replace(usual, registry=args.registry, audit=args.audit or "") if args.registry else usual
+
+
+def _place(state: State, name: str | None) -> Place:
+    return Place.of(state, registry.one(state.registry, name))
+
+
+def _number(place: Place, number: str) -> int:
+    if number.isdecimal():
+        return int(number)
+    existing = ", ".join(str(version.version) for version in registry.versions(place.registry, place.name))
+    raise UserError(f"version is {number!r}; existing versions of {place.name!r}: {existing}")
+
+
+def _update(state: State, version: Version) -> None:
+    """Have a running endpoint serve a version, before the record says so: what fails here changes nothing."""
+    if registry.is_remote(state.registry) or not endpoint.running(state.registry, version.name):
+        options.say("no endpoint is running here")
+        return
+    server = endpoint.start_or_update(state, version, examples.of(state, version.name, version.uri))
+    options.say(f"{server.url} answers with version {version.version}")
+
+
+def _say(version: Version) -> int:
+    return options.say(f"{version.name}: version {version.version} is the champion now")
+
+
+def _table(name: str, versions: list[Version], record: Release | None) -> "Table":
+    from rich import box
+    from rich.table import Table
+
+    # narrow enough for 80 columns
+    table = Table(title=f"{name} (* champion)", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    metric = next((each.tags["promise"] for each in reversed(versions) if "promise" in each.tags), "metric")
+    for heading in ("version", "trained on", metric.replace("_", "\n"), "registered", "live since (UTC)"):
+        table.add_column(heading, no_wrap=True)
+    since = {number: str(moment)[:16] for number, moment in record.live_since.items()} if record else {}
+    for version in versions:
+        tags = version.tags
+        table.add_row(
+            f"{version.version} *" if record and record.live.version == version.version else str(version.version),
+            f"{tags.get('train_first')} .. {tags.get('train_last')}",
+            f"{float(tags[metric]):.4f}" if metric in tags else "-",
+            tags["registered_at"][:10],
+            since.get(version.version, "-"),
+        )
+    return table

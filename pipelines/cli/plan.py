@@ -1,14 +1,16 @@
 """The command that computes a training's memory, time and cost before it runs."""
 
 import argparse
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import yaml
 
 from nightshift.errors import UserError
 from nightshift.figures import written
 from nightshift.hardware import gpu, gpus
-from nightshift.planning import published, recipe, search
+from nightshift.planning import published, search
 from nightshift.planning.efficiency import efficiency
 from nightshift.planning.layout import Checkpointing, Cluster, Layout
 from nightshift.planning.memory import GIB
@@ -43,7 +45,6 @@ def add(commands: options.Commands) -> None:
         "--checkpointing", choices=list(Checkpointing), help="activations to recompute (default: search all)"
     )
     command.add_argument("--precision", default="bf16", help="of the matrix products (default: bf16)")
-    command.add_argument("--eager", action="store_true", help="without torch.compile or fused kernels")
     command.add_argument("--samples", type=float, help="of an epoch: prints its hours, and its cost with a price")
     command.add_argument("--usd-per-gpu-hour", type=float, help="price of a GPU")
     command.add_argument("--output", metavar="FILE", help="where to write the recipe (YAML)")
@@ -61,7 +62,7 @@ def plan(args: argparse.Namespace) -> int:
     Console().print(_table(found, args))
     options.say(f"layout   {search.flags(found.layout)}")
     if args.output:
-        Path(args.output).write_text(recipe.written(found, args.model))
+        Path(args.output).write_text(recipe(found, args.model))
         options.say(f"recipe   {args.output}")
     return 0
 
@@ -76,13 +77,41 @@ def accuracy() -> "Table":
     return table
 
 
+def recipe(plan: Plan, name: str) -> str:
+    """Return the recipe of a plan.
+
+    Args:
+        plan: what was planned.
+        name: of the model's preset.
+    """
+    cluster, layout = plan.cluster, asdict(plan.layout)
+    recipe: dict[str, Any] = {
+        "model": {"name": name, **asdict(plan.model)},
+        "cluster": {
+            "gpu": cluster.gpu.name,
+            "nodes": cluster.nodes,
+            "gpus_per_node": cluster.per_node,
+            "network_gbit": round(cluster.network * 8 / 1e9),
+        },
+        "layout": {name: str(value) if name == "checkpointing" else value for name, value in layout.items()}
+        | {"data": plan.layout.data(cluster), "micro_batches": plan.layout.micro_batches(cluster)},
+        "expected": {
+            "memory_gib": round(plan.memory.total / GIB, 1),
+            "step_seconds": round(plan.timing.step, 4),
+            "throughput_per_gpu": round(plan.throughput, 1),
+            "mfu": round(plan.mfu, 3),
+        },
+    }
+    return yaml.safe_dump(recipe, sort_keys=False)
+
+
 def _planned(args: argparse.Namespace) -> Plan:
     if not args.gpu or not args.batch:
         raise UserError(f"plan needs --gpu (one of {', '.join(gpus())}) and --batch")
     cluster = Cluster(gpu(args.gpu), args.nodes, args.gpus_per_node, args.network / 8 * 1e9)
     if cluster.gpus < 1 or args.batch < 1 or args.network <= 0:
         raise UserError("nodes, gpus-per-node, batch and network have to be above 0")
-    like = Layout(args.batch, fused=not args.eager, precision=args.precision)
+    like = Layout(args.batch, precision=args.precision)
     given = {name: getattr(args, name) for name in STRATEGY if getattr(args, name) is not None}
     if not given and not args.checkpointing:
         return search.proposed(_model(args), cluster, like)

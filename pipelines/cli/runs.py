@@ -84,7 +84,7 @@ def report(args: argparse.Namespace) -> int:
 def loadtest(args: argparse.Namespace) -> int:
     """Measure what a server of the champion withstands, and keep the best settings for the endpoint."""
     names = {"p99_ms": args.p99_ms, "seconds": args.seconds, "connections": args.connections, "rates": args.rate}
-    load = {name: value for name, value in (names | {"peak": args.peak}).items() if value is not None}
+    load = {name: value for name, value in names.items() if value is not None}
     parameters = options.parameters(args)
     if load and "load" in parameters:
         raise UserError(f"--set load=... and flags ({', '.join(load)}) say what the load is; give one of them")
@@ -175,7 +175,6 @@ def _add_loadtest(commands: options.Commands) -> None:
     command.add_argument(
         "--rate", type=float, nargs="+", help="of the open loop, requests a second (default: by itself)"
     )
-    command.add_argument("--peak", type=float, help="requests a second that all replicas have to take (default: 1000)")
     options.add_set(command)
     command.set_defaults(command=loadtest)
 

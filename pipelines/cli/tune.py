@@ -11,8 +11,19 @@ from nightshift.contracts.verdict import Decision
 from nightshift.errors import UserError
 from nightshift.figures import written
 from nightshift.profiler import tuning
-from nightshift.profiler.networks import Network
-from nightshift.profiler.tuning import AXES, PROCESSES, Search, Setting, Side, Speed, Start, Tried, Tuned, Variant
+from nightshift.profiler.tuning import (
+    AXES,
+    PROCESSES,
+    Network,
+    Search,
+    Setting,
+    Side,
+    Speed,
+    Start,
+    Tried,
+    Tuned,
+    Variant,
+)
 from pipelines import configs
 from pipelines.cli import options
 from pipelines.configs import edits
@@ -98,7 +109,7 @@ def traced(variants: Mapping[str, Variant], start: Start, folder: Path) -> Itera
             longest = kernels.longest(kineto.read(file, str(paths[name])))
         said = ", ".join(f"{names.short(each)} {written(share, 'percent')}" for each, share in longest)
         yield f"longest {name}: {said}"
-    yield f"more of it: python -m components.profiling --trace {paths['after']} --output {folder / 'profile'}"
+    yield f"more of it: nightshift profile --trace {paths['after']} --output {folder / 'profile'}"
 
 
 def _said(decision: Decision) -> str:

@@ -3,7 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-from nightshift.config import Config, parse
+from pydantic.json_schema import models_json_schema
+
+from nightshift import kinds
+from nightshift.config import parse
 from nightshift.errors import UserError, nearest
 from pipelines.configs import strict_yaml
 
@@ -56,7 +59,18 @@ def names() -> list[str]:
 
 def schema() -> dict[str, Any]:
     """Return the JSON Schema of a config, by which editors check and complete one."""
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema"} | Config.model_json_schema()
+    classes = {name: kind.config_class for name, kind in kinds.registered().items()}
+    references, definitions = models_json_schema([(config, "validation") for config in classes.values()])
+    cases = [{"if": _of_task({"const": name}), "then": references[config, "validation"]}
+             for name, config in classes.items()]  # fmt: skip
+    dialect = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    return dialect | _of_task({"enum": list(classes)}) | {"allOf": cases} | definitions
+
+
+def _of_task(kind: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a mapping whose `task.kind` has one."""
+    task = {"type": "object", "properties": {"kind": kind}, "required": ["kind"]}
+    return {"type": "object", "properties": {"task": task}, "required": ["task"]}
 
 
 def _choices(name: str) -> str:

@@ -73,18 +73,13 @@ class Files(Item):
 
 
 @dataclass(frozen=True)
-class Partition(Files):
-    """One day of a table; its name is what `partition_of` says."""
-
-
-@dataclass(frozen=True)
 class Found:
     """All there is of one use case.
 
     Attributes:
         versions: registered versions.
         runs: its runs.
-        partitions: in the lake.
+        partitions: days of tables in the lake; their names are what `partition_of` says.
         latest: the run that `runs/latest` points at, of whatever use case; None when there is none.
         leftovers: folders, on this machine, whose removal was cut short.
         unfinished: folders, by URI, that a step removes at its end and has not: of its checkpoints or its shards.
@@ -92,7 +87,7 @@ class Found:
 
     versions: list[Version]
     runs: list[Run]
-    partitions: list[Partition]
+    partitions: list[Files]
     latest: str | None = None
     leftovers: tuple[str, ...] = ()
     unfinished: tuple[Files, ...] = ()
@@ -121,7 +116,7 @@ class Plan:
 
     versions: list[Version]
     runs: list[Run]
-    partitions: list[Partition]
+    partitions: list[Files]
     leftovers: tuple[str, ...]
     unfinished: list[Files]
     lineage: list[Lineage]

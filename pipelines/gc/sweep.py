@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from rich import box
 from rich.filesize import decimal
@@ -20,9 +20,7 @@ from nightshift.contracts.state import State
 from nightshift.errors import UserError
 from nightshift.local import endpoint
 from pipelines.engines.local import runs
-from pipelines.gc.retention import Files, Found, Item, Lineage, Partition, Plan, Run, Version, partition_of, plan
-
-Kind = TypeVar("Kind", bound=Files)
+from pipelines.gc.retention import Files, Found, Item, Lineage, Plan, Run, Version, partition_of, plan
 
 REMOVED = ".removed"
 NEVER = datetime.min.replace(tzinfo=UTC)
@@ -175,12 +173,12 @@ def _manifests(folder: Path) -> Iterator[dict[str, Any]]:
                 yield value
 
 
-def _partitions(folder: str) -> list[Partition]:
+def _partitions(folder: str) -> list[Files]:
     files: dict[str, list[storage.Entry]] = defaultdict(list)
     for entry in storage.walk(folder):
         if name := partition_of(entry.uri):
             files[name].append(entry)
-    return [_together(Partition, name, entries) for name, entries in sorted(files.items())]
+    return [_together(name, entries) for name, entries in sorted(files.items())]
 
 
 def _unfinished(state: State, use_case: str) -> Iterator[Files]:
@@ -197,7 +195,7 @@ def _unfinished(state: State, use_case: str) -> Iterator[Files]:
 
 def _left(folder: str) -> Files | None:
     """Return what a step has left in a folder, be it empty; None where there is no folder."""
-    found = _together(Files, folder, storage.walk(folder))
+    found = _together(folder, storage.walk(folder))
     if found.files:
         return found
     # a training begins with it, and a removal leaves it last
@@ -205,11 +203,11 @@ def _left(folder: str) -> Files | None:
     return replace(found, since=since) if since else None
 
 
-def _together(kind: type[Kind], name: str, entries: list[storage.Entry]) -> Kind:
+def _together(name: str, entries: list[storage.Entry]) -> Files:
     # without its sidecar a Parquet file counts as not made, and is made anew; so does a checkpoint
     order = sorted((entry.uri for entry in entries), key=lambda uri: not uri.endswith(".json"))
     written = max((entry.written for entry in entries), default=NEVER)
-    return kind(name, written, sum(entry.size for entry in entries), tuple(order))
+    return Files(name, written, sum(entry.size for entry in entries), tuple(order))
 
 
 def _discard(folder: Path, run: str) -> None:
@@ -228,8 +226,8 @@ def _table(title: str, *headings: str) -> Table:
     return made
 
 
-def _by_table(parts: Iterable[Partition]) -> dict[str, list[Partition]]:
-    found: dict[str, list[Partition]] = defaultdict(list)
+def _by_table(parts: Iterable[Files]) -> dict[str, list[Files]]:
+    found: dict[str, list[Files]] = defaultdict(list)
     for part in parts:
         found[part.name.split("/")[0]].append(part)
     return found

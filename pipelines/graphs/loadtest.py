@@ -30,7 +30,7 @@ def define(site: Site) -> Any:
             data: not read; of the report.
             device: not used; of the report.
             state: where things are kept, see `State`; with the target local the best settings are kept there too.
-            load: what differs from the usual load: p99_ms, seconds, connections, rates, peak.
+            load: what differs from the usual load: p99_ms, seconds, connections, rates.
         """
         found = loadtest(config=config, state=state, load=load)
         where = {"date": date, "data": data, "device": device, "state": state}

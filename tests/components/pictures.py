@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 from PIL import Image
 
 from components.features import __main__ as features
 from components.ingestion import __main__ as ingestion
+from components.training import __main__ as training
 from nightshift import splits
 from nightshift.config import Config, parse
 from nightshift.contracts import package, tables
@@ -23,6 +24,7 @@ from nightshift.contracts import preprocessing as parts
 from nightshift.contracts.package import Datatype, DecisionRule, Signature, Tensor
 from nightshift.dates import parse_date
 from tests import packages
+from tests.components import samples
 from tests.components.states import state
 
 Weights = npt.NDArray[np.floating[Any]]
@@ -81,6 +83,14 @@ def feature(folder: Path, given: dict[str, Any]) -> tuple[tables.Table, dict[str
     return tables.read_table(place), found
 
 
+def train(folder: Path, given: dict[str, Any], name: str = "model") -> tuple[package.ModelPackage, dict[str, Any]]:
+    """Run the step on the features; return the package that it has written and what it reports."""
+    flags = {"config": json.dumps(given), "date": DATE, "device": "cpu", "state": state(folder)}
+    place = str(folder / name)
+    found = training.body(Namespace(**flags, features=str(folder / "features.json"), model=place))
+    return package.load(place), found
+
+
 def made(folder: Path) -> tables.Table:
     """Ingest the simulated days and make their shards."""
     ingest(folder, CONFIG)
@@ -96,8 +106,12 @@ def file(
 ) -> bytes:
     """An image file of noise."""
     noise = np.random.default_rng(seed).integers(0, 256, (size[1], size[0], 3), dtype=np.uint8)
+    return bytes_of(Image.fromarray(noise).convert(mode), kind, **options)
+
+
+def bytes_of(image: Image.Image, kind: str, **options: Any) -> bytes:
     buffer = BytesIO()
-    Image.fromarray(noise).convert(mode).save(buffer, kind, **options)
+    image.save(buffer, kind, **options)
     return buffer.getvalue()
 
 
@@ -136,12 +150,9 @@ def graph(weights: Weights) -> bytes:
         helper.make_node("Softmax", ["logits"], [package.OUTPUT], axis=1),
     ]
     pixels, classes = weights.shape
-    taken = helper.make_tensor_value_info(package.INPUT, TensorProto.UINT8, [None, None, None, None])
+    taken = (package.INPUT, TensorProto.UINT8, [None, None, None, None])
     given = [
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, [None, width])
-        for name, width in (("embedding", pixels), (package.OUTPUT, classes))
+        ("embedding", TensorProto.FLOAT, [None, pixels]),
+        (package.OUTPUT, TensorProto.FLOAT, [None, classes]),
     ]
-    constants = [numpy_helper.from_array(weights.astype(np.float32), "weights")]
-    made = helper.make_graph(nodes, "linear", [taken], given, constants)
-    found = helper.make_model(made, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
-    return bytes(found.SerializeToString())
+    return samples.serialized(nodes, taken, given, {"weights": weights.astype(np.float32)})

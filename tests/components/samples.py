@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 from onnx import TensorProto, helper, numpy_helper
 
@@ -18,6 +19,9 @@ from nightshift.contracts import package, tables
 from nightshift.contracts.preprocessing import Inputs
 from tests import packages
 from tests.components.states import state
+
+Array = npt.NDArray[Any]
+Value = tuple[str, int, list[int | None]]  # name, type and shape of an input or output
 
 # the test window is 2024-03-18 .. 19, training 15 .. 16, the newest days 19 .. 20
 DATE = "2024-03-20"
@@ -51,15 +55,15 @@ def features(rows_a_day: int = 40, seed: int = 0) -> pd.DataFrame:
     return frame
 
 
-def write_features(folder: Path, frame: pd.DataFrame) -> str:
-    """Write a partition a day and the manifest, whose URI is returned."""
+def write_features(folder: Path, frame: pd.DataFrame, **details: Any) -> str:
+    """Write a partition a day and the manifest with some details, whose URI is returned."""
     parts = []
     for text, rows in frame.groupby(frame["event_time"].dt.strftime("%Y-%m-%d")):
         day = date.fromisoformat(str(text))
         uri = tables.partition_uri(str(folder / "lake"), "tiny", "features", day, "0" * 16)
         parts.append(tables.write_partition(uri, day, rows, {}))
     replay = {"day": DATE, "rows": 40, "differing": 0, "largest": 0.0, "worst": None}
-    tables.write_table(str(folder / "features.json"), tables.Table("features", parts, {"replay": replay}))
+    tables.write_table(str(folder / "features.json"), tables.Table("features", parts, {"replay": replay} | details))
     return str(folder / "features.json")
 
 
@@ -79,13 +83,16 @@ def linear(weights: list[float]) -> bytes:
         helper.make_node("MatMul", [package.INPUT, "weights"], ["column"]),
         helper.make_node("Reshape", ["column", "flat"], [package.OUTPUT]),
     ]
-    constants = [
-        numpy_helper.from_array(np.array(weights, dtype=np.float32)[:, None], "weights"),
-        numpy_helper.from_array(np.array([-1], dtype=np.int64), "flat"),
-    ]
-    taken = helper.make_tensor_value_info(package.INPUT, TensorProto.FLOAT, [None, len(weights)])
-    given = helper.make_tensor_value_info(package.OUTPUT, TensorProto.FLOAT, [None])
-    graph = helper.make_graph(nodes, "linear", [taken], [given], constants)
+    constants = {"weights": np.array(weights, dtype=np.float32)[:, None], "flat": np.array([-1], dtype=np.int64)}
+    taken = (package.INPUT, TensorProto.FLOAT, [None, len(weights)])
+    return serialized(nodes, taken, [(package.OUTPUT, TensorProto.FLOAT, [None])], constants)
+
+
+def serialized(nodes: list[Any], taken: Value, given: list[Value], constants: dict[str, Array]) -> bytes:
+    """A graph with these nodes, an input, outputs and constants."""
+    (first, *others) = [helper.make_tensor_value_info(*value) for value in (taken, *given)]
+    kept = [numpy_helper.from_array(value, name) for name, value in constants.items()]
+    graph = helper.make_graph(nodes, "sample", [first], others, kept)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
     return bytes(model.SerializeToString())
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
 from nightshift.config import parse
-from nightshift.config.classes import Texts
+from nightshift.config.texts import Texts
 from nightshift.contracts import package, tables
 from nightshift.contracts.package import Datatype, DecisionRule, Signature, Tensor
 from nightshift.tasks.texts import candidates
 from tests import packages
-from tests.components import pictures
+from tests.components import pictures, samples
 from tests.components.pictures import Weights
 
 CONFIG: dict[str, Any] = {
@@ -50,7 +50,7 @@ def config(**task: Any) -> dict[str, Any]:
 
 
 def task(**fields: Any) -> Texts:
-    found = parse(config(**fields)).classes
+    found = parse(config(**fields)).task
     assert isinstance(found, Texts)
     return found
 
@@ -92,12 +92,6 @@ def graph(weights: Weights) -> bytes:
         helper.make_node("ReduceSum", ["votes", "places"], ["logits"], keepdims=0),
         helper.make_node("Softmax", ["logits"], [package.OUTPUT], axis=1),
     ]
-    constants = [
-        numpy_helper.from_array(weights.astype(np.float32), "weights"),
-        numpy_helper.from_array(np.array([1], dtype=np.int64), "places"),
-    ]
-    taken = helper.make_tensor_value_info(package.INPUT, TensorProto.INT32, [None, None])
-    given = helper.make_tensor_value_info(package.OUTPUT, TensorProto.FLOAT, [None, weights.shape[1]])
-    made = helper.make_graph(nodes, "words", [taken], [given], constants)
-    found = helper.make_model(made, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
-    return bytes(found.SerializeToString())
+    constants = {"weights": weights.astype(np.float32), "places": np.array([1], dtype=np.int64)}
+    taken = (package.INPUT, TensorProto.INT32, [None, None])
+    return samples.serialized(nodes, taken, [(package.OUTPUT, TensorProto.FLOAT, [None, weights.shape[1]])], constants)

@@ -3,11 +3,13 @@
 import os
 import tempfile
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 HOME = tempfile.TemporaryDirectory(prefix="nightshift-airflow-")
 # a bare import of Airflow would make ~/airflow
 os.environ |= {"AIRFLOW_HOME": HOME.name, "AIRFLOW__CORE__LOAD_EXAMPLES": "false", "KUBECONFIG": f"{HOME.name}/config"}
+os.environ["AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT"] = "600"  # how long it takes is the machine's load
 
 import pytest  # noqa: E402
 import yaml  # noqa: E402
@@ -15,22 +17,40 @@ from airflow.dag_processing.dagbag import DagBag  # noqa: E402
 from airflow.sdk import DAG  # noqa: E402
 
 from tests.dags.person import CONFIG, DATE, ByHand, nightshift, require_steps  # noqa: E402
-from tests.dags.samples import DAGS, Load  # noqa: E402
+from tests.dags.samples import DAGS, Load, Shipped  # noqa: E402
 from tests.kubeflow import Kubeflow, serve  # noqa: E402
+
+
+def parse_dags(patch: pytest.MonkeyPatch, folder: Path, **variables: str) -> dict[str, DAG]:
+    """Parse a folder of DAGs with environment variables, as the DAG processor does."""
+    for name in ("NIGHTSHIFT_ENVIRONMENT", "NIGHTSHIFT_DATA", "KFP_ENDPOINT", "KFP_NAMESPACE"):
+        patch.delenv(name, raising=False)
+    for name, value in variables.items():
+        patch.setenv(name, value)
+    bag = DagBag(dag_folder=str(folder), bundle_path=folder)
+    assert not bag.import_errors
+    return dict(bag.dags)
 
 
 @pytest.fixture
 def load(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Load:
-    """Parse the shipped DAGs, or those of another folder, with environment variables, as the DAG processor does."""
+    """Parse the shipped DAGs, or those of another folder, for a workspace of the test."""
 
     def parsed(folder: Path = DAGS, **variables: str) -> dict[str, DAG]:
-        for name in ("NIGHTSHIFT_ENVIRONMENT", "NIGHTSHIFT_DATA", "KFP_ENDPOINT", "KFP_NAMESPACE"):
-            monkeypatch.delenv(name, raising=False)
-        for name, value in ({"NIGHTSHIFT_WORKSPACE": str(tmp_path)} | variables).items():
-            monkeypatch.setenv(name, value)
-        bag = DagBag(dag_folder=str(folder), bundle_path=folder)
-        assert not bag.import_errors
-        return dict(bag.dags)
+        return parse_dags(monkeypatch, folder, NIGHTSHIFT_WORKSPACE=str(tmp_path), **variables)
+
+    return parsed
+
+
+@pytest.fixture(scope="session")
+def shipped(tmp_path_factory: pytest.TempPathFactory) -> Shipped:
+    """The shipped DAGs of an environment, which are parsed once, since nobody changes them."""
+    workspace = str(tmp_path_factory.mktemp("shipped"))
+
+    @cache
+    def parsed(environment: str = "local") -> dict[str, DAG]:
+        with pytest.MonkeyPatch.context() as patch:
+            return parse_dags(patch, DAGS, NIGHTSHIFT_WORKSPACE=workspace, NIGHTSHIFT_ENVIRONMENT=environment)
 
     return parsed
 

@@ -20,6 +20,7 @@ SECOND = """from pipelines.engines.airflow.dags import use_case
 use_case({config!r}, data={data!r})
 """
 Load = Callable[..., dict[str, DAG]]
+Shipped = Callable[..., dict[str, DAG]]
 
 ARTIFACT = {"artifactType": {"schemaTitle": "system.Artifact", "schemaVersion": "0.0.1"}}
 

@@ -4,7 +4,6 @@ import graphlib
 import json
 import subprocess
 import sys
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -15,10 +14,10 @@ from airflow.serialization.encoders import encode_timetable
 from airflow.timetables.base import TimeRestriction
 
 from nightshift.errors import UserError
-from pipelines.engines.airflow.operators import schedules
+from pipelines.engines.airflow.dags import clock
 from pipelines.engines.airflow.operators.alerts import failed
 from pipelines.engines.airflow.operators.context import Place
-from tests.dags.samples import DAGS, Load, changed, use_case
+from tests.dags.samples import DAGS, Load, Shipped, changed, use_case
 
 PLACES = [
     {},
@@ -65,16 +64,16 @@ def test_the_shipped_use_cases_of_other_kinds_are_simulated_wherever_frauds_even
     assert data == {"fraud": "s3://bucket/fraud", "digits": "simulator", "topics": "simulator"}
 
 
-def test_ingestion_announces_the_day(load: Load) -> None:
-    dag = load()["fraud_ingestion"]
+def test_ingestion_announces_the_day(shipped: Shipped) -> None:
+    dag = shipped()["fraud_ingestion"]
 
-    assert dag.timetable == schedules.clock("0 1 * * *")
+    assert dag.timetable == clock("0 1 * * *")
     assert edges(dag) == {"ingestion": set(), "announce_day": {"ingestion"}, "reporting": {"ingestion"}}
     assert [asset.name for asset in dag.get_task("announce_day").outlets] == ["fraud/day"]
 
 
-def test_monitoring_follows_a_days_events_and_announces_a_request(load: Load) -> None:
-    dag = load()["fraud_monitoring"]
+def test_monitoring_follows_a_days_events_and_announces_a_request(shipped: Shipped) -> None:
+    dag = shipped()["fraud_monitoring"]
 
     assert isinstance(dag.timetable, PartitionedAssetTimetable)
     assert dag.timetable.asset_condition == Asset("fraud/day")
@@ -90,16 +89,17 @@ def test_monitoring_follows_a_days_events_and_announces_a_request(load: Load) ->
     }
 
 
-def test_training_is_by_the_clock_and_one_at_a_time(load: Load) -> None:
-    dag = load()["fraud_training"]
+def test_training_is_by_the_clock_and_one_at_a_time_and_its_failures_are_told(shipped: Shipped) -> None:
+    dag = shipped()["fraud_training"]
 
-    assert dag.timetable == schedules.clock("0 2 * * *")
+    assert dag.timetable == clock("0 2 * * *")
     assert dag.max_active_runs == 1
     assert edges(dag)["announce_model"] == {"deployment"}
+    assert all(task.on_failure_callback == [failed] for task in dag.tasks)
 
 
 def test_a_dag_that_is_turned_on_for_the_first_time_waits_for_its_next_time() -> None:
-    timetable = decode_timetable(encode_timetable(schedules.clock("* * * * *")))
+    timetable = decode_timetable(encode_timetable(clock("* * * * *")))
     before = timezone.utcnow()
 
     run = timetable.next_dagrun_info(
@@ -113,8 +113,8 @@ def test_the_clocks_are_the_configs(load: Load, tmp_path: Path) -> None:
     config = changed(tmp_path, schedule={"ingestion": "30 4 * * *", "training": "0 5 * * 1"})
     dags = load(use_case(tmp_path, config))
 
-    assert dags["fraud_ingestion"].timetable == schedules.clock("30 4 * * *")
-    assert dags["fraud_training"].timetable == schedules.clock("0 5 * * 1")
+    assert dags["fraud_ingestion"].timetable == clock("30 4 * * *")
+    assert dags["fraud_training"].timetable == clock("0 5 * * 1")
 
 
 def test_two_use_cases_in_one_airflow_share_no_dag_asset_or_data(load: Load, tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_training_follows_requests_alone_when_the_config_says_so(load: Load, on_
 def test_versions_that_are_released_in_steps_have_a_dag_that_judges_them(load: Load, tmp_path: Path) -> None:
     dag = load(use_case(tmp_path, changed(tmp_path, release={"gradual": True})))["fraud_release"]
 
-    assert dag.timetable == schedules.clock("0 7 * * *")
+    assert dag.timetable == clock("0 7 * * *")
     assert edges(dag) == {
         "ingestion": set(),
         "features": {"ingestion"},
@@ -186,7 +186,7 @@ def test_a_kubeflow_run_is_one_task_which_a_trigger_waits_for(load: Load) -> Non
     assert edges(dag) == {"run": set(), "announce_model": {"run"}}
 
 
-def test_the_form_has_what_a_person_chooses(load: Load) -> None:
+def test_the_form_has_what_a_person_chooses(load: Load, shipped: Shipped) -> None:
     dag = load(NIGHTSHIFT_DATA="s3://bucket/raw")["fraud_training"]
 
     assert {name: param.value for name, param in dag.params.items()} == {
@@ -198,34 +198,16 @@ def test_the_form_has_what_a_person_chooses(load: Load) -> None:
     }
     assert dag.params.get_param("date").schema["format"] == "date"
     assert dag.params.get_param("device").schema["enum"] == ["cpu", "cuda"]
+    on_cluster = shipped("aws")["fraud_training"].params
+    assert (on_cluster["device"], on_cluster["target"]) == ("cuda", "register-only")
 
 
 @pytest.mark.parametrize(("name", "value"), [("date", "30.6.2025"), ("device", "tpu"), ("data", ""), ("target", "x")])
-def test_the_form_refuses_what_is_not_allowed(name: str, value: str, load: Load) -> None:
-    param = load()["fraud_training"].params.get_param(name)
+def test_the_form_refuses_what_is_not_allowed(name: str, value: str, shipped: Shipped) -> None:
+    param = shipped()["fraud_training"].params.get_param(name)
 
     with pytest.raises(ParamValidationError):
         param.resolve(value)
-
-
-def test_a_task_has_the_tries_waits_and_pool_of_its_step_and_the_options_of_every_dag(load: Load) -> None:
-    dag = load(NIGHTSHIFT_ENVIRONMENT="aws")["fraud_training"]
-    tasks = [dag.get_task(name) for name in ("ingestion", "training")]
-
-    assert [(task.retries, task.retry_delay, task.retry_exponential_backoff, task.pool) for task in tasks] == [
-        (2, timedelta(seconds=30), 2.0, "default_pool"),
-        (5, timedelta(seconds=60), 2.0, "gpu"),
-    ]
-    assert {task.owner for task in dag.tasks} == {"nightshift"}
-    assert all(task.on_failure_callback == [failed] for task in dag.tasks)
-    assert (dag.tags, dag.catchup) == ({"nightshift", "fraud"}, False)
-    assert dag.dag_id == "fraud_training"
-
-
-def test_a_clusters_runs_are_for_its_images_device(load: Load) -> None:
-    dag = load(NIGHTSHIFT_ENVIRONMENT="aws")["fraud_training"]
-
-    assert (dag.params["device"], dag.params["target"]) == ("cuda", "register-only")
 
 
 def test_a_place_that_does_not_exist_is_named() -> None:

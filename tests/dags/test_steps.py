@@ -16,7 +16,7 @@ from kubernetes import client
 from nightshift.step import MESSAGE
 from pipelines import arguments, ir
 from pipelines.engines.airflow.operators.context import logical_date
-from tests.dags.samples import Load, changed, context, use_case
+from tests.dags.samples import Load, Shipped, changed, context, use_case
 
 PIPELINES = ("ingestion", "monitoring", "training")
 CLUSTERS = ("aws", "gcp")
@@ -25,9 +25,9 @@ ON_CLUSTERS = [(name, place) for name in PIPELINES for place in CLUSTERS]
 RUN_ID = "manual__2026-01-02T03:04:05+00:00"
 
 
-def tasks(load: Load, name: str, environment: str) -> list[tuple[Any, ir.Task, dict[str, Any]]]:
+def tasks(shipped: Shipped, name: str, environment: str) -> list[tuple[Any, ir.Task, dict[str, Any]]]:
     """Each step's Airflow task, rendered, beside the compiled step and the context it was rendered in."""
-    dag = load(NIGHTSHIFT_ENVIRONMENT=environment)[f"fraud_{name}"]
+    dag = shipped(environment)[f"fraud_{name}"]
     inside = context(dag, RUN_ID, params={"date": "2025-06-30"})
     found = []
     for step in arguments.compiled(name, environment).tasks:
@@ -43,16 +43,18 @@ def pod(task: KubernetesPodOperator) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("name", "environment"), EVERYWHERE)
-def test_the_steps_and_their_edges_are_the_compiled_ones(name: str, environment: str, load: Load) -> None:
-    dag = load(NIGHTSHIFT_ENVIRONMENT=environment)[f"fraud_{name}"]
+def test_the_steps_and_their_edges_are_the_compiled_ones(name: str, environment: str, shipped: Shipped) -> None:
+    dag = shipped(environment)[f"fraud_{name}"]
     steps = {task.task_id: set(task.upstream_task_ids) for task in dag.tasks if not task.task_id.startswith("announce")}
 
     assert steps == {step.name: set(step.needs) for step in arguments.compiled(name, environment).tasks}
 
 
 @pytest.mark.parametrize(("name", "environment"), EVERYWHERE)
-def test_a_steps_command_line_is_the_one_the_local_engine_would_run(name: str, environment: str, load: Load) -> None:
-    for task, step, inside in tasks(load, name, environment):
+def test_a_steps_command_line_is_the_one_the_local_engine_would_run(
+    name: str, environment: str, shipped: Shipped
+) -> None:
+    for task, step, inside in tasks(shipped, name, environment):
         argv = task.cmds if isinstance(task, KubernetesPodOperator) else task.argv
 
         assert argv == task.rendering.commands(inside).argv(step)
@@ -64,8 +66,8 @@ def test_a_steps_command_line_is_the_one_the_local_engine_would_run(name: str, e
 
 
 @pytest.mark.parametrize(("name", "environment"), EVERYWHERE)
-def test_retries_timeouts_and_pools_are_the_compiled_ones(name: str, environment: str, load: Load) -> None:
-    for task, step, _ in tasks(load, name, environment):
+def test_retries_timeouts_and_pools_are_the_compiled_ones(name: str, environment: str, shipped: Shipped) -> None:
+    for task, step, _ in tasks(shipped, name, environment):
         assert task.retries == step.retry.count
         assert task.retry_delay == timedelta(seconds=step.retry.seconds)
         assert task.retry_exponential_backoff == step.retry.factor
@@ -76,8 +78,10 @@ def test_retries_timeouts_and_pools_are_the_compiled_ones(name: str, environment
 
 
 @pytest.mark.parametrize(("name", "environment"), ON_CLUSTERS)
-def test_a_steps_pod_is_valid_and_gets_what_the_compiled_step_asks_for(name: str, environment: str, load: Load) -> None:
-    for task, step, _ in tasks(load, name, environment):
+def test_a_steps_pod_is_valid_and_gets_what_the_compiled_step_asks_for(
+    name: str, environment: str, shipped: Shipped
+) -> None:
+    for task, step, _ in tasks(shipped, name, environment):
         made = pod(task)
         kubernetes_validate.validate(made, "1.34", strict=True)
         (container,) = made["spec"]["containers"]
@@ -99,8 +103,10 @@ def test_a_steps_pod_is_valid_and_gets_what_the_compiled_step_asks_for(name: str
 
 
 @pytest.mark.parametrize(("name", "environment"), ON_CLUSTERS)
-def test_a_steps_pod_keeps_to_the_restricted_pod_security_standard(name: str, environment: str, load: Load) -> None:
-    for task, _, _ in tasks(load, name, environment):
+def test_a_steps_pod_keeps_to_the_restricted_pod_security_standard(
+    name: str, environment: str, shipped: Shipped
+) -> None:
+    for task, _, _ in tasks(shipped, name, environment):
         spec = pod(task)["spec"]
         (container,) = spec["containers"]
 
@@ -127,8 +133,8 @@ def test_the_pod_that_releases_alone_has_a_token_of_kubernetes_and_an_account_th
 
 
 @pytest.mark.parametrize(("name", "environment"), ON_CLUSTERS)
-def test_a_pod_has_the_volumes_and_secrets_of_the_compiled_step(name: str, environment: str, load: Load) -> None:
-    for task, step, _ in tasks(load, name, environment):
+def test_a_pod_has_the_volumes_and_secrets_of_the_compiled_step(name: str, environment: str, shipped: Shipped) -> None:
+    for task, step, _ in tasks(shipped, name, environment):
         spec = pod(task)["spec"]
         (container,) = spec["containers"]
         asked = step.kubernetes
@@ -174,16 +180,16 @@ def test_by_the_clock_the_day_is_the_last_complete_utc_day_however_late_the_run_
     assert logical_date({"params": {}, "dag_run": Run(None, moment)}) == str(day)
 
 
-def test_a_value_that_is_not_allowed_is_not_tried_again(load: Load) -> None:
-    dag = load()["fraud_training"]
+def test_a_value_that_is_not_allowed_is_not_tried_again(shipped: Shipped) -> None:
+    dag = shipped()["fraud_training"]
     task = dag.get_task("ingestion").prepare_for_execution()
 
     with pytest.raises(AirflowFailException, match="config 'fruad' does not exist"):
         task.render_template_fields(context(dag, params={"config": "fruad"}), dag.get_template_env())
 
 
-def test_airflows_own_backfill_puts_no_model_in_use(load: Load) -> None:
-    dag = load()["fraud_training"]
+def test_airflows_own_backfill_puts_no_model_in_use(shipped: Shipped) -> None:
+    dag = shipped()["fraud_training"]
     rendering = dag.get_task("deployment").rendering
 
     assert rendering.commands(context(dag, params={"date": "2025-06-30"})).arguments["state"]["target"] == "local"
@@ -191,8 +197,8 @@ def test_airflows_own_backfill_puts_no_model_in_use(load: Load) -> None:
     assert rendering.commands(backfill).arguments["state"]["target"] == "record-only"
 
 
-def test_runs_of_the_same_day_have_folders_of_their_own(load: Load) -> None:
-    dag = load()["fraud_training"]
+def test_runs_of_the_same_day_have_folders_of_their_own(shipped: Shipped) -> None:
+    dag = shipped()["fraud_training"]
     rendering = dag.get_task("ingestion").rendering
     roots = {
         rendering.commands(context(dag, run_id)).root for run_id in (RUN_ID, "asset_triggered__2026_x", "scheduled/1")

@@ -22,14 +22,6 @@ def test_the_champion_scores_a_day_whose_labels_nobody_knows(nights: Nights, sco
     assert scored[STABLE[0]].endswith(f"next     nightshift run monitoring --date {STABLE[0]} {nights.place}\n")
 
 
-def test_the_day_after_the_new_day_is_scored_and_the_one_whose_labels_arrived(
-    nights: Nights, scored: dict[str, str]
-) -> None:
-    log = nights.first(f"fraud-scoring-{STABLE[1]}-*/scoring-of-champion/log.txt")
-    lines = [line for line in log.read_text().splitlines() if line.startswith("scoring")]
-    assert [line.split()[-1] for line in lines] == ["2025-06-25", STABLE[1]]
-
-
 def test_a_backfill_of_the_scoring_tells_what_was_scored_each_day(nights: Nights, scored: dict[str, str]) -> None:
     words = ["--from", STABLE[0], "--to", STABLE[-1], "--config", str(nights.folder / "fraud.yaml")]
     told = nights.nightshift("backfill", "scoring", *words).splitlines()

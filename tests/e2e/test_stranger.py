@@ -8,11 +8,13 @@ import os
 import re
 import shlex
 import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import pandas as pd
 import pytest
@@ -24,22 +26,26 @@ from tests.e2e import command
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("stranger")]
 
 STRANGERS = Path(__file__).parents[1] / "strangers"
+INSTALLED = os.pathsep.join(filter(None, [str(STRANGERS), os.environ.get("PYTHONPATH", "")]))
 TRAINED, SCORED, AGAIN = "2025-06-30", "2025-07-01", "2025-07-07"
 STEPS = {"2025-07-15": "2025-07-08", "2025-07-16": "2025-07-15"}  # logical date -> since when its stage has lasted
-ROLES = {"event_id": "id", "event_time": "opened", "terminal": "shop", "label": "sold"}
+COLUMNS = {"event_id": "id", "event_time": "opened", "shop": "shop", "promo": "promo", "label": "sold"}
+SHOPS = 60
 STIFF = {"stiff": {"kind": "poisson", "parameters": {"alpha": 100.0}}}
 
 
-def config(**task: Any) -> dict[str, Any]:
+def config(candidates: dict[str, Any], **evaluation: float) -> dict[str, Any]:
     return {
         "name": "shops",
         "label_delay_days": 2,
         "source": {"files": "{date}.parquet"},
-        "columns": ROLES | {"numeric": ["promo"]},
+        "columns": COLUMNS,
+        "simulator": {"shops": SHOPS},
         "protocol": {"train_days": 14, "test_days": 7},
         "optimization": {"form": "graph"},
         "release": {"gradual": True, "shares": [0.5], "horizon_days": 3650},
-        "task": {"kind": "shop-counts", **task},
+        "task": {"kind": "shop-counts", "candidates": candidates},
+        "evaluation": evaluation,
     }
 
 
@@ -50,13 +56,12 @@ class Shops:
     folder: Path
 
     def nightshift(self, *words: str) -> str:
-        path = os.pathsep.join(filter(None, [str(STRANGERS), os.environ.get("PYTHONPATH", "")]))
-        return command.nightshift(self.folder, *words, PYTHONPATH=path)
+        return command.nightshift(self.folder, *words, PYTHONPATH=INSTALLED)
 
-    def run(self, pipeline: str, day: str, **task: Any) -> Path:
+    def run(self, pipeline: str, day: str, candidates: dict[str, Any], **evaluation: float) -> Path:
         """Run a pipeline; return the folder of the run."""
         file = self.folder / "shops.yaml"
-        file.write_text(yaml.safe_dump(config(**task)))
+        file.write_text(yaml.safe_dump(config(candidates, **evaluation)))
         self.nightshift("run", pipeline, "--config", str(file), "--date", day)
         return (self.folder / "runs/latest").resolve()
 
@@ -80,31 +85,33 @@ def shops(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shops]:
 @pytest.fixture(scope="module")
 def first(shops: Shops) -> Path:
     """The training of a poor model, which becomes the champion since it is the first."""
-    return shops.run("training", TRAINED, candidates=STIFF, max_deviance=30)
+    return shops.run("training", TRAINED, STIFF, max_deviance=30)
 
 
 @pytest.fixture(scope="module")
 def answer(first: Path) -> dict[str, Any]:
-    """What the endpoint says to the printed line, before it serves another version."""
+    """What the endpoint says to the printed line, before it serves another version; and its scores, by upper edge."""
     line = read(first / "summary.json")["curl"]
     done = subprocess.run(shlex.split(line), capture_output=True, check=True, timeout=1200)
-    return json.loads(done.stdout)
+    page = httpx.get(re.sub(r".*(http://[^/ ]+).*", r"\1/metrics", line), timeout=1200).text
+    bins = re.findall(r'endpoint_score_bucket{le="([^"]+)".*} (.*)', page)
+    return json.loads(done.stdout) | {"bins": {edge: float(count) for edge, count in bins}}
 
 
 @pytest.fixture(scope="module")
 def scored(shops: Shops, answer: dict[str, Any]) -> Path:
-    return shops.run("scoring", SCORED, candidates=STIFF)
+    return shops.run("scoring", SCORED, STIFF)
 
 
 @pytest.fixture(scope="module")
 def monitored(shops: Shops, scored: Path) -> Path:
-    return shops.run("monitoring", SCORED, candidates=STIFF)
+    return shops.run("monitoring", SCORED, STIFF)
 
 
 @pytest.fixture(scope="module")
 def challenged(shops: Shops, monitored: Path) -> Path:
     """The training of a better model, which is released in steps."""
-    return shops.run("training", AGAIN, candidates=STIFF | {"poisson": {"kind": "poisson"}})
+    return shops.run("training", AGAIN, STIFF | {"poisson": {"kind": "poisson"}})
 
 
 @pytest.fixture(scope="module")
@@ -113,8 +120,27 @@ def steps(shops: Shops, challenged: Path) -> list[dict[str, Any]]:
     records = []
     for day, since in STEPS.items():
         shops.backdate(since)
-        records.append(read(shops.run("release", day, candidates=STIFF) / "release/release"))
+        records.append(read(shops.run("release", day, STIFF) / "release/release"))
     return records
+
+
+def about_configs(*words: str) -> subprocess.CompletedProcess[str]:
+    options = {"env": os.environ | {"PYTHONPATH": INSTALLED}, "capture_output": True, "text": True, "timeout": 1200}
+    return subprocess.run([sys.executable, "-m", "pipelines.cli", "config", *words], check=False, **options)
+
+
+def test_the_schema_has_its_columns_and_its_simulators_settings() -> None:
+    sections = json.loads(about_configs("schema").stdout)["$defs"]
+    assert {"shop", "promo"} < set(sections["ShopColumns"]["properties"])
+    assert "shops" in sections["ShopSimulator"]["properties"]
+
+
+def test_a_column_that_only_another_task_has_is_refused_with_its_name(tmp_path: Path) -> None:
+    file = tmp_path / "wrong.yaml"
+    file.write_text(yaml.safe_dump(config(STIFF) | {"columns": COLUMNS | {"terminal": "shop"}}))
+    done = about_configs("show", str(file))
+    assert done.returncode == 2
+    assert "columns.terminal: a key of task tabular only; leave it out" in done.stderr
 
 
 def test_an_input_averages_the_counts_that_are_known_when_the_day_begins(first: Path) -> None:
@@ -123,8 +149,8 @@ def test_an_input_averages_the_counts_that_are_known_when_the_day_begins(first: 
         for name in ("ingestion/events", "features/features")
     )
     known = pd.concat([pd.read_parquet(events[f"2025-06-{day}"]) for day in range(11, 18)])
-    rows = pd.read_parquet(features["2025-06-20"]).set_index("terminal")
-    means = known["label"].astype(float).groupby(known["terminal"]).mean()
+    rows = pd.read_parquet(features["2025-06-20"]).set_index("shop")
+    means = known["label"].astype(float).groupby(known["shop"]).mean()
     assert np.expm1(rows["log_mean_7d"]).to_dict() == pytest.approx(means.to_dict())
 
 
@@ -162,12 +188,17 @@ def test_the_endpoint_answers_the_printed_line_with_a_rate_and_decides_nothing(a
     assert prediction["score"] > 1
 
 
+def test_the_endpoint_counts_rates_in_bins_as_wide_as_the_task_says(answer: dict[str, Any]) -> None:
+    assert list(answer["bins"])[:2] == ["5", "10"]
+    assert answer["bins"]["100"] == answer["bins"]["+Inf"] > 0
+
+
 def test_the_champion_scores_a_day_whose_counts_nobody_knows(scored: Path) -> None:
     scores = read(next(scored.glob("*/scores/scores.json")))
     assert (scores["details"]["version"], scores["details"]["promised"]["metric"]) == ("1", "poisson_deviance")
     assert scores["details"]["promised"]["measured"] == "when it was evaluated"
     assert scores["partitions"][-1]["date"] == SCORED
-    assert scores["partitions"][-1]["rows"] == 60
+    assert scores["partitions"][-1]["rows"] == SHOPS
 
 
 def test_monitoring_holds_the_champion_to_its_promise_where_counts_have_arrived(monitored: Path) -> None:

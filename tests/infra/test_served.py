@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from kubernetes import client, config
 
-from components.release.targets import Part
-from components.release.targets.standard import PRIORITY, Scaled, Standard
+from components.release.targets import VersionShare
+from components.release.targets.kserve_raw import PRIORITY, KServeRawDeployment, RawDeploymentSettings
 from infra.terraform import INFRA
 from nightshift.errors import UserError
 from nightshift.registry import Version
@@ -19,12 +19,12 @@ from tests.cluster import security
 from tests.cluster.cluster import CRDS, Cluster, running
 from tests.cluster.kinds import DEPLOYMENT, Json, Kind
 from tests.cluster.operations import is_ready
-from tests.components.release.targets.standard import NAME, deployment
+from tests.components.release.targets.kserve_raw import NAME, deployment
 from tests.infra import kustomize
 from tests.infra.test_installed import Idle
 
 IMAGE, SECRET = "registry.example.com/nightshift/serving:0.2.0", "nightshift-serving"
-PLACE = Scaled("nightshift", IMAGE, "serving", SECRET)
+SETTINGS = RawDeploymentSettings("nightshift", IMAGE, "serving", SECRET)
 pytestmark = [
     pytest.mark.skipif(not CRDS.exists(), reason=f"{CRDS} is missing"),
     pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not on PATH: nothing was rendered"),
@@ -64,25 +64,27 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def target(cluster: Cluster, tmp_path: Path) -> Iterator[Standard]:
+def target(cluster: Cluster, tmp_path: Path) -> Iterator[KServeRawDeployment]:
     with acting(cluster, AWS.placements[Role.RELEASE].account, tmp_path) as found:
         yield found
 
 
 @contextmanager
-def acting(cluster: Cluster, account: str, folder: Path) -> Iterator[Standard]:
+def acting(cluster: Cluster, account: str, folder: Path) -> Iterator[KServeRawDeployment]:
     """The target as a step has it that runs under an account."""
     token = cluster.api.token("kubeflow", account)
     with config.new_client_from_config(str(cluster.config(folder / account, token))) as connection:
-        yield Standard("fraud", PLACE, client.CustomObjectsApi(connection), asked, Controllers(cluster).pause)
+        yield KServeRawDeployment(
+            "fraud", SETTINGS, client.CustomObjectsApi(connection), asked, Controllers(cluster).pause
+        )
 
 
 def asked(*_: object) -> bytes:
     raise AssertionError("nothing is asked here")
 
 
-def part(number: int) -> Part:
-    return Part(Version("fraud", number, f"s3://bucket/mlflow/{number}", str(number) * 64, {}), 1.0, {}, 0.5)
+def share(number: int) -> VersionShare:
+    return VersionShare(Version("fraud", number, f"s3://bucket/mlflow/{number}", str(number) * 64, {}), 1.0, {}, 0.5)
 
 
 def served(cluster: Cluster) -> list[Json]:
@@ -90,12 +92,12 @@ def served(cluster: Cluster) -> list[Json]:
 
 
 def test_the_account_of_the_release_step_brings_a_version_whose_pods_start_beside_what_else_is_there_and_takes_it_away(
-    cluster: Cluster, target: Standard
+    cluster: Cluster, target: KServeRawDeployment
 ) -> None:
     for number in (1, 2):
-        target.apply([part(number)])
+        target.apply([share(number)])
         pods = [pod for pod in served(cluster) if "deletionTimestamp" not in pod["metadata"]]
-        assert len(pods) == PLACE.min_replicas and all(map(is_ready, pods))
+        assert len(pods) == SETTINGS.min_replicas and all(map(is_ready, pods))
         for spec in (pod["spec"] for pod in pods):
             assert (spec["priorityClassName"], spec["priority"]) == (PRIORITY, 1000)
             assert f"s3://bucket/mlflow/{number}" in spec["containers"][0]["args"]
@@ -105,18 +107,24 @@ def test_the_account_of_the_release_step_brings_a_version_whose_pods_start_besid
 
 
 @pytest.mark.parametrize("kind", ["Role", "RoleBinding"])
-def test_without_its_role_it_may_do_nothing_there(cluster: Cluster, target: Standard, kind: str) -> None:
+def test_without_its_role_it_may_do_nothing_there(cluster: Cluster, target: KServeRawDeployment, kind: str) -> None:
     (found,) = [each for each in cluster.api.kinds if each.name == kind]
     cluster.api.operations.delete(found, "nightshift-release", "nightshift")
     with pytest.raises(UserError, match="Kubernetes refuses to get inferenceservices for 'fraud'"):
-        target.apply([part(1)])
+        target.apply([share(1)])
 
 
-def test_no_other_step_may_change_or_see_what_is_served(cluster: Cluster, target: Standard, tmp_path: Path) -> None:
-    target.apply([part(1)])
+def test_no_other_step_may_change_or_see_what_is_served(
+    cluster: Cluster, target: KServeRawDeployment, tmp_path: Path
+) -> None:
+    target.apply([share(1)])
     for account in (SERVICE_ACCOUNT, AWS.with_trainjobs().placements[Role.TRAINING].account):
         with acting(cluster, account, tmp_path) as other:
-            for act in (other.serving, lambda other=other: other.apply([part(2)]), lambda other=other: other.clean(())):
+            for act in (
+                other.serving,
+                lambda other=other: other.apply([share(2)]),
+                lambda other=other: other.clean(()),
+            ):
                 with pytest.raises(UserError, match="Kubernetes refuses to get inferenceservices for 'fraud'"):
                     act()
     assert target.serving() == {1: 1.0}
@@ -124,8 +132,8 @@ def test_no_other_step_may_change_or_see_what_is_served(cluster: Cluster, target
 
 def test_as_many_replicas_as_it_may_have_and_one_more_fit_into_the_namespace(cluster: Cluster) -> None:
     quota = next(each["spec"]["hard"] for each in kustomize.built(INFRA / "cluster" / "namespaces") if is_serving(each))
-    requests = Standard("fraud", PLACE, None, asked)._container(part(1))["resources"]["requests"]
-    assert (PLACE.max_replicas + 1) * int(requests["cpu"]) <= int(quota["requests.cpu"]) // 2
+    requests = KServeRawDeployment("fraud", SETTINGS, None, asked)._container(share(1))["resources"]["requests"]
+    assert (SETTINGS.max_replicas + 1) * int(requests["cpu"]) <= int(quota["requests.cpu"]) // 2
 
 
 def is_serving(value: Json) -> bool:

@@ -36,14 +36,9 @@ def test_a_difference_is_found_and_the_opposite_never():
     assert np.array_equal(sequential.path(swapped, ALPHA), (worse, better))
 
 
-def test_an_assignment_of_few_says_what_one_of_all_would():
-    random = np.random.default_rng(3)
-    loss, share = random.uniform(0, 1, 400_000), 0.05
-    by = random.uniform(size=len(loss)) < share
-    found = sequential.assigned(np.where(by, 0.8 * loss, loss), by, share)
-    # twice the difference of the means, 0.5 and 0.4, scaled by the smaller share
-    assert found.total / found.count / share == pytest.approx(2 * 0.1, abs=0.02)
-    assert sequential.path([found], ALPHA)[0][-1] >= 1
+def test_a_loss_above_the_worst_counts_as_the_worst_and_an_observation_is_a_share_of_it():
+    tally = sequential.paired(np.array([3.0, 90.0]), np.array([1.0, 5.0]), worst=10.0)
+    assert (tally.count, tally.total) == (2, pytest.approx(0.2 + 0.5))
 
 
 def test_no_labels_are_no_evidence():

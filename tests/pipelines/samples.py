@@ -1,12 +1,19 @@
-"""Small pipelines of shell commands, compiled by the real kfp."""
+"""Small pipelines of shell commands, compiled by the real kfp, and the command line in this process."""
 
+import io
+import subprocess
+import sys
 from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
+import pytest
+import yaml
 from kfp import compiler, dsl
 
-from pipelines import ir
+from pipelines import configs, ir
+from pipelines.cli.__main__ import main, parse_command_line
 from pipelines.compiling import compile_pipelines
 from pipelines.engines.local.run import Outcome
 from pipelines.environments import Site
@@ -73,6 +80,26 @@ def inspect(taken: dsl.Input[dsl.Artifact], made: dsl.Output[dsl.Artifact]) -> d
     )
 
 
+def one_step(script: str, retries: int = 0) -> Callable[[], None]:
+    """A pipeline of a shell script."""
+
+    def pipeline() -> None:
+        step = shell(script=script)
+        if retries:
+            step.set_retry(retries, "0s", 1.0)
+
+    return pipeline
+
+
+def one_step_a_day(script: str) -> Callable[[str], None]:
+    """A pipeline of a shell script, whose runs are of days."""
+
+    def pipeline(date: str) -> None:
+        shell(script=script)
+
+    return pipeline
+
+
 def compiled(function: Callable[..., Any], folder: Path) -> ir.Pipeline:
     """Compile a pipeline function and read the YAML."""
     return ir.load(compiled_file(function, folder))
@@ -85,6 +112,39 @@ def compiled_file(function: Callable[..., Any], folder: Path) -> Path:
     return path
 
 
+def run_of(pipeline: Callable[..., None], folder: Path, *more: str) -> list[str]:
+    """The words that run a pipeline in a workspace."""
+    return ["run", str(compiled_file(pipeline, folder)), "--workspace", str(folder), *more]
+
+
+def config_file(folder: Path, name: str = "fraud", **sections: Any) -> str:
+    """Write a shipped config with some fields of some sections replaced, and return the file's path."""
+    value = configs.load(name)
+    for section, fields in sections.items():
+        value[section] = value.get(section, {}) | fields
+    path = folder / "mine.yaml"
+    path.write_text(yaml.safe_dump(value))
+    return str(path)
+
+
 def shipped(site: Site, folder: Path) -> list[Path]:
     """Compile the pipelines for a site, and return their files."""
     return list(compile_pipelines(site, folder))
+
+
+def command(*words: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    """Run `nightshift` in this process, which has imported what it needs."""
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.setattr(sys, "argv", ["nightshift", *words])
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        with pytest.raises(SystemExit) as ended:
+            main()
+    return subprocess.CompletedProcess(words, int(ended.value.code or 0), out.getvalue(), err.getvalue())
+
+
+def called(*words: str) -> int:
+    """Run a command of `nightshift` in this process; its errors are raised."""
+    args = parse_command_line(words)
+    return int(args.command(args))

@@ -11,8 +11,6 @@ import pytest
 
 from nightshift.cluster import ACCOUNT
 from nightshift.cluster.kubeflow import Definition
-from nightshift.errors import UserError
-from nightshift.image import UNPLACED
 from pipelines import arguments, configs, ir
 from pipelines.compiling import PIPELINES
 from pipelines.engines.local import runs
@@ -65,23 +63,8 @@ def test_with_trainjobs_the_training_step_alone_is_a_light_one_that_may_take_a_d
     assert found == usual
 
 
-@pytest.mark.parametrize("site", SITES)
-@pytest.mark.parametrize("name", PIPELINES)
-def test_every_step_has_the_image_of_its_placement_and_none_its_components(name: str, site: str) -> None:
-    images = {task.image for task in arguments.compiled(name, site).tasks}
-    assert UNPLACED not in images
-    assert images <= {placement.image for placement in SITES[site].placements.values()}
-
-
 def test_there_is_no_compiled_folder_without_an_environment() -> None:
     assert {path.name for path in arguments.COMPILED.iterdir()} == set(SITES)
-
-
-def test_every_step_of_the_daily_training_is_there() -> None:
-    assert {task.name for task in arguments.compiled("training").tasks} == {
-        "ingestion", "features", "training", "profiling", "optimization", "evaluation", "scoring", "drift",
-        "deployment", "reporting",
-    }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", sorted(set(PIPELINES) - {"nightly"}))
@@ -135,25 +118,3 @@ def test_a_step_of_the_monitoring_carries_its_request_out() -> None:
 @pytest.mark.parametrize("name", configs.names())
 def test_every_shipped_config_is_valid(name: str) -> None:
     assert configs.load(name)["name"] == name
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"date": "14.8.2018"}, "YYYY-MM-DD"),
-        ({"config": "frau"}, "did you mean 'fraud'"),
-        ({"datum": "x"}, "did you mean 'date'"),
-        ({"device": 7}, "takes a STRING"),
-    ],
-)
-def test_a_wrong_option_is_named_with_what_is_allowed(options: dict[str, str], message: str, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=message):
-        runs.new(arguments.compiled("training"), options, local(tmp_path))
-
-
-def test_a_config_file_that_is_no_config_is_one_clear_line(tmp_path: Path) -> None:
-    path = tmp_path / "mine.yaml"
-    for content, message in [("a: [", "not YAML"), ("", "empty or not a mapping"), ("name: x", "source: missing")]:
-        path.write_text(content)
-        with pytest.raises(UserError, match=message):
-            configs.load(str(path))

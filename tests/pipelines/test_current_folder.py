@@ -17,7 +17,7 @@ from nightshift.profiler.pairs import Side
 from pipelines import ir
 from pipelines.engines.local.processes import Processes
 from pipelines.engines.local.warm import Forks, Server
-from tests.pipelines.samples import compiled_file, shell
+from tests.pipelines.samples import compiled_file, one_step
 from tests.processes import SECONDS
 
 # names of Python, of a library, and of the project
@@ -36,10 +36,7 @@ def mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def step(tmp_path: Path) -> ir.Task:
-    def pipeline() -> None:
-        shell(script="python -m components.drift --help")
-
-    (task,) = ir.load(compiled_file(pipeline, tmp_path)).tasks
+    (task,) = ir.load(compiled_file(one_step("true"), tmp_path)).tasks
     return task
 
 

@@ -12,7 +12,7 @@ from kfp import components
 from kfp.kubernetes.kubernetes_executor_config_pb2 import KubernetesExecutorConfig
 from kfp.pipeline_spec.pipeline_spec_pb2 import PipelineSpec, PlatformSpec
 
-from components.release.targets.places import TOKEN
+from components.release.targets.factory import TOKEN
 from nightshift.cluster import ACCOUNT
 from nightshift.costs.prices import MACHINE, hourly
 from nightshift.errors import UserError

@@ -19,7 +19,7 @@ from nightshift.errors import UnavailableError, UserError
 from nightshift.registry import Version
 
 TOLERANCE = 1e-4  # of a score: another processor adds up in another order
-ASKS, ASK_SECONDS = 4, 5.0  # so far apart; together longer than one that was replaced is still asked
+MAX_ATTEMPTS, ASK_SECONDS = 4, 5.0  # so far apart; together longer than one that was replaced is still asked
 GPU = "nvidia.com/gpu"  # as Kubernetes and Cloud Run call the resource
 STORED = "mlflow-artifacts:"  # what a tracking server calls its own store
 
@@ -33,7 +33,7 @@ class NoAnswerError(UnavailableError):
 
 
 @dataclass(frozen=True)
-class Part:
+class VersionShare:
     """A version that answers a share of the requests.
 
     Attributes:
@@ -54,7 +54,7 @@ class Target(Protocol):
 
     splits: bool  # whether two versions can answer
 
-    def apply(self, parts: Sequence[Part]) -> None:
+    def apply(self, split: Sequence[VersionShare]) -> None:
         """Have these versions answer, and return when the target says that they do; nothing is called if they do.
 
         Raises:
@@ -66,21 +66,21 @@ class Target(Protocol):
     def serving(self) -> dict[int, float]:
         """Return the versions that the target says answer, and their shares; empty without any."""
 
-    def ask(self, part: Part) -> Any:
+    def ask(self, share: VersionShare) -> Any:
         """Return what a version answers its request with.
 
         Raises:
             BadVersionError: when it does not, however often it is asked.
         """
 
-    def measured(self, part: Part, since: datetime, until: datetime) -> Slo | None:
+    def measured(self, share: VersionShare, since: datetime, until: datetime) -> Slo | None:
         """Return what a version's requests were like, None where the target does not say."""
 
-    def clean(self, parts: Sequence[Part]) -> None:
+    def clean(self, split: Sequence[VersionShare]) -> None:
         """Remove all of ours that these versions do not need; without any, the endpoint too."""
 
 
-def bring(target: Target, wanted: Sequence[Part], before: Sequence[Part] = ()) -> None:
+def rollout(target: Target, wanted: Sequence[VersionShare], before: Sequence[VersionShare] = ()) -> None:
     """Have a target serve what is wanted, check by asking that it does, and remove what that replaces.
 
     Args:
@@ -104,59 +104,59 @@ def bring(target: Target, wanted: Sequence[Part], before: Sequence[Part] = ()) -
     target.clean(wanted)
 
 
-def verify(target: Target, wanted: Sequence[Part]) -> None:
+def verify(target: Target, wanted: Sequence[VersionShare]) -> None:
     """Check that the versions that are wanted are what answers.
 
     Raises:
         BadVersionError: when they are not.
     """
-    shares = {part.version.version: part.traffic for part in wanted}
+    shares = {share.version.version: share.traffic for share in wanted}
     serving = target.serving()
     if serving.keys() != shares.keys() or any(not math.isclose(serving[key], shares[key]) for key in shares):
         raise BadVersionError(
             f"the endpoint serves {serving} where {shares} is wanted; look at its events, then run it again"
         )
-    for part in wanted:
-        check(part, target.ask(part))
+    for share in wanted:
+        check(share, target.ask(share))
 
 
-def check(part: Part, answer: Any) -> None:
+def check(share: VersionShare, answer: Any) -> None:
     """Check what a version has answered its request with.
 
     Raises:
         BadVersionError: when it is not what its own files score.
     """
-    if not answers(part, answer):
+    if not answers(share, answer):
         raise BadVersionError(
-            f"version {part.version.version} answered {answer!r} where its files score {part.score}; "
+            f"version {share.version.version} answered {answer!r} where its files score {share.score}; "
             "train and register the model again"
         )
 
 
-def answers(part: Part, answer: Any) -> bool:
+def answers(share: VersionShare, answer: Any) -> bool:
     """Return whether an answer holds what a version's own files score."""
     try:
-        return abs(float(answer["predictions"][0]["score"]) - part.score) <= TOLERANCE
+        return abs(float(answer["predictions"][0]["score"]) - share.score) <= TOLERANCE
     except (LookupError, TypeError, ValueError):
         return False
 
 
-def insist(part: Part, ask: Callable[[], Any], pause: Callable[[float], None]) -> Any:
-    """Return the first right answer of a version, else the last of `ASKS`.
+def ask_until_valid(share: VersionShare, ask: Callable[[], Any], pause: Callable[[float], None]) -> Any:
+    """Return the first right answer of a version, else the last of `MAX_ATTEMPTS`.
 
     Raises:
         BadVersionError: when the last one is none.
     """
-    for _ in range(ASKS - 1):
+    for _ in range(MAX_ATTEMPTS - 1):
         with suppress(NoAnswerError):
             answer = ask()
-            if answers(part, answer):
+            if answers(share, answer):
                 return answer
         pause(ASK_SECONDS)
     try:
         return ask()
     except NoAnswerError as error:
-        raise BadVersionError(f"version {part.version.version} does not answer: {error}; look at its log") from None
+        raise BadVersionError(f"version {share.version.version} does not answer: {error}; look at its log") from None
 
 
 def parsed(url: str, body: bytes) -> Any:
@@ -199,23 +199,23 @@ def on_gpu(accelerator: object) -> list[str]:
     return ["--device", "cuda"] if accelerator else []
 
 
-def percents(parts: Sequence[Part], platform: str) -> list[int]:
+def percents(split: Sequence[VersionShare], platform: str) -> list[int]:
     """Return the shares as percentages; together they make 100.
 
     Raises:
         UserError: when a share is not a whole percentage.
     """
-    found = [round(part.traffic * 100) for part in parts]
-    if not all(math.isclose(percent, part.traffic * 100) for percent, part in zip(found, parts, strict=True)):
-        raise UserError(f"release.shares holds {parts[-1].traffic:g}; {platform} takes whole percentages, such as 0.05")
-    assert sum(found) == 100
-    return found
+    whole = [round(share.traffic * 100) for share in split]
+    if not all(math.isclose(percent, share.traffic * 100) for percent, share in zip(whole, split, strict=True)):
+        raise UserError(f"release.shares holds {split[-1].traffic:g}; {platform} takes whole percentages, such as 0.05")
+    assert sum(whole) == 100
+    return whole
 
 
-def holds(found: Any, wanted: Any) -> bool:
+def is_superset(actual: Any, wanted: Any) -> bool:
     """Return whether something holds all that is wanted; servers add fields of their own."""
     if isinstance(wanted, dict):
-        return isinstance(found, dict) and all(holds(found.get(name), value) for name, value in wanted.items())
+        return isinstance(actual, dict) and all(is_superset(actual.get(name), value) for name, value in wanted.items())
     if isinstance(wanted, list):
-        return len(found or ()) == len(wanted) and all(map(holds, found, wanted))
-    return bool(found == wanted)
+        return len(actual or ()) == len(wanted) and all(map(is_superset, actual, wanted))
+    return bool(actual == wanted)

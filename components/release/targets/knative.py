@@ -6,12 +6,35 @@ not right.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from components.release.targets import Part, check, percents
-from components.release.targets.kserve import GROUP, NEWEST, REPLACES, KServe, Object, conditions, is_ready, key, notes
+from components.release.targets import VersionShare, check, percents
+from components.release.targets.kserve import (
+    GROUP,
+    NEWEST,
+    REPLACES,
+    KServe,
+    KServeSettings,
+    Object,
+    conditions,
+    is_ready,
+    key,
+    notes,
+)
 
 CHAMPION = "nightshift/champion"
+
+
+@dataclass(frozen=True)
+class KnativeSettings(KServeSettings):
+    """Where the object lies, what its containers run, and when Knative's autoscaler adds replicas.
+
+    Attributes:
+        requests_per_second: of one replica, as the load test measures them; 0 leaves Knative its own target.
+    """
+
+    requests_per_second: float = 0.0
 
 
 class Knative(KServe):
@@ -19,109 +42,114 @@ class Knative(KServe):
 
     splits = True
     modes = ("Knative", "Serverless")
+    _settings: KnativeSettings
 
-    def apply(self, parts: Sequence[Part]) -> None:
+    def apply(self, split: Sequence[VersionShare]) -> None:
         """Bring the object there, one change after the other; see `Target`."""
-        newest, percent = parts[-1], _percent(parts)
-        found = self._standing() or self._created(parts[0])
-        if len(parts) > 1 and _rolled_out(found) != key(parts[0]):
-            self.apply(parts[:1])
-            found = self._await()
-        found = self._await() if self._runs(found, newest) else self._changed(found, newest, 0)
-        if _given(found) == 0:
-            check(newest, self._revision(found, newest))
-        if _given(found) != percent:
-            self._changed(found, newest, percent)
+        newest, percent = split[-1], _percent(split)
+        service = self._standing() or self._created(split[0])
+        if len(split) > 1 and _rolled_out(service) != key(split[0]):
+            self.apply(split[:1])
+            service = self._await()
+        service = self._await() if self._runs(service, newest) else self._changed(service, newest, 0)
+        if _given(service) == 0:
+            check(newest, self._revision(service, newest))
+        if _given(service) != percent:
+            self._changed(service, newest, percent)
 
     def serving(self) -> dict[int, float]:
         """Return what the object's status says of its revisions; see `Target`."""
-        found = self._find()
+        service = self._find()
         shares: dict[int, float] = {}
-        for each in _traffic(found) if found and _is_up(found) else ():
+        for each in _traffic(service) if service and _is_up(service) else ():
             version = int(each["key"].partition(":")[0])
             shares[version] = shares.get(version, 0) + each.get("percent", 0) / 100
         return {version: share for version, share in shares.items() if share}
 
-    def ask(self, part: Part) -> Any:
+    def ask(self, share: VersionShare) -> Any:
         """Ask a version's revision by its own URL; see `Target`."""
-        return self._revision(self._await(), part)
+        return self._revision(self._await(), share)
 
-    def _state(self, found: Object) -> tuple[bool, str]:
-        return _is_up(found), _failure(found)
+    def _state(self, service: Object) -> tuple[bool, str]:
+        return _is_up(service), _failure(service)
 
     def _standing(self) -> Object | None:
         """Return the object once it does not change any more, None when there is none, or only a first failure."""
-        found, _ = self._settled()
-        if found is None or _status(found).get("latestRolledoutRevision"):
-            return found
+        service, _ = self._settled()
+        if service is None or _status(service).get("latestRolledoutRevision"):
+            return service
         self._delete()
         return None
 
-    def _created(self, part: Part) -> Object:
-        self._create(self._split(part, {CHAMPION: key(part), REPLACES: ""}, None))
+    def _created(self, share: VersionShare) -> Object:
+        self._create(self._with_percent(share, {CHAMPION: key(share), REPLACES: ""}, None))
         return self._await()
 
-    def _changed(self, found: Object, part: Part, percent: int | None) -> Object:
+    def _changed(self, service: Object, share: VersionShare, percent: int | None) -> Object:
         # annotations are part of a revision, so with the same version they stay
-        kept = {name: notes(found)[name] for name in (CHAMPION, REPLACES)}
-        fresh = {CHAMPION: _rolled_out(found), REPLACES: _status(found).get("latestCreatedRevision", "")}
-        self._replace(found, self._split(part, kept if self._runs(found, part) else fresh, percent))
+        kept = {name: notes(service)[name] for name in (CHAMPION, REPLACES)}
+        fresh = {CHAMPION: _rolled_out(service), REPLACES: _status(service).get("latestCreatedRevision", "")}
+        self._replace(service, self._with_percent(share, kept if self._runs(service, share) else fresh, percent))
         return self._await()
 
-    def _revision(self, found: Object, part: Part) -> Any:
-        url = next(each["url"] for each in _traffic(found) if each["key"] == key(part))
-        return self._asked(url, part)
+    def _revision(self, service: Object, share: VersionShare) -> Any:
+        url = next(each["url"] for each in _traffic(service) if each["key"] == key(share))
+        return self._asked(url, share)
 
-    def _split(self, part: Part, annotations: dict[str, str], percent: int | None) -> Object:
+    def _predictor(self, share: VersionShare) -> Object:
+        rate = self._settings.requests_per_second
+        return super()._predictor(share) | ({"scaleMetric": "rps", "scaleTarget": max(1, round(rate))} if rate else {})
+
+    def _with_percent(self, share: VersionShare, annotations: dict[str, str], percent: int | None) -> Object:
         given = {} if percent is None else {"canaryTrafficPercent": percent}
-        return self._object(part, annotations | {f"{GROUP}/enable-tag-routing": "true"}, **given)
+        return self._object(share, annotations | {f"{GROUP}/enable-tag-routing": "true"}, **given)
 
 
-def _percent(parts: Sequence[Part]) -> int | None:
-    return percents(parts, "KServe")[-1] if len(parts) > 1 else None
+def _percent(split: Sequence[VersionShare]) -> int | None:
+    return percents(split, "KServe")[-1] if len(split) > 1 else None
 
 
-def _given(found: Object) -> int | None:
-    percent: int | None = found["spec"]["predictor"].get("canaryTrafficPercent")
+def _given(service: Object) -> int | None:
+    percent: int | None = service["spec"]["predictor"].get("canaryTrafficPercent")
     return percent
 
 
-def _rolled_out(found: Object) -> str:
+def _rolled_out(service: Object) -> str:
     """Return which version gets what the newest does not."""
-    return notes(found)[NEWEST if _given(found) is None else CHAMPION]
+    return notes(service)[NEWEST if _given(service) is None else CHAMPION]
 
 
-def _status(found: Object) -> Object:
-    status: Object = found.get("status", {}).get("components", {}).get("predictor", {})
+def _status(service: Object) -> Object:
+    status: Object = service.get("status", {}).get("components", {}).get("predictor", {})
     return status
 
 
-def _traffic(found: Object) -> list[Object]:
+def _traffic(service: Object) -> list[Object]:
     """Return what the status says of the revisions that get requests or have a URL, and which version each is."""
-    annotations = notes(found)
+    annotations = notes(service)
     return [
         each | {"key": annotations[NEWEST if each.get("latestRevision") else CHAMPION]}
-        for each in _status(found).get("traffic", ())
+        for each in _status(service).get("traffic", ())
     ]
 
 
-def _is_new(found: Object) -> bool:
+def _is_new(service: Object) -> bool:
     """Return whether the status is about the newest version already."""
-    created: str = _status(found).get("latestCreatedRevision", "")
-    return created != notes(found).get(REPLACES)
+    created: str = _status(service).get("latestCreatedRevision", "")
+    return created != notes(service).get(REPLACES)
 
 
-def _is_up(found: Object) -> bool:
-    status = _status(found)
+def _is_up(service: Object) -> bool:
+    status = _status(service)
     got = sum(each.get("percent", 0) for each in status.get("traffic", ()) if each.get("latestRevision"))
-    given = _given(found)
+    given = _given(service)
     is_newest = status.get("latestReadyRevision") == status.get("latestCreatedRevision")
-    return _is_new(found) and is_ready(found) and is_newest and got == (100 if given is None else given)
+    return _is_new(service) and is_ready(service) and is_newest and got == (100 if given is None else given)
 
 
-def _failure(found: Object) -> str:
+def _failure(service: Object) -> str:
     """Return why the newest version does not start; empty while it may, and when it has."""
-    condition = conditions(found).get("PredictorConfigurationReady", {})
-    if not _is_new(found) or condition.get("status") != "False":
+    condition = conditions(service).get("PredictorConfigurationReady", {})
+    if not _is_new(service) or condition.get("status") != "False":
         return ""
     return str(condition.get("message") or condition.get("reason") or "its revision failed")

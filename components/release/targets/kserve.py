@@ -1,7 +1,8 @@
 """KServe: an InferenceService named after the use case, whose container is our model server.
 
 What KServe makes of it depends on its mode, and each mode is a target: `knative.Knative` splits the requests between
-revisions, `standard.Standard` has a Deployment replace its pods. Here is what both share, read off KServe 0.18.
+revisions, `kserve_raw.KServeRawDeployment` has a Deployment replace its pods. Here is what both share, read off
+KServe 0.18.
 """
 
 import json
@@ -11,7 +12,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from components.release.targets import GPU, BadVersionError, Part, files, holds, insist, on_gpu, parsed
+from components.release.targets import (
+    GPU,
+    BadVersionError,
+    VersionShare,
+    ask_until_valid,
+    files,
+    is_superset,
+    on_gpu,
+    parsed,
+)
 from nightshift import cluster
 from nightshift.cluster import FULL, MissingError
 from nightshift.errors import UnavailableError, UserError
@@ -30,7 +40,7 @@ Object = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Place:
+class KServeSettings:
     """Where the object lies and what its containers run.
 
     Attributes:
@@ -71,32 +81,32 @@ class KServe:
     def __init__(
         self,
         name: str,
-        place: Place,
+        settings: KServeSettings,
         api: Any,
         ask: Callable[[str, bytes], bytes],
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
-        """Call nothing.
+        """Makes no calls.
 
         Args:
             name: the use case.
-            place: where.
+            settings: where the object lies and what its containers run.
             api: `kubernetes.client.CustomObjectsApi`.
             ask: posts a body to a URL, with the token, and returns the answer's.
             pause: called with the seconds between two looks.
         """
-        self._name, self._place, self._api = name, place, api
+        self._name, self._settings, self._api = name, settings, api
         self._ask, self._pause = ask, pause
 
     def measured(self, *_: object) -> None:
-        """Say nothing: KServe keeps no figures of a version's requests; see `Target`."""
+        """Not available: KServe keeps no figures of a version's requests; see `Target`."""
 
-    def clean(self, parts: Sequence[Part]) -> None:
+    def clean(self, split: Sequence[VersionShare]) -> None:
         """Delete the object when nothing is wanted: all that KServe has made of it goes with it; see `Target`."""
-        if not parts and self._find():
+        if not split and self._find():
             self._delete()
 
-    def _state(self, found: Object) -> tuple[bool, str]:
+    def _state(self, service: Object) -> tuple[bool, str]:
         """Return whether an object is what answers, and why it never will be; empty while it may."""
         raise NotImplementedError
 
@@ -111,10 +121,10 @@ class KServe:
             UnavailableError: when it does not settle.
         """
         for _ in range(POLLS):
-            found = self._find()
-            is_up, why = self._state(found) if found else (True, "")
+            service = self._find()
+            is_up, why = self._state(service) if service else (True, "")
             if is_up or (why and not (waits and FULL in why)):
-                return found, "" if is_up else why
+                return service, "" if is_up else why
             self._pause(POLL_SECONDS)
         raise UnavailableError(
             f"InferenceService {self._name!r} does not become ready; {why or 'look at its events'}; run it again"
@@ -127,17 +137,17 @@ class KServe:
             BadVersionError: when that does not start.
             UserError: when Kubernetes refuses its pods, which it would whatever the version.
         """
-        found, why = self._settled(waits=True)
-        if found is None:
+        service, why = self._settled(waits=True)
+        if service is None:
             raise UnavailableError(f"InferenceService {self._name!r} was deleted meanwhile; run it again")
         if REFUSED.search(why):
             raise UserError(
-                f"InferenceService {self._name!r} gets no pods in {self._place.namespace!r}, whatever the version: "
+                f"InferenceService {self._name!r} gets no pods in {self._settings.namespace!r}, whatever the version: "
                 f"{why}; change what the namespace allows, then run it again"
             )
         if why:
-            raise BadVersionError(f"InferenceService {self._name!r} does not serve {notes(found)[NEWEST]}: {why}")
-        return found
+            raise BadVersionError(f"InferenceService {self._name!r} does not serve {notes(service)[NEWEST]}: {why}")
+        return service
 
     def _find(self) -> Object | None:
         """Return the object, None when there is none.
@@ -145,26 +155,26 @@ class KServe:
         Raises:
             UserError: when it is not ours.
         """
-        found = self._get(SERVICES, self._name)
-        if found and notes(found).get(OWNER) != self._name:
+        service = self._get(SERVICES, self._name)
+        if service and notes(service).get(OWNER) != self._name:
             raise UserError(
                 f"InferenceService {self._name!r} exists and has no annotation {OWNER}={self._name}; delete it, or "
                 "give the use case another name"
             )
-        mode = found.get("status", {}).get("deploymentMode", self.modes[0]) if found else self.modes[0]
+        mode = service.get("status", {}).get("deploymentMode", self.modes[0]) if service else self.modes[0]
         if mode not in self.modes:
             raise UserError(
                 f"InferenceService {self._name!r} is in mode {mode}, and state.serving.kind means {self.modes[0]}; "
                 "delete it, or change the kind"
             )
-        return found
+        return service
 
     def _create(self, body: Object) -> None:
         self._call("create", SERVICES, body=body)
 
-    def _replace(self, found: Object, body: Object) -> None:
+    def _replace(self, service: Object, body: Object) -> None:
         """Write the object; it is refused when it is not what was read any more."""
-        body["metadata"]["resourceVersion"] = found["metadata"]["resourceVersion"]
+        body["metadata"]["resourceVersion"] = service["metadata"]["resourceVersion"]
         self._call("replace", SERVICES, name=self._name, body=body)
 
     def _delete(self) -> None:
@@ -172,67 +182,69 @@ class KServe:
         while self._find():
             self._pause(POLL_SECONDS)
 
-    def _runs(self, found: Object, part: Part) -> bool:
+    def _runs(self, service: Object, share: VersionShare) -> bool:
         """Return whether a version is the newest of an object, as we would have it."""
-        return notes(found)[NEWEST] == key(part) and holds(found["spec"]["predictor"], self._predictor(part))
+        return notes(service)[NEWEST] == key(share) and is_superset(
+            service["spec"]["predictor"], self._predictor(share)
+        )
 
-    def _asked(self, url: str, part: Part) -> Any:
-        body = json.dumps(part.request).encode()
-        return insist(part, lambda: parsed(url, self._ask(f"{url}/score", body)), self._pause)
+    def _asked(self, url: str, share: VersionShare) -> Any:
+        body = json.dumps(share.request).encode()
+        return ask_until_valid(share, lambda: parsed(url, self._ask(f"{url}/score", body)), self._pause)
 
-    def _object(self, part: Part, annotations: dict[str, str], **predictor: Any) -> Object:
-        ours = {OWNER: self._name, NEWEST: key(part), f"{GROUP}/deploymentMode": self.modes[0]}
+    def _object(self, share: VersionShare, annotations: dict[str, str], **predictor: Any) -> Object:
+        ours = {OWNER: self._name, NEWEST: key(share), f"{GROUP}/deploymentMode": self.modes[0]}
         return {
             "apiVersion": f"{GROUP}/{SERVICES['version']}",
             "kind": "InferenceService",
             "metadata": {
                 "name": self._name,
-                "namespace": self._place.namespace,
+                "namespace": self._settings.namespace,
                 "annotations": ours | annotations,
             },
-            "spec": {"predictor": self._predictor(part) | predictor},
+            "spec": {"predictor": self._predictor(share) | predictor},
         }
 
-    def _predictor(self, part: Part) -> Object:
-        there = {"tolerations": [TOLERATION]} if self._place.gpus else {}
+    def _predictor(self, share: VersionShare) -> Object:
+        there = {"tolerations": [TOLERATION]} if self._settings.gpus else {}
         return there | {
-            "minReplicas": self._place.min_replicas,
-            "maxReplicas": self._place.max_replicas,
-            "serviceAccountName": self._place.account,
+            "minReplicas": self._settings.min_replicas,
+            "maxReplicas": self._settings.max_replicas,
+            "serviceAccountName": self._settings.account,
             "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
-            "volumes": [{"name": "token", "secret": {"secretName": self._place.secret}}],
-            "containers": [self._container(part)],
+            "volumes": [{"name": "token", "secret": {"secretName": self._settings.secret}}],
+            "containers": [self._container(share)],
         }
 
-    def _container(self, part: Part) -> Object:
-        model = files(part.version, self._place.artifacts)
+    def _container(self, share: VersionShare) -> Object:
+        model = files(share.version, self._settings.artifacts)
         flags = {"model": model, "name": self._name, "host": "0.0.0.0", "port": PORT}  # noqa: S104
         return {
             "name": "kserve-container",
-            "image": self._place.image,
+            "image": self._settings.image,
             "command": ["python", "-m", "nightshift.serving"],
             "args": [
                 *(str(word) for name, value in flags.items() for word in (f"--{name}", value)),
-                *("--token-file", TOKEN, *on_gpu(self._place.gpus)),
+                *("--token-file", TOKEN, *on_gpu(self._settings.gpus)),
             ],
             "ports": [{"containerPort": PORT, "protocol": "TCP"}],
             "readinessProbe": {"httpGet": {"path": "/v2/health/ready", "port": PORT}},
-            "resources": _resources(self._place.gpus),
+            "resources": _resources(self._settings.gpus),
             "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
             "volumeMounts": [{"name": "token", "mountPath": TOKEN.rpartition("/")[0], "readOnly": True}],
         }
 
     def _get(self, kind: dict[str, str], name: str) -> Object | None:
         try:
-            found: Object = self._call("get", kind, name=name)
+            resource: Object = self._call("get", kind, name=name)
         except MissingError:
             return None
-        return found
+        return resource
 
     def _call(self, verb: str, kind: dict[str, str], **given: Any) -> Any:
         """Call Kubernetes; raises what `nightshift.cluster.call` does."""
         method = getattr(self._api, f"{verb}_namespaced_custom_object")
-        place = {**kind, "namespace": self._place.namespace}
+        place = {**kind, "namespace": self._settings.namespace}
         return cluster.call(f"{verb} {kind['plural']}", self._name, lambda: method(**place, **given))
 
 
@@ -241,22 +253,22 @@ def _resources(gpus: int) -> Object:
     return RESOURCES | {"limits": limits}
 
 
-def key(part: Part) -> str:
+def key(share: VersionShare) -> str:
     """Return what names a version in an annotation: its number and its identity."""
-    return f"{part.version.version}:{part.version.sha256}"
+    return f"{share.version.version}:{share.version.sha256}"
 
 
-def notes(found: Object) -> dict[str, str]:
+def notes(service: Object) -> dict[str, str]:
     """Return the annotations of an object."""
-    annotations: dict[str, str] = found["metadata"].get("annotations", {})
+    annotations: dict[str, str] = service["metadata"].get("annotations", {})
     return annotations
 
 
-def conditions(found: Object) -> dict[str, Object]:
+def conditions(service: Object) -> dict[str, Object]:
     """Return what an object's status says, by type."""
-    return {each["type"]: each for each in found.get("status", {}).get("conditions", ())}
+    return {each["type"]: each for each in service.get("status", {}).get("conditions", ())}
 
 
-def is_ready(found: Object) -> bool:
+def is_ready(service: Object) -> bool:
     """Return whether an InferenceService says that it is ready."""
-    return bool(conditions(found).get("Ready", {}).get("status") == "True")
+    return bool(conditions(service).get("Ready", {}).get("status") == "True")

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from components.release.targets import BadVersionError, Part
+from components.release.targets import BadVersionError, VersionShare
 from nightshift import registry
 from nightshift.contracts.state import State
 from nightshift.errors import UnavailableError, UserError
@@ -28,7 +28,7 @@ class Local:
     def __init__(
         self, state: State, name: str, port: int = endpoint.PORT, patience: Patience = endpoint.PATIENCE
     ) -> None:
-        """Call nothing.
+        """Makes no calls.
 
         Args:
             state: where the registry and the snapshots of the online state are.
@@ -38,13 +38,13 @@ class Local:
         """
         self._state, self._name, self._port, self._patience = state, name, port, patience
 
-    def apply(self, parts: Sequence[Part]) -> None:
+    def apply(self, split: Sequence[VersionShare]) -> None:
         """Have the server load versions beside those that answer, and check them; see `Target`."""
-        if self.serving() == {part.version.version: part.traffic for part in parts}:
+        if self.serving() == {share.version.version: share.traffic for share in split}:
             return
-        version, challenger = parts[0].version, _challenger(parts)
-        example = examples.of(self._state, self._name, version.uri)
+        version, challenger = split[0].version, _challenger(split)
         try:
+            example = examples.of(self._state, self._name, version.uri)
             endpoint.start_or_update(self._state, version, example, self._port, challenger, self._patience)
         except UserError as error:
             raise BadVersionError(str(error)) from None
@@ -57,16 +57,16 @@ class Local:
         beside = {said["challenger"]["version"]: said["challenger"]["share"]} if said["challenger"] else {}
         return {said["version"]: 1 - sum(beside.values())} | beside
 
-    def ask(self, part: Part) -> Any:
+    def ask(self, share: VersionShare) -> Any:
         """Ask a version, whoever the server answers otherwise; see `Target`."""
-        return self._call("POST", "/score", json.dumps(part.request), {"X-Model-Version": str(part.version.version)})
+        return self._call("POST", "/score", json.dumps(share.request), {"X-Model-Version": str(share.version.version)})
 
     def measured(self, *_: object) -> None:
-        """Say nothing: the server counts the requests of both versions together; see `Target`."""
+        """Not available: the server counts the requests of both versions together; see `Target`."""
 
-    def clean(self, parts: Sequence[Part]) -> None:
+    def clean(self, split: Sequence[VersionShare]) -> None:
         """Stop the server when nothing is wanted; the files of versions are the registry's; see `Target`."""
-        if not parts:
+        if not split:
             endpoint.stop(self._state.registry, self._name)
 
     def _call(self, method: str, path: str, body: str | None = None, headers: Mapping[str, str] = NONE) -> Any:
@@ -93,8 +93,8 @@ class Local:
             connection.close()
 
 
-def _challenger(parts: Sequence[Part]) -> Challenger | None:
-    if len(parts) == 1:
+def _challenger(split: Sequence[VersionShare]) -> Challenger | None:
+    if len(split) == 1:
         return None
-    version = parts[1].version
-    return Challenger(version.version, version.uri, version.sha256, parts[1].traffic)
+    version = split[1].version
+    return Challenger(version.version, version.uri, version.sha256, split[1].traffic)

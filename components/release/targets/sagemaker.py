@@ -8,20 +8,27 @@ one and drops again where it does not become healthy.
 import json
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from components.release.core import Slo
-from components.release.targets import BadVersionError, NoAnswerError, Part, holds, insist, parsed
+from components.release.targets import (
+    BadVersionError,
+    NoAnswerError,
+    VersionShare,
+    ask_until_valid,
+    is_superset,
+    parsed,
+)
 from nightshift import storage
 from nightshift.errors import UnavailableError, UserError, may_pass
 from nightshift.serving.options import DEVICE
 
 TAG = "nightshift"
 READY, FAILED = "InService", ("Failed", "OutOfService", "UpdateRollbackFailed")
-POLL_SECONDS, POLLS = 10.0, 180
 PERIOD_SECONDS = 3600  # over which CloudWatch sums up
 GPU = re.compile(r"ml\.[gp]\d")  # families with NVIDIA GPUs
 AMI = "al2023-ami-sagemaker-inference-gpu-4-1"  # has the driver that the CUDA of the image needs
@@ -29,7 +36,7 @@ PASSING = ("ThrottlingException", "ResourceInUse", "RequestLimitExceeded", "Mode
 
 
 @dataclass(frozen=True)
-class Place:
+class SageMakerSettings:
     """What a variant runs on.
 
     Attributes:
@@ -52,11 +59,17 @@ class Place:
 
 @dataclass(frozen=True)
 class Clients:
-    """boto3's clients of `sagemaker`, `sagemaker-runtime` and `cloudwatch`."""
+    """How SageMaker is reached.
+
+    Attributes:
+        sagemaker, runtime, cloudwatch: boto3's clients of `sagemaker`, `sagemaker-runtime` and `cloudwatch`.
+        polling: `WaiterConfig` of boto3's waiters: how often a change is looked at, in seconds, and how many times.
+    """
 
     sagemaker: Any
     runtime: Any
     cloudwatch: Any
+    polling: Mapping[str, float] = field(default_factory=lambda: {"Delay": 10, "MaxAttempts": 180})
 
 
 class SageMaker:
@@ -64,88 +77,86 @@ class SageMaker:
 
     splits = True
 
-    def __init__(self, name: str, place: Place, clients: Clients, pause: Callable[[float], None] = time.sleep) -> None:
-        """Call nothing.
+    def __init__(
+        self, name: str, settings: SageMakerSettings, clients: Clients, pause: Callable[[float], None] = time.sleep
+    ) -> None:
+        """Makes no calls.
 
         Args:
             name: the use case.
-            place: what its variants run on.
+            settings: what its variants run on.
             clients: of AWS.
-            pause: called with the seconds between two looks.
+            pause: called with the seconds between two requests to a version.
         """
-        self._name, self._place, self._clients, self._pause = name, place, clients, pause
+        self._name, self._settings, self._clients, self._pause = name, settings, clients, pause
 
-    def apply(self, parts: Sequence[Part]) -> None:
+    def apply(self, split: Sequence[VersionShare]) -> None:
         """Make models and a configuration, and point the endpoint at it; see `Target`."""
-        found = self._settled()
-        if found and found["EndpointStatus"] in FAILED:
-            self._call("delete_endpoint", EndpointName=self._name)
-            found = self._settled()
-        if found and self._has(found, parts):
-            self._weigh(found, parts)
+        endpoint = self._settled()
+        if endpoint and endpoint["EndpointStatus"] in FAILED:
+            endpoint = self._delete_endpoint()
+        if endpoint and self._has(endpoint, split):
+            self._weigh(endpoint, split)
             return
-        for part in parts:
-            self._make_model(part)
-        config = self._make_config(parts)
-        self._call(
-            "update_endpoint" if found else "create_endpoint",
-            EndpointName=self._name,
-            EndpointConfigName=config,
-            **({} if found else {"Tags": self._tags}),
-        )
-        self._await(config)
+        for share in split:
+            self._make_model(share)
+        config = {"EndpointName": self._name, "EndpointConfigName": self._make_config(split)}
+        if endpoint:
+            self._call("update_endpoint", **config)
+        else:
+            self._call("create_endpoint", **config, Tags=self._tags)
+        self._check_served(config["EndpointConfigName"])
 
     def serving(self) -> dict[int, float]:
         """Return the weights of the variants; see `Target`."""
-        found = self._find("describe_endpoint", EndpointName=self._name)
-        if not found or found["EndpointStatus"] != READY:
+        endpoint = self._find("describe_endpoint", EndpointName=self._name)
+        if not endpoint or endpoint["EndpointStatus"] != READY:
             return {}
-        weights = {int(each["VariantName"].lstrip("v")): each["CurrentWeight"] for each in found["ProductionVariants"]}
-        return {version: weight / sum(weights.values()) for version, weight in weights.items()}
+        weights = _weights(endpoint)
+        return {int(name.lstrip("v")): weight / sum(weights.values()) for name, weight in weights.items()}
 
-    def ask(self, part: Part) -> Any:
+    def ask(self, share: VersionShare) -> Any:
         """Ask a version's variant; see `Target`."""
-        return insist(part, lambda: self._invoked(part), self._pause)
+        return ask_until_valid(share, lambda: self._invoked(share), self._pause)
 
-    def measured(self, part: Part, since: datetime, until: datetime) -> Slo:
+    def measured(self, share: VersionShare, since: datetime, until: datetime) -> Slo:
         """Return what CloudWatch has of a variant; see `Target`."""
         requests, errors = (
-            sum(each["Sum"] for each in self._figures(part, (since, until), name, Statistics=["Sum"]))
+            sum(each["Sum"] for each in self._figures(share, (since, until), name, Statistics=["Sum"]))
             for name in ("Invocations", "Invocation5XXErrors")
         )
-        slowest = self._figures(part, (since, until), "ModelLatency", ExtendedStatistics=["p99"])
+        slowest = self._figures(share, (since, until), "ModelLatency", ExtendedStatistics=["p99"])
         microseconds = max((each["ExtendedStatistics"]["p99"] for each in slowest), default=None)
         return Slo(int(requests), int(errors), None if microseconds is None else microseconds / 1000)
 
-    def clean(self, parts: Sequence[Part]) -> None:
+    def clean(self, split: Sequence[VersionShare]) -> None:
         """Delete configurations and models of ours that nothing needs; see `Target`."""
-        found = self._settled()
-        if found and not parts:
-            self._call("delete_endpoint", EndpointName=self._name)
-            found = self._settled()
-        configs = {found["EndpointConfigName"]} if found else set()
+        endpoint = self._settled() if split else self._delete_endpoint()
+        configs = {endpoint["EndpointConfigName"]} if endpoint else set()
         for name in self._leftovers("endpoint_config", configs):
             self._call("delete_endpoint_config", EndpointConfigName=name)
-        for name in self._leftovers("model", {self._model(part) for part in parts}):
+        for name in self._leftovers("model", {self._model(share) for share in split}):
             self._call("delete_model", ModelName=name)
 
-    def _invoked(self, part: Part) -> Any:
+    def _invoked(self, share: VersionShare) -> Any:
         try:
             answer = _called(
                 self._clients.runtime.invoke_endpoint,
                 EndpointName=self._name,
-                TargetVariant=_variant(part),
+                TargetVariant=_variant(share),
                 ContentType="application/json",
-                Body=json.dumps(part.request),
+                Body=json.dumps(share.request),
             )
         except UnavailableError as error:
             raise NoAnswerError(str(error)) from None
-        assert answer["InvokedProductionVariant"] == _variant(part)
-        return parsed(f"variant {_variant(part)}", answer["Body"].read())
+        assert answer["InvokedProductionVariant"] == _variant(share)
+        return parsed(f"variant {_variant(share)}", answer["Body"].read())
 
-    def _figures(self, part: Part, span: tuple[datetime, datetime], name: str, **which: list[str]) -> list[Any]:
-        variant = {"EndpointName": self._name, "VariantName": _variant(part)}
-        found = _called(
+    def _figures(
+        self, share: VersionShare, span: tuple[datetime, datetime], name: str, **which: list[str]
+    ) -> list[Any]:
+        variant = {"EndpointName": self._name, "VariantName": _variant(share)}
+        statistics = _called(
             self._clients.cloudwatch.get_metric_statistics,
             Namespace="AWS/SageMaker",
             MetricName=name,
@@ -155,47 +166,64 @@ class SageMaker:
             Period=PERIOD_SECONDS,
             **which,
         )
-        return list(found["Datapoints"])
+        return list(statistics["Datapoints"])
 
     def _settled(self) -> dict[str, Any] | None:
         """Return the endpoint once it is not about to change, None when there is none.
 
         Raises:
             UserError: when it is not ours.
+            UnavailableError: when it changes for too long.
         """
-        found = self._find("describe_endpoint", EndpointName=self._name)
-        if found and not self._is_ours(found["EndpointArn"]):
+        endpoint = self._find("describe_endpoint", EndpointName=self._name)
+        if endpoint and not self._is_ours(endpoint["EndpointArn"]):
             raise UserError(
                 f"endpoint {self._name!r} exists and has no tag {TAG}={self._name}; delete it or give it this tag, "
                 "or give the use case another name"
             )
-        for _ in range(POLLS):
-            if not found or found["EndpointStatus"] in (READY, *FAILED):
-                return found
-            self._pause(POLL_SECONDS)
-            found = self._find("describe_endpoint", EndpointName=self._name)
-        raise UnavailableError(f"endpoint {self._name!r} is still {found and found['EndpointStatus']}; run it again")
+        return self._awaited(endpoint) if endpoint and _is_changing(endpoint) else endpoint
 
-    def _await(self, config: str) -> None:
-        found = self._settled()
-        if not found or found["EndpointStatus"] != READY or found["EndpointConfigName"] != config:
-            why = (found or {}).get("FailureReason", "it gave no reason")
+    def _awaited(self, endpoint: dict[str, Any]) -> dict[str, Any] | None:
+        from botocore.exceptions import WaiterError
+
+        kind = "endpoint_deleted" if endpoint["EndpointStatus"] == "Deleting" else "endpoint_in_service"
+        waiter = self._clients.sagemaker.get_waiter(kind)
+        with suppress(WaiterError):  # whichever way the change ends, the endpoint says it
+            _called(waiter.wait, EndpointName=self._name, WaiterConfig=self._clients.polling)
+        after = self._find("describe_endpoint", EndpointName=self._name)
+        if after and _is_changing(after):
+            raise UnavailableError(f"endpoint {self._name!r} is still {after['EndpointStatus']}; run it again")
+        return after
+
+    def _delete_endpoint(self) -> dict[str, Any] | None:
+        if self._settled():
+            self._call("delete_endpoint", EndpointName=self._name)
+        return self._settled()
+
+    def _check_served(self, config: str) -> None:
+        """Check that the endpoint has become what a configuration says.
+
+        Raises:
+            BadVersionError: when it has not.
+        """
+        endpoint = self._settled() or {}
+        if (endpoint.get("EndpointStatus"), endpoint.get("EndpointConfigName")) != (READY, config):
+            reason = endpoint.get("FailureReason", "it gave no reason")
             raise BadVersionError(
-                f"endpoint {self._name!r} does not serve {config}: {why}; look at its log in CloudWatch"
+                f"endpoint {self._name!r} does not serve {config}: {reason}; look at its log in CloudWatch"
             )
 
-    def _has(self, found: dict[str, Any], parts: Sequence[Part]) -> bool:
+    def _has(self, endpoint: dict[str, Any], split: Sequence[VersionShare]) -> bool:
         """Return whether an endpoint runs these versions, at any weights."""
-        config = self._find("describe_endpoint_config", EndpointConfigName=found["EndpointConfigName"])
-        if not config or len(config["ProductionVariants"]) != len(parts):
+        config = self._find("describe_endpoint_config", EndpointConfigName=endpoint["EndpointConfigName"])
+        if not config or len(config["ProductionVariants"]) != len(split):
             return False
-        wanted = [_without_weight(each) for each in self._variants(parts)]
-        return all(any(holds(each, variant) for each in config["ProductionVariants"]) for variant in wanted)
+        wanted = [_without_weight(variant) for variant in self._variants(split)]
+        return all(any(is_superset(each, variant) for each in config["ProductionVariants"]) for variant in wanted)
 
-    def _weigh(self, found: dict[str, Any], parts: Sequence[Part]) -> None:
-        now = {each["VariantName"]: each["CurrentWeight"] for each in found["ProductionVariants"]}
-        wanted = {_variant(part): part.traffic for part in parts}
-        if now == wanted:
+    def _weigh(self, endpoint: dict[str, Any], split: Sequence[VersionShare]) -> None:
+        wanted = {_variant(share): share.traffic for share in split}
+        if _weights(endpoint) == wanted:
             return
         weights = [{"VariantName": name, "DesiredWeight": weight} for name, weight in wanted.items()]
         self._call(
@@ -203,14 +231,14 @@ class SageMaker:
         )
         self._settled()
 
-    def _make_model(self, part: Part) -> None:
-        source = {"S3Uri": f"{part.version.uri.rstrip('/')}/", "S3DataType": "S3Prefix", "CompressionType": "None"}
-        container = {"Image": self._place.image, "ModelDataSource": {"S3DataSource": source}} | self._environment
-        content = {"PrimaryContainer": container, "ExecutionRoleArn": self._place.role}
-        self._make("model", {"ModelName": self._model(part)}, content)
+    def _make_model(self, share: VersionShare) -> None:
+        source = {"S3Uri": f"{share.version.uri.rstrip('/')}/", "S3DataType": "S3Prefix", "CompressionType": "None"}
+        container = {"Image": self._settings.image, "ModelDataSource": {"S3DataSource": source}} | self._environment
+        content = {"PrimaryContainer": container, "ExecutionRoleArn": self._settings.role}
+        self._make("model", {"ModelName": self._model(share)}, content)
 
-    def _make_config(self, parts: Sequence[Part]) -> str:
-        content = {"ProductionVariants": self._variants(parts)}
+    def _make_config(self, split: Sequence[VersionShare]) -> str:
+        content = {"ProductionVariants": self._variants(split)}
         name = f"{self._name}-{storage.fingerprint(content)[:12]}"
         self._make("endpoint_config", {"EndpointConfigName": name}, content)
         return name
@@ -221,10 +249,10 @@ class SageMaker:
         Raises:
             UserError: when something else bears its name.
         """
-        found = self._find(f"describe_{kind}", **named)
-        if not found:
+        existing = self._find(f"describe_{kind}", **named)
+        if not existing:
             self._call(f"create_{kind}", **named, **content, Tags=self._tags)
-        elif not holds(found, content):
+        elif not is_superset(existing, content):
             raise UserError(
                 f"{kind} {next(iter(named.values()))!r} exists with other content; delete it and run it again"
             )
@@ -233,9 +261,9 @@ class SageMaker:
         """Yield the names of ours that nothing needs."""
         word = {"endpoint_config": "EndpointConfig", "model": "Model"}[kind]
         pages = self._clients.sagemaker.get_paginator(f"list_{kind}s").paginate(NameContains=f"{self._name}-")
-        for found in _called(lambda: [each for page in pages for each in page[f"{word}s"]]):
-            name = found[f"{word}Name"]
-            if name.startswith(f"{self._name}-") and name not in needed and self._is_ours(found[f"{word}Arn"]):
+        for summary in _called(lambda: [each for page in pages for each in page[f"{word}s"]]):
+            name = summary[f"{word}Name"]
+            if name.startswith(f"{self._name}-") and name not in needed and self._is_ours(summary[f"{word}Arn"]):
                 yield name
 
     def _is_ours(self, arn: str) -> bool:
@@ -247,18 +275,19 @@ class SageMaker:
 
     @property
     def _environment(self) -> dict[str, dict[str, str]]:
-        return {"Environment": {DEVICE: "cuda"}} if self._place.has_gpu else {}
+        return {"Environment": {DEVICE: "cuda"}} if self._settings.has_gpu else {}
 
-    def _model(self, part: Part) -> str:
-        known = [part.version.sha256, part.version.uri, self._place.image, self._place.role, self._environment]
-        return f"{self._name}-v{part.version.version}-{storage.fingerprint(known)[:12]}"
+    def _model(self, share: VersionShare) -> str:
+        known = [share.version.sha256, share.version.uri, self._settings.image, self._settings.role, self._environment]
+        return f"{self._name}-v{share.version.version}-{storage.fingerprint(known)[:12]}"
 
-    def _variants(self, parts: Sequence[Part]) -> list[dict[str, Any]]:
-        size = {"InstanceType": self._place.instance, "InitialInstanceCount": self._place.count}
-        size |= {"InferenceAmiVersion": AMI} if self._place.has_gpu else {}
+    def _variants(self, split: Sequence[VersionShare]) -> list[dict[str, Any]]:
+        size = {"InstanceType": self._settings.instance, "InitialInstanceCount": self._settings.count}
+        size |= {"InferenceAmiVersion": AMI} if self._settings.has_gpu else {}
         return [
-            {"VariantName": _variant(part), "ModelName": self._model(part), "InitialVariantWeight": part.traffic} | size
-            for part in parts
+            {"VariantName": _variant(share), "ModelName": self._model(share), "InitialVariantWeight": share.traffic}
+            | size
+            for share in split
         ]
 
     def _call(self, operation: str, **given: Any) -> Any:
@@ -267,18 +296,26 @@ class SageMaker:
     def _find(self, operation: str, **named: str) -> dict[str, Any] | None:
         """Describe something, None when there is nothing."""
         try:
-            found: dict[str, Any] = self._call(operation, **named)
+            description: dict[str, Any] = self._call(operation, **named)
         except _MissingError:
             return None
-        return found
+        return description
 
 
 class _MissingError(UserError):
     """What was asked for is not there."""
 
 
-def _variant(part: Part) -> str:
-    return f"v{part.version.version}"
+def _variant(share: VersionShare) -> str:
+    return f"v{share.version.version}"
+
+
+def _weights(endpoint: dict[str, Any]) -> dict[str, float]:
+    return {variant["VariantName"]: variant["CurrentWeight"] for variant in endpoint["ProductionVariants"]}
+
+
+def _is_changing(endpoint: dict[str, Any]) -> bool:
+    return endpoint["EndpointStatus"] not in (READY, *FAILED)
 
 
 def _without_weight(variant: dict[str, Any]) -> dict[str, Any]:
@@ -291,6 +328,7 @@ def _called(function: Callable[..., Any], **given: Any) -> Any:
     Raises:
         UserError: when it refuses.
         UnavailableError: when it does not answer, or may answer later.
+        WaiterError: as a waiter raises it.
     """
     from botocore import exceptions as aws
 
@@ -305,5 +343,7 @@ def _called(function: Callable[..., Any], **given: Any) -> Any:
         raise UserError(f"SageMaker refuses {error.operation_name}: {text} ({code})") from None
     except (aws.ConnectionError, aws.HTTPClientError) as error:
         raise UnavailableError(f"SageMaker does not answer: {error}; run it again") from None
+    except aws.WaiterError:
+        raise
     except aws.BotoCoreError as error:
         raise UserError(f"SageMaker cannot be asked: {error}") from None

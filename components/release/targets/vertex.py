@@ -11,22 +11,27 @@ import math
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import astuple, dataclass
 from typing import Any
 
-from components.release.targets import BadVersionError, Part, files, holds, on_gpu, percents, signin
+from google.cloud.aiplatform_v1 import Endpoint
+from google.cloud.aiplatform_v1.types import PredictRequest
+from google.protobuf.json_format import MessageToDict
+
+from components.release.targets import BadVersionError, VersionShare, files, is_superset, on_gpu, percents
+from components.release.targets.google_cloud import POLLING, Api, BadRequestError, TakenError
 from nightshift import storage
-from nightshift.errors import UnavailableError, UserError, may_pass
+from nightshift.errors import UnavailableError, UserError
 
 LABEL = "nightshift"
 PORT = 8080
-POLL_SECONDS, POLLS, TIMEOUT_SECONDS = 10.0, 360, 60.0
 ASK_SECONDS = 1.0  # after a request that failed
-SURE = 20  # a share is asked as often as leaves it out by chance once in e^20 times
+MISS_EXPONENT = 20  # enough requests that missing a version by chance has probability e^-20
 
 
 @dataclass(frozen=True)
-class Place:
+class VertexSettings:
     """What a version runs on.
 
     Attributes:
@@ -54,11 +59,19 @@ class Place:
 
 @dataclass(frozen=True)
 class Clients:
-    """`EndpointServiceClient`, `ModelServiceClient` and `PredictionServiceClient` of `aiplatform_v1`."""
+    """How Vertex AI is reached.
+
+    Attributes:
+        endpoints: `aiplatform_v1.EndpointServiceClient`.
+        models: `aiplatform_v1.ModelServiceClient`.
+        predictions: `aiplatform_v1.PredictionServiceClient`.
+        polling: how often a change is looked at, and how long.
+    """
 
     endpoints: Any
     models: Any
     predictions: Any
+    polling: Any = POLLING
 
 
 class Vertex:
@@ -66,260 +79,216 @@ class Vertex:
 
     splits = True
 
-    def __init__(self, name: str, place: Place, clients: Clients, pause: Callable[[float], None] = time.sleep) -> None:
-        """Call nothing.
+    def __init__(
+        self, name: str, settings: VertexSettings, clients: Clients, pause: Callable[[float], None] = time.sleep
+    ) -> None:
+        """Makes no calls.
 
         Args:
             name: the use case.
-            place: what its versions run on.
+            settings: what its versions run on.
             clients: of Vertex AI.
-            pause: called with the seconds between two looks.
+            pause: called with the seconds after a request that failed.
         """
-        self._name, self._place, self._clients, self._pause = name, place, clients, pause
-        self._parent = f"projects/{place.project}/locations/{place.region}"
+        self._name, self._settings, self._clients, self._pause = name, settings, clients, pause
+        self._api = Api("Vertex AI", clients.polling)
+        self._parent = f"projects/{settings.project}/locations/{settings.region}"
         self._endpoint = f"{self._parent}/endpoints/{name}"
 
-    def apply(self, parts: Sequence[Part]) -> None:
+    def apply(self, split: Sequence[VersionShare]) -> None:
         """Deploy what is missing, then give each its percentage; see `Target`."""
-        split = dict(zip(map(self._deployment, parts), percents(parts, "Vertex AI"), strict=True))
-        found = self._standing() or self._created()
-        missing = [part for part in parts if self._deployment(part) not in _deployed(found)]
-        for part in missing:
-            self._upload(part)
-            self._deploy(part)
-        self._divide(self._standing() if missing else found, split)
+        percentages = dict(zip(map(self._deployment, split), percents(split, "Vertex AI"), strict=True))
+        endpoint = self._settled() or self._created()
+        missing = [share for share in split if self._deployment(share) not in _deployed(endpoint)]
+        for share in missing:
+            self._upload(share)
+            self._deploy(share)
+        self._divide(self._settled() if missing else endpoint, percentages)
 
     def serving(self) -> dict[int, float]:
         """Return the percentages of the endpoint; see `Target`."""
-        found = self._checked(_found(self._clients.endpoints.get_endpoint, self._endpoint))
-        deployed = _deployed(found)
-        return {self._version(deployed[key]): percent / 100 for key, percent in _split(found).items()}
+        endpoint = self._checked(self._api.find(self._clients.endpoints.get_endpoint, self._endpoint))
+        deployed = _deployed(endpoint)
+        return {self._version(deployed[key]): percent / 100 for key, percent in _percentages(endpoint).items()}
 
-    def ask(self, part: Part) -> Any:
+    def ask(self, share: VersionShare) -> Any:
         """Ask the endpoint until a version answers; see `Target`."""
-        from google.cloud.aiplatform_v1.types import PredictRequest
-
-        asked = {"endpoint": self._endpoint, "instances": part.request["instances"]}
-        request = PredictRequest.from_json(json.dumps(asked))
-        failed = ""
-        for _ in range(math.ceil(SURE / part.traffic)):
-            answer, why = self._predicted(request)
-            if answer and answer.deployed_model_id == self._deployment(part):
+        body = {"endpoint": self._endpoint, "instances": share.request["instances"]}
+        request, failure = PredictRequest.from_json(json.dumps(body)), ""
+        attempts = math.ceil(MISS_EXPONENT / share.traffic)
+        for _ in range(attempts):
+            try:
+                answer = self._api.call(self._clients.predictions.predict, request)
+            except (BadRequestError, UnavailableError) as error:  # it names no version, and another may be next
+                failure = f", which said: {error}"
+                self._pause(ASK_SECONDS)
+                continue
+            if answer.deployed_model_id == self._deployment(share):
                 return _plain(answer)
-            failed = why or failed
         raise BadVersionError(
-            f"version {part.version.version} has not answered any of {math.ceil(SURE / part.traffic)} requests to "
-            f"endpoint {self._name!r}{failed and f', which said: {failed}'}; look at its log"
+            f"version {share.version.version} has not answered any of {attempts} requests to endpoint "
+            f"{self._name!r}{failure}; look at its log"
         )
 
     def measured(self, *_: object) -> None:
-        """Say nothing; see `Target`."""
+        """Not available on this platform; see `Target`."""
 
-    def clean(self, parts: Sequence[Part]) -> None:
+    def clean(self, split: Sequence[VersionShare]) -> None:
         """Undeploy and delete what is ours and not needed; see `Target`."""
-        found = self._standing()
-        self._undeploy(found, {self._deployment(part) for part in parts})
-        if found and not parts:
-            self._finish(self._clients.endpoints.delete_endpoint, {"name": self._endpoint})
-        needed = {self._model(part) for part in parts}
-        for name in self._ours():
-            if name not in needed:
-                self._delete(name)
+        endpoint = self._settled()
+        self._undeploy(endpoint, {self._deployment(share) for share in split})
+        if endpoint and not split:
+            self._api.change(self._clients.endpoints.delete_endpoint, {"name": self._endpoint})
+        needed = {self._model(share) for share in split}
+        for model in self._models():
+            if model not in needed:
+                self._delete(model)
 
-    def _predicted(self, request: Any) -> tuple[Any, str]:
-        """Return what the endpoint answers, or why it does not; that names no version, and another may be next."""
-        from google.api_core.exceptions import BadRequest, GoogleAPIError
-
-        try:
-            return _called(self._clients.predictions.predict, request, passing=GoogleAPIError), ""
-        except GoogleAPIError as error:
-            meant = _error(error)
-            if not isinstance(error, BadRequest) and not isinstance(meant, UnavailableError):
-                raise meant from None
-            self._pause(ASK_SECONDS)
-            return None, str(error)
-
-    def _standing(self) -> Any:
+    def _settled(self) -> Endpoint | None:
         """Return the endpoint once nothing is changing it, None when there is none."""
-        return self._checked(self._settled(self._clients.endpoints.get_endpoint, self._endpoint))
+        return self._checked(self._unchanging(self._clients.endpoints.get_endpoint, self._endpoint))
 
-    def _checked(self, found: Any) -> Any:
+    def _checked(self, endpoint: Endpoint | None) -> Endpoint | None:
         """Return an endpoint.
 
         Raises:
             UserError: when it is not ours, or somebody else's model is deployed there.
         """
-        if found and found.labels.get(LABEL) != self._name:
+        if endpoint and endpoint.labels.get(LABEL) != self._name:
             raise UserError(
                 f"endpoint {self._name!r} exists and has no label {LABEL}={self._name}; delete it or give it this "
                 "label, or give the use case another name"
             )
-        for key, model in _deployed(found).items():
+        for key, model in _deployed(endpoint).items():
             if not self._version(model):
                 raise UserError(f"endpoint {self._name!r} has model {model!r} deployed as {key}; undeploy it")
-        return found
+        return endpoint
 
-    def _created(self) -> Any:
+    def _created(self) -> Endpoint | None:
         content = {"display_name": self._name, "labels": self._labels}
         request = {"parent": self._parent, "endpoint": content, "endpoint_id": self._name}
         endpoints = self._clients.endpoints
-        return self._checked(self._made(endpoints.create_endpoint, request, endpoints.get_endpoint, self._endpoint))
+        return self._checked(self._create(endpoints.create_endpoint, request, endpoints.get_endpoint, self._endpoint))
 
-    def _upload(self, part: Part) -> None:
+    def _upload(self, share: VersionShare) -> None:
         """Have a model of a version, unless it is there already.
 
         Raises:
             UserError: when something else bears its name.
         """
-        content, models, name = self._content(part), self._clients.models, self._path(self._model(part))
-        request = {"parent": self._parent, "model": content, "model_id": self._model(part)}
-        found = self._settled(models.get_model, name) or self._made(
+        content, models, name = self._content(share), self._clients.models, self._path(self._model(share))
+        request = {"parent": self._parent, "model": content, "model_id": self._model(share)}
+        model = self._unchanging(models.get_model, name) or self._create(
             models.upload_model, request, models.get_model, name
         )
-        if not holds(_plain(found), _plain(type(found)(content))):
-            raise UserError(f"model {self._model(part)!r} exists with other content; delete it and run it again")
+        if not is_superset(_plain(model), _plain(type(model)(content))):
+            raise UserError(f"model {self._model(share)!r} exists with other content; delete it and run it again")
 
-    def _content(self, part: Part) -> dict[str, Any]:
+    def _content(self, share: VersionShare) -> dict[str, Any]:
         container = {
-            "image_uri": self._place.image,
+            "image_uri": self._settings.image,
             "command": ["python", "-m", "nightshift.serving"],
-            "args": ["--name", self._name, *on_gpu(self._place.accelerator)],
+            "args": ["--name", self._name, *on_gpu(self._settings.accelerator)],
             "ports": [{"container_port": PORT}],
             "predict_route": "/score",
             "health_route": "/healthz",
         }
         return {
-            "display_name": self._model(part),
-            "artifact_uri": self._files(part),
+            "display_name": self._model(share),
+            "artifact_uri": self._files(share),
             "container_spec": container,
             "labels": self._labels,
         }
 
-    def _deploy(self, part: Part) -> None:
+    def _deploy(self, share: VersionShare) -> None:
         """Start a version's containers; it gets no requests yet."""
-        machine: dict[str, str | int] = {"machine_type": self._place.machine}
-        if self._place.accelerator:
-            machine |= {"accelerator_type": self._place.accelerator, "accelerator_count": 1}
+        machine: dict[str, str | int] = {"machine_type": self._settings.machine}
+        if self._settings.accelerator:
+            machine |= {"accelerator_type": self._settings.accelerator, "accelerator_count": 1}
         deployed = {
-            "id": self._deployment(part),
-            "model": self._path(self._model(part)),
-            "display_name": self._model(part),
-            "service_account": self._place.account,
+            "id": self._deployment(share),
+            "model": self._path(self._model(share)),
+            "display_name": self._model(share),
+            "service_account": self._settings.account,
             "dedicated_resources": {
                 "machine_spec": machine,
-                "min_replica_count": self._place.min_replicas,
-                "max_replica_count": self._place.max_replicas,
+                "min_replica_count": self._settings.min_replicas,
+                "max_replica_count": self._settings.max_replicas,
             },
         }
-        self._finish(self._clients.endpoints.deploy_model, {"endpoint": self._endpoint, "deployed_model": deployed})
+        self._api.change(self._clients.endpoints.deploy_model, {"endpoint": self._endpoint, "deployed_model": deployed})
 
-    def _divide(self, found: Any, split: dict[str, int]) -> None:
-        if _split(found) == split:
+    def _divide(self, endpoint: Endpoint | None, percentages: dict[str, int]) -> None:
+        if _percentages(endpoint) == percentages:
             return
+        assert endpoint, "there is an endpoint with what is deployed"
         # with its etag it is refused when somebody else has changed the endpoint meanwhile
-        wanted = {"name": self._endpoint, "traffic_split": split, "etag": found.etag}
+        wanted = {"name": self._endpoint, "traffic_split": percentages, "etag": endpoint.etag}
         request = {"endpoint": wanted, "update_mask": {"paths": ["traffic_split"]}}
-        _called(self._clients.endpoints.update_endpoint, request)
+        self._api.call(self._clients.endpoints.update_endpoint, request)
 
-    def _undeploy(self, found: Any, needed: set[str]) -> None:
-        unneeded = [key for key in _deployed(found) if key not in needed]
-        if unneeded and not needed and len(_split(found)) > 1:
-            self._divide(found, {unneeded[-1]: 100})  # only the last one may be undeployed while it gets requests
+    def _undeploy(self, endpoint: Endpoint | None, needed: set[str]) -> None:
+        unneeded = [key for key in _deployed(endpoint) if key not in needed]
+        if unneeded and not needed and len(_percentages(endpoint)) > 1:
+            self._divide(endpoint, {unneeded[-1]: 100})  # only the last one may be undeployed while it gets requests
         for key in unneeded:
             request = {"endpoint": self._endpoint, "deployed_model_id": key}
-            self._finish(self._clients.endpoints.undeploy_model, request)
+            self._api.change(self._clients.endpoints.undeploy_model, request)
 
     def _delete(self, model: str) -> None:
-        if self._settled(self._clients.models.get_model, self._path(model)):
-            self._finish(self._clients.models.delete_model, {"name": self._path(model)})
+        if self._unchanging(self._clients.models.get_model, self._path(model)):
+            self._api.change(self._clients.models.delete_model, {"name": self._path(model)})
 
-    def _ours(self) -> list[str]:
+    def _models(self) -> list[str]:
         """Return the IDs of our models."""
         request = {"parent": self._parent, "filter": f"labels.{LABEL}={self._name}"}
-        found = _called(lambda **given: list(self._clients.models.list_models(**given)), request)
-        return [_id(model.name) for model in found]
+        return [_id(model.name) for model in self._api.list_all(self._clients.models.list_models, request)]
 
-    def _settled(self, get: Callable[..., Any], name: str) -> Any:
+    def _unchanging(self, get: Callable[..., Any], name: str) -> Any:
         """Return what bears a name once nothing is changing it, None when nothing does."""
-        found = _found(get, name)
-        return _found(get, name) if found and self._awaited(name) else found
+        if not self._api.find(get, name):
+            return None
+        self._api.wait(lambda: all(operation.done for operation in self._operations(name)), f"{name} has been changing")
+        return self._api.find(get, name)
 
-    def _made(self, create: Callable[..., Any], request: dict[str, Any], get: Callable[..., Any], name: str) -> Any:
-        """Make something, or wait for what a process before this one has begun to make."""
-        try:
-            self._finish(create, request)
-        except _TakenError:
-            self._pause(POLL_SECONDS)
-        for _ in range(POLLS):
-            if found := _found(get, name):
-                return found
-            self._pause(POLL_SECONDS)
-        raise UnavailableError(f"Vertex AI has not made {name} yet; run it again")
-
-    def _finish(self, begin: Callable[..., Any], request: dict[str, Any]) -> None:
-        """Begin an operation and wait for its end.
-
-        Raises:
-            BadVersionError: when a version does not start.
-            UserError: when it fails otherwise.
-        """
-        operation = self._ended(_called(begin, request).operation)
-        if operation.error.code:
-            from google.api_core.exceptions import FailedPrecondition, from_grpc_status
-
-            error = from_grpc_status(operation.error.code, operation.error.message)
-            raise BadVersionError(str(_error(error))) if isinstance(error, FailedPrecondition) else _error(error)
-
-    def _awaited(self, resource: str) -> bool:
-        """Wait for what is changing a resource, and return whether anything was."""
-        pending = [each for each in self._operations(resource) if not each.done]
-        for each in pending:
-            self._ended(each)
-        return bool(pending)
+    def _create(self, create: Callable[..., Any], request: dict[str, Any], get: Callable[..., Any], name: str) -> Any:
+        """Create something, or wait for what a process before this one has begun to create."""
+        with suppress(TakenError):
+            self._api.change(create, request)
+        self._api.wait(lambda: bool(self._api.find(get, name)), f"{name} has not been created")
+        return self._api.find(get, name)
 
     def _operations(self, resource: str) -> Iterator[Any]:
         request = {"name": resource}
         while True:
-            page = _called(self._clients.endpoints.list_operations, request)
+            page = self._api.call(self._clients.endpoints.list_operations, request)
             yield from page.operations
             if not page.next_page_token:
                 return
             request["page_token"] = page.next_page_token
 
-    def _ended(self, operation: Any) -> Any:
-        for _ in range(POLLS):
-            if operation.done:
-                return operation
-            self._pause(POLL_SECONDS)
-            operation = _called(self._clients.endpoints.get_operation, {"name": operation.name})
-        raise UnavailableError(f"Vertex AI has not ended {operation.name} yet; run it again")
-
     @property
     def _labels(self) -> dict[str, str]:
         return {LABEL: self._name}
 
-    def _model(self, part: Part) -> str:
-        known = [part.version.sha256, self._files(part), self._place.image, bool(self._place.accelerator)]
-        return f"{self._name}-v{part.version.version}-{storage.fingerprint(known)[:12]}"
+    def _model(self, share: VersionShare) -> str:
+        known = [share.version.sha256, self._files(share), self._settings.image, bool(self._settings.accelerator)]
+        return f"{self._name}-v{share.version.version}-{storage.fingerprint(known)[:12]}"
 
-    def _files(self, part: Part) -> str:
-        return files(part.version, self._place.artifacts).rstrip("/")
+    def _files(self, share: VersionShare) -> str:
+        return files(share.version, self._settings.artifacts).rstrip("/")
 
     def _path(self, model: str) -> str:
         return f"{self._parent}/models/{model}"
 
     def _version(self, model: str) -> int:
         """Return the version of a model, 0 when it is not ours."""
-        found = re.fullmatch(rf"{self._name}-v([1-9]\d*)-[0-9a-f]{{12}}", model)
-        return int(found[1]) if found else 0
+        match = re.fullmatch(rf"{self._name}-v([1-9]\d*)-[0-9a-f]{{12}}", model)
+        return int(match[1]) if match else 0
 
-    def _deployment(self, part: Part) -> str:
+    def _deployment(self, share: VersionShare) -> str:
         """Return the ID of a version on its machines, which may have ten digits."""
-        return str(int(storage.fingerprint([self._model(part), *astuple(self._place)])[:12], 16) % 10**10)
-
-
-class _TakenError(UserError):
-    """What was to be made is there, or is being made."""
+        return str(int(storage.fingerprint([self._model(share), *astuple(self._settings)])[:12], 16) % 10**10)
 
 
 def _id(name: str) -> str:
@@ -329,57 +298,13 @@ def _id(name: str) -> str:
 
 def _plain(message: Any) -> Any:
     """Return what is set in a message, as JSON has it."""
-    from google.protobuf.json_format import MessageToDict
-
     return MessageToDict(type(message).pb(message))
 
 
-def _deployed(endpoint: Any) -> dict[str, str]:
+def _deployed(endpoint: Endpoint | None) -> dict[str, str]:
     """Return the IDs of what is deployed, and of which models."""
-    return {each.id: _id(each.model) for each in endpoint.deployed_models} if endpoint else {}
+    return {deployed.id: _id(deployed.model) for deployed in endpoint.deployed_models} if endpoint else {}
 
 
-def _split(endpoint: Any) -> dict[str, int]:
+def _percentages(endpoint: Endpoint | None) -> dict[str, int]:
     return {key: percent for key, percent in endpoint.traffic_split.items() if percent} if endpoint else {}
-
-
-def _found(get: Callable[..., Any], name: str) -> Any:
-    """Return what a name stands for, None when there is nothing."""
-    from google.api_core.exceptions import NotFound
-
-    try:
-        return _called(get, {"name": name}, passing=NotFound)
-    except NotFound:
-        return None
-
-
-def _called(function: Callable[..., Any], request: Any, passing: Any = ()) -> Any:
-    """Call Vertex AI.
-
-    Raises:
-        UserError: when it refuses.
-        UnavailableError: when it does not answer, or may answer later.
-        passing: as it comes.
-    """
-    from google.api_core.exceptions import GoogleAPIError
-    from google.auth.exceptions import GoogleAuthError
-
-    try:
-        return function(request=request, timeout=TIMEOUT_SECONDS)
-    except passing:
-        raise
-    except GoogleAPIError as error:
-        raise _error(error) from None
-    except GoogleAuthError as error:
-        raise signin.failed(error, "Vertex AI cannot be asked") from None
-
-
-def _error(error: Any) -> Exception:
-    """Return what an error of the API means."""
-    from google.api_core import exceptions
-
-    if isinstance(error, exceptions.AlreadyExists):
-        return _TakenError(f"Vertex AI: {error}")
-    if isinstance(error, exceptions.RetryError | exceptions.Aborted) or may_pass(error.code or 500):
-        return UnavailableError(f"Vertex AI: {error}; run it again")
-    return UserError(f"Vertex AI refuses: {error}; look at its log")

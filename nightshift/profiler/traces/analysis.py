@@ -1,6 +1,6 @@
 """Traces in, a `TraceProfile` out."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -92,8 +92,6 @@ def analyze(traces: Sequence[Trace], known: Known) -> TraceProfile:
         top_kernels=kernels.top_kernels(traces, verdicts),
         top_operations=kernels.top_operations(worst.trace if worst else traces[0]),
         collectives=kernels.collectives(traces),
-        synchronizations_per_step=round(_per_step(traces, diagnosis.synchronizations), 3),
-        pageable_copies_per_step=round(_per_step(traces, _pageable), 3),
         step_times_ms=[round(float(took) / 1000, 4) for took in _between(traces[0])],
         gpu_busy_over_time=_busy_over_time(found),
         memory=_memory(traces),
@@ -125,14 +123,6 @@ def _shares(one: Breakdown) -> list[Share]:
         Share(name=name, ms=round(one.ms(took), 4), pct=round(one.percent(took), 3), is_idle=name in idle)
         for name, took in (times | idle).items()
     ]
-
-
-def _per_step(traces: Sequence[Trace], count: Callable[[Trace], int]) -> float:
-    return sum(count(trace) / max(len(trace.steps), 1) for trace in traces) / len(traces)
-
-
-def _pageable(trace: Trace) -> int:
-    return int(gaps.pageable(trace, trace.work).sum())
 
 
 def _host_waits(traces: Sequence[Trace]) -> float:

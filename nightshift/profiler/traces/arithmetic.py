@@ -111,7 +111,7 @@ def _launched(traces: Sequence[Trace]) -> dict[str, _Products]:
     """
     found: dict[str, _Products] = defaultdict(_Products)
     for trace in traces:
-        rows = _of_products(trace)
+        rows = trace.multiplying()
         times = rows["end"] - rows["start"]
         _, operations = np.unique(rows["operation"], return_inverse=True)
         shares = times / np.maximum(np.bincount(operations, weights=times), 1e-9)[operations]
@@ -123,15 +123,6 @@ def _launched(traces: Sequence[Trace]) -> dict[str, _Products]:
             if product.precision:
                 one.precisions[product.precision] += time
     return found
-
-
-def _of_products(trace: Trace) -> Rows:
-    """Return the kernels of matrix products; what is launched beside them, such as copies, is known by name."""
-    candidates = np.array(
-        [names.classify(name).kind in (Kind.MATRIX, Kind.UNKNOWN) for name in trace.names], dtype=bool
-    )
-    rows = trace.multiplying()
-    return np.asarray(rows[candidates[rows["name"]]])
 
 
 def _sums(keys: Rows, times: Rows) -> tuple[list[int], list[float]]:

@@ -9,8 +9,6 @@ import numpy as np
 
 from nightshift.contracts.profile import Roofline, RooflinePoint
 from nightshift.hardware import Gpu, gpus
-from nightshift.profiler.traces import names
-from nightshift.profiler.traces.names import Kind
 from nightshift.profiler.traces.trace import Trace
 
 TOP = 20
@@ -62,10 +60,7 @@ def products(traces: Sequence[Trace]) -> list[Counted]:
     """Return the matrix kernels of operations whose shapes were recorded; an operation's kernels share its counts."""
     found: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
     for trace in traces:
-        kinds = [names.classify(name).kind for name in trace.names]
-        is_matrix = np.array([kind in (Kind.MATRIX, Kind.UNKNOWN) for kind in kinds], dtype=bool)
         rows = trace.multiplying()
-        rows = rows[is_matrix[rows["name"]]]
         for name, product, (calls, time) in trace.by_product(rows, np.ones(len(rows)), rows["end"] - rows["start"]):
             added = (calls * product.flops, calls * product.bytes, time)
             found[name] = [one + other for one, other in zip(found[name], added, strict=True)]

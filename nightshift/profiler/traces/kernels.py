@@ -9,6 +9,7 @@ import numpy as np
 from nightshift.contracts.profile import CollectiveTime, Kernel, Operation
 from nightshift.profiler.traces import arithmetic, communication, names, timeline
 from nightshift.profiler.traces.arithmetic import Verdict, Verdicts
+from nightshift.profiler.traces.names import Kind
 from nightshift.profiler.traces.timeline import Floats
 from nightshift.profiler.traces.trace import Collective, Host, Rows, Trace, Work
 
@@ -50,7 +51,7 @@ def top_kernels(traces: Sequence[Trace], verdicts: Verdicts) -> list[Kernel]:
 
 
 def _kernel(name: str, total: Total, whole: float, verdict: Verdict) -> Kernel:
-    talks = names.is_communication(name) or 2 * total.talking > total.time
+    talks = names.classify(name).kind is Kind.COMMUNICATION or 2 * total.talking > total.time
     return Kernel(
         name=name,
         kind="communication" if talks else "computation",

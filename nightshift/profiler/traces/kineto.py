@@ -233,7 +233,6 @@ def _origin(source: str, about: dict[str, Any]) -> Origin:
     rank, size = _integer(spread.get("rank")), _integer(spread.get("world_size"))
     return Origin(
         source=source,
-        tool="torch.profiler",
         rank=rank if rank >= 0 else None,
         world_size=size if size > 0 else None,
         devices={_integer(each.get("id")): str(each.get("name", "")) for each in listed},

@@ -96,7 +96,7 @@ class Export:
         ]
         gpus = self._gpus()
         return Trace(
-            origin=Origin(source, "Nsight Systems", devices=gpus),
+            origin=Origin(source, devices=gpus),
             names=list(self.names),
             work=work,
             host=host,

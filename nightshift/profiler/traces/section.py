@@ -295,7 +295,7 @@ def commands(found: TraceProfile) -> list[str]:
         "nsys profile --trace=cuda,nvtx,cudnn,cublas,osrt --output=train python train.py",
         "nsys export --type sqlite train.nsys-rep",
         compute.command(name),
-        "python -m components.profiling --trace train.sqlite kernels.csv --output profile",
+        "nightshift profile --trace train.sqlite kernels.csv --output profile",
     ]
 
 

@@ -7,7 +7,8 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
-from nightshift.profiler.traces import timeline
+from nightshift.profiler.traces import names, timeline
+from nightshift.profiler.traces.names import Kind
 from nightshift.profiler.traces.steps import Mark
 from nightshift.profiler.traces.timeline import Floats, Mask
 
@@ -74,7 +75,6 @@ class Origin:
     """Where a trace comes from; what it does not say is empty or None. `process` is named where there are several."""
 
     source: str
-    tool: str
     rank: int | None = None
     world_size: int | None = None
     devices: dict[int, str] = field(default_factory=dict)
@@ -131,8 +131,14 @@ class Trace:
         return self.work if mine.all() else np.asarray(self.work[mine])
 
     def multiplying(self) -> Rows:
-        """Return the kernels of operations that multiply matrices, as far as shapes or types were recorded."""
-        return np.asarray(self.work[(self.work["kind"] == Work.KERNEL) & (self.work["product"] >= 0)])
+        """Return the kernels of operations that multiply matrices, as far as shapes or types were recorded.
+
+        What such an operation launches beside its product, a copy say, is known by name.
+        """
+        kinds = [names.classify(name).kind for name in self.names]
+        may_multiply = np.array([kind in (Kind.MATRIX, Kind.UNKNOWN) for kind in kinds], dtype=bool)
+        rows = self.work[(self.work["kind"] == Work.KERNEL) & (self.work["product"] >= 0)]
+        return np.asarray(rows[may_multiply[rows["name"]]])
 
     def by_product(self, rows: Rows, *weights: Floats) -> Iterator[tuple[str, Matmul, list[float]]]:
         """Return the sums of weights of each name of a kernel and each product that it computes, and these two."""

@@ -14,7 +14,6 @@ from nightshift.serving.batching import Limits
 
 Message = Mapping[str, Any]
 
-ROW = "row"  # of a table, in JSON
 FEATURES, RAW = "_features", "_raw"  # how names of the feature step and of the ensemble end
 WITHOUT_BATCH = {"dims": [1], "reshape": {"shape": []}}  # beside the batch's, Triton's tensors have a dimension
 

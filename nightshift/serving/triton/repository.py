@@ -10,7 +10,6 @@ from pathlib import Path
 from nightshift import storage
 from nightshift.contracts import package
 from nightshift.contracts.package import ModelPackage
-from nightshift.contracts.preprocessing import Classes, Inputs, Tabular
 from nightshift.errors import UserError
 from nightshift.serving.triton import config
 from nightshift.serving.triton.config import Served, Settings
@@ -64,7 +63,7 @@ def publish(folder: Path, uri: str, wanted: Wanted) -> Done:
             a model that takes no raw events, or the model has several inputs.
     """
     manifest = package.load(uri)
-    if wanted.parameters and not isinstance(manifest.preprocessing, Tabular):
+    if wanted.parameters and not manifest.preprocessing.takes_events:
         raise UserError(f"snapshot and state are of raw events, which {uri} does not take; leave them out")
     if len(manifest.signature.inputs) > 1:
         names = " and ".join(tensor.name for tensor in manifest.signature.inputs)
@@ -103,7 +102,8 @@ class _Models:
             before = package.load(str(place))
             if (before.signature, before.preprocessing) != (manifest.signature, manifest.preprocessing):
                 raise UserError(
-                    f"{self.graph} takes other inputs than this model: {_shown(before)}, not {_shown(manifest)}; "
+                    f"{self.graph} takes other inputs than this model: {before.preprocessing.summary}, not "
+                    f"{manifest.preprocessing.summary}; "
                     "publish it under another --name, and withdraw this one when nobody asks it any more"
                 )
 
@@ -142,12 +142,11 @@ class _Models:
 
     def configure(self, manifest: ModelPackage, wanted: Wanted) -> None:
         """Write the configurations that change, the ensemble's last: it needs the others."""
-        made, asked, labels = manifest.preprocessing, config.ROW, None
-        if isinstance(made, Classes):
-            asked, labels = made.item, LABELS
-            _put(self.graph / LABELS, "".join(f"{name}\n" for name in made.classes))
-        served = Served(wanted.name, manifest.signature, asked, wanted.settings)
-        _put(self.graph / CONFIG, config.graph(served, labels))
+        labels = manifest.preprocessing.labels
+        if labels:
+            _put(self.graph / LABELS, "".join(f"{name}\n" for name in labels))
+        served = Served(wanted.name, manifest.signature, manifest.preprocessing.item, wanted.settings)
+        _put(self.graph / CONFIG, config.graph(served, LABELS if labels else None))
         _put(self.features / CONFIG, config.features(served, wanted.parameters))
         _put(self.raw / CONFIG, config.ensemble(served))
 
@@ -171,11 +170,3 @@ def _put(path: Path, text: str) -> None:
     # a file that is written again makes Triton load its model again
     if not path.exists() or path.read_text() != text:
         storage.write_bytes(str(path), text.encode())
-
-
-def _shown(manifest: ModelPackage) -> str:
-    inputs = manifest.preprocessing
-    if not isinstance(inputs, Inputs):
-        return str(inputs.model_dump(exclude={"kind"}))
-    windows = f"windows of {inputs.windows.windows_days} days and " if isinstance(inputs, Tabular) else ""
-    return f"{inputs.width} columns of {windows}{inputs.columns}"

@@ -22,7 +22,7 @@ from nightshift.storage import locks, stores
 from nightshift.tabular.online.base import Base
 from nightshift.tabular.online.event import Event
 from nightshift.tabular.online.limits import NOW, Clock
-from nightshift.tabular.online.log import MODE, Header, Log, Mark, Marker, Record, commits, damaged, records
+from nightshift.tabular.online.log import MODE, Header, Log, Mark, Marker, Record, commits, damaged
 from nightshift.tabular.online.refusals import earlier
 from nightshift.tabular.online.state import Label, State
 from nightshift.tabular.online.store import in_order
@@ -40,19 +40,6 @@ def last(folder: Path) -> date | None:
     """
     path = newest(folder)
     return header(path).last if path else None
-
-
-def acknowledged(folder: Path) -> Iterator[Record]:
-    """Yield the events and labels that were acknowledged and that no snapshot covers, in the order of their arrival.
-
-    Args:
-        folder: of a state, whether a process has it or not.
-
-    Raises:
-        UserError: when the log is damaged.
-    """
-    path = newest(folder)
-    return records(path) if path else iter(())
 
 
 def newest(folder: Path) -> Path | None:

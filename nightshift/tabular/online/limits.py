@@ -2,15 +2,15 @@
 
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from nightshift.contracts.online import Snapshot
 from nightshift.errors import UserError
 from nightshift.tabular.online.event import EPOCH_DAYS, Event
 from nightshift.tabular.windows import DAY
+from nightshift.times import EPOCH_UTC
 
 SHOWN = 40  # characters of a value
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Clock = Callable[[], float]  # seconds since 1970
 NOW: Clock = time.time
@@ -41,7 +41,7 @@ class Limits:
         if event.amount > self._largest:
             raise self._refusal("amount", repr(event.amount), f"at most {self._largest:,.15g} (limits.largest_amount)")
         if event.time >= self._announced and event.time > self._clock() * 1e6 + self._ahead:
-            moment = (EPOCH + timedelta(microseconds=event.time)).isoformat()
+            moment = (EPOCH_UTC + timedelta(microseconds=event.time)).isoformat()
             until = f"at most {self._limits.days_ahead} days after now and after {self._last}, the snapshot's last day"
             raise self._refusal("event_time", moment, f"{until} (limits.days_ahead)")
         for role in self._texts:

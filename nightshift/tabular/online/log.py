@@ -123,18 +123,18 @@ class Log:
     Args:
         path: the file, which is made if it is missing.
         mark: how much of it is durable.
-        marker: is told when more is; None: nothing.
 
     Attributes:
         path: the file.
         mark: how much of it is durable.
-        marker: is told when more is.
+        marker: is told when more is; None: nothing.
         problem: why the disk did not take the last records; None when it did.
         seconds: that the last write took; infinity before the first.
     """
 
-    def __init__(self, path: Path, mark: Mark, marker: Marker | None = None) -> None:
-        self.path, self.mark, self.marker = path, mark, marker
+    def __init__(self, path: Path, mark: Mark) -> None:
+        self.path, self.mark = path, mark
+        self.marker: Marker | None = None
         self._file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, MODE), "r+b", buffering=0)
         self._clear()
         self._pending: list[bytes] = []
@@ -235,16 +235,6 @@ def commits(path: Path, after: Mark | None = None, stop: float = math.inf) -> It
                 raise damaged(path, f"is damaged at byte {end:,}")
             yield commit
             end, previous = commit.end, commit.checksum
-
-
-def records(path: Path) -> Iterator[Record]:
-    """Yield what a log holds, in the order in which it came in.
-
-    Raises:
-        UserError: when it is damaged.
-    """
-    for commit in commits(path):
-        yield from commit.records
 
 
 def readable(path: Path) -> Iterator[Commit]:

@@ -7,7 +7,7 @@ from itertools import starmap
 import numpy as np
 import pandas as pd
 
-from nightshift.config import Config
+from nightshift.config.tabular import TabularConfig
 from nightshift.contracts.online import Replay
 from nightshift.tabular import windows
 from nightshift.tabular.online.base import Base
@@ -17,7 +17,7 @@ from nightshift.tabular.online.state import Label, State
 TOLERANCE = 1e-9
 
 
-def replay(base: Base, events: pd.DataFrame, offline: pd.DataFrame, config: Config) -> Replay:
+def replay(base: Base, events: pd.DataFrame, offline: pd.DataFrame, config: TabularConfig) -> Replay:
     """Replay the day after a snapshot.
 
     Args:
@@ -49,7 +49,7 @@ def _taken(state: State, event: Event, label: int | None) -> list[float]:
     return row
 
 
-def _each(events: pd.DataFrame, config: Config) -> Iterator[tuple[Event, int | None]]:
+def _each(events: pd.DataFrame, config: TabularConfig) -> Iterator[tuple[Event, int | None]]:
     nothing = [None] * len(events)
     ids = (events[role].tolist() if role in events else nothing for role in ("event_id", "customer", "terminal"))
     event_ids, customers, terminals = ids

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nightshift import storage
-from nightshift.config import Config
+from nightshift.config.tabular import TabularConfig
 from nightshift.contracts.online import SUFFIX, Array, Events, Limits, Snapshot
 from nightshift.contracts.preprocessing import Tabular, Windows
 from nightshift.errors import UserError
@@ -33,7 +33,7 @@ UNLABELED = -1
 Integers = npt.NDArray[np.integer[Any]]
 
 
-def described(config: Config, events: pd.DataFrame) -> Events:
+def described(config: TabularConfig, events: pd.DataFrame) -> Events:
     """Return what a raw event of a use case looks like.
 
     Args:
@@ -51,7 +51,7 @@ def described(config: Config, events: pd.DataFrame) -> Events:
     )
 
 
-def limits(config: Config) -> Limits:
+def limits(config: TabularConfig) -> Limits:
     """Return what one event of a use case may be."""
     given = config.limits
     return Limits(largest_amount=config.largest_amount, longest_id=given.longest_id, days_ahead=given.days_ahead)
@@ -102,7 +102,7 @@ def write(uri: str, found: Mapping[str, Integers], snapshot: Snapshot) -> Snapsh
     return written
 
 
-def made(config: Config, days: Days, events: pd.DataFrame) -> tuple[dict[str, Integers], Snapshot]:
+def made(config: TabularConfig, days: Days, events: pd.DataFrame) -> tuple[dict[str, Integers], Snapshot]:
     """Return the arrays and the manifest of some days' events; `write` fills in what concerns the file.
 
     Args:
@@ -129,7 +129,7 @@ def made(config: Config, days: Days, events: pd.DataFrame) -> tuple[dict[str, In
     return found, manifest
 
 
-def in_memory(config: Config, days: Days, events: pd.DataFrame) -> Base:
+def in_memory(config: TabularConfig, days: Days, events: pd.DataFrame) -> Base:
     """Return a snapshot that was never written, see `made`."""
     found, manifest = made(config, days, events)
     return Base(manifest, {name: np.ascontiguousarray(values).data for name, values in found.items()})

@@ -15,7 +15,7 @@ from scipy.stats import chi2, norm
 
 from nightshift import storage
 from nightshift.classification import shards
-from nightshift.config.policy import Drift
+from nightshift.config.classes import ClassConfig, ClassDrift
 from nightshift.contracts import package
 from nightshift.contracts.drift import SCORE, Promise, Signal
 from nightshift.contracts.package import ModelPackage
@@ -63,10 +63,10 @@ class Due:
 class ItemComparison:
     """The newest images or texts, beside rows that a model had not seen when it was fitted."""
 
-    inputs: DriftInputs
+    inputs: DriftInputs[ClassConfig]
 
     @cached_property
-    def limits(self) -> Drift:
+    def limits(self) -> ClassDrift:
         """Effect sizes above which something has drifted, and that few rows do not exceed by chance."""
         inputs = self.inputs
         rows = sum(inputs.features.partition(day).rows for day in inputs.days.newest)
@@ -135,7 +135,7 @@ class ItemComparison:
         return int(labeled.sum()), int((known["label"] == scored[PREDICTED])[labeled].sum()), *unlearned
 
 
-def comparison(inputs: DriftInputs) -> ItemComparison:
+def comparison(inputs: DriftInputs[ClassConfig]) -> ItemComparison:
     """Return the comparison of the newest images or texts.
 
     Raises:
@@ -152,7 +152,7 @@ def stacked(embedded: pd.Series) -> Floats:
     return np.array(found, dtype=float).reshape(len(found), -1 if found else 0)
 
 
-def beyond_chance(limits: Drift, reference: pd.DataFrame, rows: int) -> Drift:
+def beyond_chance(limits: ClassDrift, reference: pd.DataFrame, rows: int) -> ClassDrift:
     """Return limits of columns that samples of these sizes exceed by chance once in 1 / `RARE` times at most.
 
     Where nothing has changed, the stability index is a multiple of chi square (Yurdakul, Statistical properties of
@@ -169,7 +169,7 @@ def beyond_chance(limits: Drift, reference: pd.DataFrame, rows: int) -> Drift:
     return limits.model_copy(update={"psi": max(limits.psi, psi), "wasserstein": max(limits.wasserstein, distance)})
 
 
-def seen(reference: Floats, days: Sequence[Floats], limits: Drift) -> Iterator[Signal]:
+def seen(reference: Floats, days: Sequence[Floats], limits: ClassDrift) -> Iterator[Signal]:
     """Yield how far the network's view of the newest days lies from its view of the reference, given enough of both.
 
     Novelty is looked for on the newest day, the newest two and so on: of many rows a day shows it, of few the window.
@@ -194,7 +194,7 @@ def seen(reference: Floats, days: Sequence[Floats], limits: Drift) -> Iterator[S
     yield _signal("mmd", far, limits.mmd, reason)
 
 
-def _novelty(rows: int, found: Effect, limits: Drift) -> Signal:
+def _novelty(rows: int, found: Effect, limits: ClassDrift) -> Signal:
     unlike = f"{found.value:.1%} of the newest {rows:,} rows are less like the reference than"
     return _signal("novelty", found, limits.novelty, f"{unlike} {embeddings.KNOWN:.0%} of its own")
 
@@ -205,7 +205,7 @@ def _signal(name: str, found: Effect, limit: float, reason: str) -> Signal:
     return Signal(name=name, value=found.value, limit=limit, raised=found.value > limit, reason=told)
 
 
-def unlearned(due: Due, limits: Drift) -> Signal:
+def unlearned(due: Due, limits: ClassDrift) -> Signal:
     """Return how many labeled rows are of classes that no training row has; too many are news as `novelty` is."""
     rows = sum(due.unlearned.values())
     share = rows / due.rows
@@ -214,7 +214,7 @@ def unlearned(due: Due, limits: Drift) -> Signal:
     return Signal(name="classes", value=share, limit=limits.novelty, raised=share > limits.novelty, reason=reason)
 
 
-def performance(due: Due, promised: Promise, limits: Drift) -> Signal:
+def performance(due: Due, promised: Promise, limits: ClassDrift) -> Signal:
     """Compare the accuracy on rows whose labels have arrived with what the model promised."""
     limit = limits.accuracy
     if due.rows < limits.min_rows:

@@ -5,7 +5,7 @@ import pandas as pd
 
 from nightshift.classification import scorer
 from nightshift.classification.shards import Array, Items
-from nightshift.contracts.preprocessing import Images, Texts
+from nightshift.contracts.preprocessing import Classes
 from nightshift.errors import UserError
 from nightshift.graph import Graph
 from nightshift.splits import Plan, apart, rows_of
@@ -16,7 +16,7 @@ EMBEDDED = 500  # rows of a day whose embedding is kept
 REFERENCE = 2000  # rows, all with their embedding
 
 
-def describe(inputs: Array, preprocessing: Images | Texts, graph: Graph, embedded: int = EMBEDDED) -> pd.DataFrame:
+def describe(inputs: Array, preprocessing: Classes, graph: Graph, embedded: int = EMBEDDED) -> pd.DataFrame:
     """Return what drift compares of some rows.
 
     Args:
@@ -37,7 +37,7 @@ def describe(inputs: Array, preprocessing: Images | Texts, graph: Graph, embedde
     return found.assign(predicted=pd.Series(predicted, dtype=str), embedding=some)
 
 
-def reference(rows: pd.DataFrame, items: Items, preprocessing: Images | Texts, graph: Graph) -> pd.DataFrame:
+def reference(rows: pd.DataFrame, items: Items, preprocessing: Classes, graph: Graph) -> pd.DataFrame:
     """Return what drift is measured against: `KEYS`, and what drift compares of some rows.
 
     A network is surer of rows that it was fitted on, and sees them more clearly, than of any others.

@@ -10,7 +10,7 @@ from nightshift.classification import bootstrap, shards
 from nightshift.classification.metrics import Scores
 from nightshift.classification.scorer import Scorer
 from nightshift.classification.shards import Array, Items
-from nightshift.config import Config
+from nightshift.config.classes import ClassConfig
 from nightshift.contracts.artifact import LabeledWindow
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.tables import Table
@@ -35,7 +35,7 @@ class ItemsUnderTest:
         inputs: what a graph takes of them, (n, ...).
     """
 
-    config: Config
+    config: ClassConfig
     days: Days
     left_out: int
     rows: pd.DataFrame
@@ -78,7 +78,7 @@ class ItemsUnderTest:
 
     @cached_property
     def _labeled(self) -> Rows:
-        names = self.config.classes.classes
+        names = self.config.task.classes
         return Rows(shards.labels(self.rows, names), bootstrap.groups(self.rows), names)
 
     def _scores(self, uri: str, model: ModelPackage, candidate: str) -> Scores:
@@ -87,7 +87,7 @@ class ItemsUnderTest:
         return self._scored[uri, candidate]
 
 
-def rows(config: Config, features: Table, fold: Fold, model: ModelPackage) -> ItemsUnderTest:
+def rows(config: ClassConfig, features: Table, fold: Fold, model: ModelPackage) -> ItemsUnderTest:
     """Return the test rows of a fold that have nothing in common with its training rows.
 
     Raises:

@@ -4,10 +4,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from nightshift.classification import contents
+from nightshift import storage
 from nightshift.classification.scorer import Scorer, scores
-from nightshift.contracts import package
+from nightshift.contracts import package, tables
 from nightshift.contracts.package import ModelPackage
+from nightshift.errors import UserError
 from nightshift.graph import Graph
 from nightshift.serving.items import tasks
 from nightshift.serving.messages import Response
@@ -33,7 +34,7 @@ def from_lake(uri: str, model: ModelPackage, lake: str, use_case: str) -> tuple[
         UserError: when the lake has no image or text.
     """
     (field,) = tasks.of(model, uri).fields
-    content = min(field.usable(contents.newest(lake, use_case, field.name, TRIED)), key=len)
+    content = min(field.usable(_newest(lake, use_case, field.name, TRIED)), key=len)
     score = Scorer(uri, model).score(field.seen(content)[None]).max()
     event = {field.name: field.shown(content)}
     return Example("instances", event, float(score), media_type=field.media_type(content)), content
@@ -46,7 +47,7 @@ def payloads(uri: str, model: ModelPackage, lake: str, use_case: str, most: int)
         UserError: when the lake has none.
     """
     (field,) = tasks.of(model, uri).fields
-    usable = field.usable(contents.newest(lake, use_case, field.name, most))
+    usable = field.usable(_newest(lake, use_case, field.name, most))
     return [Payload(body, field.media_type(body)) for body in usable]
 
 
@@ -59,3 +60,25 @@ def stages(uri: str, model: ModelPackage, _: int) -> dict[str, Callable[[Any], A
         "compute": partial(scores, graph),
         "serialize": lambda scores: Response.json(items.predictions(served, scores)[0]),
     }
+
+
+def _newest(lake: str, use_case: str, column: str, most: int) -> list[bytes]:
+    """Return what some rows of the newest day in the lake hold, texts in UTF-8.
+
+    Args:
+        lake: root of the tables.
+        use_case: its name.
+        column: `image` or `text`.
+        most: how many rows.
+
+    Raises:
+        UserError: when there is none.
+    """
+    folder = storage.join(lake, use_case, "events")
+    for day in reversed(storage.names(folder)):
+        for name in storage.names(storage.join(folder, day)):
+            part = tables.find_partition(storage.join(folder, day, name)) if name.endswith(".parquet") else None
+            if part and part.rows:
+                batch = next(iter(storage.read_batches(part.uri, [column], most)))
+                return [each.encode() if isinstance(each, str) else bytes(each) for each in batch[column]]
+    raise UserError(f"{folder} has no {column} to ask the endpoint about; run ingestion of a day that has some")

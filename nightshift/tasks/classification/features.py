@@ -21,7 +21,7 @@ import pandas as pd
 from nightshift import storage
 from nightshift.classification import shards
 from nightshift.classification.shards import Array
-from nightshift.config import Config
+from nightshift.config.classes import ClassConfig
 from nightshift.contracts import tables
 from nightshift.step import log
 from nightshift.tasks.classification import kinds
@@ -40,7 +40,7 @@ Look = Callable[[Iterable[Sequence[Any]]], Iterator[Array]]
 class Job:
     """What the shards of every day are made of."""
 
-    config: Config
+    config: ClassConfig
     view: View
     lake: str
     events: tables.Table
@@ -67,17 +67,17 @@ class ShardFeatures:
 
     def details(self, _: list[tables.Partition]) -> FeatureDetails:
         """Describe the table: what a model of it sees."""
-        task = self.job.config.classes
+        task = self.job.config.task
         return FeatureDetails({"seen": kinds.candidates(task.kind).preprocessing(task).seen})
 
 
-def features(setup: FeatureSetup) -> ShardFeatures:
+def features(setup: FeatureSetup[ClassConfig]) -> ShardFeatures:
     """Return what makes shards of the contents of rows.
 
     Raises:
         UserError: when a tokenizer cannot be read.
     """
-    task = setup.config.classes
+    task = setup.config.task
     return ShardFeatures(Job(setup.config, kinds.views(task.kind).view(task), setup.lake, setup.events))
 
 
@@ -118,7 +118,7 @@ def _day(job: Job, day: date, uri: str, look: Look) -> tables.Partition:
 
 def _filled(job: Job, part: tables.Partition, look: Look, shard: Array) -> Iterator[pd.DataFrame]:
     """Fill in what networks see of a day; yield who its rows are, some at a time."""
-    group, column = ["group"] if job.config.columns.group else [], job.view.column
+    group, column = ["group"] if "group" in job.config.columns.roles else [], job.view.column
     kept, done = ["event_id", "event_time", *group, "label"], 0
     # of a day without rows there is no batch, and its partition needs columns all the same
     columns = [*kept, column]

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from nightshift.classification import bootstrap, metrics
 from nightshift.classification.metrics import BINS, Labels, Metrics, Scores
-from nightshift.config import Config
+from nightshift.config.classes import ClassConfig
 from nightshift.contracts import evaluation as contract
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.verdict import Measure, Verdict
@@ -73,6 +73,7 @@ class ItemTrial(Trial[ItemContender]):
         slices: how good the challenger is on parts of the test rows.
     """
 
+    config: ClassConfig
     left_out: int
     slices: list[contract.OfSlice]
 
@@ -82,7 +83,7 @@ class ItemTrial(Trial[ItemContender]):
             **self.shared_figures(),
             left_out=self.left_out,
             slices=self.slices,
-            classes=of_classes(self.challenger.counts, self.config.classes.classes),
+            classes=of_classes(self.challenger.counts, self.config.task.classes),
             confusion=self.challenger.counts.tolist(),
             calibration=calibration,
         )
@@ -124,7 +125,7 @@ def calibration(rows: Rows, scores: Scores) -> contract.Calibration:
     )
 
 
-def judge(challenger: ItemContender, champion: ItemContender | str, config: Config) -> Verdict:
+def judge(challenger: ItemContender, champion: ItemContender | str, config: ClassConfig) -> Verdict:
     """Decide whether the challenger may replace the champion; the rule is that of `trials.judge`.
 
     Nothing is decided with fewer than `min_rows` test rows, or `MIN_GROUPS` groups of them. The floors: `min_accuracy`;
@@ -137,7 +138,7 @@ def judge(challenger: ItemContender, champion: ItemContender | str, config: Conf
     undecidable = _undecidable(challenger, config)
     forgotten = _forgotten(challenger, rival, config) if rival else []
     gate = Gate(
-        metric=config.classes.select_by,
+        metric=config.task.select_by,
         tolerance=config.evaluation.tolerance,
         undecidable=undecidable,
         refused=[] if undecidable else [*_below_floors(challenger, config), *forgotten],
@@ -145,11 +146,11 @@ def judge(challenger: ItemContender, champion: ItemContender | str, config: Conf
         measures=list(_measures(challenger, config)),
     )
     verdict = trials.judge(challenger, champion, gate)
-    unlearned = _unlearned(challenger, config.classes.classes)
+    unlearned = _unlearned(challenger, config.task.classes)
     return verdict.model_copy(update={"reasons": [*verdict.reasons, *unlearned]})
 
 
-def _undecidable(challenger: ItemContender, config: Config) -> list[str]:
+def _undecidable(challenger: ItemContender, config: ClassConfig) -> list[str]:
     rows, least = int(challenger.counts.sum()), config.evaluation.min_rows
     if rows < least:
         return [f"There are {rows} test rows; at least {least} are needed to decide."]
@@ -158,9 +159,9 @@ def _undecidable(challenger: ItemContender, config: Config) -> list[str]:
     return []
 
 
-def _forgotten(challenger: ItemContender, champion: ItemContender, config: Config) -> list[str]:
+def _forgotten(challenger: ItemContender, champion: ItemContender, config: ClassConfig) -> list[str]:
     """Return a sentence for each class that the champion has learned, the challenger has not, and test rows have."""
-    names, least = config.classes.classes, config.evaluation.min_class_rows
+    names, least = config.task.classes, config.evaluation.min_class_rows
     return [
         f"Champion version {champion.version} has learned class {names[number]!r}, which {rows} test rows have and no "
         "training row of the challenger has."
@@ -181,17 +182,17 @@ def _unlearned(challenger: ItemContender, names: list[str]) -> list[str]:
     ]
 
 
-def _below_floors(challenger: ItemContender, config: Config) -> Iterator[str]:
+def _below_floors(challenger: ItemContender, config: ClassConfig) -> Iterator[str]:
     limits, accuracy = config.evaluation, challenger.metrics["accuracy"]
     if accuracy < limits.min_accuracy:
         yield f"Accuracy {accuracy:.3f} is below the floor {limits.min_accuracy:g}."
     weakest = challenger.weakest(limits.min_class_rows)
     if weakest and weakest[1] < limits.min_class_recall:
-        name = config.classes.classes[weakest[0]]
+        name = config.task.classes[weakest[0]]
         yield f"Recall of class {name!r} is {weakest[1]:.3f}, below the floor {limits.min_class_recall:g}."
 
 
-def _measures(challenger: ItemContender, config: Config) -> Iterator[Measure]:
+def _measures(challenger: ItemContender, config: ClassConfig) -> Iterator[Measure]:
     limits, sure = config.evaluation, challenger.estimates()
     yield Measure(name="test_rows", value=int(challenger.counts.sum()), limit=limits.min_rows)
     yield Measure(name="test_groups", value=challenger.groups, limit=MIN_GROUPS)

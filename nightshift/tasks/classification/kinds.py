@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from nightshift import tasks
 from nightshift.contracts.package import ModelPackage, Signature
-from nightshift.contracts.preprocessing import Images, Texts
+from nightshift.contracts.preprocessing import Classes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Candidates(Protocol):
     """What can be fitted."""
 
-    def preprocessing(self, task: Any, /) -> "Images | Texts":
+    def preprocessing(self, task: Any, /) -> Classes:
         """Return how rows become the graphs' input.
 
         Raises:

@@ -71,9 +71,9 @@ def _limits(trial: ItemTrial) -> Iterable[str]:
         yield f"No training row is of {', '.join(unlearned)}: it takes rows of them for others."
     if trial.left_out:
         yield f"{trial.left_out:,} rows of the test days share group or content with training rows and were left out."
-    if not config.columns.group:
+    if "group" not in config.columns.roles:
         yield "Rows are taken to be independent; those that belong together make the intervals too narrow."
-    few = [name for name, rows in zip(config.classes.classes, trial.challenger.counts.sum(1), strict=True)
+    few = [name for name, rows in zip(config.task.classes, trial.challenger.counts.sum(1), strict=True)
            if rows < config.evaluation.min_class_rows]  # fmt: skip
     if few:
         yield f"Too few test rows to judge alone: {', '.join(few)}."

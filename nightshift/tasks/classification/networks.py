@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 from nightshift import storage
 from nightshift.classification import scorer
 from nightshift.classification.shards import Array, Items, labels
-from nightshift.config.classes import Images, Texts
+from nightshift.config.classes import Classes
 from nightshift.neural import checkpoints, data, devices, processes, trainer
 from nightshift.neural.data import Change, Changed, Gather, Rows
 from nightshift.neural.recipes import Recipe
@@ -22,8 +23,11 @@ from nightshift.neural.trainer import Trained
 Scores = npt.NDArray[np.float32]
 
 
+T = TypeVar("T", bound=Classes)
+
+
 @dataclass(frozen=True)
-class Setting:
+class Setting(Generic[T]):
     """What stays the same through a training.
 
     Attributes:
@@ -33,7 +37,7 @@ class Setting:
         resident: bytes of inputs up to which all are copied to the device; of more, a batch at a time is.
     """
 
-    task: Images | Texts
+    task: T
     device: str
     checkpoints: str = ""
     resident: int = data.RESIDENT
@@ -53,7 +57,7 @@ def field(name: str) -> str:
     return f"task.candidates.{name}.parameters"
 
 
-def fit(setting: Setting, name: str, recipe: Recipe, rows: pd.DataFrame, gathered: Rows) -> Trained:
+def fit(setting: Setting[Any], name: str, recipe: Recipe, rows: pd.DataFrame, gathered: Rows) -> Trained:
     """Fit a network on some rows of a training.
 
     Args:
@@ -75,7 +79,7 @@ def fit(setting: Setting, name: str, recipe: Recipe, rows: pd.DataFrame, gathere
         return trained
 
 
-def gathered(setting: Setting, items: Items, rows: pd.DataFrame, size: int, change: Change) -> Changed:
+def gathered(setting: Setting[Any], items: Items, rows: pd.DataFrame, size: int, change: Change) -> Changed:
     """Return what a network is trained on.
 
     Args:

@@ -11,7 +11,7 @@ from nightshift import splits
 from nightshift.classification import bootstrap, shards
 from nightshift.classification.metrics import Labels, Scores
 from nightshift.classification.shards import Items
-from nightshift.config import Config
+from nightshift.config.classes import ClassConfig
 from nightshift.contracts import package
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.tables import Table
@@ -56,7 +56,7 @@ class Rows:
         return bootstrap.resampled(self.labels, scores.argmax(1), self.groups, scores.shape[1])["accuracy"]
 
 
-def rows(config: Config, features: Table, _: str, model: ModelPackage, limit: float) -> tuple[Tensors, Rows]:
+def rows(config: ClassConfig, features: Table, _: str, model: ModelPackage, limit: float) -> tuple[Tensors, Rows]:
     """Return a sample of training rows' inputs, and the validation rows."""
     train, fold = model.lineage.train, splits.fold(config, model.lineage.validation.last)
     shards.check(features, model.classes)
@@ -64,7 +64,7 @@ def rows(config: Config, features: Table, _: str, model: ModelPackage, limit: fl
     sample = seen.inputs(seen.rows.iloc[:: -(-len(seen.rows) // SAMPLE)])
     items = Items.of(features, Days(fold.train.first, fold.test.last))
     unseen = items.unseen(fold)
-    known = shards.labels(unseen, config.classes.classes)
+    known = shards.labels(unseen, config.task.classes)
     return by_name(sample), Rows(by_name(items.inputs(unseen)), known, bootstrap.groups(unseen), limit)
 
 

@@ -9,12 +9,12 @@ from typing import ClassVar
 import pandas as pd
 
 from nightshift.classification.shards import Items
-from nightshift.config import Config
-from nightshift.config.classes import Network as Candidate
+from nightshift.config.classes import ClassConfig, Classes
+from nightshift.config.task import Candidate
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.profile import PhaseName
 from nightshift.errors import UserError
-from nightshift.profiler.networks import Network
+from nightshift.profiler.tuning import Network
 from nightshift.tasks.classification import kinds
 from nightshift.tasks.classification.kinds import Candidates
 from nightshift.tasks.classification.networks import Setting
@@ -38,7 +38,7 @@ class ItemFit:
 
     batch: ClassVar = 256
     name: str
-    setting: Setting
+    setting: Setting[Classes]
     items: Items
     rows: pd.DataFrame
 
@@ -86,24 +86,24 @@ class ItemFit:
 
 
 def selected_fit(
-    setup: TrainingSetup, model: ModelPackage, phase: Callable[[PhaseName], AbstractContextManager[None]]
+    setup: TrainingSetup[ClassConfig], model: ModelPackage, phase: Callable[[PhaseName], AbstractContextManager[None]]
 ) -> ItemFit:
     """Return the fit of a model's selected candidate, with the parameters of the config, on the training rows."""
     with phase(PhaseName.READ):
         items = Items.of(setup.features, setup.plan.test.train)
-    fit = ItemFit(model.selected, Setting(setup.config.classes, setup.device), items, items.rows)
+    fit = ItemFit(model.selected, Setting(setup.config.task, setup.device), items, items.rows)
     with phase(PhaseName.MATRIX):
         assert row_count(fit.inputs) == len(items.rows)
     return fit
 
 
-def network(config: Config, name: str, _: int | None) -> Network:
+def network(config: ClassConfig, name: str, _: int | None) -> Network:
     """Return a network among the candidates of a config.
 
     Raises:
         UserError: when its recipe refuses a parameter, or nothing of it is trained.
     """
-    task = config.classes
+    task = config.task
     candidates = kinds.candidates(task.kind)
     if not candidates.is_network(task, name):
         raise UserError(f"task.candidates.{name}: its network is frozen, so there is no training to make faster")

@@ -32,7 +32,7 @@ def highlights(trial: ItemTrial) -> Iterator[Fact]:
         value = Estimate(value=found.value, low=found.low, high=found.high)
         yield Fact(label=NAMES[name], value=value, format="score", note=f"{trial.model.selected}{theirs}")
     if weakest := trial.challenger.weakest(trial.config.evaluation.min_class_rows):
-        name = trial.config.classes.classes[weakest[0]]
+        name = trial.config.task.classes[weakest[0]]
         yield Fact(label="Lowest recall of a class", value=weakest[1], format="score", note=name)
     left_out = f"{trial.left_out:,} more left out, whose group or content is in the training days"
     yield Fact(label="Test rows", value=trial.test.rows, format="count", note=left_out)

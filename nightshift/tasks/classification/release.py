@@ -12,6 +12,7 @@ from nightshift.classification.scorer import Scorer
 from nightshift.contracts import package
 from nightshift.contracts.tables import Table
 
+WORST = 1.0
 AT_ONCE = "`nightshift release abort` ends their release, `nightshift promote` promotes one without steps"
 
 

@@ -11,11 +11,11 @@ import pandas as pd
 from nightshift.classification import scorer, shards
 from nightshift.classification.metrics import Labels, evaluate
 from nightshift.classification.shards import Array, Items, labels
-from nightshift.config.classes import Classes
+from nightshift.config.classes import ClassConfig, Classes
 from nightshift.config.section import Section
 from nightshift.contracts.artifact import LabeledWindow, Window
 from nightshift.contracts.package import DecisionRule, Signature
-from nightshift.contracts.preprocessing import Images, Texts
+from nightshift.contracts.preprocessing import Classes as Preprocessing
 from nightshift.errors import UserError
 from nightshift.graph import Graph
 from nightshift.splits import Days, Fold, Plan
@@ -42,7 +42,7 @@ class ItemSample:
         days: on which they lie.
     """
 
-    setting: Setting
+    setting: Setting[Classes]
     items: Items
     rows: pd.DataFrame
     days: Days
@@ -58,7 +58,7 @@ class ItemSample:
         return self._candidates.signature(self.setting.task)
 
     @cached_property
-    def preprocessing(self) -> Images | Texts:
+    def preprocessing(self) -> Preprocessing:
         """How rows become what a graph takes."""
         return self._candidates.preprocessing(self.setting.task)
 
@@ -130,7 +130,7 @@ class ItemRows:
         items: the days from the first training day of the validation fold to the last one of the test fold.
     """
 
-    setting: Setting
+    setting: Setting[Classes]
     plan: Plan
     items: Items
 
@@ -153,13 +153,13 @@ class ItemRows:
         return frame, Window(first=days.first, last=days.last, rows=len(frame))
 
 
-def rows(setup: TrainingSetup) -> ItemRows:
+def rows(setup: TrainingSetup[ClassConfig]) -> ItemRows:
     """Read the rows of a training.
 
     Raises:
         UserError: when the features were made for other pixels or tokens.
     """
-    task, plan = setup.config.classes, setup.plan
+    task, plan = setup.config.task, setup.plan
     shards.check(setup.features, kinds.candidates(task.kind).preprocessing(task))
     items = Items.of(setup.features, Days(plan.validation.train.first, plan.test.train.last))
     return ItemRows(Setting(task, setup.device, setup.checkpoints), plan, items)

@@ -7,7 +7,7 @@ import pandas as pd
 from torch import nn
 
 from nightshift.classification.shards import Items, labels
-from nightshift.config.classes import Images
+from nightshift.config.images import Images
 from nightshift.contracts import preprocessing as parts
 from nightshift.contracts.package import Datatype, Signature, Tensor
 from nightshift.neural import devices
@@ -46,14 +46,13 @@ def is_network(task: Images, name: str) -> bool:
     return not recipe(task, name).fit.frozen
 
 
-def fit(setting: Setting, name: str, items: Items, rows: pd.DataFrame) -> Fitted:
+def fit(setting: Setting[Images], name: str, items: Items, rows: pd.DataFrame) -> Fitted:
     """Fit one candidate of the config.
 
     Raises:
         UserError: when its recipe refuses a parameter.
     """
     task = setting.task
-    assert isinstance(task, Images)
     made = recipe(task, name)
     if made.fit.frozen:
         return _frozen(setting, name, made, items, rows)
@@ -73,7 +72,7 @@ def recipe(task: Images, name: str) -> ResNet:
     return ResNet(networks.field(name), task.side, task.channels, len(task.classes), parameters)
 
 
-def _frozen(setting: Setting, name: str, made: ResNet, items: Items, rows: pd.DataFrame) -> Fitted:
+def _frozen(setting: Setting[Images], name: str, made: ResNet, items: Items, rows: pd.DataFrame) -> Fitted:
     """Fit logistic regression on the embeddings of a pretrained network."""
     task = setting.task
     with devices.reproducible(task.seed, made.fit.threads):

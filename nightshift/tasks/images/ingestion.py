@@ -8,35 +8,27 @@ import PIL
 
 from nightshift.classification import images
 from nightshift.classification.images import UnusableError
-from nightshift.config import Config
-from nightshift.config.classes import Images
+from nightshift.config.images import ImageConfig, Images
 
 if TYPE_CHECKING:
     import pandas as pd
 
-CONTENT: tuple[str, ...] = ("image",)
 
-
-def faults(typed: "pd.DataFrame", config: Config) -> "pd.Series":
+def faults(typed: "pd.DataFrame", config: ImageConfig) -> "pd.Series":
     """Return for each row the rule that rejects its content, or null."""
-    return find_faults(typed["image"], _task(config))
+    return find_faults(typed["image"], config.task)
 
 
-def near_duplicates(contents: "pd.Series", config: Config) -> npt.NDArray[np.bool_]:
+def near_duplicates(contents: "pd.Series", config: ImageConfig) -> npt.NDArray[np.bool_]:
     """Return which of a day's good images are nearly an earlier one, (n,); none where the config does not ask."""
-    task = _task(config)
+    task = config.task
     return np.zeros(len(contents), bool) if task.near_duplicates is None else find_repeats(contents, task)
 
 
-def rules(config: Config) -> dict[str, object]:
+def rules(config: ImageConfig) -> dict[str, object]:
     """Return what decides which rows are good, beside columns and zone, and who decodes images."""
     names = {"classes", "min_side", "max_pixels", "max_characters", "near_duplicates"}
     return config.task.model_dump(include=names) | {"pillow": PIL.__version__}
-
-
-def read_content(column: "pd.Series") -> "pd.Series":
-    """Return the bytes of images; null where there are none, a path where nothing could be read there."""
-    return column.astype(object).map(_content)
 
 
 def find_faults(contents: "pd.Series", task: Images) -> "pd.Series":
@@ -60,10 +52,6 @@ def find_repeats(contents: "pd.Series", task: Images) -> npt.NDArray[np.bool_]:
     return found
 
 
-def _content(value: Any) -> Any:
-    return bytes(value) if isinstance(value, bytearray | memoryview) else value
-
-
 def _fault(content: Any, task: Images) -> str | None:
     if not isinstance(content, bytes | str) or not content:
         return "empty"
@@ -74,8 +62,3 @@ def _fault(content: Any, task: Images) -> str | None:
     except UnusableError as error:
         return str(error)
     return "too_small" if min(image.size) < task.min_side else None
-
-
-def _task(config: Config) -> Images:
-    assert isinstance(config.task, Images)
-    return config.task

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 from PIL import Image, ImageDraw, ImageEnhance, ImageFilter
 
-from nightshift.config.source import Simulator
+from nightshift.config.images import ImageSimulator
 
 # the purpose of a stream of random numbers
 DRAWN, TIMES, CORRUPTION, NEW, ORDER = range(5)
@@ -28,7 +28,7 @@ LARGE = 100_000  # pixels of a side
 COLUMNS: tuple[str, ...] = ("image_id", "time", "image", "label")
 
 
-def day(config: Simulator, on: date, labels_due: date | None = None) -> pd.DataFrame:
+def day(config: ImageSimulator, on: date, labels_due: date | None = None) -> pd.DataFrame:
     """Make one day's images, in order of time.
 
     Args:
@@ -57,15 +57,15 @@ def day(config: Simulator, on: date, labels_due: date | None = None) -> pd.DataF
     return _corrupt(frame, config, on) if config.corrupt_share else frame
 
 
-def _rng(config: Simulator, stream: int, on: date | None) -> np.random.Generator:
+def _rng(config: ImageSimulator, stream: int, on: date | None) -> np.random.Generator:
     return np.random.default_rng([config.seed, stream, on.toordinal() if on else 0])
 
 
-def _count(config: Simulator, on: date) -> int:
+def _count(config: ImageSimulator, on: date) -> int:
     return max(1, round(config.items * (config.volume_factor if config.drifts(on) else 1.0)))
 
 
-def _digits(config: Simulator, on: date) -> tuple[list[Image.Image], list[str]]:
+def _digits(config: ImageSimulator, on: date) -> tuple[list[Image.Image], list[str]]:
     """Return the digits whose turn it is: every one is dealt once in so many days that they last for."""
     pixels, labels = _all_digits()
     order, count = _rng(config, ORDER, None).permutation(len(labels)), _count(config, on)
@@ -83,7 +83,7 @@ def _all_digits() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
     return np.round(found.images * (255 / 16)).astype(np.uint8), found.target
 
 
-def _shapes(config: Simulator, on: date) -> tuple[list[Image.Image], list[str]]:
+def _shapes(config: ImageSimulator, on: date) -> tuple[list[Image.Image], list[str]]:
     random = _rng(config, DRAWN, on)
     labels = random.choice(SHAPES, _count(config, on)).tolist()
     return [_shape(label, SIDE, random) for label in labels], labels
@@ -117,7 +117,7 @@ def _corners(name: str, angle: float, radius: float, center: tuple[float, float]
 
 
 def _drifted(
-    config: Simulator, on: date, drawn: list[Image.Image], labels: list[str]
+    config: ImageSimulator, on: date, drawn: list[Image.Image], labels: list[str]
 ) -> tuple[list[Image.Image], list[str]]:
     random = _rng(config, NEW, on)
     is_new = random.random(len(drawn)) < config.new_class
@@ -129,7 +129,7 @@ def _drifted(
     return [_changed(config, image) for image in images], found
 
 
-def _changed(config: Simulator, image: Image.Image) -> Image.Image:
+def _changed(config: ImageSimulator, image: Image.Image) -> Image.Image:
     brighter = ImageEnhance.Brightness(image).enhance(config.brightness_factor)
     return brighter.filter(ImageFilter.GaussianBlur(config.blur)) if config.blur else brighter
 
@@ -140,7 +140,7 @@ def _file(image: Image.Image) -> bytes:
     return buffer.getvalue()
 
 
-def _corrupt(frame: pd.DataFrame, config: Simulator, on: date) -> pd.DataFrame:
+def _corrupt(frame: pd.DataFrame, config: ImageSimulator, on: date) -> pd.DataFrame:
     """Spoil a share of the rows, each in one of the ways that ingestion quarantines, in turn."""
     rng = _rng(config, CORRUPTION, on)
     rows = rng.choice(len(frame), round(config.corrupt_share * len(frame)), replace=False)

@@ -8,7 +8,7 @@ import PIL
 
 from nightshift.classification import images
 from nightshift.classification.images import Pixels
-from nightshift.config.classes import Images
+from nightshift.config.images import Images
 from nightshift.tasks.classification.kinds import View
 
 # part of every partition's key: raise it whenever the same images would give other pixels

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nightshift.config.policy import Drift
+from nightshift.config.tabular import TabularConfig, TabularDrift
 from nightshift.contracts.drift import SCORE, Promise, Signal
 from nightshift.splits import Days
 from nightshift.stats import shift
@@ -42,6 +42,8 @@ class Due:
 class RowComparison(RowsBesideReference):
     """The newest rows of a table, beside a model's training rows."""
 
+    inputs: DriftInputs[TabularConfig]
+
     @property
     def labeled(self) -> int:
         """Rows with labels on the newest day whose labels are due."""
@@ -50,9 +52,10 @@ class RowComparison(RowsBesideReference):
     def labeled_signals(self) -> Iterator[Signal]:
         """Yield what the labels say that are due."""
         reference, numeric = self.inputs.reference, self.inputs.model.tabular.numeric
+        limits = self.inputs.config.drift
         if self.inputs.promised is not None:
-            yield performance(self._due.ranks, self.inputs.promised, self.limits)
-        yield positives(reference[reference["label"] == 1], self._due.positives, numeric, self.limits)
+            yield performance(self._due.ranks, self.inputs.promised, limits)
+        yield positives(reference[reference["label"] == 1], self._due.positives, numeric, limits)
 
     @cached_property
     def _due(self) -> Due:
@@ -73,7 +76,7 @@ class RowComparison(RowsBesideReference):
         return ranks, pd.concat([part for part in positives if len(part)] or positives[:1], ignore_index=True)
 
 
-def comparison(inputs: DriftInputs) -> RowComparison:
+def comparison(inputs: DriftInputs[TabularConfig]) -> RowComparison:
     """Return the comparison of the newest rows."""
     return RowComparison(inputs)
 
@@ -106,7 +109,7 @@ def average_precision(ranks: npt.NDArray[np.int64]) -> float:
     return float(np.sum(found[seen] * precision) / stolen[-1])
 
 
-def performance(ranks: npt.NDArray[np.int64], promised: Promise, limits: Drift) -> Signal:
+def performance(ranks: npt.NDArray[np.int64], promised: Promise, limits: TabularDrift) -> Signal:
     """Compare the average precision on rows whose labels have arrived with what the model promised.
 
     Customers known as compromised stay in, which makes these rows a little easier than those of the promise.
@@ -127,7 +130,7 @@ def performance(ranks: npt.NDArray[np.int64], promised: Promise, limits: Drift) 
     return Signal(name="performance", value=lost, limit=limit, raised=lost > limit, reason=reason)
 
 
-def positives(reference: pd.DataFrame, current: pd.DataFrame, numeric: list[str], limits: Drift) -> Signal:
+def positives(reference: pd.DataFrame, current: pd.DataFrame, numeric: list[str], limits: TabularDrift) -> Signal:
     """Compare the positives alone, which inputs of all rows are too many to show: the input that moved most.
 
     Args:

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from nightshift import splits
-from nightshift.config import Config
+from nightshift.config.tabular import TabularConfig
 from nightshift.contracts import verdict
 from nightshift.contracts.artifact import LabeledWindow
 from nightshift.contracts.evaluation import Curves
@@ -16,7 +15,7 @@ from nightshift.tabular.inputs import Scorer
 from nightshift.tasks import visuals
 from nightshift.tasks.protocol import EvaluationReport
 from nightshift.tasks.rows import MeasuredRows
-from nightshift.tasks.tabular import judging, model_card, notes, quality, skew
+from nightshift.tasks.tabular import compromise, judging, model_card, notes, quality, skew
 from nightshift.tasks.tabular.explain import Calibration, Explanation, importances, slices
 from nightshift.tasks.tabular.judging import RowContender, RowTrial
 
@@ -29,6 +28,7 @@ class TableUnderTest(MeasuredRows):
         replay: of a day through the online state.
     """
 
+    config: TabularConfig
     replay: Replay
 
     def __str__(self) -> str:
@@ -75,13 +75,13 @@ class TableUnderTest(MeasuredRows):
     def _explained(self, uri: str, model: ModelPackage, scores: Floats, curves: Curves) -> Explanation:
         rows = self.rows.assign(score=scores)
         return Explanation(
-            slices=slices(rows, self.config.tabular.longest_window_days),
+            slices=slices(rows, self.config.task.longest_window_days),
             calibration=Calibration.of(curves.calibration),
             importances=importances(rows, model.tabular.columns, Scorer(uri, model).score),
         )
 
 
-def rows(config: Config, features: Table, fold: Fold, _: ModelPackage) -> TableUnderTest:
+def rows(config: TabularConfig, features: Table, fold: Fold, _: ModelPackage) -> TableUnderTest:
     """Return the test rows of a fold, but for customers known as compromised where the config says so.
 
     Raises:
@@ -89,7 +89,7 @@ def rows(config: Config, features: Table, fold: Fold, _: ModelPackage) -> TableU
     """
     # the days since training began show which customers are known as compromised
     history = features.read(Days(fold.train.first, fold.test.last))
-    unseen = judging.checked(splits.test_rows(history, fold, config.protocol.drop_compromised))
+    unseen = judging.checked(compromise.test_rows(history, fold, config.protocol))
     return TableUnderTest(config, fold.test, unseen, Replay.model_validate(features.details["replay"]))
 
 

@@ -8,7 +8,7 @@ import pandas as pd
 
 from nightshift.contracts import package
 from nightshift.contracts.package import ModelPackage
-from nightshift.contracts.preprocessing import Inputs, Tabular
+from nightshift.contracts.preprocessing import Inputs
 from nightshift.contracts.tables import read_table
 from nightshift.errors import UserError
 from nightshift.graph import Graph
@@ -27,7 +27,7 @@ def online_state(lake: str, use_case: str, model: ModelPackage, features: str | 
 
     None of a model without the windows that the online state keeps.
     """
-    if not isinstance(model.preprocessing, Tabular):
+    if not model.preprocessing.takes_events:
         return None
     own = features and read_table(features).details["online"]
     if own and snapshot.serves(snapshot.read(own), model.tabular):

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 from sklearn.metrics import precision_recall_curve
 
-from nightshift.config.policy import Evaluation
+from nightshift.config.tabular import TabularConfig, TabularEvaluation
 from nightshift.contracts import evaluation as contract
 from nightshift.contracts.evaluation import Unseen
 from nightshift.contracts.package import ModelPackage
@@ -57,6 +57,7 @@ class RowTrial(Trial[RowContender]):
         skew: what the replay of a day says of the online features.
     """
 
+    config: TabularConfig
     unseen: dict[str, Unseen]
     notes: list[str]
     skew: Verdict
@@ -91,7 +92,7 @@ def checked(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def measure(
-    rows: pd.DataFrame, scores: Floats, model: ModelPackage, limits: Evaluation, version: int = 0
+    rows: pd.DataFrame, scores: Floats, model: ModelPackage, limits: TabularEvaluation, version: int = 0
 ) -> RowContender:
     """Measure a model's scores of the test rows.
 
@@ -124,7 +125,7 @@ def resampled(rows: pd.DataFrame, scores: Floats, top_k: int) -> dict[str, Float
     return found
 
 
-def costs(labels: Labels, amounts: Floats, flagged: npt.NDArray[np.bool_], limits: Evaluation) -> Floats:
+def costs(labels: Labels, amounts: Floats, flagged: npt.NDArray[np.bool_], limits: TabularEvaluation) -> Floats:
     """Return what deciding on each event cost: its check when it is flagged, its loss when it is a missed fraud.
 
     A flagged fraud is taken to be stopped, so it costs its check only. A missed one costs its amount times
@@ -139,7 +140,7 @@ def costs(labels: Labels, amounts: Floats, flagged: npt.NDArray[np.bool_], limit
     return np.where(flagged, limits.cost_alert, labels * amounts * limits.cost_missed_positive)
 
 
-def judge(challenger: RowContender, champion: RowContender | str, positives: int, limits: Evaluation) -> Verdict:
+def judge(challenger: RowContender, champion: RowContender | str, positives: int, limits: TabularEvaluation) -> Verdict:
     """Decide whether the challenger may replace the champion; the rule is that of `trials.judge`.
 
     Nothing is decided with fewer than `min_positives` positives, or with one class only. The floors: average precision
@@ -165,7 +166,7 @@ def judge(challenger: RowContender, champion: RowContender | str, positives: int
     return trials.judge(challenger, champion, gate)
 
 
-def _measures(challenger: RowContender, positives: int, limits: Evaluation) -> Iterator[Measure]:
+def _measures(challenger: RowContender, positives: int, limits: TabularEvaluation) -> Iterator[Measure]:
     sure = challenger.estimates()
     yield Measure(name="positives", value=positives, limit=limits.min_positives)
     for name, value in challenger.figures.items():
@@ -219,14 +220,14 @@ def calibration(labels: Labels, scores: Floats) -> contract.Calibration:
     return contract.Calibration(**{name: bins[name].tolist() for name in ("predicted", "observed", "count")})
 
 
-def _undecidable(challenger: RowContender, positives: int, limits: Evaluation) -> Iterator[str]:
+def _undecidable(challenger: RowContender, positives: int, limits: TabularEvaluation) -> Iterator[str]:
     if positives < limits.min_positives:
         yield f"The test days hold {positives} positives; at least {limits.min_positives} are needed to decide."
     if challenger.metrics["average_precision"] is None:
         yield "The test days hold one class only, so average precision has no meaning."
 
 
-def _below_floors(challenger: RowContender, limits: Evaluation) -> Iterator[str]:
+def _below_floors(challenger: RowContender, limits: TabularEvaluation) -> Iterator[str]:
     precision = challenger.metrics["average_precision"]
     if precision is None:
         return
@@ -246,7 +247,7 @@ def _passed(challenger: RowContender, positives: int) -> str:
     )
 
 
-def _remarks(challenger: RowContender, champion: RowContender, limits: Evaluation) -> list[str]:
+def _remarks(challenger: RowContender, champion: RowContender, limits: TabularEvaluation) -> list[str]:
     gains = challenger.gains(champion)
     return [
         f"Precision at {limits.top_k} changes by {gains['precision_at_k']}, cost per 1,000 events by {gains['cost']}."

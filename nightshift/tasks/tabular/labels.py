@@ -3,19 +3,19 @@
 import pandas as pd
 import pandera.pandas as pa
 
-from nightshift.config import Config
+from nightshift.config.tabular import TabularConfig
 from nightshift.tasks import columns
 
 KIND = columns.LABEL
 NAMES = {0: "negative", 1: "positive"}
 
 
-def schema(_: Config, nullable: bool) -> pa.Column:
+def schema(_: TabularConfig, nullable: bool) -> pa.Column:
     """Return what labels of good rows have to be."""
     return pa.Column("Int8", pa.Check.isin((0, 1)), nullable=nullable)
 
 
-def read(column: pd.Series, _: Config) -> pd.Series:
+def read(column: pd.Series, _: TabularConfig) -> pd.Series:
     """Return labels, Int8, null where one cannot be read."""
     return columns.labels(column)
 

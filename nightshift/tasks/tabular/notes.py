@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from nightshift.config.policy import Evaluation
+from nightshift.config.tabular import TabularEvaluation
 from nightshift.contracts.evaluation import Unseen
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.preprocessing import Inputs
@@ -26,7 +26,7 @@ def unseen(rows: pd.DataFrame, inputs: Inputs) -> dict[str, Unseen]:
     return found
 
 
-def notes(rows: pd.DataFrame, model: ModelPackage, gate: Evaluation) -> list[str]:
+def notes(rows: pd.DataFrame, model: ModelPackage, gate: TabularEvaluation) -> list[str]:
     """Return a sentence for everything that is out of the ordinary.
 
     Args:
@@ -62,7 +62,7 @@ def _empty_days(rows: pd.DataFrame) -> Iterator[str]:
         )
 
 
-def _unparted(model: ModelPackage, gate: Evaluation) -> Iterator[str]:
+def _unparted(model: ModelPackage, gate: TabularEvaluation) -> Iterator[str]:
     seen = model.lineage.validation
     days = (seen.last - seen.first).days + 1
     if gate.top_k * days >= seen.rows:

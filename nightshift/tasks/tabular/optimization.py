@@ -9,7 +9,7 @@ import pandas as pd
 from sklearn.metrics import average_precision_score
 
 from nightshift import splits
-from nightshift.config import Config
+from nightshift.config.tabular import TabularConfig
 from nightshift.contracts import package
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.tables import Table
@@ -17,6 +17,7 @@ from nightshift.graph import Graph
 from nightshift.splits import Days
 from nightshift.stats import bootstrap
 from nightshift.tabular import inputs
+from nightshift.tasks.tabular import compromise
 from nightshift.tensors import Tensors, by_name
 
 Floats = npt.NDArray[np.floating[Any]]
@@ -60,13 +61,13 @@ class Rows:
         return bootstrap.average_precision(self.labels, scores)
 
 
-def rows(config: Config, features: Table, uri: str, model: ModelPackage, limit: float) -> tuple[Tensors, Rows]:
+def rows(config: TabularConfig, features: Table, uri: str, model: ModelPackage, limit: float) -> tuple[Tensors, Rows]:
     """Return a sample of training rows' inputs, and the validation rows."""
     sample = package.read_reference(uri).dropna(subset=model.tabular.columns)
     fold = splits.fold(config, model.lineage.validation.last)
     columns = ["event_time", "customer", "label", *model.tabular.columns]
     history = features.read(Days(fold.train.first, fold.test.last), columns)
-    unseen = splits.test_rows(history, fold, config.protocol.drop_compromised)
+    unseen = compromise.test_rows(history, fold, config.protocol)
     labels = unseen["label"].to_numpy(dtype=np.int8)
     measured = Rows(by_name(inputs.matrix(model.tabular, unseen)), labels, model.threshold, limit)
     return by_name(inputs.matrix(model.tabular, sample)), measured

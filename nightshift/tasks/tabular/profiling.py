@@ -7,12 +7,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from nightshift.config import Config
-from nightshift.config.tabular import CandidateKind
+from nightshift.config.tabular import CandidateKind, TabularConfig
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.profile import PhaseName
 from nightshift.neural.recipes import mlp
-from nightshift.profiler.networks import Network
+from nightshift.profiler.tuning import Network
 from nightshift.tabular import inputs, windows
 from nightshift.tabular.scaler import Matrix
 from nightshift.tasks.fitting import FitSpec, Fitted
@@ -74,21 +73,21 @@ class RowFit:
 
 
 def selected_fit(
-    setup: TrainingSetup, model: ModelPackage, phase: Callable[[PhaseName], AbstractContextManager[None]]
+    setup: TrainingSetup[TabularConfig], model: ModelPackage, phase: Callable[[PhaseName], AbstractContextManager[None]]
 ) -> RowFit:
     """Return the fit of a model's selected candidate, with the parameters of its package, on the training rows."""
     with phase(PhaseName.READ):
         frame = setup.features.read(setup.plan.test.train, ["label", *model.tabular.columns])
     with phase(PhaseName.MATRIX):
         matrix, labels = inputs.matrix(model.tabular, frame), frame["label"].to_numpy(dtype=np.int8)
-    name, task = model.selected, setup.config.tabular
+    name, task = model.selected, setup.config.task
     candidate = model.candidates[name]
     field = f"task.candidates.{name}.parameters"
     spec = FitSpec(field, candidate.parameters, task.seed, task.threads, setup.device)
     return RowFit(name, CandidateKind(candidate.kind), spec, matrix, labels)
 
 
-def network(config: Config, name: str, inputs: int | None) -> Network:
+def network(config: TabularConfig, name: str, inputs: int | None) -> Network:
     """Return a network among the candidates of a config, with so many inputs, by default those of the config."""
     numeric = windows.numeric_inputs(windows.of(config), config.columns.numeric)
     candidate = config.task.candidates[name]

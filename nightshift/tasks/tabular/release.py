@@ -9,6 +9,8 @@ from nightshift.contracts.tables import Table
 from nightshift.stats.comparison import Floats
 from nightshift.tasks import rows
 
+WORST = 1.0
+
 
 def losses(table: Table, day: date, uris: Sequence[str]) -> list[Floats]:
     """Return the squared error of each labeled event's score by some models, float64 (n,) a model, between 0 and 1.

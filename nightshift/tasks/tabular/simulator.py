@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nightshift import storage
-from nightshift.config.source import Simulator
+from nightshift.config.tabular import TabularSimulator
 from nightshift.tasks.tabular.world import World, keyed
 
 # the purpose of a stream of random numbers; 0 is the world's
@@ -27,7 +27,7 @@ IDS_A_DAY = 10**9  # more rows than any day has, so that ids differ between days
 COLUMNS: tuple[str, ...] = ("transaction_id", "time", "customer_id", "terminal_id", "amount", "fraud")
 
 
-def day(config: Simulator, on: date, labels_due: date | None = None) -> pd.DataFrame:
+def day(config: TabularSimulator, on: date, labels_due: date | None = None) -> pd.DataFrame:
     """Make one day's transactions, in order of time.
 
     Args:
@@ -49,17 +49,17 @@ def day(config: Simulator, on: date, labels_due: date | None = None) -> pd.DataF
     return _corrupt(frame, config, on) if config.corrupt_share else frame
 
 
-def write_days(folder: str, config: Simulator, days: Iterable[date], labels_due: date | None = None) -> None:
+def write_days(folder: str, config: TabularSimulator, days: Iterable[date], labels_due: date | None = None) -> None:
     """Write one Parquet file a day, named `<day>.parquet`, below a folder's URI."""
     for on in days:
         storage.write_frame(storage.join(folder, f"{on}.parquet"), day(config, on, labels_due))
 
 
-def _rng(config: Simulator, stream: int, ordinal: int) -> np.random.Generator:
+def _rng(config: TabularSimulator, stream: int, ordinal: int) -> np.random.Generator:
     return np.random.default_rng([config.seed, stream, ordinal])
 
 
-def _spend(config: Simulator, world: World, on: date) -> pd.DataFrame:
+def _spend(config: TabularSimulator, world: World, on: date) -> pd.DataFrame:
     """Draw the day's transactions: second of the day, customer, terminal, amount."""
     rng = _rng(config, SPENDING, on.toordinal())
     volume = config.volume_factor if config.drifts(on) else 1.0
@@ -79,7 +79,7 @@ def _spend(config: Simulator, world: World, on: date) -> pd.DataFrame:
     )
 
 
-def _defraud(config: Simulator, on: date, frame: pd.DataFrame) -> pd.DataFrame:
+def _defraud(config: TabularSimulator, on: date, frame: pd.DataFrame) -> pd.DataFrame:
     """Add `fraud`, raise the amounts that thieves spend, and let what is to drift, drift."""
     terminals = _compromised(config, TERMINAL_FRAUD, config.terminals, TERMINAL_SHARE, _last(on, TERMINAL_DAYS))
     customers = _compromised(config, CUSTOMER_FRAUD, config.customers, CUSTOMER_SHARE, _last(on, CUSTOMER_DAYS))
@@ -93,7 +93,7 @@ def _defraud(config: Simulator, on: date, frame: pd.DataFrame) -> pd.DataFrame:
     return frame.astype({"fraud": "int8"}).astype({"fraud": "Int8"})
 
 
-def _drift(config: Simulator, on: date, frame: pd.DataFrame) -> pd.DataFrame:
+def _drift(config: TabularSimulator, on: date, frame: pd.DataFrame) -> pd.DataFrame:
     """Let what is to drift, drift. `fraud` is bool and was decided before: dearer goods are no more fraudulent."""
     rows, ordinal = len(frame), on.toordinal()
     copied = _rng(config, COPIED, ordinal)
@@ -113,7 +113,7 @@ def _last(on: date, days: int) -> range:
 
 
 def _compromised(
-    config: Simulator, stream: int, population: int, share: float, ordinals: range
+    config: TabularSimulator, stream: int, population: int, share: float, ordinals: range
 ) -> npt.NDArray[np.bool_]:
     """Return who was compromised on any of the days, bool (population,)."""
     compromised = np.zeros(population, dtype=bool)
@@ -125,7 +125,7 @@ def _compromised(
     return compromised
 
 
-def _corrupt(frame: pd.DataFrame, config: Simulator, on: date) -> pd.DataFrame:
+def _corrupt(frame: pd.DataFrame, config: TabularSimulator, on: date) -> pd.DataFrame:
     """Spoil a share of the rows, each in one of the ways that ingestion quarantines, in turn."""
     rng = _rng(config, CORRUPTION, on.toordinal())
     rows = rng.choice(len(frame), round(config.corrupt_share * len(frame)), replace=False)

@@ -7,16 +7,15 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from nightshift.config import Config
 from nightshift.config.section import Section
-from nightshift.config.tabular import CandidateKind
+from nightshift.config.tabular import CandidateKind, TabularConfig
 from nightshift.config.tabular import Tabular as Task
 from nightshift.contracts.artifact import LabeledWindow
 from nightshift.contracts.package import DecisionRule
 from nightshift.contracts.preprocessing import Tabular
 from nightshift.errors import UserError
 from nightshift.graph import Graph
-from nightshift.splits import Days, Fold, rows_of, test_rows
+from nightshift.splits import Days, Fold, rows_of
 from nightshift.stats.ranking import evaluate
 from nightshift.tabular import inputs as tabular
 from nightshift.tabular import windows
@@ -25,7 +24,7 @@ from nightshift.tasks.fitting import FitSpec, Fitted
 from nightshift.tasks.protocol import Measured, TrainingSetup
 from nightshift.tasks.rows import LabeledRows, finite
 from nightshift.tasks.rows import labeled as every_labeled
-from nightshift.tasks.tabular import estimators
+from nightshift.tasks.tabular import compromise, estimators
 from nightshift.tasks.tabular.estimators import Labels
 
 FEW_ROWS = 32  # of each label, on which parameters are tried
@@ -46,7 +45,7 @@ class FitSettings:
         tolerance: by how much the scores of a candidate's graph may differ from the library's.
     """
 
-    config: Config
+    config: TabularConfig
     numeric: list[str]
     categorical: list[str]
     device: str
@@ -55,7 +54,7 @@ class FitSettings:
 
     def spec(self, name: str) -> FitSpec:
         """Return how a candidate of the config is fitted."""
-        task, field = self.config.tabular, f"task.candidates.{name}.parameters"
+        task, field = self.config.task, f"task.candidates.{name}.parameters"
         parameters = task.candidates[name].parameters
         return FitSpec(field, parameters, task.seed, task.threads, self.device, task.trainer, self.checkpoints)
 
@@ -98,12 +97,12 @@ class RowSample(LabeledRows):
         """
         few = self.rows.groupby("label").head(FEW_ROWS)
         matrix, labels = finite(tabular.matrix(self.inputs, few), self.inputs), few["label"].to_numpy(dtype=np.int8)
-        for name, candidate in self.settings.config.tabular.candidates.items():
+        for name, candidate in self.settings.config.task.candidates.items():
             estimators.check(candidate.kind, self.settings.spec(name), matrix, labels)
 
     def fit(self, name: str) -> Fitted:
         """Fit one candidate of the config."""
-        kind = self.settings.config.tabular.candidates[name].kind
+        kind = self.settings.config.task.candidates[name].kind
         return estimators.fit(kind, self.settings.spec(name), self.matrix, self.labels)
 
     def gap(self, fitted: Fitted) -> float:
@@ -125,7 +124,7 @@ class UnseenRows:
         matrix: their inputs, float32 (n, width).
     """
 
-    config: Config
+    config: TabularConfig
     rows: pd.DataFrame
     days: Days
     matrix: Matrix
@@ -137,7 +136,7 @@ class UnseenRows:
 
     def measure(self, graph: bytes) -> Measured:
         """Measure a candidate, and choose the score from which it flags `top_k` rows a day."""
-        top_k, threads = self.config.evaluation.top_k, self.config.tabular.threads
+        top_k, threads = self.config.evaluation.top_k, self.config.task.threads
         scores = Graph(graph, threads).score(self.matrix)
         flagged = threshold(scores, top_k * len(list(self.days)))
         return Measured({**evaluate(self.rows, scores, top_k)}, DecisionRule(threshold=flagged))
@@ -165,15 +164,15 @@ class TableRows:
     def unseen(self, fold: Fold, sample: RowSample) -> UnseenRows:
         """Return the test rows of a fold."""
         config = self.settings.config
-        rows = labeled(test_rows(self.features, fold, config.protocol.drop_compromised), fold.test)
+        rows = labeled(compromise.test_rows(self.features, fold, config.protocol), fold.test)
         return UnseenRows(config, rows, fold.test, tabular.matrix(sample.inputs, rows))
 
     def reference(self, sample: RowSample, graph: bytes) -> tuple[pd.DataFrame, None]:
         """Return some of the training rows."""
-        return sample.reference(graph, self.settings.config.tabular.seed), None
+        return sample.reference(graph, self.settings.config.task.seed), None
 
 
-def rows(setup: TrainingSetup) -> TableRows:
+def rows(setup: TrainingSetup[TabularConfig]) -> TableRows:
     """Read the rows of a training."""
     details, plan = setup.features.details, setup.plan
     settings = FitSettings(

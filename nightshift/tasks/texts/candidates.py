@@ -16,7 +16,7 @@ from nightshift.classification import scorer, tokens
 from nightshift.classification.metrics import Labels
 from nightshift.classification.shards import Items, labels
 from nightshift.classification.tokens import Tokenizer, Tokens
-from nightshift.config.classes import Texts
+from nightshift.config.texts import Texts
 from nightshift.contracts import preprocessing as parts
 from nightshift.contracts.package import Datatype, Signature
 from nightshift.contracts.package import Tensor as Input
@@ -60,14 +60,13 @@ def files(task: Texts) -> Mapping[str, bytes]:
     return {TOKENIZER: content} if content else {}
 
 
-def fit(setting: Setting, name: str, items: Items, rows: pd.DataFrame) -> Fitted:
+def fit(setting: Setting[Texts], name: str, items: Items, rows: pd.DataFrame) -> Fitted:
     """Fit one candidate of the config.
 
     Raises:
         UserError: when a parameter is refused, or pretrained weights cannot be had.
     """
     task = setting.task
-    assert isinstance(task, Texts)
     known = labels(rows, task.classes)
     if task.candidates[name].kind == "tfidf":
         return _weighted(task, name, items.inputs(rows), known)
@@ -130,10 +129,9 @@ def _counts(tokenizer: Tokenizer, found: Tokens) -> csr_array:
     return csr_array(cells, shape=(len(found), tokenizer.vocabulary))
 
 
-def _frozen(setting: Setting, name: str, made: Bert, found: Tokens, known: Labels) -> Fitted:
+def _frozen(setting: Setting[Texts], name: str, made: Bert, found: Tokens, known: Labels) -> Fitted:
     """Fit logistic regression on the embeddings of a pretrained network."""
     task = setting.task
-    assert isinstance(task, Texts)
     with devices.reproducible(task.seed, made.fit.threads):
         model = made.model().to(setting.torch_device).eval()
         encoder, last = model

@@ -6,8 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nightshift.classification import texts
-from nightshift.config import Config
-from nightshift.config.classes import Texts
+from nightshift.config.texts import TextConfig, Texts
 
 SHINGLE = 5  # characters; Leskovec, Rajaraman, Ullman, Mining of Massive Datasets, 3.2.2
 LOOK = (0.1, 0.9)  # what costs more: to look at a pair in vain, or to miss one
@@ -16,29 +15,22 @@ PERMUTATIONS = 128  # by which similarities are off by some 0.04
 if TYPE_CHECKING:
     import pandas as pd
 
-CONTENT: tuple[str, ...] = ("text",)
 
-
-def faults(typed: "pd.DataFrame", config: Config) -> "pd.Series":
+def faults(typed: "pd.DataFrame", config: TextConfig) -> "pd.Series":
     """Return for each row the rule that rejects its content, or null."""
-    return find_faults(typed["text"], _task(config))
+    return find_faults(typed["text"], config.task)
 
 
-def near_duplicates(contents: "pd.Series", config: Config) -> npt.NDArray[np.bool_]:
+def near_duplicates(contents: "pd.Series", config: TextConfig) -> npt.NDArray[np.bool_]:
     """Return which of a day's good texts are nearly an earlier one, (n,); none where the config does not ask."""
-    task = _task(config)
+    task = config.task
     return np.zeros(len(contents), bool) if task.near_duplicates is None else find_repeats(contents, task)
 
 
-def rules(config: Config) -> dict[str, object]:
+def rules(config: TextConfig) -> dict[str, object]:
     """Return what decides which rows are good, beside columns and zone."""
     names = {"classes", "min_side", "max_pixels", "max_characters", "near_duplicates"}
     return config.task.model_dump(include=names)
-
-
-def read_content(column: "pd.Series") -> "pd.Series":
-    """Return texts without a byte order mark; bytes where they are no UTF-8, null where there is nothing."""
-    return column.astype(object).map(_content)
 
 
 def find_faults(contents: "pd.Series", task: Texts) -> "pd.Series":
@@ -72,25 +64,9 @@ def _shingles(content: str) -> set[bytes]:
     return {plain[start : start + SHINGLE].encode() for start in range(max(1, len(plain) - SHINGLE + 1))}
 
 
-def _content(value: Any) -> Any:
-    if isinstance(value, str):  # which may hold half of a surrogate pair, as JSON can name one
-        value = value.encode(errors="surrogatepass")
-    if not isinstance(value, bytes):
-        return value
-    try:
-        return value.decode(texts.ENCODING)
-    except UnicodeDecodeError:
-        return value
-
-
 def _fault(content: Any, task: Texts) -> str | None:
     if isinstance(content, bytes):
         return "invalid_utf8"
     if not isinstance(content, str):
         return "empty"
     return "too_long" if len(content) > task.max_characters else texts.fault(content)
-
-
-def _task(config: Config) -> Texts:
-    assert isinstance(config.task, Texts)
-    return config.task

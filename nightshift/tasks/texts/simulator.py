@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 import pandas as pd
 
-from nightshift.config.source import Simulator
+from nightshift.config.texts import TextSimulator
 
 # the purpose of a stream of random numbers
 WRITTEN, WORDS, CORRUPTION = range(3)
@@ -25,7 +25,7 @@ SYLLABLES = ("ba", "de", "fi", "go", "hu", "ka", "le", "mi", "no", "pu", "ra", "
 COLUMNS: tuple[str, ...] = ("text_id", "time", "text", "author", "label")
 
 
-def day(config: Simulator, on: date, labels_due: date | None = None) -> pd.DataFrame:
+def day(config: TextSimulator, on: date, labels_due: date | None = None) -> pd.DataFrame:
     """Make one day's texts, in order of time.
 
     Args:
@@ -60,7 +60,7 @@ def day(config: Simulator, on: date, labels_due: date | None = None) -> pd.DataF
     return _corrupt(frame, config, on) if config.corrupt_share else frame
 
 
-def _rng(config: Simulator, stream: int, ordinal: int) -> np.random.Generator:
+def _rng(config: TextSimulator, stream: int, ordinal: int) -> np.random.Generator:
     return np.random.default_rng([config.seed, stream, ordinal])
 
 
@@ -97,7 +97,7 @@ def _vocabulary(seed: int) -> Vocabulary:
     return pools[0], pools[1:first_author], pools[first_author:-1], pools[-1]
 
 
-def _corrupt(frame: pd.DataFrame, config: Simulator, on: date) -> pd.DataFrame:
+def _corrupt(frame: pd.DataFrame, config: TextSimulator, on: date) -> pd.DataFrame:
     """Spoil a share of the rows, each in one of the ways that ingestion quarantines, in turn."""
     rng = _rng(config, CORRUPTION, on.toordinal())
     rows = rng.choice(len(frame), round(config.corrupt_share * len(frame)), replace=False)

@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 
 from nightshift.classification import tokens
-from nightshift.config.classes import Texts
+from nightshift.config.texts import Texts
 from nightshift.tasks.classification.kinds import View
 
 

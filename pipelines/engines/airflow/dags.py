@@ -7,13 +7,12 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import DAG
+from airflow.sdk import DAG, Asset, CronTriggerTimetable, PartitionedAssetTimetable
 
 from pipelines import configs
 from pipelines.engines.airflow.interpreter import common, dag, dag_id
 from pipelines.engines.airflow.operators import assets, backfill, forms
 from pipelines.engines.airflow.operators.context import Place
-from pipelines.engines.airflow.operators.schedules import clock, each
 
 INGESTION = """
 Checks the events of the last complete UTC day, writes them to the lake, and announces the day as `{0}/day`.
@@ -75,3 +74,17 @@ def _backfill(place: Place) -> None:
     options = {"params": forms.span(place), "doc_md": PAST_DAYS.format(runs), **common(place)}
     with DAG(dag_id(place, "backfill"), schedule=None, **options):
         backfill.each_day(runs)
+
+
+def clock(cron: str) -> CronTriggerTimetable:
+    """Return a schedule in UTC, by which a run's logical date is the time it is due.
+
+    Of a bare string Airflow's settings decide both, and another decision would be another day. A DAG that is turned on
+    for the first time waits for its next time: by default it would also run for one that has just passed.
+    """
+    return CronTriggerTimetable(cron, timezone="UTC", run_immediately=timedelta(0))
+
+
+def each(asset: Asset) -> PartitionedAssetTimetable:
+    """Return a schedule by which every event of an asset starts a run of its own."""
+    return PartitionedAssetTimetable(assets=asset)

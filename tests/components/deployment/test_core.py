@@ -32,22 +32,37 @@ def verdicts(decision="pass", champion: Candidate | None = CHAMPION, reasons=("I
     return [evaluation, drift()]
 
 
-def test_a_better_model_is_promoted_for_the_reasons_of_its_verdicts():
-    decision = core.decide(CHALLENGER, CHAMPION, verdicts())
-    assert decision == core.Decision("promoted", ["It is better.", "Drift: pass."])
+SAME = Candidate(7, CHALLENGER.sha256, "2018-07-31")
+OTHER = Candidate(3, "c" * 64, "2018-07-01")
+ROLLED_BACK = Candidate(2, CHALLENGER.sha256, "2018-07-31", rolled_back=True)
+NEWER = [Candidate(1, "a" * 64, until) for until in ("2018-07-31", "2018-08-01", "2019-01-01")]
+OLD = "Promotion needs a data window newer than the champion's: trained until 2018-07-31, version 1 until"
+BETTER, DRIFT = "It is better.", "Drift: pass."
+CASES = {  # challenger, champion, verdicts, and the outcome with its first reason
+    "better": (CHALLENGER, CHAMPION, verdicts(), "promoted", BETTER),
+    "the first": (CHALLENGER, None, verdicts(champion=None), "promoted", BETTER),
+    "not better": (CHALLENGER, CHAMPION, verdicts("fail", reasons=["It is worse."]), "kept", "It is worse."),
+    "the first, and not good enough": (CHALLENGER, None, verdicts("fail", None), "registered", BETTER),
+    "the champion itself": (CHALLENGER, SAME, verdicts(champion=None), "kept", "Version 7 is already the champion."),
+    **{
+        f"of days before those of the champion's until {newer.trained_until}": (
+            CHALLENGER, newer, verdicts(champion=newer), "kept", f"{OLD} {newer.trained_until}."
+        )
+        for newer in NEWER
+    },
+    "rolled back": (ROLLED_BACK, CHAMPION, verdicts(), "kept", "Version 2 was rolled back; promote it by hand."),
+    "measured against another champion": (
+        CHALLENGER, CHAMPION, verdicts(champion=OTHER), "kept",
+        "The evaluation compared with version 3, but version 1 is the champion by now; run it again.",
+    ),
+    "without a champion that could be measured": (CHALLENGER, CHAMPION, verdicts(champion=None), "promoted", BETTER),
+}  # fmt: skip
 
 
-def test_the_first_model_is_promoted_when_its_verdict_says_so():
-    assert core.decide(CHALLENGER, None, verdicts(champion=None)).outcome == "promoted"
-
-
-def test_a_model_that_is_not_better_leaves_the_champion():
-    decision = core.decide(CHALLENGER, CHAMPION, verdicts("fail", reasons=["It is worse."]))
-    assert decision == core.Decision("kept", ["It is worse.", "Drift: pass."])
-
-
-def test_a_model_that_may_not_be_promoted_is_only_registered_when_there_is_no_champion():
-    assert core.decide(CHALLENGER, None, verdicts("fail", None)).outcome == "registered"
+@pytest.mark.parametrize(("challenger", "champion", "judged", "outcome", "reason"), CASES.values(), ids=CASES)
+def test_a_model_is_promoted_or_kept_for_a_reason(challenger, champion, judged, outcome, reason):
+    decision = core.decide(challenger, champion, judged)
+    assert (decision.outcome, decision.reasons[0], decision.reasons[-1]) == (outcome, reason, DRIFT)
 
 
 def test_a_backfill_promotes_nothing_even_without_a_champion():
@@ -55,40 +70,6 @@ def test_a_backfill_promotes_nothing_even_without_a_champion():
     assert core.unpromoted(promoted, has_champion=False).outcome == "registered"
     assert core.unpromoted(promoted, has_champion=True).outcome == "kept"
     assert core.unpromoted(promoted, has_champion=True).reasons[0].startswith("Runs for past days promote nothing")
-
-
-def test_the_champion_itself_is_kept():
-    champion = Candidate(7, CHALLENGER.sha256, "2018-07-31")
-    decision = core.decide(CHALLENGER, champion, verdicts(champion=None))
-    assert decision == core.Decision("kept", ["Version 7 is already the champion.", "Drift: pass."])
-
-
-@pytest.mark.parametrize("trained_until", ["2018-07-31", "2018-08-01", "2019-01-01"])
-def test_a_backfill_is_not_promoted_over_a_champion_of_the_same_or_newer_data(trained_until):
-    champion = Candidate(1, "a" * 64, trained_until)
-    decision = core.decide(CHALLENGER, champion, verdicts(champion=champion))
-    assert decision.outcome == "kept"
-    assert decision.reasons[0] == (
-        "Promotion needs a data window newer than the champion's: "
-        f"trained until 2018-07-31, version 1 until {trained_until}."
-    )
-
-
-def test_a_version_that_somebody_rolled_back_does_not_return_by_itself():
-    challenger = Candidate(2, CHALLENGER.sha256, "2018-07-31", rolled_back=True)
-    decision = core.decide(challenger, CHAMPION, verdicts())
-    assert decision.outcome == "kept"
-    assert decision.reasons[0] == "Version 2 was rolled back; promote it by hand."
-
-
-def test_a_verdict_against_another_champion_promotes_nothing():
-    decision = core.decide(CHALLENGER, CHAMPION, verdicts(champion=Candidate(3, "c" * 64, "2018-07-01")))
-    assert decision.outcome == "kept"
-    assert "evaluation compared with version 3, but version 1 is the champion by now" in decision.reasons[0]
-
-
-def test_a_champion_that_could_not_be_measured_does_not_block_its_successor():
-    assert core.decide(CHALLENGER, CHAMPION, verdicts(champion=None)).outcome == "promoted"
 
 
 def test_an_advisory_verdict_is_reported_and_does_not_block():

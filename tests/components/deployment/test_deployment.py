@@ -70,6 +70,10 @@ def flags(
     return [part for name, value in values.items() for part in (f"--{name}", value)]
 
 
+def releases(place: Path) -> Place:
+    return Place(f"{place}/registry", "fraud")
+
+
 def deploy(place: Path, model: str, decision: str = "pass", target: str = "local", **sections: dict) -> dict:
     config = json.dumps(yaml.safe_load(CONFIG.read_text()) | sections)
     body(parser().parse_args([*flags(place, model, decision, target), "--config", config]))
@@ -101,7 +105,7 @@ def test_the_model_card_lies_in_the_registry_beside_the_model_with_the_drift_of_
 
 def test_a_promoted_model_is_registered_with_its_lineage_and_answers(place, save_model):
     report = deploy(place, save_model(0.4, "2018-08-01"))
-    version = release.champion(Place(f"{place}/registry", "fraud"))
+    version = release.champion(releases(place))
     assert {key: report[key] for key in ("model", "version", "decision", "champion_version", "endpoint_checked")} == {
         "model": "fraud",
         "version": 4,
@@ -133,7 +137,7 @@ def test_a_promoted_model_is_registered_with_its_lineage_and_answers(place, save
 
 
 def test_a_model_whose_features_differ_online_is_kept_out(place, save_model):
-    release.promote(Place(f"{place}/registry", "fraud"), 3)
+    release.promote(releases(place), 3)
     given = flags(place, save_model(0.4, "2018-08-01"), target="register-only")
     skew = json.loads((place / "evaluation" / "skew.json").read_text())
     (place / "evaluation" / "skew.json").write_text(json.dumps(skew | {"decision": "fail", "reasons": ["1 differs."]}))
@@ -143,7 +147,7 @@ def test_a_model_whose_features_differ_online_is_kept_out(place, save_model):
 
 
 def test_a_kept_champion_is_served_when_nothing_was(place, save_model):
-    release.promote(Place(f"{place}/registry", "fraud"), 3)
+    release.promote(releases(place), 3)
     report = deploy(place, save_model(0.4, "2018-08-01"), decision="fail")
     assert (report["decision"], report["version"]) == ("kept", 4)
     assert report["champion_version"] == report["previous_champion_version"] == 3
@@ -161,7 +165,7 @@ def test_the_same_run_again_keeps_its_own_champion_and_its_endpoint(place, save_
 @pytest.mark.parametrize("champion", [3, None])
 def test_an_attempt_that_was_killed_after_promoting_is_finished_with_the_same_decision(place, save_model, champion):
     if champion:
-        release.promote(Place(f"{place}/registry", "fraud"), champion)
+        release.promote(releases(place), champion)
     words = flags(place, save_model(0.4, "2018-08-01"), target="register-only")
     records = []
     for _ in range(2):
@@ -170,9 +174,8 @@ def test_an_attempt_that_was_killed_after_promoting_is_finished_with_the_same_de
 
     assert records[0] == records[1]
     assert (records[1]["decision"], records[1]["previous_champion_version"]) == ("promoted", champion)
-    assert release.champion(Place(f"{place}/registry", "fraud")).version == 4
-    where = Place(f"{place}/registry", "fraud")
-    assert release.predecessor(where, release.read(where)) == champion
+    assert release.champion(releases(place)).version == 4
+    assert release.predecessor(releases(place), release.read(releases(place))) == champion
 
 
 def test_another_run_of_the_same_model_keeps_the_champion_that_it_is(place, save_model):
@@ -183,23 +186,22 @@ def test_another_run_of_the_same_model_keeps_the_champion_that_it_is(place, save
 
 
 def test_a_backfill_leaves_the_champion(place, save_model):
-    release.promote(Place(f"{place}/registry", "fraud"), 3)
+    release.promote(releases(place), 3)
     report = deploy(place, save_model(0.4, "2018-07-20"), target="register-only")
     assert report["decision"] == "kept"
     assert "newer than the champion's" in report["reasons"][0]
-    assert release.champion(Place(f"{place}/registry", "fraud")).version == 3
+    assert release.champion(releases(place)).version == 3
 
 
 def test_a_version_that_was_rolled_back_is_not_promoted_by_the_same_run_again(place, save_model):
-    release.promote(Place(f"{place}/registry", "fraud"), 3)
+    release.promote(releases(place), 3)
     deploy(place, save_model(0.4, "2018-08-01"), target="register-only")
-    release.rollback(Place(f"{place}/registry", "fraud"))
+    release.rollback(releases(place))
     report = deploy(place, save_model(0.4, "2018-08-01"), target="register-only")
     assert (report["decision"], report["champion_version"]) == ("kept", 3)
 
 
 def test_where_versions_are_released_in_steps_a_promotion_begins_a_release_one_at_a_time(place, save_model):
-    kept = Place(f"{place}/registry", "fraud")
     gradual = {"release": {"gradual": True}}
     first = deploy(place, save_model(0.4, "2018-08-01"), target="register-only", **gradual)
     assert first["decision"] == "promoted"  # there was no champion to compare with
@@ -211,7 +213,7 @@ def test_where_versions_are_released_in_steps_a_promotion_begins_a_release_one_a
     report = deploy(place, save_model(0.6, "2018-08-03"), target="register-only", **gradual)
     assert report["reasons"][0] == "Version 5 is being released; one at a time."
 
-    record = release.read(kept)
+    record = release.read(releases(place))
     assert (record.stage, record.live.version, record.challenger.version) == ("shadow", 4, 5)
     assert [entry.action for entry in record.entries] == ["promoted", "started"]
 
@@ -231,7 +233,7 @@ def test_without_a_champion_a_model_that_fails_the_gate_is_only_registered(place
 
 
 def test_a_version_that_does_not_answer_does_not_become_the_champion(place, save_model):
-    release.promote(Place(f"{place}/registry", "fraud"), 3)
+    release.promote(releases(place), 3)
     model = save_model(0.4, "2018-08-01")
     report = deploy(place, model, decision="fail")
     registered = registry.find(f"{place}/registry", "fraud", 4)
@@ -240,7 +242,7 @@ def test_a_version_that_does_not_answer_does_not_become_the_champion(place, save
     other.write(f"{registered.uri}/model.json")
     with pytest.raises(UserError, match="cannot serve version 4"):
         deploy(place, model)
-    assert release.champion(Place(f"{place}/registry", "fraud")).version == 3
+    assert release.champion(releases(place)).version == 3
     assert httpx.get(f"{report['endpoint']}/model").json()["version"] == 3
 
 
@@ -280,7 +282,7 @@ def test_help_imports_no_heavy_library(module):
 
 def test_a_slow_endpoint_ends_the_step_with_1_the_record_says_what_is_live_and_the_next_try_goes_on(place, save_model):
     first = deploy(place, save_model(0.4, "2018-08-01"))
-    server, where = endpoint.running(f"{place}/registry", "fraud"), Place(f"{place}/registry", "fraud")
+    server, where = endpoint.running(f"{place}/registry", "fraud"), releases(place)
     given = parser().parse_args([*flags(place, save_model(0.5, "2018-08-02")), "--run", "run-2"])
     os.kill(server.pid, signal.SIGSTOP)
     try:

@@ -36,8 +36,13 @@ def logistic(weight: float) -> float:
     return 1 / (1 + math.exp(-(weight * EVENT["amount"] + 0.1 * EVENT["customer_count_1d"] + 0.3)))
 
 
-def test_the_new_version_answers_and_says_what_it_is(stocked, serve):
+def test_a_version_answers_this_machine_alone_and_not_only_this_terminal_and_says_what_it_is(stocked, serve):
     state = serve(1)
+    assert state.host == "127.0.0.1"
+    assert os.getsid(state.pid) != os.getsid(0)
+    with socket.socket() as other, pytest.raises(OSError, match=r"refused|timed out"):
+        other.settimeout(2)
+        other.connect(("127.0.0.2", state.port))
     answer = scored(state)
     assert (answer["model"], answer["version"]) == ("fraud", 1)
     assert answer["predictions"][0]["score"] == pytest.approx(logistic(0.1), abs=1e-6)
@@ -56,18 +61,6 @@ def test_the_new_version_answers_and_says_what_it_is(stocked, serve):
     }
     health = httpx.get(f"{state.url}/healthz").json()
     assert (health["status"], health["version"], health["wanted"]["version"], health["problem"]) == ("ok", 1, 1, None)
-
-
-def test_it_can_be_reached_from_this_machine_only(serve):
-    state = serve(1)
-    assert state.host == "127.0.0.1"
-    with socket.socket() as other, pytest.raises(OSError, match=r"refused|timed out"):
-        other.settimeout(2)
-        other.connect(("127.0.0.2", state.port))
-
-
-def test_it_is_not_ended_with_the_terminal_that_started_it(serve):
-    assert os.getsid(serve(1).pid) != os.getsid(0)
 
 
 def test_an_update_keeps_the_process_and_fails_no_request(serve):
@@ -193,13 +186,6 @@ def test_stop_leaves_a_process_alone_that_only_has_the_number_of_our_server(stoc
         other.wait()
 
 
-def test_stop_leaves_the_server_of_another_registry_alone(stocked, serve, tmp_path):
-    state = serve(1)
-    storage.write_json(files.state_uri(str(tmp_path / "other"), "fraud"), vars(state))
-    assert endpoint.stop(str(tmp_path / "other")) == []
-    assert scored(state)["version"] == 1
-
-
 def test_a_server_that_was_killed_is_started_again(stocked, serve):
     first = serve(1)
     os.kill(first.pid, signal.SIGKILL)
@@ -208,11 +194,15 @@ def test_a_server_that_was_killed_is_started_again(stocked, serve):
     assert scored(second)["version"] == 1
 
 
-def test_a_second_server_of_a_use_case_is_refused(stocked, serve, free_port):
+def test_a_second_server_is_refused_and_the_first_is_not_stopped_for_another_registry(
+    stocked, serve, free_port, tmp_path
+):
     state = serve(1)
     flags = ["--registry", stocked, "--name", "fraud", "--port", str(free_port)]
     with pytest.raises(UserError, match=r"an endpoint of 'fraud' runs already; `nightshift stop` stops it"):
         body(parser().parse_args(flags))
+    storage.write_json(files.state_uri(str(tmp_path / "other"), "fraud"), vars(state))
+    assert endpoint.stop(str(tmp_path / "other")) == []
     assert endpoint.running(stocked, "fraud") == state
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import httpx
 import pytest
 
-from components.deployment import manage
 from components.deployment.__main__ import body, parser
 from nightshift import storage
 from nightshift.contracts import package
@@ -18,6 +17,8 @@ from nightshift.contracts.state import State
 from nightshift.contracts.verdict import FILE, Verdict
 from nightshift.errors import UserError
 from nightshift.local import endpoint, examples
+from pipelines.cli import models
+from pipelines.cli.__main__ import parse_command_line
 from tests.components import pictures
 from tests.components.states import state
 
@@ -59,7 +60,7 @@ def test_a_model_of_images_is_served_and_the_curl_line_sends_a_file_of_the_newes
         assert (found.example, file.read_bytes()) == ({"image": str(file)}, JPEG)
         said = json.loads(subprocess.run(shlex.split(found.curl), capture_output=True, check=True, timeout=60).stdout)
         assert set(said) == {"label", "score", "scores", "model_version"}
-        manage.promote(State.parse(state(tmp_path, target="local")), "1", "shapes")
+        models.promote(parse_command_line(["promote", "1", "--name", "shapes", "--workspace", str(tmp_path)]))
         assert "answers with version 1" in capsys.readouterr().out
         about = httpx.get(f"{found.endpoint}/model").json()
         assert about["inputs"]["classes"] == pictures.CONFIG["task"]["classes"]

@@ -10,7 +10,6 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from components.drift.__main__ import _inputs
 from components.scoring import __main__ as scoring
-from components.training import __main__ as training
 from nightshift import storage
 from nightshift.classification import tokens
 from nightshift.context import StepContext
@@ -76,7 +75,7 @@ def test_the_report_of_a_day_spells_its_texts_by_the_model_s_own_tokenizer(tmp_p
     topics.made(tmp_path, config)
     given = {"config": json.dumps(config), "date": pictures.DATE, "state": state(tmp_path)}
     given |= {"features": str(tmp_path / "features.json"), "model": str(tmp_path / "model")}
-    training.body(Namespace(**given, device="cpu"))
+    pictures.train(tmp_path, config)
     scores = str(tmp_path / "scores")
     scoring.body(Namespace(**given, scores=scores))
 

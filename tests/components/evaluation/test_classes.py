@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from components.evaluation.__main__ import evaluate
-from components.training import __main__ as training
 from nightshift import storage
 from nightshift.contracts import evaluation, package, verdict
 from nightshift.contracts.section import read_section
@@ -158,7 +157,7 @@ def trained(tmp_path_factory):
     pictures.made(folder)
     flags = {"config": json.dumps(pictures.CONFIG), "date": pictures.DATE, "state": state(folder)}
     flags |= {"features": str(folder / "features.json"), "model": str(folder / "model")}
-    training.body(Namespace(**flags, device="cpu"))
+    pictures.train(folder, pictures.CONFIG)
     return folder, flags
 
 

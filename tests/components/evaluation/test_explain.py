@@ -58,9 +58,11 @@ def test_a_slice_with_a_handful_of_frauds_has_no_average_precision() -> None:
 
 
 def test_parts_that_the_features_do_not_know_or_that_are_empty_are_left_out() -> None:
-    frame = rows()[["label", "amount", "score"]].assign(amount=5.0)
+    alike, without_amounts = rows()[["label", "amount", "score"]].assign(amount=5.0), rows().drop(columns="amount")
 
-    assert [part.name for part in explain.slices(frame, 30)] == ["amount up to 5.00"]
+    assert [part.name for part in explain.slices(alike, 30)] == ["amount up to 5.00"]
+    names = ["short history: at most 5 events in 30 days", "night"]
+    assert [part.name for part in explain.slices(without_amounts, 30)] == names
 
 
 def test_a_calibration_is_summed_up_over_rows_not_bins() -> None:
@@ -109,9 +111,3 @@ def test_a_drop_is_that_of_all_rows_although_a_sample_is_scored() -> None:
 
 def test_rows_of_one_class_have_no_importances() -> None:
     assert explain.importances(rows().assign(label=0), ["telling"], score) == []
-
-
-def test_without_amounts_there_are_no_bands() -> None:
-    names = [part.name for part in explain.slices(rows().drop(columns="amount"), 30)]
-
-    assert names == ["short history: at most 5 events in 30 days", "night"]

@@ -5,7 +5,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from nightshift.config.policy import Evaluation
+from nightshift.config.tabular import TabularEvaluation
 from nightshift.contracts.evaluation import Unseen
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.preprocessing import Inputs
@@ -13,7 +13,7 @@ from nightshift.tasks.tabular.notes import notes, unseen
 from tests import packages
 
 INPUTS = Inputs(numeric=["amount"], categorical={"Land": ["", "BE", "FR"], "channel": ["web"]})
-GATE = Evaluation(top_k=2)
+GATE = TabularEvaluation(top_k=2)
 
 
 def model(**changes: Any) -> ModelPackage:

@@ -34,11 +34,13 @@ def test_the_outcome_is_the_verdict_and_what_is_unusual_is_a_caveat(tmp_path: Pa
     frame = telling(samples.features())
     frame.loc[frame["event_time"].dt.date.astype(str) == "2024-03-18", "label"] = 0
     samples.write_model(folder / "model", CANDIDATES)
-    _, verdict = run(folder, frame)
+    evaluation, verdict = run(folder, frame)
     section = read_section(f"{folder}/evaluation")
     assert section
     assert section.outcome
     assert (section.outcome.label, section.outcome.reasons) == (verdict["decision"], verdict["reasons"])
     (notice,) = [block for block in section.blocks if isinstance(block, Notice)]
     assert notice.title == "Caveats"
-    assert notice.sentences[0].startswith("1 of 2 test days hold no positive")
+    assert notice.sentences == evaluation["notes"]
+    assert notice.sentences[0].startswith("1 of 2 test days hold no positive, the first is 2024-03-18")
+    assert f"- {notice.sentences[0]}" in (folder / "evaluation" / "model_card.md").read_text()

@@ -91,6 +91,12 @@ def clean_days(tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope="session")
+def clean_events(clean_days, tmp_path_factory):
+    """The manifest of these days."""
+    return Step(tmp_path_factory.mktemp("ingested")).ingest(CONFIG, clean_days)
+
+
 @pytest.fixture
 def folder(clean_days, tmp_path):
     """A folder of daily Parquet files of one's own."""

@@ -10,7 +10,7 @@ import pytest
 from components.ingestion import core, sources
 from nightshift import storage
 from nightshift.config import parse
-from nightshift.config.source import Simulator
+from nightshift.config.tabular import TabularSimulator
 from nightshift.contracts import tables
 from nightshift.splits import Days
 from nightshift.tasks.tabular import simulator
@@ -25,7 +25,7 @@ AS_TEXT = {"texts": str, "objects": object}
 
 
 def simulated(kind: str, corrupt_share: float = 0.05) -> dict[date, pd.DataFrame]:
-    config = Simulator(customers=60, terminals=120, corrupt_share=corrupt_share)
+    config = TabularSimulator(customers=60, terminals=120, corrupt_share=corrupt_share)
     frames = {day: simulator.day(config, day, DAYS[-2]) for day in DAYS}
     for seed, frame in enumerate(frames.values()):
         rng = np.random.default_rng(seed)

@@ -40,12 +40,15 @@ def test_a_time_without_an_offset_is_in_the_configured_zone(moments, zone):
 
 
 def test_times_with_and_without_an_offset_may_be_mixed():
-    written = text("2024-03-10T12:00:00Z", "2024-03-10 12:00", "2024-03-10", "2024-03-10T12:00:00.5+0100")
+    written = text(
+        "2024-03-10T12:00:00Z", "2024-03-10 12:00", "2024-03-10", "2024-03-10T12:00:00.5+0100", "20240310T120000Z"
+    )
     assert columns.times(written, "Asia/Tokyo").tolist() == [
         pd.Timestamp("2024-03-10 12:00"),
         pd.Timestamp("2024-03-10 03:00"),
         pd.Timestamp("2024-03-09 15:00"),
         pd.Timestamp("2024-03-10 11:00:00.5"),
+        pd.Timestamp("2024-03-10 12:00"),
     ]
 
 

@@ -19,14 +19,31 @@ from nightshift import storage
 from nightshift.classification import images, shards
 from nightshift.config import parse
 from nightshift.contracts.tables import Table
-from tests.components.pictures import config, feature, ingest
-from tests.nightshift.classification.test_images import animated, bytes_of, chunk, deep_png
+from tests.components.pictures import bytes_of, config, feature, ingest
 from tests.nightshift.config.test_classes import text
 
 Kept = np.ndarray  # pixels as they are to be seen, (height, width) or (height, width, 3)
 WIDTH, HEIGHT = 24, 16
 SIDE = 16
 OFF = 4  # by how much a pixel may differ after JPEG
+
+
+def animated(kind: str) -> bytes:
+    frames = [Image.new("RGB", (8, 8), color) for color in ("red", "blue")]
+    return bytes_of(frames[0], kind, save_all=True, append_images=frames[1:])
+
+
+def chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+def deep_png(color: int, channels: int) -> bytes:
+    """A PNG file of 16 bits a channel, which Pillow does not write."""
+    rows = (b"\0" + b"\xff\xff" * 8 * channels) * 8
+    header = struct.pack(">IIBBBBB", 8, 8, 16, color, 0, 0, 0)
+    parts = [(b"IHDR", header), (b"IDAT", zlib.compress(rows)), (b"IEND", b"")]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunk(*part) for part in parts)
+
 
 across, down = np.meshgrid(np.linspace(0, 255, WIDTH), np.linspace(255, 0, HEIGHT))
 PIXELS = np.stack([across, down, np.full_like(across, 90)], axis=2).astype(np.uint8)
@@ -132,6 +149,7 @@ IMAGES: dict[str, tuple[bytes, str | Kept]] = {
     "print.jpg": (bytes_of(PICTURE.convert("CMYK"), "JPEG"), "wrong_mode"),
     "deep-gray.png": (bytes_of(Image.fromarray(np.full((16, 24), 40_000, np.uint16)), "PNG"), "wrong_mode"),
     "deep-color.png": (deep_png(2, 3), "wrong_mode"),
+    "deep-gray-with-opacity.png": (deep_png(4, 2), "wrong_mode"),
     "hidden-depth.png": (
         SIGNATURE + chunk(b"tEXt", b"a\0" + b"\1" * 40) + png(head=header(12, 16, 16))[8:],
         "wrong_mode",
@@ -139,6 +157,10 @@ IMAGES: dict[str, tuple[bytes, str | Kept]] = {
     "half-seen.png": (bytes_of(Image.new("RGBA", (8, 8), (10, 20, 30, 128)), "PNG"), "wrong_mode"),
     "palette-with-a-hole.png": (bytes_of(PALETTE, "PNG", transparency=0), "wrong_mode"),
     "gif-with-a-hole.gif": (bytes_of(PALETTE, "GIF", transparency=0), "wrong_mode"),
+    "gray-with-a-hole.png": (bytes_of(GRAY, "PNG", transparency=GRAY.getpixel((0, 0))), "wrong_mode"),
+    "color-with-a-hole.png": (bytes_of(PICTURE, "PNG", transparency=PICTURE.getpixel((0, 0))), "wrong_mode"),
+    "color-that-nothing-has.png": (bytes_of(PICTURE, "PNG", transparency=(1, 2, 3)), PIXELS),
+    "opaque.png": (bytes_of(PICTURE.convert("RGBA"), "PNG"), PIXELS),
     "palette.png": (bytes_of(PALETTE, "PNG"), seen(PALETTE)),
     "opaque-gray.png": (bytes_of(GRAY.convert("LA"), "PNG"), np.asarray(GRAY)),
     "black-and-white.png": (bytes_of(GRAY.convert("1"), "PNG"), seen(GRAY.convert("1"))),
@@ -158,6 +180,7 @@ IMAGES: dict[str, tuple[bytes, str | Kept]] = {
     "tail.jpg": (JPEG + b"PK\3\4" * 1000, PIXELS),
     "really-png.jpg": (PNG + b"tail", PIXELS),
     "really-webp.png": (WEBP, PIXELS),
+    "whole.bmp": (bytes_of(PICTURE, "BMP"), PIXELS),
     "icc.jpg": (bytes_of(PICTURE, "JPEG", icc_profile=b"no profile", **CRISP), PIXELS),
     "icc.png": (png((b"iCCP", b"a\0\0no zlib")), PIXELS),
     "exif-garbage.jpg": (bytes_of(PICTURE, "JPEG", exif=b"Exif\0\0garbage", **CRISP), PIXELS),
@@ -168,13 +191,16 @@ IMAGES: dict[str, tuple[bytes, str | Kept]] = {
         bytes_of(ON_ITS_SIDE, "JPEG", exif=exif(LYING, entry(0x8825, 4, b"\xff" * 4)), **CRISP),
         PIXELS,
     ),
+    "exif.png": (bytes_of(ON_ITS_SIDE, "PNG", exif=exif(LYING)), PIXELS),
     **{f"orientation-{number}.jpg": (turned(number), PIXELS) for number in STORED},
 }
 
+LONGEST = 100_000  # characters
 HEBREW = "\u05d1\u05e8\u05d0\u05e9\u05d9\u05ea"
 FAMILY = "\U0001f468\u200d\U0001f469\u200d\U0001f467\U0001f3fd \U0001f1fa\U0001f1f3 #\ufe0f\u20e3"
 # name -> its bytes, and the rule that rejects it
-REFUSED_TEXTS: dict[str, tuple[bytes, str]] = {
+REFUSED_TEXTS: dict[str, tuple[bytes | None, str]] = {
+    "null": (None, "empty"),
     "nothing": (b"", "empty"),
     "spaces": (b" \t\r\n\x0b\x0c", "empty"),
     "wide spaces": ("\u00a0\u2003\u3000\u2028".encode(), "empty"),
@@ -190,13 +216,13 @@ REFUSED_TEXTS: dict[str, tuple[bytes, str]] = {
     "overlong": (b"\xc0\xaf", "invalid_utf8"),
     "beyond Unicode": (b"\xf5\x80\x80\x80", "invalid_utf8"),
     "an image": (PNG, "invalid_utf8"),
-    "a line of 10 MB": (b"x" * 10_000_000, "too_long"),
+    "a character too many": (b"x" * (LONGEST + 1), "too_long"),
     "10 MB without width": ("\u200b".encode() * 3_333_333, "too_long"),
 }
 # name -> what is kept of its UTF-8
 KEPT_TEXTS = {
     "plain": "In the beginning",
-    "a long word": "y" * 100_000,
+    "a word as long as may be": "y" * LONGEST,
     "right to left": HEBREW,
     "controls of direction": f"\u202e{HEBREW}\u202c \u2066abc\u2069",
     "emoji": FAMILY,
@@ -276,7 +302,8 @@ def ingested_texts(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[int, 
         content.encode() for content in KEPT_TEXTS.values()
     ]
     rows(len(contents), verse=contents, book=["Genesis"] * len(contents)).to_parquet(folder / "all.parquet")
-    given = text(source={"table": "all.parquet"}, quarantine={"max_share": 1.0, "max_label_share": 1.0})
+    limits = {"task": text()["task"] | {"max_characters": LONGEST}}
+    given = text(source={"table": "all.parquet"}, quarantine={"max_share": 1.0, "max_label_share": 1.0}, **limits)
     table = ingest(folder, given, str(folder))
     return reasons(table), kept(table, "text")
 

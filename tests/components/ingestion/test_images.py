@@ -18,8 +18,7 @@ from nightshift.errors import UserError
 from nightshift.splits import Days
 from nightshift.tasks.images import simulator as pictures
 from tests.components import pictures as pictures_of
-from tests.components.pictures import CONFIG, DATE, config, file, ingest, parsed
-from tests.nightshift.classification.test_images import bytes_of
+from tests.components.pictures import CONFIG, DATE, bytes_of, config, file, ingest, parsed
 from tests.nightshift.config.test_classes import text as text_config
 
 DAY = date.fromisoformat(DATE)
@@ -175,12 +174,6 @@ def test_every_day_is_written_and_spoiled_rows_are_quarantined(tmp_path):
     assert [part.uri for part in ingest(tmp_path, given).partitions] == [part.uri for part in table.partitions]
 
 
-def test_too_many_bad_images_stop_the_run_with_examples(tmp_path):
-    given = config(simulator={"items": 40, "corrupt_share": 0.2})
-    with pytest.raises(UserError, match=r"(?s)rule 'undecodable' rejected 14 of 280 rows \(5.00%\).*bytes\)"):
-        ingest(tmp_path, given)
-
-
 def test_other_rules_make_other_partitions(tmp_path):
     before = ingest(tmp_path, CONFIG).partitions[0].uri
     assert ingest(tmp_path, config(task={"side": 8})).partitions[0].uri == before
@@ -267,9 +260,6 @@ def test_labels_that_are_not_due_are_not_there():
     assert pictures.day(SIMULATED, DAY, date(2024, 3, 9))["label"].isna().all()
 
 
-TEXTS = parse(text_config(task=text_config()["task"] | {"max_characters": 50}))
-
-
 def verses_of(*verses: object) -> pd.DataFrame:
     """A day's rows with such texts."""
     return pd.DataFrame(
@@ -298,21 +288,3 @@ def test_of_texts_that_say_nearly_the_same_the_first_of_the_day_stays():
 
 def test_texts_shorter_than_what_is_compared_are_alike_when_they_are_the_same():
     assert near(0.95, "No", "no ", "On", "\U0001f600") == {1: "near_duplicate"}
-
-
-def test_each_bad_text_is_quarantined_with_its_reason_and_no_other():
-    verses = ["In the beginning", "", None, " \n\t", "a\0b", b"\xff\xfe", "x" * 51, b"caf\xc3\xa9", "In the beginning"]
-    right_to_left, emoji = "\u05d1\u05e8\u05d0\u05e9\u05d9\u05ea", "\U0001f469\u200d\U0001f680 liftoff"
-    verses += [right_to_left, emoji]
-    frame = verses_of(*verses)
-    assert quarantined(frame, TEXTS) == {
-        1: "empty",
-        2: "empty",
-        3: "empty",
-        4: "binary",
-        5: "invalid_utf8",
-        6: "too_long",
-        8: "duplicate_content",
-    }
-    good = core.split(frame, TEXTS, DAY, labels_due=True).good
-    assert good["text"].tolist() == ["In the beginning", "caf\u00e9", right_to_left, emoji]

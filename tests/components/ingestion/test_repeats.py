@@ -2,12 +2,10 @@
 
 from datetime import date
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-import yaml
 
 from components.ingestion import repeats
 from nightshift import storage
@@ -19,7 +17,6 @@ from nightshift.tasks.texts import simulator as sentences
 from tests.components import pictures as pictures_of
 from tests.components import topics as topics_of
 
-CASE = Path(__file__).parents[4] / "shared/cases/data/I_dupid"
 SPELLINGS = {"numbers": int, "leading zeros": lambda number: f"{number:03d}"}
 RULES = {False: "duplicate_id_of_earlier_day", True: "replaced_on_later_day"}
 
@@ -124,18 +121,6 @@ def test_an_image_or_a_text_stays_on_one_day(tmp_path, world, module):
     )
     counts = {part.date: part.details["quarantined"] for part in table.partitions if part.details["quarantined"]}
     assert counts == {str(days[3]): {"duplicate_id_of_earlier_day": 2}}
-
-
-@pytest.mark.skipif(not CASE.exists(), reason="the cases, ../shared/cases, are not here")
-def test_ten_ids_that_come_again_the_next_day_are_counted_and_stop_a_run_that_allows_fewer(step):
-    config = yaml.safe_load((CASE / "c.yaml").read_text())
-    with pytest.raises(UserError, match=r"rule 'duplicate_id_of_earlier_day' rejected 10 of 330 rows \(3.03%\)"):
-        step.ingest(config, CASE / "data", "2025-03-10")
-    table = step.ingest(
-        config | {"quarantine": {"max_share": 0.05, "max_label_share": 1.0}}, CASE / "data", "2025-03-10"
-    )
-    assert table.details["quarantined"] == {"duplicate_id_of_earlier_day": 10}
-    assert table.rows == 320
 
 
 def test_keys_tell_every_id_from_every_other():

@@ -5,13 +5,14 @@ from datetime import date
 import pandas as pd
 
 from nightshift.config import parse
-from nightshift.config.source import Simulator
+from nightshift.config.columns import Holds
+from nightshift.config.texts import TextSimulator
 from nightshift.tasks.texts import simulator as sentences
 from tests.components.pictures import ingest
 from tests.nightshift.config.test_classes import text
 
 DAY = date(2024, 3, 10)
-WORLD = Simulator(items=200)
+WORLD = TextSimulator(items=200)
 
 
 def words(frame: pd.DataFrame) -> pd.Series:
@@ -32,7 +33,7 @@ def test_topics_have_words_of_their_own():
 
 def test_what_is_to_drift_drifts_from_its_day_on():
     given = {"drift_from": "2024-03-10", "length_factor": 2.0, "new_words": 0.3, "new_class": 0.2}
-    world = Simulator(items=200, **given)
+    world = TextSimulator(items=200, **given)
     before, after = sentences.day(world, date(2024, 3, 9)), sentences.day(world, DAY)
     assert len(words(after)) > 1.5 * len(words(before))
     unseen = ~words(after).isin(words(before))
@@ -55,4 +56,4 @@ def test_spoiled_texts_are_quarantined_each_with_its_reason(tmp_path):
     )
     rows = table.read([DAY])
     assert list(rows) == ["event_id", "event_time", "text", "group", "label"]
-    assert parse(given).columns.content == "text"
+    assert parse(given).columns.holding(Holds.TEXT) == {"text": "text"}

@@ -6,21 +6,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nightshift.config.source import Simulator
+from nightshift.config.tabular import TabularSimulator
 from nightshift.tasks.tabular import simulator, world
 
-SMALL = Simulator(customers=80, terminals=160)
+SMALL = TabularSimulator(customers=80, terminals=160)
 DAY = date(2024, 3, 10)
 
 
-def many(config: Simulator, count: int) -> pd.DataFrame:
+def many(config: TabularSimulator, count: int) -> pd.DataFrame:
     return pd.concat([simulator.day(config, DAY + timedelta(days=i)) for i in range(count)], ignore_index=True)
 
 
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 10**6), first=st.dates(date(2000, 1, 1), date(2100, 1, 1)), index=st.integers(0, 20))
 def test_a_day_made_alone_equals_that_day_of_a_full_run(seed, first, index):
-    config = Simulator(seed=seed, customers=20, terminals=40)
+    config = TabularSimulator(seed=seed, customers=20, terminals=40)
     run = {on: simulator.day(config, on) for on in (first + timedelta(days=i) for i in range(21))}
     world.keyed.cache_clear()
     on = first + timedelta(days=index)
@@ -34,7 +34,7 @@ def test_another_seed_or_another_day_gives_other_transactions():
 
 
 def test_another_seed_has_other_thieves():
-    frames = [simulator.day(Simulator(seed=seed), DAY) for seed in (0, 1)]
+    frames = [simulator.day(TabularSimulator(seed=seed), DAY) for seed in (0, 1)]
     here, there = [set(frame.loc[frame["fraud"] == 1, "terminal_id"]) for frame in frames]
     assert len(here & there) < len(here) / 5
 
@@ -59,13 +59,13 @@ def test_ids_are_unique_across_days():
 
 
 def test_the_default_world_has_the_published_volume_and_share_of_fraud():
-    frame = many(Simulator(), 40)
+    frame = many(TabularSimulator(), 40)
     assert len(frame) / 40 == pytest.approx(1_754_155 / 183, rel=0.03)
     assert frame["fraud"].mean() == pytest.approx(0.0084, abs=0.0012)
 
 
 def test_small_worlds_have_a_sensible_share_of_fraud():
-    frame = many(Simulator(customers=500, terminals=1000), 120)
+    frame = many(TabularSimulator(customers=500, terminals=1000), 120)
     assert 0.004 < frame["fraud"].mean() < 0.016
 
 
@@ -106,7 +106,7 @@ def test_a_drift_of_volume_changes_the_count():
 
 
 def test_frauds_move_to_the_night_where_stolen_cards_buy_as_usual_and_others_stay():
-    config = Simulator(customers=1000, terminals=2000, drift_from="2024-01-01", night_fraud=True)
+    config = TabularSimulator(customers=1000, terminals=2000, drift_from="2024-01-01", night_fraud=True)
     frame, usual = simulator.day(config, DAY), simulator.day(config.model_copy(update={"drift_from": None}), DAY)
     assert usual.set_index("transaction_id")["amount"].div(frame.set_index("transaction_id")["amount"]).max() > 4.5
     night = frame["time"].dt.hour < 7

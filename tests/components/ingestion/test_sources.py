@@ -347,5 +347,5 @@ def test_large_integers_next_to_a_null_keep_every_digit_and_an_index_is_a_column
 def test_a_simulated_day_is_another_one_when_its_late_labels_arrive():
     config = Simulator(drift_from="2024-03-10", label_lateness_days=3)
     day, *dues = (date(2024, 3, number) for number in (10, 11, 12, 13, 14))
-    hashes = [sources.Simulated(config, due).read(day).sha256 for due in dues]
+    hashes = [sources.Simulated(config, due, "tabular").read(day).sha256 for due in dues]
     assert hashes[0] == hashes[1] != hashes[2] == hashes[3]

@@ -16,7 +16,8 @@ import pytest
 from components.ingestion import core, sources, webdataset
 from nightshift import storage
 from nightshift.config import parse
-from nightshift.config.source import Columns
+from nightshift.config.images import ImageColumns
+from nightshift.config.texts import TextColumns
 from nightshift.errors import UserError
 from tests.components import pictures
 from tests.components.pictures import DATE, config, file, ingest
@@ -50,7 +51,8 @@ def sample(key: str, content: bytes, label: str, day: date = DAY) -> list[tuple[
 
 
 def read(data: bytes, columns: dict[str, str]) -> pd.DataFrame:
-    return webdataset.parse(data, Columns(**columns))
+    section = ImageColumns if "image" in columns else TextColumns
+    return webdataset.parse(data, section(**columns))
 
 
 def split(data: bytes, columns: dict[str, str], labels_due: bool = True) -> core.Split:
@@ -254,7 +256,7 @@ SECOND = 512 + -(-len(JPEG) // 512) * 512  # where its second member begins
 )
 def test_a_damaged_tar_is_refused_in_one_line(data: bytes) -> None:
     with pytest.raises(UserError, match=r"^is not a tar file, or a damaged one \(.+\); write") as error:
-        sources.parse("x.tar", data, Columns(**IMAGES))
+        sources.parse("x.tar", data, ImageColumns(**IMAGES))
     assert "\n" not in str(error.value)
 
 
@@ -269,7 +271,7 @@ def test_a_damaged_tar_is_refused_in_one_line(data: bytes) -> None:
 )
 def test_a_tar_that_was_cut_short_is_refused_as_such(data: bytes) -> None:
     with pytest.raises(UserError, match=r"^is not whole \(it.+\): it was cut short, or is still being written"):
-        sources.parse("x.tar", data, Columns(**IMAGES))
+        sources.parse("x.tar", data, ImageColumns(**IMAGES))
 
 
 def test_a_json_member_that_has_a_field_twice_has_no_fields() -> None:

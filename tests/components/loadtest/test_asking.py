@@ -2,11 +2,13 @@
 
 import pytest
 
-from components.loadtest import asking, breakdown
-from components.loadtest.client import Client
+from components.loadtest import breakdown
+from components.loadtest.__main__ import _payloads
+from components.loadtest.client import Client, request
 from components.loadtest.server import running
 from nightshift.contracts.loadtest import Settings
 from nightshift.errors import UserError
+from nightshift.registry import Version
 from tests.components import pictures
 
 FILES = [pictures.file("JPEG", size=(40, 30)), pictures.file("PNG", seed=1)]
@@ -15,13 +17,14 @@ FILES = [pictures.file("JPEG", size=(40, 30)), pictures.file("PNG", seed=1)]
 def test_images_of_the_newest_day_are_sent_as_files_and_every_one_is_answered(tmp_path) -> None:
     pictures.lake(tmp_path, *FILES)
     uri = pictures.model(tmp_path / "model")
-    asked = asking.of(uri, str(tmp_path / "lake"), "shapes")
-    assert asked.bodies == FILES
-    assert [b"image/jpeg" in asked.requests[0], b"image/png" in asked.requests[1]] == [True, True]
+    payloads = _payloads(Version("shapes", 1, uri, "", {}), str(tmp_path / "lake"))
+    assert [payload.body for payload in payloads] == FILES
+    assert [payload.media_type for payload in payloads] == ["image/jpeg", "image/png"]
     with running(uri, "shapes", Settings()) as server:
-        point = Client(server.port, asked.requests).closed(2, 0.2).point()
+        requests = [request(payload.body, payload.media_type) for payload in payloads]
+        point = Client(server.port, requests).closed(2, 0.2).point()
     assert point.answered and not point.failed
-    found = breakdown.shares(uri, asked.bodies, 5.0, 10_000.0)
+    found = breakdown.shares(uri, FILES, 5.0, 10_000.0)
     assert [each.name for each in found] == ["decode", "queue", "compute", "serialize", "HTTP and kernel"]
     assert all(each.microseconds > 0 for each in found)
     assert sum(each.microseconds for each in found) == pytest.approx(10_000)
@@ -30,4 +33,4 @@ def test_images_of_the_newest_day_are_sent_as_files_and_every_one_is_answered(tm
 def test_a_lake_without_images_is_said_to_have_none(tmp_path) -> None:
     uri = pictures.model(tmp_path / "model")
     with pytest.raises(UserError, match="has no image to ask the endpoint about"):
-        asking.of(uri, str(tmp_path / "lake"), "shapes")
+        _payloads(Version("shapes", 1, uri, "", {}), str(tmp_path / "lake"))

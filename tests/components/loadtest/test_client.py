@@ -1,10 +1,10 @@
 """The client against servers that answer late, wrongly or not at all."""
 
 from components.loadtest import core
-from components.loadtest.client import OPEN_CONNECTIONS, Client, complete, requests
+from components.loadtest.client import OPEN_CONNECTIONS, Client, complete, request
 from tests.components.loadtest.servers import answering
 
-ASKED = requests("/score", [b'{"instances": [{"amount": 1.0}]}'])
+ASKED = [request(b'{"instances": [{"amount": 1.0}]}')]
 
 
 def test_an_open_loop_counts_the_time_that_requests_wait_for_a_slow_server() -> None:

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from components.loadtest import core
 from components.loadtest.core import Load, Sample
-from components.loadtest.scaling import Replica, policies
 from nightshift.contracts.loadtest import LoadTest, Point, Settings
 from nightshift.contracts.preprocessing import Inputs
 from nightshift.contracts.verdict import Decision, Measure
@@ -47,10 +46,9 @@ def test_of(*trials) -> LoadTest:
         "limit_ms": 50,
         "cores": 2,
         "costs": [],
-        "policies": [],
         "breakdown": [],
     }
-    return LoadTest(trials=list(trials), utilization=0.7, peak=1000, **about, **chosen)
+    return LoadTest(trials=list(trials), utilization=0.7, requests_per_second=0.0, concurrency=1, **about, **chosen)
 
 
 test_of.__test__ = False
@@ -192,17 +190,15 @@ def test_a_million_predictions_cost_their_cpu_time() -> None:
     assert first.usd_per_million == pytest.approx(100 / 3600 * 0.18 / 0.7)
 
 
-def test_what_follows_from_the_capacity_is_told_for_its_highest_measurement() -> None:
+def test_what_follows_from_the_capacity_is_that_of_its_highest_measurement() -> None:
     machine = Machine("cheap", "aws", "here", 2, {"on-demand": 0.36})
     chosen = tried(point(100, 10), point(200, 10, server_cpu_us=5000.0, p50_ms=20.0), point(300, 60))
     found = core.consequences(test_of(chosen), chosen, [machine])
-    # 200 requests of 5 ms CPU time each, and at 70 % of that another replica for each seventh of the peak of 1,000
-    replica = Replica(name="fraud", capacity=200, utilization=0.7, latency=0.02, cpus=1.0, peak=1000)
-    assert found == {"costs": core.costs(5000.0, [machine]), "policies": policies(replica)}
+    # 70 % of 200 requests a second; by Little's law 140 * 0.02 s are in flight
+    assert found == {"requests_per_second": 140, "concurrency": 3, "costs": core.costs(5000.0, [machine])}
     silent = tried(point(100, 10, server_cpu_us=None, p50_ms=None))
     found = core.consequences(test_of(silent), silent, [machine])
-    assert found["costs"] == []
-    assert found["policies"] == policies(replace(replica, capacity=100, latency=0.0, cpus=0.0))
+    assert found == {"requests_per_second": 70, "concurrency": 1, "costs": []}
 
 
 @pytest.mark.parametrize(
@@ -210,7 +206,7 @@ def test_what_follows_from_the_capacity_is_told_for_its_highest_measurement() ->
     [
         ({"p99_ms": 0}, "load.p99_ms is 0: "),
         ({"connections": []}, "load.connections is []: "),
-        ({"rate": 1}, "the fields are p99_ms, seconds, connections, rates, peak"),
+        ({"rate": 1}, "the fields are p99_ms, seconds, connections, rates"),
         ([], "load is []: "),
     ],
 )

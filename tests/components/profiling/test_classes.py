@@ -6,7 +6,7 @@ import pandas as pd
 from components.profiling import core
 from components.profiling.core import Watch
 from nightshift.classification.shards import Items, Shards
-from nightshift.config.classes import TextNetwork
+from nightshift.config.texts import TextModel
 from nightshift.contracts.profile import PhaseName
 from nightshift.storage import sha256
 from nightshift.tasks.classification.networks import Setting
@@ -15,7 +15,7 @@ from tests.components import topics
 
 
 def test_weighted_words_with_parameters_of_their_own_are_measured_by_fitting_them_again():
-    words = TextNetwork(kind="tfidf", parameters={"C": 10.0})
+    words = TextModel(kind="tfidf", parameters={"C": 10.0})
     task = topics.task().model_copy(update={"candidates": {"words": words}})
     labels = [task.classes[number % 4] for number in range(48)]
     rows = pd.DataFrame({"label": labels, "content": map(str, range(48))})

@@ -67,7 +67,7 @@ def test_the_selected_candidate_is_fitted_as_the_training_did(tmp_path):
 
     fit = selected_fit(setup, model, clock.phase)
 
-    task, rows = config.tabular, table.read(samples.plan().test.train)
+    task, rows = config.task, table.read(samples.plan().test.train)
     assert fit.spec == FitSpec("task.candidates.line.parameters", {"C": 2.0}, task.seed, task.threads, "cuda")
     assert (fit.name, fit.kind, fit.device) == ("line", CandidateKind.LOGISTIC_REGRESSION, "cuda")
     assert (fit.matrix.shape, fit.labels.sum()) == ((300, 3), rows["label"].sum())

@@ -4,6 +4,7 @@ import json
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -15,9 +16,9 @@ import pytest
 from components.release import core, manage
 from components.release.__main__ import advance
 from components.release.core import Moment
-from components.release.targets import BadVersionError, Part, Target, places
+from components.release.targets import BadVersionError, Target, VersionShare, factory
 from components.release.targets.local import Local
-from components.release.targets.sagemaker import Clients, Place, SageMaker
+from components.release.targets.sagemaker import SageMaker
 from nightshift import registry, release
 from nightshift.contracts import tables
 from nightshift.contracts.release import Release, Served
@@ -28,8 +29,10 @@ from nightshift.local import endpoint
 from nightshift.release import Place as Kept
 from tests.components import samples
 from tests.components.release import use_cases
-from tests.components.release.targets.aws import Aws, aws
-from tests.components.release.targets.versions import FEATURES, Fleet, Killed
+from tests.components.release.targets import aws
+from tests.components.release.targets.aws import Aws
+from tests.components.release.targets.platform import Killed
+from tests.components.release.targets.versions import FEATURES, Fleet
 from tests.components.release.use_cases import UseCase
 from tests.components.states import state
 from tests.nightshift.serving.conftest import serving
@@ -72,7 +75,9 @@ def begin(stocked: str, champion: int, challenger: int, at: datetime = BEGAN, na
     release.change(place, lambda record: core.start(record, served, Moment(at, "test")))
 
 
-def step(args: Namespace, days: float = 3, find_target: FindTarget = places.of, began: datetime = BEGAN) -> Release:
+def step(
+    args: Namespace, days: float = 3, find_target: FindTarget = factory.find_target, began: datetime = BEGAN
+) -> Release:
     advance(args, began + timedelta(days=days), find_target)
     return Release.read(args.release)
 
@@ -172,20 +177,20 @@ class One:
         self.served: list[int] = []
         self._shares: dict[int, float] = {}
 
-    def apply(self, parts: Sequence[Part]) -> None:
-        self._shares = {part.version.version: part.traffic for part in parts}
+    def apply(self, split: Sequence[VersionShare]) -> None:
+        self._shares = {share.version.version: share.traffic for share in split}
         self.served += self._shares
 
     def serving(self) -> dict[int, float]:
         return self._shares
 
-    def ask(self, part: Part) -> Any:
-        return {"predictions": [{"score": part.score}]}
+    def ask(self, share: VersionShare) -> Any:
+        return {"predictions": [{"score": share.score}]}
 
     def measured(self, *_: object) -> None:
         pass
 
-    def clean(self, parts: Sequence[Part]) -> None:
+    def clean(self, split: Sequence[VersionShare]) -> None:
         pass
 
 
@@ -204,10 +209,10 @@ class Bad(One):
         super().__init__()
         self._error = error
 
-    def apply(self, parts: Sequence[Part]) -> None:
-        if parts[0].version.version == 3:
+    def apply(self, split: Sequence[VersionShare]) -> None:
+        if split[0].version.version == 3:
             raise self._error
-        super().apply(parts)
+        super().apply(split)
 
 
 @pytest.mark.parametrize(
@@ -228,11 +233,11 @@ def test_a_version_that_is_wrong_is_rolled_back_unless_the_champion_does_not_ans
     use_case: UseCase, stocked: str
 ) -> None:
     class Mute(Bad):
-        def ask(self, part: Part) -> Any:
+        def ask(self, share: VersionShare) -> Any:
             raise BadVersionError("it does not answer")
 
-        def clean(self, parts: Sequence[Part]) -> None:
-            assert parts  # or the endpoint would be gone
+        def clean(self, split: Sequence[VersionShare]) -> None:
+            assert split  # or the endpoint would be gone
 
     begin(stocked, 1, 3)
     step(flags(use_case, stocked, "2024-03-15"), 0.5, lambda *_: One())
@@ -251,10 +256,10 @@ def test_a_challenger_in_shadow_is_not_to_blame_for_a_champion_that_does_not_ans
     class Brief(One):
         answers = iter([BadVersionError("it does not answer")])
 
-        def ask(self, part: Part) -> Any:
+        def ask(self, share: VersionShare) -> Any:
             for error in self.answers:
                 raise error
-            return super().ask(part)
+            return super().ask(share)
 
     begin(stocked, 1, 3)
     with pytest.raises(BadVersionError, match="it does not answer"):
@@ -274,12 +279,11 @@ def test_on_a_target_with_shares_it_goes_through_them_and_back_at_once_when_it_i
         for number in (1, 3):
             version = registry.find(stocked, "fraud", number)
             server = serving(version.uri, tmp_path / str(number) / "current.json")
-            fleet.add(FEATURES, places.part("", version, 1.0), stack.enter_context(server).url)
-        account = stack.enter_context(aws(fleet))
+            fleet.add(FEATURES, factory.build_share("", version, 1.0), stack.enter_context(server).url)
+        account = stack.enter_context(aws.platform(fleet, tmp_path))
 
         def sagemaker(_: State, name: str) -> SageMaker:
-            clients = Clients(account.client, account.runtime, cloudwatch)
-            return SageMaker(name, Place("arn:aws:iam::1:role/x", "image"), clients, account.pause)
+            return SageMaker(name, aws.SETTINGS, replace(account.clients, cloudwatch=cloudwatch), lambda _: None)
 
         shares = []
         for days in (0.5, 3, 3.5, 4, 5, 6):

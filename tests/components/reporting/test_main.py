@@ -4,12 +4,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import boto3
-import pytest
-from moto.server import ThreadedMotoServer
-
 from nightshift import storage
 from nightshift.contracts.section import Page
+from tests.nightshift.s3 import bucket, environment, reached_at
 
 HEAVY = {"pandas", "numpy", "matplotlib", "sklearn", "torch", "mlflow", "onnxruntime"}
 
@@ -90,33 +87,20 @@ def test_a_broken_section_is_one_line_that_names_the_file_and_the_field(sample):
     assert len(done.stderr.splitlines()) == 1
 
 
-@pytest.fixture
-def endpoint():
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
-
-
-def test_on_an_object_store_the_run_has_its_files_and_no_link(sample, endpoint, tmp_path):
-    keys = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s", "AWS_DEFAULT_REGION": "us-east-1"}
-    store = boto3.client(
-        "s3", endpoint_url=endpoint, region_name="us-east-1", aws_access_key_id="k", aws_secret_access_key="s"
-    )
-    store.create_bucket(Bucket="runs")
-    for path in sample.folder.rglob("*"):
-        if path.is_file():
-            store.upload_file(str(path), "runs", f"{sample.run}/{path.relative_to(sample.folder)}")
-    here, there = str(sample.runs), "s3://runs"
-    argv = [word.replace(here, there) for word in sample.argv]
-    namesake = tmp_path / "here" / "runs"  # what a link to the bucket would land in
+def test_on_an_object_store_the_run_has_its_files_and_no_link(sample, tmp_path):
+    here, there = str(sample.runs), "s3://lake/runs"
+    namesake = tmp_path / "here" / "lake" / "runs"  # what a link to the bucket would land in
     namesake.mkdir(parents=True)
-    done = run(*argv, folder=namesake.parent, AWS_ENDPOINT_URL=endpoint, **keys)
-    assert done.returncode == 0, done.stderr
-    names = {item["Key"] for item in store.list_objects_v2(Bucket="runs")["Contents"]}
+    with bucket() as url, reached_at(url):
+        for path in sample.folder.rglob("*"):
+            if path.is_file():
+                storage.write_bytes(str(path).replace(here, there), path.read_bytes())
+        argv = [word.replace(here, there) for word in sample.argv]
+        done = run(*argv, folder=tmp_path / "here", **environment(url))
+        assert done.returncode == 0, done.stderr
+        names = {entry.uri.removeprefix(f"{there}/") for entry in storage.walk(there)}
+        page = storage.read_bytes(f"{there}/{sample.run}/report.html").decode()
     assert {f"{sample.run}/summary.json", f"{sample.run}/report.html", f"{sample.run}/reporting/report"} <= names
     assert not [name for name in names if name.startswith("latest")]
     assert not list(namesake.iterdir())
-    page = store.get_object(Bucket="runs", Key=f"{sample.run}/report.html")["Body"].read().decode()
     assert 'href="drift/drift/evidently.html"' in page

@@ -79,21 +79,6 @@ def test_without_a_record_the_results_that_arrived_tell_the_states(sample):
     assert (summary["status"], summary["engine"], summary["started"]) == ("succeeded", None, None)
 
 
-def test_a_result_that_has_gone_missing_since_is_none(sample):
-    sample.file("deployment").unlink()
-    summary, _ = sample.report()
-    assert summary["steps"]["deployment"]["state"] == "skipped"
-    assert (summary["status"], summary["model_version"], summary["endpoint"]) == ("failed", None, None)
-
-
-def test_a_reused_step_counts_as_done(sample):
-    record = json.loads((sample.folder / "run.json").read_text())
-    record["steps"]["training"]["state"] = "reused"
-    sample.change("run.json", **record)
-    summary, _ = sample.report()
-    assert (summary["steps"]["training"]["state"], summary["status"]) == ("reused", "succeeded")
-
-
 def test_the_metric_names_carry_the_configured_number_of_cards(sample):
     config = json.loads(sample.flags["config"]) | {"evaluation": {"top_k": 50}}
     sample.flags["config"] = json.dumps(config)

@@ -52,7 +52,7 @@ class Chain:
         self.folder = folder
         pictures.ingest(folder, CONFIG)
         pictures.feature(folder, CONFIG)
-        training.body(self.flags(features="features.json", model="model", device=None))
+        pictures.train(folder, CONFIG)
 
     def flags(self, config=CONFIG, target="register-only", **names) -> Namespace:
         given = {"config": json.dumps(config), "date": pictures.DATE, "state": state(self.folder, target=target)}
@@ -204,8 +204,7 @@ def test_a_class_that_comes_after_training_is_said_by_training_evaluation_and_dr
     pictures.feature(tmp_path, given)
     found = Chain.__new__(Chain)
     found.folder = tmp_path
-    training.body(found.flags(given, features="features.json", model="model", device=None))
-    model = package.load(str(tmp_path / "model"))
+    model, _ = pictures.train(tmp_path, given)
     assert model.lineage.unlearned == ["star"]
     assert "No training row is of 'star'" in str(read_section(str(tmp_path / "model")))
     evaluate(found.flags(given, features="features.json", model="model", evaluation="evaluation"), lambda place: None)

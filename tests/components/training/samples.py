@@ -12,7 +12,7 @@ import pandas as pd
 
 from nightshift import splits
 from nightshift.config import Config, parse
-from nightshift.contracts import tables
+from tests.components import samples
 
 # validation: train 12 .. 13, test 15 .. 16; test fold: train 15 .. 16, test 18 .. 19
 DATE = "2024-03-20"
@@ -71,14 +71,8 @@ def matrix(rows: int = 600, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 def write_features(folder: Path, frame: pd.DataFrame) -> str:
     """Write a partition a day and the manifest, whose URI is returned."""
-    parts = []
-    for text, rows in frame.groupby(frame["event_time"].dt.strftime("%Y-%m-%d")):
-        day = date.fromisoformat(str(text))
-        uri = tables.partition_uri(str(folder / "lake"), "tiny", "features", day, "0" * 16)
-        parts.append(tables.write_partition(uri, day, rows, {}))
     details = {"numeric": NUMERIC, "categorical": ["channel"], "events_sha256": "e" * 64}
-    tables.write_table(str(folder / "features.json"), tables.Table("features", parts, details))
-    return str(folder / "features.json")
+    return samples.write_features(folder, frame, **details)
 
 
 def flags(models: dict[str, Any] | None = None, **values: str) -> list[str]:

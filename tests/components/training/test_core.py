@@ -49,31 +49,33 @@ def trained() -> core.Trained:
     return train()
 
 
-def test_the_candidate_with_the_best_validation_metric_is_selected_and_the_reason_tells_all():
-    name, reason = core.select(measured(a=0.1, b=0.3, c=0.2), "average_precision", PLAN.validation.test)
+@pytest.mark.parametrize(
+    ("values", "metric", "is_less_better", "reason"),
+    [
+        pytest.param(
+            measured(a=0.1, b=0.3, c=0.2),
+            "average_precision",
+            False,
+            "b has the highest average precision on the validation days 2024-03-15 .. 2024-03-16: "
+            "b 0.3000, c 0.2000, a 0.1000",
+            id="the best",
+        ),
+        pytest.param(
+            measured(a=0.1, b=0.3) | {"c": {**measured(c=0.2)["c"], "precision_at_k": 0.9}},
+            "precision_at_k",
+            False,
+            "c has the highest",
+            id="by the metric of the config",
+        ),
+        pytest.param(measured(b=0.3, a=0.3), "average_precision", False, "b has", id="of equals the config's first"),
+        pytest.param(measured(a=0.1, b=0.3), "average_precision", True, "a has the lowest", id="of errors the lowest"),
+    ],
+)
+def test_a_candidate_is_selected_for_a_reason_that_tells_all(values, metric, is_less_better, reason):
+    name, said = core.select(values, metric, PLAN.validation.test, is_less_better=is_less_better)
 
-    assert name == "b"
-    assert reason == (
-        "b has the highest average precision on the validation days 2024-03-15 .. 2024-03-16: "
-        "b 0.3000, c 0.2000, a 0.1000"
-    )
-
-
-def test_another_metric_may_select_another_candidate():
-    values = measured(a=0.1, b=0.3)
-    values["a"]["precision_at_k"] = 0.9
-
-    assert core.select(values, "precision_at_k", PLAN.validation.test)[0] == "a"
-
-
-def test_of_equal_candidates_the_first_in_the_config_is_selected():
-    assert core.select(measured(b=0.3, a=0.3), "average_precision", PLAN.validation.test)[0] == "b"
-
-
-def test_of_an_error_the_lowest_is_selected_and_the_reason_says_lowest():
-    name, reason = core.select(measured(a=0.1, b=0.3), "average_precision", PLAN.validation.test, is_less_better=True)
-    assert name == "a"
-    assert reason.startswith("a has the lowest average precision")
+    assert said.startswith(reason)
+    assert name == reason[0]
 
 
 def test_as_many_validation_rows_as_can_be_checked_reach_the_threshold():

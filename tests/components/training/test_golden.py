@@ -14,6 +14,7 @@ from nightshift.contracts.preprocessing import Inputs
 from nightshift.graph import Graph
 from nightshift.stats.ranking import Metrics, evaluate
 from nightshift.tabular import inputs as tabular
+from nightshift.tasks.tabular import compromise
 from nightshift.tasks.tabular.training import FitSettings, RowSample
 
 ROOT = Path(__file__).parents[3]
@@ -49,7 +50,7 @@ def found(config: Config, features: pd.DataFrame) -> dict[str, Metrics]:
     numeric = [name for name in features if name.isupper() and name.endswith(("AMOUNT", "END", "NIGHT", "WINDOW"))]
     inputs = Inputs(numeric=numeric, categorical={})
     fold = splits.plan(config, date(2018, 8, 14)).test
-    train, test = splits.rows_of(features, fold.train), splits.test_rows(features, fold, drop_compromised=True)
+    train, test = splits.rows_of(features, fold.train), compromise.test_rows(features, fold, config.protocol)
     assert (len(inputs.numeric), len(train), train["label"].sum()) == (15, 67_240, 598)
     assert (len(test), test["label"].sum()) == (58_264, 385)
     matrix, settings = tabular.matrix(inputs, test), FitSettings(config, inputs.numeric, [], "cpu")

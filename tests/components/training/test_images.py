@@ -1,7 +1,5 @@
 """Networks of images: trained on shards, written as ONNX, the same each time."""
 
-import json
-from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +10,6 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from transformers import ResNetConfig, ResNetForImageClassification
 
-from components.training import __main__ as training
 from nightshift import splits
 from nightshift.classification.shards import Items, labels
 from nightshift.contracts import package, tables
@@ -25,7 +22,6 @@ from nightshift.tasks.classification import drift_reference, networks
 from nightshift.tasks.classification.training import unlearned_classes
 from nightshift.tasks.images import candidates as images
 from tests.components import pictures
-from tests.components.states import state
 
 CPU = torch.device("cpu")
 
@@ -44,28 +40,26 @@ def items(folder):
     return Items.of(table, splits.Days(plan.features.first, plan.features.last))
 
 
-def trained(folder, name: str, **task) -> tuple[str, package.ModelPackage, dict]:
-    place = str(folder / name)
-    flags = {"config": json.dumps(pictures.config(task=task)), "date": pictures.DATE, "device": "cpu"}
-    flags |= {"state": state(folder), "features": str(folder / "features.json"), "model": place}
-    found = training.body(Namespace(**flags))
-    return place, package.load(place), found
+@pytest.fixture(scope="module")
+def trained(folder):
+    """The package, and what the step reports."""
+    return pictures.train(folder, pictures.CONFIG)
 
 
-def test_a_model_is_trained_written_and_trained_again_to_the_same_bits(folder):
-    _, model, found = trained(folder, "one")
+def test_a_model_is_trained_written_and_trained_again_to_the_same_bits(folder, trained):
+    model, found = trained
     limits = {"min_side": 8, "max_pixels": 50_000_000}
     assert model.classes == parts.Images(side=16, channels=1, classes=pictures.CONFIG["task"]["classes"], **limits)
     assert model.signature.inputs[0].shape == [-1, 16, 16, 1]
     assert model.signature.outputs[0].shape == [-1, 4]
     assert (model.lineage.train.rows, model.lineage.validation.rows) == (72, 48)
     assert found == {name: model.candidates["resnet"].validation[name] for name in ("accuracy", "macro_f1", "log_loss")}
-    assert trained(folder, "two")[1].sha256 == model.sha256
-    assert trained(folder, "three", seed=1)[1].sha256 != model.sha256
+    assert pictures.train(folder, pictures.CONFIG, "again")[0].sha256 == model.sha256
+    assert pictures.train(folder, pictures.config(task={"seed": 1}), "other")[0].sha256 != model.sha256
 
 
-def test_drift_is_measured_against_rows_that_the_network_had_not_seen(folder, items):
-    place, model, _ = trained(folder, "one")
+def test_drift_is_measured_against_rows_that_the_network_had_not_seen(folder, items, trained):
+    place, (model, _) = str(folder / "model"), trained
     reference = package.read_reference(place)
     given = model.lineage.reference
     assert (str(given.first), str(given.last), given.rows) == ("2024-03-04", "2024-03-05", 48)
@@ -172,4 +166,4 @@ def test_images_that_stay_on_disk_train_the_same_network(items):
 def test_a_wrong_parameter_is_named_where_it_stands(folder):
     network = {"kind": "resnet", "parameters": {"depth": 50}}
     with pytest.raises(UserError, match=r"task.candidates.deep.parameters.depth: unknown"):
-        trained(folder, "wrong", candidates={"deep": network})
+        pictures.train(folder, pictures.config(task={"candidates": {"deep": network}}), "wrong")

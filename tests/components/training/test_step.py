@@ -154,14 +154,6 @@ def test_a_mistake_that_another_machine_finds_is_said_there_by_its_first_process
         assert body(args) == {}
 
 
-def test_a_wrong_parameter_leaves_no_model(tmp_path):
-    models = {"line": {"kind": "logistic_regression", "parameters": {"c": 1}}}
-
-    with pytest.raises(UserError, match=r"task\.candidates\.line\.parameters\.c: unknown"):
-        body(parser().parse_args(flags(tmp_path, models)))
-    assert not (tmp_path / "model").exists()
-
-
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
 def test_cuda_without_a_gpu_ends_in_one_line_and_exit_code_2(tmp_path):
     done = samples.run("training", flags(tmp_path, device="cuda"))

@@ -1,7 +1,6 @@
 """Models of texts: weighted words, embeddings as they are, a network that is fitted; each as ONNX."""
 
 import json
-from argparse import Namespace
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +15,6 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Split
 from torch.utils.flop_counter import FlopCounterMode
 
-from components.training import __main__ as training
 from nightshift import storage
 from nightshift.classification import shards, tokens
 from nightshift.classification.shards import Items, Shards
@@ -32,7 +30,6 @@ from nightshift.tasks.classification import networks
 from nightshift.tasks.texts import candidates as texts
 from nightshift.tasks.texts import onnx_export as texts_export
 from tests.components import pictures, topics
-from tests.components.states import state
 
 TASK = topics.task()
 
@@ -42,14 +39,6 @@ def folder(tmp_path_factory):
     found = tmp_path_factory.mktemp("topics")
     topics.made(found)
     return found
-
-
-def trained(folder, name: str, **task) -> tuple[str, package.ModelPackage]:
-    place = str(folder / name)
-    flags = {"config": json.dumps(topics.config(**task)), "date": pictures.DATE, "device": "cpu"}
-    flags |= {"state": state(folder), "features": str(folder / "features.json"), "model": place}
-    training.body(Namespace(**flags))
-    return place, package.load(place)
 
 
 def items(count: int = 48) -> Items:
@@ -91,14 +80,14 @@ def test_a_day_of_texts_is_a_shard_of_the_numbers_of_their_tokens(folder):
 
 
 def test_a_model_is_trained_written_and_trained_again_to_the_same_bits(folder):
-    place, model = trained(folder, "one")
+    model, _ = pictures.train(folder, topics.CONFIG)
     nothing = {"tokenizer": None, "tokenizer_sha256": storage.sha256(b"")}
     assert model.classes == parts.Texts(classes=TASK.classes, length=16, vocabulary=512, pad=0, **nothing)
     assert model.signature.inputs[0].shape == [-1, 16]
     assert set(model.candidates) == {"words", "bert"}
     assert model.candidates["words"].validation["accuracy"] > 0.4
-    assert trained(folder, "two")[1].sha256 == model.sha256
-    reference = package.read_reference(place)
+    assert pictures.train(folder, topics.CONFIG, "again")[0].sha256 == model.sha256
+    reference = package.read_reference(str(folder / "model"))
     assert list(reference) == ["event_id", "event_time", "tokens", "variety", "score", "predicted", "embedding"]
     assert reference["tokens"].between(4, 16).all()
 
@@ -113,10 +102,10 @@ def test_the_tokenizer_s_file_travels_with_the_model(folder, tmp_path):
     with pytest.raises(
         UserError, match=r"the features are of .*vocabulary.: 512.*, and the model takes .*vocabulary.: 28"
     ):
-        trained(folder, "other", **changed)
+        pictures.train(folder, topics.config(**changed), "other")
     topics.made(tmp_path, topics.config(**changed))
-    place, model = trained(tmp_path, "model", **changed)
-    assert storage.read_bytes(f"{place}/{model.classes.tokenizer}") == path.read_bytes()
+    model, _ = pictures.train(tmp_path, topics.config(**changed))
+    assert storage.read_bytes(f"{tmp_path}/model/{model.classes.tokenizer}") == path.read_bytes()
     assert texts.TOKENIZER in {file.name for file in model.files}
 
 

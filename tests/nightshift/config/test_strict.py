@@ -11,10 +11,10 @@ from pydantic import BaseModel
 from components.loadtest.core import Load
 from nightshift import splits
 from nightshift.config import parse
-from nightshift.config.classes import Images, Texts
+from nightshift.config.images import ImageConfig
 from nightshift.config.section import LARGEST
-from nightshift.config.tabular import Tabular
-from nightshift.config.usecase import Config
+from nightshift.config.tabular import TabularConfig
+from nightshift.config.texts import TextConfig
 from nightshift.dates import FIRST, LAST
 from nightshift.errors import UserError
 from nightshift.neural.recipes import bert, checked, mlp, resnet
@@ -33,7 +33,7 @@ TEXTS = TABULAR | {
     "columns": {"event_id": "id", "event_time": "time", "text": "body", "label": "class"},
     "task": {"kind": "text-classification", "classes": ["a", "b"], "candidates": {"a": {"kind": "bert"}}},
 }
-CONFIGS: dict[type[BaseModel], dict[str, Any]] = {Tabular: TABULAR, Images: IMAGES, Texts: TEXTS}
+CONFIGS: dict[type[BaseModel], dict[str, Any]] = {TabularConfig: TABULAR, ImageConfig: IMAGES, TextConfig: TEXTS}
 
 
 def numbers(section: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], type]]:
@@ -41,7 +41,7 @@ def numbers(section: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[tu
     for name, field in section.model_fields.items():
         types = list(leaves(field.annotation))
         for kind in types:
-            if issubclass(kind, BaseModel) and kind not in CONFIGS:
+            if issubclass(kind, BaseModel):
                 yield from numbers(kind, (*path, name))
         if {int, float} & set(types) and str not in types:
             yield (*path, name), (float if float in types else int)
@@ -57,9 +57,9 @@ def leaves(annotation: Any) -> Iterator[type]:
 
 
 def fields() -> Iterator[Any]:
-    for task, config in CONFIGS.items():
-        for path, kind in [*numbers(Config), *numbers(task, ("task",))]:
-            yield pytest.param(config, path, kind, id=".".join([task.__name__, *path]))
+    for section, config in CONFIGS.items():
+        for path, kind in numbers(section):
+            yield pytest.param(config, path, kind, id=".".join([section.__name__, *path]))
 
 
 def put(config: dict[str, Any], path: tuple[str, ...], value: Any) -> dict[str, Any]:

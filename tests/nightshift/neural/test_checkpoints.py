@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -65,6 +66,18 @@ def fitted(keeper=None, precision: Precision = Precision.FLOAT32) -> dict[str, t
         return resumable.left(resumable.fitted(replica(precision), keeper))
 
 
+@cache
+def undisturbed(precision: Precision = Precision.FLOAT32) -> dict[str, torch.Tensor]:
+    return fitted(None, precision)
+
+
+def resumed(folder: Path | str, precision: Precision = Precision.FLOAT32) -> tuple[int, dict[str, torch.Tensor]]:
+    """The step after which a training resumes from the checkpoints of a folder, and what it leaves."""
+    again = Stopping(Checkpoints(str(folder), 1000, Notice()))
+    weights = fitted(again, precision)
+    return again.resumed, weights
+
+
 def same(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> bool:
     return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
 
@@ -93,12 +106,11 @@ def test_a_training_that_fails_resumes_from_its_newest_checkpoint_with_equal_wei
     with pytest.raises(StoppedError):
         fitted(Stopping(Checkpoints(str(tmp_path), 0, Notice()), step, stop), precision)
 
-    again = Stopping(Checkpoints(str(tmp_path), 1000, Notice()))
-    resumed = fitted(again, precision)
+    start, weights = resumed(tmp_path, precision)
 
     # the newest one may not have been complete yet
-    assert max(step - 3, 0) <= again.resumed < step
-    assert same(resumed, fitted(None, precision))
+    assert max(step - 3, 0) <= start < step
+    assert same(weights, undisturbed(precision))
 
 
 def test_on_sigterm_a_checkpoint_is_saved_after_the_step_and_nothing_is_lost(tmp_path):
@@ -108,9 +120,8 @@ def test_on_sigterm_a_checkpoint_is_saved_after_the_step_and_nothing_is_lost(tmp
     ):
         fitted(Stopping(kept, 15, lambda: os.kill(os.getpid(), signal.SIGTERM)))
 
-    again = Stopping(Checkpoints(str(tmp_path), 1000, Notice()))
-    assert same(fitted(again), fitted())
-    assert again.resumed == 15
+    start, weights = resumed(tmp_path)
+    assert (start, same(weights, undisturbed())) == (15, True)
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
@@ -127,10 +138,7 @@ def test_a_folder_without_its_last_file_is_no_checkpoint(tmp_path):
     saved_three(tmp_path)
     (tmp_path / "step-000000000003" / checkpoints.FILE).unlink()
 
-    again = Stopping(Checkpoints(str(tmp_path), 1000, Notice()))
-    fitted(again)
-
-    assert again.resumed == 2
+    assert resumed(tmp_path)[0] == 2
 
 
 def truncated(file: Path) -> None:
@@ -154,10 +162,9 @@ def test_of_checkpoints_the_newest_whole_one_is_resumed_from(tmp_path, name, dam
     saved_three(tmp_path)
     damage(tmp_path / "step-000000000003" / name)
 
-    again = Stopping(Checkpoints(str(tmp_path), 1000, Notice()))
-    assert same(fitted(again), fitted())
+    start, weights = resumed(tmp_path)
 
-    assert again.resumed == 2
+    assert (start, same(weights, undisturbed())) == (2, True)
     is_complete = (damage, name) != (Path.unlink, checkpoints.FILE)
     assert ("the checkpoint after step 3 is damaged" in caplog.text) == is_complete
 
@@ -173,7 +180,7 @@ def test_every_flipped_bit_of_a_checkpoint_is_noticed_or_changes_nothing(tmp_pat
             changed.append(place)
     for place in changed[:3]:
         file.write_bytes(whole[:place] + bytes([whole[place] ^ 16]) + whole[place + 1 :])
-        assert same(fitted(Checkpoints(str(tmp_path), 1000, Notice())), fitted())
+        assert same(resumed(tmp_path)[1], undisturbed())
 
 
 def test_where_no_checkpoint_is_whole_the_training_starts_anew_and_says_so(tmp_path, caplog):
@@ -181,10 +188,9 @@ def test_where_no_checkpoint_is_whole_the_training_starts_anew_and_says_so(tmp_p
     for file in tmp_path.glob("*/*.distcp"):
         flipped(file)
 
-    again = Stopping(Checkpoints(str(tmp_path), 1000, Notice()))
-    assert same(fitted(again), fitted())
+    start, weights = resumed(tmp_path)
 
-    assert again.resumed == 0
+    assert (start, same(weights, undisturbed())) == (0, True)
     assert "no checkpoint is whole: the training starts anew" in caplog.text
 
 
@@ -194,9 +200,8 @@ def test_checkpoints_may_lie_in_an_object_store():
         with pytest.raises(PreemptedError), checkpoints.kept(root, 1000) as kept:
             fitted(Stopping(kept, 15, lambda: os.kill(os.getpid(), signal.SIGTERM)))
 
-        again = Stopping(Checkpoints(root, 1000, Notice()))
-        assert same(fitted(again), fitted())
-        assert again.resumed == 15
+        start, weights = resumed(root)
+        assert (start, same(weights, undisturbed())) == (15, True)
         storage.remove_folder(root)
         assert Checkpoints(root, 1000, Notice()).complete() == []
 
@@ -310,13 +315,11 @@ def test_processes_that_are_told_to_end_save_together_and_others_resume(tmp_path
     (four / "kept").symlink_to(tmp_path / "kept")
 
     # one step more than noted may have been taken: the processes agree on it during the next
-    alone = Stopping(Checkpoints(str(tmp_path / "kept"), 1000, Notice()))
-    expected = fitted()
-    assert close(fitted(alone), expected)
-    assert alone.resumed == saved
+    start, weights = resumed(tmp_path / "kept")
+    assert (start, close(weights, undisturbed())) == (saved, True)
     layout = '{"pipeline": 2, "tensor": 2}'
     subprocess.run(elastic.command(four, 4, layout, 1000, 0), check=True, timeout=600, stderr=subprocess.DEVNULL)
-    assert close(torch.load(four / "weights.pt"), expected)
+    assert close(torch.load(four / "weights.pt"), undisturbed())
     assert elastic.lines(four)[0] == f"resumed {saved}"
 
 
@@ -328,7 +331,7 @@ def test_a_training_is_handed_from_whole_networks_to_zero_to_fsdp_and_back(tmp_p
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
 
     assert done.returncode == 0, done.stderr[-5000:]
-    assert close(torch.load(tmp_path / "weights.pt"), fitted())
+    assert close(torch.load(tmp_path / "weights.pt"), undisturbed())
     starts = [int(line) for line in done.stdout.splitlines()]
     assert starts[0] == 0
     assert all(before < after < STEPS for before, after in pairwise(starts))

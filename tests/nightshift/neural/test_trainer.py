@@ -107,17 +107,6 @@ def test_training_learns_what_separates_the_classes():
     assert found.losses[0][1] > 0.6 > 0.2 > found.losses[-1][1]
 
 
-def test_the_learning_rate_falls_to_zero_over_the_training():
-    data = Resident(torch.ones(8, 1), torch.ones(8), 2)
-    training = Training(Replica(MLP(1, Parameters(hidden=2, learning_rate=0.5, epochs=1)), CPU), data)
-    rates = []
-    for batch in training.batches():
-        training.step(batch)
-        rates.append(training.optimizer.param_groups[0]["lr"])
-
-    assert rates == pytest.approx([0.5, 0.375, 0.25, 0.125])
-
-
 @given(steps=st.integers(1, 300), warmup=st.floats(0, 0.999), decay=st.sampled_from(Decay))
 def test_the_learning_rate_rises_in_the_warm_up_and_falls_after_it(steps, warmup, decay):
     fit = Fit(warmup=warmup, decay=decay)

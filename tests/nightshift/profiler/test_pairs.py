@@ -4,9 +4,9 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-import onnx
 import pandas as pd
 import pytest
+from onnx import TensorProto, helper
 
 from nightshift.contracts import package
 from nightshift.contracts.preprocessing import Inputs
@@ -15,25 +15,20 @@ from nightshift.errors import UserError
 from nightshift.profiler.pairs import Side, compared
 from pipelines.cli.__main__ import parse_command_line
 from tests import packages
+from tests.components import samples
 
 COLUMNS = [f"x{number}" for number in range(16)]
 
 
 def model(folder: Path, layers: int) -> str:
     """A package whose graph multiplies by a matrix so many times."""
-    random, make = np.random.default_rng(0), onnx.helper
+    random = np.random.default_rng(0)
     square = (random.random((16, 16)) / 16).astype(np.float32)
     names = [package.INPUT, *(f"h{number}" for number in range(layers))]
-    nodes = [make.make_node("MatMul", [here, "w"], [there]) for here, there in pairwise(names)]
-    nodes.append(make.make_node("ReduceMean", [names[-1]], [package.OUTPUT], axes=[1], keepdims=0))
-    body = make.make_graph(
-        nodes,
-        "model",
-        [make.make_tensor_value_info(package.INPUT, onnx.TensorProto.FLOAT, ["n", 16])],
-        [make.make_tensor_value_info(package.OUTPUT, onnx.TensorProto.FLOAT, ["n"])],
-        [onnx.numpy_helper.from_array(square, "w")],
-    )
-    graph = make.make_model(body, opset_imports=[make.make_opsetid("", 17)], ir_version=9).SerializeToString()
+    nodes = [helper.make_node("MatMul", [here, "w"], [there]) for here, there in pairwise(names)]
+    nodes.append(helper.make_node("ReduceMean", [names[-1], "columns"], [package.OUTPUT], keepdims=0))
+    taken, given = (package.INPUT, TensorProto.FLOAT, [None, 16]), (package.OUTPUT, TensorProto.FLOAT, [None])
+    graph = samples.serialized(nodes, taken, [given], {"w": square, "columns": np.array([1])})
     rows = pd.DataFrame(random.random((1024, 16)), columns=COLUMNS).assign(label=0, score=0.5)
     package.save(
         str(folder), packages.manifest({"m": graph}, Inputs(numeric=COLUMNS, categorical={})), {"m": graph}, rows

@@ -6,8 +6,8 @@ import pytest
 
 from nightshift.config.neural import Trainer
 from nightshift.profiler import replicas
-from nightshift.profiler.networks import Network
 from nightshift.profiler.replicas import FAULTS, SMALL_BUCKETS, Job, Measured, Process
+from nightshift.profiler.tuning import Network
 
 NETWORK = Network("mlp", {"inputs": 3}, {"batch_size": 256, "threads": 4})
 

@@ -13,8 +13,7 @@ import pytest
 from nightshift.config.neural import Fit, Trainer
 from nightshift.errors import UserError
 from nightshift.profiler import tuning
-from nightshift.profiler.networks import Network
-from nightshift.profiler.tuning import AXES, Search, Setting, Side, Stretch, Tried, Tuned, Variant
+from nightshift.profiler.tuning import AXES, Network, Search, Setting, Side, Stretch, Tried, Tuned, Variant
 
 PARAMETERS = Fit().model_dump(mode="json") | {"hidden": 8, "channels_last": True}
 GIVEN = Variant(PARAMETERS, Trainer().model_dump(mode="json"))

@@ -59,7 +59,7 @@ def test_a_model_scores_with_the_selected_candidate_unless_another_is_named(tmp_
     model = samples.write_model(tmp_path / "model", WEIGHTS)
 
     assert Scorer(str(tmp_path / "model"), model).score(ROWS).tolist() == [1, 2]
-    assert Scorer(str(tmp_path / "model"), model, "second", threads=2).score(ROWS).tolist() == [4.25, 8.5]
+    assert Scorer(str(tmp_path / "model"), model, "second").score(ROWS).tolist() == [4.25, 8.5]
 
 
 def test_a_graph_that_is_not_the_one_of_the_manifest_is_refused(tmp_path):

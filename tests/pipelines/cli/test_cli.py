@@ -11,7 +11,7 @@ import pytest
 from kfp import dsl
 
 from pipelines import configs
-from tests.pipelines.samples import compiled_file, dated, shell, write
+from tests.pipelines.samples import command, compiled_file, dated, one_step, one_step_a_day, run_of, shell, write
 from tests.processes import SECONDS, engine, started, wait_until
 
 ROOT = Path(__file__).parents[3]
@@ -22,12 +22,12 @@ def nightshift(*words: str) -> "subprocess.CompletedProcess[str]":
 
 
 def test_the_committed_schema_is_the_one_the_command_prints() -> None:
-    assert nightshift("config", "schema").stdout == (ROOT / "docs/schemas/config.json").read_text()
+    assert command("config", "schema").stdout == (ROOT / "docs/schemas/config.json").read_text()
 
 
 def test_a_config_is_shown_with_its_defaults_which_make_the_same_config(tmp_path: Path) -> None:
     path = tmp_path / "shown.yaml"
-    path.write_text(nightshift("config", "show", "leads").stdout)
+    path.write_text(command("config", "show", "leads").stdout)
 
     assert configs.load(str(path)) == configs.load("leads")
 
@@ -36,7 +36,7 @@ def test_a_run_prints_its_name_and_each_step(tmp_path: Path) -> None:
     def pipeline(text: str = "a") -> None:
         write(text=text)
 
-    done = nightshift("run", str(compiled_file(pipeline, tmp_path)), "--workspace", str(tmp_path), "--set", "text=b")
+    done = nightshift(*run_of(pipeline, tmp_path, "--set", "text=b"))
     assert done.returncode == 0
     assert "run sample-" in done.stdout
     assert "write done in" in done.stdout
@@ -45,20 +45,14 @@ def test_a_run_prints_its_name_and_each_step(tmp_path: Path) -> None:
 
 
 def test_the_record_holds_the_peak_memory_of_each_step(tmp_path: Path) -> None:
-    def pipeline() -> None:
-        shell(script="python -c 'b = bytearray(200_000_000)'")
-
-    nightshift("run", str(compiled_file(pipeline, tmp_path)), "--workspace", str(tmp_path))
+    nightshift(*run_of(one_step("python -c 'b = bytearray(200_000_000)'"), tmp_path))
     (record,) = (tmp_path / "runs").glob("sample-*/run.json")
     peak = json.loads(record.read_text())["steps"]["shell"]["peak_memory_bytes"]
     assert 200_000_000 < peak < 400_000_000
 
 
 def test_a_failure_names_the_step_its_command_its_last_lines_and_the_way_on(tmp_path: Path) -> None:
-    def pipeline() -> None:
-        shell(script="echo out of luck >&2; exit 3")
-
-    done = nightshift("run", str(compiled_file(pipeline, tmp_path)), "--workspace", str(tmp_path))
+    done = nightshift(*run_of(one_step("echo out of luck >&2; exit 3"), tmp_path))
     (folder,) = (tmp_path / "runs").glob("sample-*")
     assert done.returncode == 1
     assert "shell failed (exit code 3)" in done.stdout
@@ -69,10 +63,7 @@ def test_a_failure_names_the_step_its_command_its_last_lines_and_the_way_on(tmp_
 
 
 def test_a_users_mistake_in_a_step_ends_the_run_with_exit_code_two(tmp_path: Path) -> None:
-    def pipeline() -> None:
-        shell(script="exit 2")
-
-    assert nightshift("run", str(compiled_file(pipeline, tmp_path)), "--workspace", str(tmp_path)).returncode == 2
+    assert nightshift(*run_of(one_step("exit 2"), tmp_path)).returncode == 2
 
 
 @pytest.mark.parametrize(
@@ -81,6 +72,7 @@ def test_a_users_mistake_in_a_step_ends_the_run_with_exit_code_two(tmp_path: Pat
         (["run", "nowhere.yaml"], "does not exist"),
         (["run", "traning"], "monitoring, nightly, release, scoring, training; did you mean "),
         (["run", "--config", "nope"], "give a YAML file or one of bert, digits, fraud"),
+        (["run", "--config", "frau"], "did you mean 'fraud'"),
         (["run", "--date", "yesterday"], "write a day as YYYY-MM-DD"),
         (["run", "--set", "x"], "--set takes name=value"),
         (["run", "--set", "state.laek=/x"], "state.laek: unknown; allowed here: audit, "),
@@ -96,8 +88,11 @@ def test_a_users_mistake_in_a_step_ends_the_run_with_exit_code_two(tmp_path: Pat
         (["run", "--runner", "docker", "--target", "local"], "leave out --runner docker"),
         (["run", "--runner", "docker", "--set", "state.target=local"], "leave out --runner docker"),
         (["show", "r1"], "there is no run 'r1'"),
-        (["loadtest", "--peak", "5", "--set", "load={}"], "--set load=... and flags (peak) say what the load is"),
-        (["loadtest", "--set", "laod=1"], "has no parameter 'laod'"),
+        (["loadtest", "--seconds", "5", "--set", "load={}"], "--set load=... and flags (seconds) say what the load is"),
+        (
+            ["loadtest", "--set", "laod=1"],
+            "has no parameter 'laod'; it has: config, data, date, device, load, state; did you mean 'load'?",
+        ),
         (["release", "status"], "holds no model yet; `nightshift run` registers one"),
         (["release", "start"], "release start takes a version"),
         (["release", "abort", "2"], "release abort takes no version"),
@@ -105,7 +100,7 @@ def test_a_users_mistake_in_a_step_ends_the_run_with_exit_code_two(tmp_path: Pat
     ],
 )
 def test_a_mistake_is_one_clear_line_and_exit_code_two(words: list[str], message: str, tmp_path: Path) -> None:
-    done = nightshift(*words, "--workspace", str(tmp_path))
+    done = command(*words, "--workspace", str(tmp_path))
     assert done.returncode == 2
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
@@ -122,19 +117,16 @@ def test_a_load_test_is_given_what_was_asked_for_and_needs_a_champion(tmp_path: 
 
 
 def test_a_load_test_takes_parameters_by_name_too(tmp_path: Path) -> None:
-    words = ["--set", 'load={"peak": 5}', "--set", f"state.registry={tmp_path}/other", "--workspace", str(tmp_path)]
+    words = ["--set", 'load={"seconds": 5}', "--set", f"state.registry={tmp_path}/other", "--workspace", str(tmp_path)]
     assert f"{tmp_path}/other" in "".join(nightshift("loadtest", *words).stdout.split())
     (record,) = (tmp_path / "runs").glob("fraud-loadtest-*/run.json")
     parameters = json.loads(record.read_text())["parameters"]
-    assert (parameters["load"], parameters["state"]["registry"]) == ({"peak": 5}, f"{tmp_path}/other")
+    assert (parameters["load"], parameters["state"]["registry"]) == ({"seconds": 5}, f"{tmp_path}/other")
 
 
 def test_a_pipeline_without_a_report_says_so(tmp_path: Path) -> None:
-    def pipeline() -> None:
-        write(text="a")
-
-    run = nightshift("run", str(compiled_file(pipeline, tmp_path)), "--workspace", str(tmp_path)).stdout.split()[1]
-    done = nightshift("report", run, "--workspace", str(tmp_path))
+    run = nightshift(*run_of(one_step("true"), tmp_path)).stdout.split()[1]
+    done = command("report", run, "--workspace", str(tmp_path))
     assert (done.returncode, done.stderr.splitlines()) == (
         2,
         [f"nightshift: sample writes no report; nightshift show {run} prints what it found"],
@@ -147,9 +139,9 @@ def test_a_run_is_resumed_by_its_name_alone(tmp_path: Path) -> None:
     def pipeline(text: str) -> None:
         shell(script=f'[ -e "{gate}" ]').after(write(text=text))
 
-    definition = compiled_file(pipeline, tmp_path)
-    nightshift("run", str(definition), "--workspace", str(tmp_path), "--set", "text=b")
-    definition.unlink()
+    words = run_of(pipeline, tmp_path, "--set", "text=b")
+    nightshift(*words)
+    Path(words[1]).unlink()
     gate.touch()
     (folder,) = (tmp_path / "runs").glob("sample-*")
     done = nightshift("run", "--resume", folder.name, "--workspace", str(tmp_path))
@@ -160,10 +152,7 @@ def test_a_run_is_resumed_by_its_name_alone(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 def test_an_output_that_cannot_be_written_is_named_by_no_path(tmp_path: Path) -> None:
-    def pipeline() -> None:
-        write(text="a")
-
-    words = ["run", str(compiled_file(pipeline, tmp_path)), "--workspace", str(tmp_path)]
+    words = run_of(one_step("true"), tmp_path)
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(engine(*words), stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert done.stderr.splitlines()[0].startswith("nightshift: No space left on device; make room")
@@ -173,9 +162,9 @@ def test_a_run_that_serves_its_model_is_not_resumed_in_containers(tmp_path: Path
     def pipeline(state: dict[str, Any]) -> None:
         shell(script="exit 1")
 
-    nightshift("run", str(compiled_file(pipeline, tmp_path)), "--workspace", str(tmp_path))
+    nightshift(*run_of(pipeline, tmp_path))
     (folder,) = (tmp_path / "runs").glob("sample-*")
-    done = nightshift("run", "--resume", folder.name, "--runner", "docker", "--workspace", str(tmp_path))
+    done = command("run", "--resume", folder.name, "--runner", "docker", "--workspace", str(tmp_path))
     assert done.returncode == 2
     assert "an endpoint ends with its container" in done.stderr
 
@@ -188,26 +177,24 @@ def test_a_run_that_is_not_there_is_answered_with_the_newest_whoever_named_it(tm
         record.write_text("{}")
         os.utime(record, (moment, moment))
     (tmp_path / "runs/latest").symlink_to(names[1])
-    done = nightshift("show", "r1", "--workspace", str(tmp_path))
+    done = command("show", "r1", "--workspace", str(tmp_path))
     assert f"the newest is {names[1]}" in done.stderr
 
 
 def test_a_second_run_of_the_same_date_is_refused_while_the_first_goes_on(tmp_path: Path) -> None:
     begun, gate = tmp_path / "begun", tmp_path / "gate"
 
-    def pipeline(date: str) -> None:
-        shell(script=f'touch "{begun}"; while [ ! -e "{gate}" ]; do sleep 0.05; done')
-
-    words = ["run", str(compiled_file(pipeline, tmp_path)), "--workspace", str(tmp_path), "--date"]
-    with started(engine(*words, "2025-01-01"), stdout=subprocess.DEVNULL) as first:
+    waiting = one_step_a_day(f'touch "{begun}"; while [ ! -e "{gate}" ]; do sleep 0.05; done')
+    words = run_of(waiting, tmp_path, "--date", "2025-01-01")
+    with started(engine(*words), stdout=subprocess.DEVNULL) as first:
         wait_until(begun.exists, "the first run's step has begun")
-        second = nightshift(*words, "2025-01-01")
+        second = command(*words)
         gate.touch()
         assert first.wait(SECONDS) == 0
     assert second.returncode == 2
     assert "sample-2025-01-01-" in second.stderr
     assert "in progress for the same date" in second.stderr
-    assert nightshift(*words, "2025-01-01").returncode == 0
+    assert nightshift(*words).returncode == 0
 
 
 def test_no_report_is_written_while_the_run_goes_on_that_will_write_its_own(tmp_path: Path) -> None:
@@ -220,11 +207,10 @@ def test_no_report_is_written_while_the_run_goes_on_that_will_write_its_own(tmp_
     def pipeline() -> None:
         reporting(script=f'touch "{begun}"; while [ ! -e "{gate}" ]; do sleep 0.05; done')
 
-    command = engine("run", str(compiled_file(pipeline, tmp_path)), "--workspace", str(tmp_path))
-    with started(command, stdout=subprocess.DEVNULL) as run:
+    with started(engine(*run_of(pipeline, tmp_path)), stdout=subprocess.DEVNULL) as run:
         wait_until(begun.exists, "the step has begun")
         (folder,) = (tmp_path / "runs").glob("sample-*")
-        refused = nightshift("report", folder.name, "--workspace", str(tmp_path))
+        refused = command("report", folder.name, "--workspace", str(tmp_path))
         gate.touch()
         assert run.wait(SECONDS) == 0
     assert (refused.returncode, f"{folder.name} is in progress" in refused.stderr) == (2, True)
@@ -234,10 +220,8 @@ def test_no_report_is_written_while_the_run_goes_on_that_will_write_its_own(tmp_
 def test_the_lock_of_a_killed_run_is_no_obstacle(tmp_path: Path) -> None:
     begun = tmp_path / "begun"
 
-    def pipeline(date: str) -> None:
-        shell(script=f'[ -e "{begun}" ] || {{ touch "{begun}"; sleep 600; }}')
-
-    words = ["run", str(compiled_file(pipeline, tmp_path)), "--workspace", str(tmp_path), "--date", "2025-01-01"]
+    sleeping = one_step_a_day(f'[ -e "{begun}" ] || {{ touch "{begun}"; sleep 600; }}')
+    words = run_of(sleeping, tmp_path, "--date", "2025-01-01")
     with started(engine(*words), stdout=subprocess.DEVNULL):
         wait_until(begun.exists, "the step has begun")
     assert nightshift(*words).returncode == 0
@@ -264,10 +248,7 @@ def test_a_backfill_runs_each_day_once_and_goes_on_where_it_stopped(tmp_path: Pa
 
 
 def test_a_backfill_goes_on_with_the_newest_run_of_a_day_whoever_named_it(tmp_path: Path) -> None:
-    def pipeline(date: str) -> None:
-        shell(script="true")
-
-    words = ["backfill", str(compiled_file(pipeline, tmp_path)), "--workspace", str(tmp_path)]
+    words = ["backfill", str(compiled_file(one_step_a_day("true"), tmp_path)), "--workspace", str(tmp_path)]
     words += ["--from", "2025-01-01", "--to", "2025-01-01"]
     assert nightshift(*words).returncode == 0
     (whole,) = (tmp_path / "runs").glob("sample-*")
@@ -284,6 +265,6 @@ def test_a_backfill_goes_on_with_the_newest_run_of_a_day_whoever_named_it(tmp_pa
     [("2025-01-02", "2025-01-01", "give the older day first"), ("2025-01-01", "2199-01-01", "last complete UTC day")],
 )
 def test_a_backfill_takes_past_days_in_order(first: str, last: str, message: str, tmp_path: Path) -> None:
-    done = nightshift("backfill", "--from", first, "--to", last, "--workspace", str(tmp_path))
+    done = command("backfill", "--from", first, "--to", last, "--workspace", str(tmp_path))
     assert done.returncode == 2
     assert message in done.stderr

@@ -12,7 +12,8 @@ import pytest
 from nightshift import release
 from nightshift.release import Place
 from pipelines.cli.__main__ import COMMANDS, parse_command_line
-from tests.processes import SECONDS, engine
+from tests.pipelines.samples import command
+from tests.processes import SECONDS
 
 LISTED = """
 import contextlib, sys
@@ -61,7 +62,7 @@ def test_only_the_module_of_the_named_command_is_imported(words: list[str], modu
 
 @pytest.mark.parametrize("words", [["modles"], []])
 def test_a_command_that_does_not_exist_is_answered_with_one_line_and_exit_code_two(words: list[str]) -> None:
-    done = subprocess.run(engine(*words), capture_output=True, text=True, timeout=SECONDS, check=False)
+    done = command(*words)
     assert done.returncode == 2
     assert done.stderr.splitlines()[0] == "usage: nightshift [-h] command ..."
     assert len(done.stderr.splitlines()) == 2

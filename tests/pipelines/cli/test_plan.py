@@ -6,13 +6,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from nightshift.errors import UserError
-from pipelines.cli.__main__ import parse_command_line
-
-
-def _called(*words: str) -> int:
-    args = parse_command_line(["plan", *words])
-    return int(args.command(args))
+from nightshift.hardware import gpu
+from nightshift.planning import search
+from nightshift.planning.layout import Checkpointing, Cluster, Layout
+from nightshift.planning.models import preset
+from pipelines.cli import plan
+from tests.pipelines.samples import called
 
 
 def test_a_plan_is_printed_with_its_cost_and_written_as_a_recipe(
@@ -21,7 +20,7 @@ def test_a_plan_is_printed_with_its_cost_and_written_as_a_recipe(
     file = tmp_path / "recipe.yaml"
     words = ["--model", "llama3-8b", "--gpu", "h100-80gb", "--batch", "16"]
 
-    assert _called(*words, "--samples", "1e6", "--usd-per-gpu-hour", "3", "--output", str(file)) == 0
+    assert called("plan", *words, "--samples", "1e6", "--usd-per-gpu-hour", "3", "--output", str(file)) == 0
 
     said = capsys.readouterr().out
     recipe = yaml.safe_load(file.read_text())
@@ -34,24 +33,17 @@ def test_a_plan_is_printed_with_its_cost_and_written_as_a_recipe(
 def test_a_model_is_given_by_its_sizes(capsys: pytest.CaptureFixture[str]) -> None:
     sizes = ["--layers", "12", "--hidden", "768", "--heads", "12", "--vocabulary", "50257", "--sequence", "1024"]
 
-    assert _called(*sizes, "--gpu", "l4", "--gpus-per-node", "1", "--batch", "8") == 0
+    assert called("plan", *sizes, "--gpu", "l4", "--gpus-per-node", "1", "--batch", "8") == 0
 
     assert "0.163 billion" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    (
-        (["--model", "llama3-8b"], "plan needs --gpu"),
-        (["--layers", "2", "--gpu", "l4", "--batch", "8"], "--hidden, --heads, --vocabulary, --sequence missing"),
-        (["--model", "llama3-8b", "--gpu", "l4", "--batch", "8", "--nodes", "0"], "above 0"),
-        (["--model", "llama3-8b", "--gpu", "t4", "--batch", "8"], "precision is 'bf16'; t4 has fp32, fp16"),
-        (
-            ["--model", "llama3-8b", "--gpu", "l4", "--gpus-per-node", "1", "--batch", "8", "--zero", "0"],
-            "would fit|would on",
-        ),
-    ),
-)
-def test_what_cannot_be_planned_is_refused_with_the_next_step(words: list[str], said: str) -> None:
-    with pytest.raises(UserError, match=said):
-        _called(*words)
+def test_a_recipe_says_what_was_planned() -> None:
+    found = search.proposed(preset("llama3-8b"), Cluster(gpu("h100-80gb"), 1, 8, 50e9), Layout(16))
+
+    written = yaml.safe_load(plan.recipe(found, "llama3-8b"))
+
+    layout = {name: value for name, value in written["layout"].items() if name not in ("data", "micro_batches")}
+    assert Layout(**layout | {"checkpointing": Checkpointing(layout["checkpointing"])}) == found.layout
+    assert written["expected"]["step_seconds"] == pytest.approx(found.timing.step, rel=1e-3)
+    assert written["layout"]["data"] * written["layout"]["micro_batches"] * written["layout"]["micro_batch"] == 16

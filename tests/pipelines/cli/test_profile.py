@@ -2,16 +2,14 @@
 
 import json
 import shlex
-import subprocess
-import sys
 
 import pytest
 
 from nightshift.contracts.profile import TraceProfile
 from nightshift.contracts.section import Section
 from nightshift.errors import UserError
-from pipelines.cli.__main__ import parse_command_line
 from tests.nightshift.profiler.traces.samples import Events, save
+from tests.pipelines.samples import called, command
 
 
 def events():
@@ -19,14 +17,8 @@ def events():
     return steps.kernel("sgemm<float>", 0, 600, launched=(-5, 3)).kernel("sgemm<float>", 1000, 600, launched=(990, 3))
 
 
-def called(*flags):
-    args = parse_command_line(["profile", *map(str, flags)])
-    return args.command(args)
-
-
 def run(*flags):
-    command = [sys.executable, "-m", "pipelines.cli", "profile", *map(str, flags)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return command("profile", *map(str, flags))
 
 
 def test_a_trace_becomes_a_profile_a_section_and_a_page(tmp_path):
@@ -57,7 +49,7 @@ def test_several_traces_are_several_ranks(tmp_path):
         save(tmp_path / f"rank{number}.json", events(), distributedInfo={"rank": number, "world_size": 2})
         for number in range(2)
     ]
-    called("--trace", *traces, "--output", tmp_path / "out")
+    called("profile", "--trace", *traces, "--output", str(tmp_path / "out"))
     assert [each.rank for each in TraceProfile.read(str(tmp_path / "out/profile.json")).ranks] == [0, 1]
 
 
@@ -85,7 +77,7 @@ def test_a_mistake_is_one_line_and_leaves_nothing(tmp_path):
 )
 def test_what_cannot_be_profiled_is_refused_with_the_next_step(flags, said, tmp_path):
     with pytest.raises(UserError, match=said):
-        called(*flags, "--output", tmp_path / "out")
+        called("profile", *flags, "--output", str(tmp_path / "out"))
     assert not (tmp_path / "out").exists()
 
 
@@ -108,10 +100,10 @@ def test_a_command_that_fails_says_so(tmp_path):
     program = tmp_path / "train.py"
     program.write_text("raise SystemExit('no data')")
     with pytest.raises(UserError, match="ended with no data"):
-        called("--command", str(program), "--output", tmp_path / "out")
+        called("profile", "--command", str(program), "--output", str(tmp_path / "out"))
 
 
 def test_uris_are_read_and_written(tmp_path):
     save(tmp_path / "trace.json", events())
-    called("--trace", f"file://{tmp_path}/trace.json", "--output", f"file://{tmp_path}/out")
+    called("profile", "--trace", f"file://{tmp_path}/trace.json", "--output", f"file://{tmp_path}/out")
     assert json.loads((tmp_path / "out/profile.json").read_text())["step_ms"] == 1.0

@@ -4,16 +4,9 @@ import re
 from pathlib import Path
 
 import pytest
-import yaml
 
 from nightshift.errors import UserError
-from pipelines import configs
-from pipelines.cli.__main__ import parse_command_line
-
-
-def called(*words: str) -> int:
-    args = parse_command_line(["scale", *words])
-    return int(args.command(args))
+from tests.pipelines.samples import called, config_file
 
 
 @pytest.mark.parametrize(
@@ -28,7 +21,7 @@ def test_a_planted_fault_is_found(
     config: str, trained: str, fault: str, title: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = trained.split()[3]
-    assert called("--config", config, "--rows", rows, "--fault", fault) == 0
+    assert called("scale", "--config", config, "--rows", rows, "--fault", fault) == 0
 
     first, headings, one, two, *findings = capsys.readouterr().out.splitlines()
     assert first == f"{trained} a process and step"
@@ -38,25 +31,9 @@ def test_a_planted_fault_is_found(
     assert [each for each in findings if re.match(rf"\d\. {title}", each)]
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--config", "fraud", "--processes", "1000"], "--processes is 1000, and there are .* cores, one for each"),
-        (["--config", "fraud", "--rows", "0"], "have to be above 0"),
-        (["--config", "handbook-best"], "'handbook-best' has these networks: none"),
-    ],
-)
-def test_what_cannot_be_measured_is_refused(words: list[str], said: str) -> None:
-    with pytest.raises(UserError, match=said):
-        called(*words)
-
-
 @pytest.mark.parametrize("layout", [{"shard": 2}, {"zero": 2}])
 def test_a_network_that_processes_split_is_not_measured(layout: dict[str, int], tmp_path: Path) -> None:
-    value = configs.load("fraud")
-    value["task"]["trainer"] = layout
-    file = tmp_path / "split.yaml"
-    file.write_text(yaml.safe_dump(value))
+    file = config_file(tmp_path, task={"trainer": layout})
 
     with pytest.raises(UserError, match="splits a network, and this measures replicas"):
-        called("--config", str(file))
+        called("scale", "--config", file)

@@ -3,25 +3,25 @@
 import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 import yaml
 
+from nightshift.config import parse
 from nightshift.config.neural import Trainer
 from nightshift.errors import UserError
+from nightshift.neural import simulated
+from nightshift.neural.trial import Trial
 from nightshift.profiler.traces import analysis, read
 from nightshift.profiler.tuning import Tuned, Value, Variant
 from pipelines import configs
-from pipelines.cli.__main__ import parse_command_line
-from pipelines.cli.tune import kept
+from pipelines.cli.tune import kept, network_of, width
+from tests.pipelines.samples import called, config_file
 from tests.processes import SECONDS, engine
 
 NETWORK = "parameters: {hidden: 256, layers: 1, epochs: 15, batch_size: 256, learning_rate: 0.006}"
-
-
-def called(*words: str) -> int:
-    args = parse_command_line(words)
-    return int(args.command(args))
 
 
 def config(folder: Path, network: str = "parameters: {hidden: 8, batch_size: 4}") -> Path:
@@ -59,39 +59,31 @@ def test_a_batch_size_that_is_faster_is_written_into_the_config_with_its_comment
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "kind", "small", "wide"),
     [
-        ("digits", "resnet on cpu, 32 rows of 8 x 8 pixels"),
-        ("topics", "bert on cpu, 32 rows of 32 tokens"),
+        ("digits", "resnet", {"stages": "1", "width": 4}, "8 x 8 pixels"),
+        ("topics", "bert", {"width": 4, "heads": 1, "layers": 1}, "32 tokens"),
     ],
 )
-def test_networks_of_images_and_of_texts_are_tuned_too(
-    name: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_networks_of_images_and_of_texts_are_trained_too(
+    name: str, kind: str, small: dict[str, Any], wide: str, tmp_path: Path
 ) -> None:
-    value = configs.load(name)
-    kind, *_ = (each["kind"] for each in value["task"]["candidates"].values() if each["kind"] in ("resnet", "bert"))
-    small = {"resnet": {"stages": "1", "width": 4}, "bert": {"width": 4, "heads": 1, "layers": 1}}[kind]
-    value["task"]["candidates"] = {kind: {"kind": kind, "parameters": {**small, "batch_size": 4, "threads": 1}}}
-    file = tmp_path / "mine.yaml"
-    file.write_text(yaml.safe_dump(value))
+    candidate = {"kind": kind, "parameters": {**small, "batch_size": 4, "threads": 1}}
+    config = parse(configs.load(config_file(tmp_path, name, task={"candidates": {"net": candidate}})))
 
-    words = ["--batch-size", "32", "--try", "recompute", "--rows", "32", "--traces", str(tmp_path)]
-    assert called("tune", "--config", str(file), *words) == 0
+    network = network_of(config, "net", None)
 
-    first, row, *_ = capsys.readouterr().out.splitlines()
-    assert first == said
-    assert re.match(r"  batch_size 32 +[\d,.]+ rows/s +\+[\d.]+ %  .*; faster", row)
-    assert configs.load(str(file))["task"]["candidates"][kind]["parameters"]["batch_size"] == 32
+    assert width(network.shape) == wide
+    with simulated.training({**vars(network), "rows": 8, "trainer": {}}, torch.device("cpu")) as training:
+        assert Trial(training).stretch()["rows"] > 0
 
 
 def test_a_frozen_network_has_no_training_to_make_faster(tmp_path: Path) -> None:
-    value, file = configs.load("topics"), tmp_path / "mine.yaml"
-    parameters = {"pretrained": "somewhere", "frozen": True}
-    value["task"]["candidates"] = {"frozen": {"kind": "bert", "parameters": parameters}}
-    file.write_text(yaml.safe_dump(value))
+    frozen = {"kind": "bert", "parameters": {"pretrained": "somewhere", "frozen": True}}
+    file = config_file(tmp_path, "topics", task={"candidates": {"frozen": frozen}})
 
     with pytest.raises(UserError, match=r"candidates\.frozen: its network is frozen, so there is no training"):
-        called("tune", "--config", str(file))
+        called("tune", "--config", file)
 
 
 def test_where_nothing_is_left_to_try_the_config_stays_as_it_is(
@@ -122,21 +114,6 @@ def test_what_is_not_written_is_said_in_lines_to_copy(
         "task": {"trainer": {"compression": "bf16"}, "candidates": {"mlp": {"parameters": {"compile": "default"}}}}
     }
     assert file.read_text() == before
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["tune", "--config", "handbook-best"], "--candidate is None; 'handbook-best' has these networks: none"),
-        (["tune", "--config", "fraud", "--candidate", "xgboost"], "'fraud' has these networks: mlp"),
-        (["tune", "--config", "fraud", "--inputs", "0"], "have to be above 0"),
-        (["tune", "--config", "fraud", "--processes", "1", "0"], "have to be above 0"),
-        (["collectives", "--processes", "1"], "--processes is 1; two or more exchange something"),
-    ],
-)
-def test_what_cannot_be_measured_is_refused(words: list[str], said: str) -> None:
-    with pytest.raises(UserError, match=said):
-        called(*words)
 
 
 def test_every_collective_is_measured_with_every_size() -> None:

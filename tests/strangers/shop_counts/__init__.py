@@ -5,6 +5,6 @@ from nightshift.kinds import TaskKind
 TASK = TaskKind(
     "shop-counts",
     ("shop_counts", "nightshift.tasks.tabular"),  # whose ingestion, scoring and examples suit any rows
-    "shop_counts.config:ShopCounts",
+    "shop_counts.config:ShopConfig",
     "shop_counts.package:ShopRates",
 )

@@ -20,17 +20,16 @@ class ShopFeatures:
         return {f"log_mean_{days}d": days for days in self.setup.config.task.windows_days}
 
     def uri(self, day):
-        config, events = self.setup.config, self.setup.events
-        past = [events.partition(each).sha256 for each in self._needed(day)]
-        key = storage.fingerprint([self.windows, config.label_delay_days, config.columns.numeric, past])
+        config = self.setup.config
+        past = [self.setup.events.partition(each).sha256 for each in self._needed(day)]
+        key = storage.fingerprint([self.windows, config.label_delay_days, past])
         return tables.partition_uri(self.setup.lake, config.name, "features", day, key)
 
     def write(self, missing):
         return {day: tables.write_partition(uri, day, self._computed(day), {}) for day, uri in missing.items()}
 
     def details(self, _):
-        numeric = [*self.windows, *self.setup.config.columns.numeric]
-        return FeatureDetails({"numeric": numeric, "categorical": ["weekday"]})
+        return FeatureDetails({"numeric": [*self.windows, "promo"], "categorical": ["weekday"]})
 
     def _needed(self, day):
         return Days(day - timedelta(days=buffer_days(self.setup.config)), day)
@@ -41,8 +40,8 @@ class ShopFeatures:
         last = day - timedelta(days=self.setup.config.label_delay_days + 1)  # whose counts are known by now
         for name, days in self.windows.items():
             past = rows_of(events, Days(last - timedelta(days=days - 1), last)).dropna(subset="label")
-            means = past["label"].astype(float).groupby(past["terminal"]).mean()
-            rows[name] = np.log1p(rows["terminal"].map(means).fillna(means.mean()).fillna(0))
+            means = past["label"].astype(float).groupby(past["shop"]).mean()
+            rows[name] = np.log1p(rows["shop"].map(means).fillna(means.mean()).fillna(0))
         return rows.reset_index(drop=True)
 
 

@@ -6,6 +6,5 @@ from nightshift.contracts.preprocessing import Inputs
 
 
 class ShopRates(Inputs):
+    highest_score = 100.0
     kind: Literal["shop-counts"] = "shop-counts"
-    windows_days: list[int]
-    label_delay_days: int

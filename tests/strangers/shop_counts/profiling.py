@@ -3,7 +3,6 @@
 from types import SimpleNamespace
 
 from nightshift.contracts.profile import PhaseName
-from nightshift.errors import UserError
 from nightshift.tensors import by_name
 from shop_counts import training
 
@@ -15,7 +14,3 @@ def selected_fit(setup, model, phase):
         inputs, kind = by_name(sample.matrix), model.candidates[name].kind
     fit = {"fit": lambda: sample.fit(name), "brief": lambda: lambda: sample.fit(name)}
     return SimpleNamespace(name=name, kind=kind, device="cpu", is_network=False, inputs=inputs, batch=1024, **fit)
-
-
-def network(_, name, __):
-    raise UserError(f"task.candidates.{name} is no network")

@@ -4,17 +4,16 @@ import numpy as np
 import pandas as pd
 
 COLUMNS = ("id", "opened", "shop", "promo", "sold")
-SHOPS = 60
 WEEK = (0.8, 0.8, 0.9, 1.0, 1.3, 1.6, 0.6)
 
 
 def day(config, on, labels_due=None):
-    shops, draw = np.arange(SHOPS), np.random.default_rng([config.seed, on.toordinal()])
-    usual, promo = np.random.default_rng(config.seed).gamma(4, 5, SHOPS), draw.random(SHOPS) < 0.2
+    shops, draw = np.arange(config.shops), np.random.default_rng([config.seed, on.toordinal()])
+    usual, promo = np.random.default_rng(config.seed).gamma(4, 5, config.shops), draw.random(config.shops) < 0.2
     factor = WEEK[on.weekday()] * (config.volume_factor if config.drifts(on) else 1)
     sold = pd.Series(draw.poisson(usual * factor * np.where(promo, 1.5, 1)), dtype="Int64")
     if labels_due is not None and not config.labels_arrived(on, labels_due):
         sold[:] = pd.NA
     opened = np.datetime64(on, "us") + (8 * 3600 + shops).astype("timedelta64[s]")
-    ids = on.toordinal() * SHOPS + shops
-    return pd.DataFrame({"id": ids, "opened": opened, "shop": shops, "promo": promo * 1.0, "sold": sold})
+    rows = {"id": on.toordinal() * config.shops + shops, "opened": opened, "shop": shops, "promo": promo * 1.0}
+    return pd.DataFrame(rows | {"sold": sold})

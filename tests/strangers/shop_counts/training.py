@@ -4,13 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nightshift.config import Config
 from nightshift.contracts.package import DecisionRule
-from nightshift.contracts.tables import Table
 from nightshift.graph import Graph
 from nightshift.tabular import inputs
 from nightshift.tasks.fitting import FitSpec
-from nightshift.tasks.protocol import Measured
+from nightshift.tasks.protocol import Measured, TrainingSetup
 from nightshift.tasks.rows import LabeledRows, labeled
 from shop_counts import metrics, poisson
 from shop_counts.package import ShopRates
@@ -18,7 +16,7 @@ from shop_counts.package import ShopRates
 
 @dataclass(frozen=True)
 class CountRows(LabeledRows):
-    config: Config
+    setup: TrainingSetup
     tolerance: float = 1e-5
 
     @property
@@ -26,7 +24,7 @@ class CountRows(LabeledRows):
         return self.rows["label"].to_numpy(dtype=float)
 
     def check(self):
-        for name in self.config.task.candidates:
+        for name in self.setup.config.task.candidates:
             poisson.fit(self._spec(name), self.matrix[:100], self.counts[:100])
 
     def fit(self, name):
@@ -40,30 +38,30 @@ class CountRows(LabeledRows):
         return Measured({metrics.PROMISE: deviance}, DecisionRule(threshold=None))
 
     def _spec(self, name):
-        task = self.config.task
+        task = self.setup.config.task
         return FitSpec(f"task.candidates.{name}.parameters", task.candidates[name].parameters, task.seed, 1, "cpu")
 
 
 @dataclass(frozen=True)
 class ShopRows:
-    config: Config
-    features: Table
+    setup: TrainingSetup
 
     def sample(self, fold):
-        details, rows = self.features.details, labeled(self.features.read(fold.train), fold.train)
+        details, rows = self.setup.features.details, self._labeled(fold.train)
         seen = inputs.seen_in(rows, details["numeric"], details["categorical"])
-        windows = {"windows_days": self.config.task.windows_days, "label_delay_days": fold.label_delay_days}
-        return CountRows(rows, fold.train, ShopRates(**dict(seen), **windows), self.config)
+        return CountRows(rows, fold.train, ShopRates(**dict(seen)), self.setup)
 
     def unseen(self, fold, sample):
-        return CountRows(labeled(self.features.read(fold.test), fold.test), fold.test, sample.inputs, self.config)
+        return CountRows(self._labeled(fold.test), fold.test, sample.inputs, self.setup)
 
     def reference(self, sample, graph):
-        return sample.reference(graph, self.config.task.seed), None
+        return sample.reference(graph, self.setup.config.task.seed), None
+
+    def _labeled(self, days):
+        return labeled(self.setup.features.read(days), days)
 
 
-def rows(setup):
-    return ShopRows(setup.config, setup.features)
+rows = ShopRows
 
 
 def networks(_):

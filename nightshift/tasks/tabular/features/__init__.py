@@ -7,6 +7,7 @@ from datetime import date
 import pandas as pd
 
 from nightshift import storage
+from nightshift.config.tabular import TabularConfig
 from nightshift.contracts import tables
 from nightshift.contracts.online import Replay
 from nightshift.contracts.section import Column, Row, Table
@@ -58,7 +59,7 @@ class WindowFeatures:
         )
 
 
-def features(setup: FeatureSetup) -> WindowFeatures:
+def features(setup: FeatureSetup[TabularConfig]) -> WindowFeatures:
     """Return what computes features, on the device of the step.
 
     Raises:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
-from nightshift.config import Config
+from nightshift.config.tabular import TabularConfig
 from nightshift.tabular import windows
 from nightshift.tabular.frames import Backend
 
@@ -20,12 +20,12 @@ Array = Any  # numpy.ndarray | cupy.ndarray
 Frame = Any  # pandas.DataFrame | cudf.DataFrame
 
 
-def numeric_inputs(config: Config) -> list[str]:
+def numeric_inputs(config: TabularConfig) -> list[str]:
     """Return the names of the numeric model inputs, in the order of the frame's columns."""
     return windows.numeric_inputs(windows.of(config), config.columns.numeric)
 
 
-def features(events: Frame, config: Config, backend: Backend) -> Frame:
+def features(events: Frame, config: TabularConfig, backend: Backend) -> Frame:
     """Compute the features of every row.
 
     The first days of `events` lack a past: for exact values on a day, give the
@@ -58,13 +58,13 @@ def in_order(events: Frame) -> Frame:
     return events.sort_values(["event_time", "event_id"], ignore_index=True)
 
 
-def needed(side: str, config: Config) -> list[str]:
+def needed(side: str, config: TabularConfig) -> list[str]:
     """Return the columns of events that a side's windows are made of."""
     value = {"customer": "amount", "terminal": "label"}[side]
     return ["event_time", side, *([value] if value in config.columns.roles else [])]
 
 
-def windowed(side: str, events: Frame, config: Config, backend: Backend) -> dict[str, Array]:
+def windowed(side: str, events: Frame, config: TabularConfig, backend: Backend) -> dict[str, Array]:
     """Compute the windows of one side.
 
     Args:
@@ -83,7 +83,7 @@ def windowed(side: str, events: Frame, config: Config, backend: Backend) -> dict
     return compute(events, _times(events, backend.arrays), config, backend.arrays)
 
 
-def joined(events: Frame, columns: Mapping[str, Array], config: Config, backend: Backend) -> Frame:
+def joined(events: Frame, columns: Mapping[str, Array], config: TabularConfig, backend: Backend) -> Frame:
     """Put windows, and what else is known of events, beside them: the frame that `features` returns.
 
     Args:
@@ -164,9 +164,9 @@ def _by_key(xp: ModuleType, codes: Array, times: Array, reach: int) -> tuple[Arr
     return order, lambda age: xp.take(base + xp.searchsorted(times, times - age, side="right"), order)
 
 
-def _customer(events: Frame, times: Array, config: Config, xp: ModuleType) -> dict[str, Array]:
+def _customer(events: Frame, times: Array, config: TabularConfig, xp: ModuleType) -> dict[str, Array]:
     """Counts and mean amounts in (t - w, t], with the row itself and earlier rows of its time, not later ones."""
-    decimals, spec = config.tabular.amount_decimals, windows.of(config)
+    decimals, spec = config.task.amount_decimals, windows.of(config)
     has_amount = "amount" in events
     units = windows.minor_units(events["amount"], decimals, xp) if has_amount else xp.zeros(len(events), xp.int64)
     found = trailing(xp, _codes(events["customer"], xp), times, units, windows.lengths(spec))
@@ -178,7 +178,7 @@ def _customer(events: Frame, times: Array, config: Config, xp: ModuleType) -> di
     return columns
 
 
-def _terminal(events: Frame, times: Array, config: Config, xp: ModuleType) -> dict[str, Array]:
+def _terminal(events: Frame, times: Array, config: TabularConfig, xp: ModuleType) -> dict[str, Array]:
     """Counts and shares of positives in (t - delay - w, t - delay], strictly by time; the share of nothing is 0.
 
     A label that is null counts as no fraud; the delay keeps such rows out of every window.

@@ -5,7 +5,7 @@ from datetime import date, timedelta
 from typing import TYPE_CHECKING
 
 from nightshift import storage
-from nightshift.config import Config
+from nightshift.config.tabular import TabularConfig
 from nightshift.contracts import tables
 from nightshift.splits import Days, buffer_days, rows_of
 from nightshift.step import log
@@ -29,7 +29,7 @@ class Job:
         device: where the windows are computed.
     """
 
-    config: Config
+    config: TabularConfig
     lake: str
     events: tables.Table
     device: str

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from nightshift import storage
-from nightshift.config import Config
+from nightshift.config.tabular import TabularConfig
 from nightshift.contracts.online import Example, Replay
 from nightshift.contracts.tables import Table
 from nightshift.splits import Days, buffer_days, rows_of
@@ -23,7 +23,7 @@ from nightshift.tasks.tabular.features import core
 class Past:
     """The events that a snapshot of the logical date is made of, and those of one more day before them."""
 
-    config: Config
+    config: TabularConfig
     day: date
     table: Table
 
@@ -80,7 +80,7 @@ def replay(past: Past, offline: pd.DataFrame) -> Replay:
     return came
 
 
-def example(config: Config, events: pd.DataFrame, offline: pd.DataFrame) -> Example | None:
+def example(config: TabularConfig, events: pd.DataFrame, offline: pd.DataFrame) -> Example | None:
     """Return the last event of the logical date that misses nothing, None without one.
 
     Args:

@@ -1,22 +1,30 @@
 """moto's SageMaker with what it lacks: time that passes, UpdateEndpoint, refusals, and variants that really answer."""
 
 import copy
+import dataclasses
 import io
 import json
-import random
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
 import boto3
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
+from botocore.config import Config
+from botocore.exceptions import ClientError
 from moto.sagemaker.models import FakeEndpoint, SageMakerModelBackend, sagemaker_backends
 from moto.server import ThreadedMotoServer
 
-from components.release.targets.sagemaker import Clients
-from tests.components.release.targets.versions import Counted, Fleet
+from components.release.targets.sagemaker import Clients, SageMaker, SageMakerSettings
+from tests.components.release.targets.platform import Platform
+from tests.components.release.targets.versions import Fleet, page
 
+SETTINGS = SageMakerSettings("arn:aws:iam::123456789012:role/serving", "example.com/nightshift/serving:0.2.0")
 ACCOUNT, REGION = "123456789012", "us-east-1"
+LOOKS = 3  # until a change has ended
+KEYS = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": REGION}
 
 
 class _Body(io.BytesIO):
@@ -36,65 +44,87 @@ def _refused(message: str) -> AWSResponse:
     return _json({"__type": "ValidationException", "message": message}, 400)
 
 
-class Aws:
-    """Clients of a server, and what happens while they wait.
+def broken() -> bytes:
+    said = {"Error": {"Code": "ModelError", "Message": "it answers 500"}}
+    raise ClientError(said | {"ResponseMetadata": {"HTTPStatusCode": 424}}, "InvokeEndpoint")
+
+
+class Aws(Platform):
+    """An account, and what happens in it while somebody looks.
 
     boto3 checks and writes every request and reads every answer; the operations below are answered before they are
     sent, from moto's own state.
     """
 
+    failure = "does not serve .*: .*did not pass the ping health check"
+    silences = (broken, page)
+    late = "endpoint 'fraud' is still Creating"
+    gpu: ClassVar = {"instance": "ml.g4dn.xlarge"}
+
     def __init__(self, url: str, fleet: Fleet) -> None:
-        self.fleet, self.counted = fleet, Counted()
-        self._drawn = random.Random(0)  # which variant answers
+        super().__init__(fleet)
+        self.stands_still = False
         self._pending: dict[str, str] = {}  # endpoint -> the configuration that is coming, or "" for none
-        keys = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": REGION}
-        self.client = boto3.client("sagemaker", endpoint_url=url, **keys)
-        self.runtime = boto3.client("sagemaker-runtime", endpoint_url=url, **keys)
-        self.cloudwatch = boto3.client("cloudwatch", endpoint_url=url, **keys)
-        self.clients = Clients(self.client, self.runtime, self.cloudwatch)
-        for client in (self.client, self.runtime):
+        self._looks: Counter[str] = Counter()  # since each of them began
+        self.client, runtime, self.cloudwatch = (
+            boto3.client(service, endpoint_url=url, **KEYS)
+            for service in ("sagemaker", "sagemaker-runtime", "cloudwatch")
+        )
+        self.clients = Clients(self.client, runtime, self.cloudwatch, {"Delay": 0, "MaxAttempts": 5})
+        for client in (self.client, runtime):
             name = client.meta.service_model.service_id.hyphenize()
             client.meta.events.register_first(f"before-send.{name}", self._count)
         for operation in ("CreateModel", "CreateEndpointConfig", "CreateEndpoint", "UpdateEndpoint", "DeleteEndpoint",
-                          "DeleteEndpointConfig", "DeleteModel", "UpdateEndpointWeightsAndCapacities"):  # fmt: skip
+                          "DeleteEndpointConfig", "DeleteModel", "UpdateEndpointWeightsAndCapacities",
+                          "DescribeEndpoint"):  # fmt: skip
             self._on(self.client, "sagemaker", operation)
-        self._on(self.runtime, "sagemaker-runtime", "InvokeEndpoint")
+        self._on(runtime, "sagemaker-runtime", "InvokeEndpoint")
+
+    def target(self, name: str = "fraud", **settings: Any) -> SageMaker:
+        return SageMaker(name, dataclasses.replace(SETTINGS, **settings), self.clients, lambda _: None)
+
+    def nowhere(self) -> SageMaker:
+        once = Config(retries={"total_max_attempts": 1})
+        client = boto3.client("sagemaker", endpoint_url="http://127.0.0.1:9", config=once, **KEYS)
+        return SageMaker("fraud", SETTINGS, Clients(client, None, None), lambda _: None)
+
+    @contextmanager
+    def standing_still(self) -> Iterator[SageMaker]:
+        self.stands_still = True
+        yield self.target()
+        self.stands_still = False
 
     @property
     def backend(self) -> SageMakerModelBackend:
         return sagemaker_backends[ACCOUNT][REGION]
 
     def clear(self) -> None:
-        """Take everything away."""
         for kind in ("_models", "endpoint_configs", "endpoints"):
             getattr(self.backend, kind).clear()
         self._pending = {}
-        self._drawn.seed(0)
-        self.counted.calls.clear()
-
-    def pause(self, _: float) -> None:
-        """Time passes: endpoints become what they were asked to."""
-        for name, config in self._pending.items():
-            self._settle(self.backend.endpoints[name], config)
-        self._pending = {}
+        self._looks.clear()
 
     def state(self) -> dict[str, Any]:
-        """All that is there."""
         backend = self.backend
         return {
             "models": sorted(backend._models),
             "configs": sorted(backend.endpoint_configs),
             "endpoints": {
-                name: (each.endpoint_status, each.endpoint_config_name, self.shares(name))
+                name: (each.endpoint_status, each.endpoint_config_name, self._weights(name))
                 for name, each in backend.endpoints.items()
             },
         }
 
-    def shares(self, name: str) -> dict[str, float]:
+    def versions(self) -> set[int]:
+        return {int(name.split("-v")[1].split("-")[0]) for name in self.backend._models}
+
+    def shares(self) -> dict[int, float]:
+        return {int(name.lstrip("v")): weight for name, weight in self._weights("fraud").items()}
+
+    def _weights(self, name: str) -> dict[str, float]:
         return {each["VariantName"]: each["CurrentWeight"] for each in self.backend.endpoints[name].production_variants}
 
     def saved(self) -> Callable[[], None]:
-        """A function that makes everything as it is now."""
         kinds = ("_models", "endpoint_configs", "endpoints")
         before = copy.deepcopy({kind: getattr(self.backend, kind) for kind in kinds})
 
@@ -102,8 +132,16 @@ class Aws:
             for kind, content in copy.deepcopy(before).items():
                 setattr(self.backend, kind, content)
             self._pending = {}
+            self._looks.clear()
 
         return restore
+
+    @property
+    def foreign(self) -> Sequence[tuple[Callable[[], None], str]]:
+        def relabel() -> None:
+            self.backend.endpoints["fraud"].tags = []
+
+        return ((relabel, "endpoint 'fraud' exists and has no tag nightshift=fraud"),)
 
     def _on(self, client: Any, service: str, operation: str) -> None:
         handler = getattr(self, f"_{operation}")
@@ -115,6 +153,13 @@ class Aws:
 
     def _count(self, event_name: str, **_: Any) -> None:
         self.counted.count(event_name.rpartition(".")[2])
+
+    def _DescribeEndpoint(self, _: dict[str, Any]) -> None:
+        """Time passes: what has been looked at often enough becomes what it was asked to."""
+        self._looks = Counter({name: 0 if self.stands_still else self._looks[name] + 1 for name in self._pending})
+        for name in [name for name in self._pending if self._looks[name] == LOOKS]:
+            self._settle(self.backend.endpoints[name], self._pending.pop(name))
+            del self._looks[name]
 
     def _settle(self, endpoint: FakeEndpoint, config: str) -> None:
         if not config:
@@ -182,11 +227,9 @@ class Aws:
 
     def _InvokeEndpoint(self, request: AWSPreparedRequest) -> AWSResponse:
         name = request.url.split("/endpoints/")[1].split("/")[0]
-        endpoint, shares = self.backend.endpoints[name], self.shares(name)
-        asked = request.headers.get("X-Amzn-SageMaker-Target-Variant")
-        variant = asked.decode() if isinstance(asked, bytes) else asked
-        if variant is None:
-            (variant,) = self._drawn.choices(list(shares), list(shares.values()))
+        endpoint = self.backend.endpoints[name]
+        header = request.headers["X-Amzn-SageMaker-Target-Variant"]
+        variant = header.decode() if isinstance(header, bytes) else header
         variants = self.backend.endpoint_configs[endpoint.endpoint_config_name].production_variants
         model = next(each["ModelName"] for each in variants if each["VariantName"] == variant)
         body = request.body if isinstance(request.body, bytes) else request.body.encode()
@@ -195,14 +238,14 @@ class Aws:
 
 
 @contextmanager
-def aws(fleet: Fleet) -> Iterator[Aws]:
+def platform(fleet: Fleet, _: Path) -> Iterator[Aws]:
     """An account without anything in it."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
-    found = Aws(f"http://{host}:{port}", fleet)
-    found.clear()
+    account = Aws(f"http://{host}:{port}", fleet)
+    account.clear()
     try:
-        yield found
+        yield account
     finally:
         server.stop()

@@ -1,333 +1,251 @@
-"""Cloud Run as far as releases go: an HTTP server that plays its API, and revisions that really answer.
+"""Cloud Run as far as releases go: a gRPC server that takes its real messages, and revisions that really answer.
 
-Names and types of fields are those of the published discovery document (`run`, `v2`, revision 20230521; the node
-selector is of a later one), as far as a release could use them; a body with any other field is refused. A change is an
-operation that ends when time passes.
-Revisions with names of their own are as Knative has them: written again with the same content, one stays what it is.
+What a request may hold is read off the published messages (`run_v2.types`). A change is an operation that ends when
+time passes. Revisions with names of their own are as Knative has them: written again with the same content, one stays
+what it is.
 """
 
-import json
+import dataclasses
 import re
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from copy import deepcopy
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
 
-import requests
+import grpc
+from google.cloud import run_v2 as api
+from google.longrunning import operations_pb2
 
-from components.release.targets import places
-from components.release.targets.cloudrun import Access
-from tests.components.release.targets.versions import Counted, Fleet
+from components.release.targets.cloudrun import Clients, CloudRun, CloudRunSettings
+from tests.components.release.targets import google_server
+from tests.components.release.targets.google_server import (
+    IMPATIENT,
+    POLLING,
+    Methods,
+    Operations,
+    last,
+    need,
+    paged,
+)
+from tests.components.release.targets.platform import Platform
+from tests.components.release.targets.versions import Fleet
 
 PARENT = "projects/shop/locations/us-central1"
-KINDS = ("UNSPECIFIED", "LATEST", "REVISION")
-# a type, [the type of its items], {} for text -> text, or what an enumeration allows
-SCHEMAS: dict[str, dict[str, Any]] = {
-    "GoogleCloudRunV2Service": {
-        "name": "string", "description": "string", "labels": {}, "annotations": {}, "client": "string",
-        "clientVersion": "string", "etag": "string", "generation": "string", "uid": "string", "uri": "string",
-        "ingress": ("INGRESS_TRAFFIC_ALL", "INGRESS_TRAFFIC_INTERNAL_ONLY", "INGRESS_TRAFFIC_INTERNAL_LOAD_BALANCER"),
-        "template": "GoogleCloudRunV2RevisionTemplate", "traffic": ["GoogleCloudRunV2TrafficTarget"],
-        "trafficStatuses": ["GoogleCloudRunV2TrafficTargetStatus"], "terminalCondition": "GoogleCloudRunV2Condition",
-        "latestCreatedRevision": "string", "latestReadyRevision": "string", "reconciling": "boolean",
-        "deleteTime": "string",
-    },
-    "GoogleCloudRunV2RevisionTemplate": {
-        "revision": "string", "labels": {}, "annotations": {}, "scaling": "GoogleCloudRunV2RevisionScaling",
-        "timeout": "string", "serviceAccount": "string", "containers": ["GoogleCloudRunV2Container"],
-        "maxInstanceRequestConcurrency": "integer", "sessionAffinity": "boolean",
-        "nodeSelector": "GoogleCloudRunV2NodeSelector",
-        "executionEnvironment": ("EXECUTION_ENVIRONMENT_GEN1", "EXECUTION_ENVIRONMENT_GEN2"),
-    },
-    "GoogleCloudRunV2NodeSelector": {"accelerator": "string"},
-    "GoogleCloudRunV2RevisionScaling": {"minInstanceCount": "integer", "maxInstanceCount": "integer"},
-    "GoogleCloudRunV2Container": {
-        "name": "string", "image": "string", "command": ["string"], "args": ["string"], "workingDir": "string",
-        "env": ["GoogleCloudRunV2EnvVar"], "ports": ["GoogleCloudRunV2ContainerPort"],
-        "resources": "GoogleCloudRunV2ResourceRequirements", "startupProbe": "GoogleCloudRunV2Probe",
-        "livenessProbe": "GoogleCloudRunV2Probe", "dependsOn": ["string"],
-    },
-    "GoogleCloudRunV2EnvVar": {"name": "string", "value": "string"},
-    "GoogleCloudRunV2ContainerPort": {"name": "string", "containerPort": "integer"},
-    "GoogleCloudRunV2ResourceRequirements": {"limits": {}, "cpuIdle": "boolean", "startupCpuBoost": "boolean"},
-    "GoogleCloudRunV2Probe": {
-        "httpGet": "GoogleCloudRunV2HTTPGetAction", "initialDelaySeconds": "integer", "periodSeconds": "integer",
-        "timeoutSeconds": "integer", "failureThreshold": "integer",
-    },
-    "GoogleCloudRunV2HTTPGetAction": {"path": "string", "port": "integer"},
-    "GoogleCloudRunV2TrafficTarget": {
-        "type": tuple(f"TRAFFIC_TARGET_ALLOCATION_TYPE_{kind}" for kind in KINDS), "revision": "string",
-        "percent": "integer", "tag": "string",
-    },
-    "GoogleCloudRunV2TrafficTargetStatus": {
-        "type": tuple(f"TRAFFIC_TARGET_ALLOCATION_TYPE_{kind}" for kind in KINDS), "revision": "string",
-        "percent": "integer", "tag": "string", "uri": "string",
-    },
-    "GoogleCloudRunV2Condition": {"type": "string", "state": "string", "message": "string"},
-}  # fmt: skip
-READ_ONLY = ("generation", "uid", "uri", "trafficStatuses", "terminalCondition", "latestCreatedRevision",
-             "latestReadyRevision", "reconciling", "deleteTime")  # fmt: skip
-PYTHON = {"string": str, "integer": int, "boolean": bool}
+SETTINGS = CloudRunSettings(
+    "shop", "us-central1", "registry.example.com/nightshift/serving:0.2.0", "serving@shop.example.com"
+)
+KINDS = (api.ServicesClient, api.RevisionsClient)
+ABORTED, NOT_FOUND = grpc.StatusCode.ABORTED, grpc.StatusCode.NOT_FOUND
 
 
-class RefusedError(Exception):
-    def __init__(self, code: int, text: str) -> None:
-        super().__init__(text)
-        self.code = code
+class Run(Platform):
+    """A project: what there is, and what is changing it."""
 
-
-def _need(is_right: bool, text: str, code: int = 400) -> None:
-    if not is_right:
-        raise RefusedError(code, text)
-
-
-def check(value: Any, kind: Any, where: str = "") -> None:
-    """Refuse what is not of a type of the discovery document."""
-    if isinstance(kind, list):
-        _need(isinstance(value, list), f"{where} is no list")
-        for each in value:
-            check(each, kind[0], where)
-    elif isinstance(kind, tuple):
-        _need(value in kind, f"{where} is {value!r}")
-    elif kind == {}:
-        _need(all(isinstance(text, str) for pair in value.items() for text in pair), f"{where} is {value!r}")
-    elif kind in PYTHON:
-        _need(type(value) is PYTHON[kind], f"{where} is {value!r}")
-    else:
-        for name, each in value.items():
-            _need(name in SCHEMAS[kind], f"Unknown name \"{name}\" at '{where}': Cannot find field.")
-            check(each, SCHEMAS[kind][name], f"{where}.{name}")
-
-
-class Run:
-    """What there is, and what is changing it."""
+    asks_first = True
+    percentages = "Cloud Run"
+    failure = "Cloud Run refuses: .*failed to start"
+    late = "Cloud Run: "
+    gpu: ClassVar = {"accelerator": "nvidia-l4", "cpu": 4, "memory": "16Gi"}
 
     def __init__(self, fleet: Fleet) -> None:
-        self.fleet, self.counted, self.root = fleet, Counted(), ""
-        self.services: dict[str, dict[str, Any]] = {}
-        self.revisions: dict[str, dict[str, Any]] = {}
-        self.asked: list[str] = []  # revisions that have got a request
-        self._operations: dict[str, dict[str, Any]] = {}
-        self._pending: dict[str, Callable[[], str]] = {}
-        self._seen: set[str] = set()
-        self._lock = threading.Lock()
+        super().__init__(fleet)
+        self.services: dict[str, api.Service] = {}
+        self.revisions: dict[str, api.Revision] = {}
+        self.templates: dict[str, api.RevisionTemplate] = {}  # of the revisions
+        self.operations = Operations()
+        self.clients: Clients
+
+    def target(self, name: str = "fraud", **settings: Any) -> CloudRun:
+        return CloudRun(name, dataclasses.replace(SETTINGS, **settings), self.clients, lambda _: None)
+
+    def nowhere(self) -> CloudRun:
+        channel = grpc.insecure_channel("127.0.0.1:9")
+        clients = Clients(*google_server.clients(channel, *KINDS), ask=self._ask)
+        return CloudRun("fraud", SETTINGS, clients, lambda _: None)
+
+    @contextmanager
+    def standing_still(self) -> Iterator[CloudRun]:
+        self.operations.stands_still = True
+        yield CloudRun("fraud", SETTINGS, dataclasses.replace(self.clients, polling=IMPATIENT), lambda _: None)
+        self.operations.stands_still = False
+
+    def state(self) -> dict[str, Any]:
+        services = {
+            last(name): (
+                service.template.revision,
+                [(target.revision, target.percent) for target in service.traffic],
+                [(status.revision, status.percent, status.tag) for status in service.traffic_statuses],
+                dict(service.labels),
+                service.ingress,
+            )
+            for name, service in self.services.items()
+        }
+        return {"services": services, "revisions": sorted(map(last, self.revisions))}
+
+    def versions(self) -> set[int]:
+        return {int(last(name).split("-v")[1].split("-")[0]) for name in self.revisions}
 
     def clear(self) -> None:
-        for kind in (self.services, self.revisions, self.asked, self._operations, self._pending, self._seen):
+        for kind in (self.services, self.revisions, self.templates):
             kind.clear()
-        self.counted.calls.clear()
+        self.operations.clear()
 
     def saved(self) -> Callable[[], None]:
-        """A function that makes everything as it is now."""
-        services, revisions = deepcopy(self.services), deepcopy(self.revisions)
+        kinds = (api.Service, self.services), (api.Revision, self.revisions), (api.RevisionTemplate, self.templates)
+        before = [{name: kind.serialize(value) for name, value in resources.items()} for kind, resources in kinds]
 
         def restore() -> None:
             self.clear()
-            self.services.update(deepcopy(services))
-            self.revisions.update(deepcopy(revisions))
+            for (kind, resources), content in zip(kinds, before, strict=True):
+                resources.update({name: kind.deserialize(value) for name, value in content.items()})
 
         return restore
 
-    def state(self) -> dict[str, Any]:
-        """All that there is."""
-        services = {
-            _id(name): (value["template"], value["traffic"], value.get("trafficStatuses"), value["labels"])
-            for name, value in self.services.items()
+    def intrude(self) -> None:
+        self.service.labels["team"], self.service.etag = "somebody", "theirs"
+
+    @property
+    def foreign(self) -> Sequence[tuple[Callable[[], None], str]]:
+        def relabel() -> None:
+            self.service.labels = {"team": "somebody"}
+
+        def deploy() -> None:
+            self.service.traffic_statuses[0].revision = "fraud-00002-abc"
+
+        return (
+            (relabel, "service 'fraud' exists and has no label nightshift=fraud"),
+            (deploy, "service 'fraud' is answered by 'fraud-00002-abc', which is not ours"),
+        )
+
+    @property
+    def service(self) -> api.Service:
+        return self.services[f"{PARENT}/services/fraud"]
+
+    def command(self) -> list[str]:
+        (container,) = self.service.template.containers
+        return list(container.args)
+
+    @property
+    def methods(self) -> dict[str, Methods]:
+        operation = operations_pb2.Operation
+        return {
+            "google.cloud.run.v2.Services": {
+                "GetService": (api.GetServiceRequest, api.Service, partial(self._get, self.services)),
+                "CreateService": (api.CreateServiceRequest, operation, self._create),
+                "UpdateService": (api.UpdateServiceRequest, operation, self._update),
+                "DeleteService": (api.DeleteServiceRequest, operation, partial(self._delete, self.services)),
+            },
+            "google.cloud.run.v2.Revisions": {
+                "GetRevision": (api.GetRevisionRequest, api.Revision, partial(self._get, self.revisions)),
+                "ListRevisions": (api.ListRevisionsRequest, api.ListRevisionsResponse, self._list),
+                "DeleteRevision": (api.DeleteRevisionRequest, operation, partial(self._delete, self.revisions)),
+            },
+            "google.longrunning.Operations": self.operations.methods,
         }
-        return {"services": services, "revisions": sorted(map(_id, self.revisions))}
 
-    def pause(self, _: float) -> None:
-        """Time passes: what was under way at the last look ends."""
-        for name in self._seen:
-            if why := self._pending.pop(name)():
-                self._operations[name]["error"] = {"code": 9, "message": why}
-            self._operations[name]["done"] = True
-        self._seen = set(self._pending)
+    def _get(self, kind: dict[str, Any], request: Any) -> Any:
+        self.operations.look()
+        need(request.name in kind, f"Resource '{last(request.name)}' was not found", NOT_FOUND)
+        return kind[request.name]
 
-    def called(self, method: str, path: str, given: dict[str, str], body: Any) -> Any:
-        """Answer a request to the API."""
-        with self._lock:
-            name = path.removeprefix("/v2/")
-            if method == "POST":
-                _need(name == f"{PARENT}/services", f"no {name}", 404)
-                return self._created(f"{name}/{given.pop('serviceId')}", body)
-            if method == "GET" and name.endswith("/revisions"):
-                return self._page(name, int(given.get("pageToken", 0)))
-            kind = next(
-                each
-                for each in (self._operations, self.revisions, self.services)
-                if name in each or each is self.services
-            )
-            _need(name in kind, f"Resource '{_id(name)}' was not found", 404)
-            if method == "GET":
-                return kind[name]
-            _need(given.get("etag", kind[name]["etag"]) == kind[name]["etag"], "ABORTED: etag", 409)
-            if method == "DELETE":
-                return self._deleted(kind, name)
-            return self._patched(name, body)
+    def _create(self, request: api.CreateServiceRequest) -> operations_pb2.Operation:
+        name = f"{request.parent}/services/{request.service_id}"
+        need(request.parent == PARENT, f"no {request.parent}", NOT_FOUND)
+        need(bool(re.fullmatch(r"[a-z]([a-z0-9-]{0,47}[a-z0-9])?", request.service_id)), f"name {request.service_id}")
+        need(name not in self.services, f"{name} already exists", grpc.StatusCode.ALREADY_EXISTS)
+        self._check(name, request.service)
+        uri = f"https://{request.service_id}.example.com"
+        self.services[name] = api.Service(name=name, etag="0", uri=uri, labels=request.service.labels)
+        return self._write(name, request.service)
 
-    def _created(self, name: str, body: dict[str, Any]) -> Any:
-        _need(bool(re.fullmatch(r"[a-z]([a-z0-9-]{0,47}[a-z0-9])?", _id(name))), f"service ID {_id(name)}")
-        _need(name not in self.services, "ALREADY_EXISTS", 409)
-        self._check(name, body)
-        self.services[name] = {"name": name, "etag": "0", "uri": f"{self.root}/at/{_id(name)}"}
-        return self._written(name, body)
+    def _update(self, request: api.UpdateServiceRequest) -> operations_pb2.Operation:
+        name = request.service.name
+        need(list(request.update_mask.paths) == ["template", "traffic"], f"mask {request.update_mask}")
+        need(not self.services[name].reconciling, "the service is being changed", ABORTED)
+        need(request.service.etag == self.services[name].etag, "the service has changed", ABORTED)
+        self._check(name, request.service)
+        return self._write(name, request.service)
 
-    def _patched(self, name: str, body: dict[str, Any]) -> Any:
-        _need(not self.services[name].get("reconciling"), "ABORTED: the service is being changed", 409)
-        _need(body.get("etag") == self.services[name]["etag"], "ABORTED: the service has changed", 409)
-        self._check(name, body)
-        return self._written(name, body)
+    def _check(self, name: str, wanted: api.Service) -> None:
+        revision = wanted.template.revision
+        need(bool(re.fullmatch(rf"{last(name)}-[a-z0-9-]{{1,40}}", revision)), f"name {revision}")
+        existing = f"{name}/revisions/{revision}"
+        same = self.templates.get(existing, wanted.template) == wanted.template
+        need(same, "a revision of this name has other content")
+        going = existing in self.revisions and self.revisions[existing].delete_time
+        need(not going, "a revision of this name is being deleted")
+        need(sum(target.percent for target in wanted.traffic) == 100, "the percentages do not make 100")
+        tags = [target.tag for target in wanted.traffic]
+        need(len(set(tags)) == len(tags) and all(len(tag + last(name)) <= 46 for tag in tags), f"tags {tags}")
+        for target in wanted.traffic:
+            known = target.revision == revision or f"{name}/revisions/{target.revision}" in self.revisions
+            need(known and target.type_ == 2, f"no revision {target.revision}")
 
-    def _check(self, name: str, body: dict[str, Any]) -> None:
-        check(body, "GoogleCloudRunV2Service")
-        template, traffic = body["template"], body["traffic"]
-        _need(bool(re.fullmatch(rf"{_id(name)}-[a-z0-9-]{{1,40}}", template["revision"])), template["revision"])
-        before = self.revisions.get(f"{name}/revisions/{template['revision']}", {"template": template})["template"]
-        _need(before == template, "a revision of this name has other content")
-        going = "deleteTime" in self.revisions.get(f"{name}/revisions/{template['revision']}", ())
-        _need(not going, "a revision of this name is being deleted")
-        _need(sum(each.get("percent", 0) for each in traffic) == 100, "the percentages do not make 100")
-        tags = [each["tag"] for each in traffic]
-        _need(len(set(tags)) == len(tags) and all(len(tag + _id(name)) <= 46 for tag in tags), f"tags {tags}")
-        for each in traffic:
-            there = each["revision"] == template["revision"] or f"{name}/revisions/{each['revision']}" in self.revisions
-            _need(there, f"no revision {each['revision']}")
+    def _write(self, name: str, wanted: api.Service) -> operations_pb2.Operation:
+        service, traffic = self.services[name], list(wanted.traffic)
+        service.template, service.traffic = wanted.template, traffic
+        service.etag, service.reconciling = f"{service.etag}+", True
+        revision = f"{name}/revisions/{wanted.template.revision}"
+        self.revisions.setdefault(revision, api.Revision(name=revision))
+        self.templates.setdefault(revision, wanted.template)
 
-    def _written(self, name: str, body: dict[str, Any]) -> Any:
-        service, wanted = self.services[name], {key: value for key, value in body.items() if key not in READ_ONLY}
-        for key in [key for key in service if key not in (*READ_ONLY, *wanted, "name", "etag")]:
-            del service[key]  # without a mask all that can be written is replaced
-        service.update(wanted, etag=str(int(service["etag"]) + 1), reconciling=True)
-        revision = f"{name}/revisions/{wanted['template']['revision']}"
-        self.revisions.setdefault(revision, {"name": revision, "template": wanted["template"], "etag": "0"})
-        service["latestCreatedRevision"] = revision
+        def effect() -> api.Service | str:
+            service.reconciling = False
+            if not self.fleet.starts(_model(wanted.template)):
+                return "The user-provided container failed to start and listen on the port"
+            service.traffic_statuses = [_status(service, target) for target in traffic]
+            return service
 
-        def effect() -> str:
-            args = wanted["template"]["containers"][0]["args"]
-            starts = self.fleet.starts(args[args.index("--model") + 1])
-            why = "" if starts else "The user-provided container failed to start and listen on the port"
-            service["terminalCondition"] = {
-                "state": "CONDITION_FAILED" if why else "CONDITION_SUCCEEDED",
-                "message": why,
-            }
-            if not why:
-                service["trafficStatuses"] = [self._status(service, each) for each in wanted["traffic"]]
-            service["reconciling"] = False
-            return why
+        return self.operations.begin(PARENT, effect)
 
-        return self._begun(effect)
-
-    def _status(self, service: dict[str, Any], target: dict[str, Any]) -> dict[str, Any]:
-        said = {key: value for key, value in target.items() if value}  # 0 is not said
-        return said | {"uri": f"{service['uri']}/{target['tag']}"}
-
-    def _deleted(self, kind: dict[str, Any], name: str) -> Any:
-        used = [
-            each["revision"]
+    def _delete(self, kind: dict[str, Any], request: Any) -> operations_pb2.Operation:
+        resource = self._get(kind, request)
+        need(request.etag in ("", resource.etag), "it has changed", ABORTED)
+        used = {
+            share.revision
             for service in self.services.values()
-            for each in (service["template"], *service["traffic"], *service.get("trafficStatuses", ()))
-        ]
-        _need(kind is self.services or _id(name) not in used, f"revision {_id(name)} is in use")
-        _need("deleteTime" not in kind[name], "it is being deleted")
-        kind[name]["deleteTime"] = "2026-01-01T00:00:00Z"
+            for share in (service.template, *service.traffic, *service.traffic_statuses)
+        }
+        need(kind is self.services or last(request.name) not in used, f"revision {last(request.name)} is in use")
+        need(not resource.delete_time, "it is being deleted")
+        resource.delete_time = "2026-01-01T00:00:00Z"
 
-        def effect() -> str:
-            for each in [each for each in self.revisions if each == name or each.startswith(f"{name}/")]:
-                del self.revisions[each]
-            self.services.pop(name, None)
-            return ""
+        def effect() -> Any:
+            for kind in (self.services, self.revisions, self.templates):
+                for name in [name for name in kind if f"{name}/".startswith(f"{request.name}/")]:
+                    del kind[name]
+            return resource
 
-        return self._begun(effect)
+        return self.operations.begin(PARENT, effect)
 
-    def _begun(self, effect: Callable[[], str]) -> Any:
-        name = f"{PARENT}/operations/{len(self._operations)}"
-        self._operations[name], self._pending[name] = {"name": name}, effect
-        return self._operations[name]
+    def _list(self, request: api.ListRevisionsRequest) -> api.ListRevisionsResponse:
+        page, following = paged(self.revisions, f"{request.parent}/revisions/", request.page_token)
+        return api.ListRevisionsResponse(revisions=page, next_page_token=following)
 
-    def _page(self, of: str, number: int) -> Any:
-        """A page holds one revision."""
-        found = [value for name, value in sorted(self.revisions.items()) if name.startswith(f"{of}/")]
-        more = {"nextPageToken": str(number + 1)} if number + 1 < len(found) else {}
-        return {"revisions": found[number : number + 1]} | more
-
-    def served(self, path: str, identity: str | None, body: bytes) -> bytes:
-        """Answer a request to a revision."""
-        service, tag = path.removeprefix("/at/").split("/")[:2]
-        found = self.services[f"{PARENT}/services/{service}"]
-        _need(identity == f"Bearer for {found['uri']}", "The request was not authenticated", 403)
-        revision = next(each["revision"] for each in found["trafficStatuses"] if each["tag"] == tag)
-        self.asked.append(revision)
-        args = self.revisions[f"{PARENT}/services/{service}/revisions/{revision}"]["template"]["containers"][0]["args"]
-        return self.fleet.answer(args[args.index("--model") + 1], body)
+    def _ask(self, url: str, audience: str, body: bytes) -> bytes:
+        """Answer a request to a revision; an identity is for one service."""
+        self.counted.count("invoke")
+        name = next(name for name, service in self.services.items() if service.uri == audience)
+        revision = next(each.revision for each in self.services[name].traffic_statuses if f"{each.uri}/score" == url)
+        return self.fleet.answer(_model(self.templates[f"{name}/revisions/{revision}"]), body)
 
 
-def _id(name: str) -> str:
-    return name.rpartition("/")[2]
+def _status(service: api.Service, target: api.TrafficTarget) -> dict[str, Any]:
+    said = {"type_": target.type_, "revision": target.revision, "percent": target.percent, "tag": target.tag}
+    return said | {"uri": service.uri.replace("https://", f"https://{target.tag}---")}
 
 
-def _handler(run: Run) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        def log_message(self, *_: Any) -> None:
-            pass
-
-        def _handle(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            try:
-                self._answer(200, self._said(body))
-            except RefusedError as error:
-                self._answer(error.code, json.dumps({"error": {"code": error.code, "message": str(error)}}).encode())
-
-        do_GET = do_POST = do_PATCH = do_DELETE = _handle  # noqa: N815
-
-        def _said(self, body: bytes) -> bytes:
-            asked = urlsplit(self.path)
-            if asked.path.startswith("/at/"):
-                return run.served(asked.path, self.headers.get("Authorization"), body)
-            content = json.loads(body) if body else None
-            return json.dumps(run.called(self.command, asked.path, dict(parse_qsl(asked.query)), content)).encode()
-
-        def _answer(self, code: int, body: bytes) -> None:
-            self.send_response(code)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-    return Handler
-
-
-class Session(requests.Session):
-    """A session that counts its requests."""
-
-    def __init__(self, counted: Counted) -> None:
-        super().__init__()
-        self._counted = counted
-
-    def request(self, method: str, url: str, *given: Any, **named: Any) -> requests.Response:
-        self._counted.count(f"{method} {urlsplit(url).path}")
-        return super().request(method, url, *given, **named)
+def _model(template: api.RevisionTemplate) -> str:
+    """The model that a revision's containers serve."""
+    args = list(template.containers[0].args)
+    return args[args.index("--model") + 1]
 
 
 @contextmanager
-def cloud_run(fleet: Fleet) -> Iterator[tuple[Run, Access]]:
-    """A project without anything in it, and how it is reached."""
+def platform(fleet: Fleet, _: Path) -> Iterator[Run]:
+    """A project without anything in it."""
     run = Run(fleet)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(run))
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-    thread.start()
-    run.root = f"http://127.0.0.1:{server.server_port}"
-
-    def ask(url: str, audience: str, body: bytes) -> bytes:
-        run.counted.count("invoke")
-        return places._post(url, body, f"for {audience}", "it needs a role")
-
-    try:
-        with Session(run.counted) as session:
-            yield run, Access(session, ask, run.root)
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with google_server.served(run.methods, run.counted) as channel:
+        run.clients = Clients(*google_server.clients(channel, *KINDS), ask=run._ask, polling=POLLING)
+        yield run

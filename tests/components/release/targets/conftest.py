@@ -5,7 +5,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from components.release.targets import Part
+from components.release.targets import VersionShare
 from nightshift.contracts import package
 from nightshift.local import examples
 from nightshift.registry import Version
@@ -18,7 +18,7 @@ from tests.nightshift.serving.conftest import serving
 @pytest.fixture(scope="session")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     """The versions 1 and 2 of each kind, and their servers."""
-    found, folder = Fleet(), tmp_path_factory.mktemp("fleet")
+    fleet, folder = Fleet(), tmp_path_factory.mktemp("fleet")
     pictures.lake(folder, pictures.file())
     topics.lake(folder, "flights and hotels")
     save_as = {FEATURES: lambda place, number: save(place, number / 10), IMAGES: pictures.model, TEXTS: topics.model}
@@ -27,13 +27,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
             for number in (1, 2):
                 uri = save_as[kind](folder / f"{kind}-{number}", number)
                 running = stack.enter_context(serving(uri, folder / f"{kind}-{number}.json"))
-                asked = examples.without_state(str(folder / "lake"), name, uri)
+                example = examples.without_state(str(folder / "lake"), name, uri)
                 version = Version("fraud", number, f"s3://registry/{kind}/{number}", package.load(uri).sha256, {})
-                found.add(kind, Part(version, 1.0, asked.request, asked.score), running.url)
-        yield found
-
-
-@pytest.fixture(params=KINDS)
-def versions(fleet: Fleet, request: pytest.FixtureRequest) -> Fleet:
-    """The versions 1 and 2 of each kind in turn."""
-    return fleet.of(request.param)
+                fleet.add(kind, VersionShare(version, 1.0, example.request, example.score), running.url)
+        yield fleet

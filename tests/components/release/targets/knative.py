@@ -6,28 +6,50 @@ newest revision gets its share only when it is ready; until then the newest read
 """
 
 import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
-from tests.cluster.api import Api
+from components.release.targets.knative import Knative, KnativeSettings
 from tests.cluster.kinds import Json
-from tests.components.release.targets.kserve import EXTENSION, Controller, uri
+from tests.components.release.targets.kserve import EXTENSION, Controllers, number, uri
 from tests.components.release.targets.versions import Fleet
 
 
-class Knative(Controller):
-    """The controllers, which act when time passes: a revision is made at one look, and ready or failed at the next."""
+class KnativeControllers(Controllers):
+    """A revision is made at one look, and ready or failed at the next."""
 
-    def __init__(self, api: Api, fleet: Fleet) -> None:
-        super().__init__(api, fleet)
+    kind = Knative
+    settings = KnativeSettings("nightshift", "registry.example.com/nightshift/serving:0.2.0", "serving", "token")
+    other_mode = "Standard"
+    asks_first = True
+    percentages = "KServe"
+    failure = "exited with code 2"
+
+    def __init__(self, *cluster: Any) -> None:
+        super().__init__(*cluster)
         self._revisions: list[tuple[str, Json]] = []  # name and template, of all objects' all revisions
 
-    def pause(self, _: float) -> None:
+    def pass_time(self, _: float) -> None:
         for value in self.objects:
             self.say(value, self._reconciled(value))
+
+    def shares(self) -> dict[int, float]:
+        shares: dict[int, float] = {}
+        for value in self.objects:
+            for target in value.get("status", {}).get("components", {}).get("predictor", {}).get("traffic", ()):
+                version = self._version(target["revisionName"])
+                shares[version] = shares.get(version, 0) + target["percent"] / 100
+        return {version: share for version, share in shares.items() if share}
 
     def ask(self, url: str, body: bytes) -> bytes:
         """Answer for the revision of a URL; the one of a tag answers for the revision that has it now."""
         revision = url.removeprefix("http://").partition(".")[0]
         return self.fleet.answer(uri(dict(self._revisions)[revision]["spec"]), body)
+
+    def _version(self, revision: str) -> int:
+        return number(uri(dict(self._revisions)[revision]["spec"]))
 
     def _reconciled(self, value: Json) -> Json:
         status = copy.deepcopy(value.get("status", {}).get("components", {}).get("predictor", {}))
@@ -78,3 +100,10 @@ def _status(value: Json, predictor: Json, ready: str, said: str = "") -> Json:
         conditions[1]["message"] = said
     done: Json = {"deploymentMode": "Knative", "conditions": conditions, "components": {"predictor": predictor}}
     return done
+
+
+@contextmanager
+def platform(fleet: Fleet, folder: Path) -> Iterator[KnativeControllers]:
+    """A cluster with KServe on Knative, and nothing served."""
+    with KnativeControllers.running(fleet, folder) as controllers:
+        yield controllers

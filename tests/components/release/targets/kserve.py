@@ -1,21 +1,23 @@
-"""What the tests of KServe's modes share: the stand-in of its controllers, and clients that are counted."""
+"""What the stand-ins of KServe's modes share: a cluster, and the controllers that act when time passes."""
 
 import copy
-from collections.abc import Callable, Iterator
+import dataclasses
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar, Self
 
 import pytest
-from kubernetes import client
+from kubernetes import client, config
 
-from components.release.targets import bring
-from components.release.targets.kserve import NEWEST, KServe, Place, notes
-from nightshift.errors import UnavailableError, UserError
-from tests.cluster.api import Api
-from tests.cluster.cluster import Cluster
-from tests.cluster.kinds import LIMITS, POD, QUOTA, Json, Kind
+from components.release.targets.kserve import OWNER, KServe, KServeSettings
+from tests.cluster.cluster import CRDS, Cluster, running
+from tests.cluster.kinds import POD, Json, Kind
 from tests.cluster.problems import RefusedError
-from tests.components.release.targets.versions import Counted, Fleet
+from tests.cluster.runtimes import ProcessRuntime
+from tests.components.release.targets.platform import Counted, Platform
+from tests.components.release.targets.versions import Fleet
 
 # what is KServe's in a predictor, and no pod's
 EXTENSION = (
@@ -33,23 +35,90 @@ def furnish(cluster: Cluster) -> None:
     cluster.apply(priority | {"metadata": {"name": "nightshift-serving"}})
 
 
-class Controller:
-    """The controllers, which act when time passes."""
+class Controllers(Platform):
+    """The controllers of a cluster with KServe, which act when time passes."""
 
-    def __init__(self, api: Api, fleet: Fleet) -> None:
-        self.api, self.fleet = api, fleet
+    kind: type[KServe]
+    settings: KServeSettings
+    other_mode: str
+    late = "'fraud' does not become ready"
+    many = False
+    gpu: ClassVar = {"gpus": 1}
+
+    def __init__(self, fleet: Fleet, cluster: Cluster, connection: client.CustomObjectsApi) -> None:
+        super().__init__(fleet)
+        self.cluster, self.api = cluster, cluster.api
         self.adds: Json = {}  # what a webhook of somebody else's adds to pods
-        self.kind: Kind = next(kind for kind in api.kinds if kind.plural == "inferenceservices")
+        self.services: Kind = next(kind for kind in self.api.kinds if kind.plural == "inferenceservices")
+        self._calls = Calls(connection, self.counted)
+
+    @classmethod
+    @contextmanager
+    def running(cls, fleet: Fleet, folder: Path, acts: bool = True) -> Iterator[Self]:
+        if not CRDS.exists():
+            pytest.skip(f"{CRDS} is missing")
+        with running(ProcessRuntime(), folder / "cluster", CRDS, acts=acts) as cluster:
+            furnish(cluster)
+            with config.new_client_from_config(str(cluster.config(folder / "config"))) as connection:
+                yield cls(fleet, cluster, client.CustomObjectsApi(connection))
+
+    @abstractmethod
+    def pass_time(self, _: float) -> None:
+        """Let each controller take a step."""
+
+    @abstractmethod
+    def ask(self, url: str, body: bytes) -> bytes:
+        """Answer a request to a model's address."""
+
+    def target(self, name: str = "fraud", **settings: Any) -> KServe:
+        return self.waiting(self.pass_time, name, **settings)
+
+    def waiting(self, pause: Callable[[float], None], name: str = "fraud", **settings: Any) -> KServe:
+        """A target that waits in another way."""
+        return self.kind(name, dataclasses.replace(self.settings, **settings), self._calls, self.ask, pause)
+
+    def nowhere(self) -> None:
+        return None
+
+    @contextmanager
+    def standing_still(self) -> Iterator[KServe]:
+        yield self.waiting(lambda _: None)
 
     @property
     def objects(self) -> list[Json]:
-        return self.api.store.copies(self.kind, "nightshift")
+        return self.api.store.copies(self.services, "nightshift")
+
+    def state(self) -> list[tuple[Json, dict[int, float]]]:
+        return [(value["spec"], self.shares()) for value in self.objects]
+
+    def edit(self, edit: Callable[[Json], None]) -> None:
+        """Change the object as somebody else would."""
+        self.api.operations.change(self.services, "fraud", edit, "nightshift")
+
+    def intrude(self) -> None:
+        self.edit(lambda value: value["spec"]["predictor"].update(maxReplicas=3))
+
+    @property
+    def foreign(self) -> Sequence[tuple[Callable[[], None], str]]:
+        def disown() -> None:
+            self.edit(lambda value: value["metadata"]["annotations"].pop(OWNER))
+
+        def convert() -> None:
+            self.edit(lambda value: value["status"].update(deploymentMode=self.other_mode))
+
+        return (
+            (disown, "'fraud' exists and has no annotation nightshift/use-case=fraud"),
+            (convert, rf"is in mode {self.other_mode}, and state\.serving\.kind means {self.kind.modes[0]}"),
+        )
+
+    def command(self) -> list[str]:
+        (container,) = self.objects[0]["spec"]["predictor"]["containers"]
+        return list(container["args"])
 
     def say(self, value: Json, status: Json) -> None:
         """Write the status of an object."""
-        self.api.operations.change(
-            self.kind, value["metadata"]["name"], lambda found: found.update(status=status), "nightshift"
-        )
+        name = value["metadata"]["name"]
+        self.api.operations.change(self.services, name, lambda found: found.update(status=status), "nightshift")
 
     def refusal(self, spec: Json) -> str:
         """What Kubernetes says to a pod of a spec; empty when it lets it in."""
@@ -61,51 +130,18 @@ class Controller:
         return ""
 
     def clear(self) -> None:
-        """Delete all objects, and what was made of them."""
         for value in self.objects:
-            self.api.operations.delete(self.kind, value["metadata"]["name"], "nightshift")
+            self.api.operations.delete(self.services, value["metadata"]["name"], "nightshift")
 
     def saved(self) -> Callable[[], None]:
-        """A function that brings everything back to what it is now."""
         before = self.objects
 
         def restore() -> None:
             self.clear()
             for value in before:
-                self.api.store.add(self.kind, value)
+                self.api.store.add(self.services, value)
 
         return restore
-
-    def pause(self, _: float) -> None:
-        raise NotImplementedError
-
-    def ask(self, url: str, body: bytes) -> bytes:
-        raise NotImplementedError
-
-
-class Serving:
-    """A cluster with KServe, and how it is reached."""
-
-    def __init__(
-        self, cluster: Cluster, api: client.CustomObjectsApi, controller: Controller, kind: type[KServe], place: Place
-    ) -> None:
-        self.cluster, self.controller, self.counted = cluster, controller, Counted()
-        self._kind, self.place, self._calls = kind, place, Calls(api, self.counted)
-
-    def target(self, pause: Callable[[float], None] | None = None) -> KServe:
-        controller = self.controller
-        return self._kind("fraud", self.place, self._calls, controller.ask, pause or controller.pause)
-
-    @property
-    def objects(self) -> list[Json]:
-        return self.controller.objects
-
-    def state(self) -> list[tuple[Json, dict[int, float]]]:
-        return [(value["spec"], self.target().serving()) for value in self.objects]
-
-    def edit(self, edit: Callable[[Json], None]) -> None:
-        """Change the object as somebody else would."""
-        self.cluster.api.operations.change(self.controller.kind, "fraud", edit, "nightshift")
 
 
 def uri(spec: Json) -> str:
@@ -131,50 +167,6 @@ class Calls:
         return call
 
 
-@contextmanager
-def bounded(serving: Serving, kind: Kind, spec: Json) -> Iterator[None]:
-    """Have the namespace bounded for a while."""
-    meta = {"name": "bound", "namespace": "nightshift"}
-    serving.cluster.apply({"apiVersion": kind.api_version, "kind": kind.name, "metadata": meta, "spec": spec})
-    try:
-        yield
-    finally:
-        serving.cluster.api.operations.delete(kind, "bound", "nightshift")
-
-
-def waits_for_room(serving: Serving, fleet: Fleet) -> None:
-    """Bring a version while a quota leaves no room, and when there is some."""
-    full = {"hard": {"count/inferenceservices.serving.kserve.io": "0"}}
-    said = "create inferenceservices .*exceeded quota"
-    with bounded(serving, QUOTA, full), pytest.raises(UnavailableError, match=said):
-        bring(serving.target(), fleet.parts(v1=1))
-    bring(serving.target(), fleet.parts(v1=1))
-    with bounded(serving, QUOTA, {"hard": {"pods": "0"}}):
-        with pytest.raises(UnavailableError, match=r"pods .* is forbidden: exceeded quota: bound, .*; run it again"):
-            bring(serving.target(), fleet.parts(v2=1), fleet.parts(v1=1))
-        assert notes(serving.objects[0])[NEWEST].startswith("2:")  # nothing is taken back
-        with pytest.raises(InterruptedError):
-            serving.target(interrupted).apply(fleet.parts(v1=1))
-        assert notes(serving.objects[0])[NEWEST].startswith("1:")  # unless it is asked for, without a wait before it
-    bring(serving.target(), fleet.parts(v2=1), fleet.parts(v1=1))
-    assert serving.target().serving() == {2: 1}
-
-
-def interrupted(_: float) -> None:
-    raise InterruptedError
-
-
-def blames_no_version(serving: Serving, fleet: Fleet) -> None:
-    """Bring a version whose pods are refused: by Pod Security, then by a range of limits."""
-    refused = "gets no pods in 'nightshift', whatever the version: .*pods .* is forbidden: "
-    serving.controller.adds = {"hostNetwork": True}
-    with pytest.raises(UserError, match=f'{refused}violates PodSecurity "baseline:latest"') as security:
-        bring(serving.target(), fleet.parts(v1=1))
-    serving.controller.adds = {}
-    bring(serving.target(), fleet.parts(v1=1))
-    limits = {"limits": [{"type": "Container", "max": {"memory": "1Gi"}}]}
-    with bounded(serving, LIMITS, limits), pytest.raises(UserError, match=f"{refused}maximum memory usage") as limit:
-        serving.target().apply(fleet.parts(v2=1))
-    bring(serving.target(), fleet.parts(v1=1))
-    assert serving.target().serving() == {1: 1}
-    assert {type(security.value), type(limit.value)} == {UserError}
+def number(model: str) -> int:
+    """The version of a model, by the end of its URI."""
+    return int(model.rpartition("/")[2])

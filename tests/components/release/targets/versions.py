@@ -1,14 +1,13 @@
-"""Versions for the tests of targets, where they answer, and processes that are killed between two calls."""
+"""Versions for the tests of targets, and the servers that answer for them."""
 
 import copy
 import dataclasses
-import json
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import Self
 
-from components.release.targets import NoAnswerError, Part, Target, bring
+from components.release.targets import NoAnswerError, VersionShare
 
 FEATURES, IMAGES, TEXTS = KINDS = ("features", "images", "texts")  # what versions are asked
 
@@ -18,70 +17,66 @@ class Fleet:
 
     def __init__(self) -> None:
         self._kind = FEATURES
-        self._parts: dict[tuple[str, int], Part] = {}
+        self._versions: dict[tuple[str, int], VersionShare] = {}
         self._servers: dict[str, str] = {}
-        self.answers: dict[str, Callable[[], bytes]] = {}  # what versions do in place of their servers, by URI
+        self._answers: dict[str, Callable[[], bytes]] = {}  # what versions do in place of their servers, by URI
 
-    def add(self, kind: str, part: Part, server: str) -> None:
-        self._parts[kind, part.version.version] = part
-        self._servers[part.version.uri] = server
+    def add(self, kind: str, version: VersionShare, server: str) -> None:
+        self._versions[kind, version.version.version] = version
+        self._servers[version.version.uri] = server
 
     def of(self, kind: str) -> Self:
         """The same with the versions of another kind."""
-        found = copy.copy(self)
-        found._kind = kind
-        return found
+        fleet = copy.copy(self)
+        fleet._kind = kind
+        return fleet
 
-    def parts(self, **shares: float) -> list[Part]:
-        """`parts(v1=0.95, v2=0.05)`."""
+    def split(self, **shares: float) -> list[VersionShare]:
+        """`split(v1=0.95, v2=0.05)`."""
         return [
-            dataclasses.replace(self._parts[self._kind, int(name[1:])], traffic=share) for name, share in shares.items()
+            dataclasses.replace(self._versions[self._kind, int(name[1:])], traffic=traffic)
+            for name, traffic in shares.items()
         ]
 
-    def broken(self) -> list[Part]:
+    def broken(self) -> VersionShare:
         """A version whose container does not start."""
-        (part,) = self.parts(v2=1)
-        version = dataclasses.replace(part.version, version=3, uri="s3://registry/3", sha256="3" * 64)
-        return [dataclasses.replace(part, version=version)]
+        (share,) = self.split(v2=1)
+        version = dataclasses.replace(share.version, version=3, uri="s3://registry/3", sha256="3" * 64)
+        return dataclasses.replace(share, version=version)
 
-    def wrong(self) -> list[Part]:
+    def wrong(self) -> VersionShare:
         """A version that starts, and answers what its files do not score."""
-        (part,) = self.parts(v2=1)
-        return [dataclasses.replace(part, score=0.123)]
+        return dataclasses.replace(self.split(v2=1)[0], score=0.123)
 
     @contextmanager
-    def silent(self, answer: Callable[[], bytes]) -> Iterator[list[Part]]:
+    def silent(self, answer: Callable[[], bytes]) -> Iterator[VersionShare]:
         """A version that starts, and does something else than its server when it is asked."""
-        parts = self.broken()
-        uri = parts[0].version.uri
-        self.answers[uri] = answer
+        share = self.broken()
+        self._answers[share.version.uri] = answer
         try:
-            yield parts
+            yield share
         finally:
-            del self.answers[uri]
+            del self._answers[share.version.uri]
+
+    def downloaded(self, uri: str) -> VersionShare:
+        """A version as it comes from a tracking server, which keeps its files at a URI: they are copied, anywhere."""
+        (share,) = self.split(v1=1)
+        self._servers[uri] = self._servers[share.version.uri]
+        source = "mlflow-artifacts:/1/abc/artifacts/model"
+        version = dataclasses.replace(share.version, uri="/somewhere/copy", source=source)
+        return dataclasses.replace(share, version=version)
 
     def starts(self, uri: str) -> bool:
-        return uri in self._servers or uri in self.answers
+        return uri in self._servers or uri in self._answers
 
     def answer(self, uri: str, body: bytes) -> bytes:
         """What a version's server answers."""
-        if uri in self.answers:
-            return self.answers[uri]()
-        request = urllib.request.Request(
-            f"{self._servers[uri]}/invocations", body, {"Content-Type": "application/json"}
-        )
+        if uri in self._answers:
+            return self._answers[uri]()
+        json_type = {"Content-Type": "application/json"}
+        request = urllib.request.Request(f"{self._servers[uri]}/invocations", body, json_type)
         with urllib.request.urlopen(request) as answer:
             return bytes(answer.read())
-
-    def score(self, uri: str, part: Part) -> float:
-        return float(json.loads(self.answer(uri, json.dumps(part.request).encode()))["predictions"][0]["score"])
-
-
-def downloaded(fleet: Fleet) -> Part:
-    """A version as it comes from a tracking server: its files are copied, anywhere."""
-    (part,) = fleet.parts(v1=1)
-    source = "mlflow-artifacts:/1/abc/artifacts/model"
-    return dataclasses.replace(part, version=dataclasses.replace(part.version, uri="/somewhere/copy", source=source))
 
 
 def page() -> bytes:
@@ -91,79 +86,3 @@ def page() -> bytes:
 
 def down() -> bytes:
     raise NoAnswerError("it answers 503")
-
-
-class Killed(BaseException):
-    """The process has ended here."""
-
-
-class Counted:
-    """Counts calls, and ends the process before one of them."""
-
-    def __init__(self) -> None:
-        self.calls: list[str] = []
-        self.before: int | None = None
-
-    def count(self, name: str) -> None:
-        if len(self.calls) == self.before:
-            self.before = None
-            raise Killed
-        self.calls.append(name)
-
-    @property
-    def changes(self) -> list[str]:
-        """Calls that change something."""
-        asking = ("describe", "list", "get", "invoke", "predict", "read")
-        return [name for name in self.calls if not name.lower().startswith(asking)]
-
-
-def killed_everywhere(
-    counted: Counted, act: Callable[[], None], reset: Callable[[], None], look: Callable[[], Any]
-) -> int:
-    """Check that an act that is killed before any of its calls, and then made again, leaves what it leaves at once.
-
-    Returns:
-        before how many calls it was killed.
-    """
-    reset()
-    counted.calls.clear()
-    act()
-    total, wanted = len(counted.calls), look()
-    for number in range(total):
-        reset()
-        counted.calls.clear()
-        counted.before = number
-        try:
-            act()
-        except Killed:
-            act()
-        else:
-            raise AssertionError(f"it made fewer than {number} calls this time")
-        assert look() == wanted, f"killed before call {number}, {counted.calls[number]}"
-    return total
-
-
-def killed_on_the_way(
-    states: list[list[Part]], find: Callable[[], Target], killed: Callable[[Callable[[], None]], int]
-) -> int:
-    """Go from one state of a release to the next, killed before each call of each; nothing is left in an empty one.
-
-    Args:
-        states: one after the other.
-        find: gives the target.
-        killed: takes an act, see `killed_everywhere`.
-
-    Returns:
-        before how many calls it was killed.
-    """
-    total = 0
-    for before, wanted in zip([[], *states], states, strict=False):
-
-        def act(wanted: list[Part] = wanted, before: list[Part] = before) -> None:
-            if wanted:
-                bring(find(), wanted, before)
-            else:
-                find().clean(())
-
-        total += killed(act)
-    return total

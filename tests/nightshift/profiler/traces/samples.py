@@ -79,4 +79,4 @@ def save(path, events, **about):
 
 
 def origin(**values):
-    return Origin(**({"source": "trace.json", "tool": "torch.profiler"} | values))
+    return Origin(**({"source": "trace.json"} | values))

@@ -1,7 +1,5 @@
 """What is said of kernels, by what, and that nothing is advised where nothing is known."""
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,9 +7,8 @@ from hypothesis import strategies as st
 from nightshift.profiler.traces import read
 from nightshift.profiler.traces.analysis import Known, analyze
 from nightshift.profiler.traces.ceiling import Counted
-from tests.nightshift.profiler.traces.samples import Events
+from tests.nightshift.profiler.traces.samples import CASES, Events, cases
 
-CASES = Path(__file__).parents[5] / "shared/cases/traces"
 A100 = {"deviceProperties": [{"id": 0, "name": "NVIDIA A100-SXM4-80GB"}]}
 OFF, UNKNOWN = "Arithmetic without tensor cores", "Kernels that are not known"
 BF16, SGEMM = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n", "volta_sgemm_64x64_nt"
@@ -138,7 +135,7 @@ def test_a_stream_that_also_computes_says_nothing_about_unknown_kernels(tmp_path
     assert analyze([events.trace(tmp_path)], Known()).communication_pct == 50
 
 
-@pytest.mark.skipif(not CASES.exists(), reason="the published cases, ../shared/cases, are not here")
+@cases
 def test_fused_pointwise_kernels_named_after_convolutions_are_none():
     profile = analyze([read.read(str(CASES / "compiled.json"))], Known())
     said = {one.name: (one.operation, one.tensor_cores) for one in profile.top_kernels}
@@ -150,18 +147,7 @@ def test_fused_pointwise_kernels_named_after_convolutions_are_none():
         "__5x_cublas": ("matrix product", True),
     }
     assert OFF not in titles(profile)
-
-
-LAUNCHES, PAUSES = "Gaps between kernels (launch-bound)", "Gaps while the host does something else"
-CAUSES = {
-    "control.json": LAUNCHES, "bare_na.json": LAUNCHES, "bom.json": LAUNCHES, "control_char.json": LAUNCHES,
-    "stray_gpu.json": LAUNCHES, "two_threads.json": LAUNCHES, "compiled.json": PAUSES,
-    "nsys_2020_deviceId.sqlite": "Synchronizations", "nsys_two_processes.sqlite": "Synchronizations",
-}  # fmt: skip
-
-
-@pytest.mark.skipif(not CASES.exists(), reason="the published cases, ../shared/cases, are not here")
-@pytest.mark.parametrize("name", CAUSES)
-def test_published_cases_get_their_cause(name):
-    profile = analyze([read.read(str(CASES / name))], Known())
-    assert (titles(profile)[0], profile.step_ms) == (CAUSES[name], pytest.approx(10, abs=0.01))
+    assert (titles(profile)[0], profile.step_ms) == (
+        "Gaps while the host does something else",
+        pytest.approx(10, abs=0.01),
+    )

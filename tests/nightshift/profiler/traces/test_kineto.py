@@ -72,7 +72,11 @@ BROKEN = {
     "nothing": (b"", "is empty"),
     "blanks": (b"  \n", "is empty"),
     "no trace": (b'{"a": 1}', "no list 'traceEvents'"),
-    "no JSON": (b"ELF...", "no list 'traceEvents'"),
+    "a program": (b"\x7fELF\x02\x01\x01\x00", "no list 'traceEvents'"),
+    "a text": (b"hello", "no list 'traceEvents': its text begins with b'hello'"),
+    "a web page": (b"<!DOCTYPE html><html>Sign in</html>", "is a web page"),
+    "a zip archive": (b"PK\x03\x04....", "unpack it first"),
+    "two traces": (b'{"traceEvents": []}{"traceEvents": []}', "two traces"),
     "no events": (b'{"traceEvents": []}', "none of the CPU or of a GPU"),
     "only metadata": (b'{"traceEvents": [{"ph": "M", "name": "process_name"}]}', "none of the CPU or of a GPU"),
     "args that are no object": (b'{"traceEvents": [{"ph": "X", "args": 3}]}', "byte 17.*args"),
@@ -145,7 +149,7 @@ def test_every_device_is_a_device(device, tmp_path):
     trace = events.trace(tmp_path)
     profile = analyze([trace], Known())
 
-    assert (profile.gpu_busy_pct, profile.synchronizations_per_step, profile.memory[0].allocated_bytes) == (80, 1, 64)
+    assert (profile.gpu_busy_pct, profile.memory[0].allocated_bytes) == (80, 64)
     assert profile.diagnosis[0].title == "Synchronizations"
     assert {Work(one).name for one in trace.work["kind"]} == {"KERNEL", "COPY", "SET"}
     assert not any("category" in one for one in profile.caveats)

@@ -9,8 +9,7 @@ import pytest
 
 from nightshift.errors import UserError
 from nightshift.profiler.traces import mending, texts
-from nightshift.profiler.traces.analysis import Known, analyze
-from tests.nightshift.profiler.traces.samples import CASES, Events, cases, read
+from tests.nightshift.profiler.traces.samples import Events, read
 
 ARGUMENT = '"mark": 1'
 BARE = [
@@ -71,34 +70,6 @@ def clean(tmp_path_factory):
     return figures(read(tmp_path_factory.mktemp("clean"), text().encode()))
 
 
-@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["json", "json.gz"])
-@pytest.mark.parametrize("word", BARE)
-def test_a_number_that_is_none_leaves_all_others_as_they_are(word, pack, clean, tmp_path):
-    trace = read(tmp_path, pack(text(argument=f'"mark": {word}').encode()))
-    assert figures(trace) == clean
-
-
-@pytest.mark.parametrize("indent", [None, 1])
-@pytest.mark.parametrize(("written", "meant"), TEXTS.items(), ids=map(repr, TEXTS))
-def test_a_text_that_is_no_json_is_read_as_it_is_meant(written, meant, indent, clean, tmp_path):
-    assert figures(read(tmp_path, text(indent, f'"mark": "{written}"').encode())) == clean
-    value, _, _ = mending.read(f'{{"name": "{written}", "ph": "X"}}]', 0, 0)
-    assert re.sub(r"[\s\x01]", " ", value["name"]) == re.sub(r"[\s\x01]", " ", meant)
-
-
-@pytest.mark.parametrize("mark", ["1", "NaN", "N/A"])
-def test_an_event_of_any_length_is_read(mark, clean, tmp_path):
-    """It is longer than the window in which errors are looked for, with what looks like its end in a text."""
-    long = "a " * 10_000 + '\\"},{\\" ' * 40
-    assert figures(read(tmp_path, text(argument=f'"long": "{long}", "mark": {mark}').encode())) == clean
-
-
-@pytest.mark.parametrize("encoding", ENCODINGS)
-@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["json", "json.gz"])
-def test_every_encoding_of_unicode_is_read(encoding, pack, clean, tmp_path):
-    assert figures(read(tmp_path, pack(text().encode(encoding)))) == clean
-
-
 SHAPES = {
     "commas too many": lambda t: t.replace("}}, {", "}},, {").replace("}}]", "},}, ]"),
     "a list": lambda t: t[t.index("[") : t.rindex("]") + 1],
@@ -114,18 +85,40 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
-def test_every_shape_of_a_file_is_the_same_trace(shape, clean, tmp_path):
-    changed = shape(text())
-    assert figures(read(tmp_path, changed.encode())) == clean
+PACKS = {"json": bytes, "json.gz": gzip.compress}
+LONG = "a " * 10_000 + '\\"},{\\" ' * 40  # than the window in which errors are looked for, with what looks like its end
+HALF = len(text()) // 2
+SAME = {
+    **{
+        f"{word!r} for a number, {name}": pack(text(argument=f'"mark": {word}').encode())
+        for word in BARE
+        for name, pack in PACKS.items()
+    },
+    **{
+        f"the text {written!r}, indented by {indent}": text(indent, f'"mark": "{written}"').encode()
+        for written in TEXTS
+        for indent in (None, 1)
+    },
+    **{
+        f"a long event with {mark}": text(argument=f'"long": "{LONG}", "mark": {mark}').encode()
+        for mark in ("1", "NaN", "N/A")
+    },
+    **{f"{encoding}, {name}": pack(text().encode(encoding)) for encoding in ENCODINGS for name, pack in PACKS.items()},
+    **{name: shape(text()).encode() for name, shape in SHAPES.items()},
+    "a gzip file with something behind it": gzip.compress(text().encode()) + b"\0" * 100 + b"garbage",
+    "a gzip file of two members": gzip.compress(text()[:HALF].encode()) + gzip.compress(text()[HALF:].encode()),
+}
 
 
-def test_what_follows_a_gzip_file_is_left_out(clean, tmp_path):
-    packed = gzip.compress(text().encode())
-    assert figures(read(tmp_path, packed + b"\0" * 100 + b"garbage")) == clean
-    half = len(text()) // 2
-    members = gzip.compress(text()[:half].encode()) + gzip.compress(text()[half:].encode())
-    assert figures(read(tmp_path, members)) == clean
+@pytest.mark.parametrize("name", SAME)
+def test_what_is_no_clean_json_is_the_same_trace(name, clean, tmp_path):
+    assert figures(read(tmp_path, SAME[name])) == clean
+
+
+@pytest.mark.parametrize(("written", "meant"), TEXTS.items(), ids=map(repr, TEXTS))
+def test_a_text_that_is_no_json_is_read_as_it_is_meant(written, meant):
+    value, _, _ = mending.read(f'{{"name": "{written}", "ph": "X"}}]', 0, 0)
+    assert re.sub(r"[\s\x01]", " ", value["name"]) == re.sub(r"[\s\x01]", " ", meant)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -152,25 +145,3 @@ def test_the_byte_is_that_of_the_file(tmp_path):
     at = content.index(b'"dur"', len(content) // 2)
     with pytest.raises(UserError, match=f"at byte {at:,} "):
         read(tmp_path, content[:at] + b"}" + content[at:])
-
-
-STRANGERS = {
-    "a web page": (b"<!DOCTYPE html><html>Sign in</html>", "is a web page"),
-    "a zip archive": (b"PK\x03\x04....", "unpack it first"),
-    "a program": (b"\x7fELF\x02\x01\x01\x00", "no list 'traceEvents'"),
-    "two traces": (b'{"traceEvents": []}{"traceEvents": []}', "two traces"),
-    "a text": (b"hello", "no list 'traceEvents': its text begins with b'hello'"),
-}
-
-
-@pytest.mark.parametrize(("content", "message"), STRANGERS.values(), ids=STRANGERS)
-def test_what_is_no_trace_is_named(content, message, tmp_path):
-    with pytest.raises(UserError, match=re.escape(message)):
-        read(tmp_path, content)
-
-
-@cases
-@pytest.mark.parametrize("name", ["control", "bare_na", "bom", "control_char"])
-def test_the_cases_have_the_figures_of_the_clean_trace(name, tmp_path):
-    profile = analyze([read(tmp_path, (CASES / f"{name}.json").read_bytes())], Known())
-    assert (profile.step_ms, profile.gpu_busy_pct) == (pytest.approx(10.0, abs=0.02), pytest.approx(79.94, abs=0.02))

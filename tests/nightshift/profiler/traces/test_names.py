@@ -43,6 +43,12 @@ def test_what_inductor_fuses_is_pointwise_whatever_it_is_named_after():
         ("_ZN3foo3barEv", "foo::bar"),
         ("sm90_xmma_wgrad_tilesize64x64x32", "sm90_xmma_wgrad_tilesize64x64x32"),
         ("_ZN", "_ZN"),
+        (
+            "void at::native::(anonymous namespace)::grid_kernel<float, f<int>(a)::{lambda()#1}>(at::Iterator&, int)",
+            "at::native::anonymous::grid_kernel",
+        ),
+        ("Memcpy HtoD (Pageable -> Device)", "Memcpy HtoD"),
+        ("<lambda>", "<lambda>"),
     ],
 )
 def test_a_kernel_is_shown_without_what_its_template_was_given(name, shortened):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from nightshift.errors import UserError
-from nightshift.profiler.traces import read
+from nightshift.profiler.traces import gaps, read
 from nightshift.profiler.traces.analysis import Known, analyze
 
 TEXTS = ["", "sgemm", "void sgemm<float>(int)", "cudaLaunchKernel_v7000", "cudaMemcpyAsync_v3020", "step 1", "forward"]
@@ -133,7 +133,7 @@ def test_every_layout_says_the_same(layout, tmp_path):
 
     # the graph is a tenth of the two milliseconds
     assert (profile.step_ms, profile.gpu_busy_pct) == (1.0, 60.5 + 10 * layout.has_graphs)
-    assert (profile.pageable_copies_per_step, profile.top_kernels[0].name) == (0.5, "void sgemm<float>(int)")
+    assert (gaps.pageable(trace, trace.work).sum(), profile.top_kernels[0].name) == (1, "void sgemm<float>(int)")
     assert {each.title for each in profile.diagnosis} >= {"Copies from pageable memory"}
     assert [(one.steps, one.device_name) for one in profile.ranks] == [(2, "NVIDIA L4" if layout.gpus[0] else "")]
     assert [each.name for each in profile.top_operations][:2] == ["step 2", "step 1"]
@@ -143,8 +143,8 @@ def test_every_layout_says_the_same(layout, tmp_path):
 @pytest.mark.parametrize("layout", [LAYOUTS["2020.1"], LAYOUTS["2025.6"]], ids=["2020", "2025"])
 @pytest.mark.parametrize("memory", [PINNED, UNKNOWN, None])
 def test_only_what_is_pageable_is_pageable(memory, layout, tmp_path):
-    profile = analyze([read.read(export(tmp_path / "train.sqlite", layout, copy=memory))], Known())
-    assert profile.pageable_copies_per_step == 0
+    trace = read.read(export(tmp_path / "train.sqlite", layout, copy=memory))
+    assert not gaps.pageable(trace, trace.work).any()
 
 
 @pytest.mark.parametrize(

@@ -222,12 +222,12 @@ def test_steps_are_those_of_one_rank_one_after_the_other(marks, tmp_path):
     )
 
 
-RIGHT = {
-    "control.json": (1, 10.0),
-    "stray_gpu.json": (1, 10.0),
-    "two_threads.json": (1, 10.0),
-    "nsys_2020_deviceId.sqlite": (1, 10.0),
-    "nsys_two_processes.sqlite": (2, 10.0),
+LAUNCHES, SYNCHRONIZATIONS = "Gaps between kernels (launch-bound)", "Synchronizations"
+RIGHT = {  # ranks, and what is said first
+    **dict.fromkeys(("control.json", "bare_na.json", "bom.json", "control_char.json"), (1, LAUNCHES)),
+    **dict.fromkeys(("stray_gpu.json", "two_threads.json"), (1, LAUNCHES)),
+    "nsys_2020_deviceId.sqlite": (1, SYNCHRONIZATIONS),
+    "nsys_two_processes.sqlite": (2, SYNCHRONIZATIONS),
 }
 
 
@@ -235,11 +235,12 @@ RIGHT = {
 @pytest.mark.parametrize(("name", "right"), RIGHT.items(), ids=RIGHT)
 def test_the_cases_have_their_right_values(name, right):
     profile = analyze([read.read(str(CASES / name))], Known())
-    ranks, step_ms = right
+    ranks, first = right
     assert [one.steps for one in profile.ranks] == [4] * ranks
-    assert profile.step_ms == pytest.approx(step_ms, abs=0.02)
+    assert profile.step_ms == pytest.approx(10.0, abs=0.01)
     assert profile.gpu_busy_pct == pytest.approx(79.93, abs=0.02)
     assert profile.imbalance_pct is None
+    assert profile.diagnosis[0].title == first
     assert "200 %" not in " ".join(one.evidence for one in profile.diagnosis)
 
 

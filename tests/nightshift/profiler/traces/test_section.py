@@ -2,7 +2,6 @@
 
 from components.reporting import report
 from nightshift.contracts.section import Chart, Table
-from nightshift.profiler.traces import names
 from nightshift.profiler.traces.analysis import Known, analyze
 from nightshift.profiler.traces.ceiling import Counted
 from nightshift.profiler.traces.section import build, commands
@@ -58,10 +57,3 @@ def test_commands_look_at_the_kernel_that_takes_most(tmp_path):
     found = commands(profile(tmp_path))
     assert found[0].startswith("nsys profile --trace=cuda,nvtx")
     assert "ncu --kernel-name regex:sgemm --launch-count" in found[2]
-
-
-def test_names_of_templates_and_lambdas_are_shortened():
-    long = "void at::native::(anonymous namespace)::grid_kernel<float, 4, f<int>(a)::{lambda()#1}>(at::Iterator&, int)"
-    assert names.short(long) == "at::native::anonymous::grid_kernel"
-    assert names.short("Memcpy HtoD (Pageable -> Device)") == "Memcpy HtoD"
-    assert names.short("<lambda>") == "<lambda>"

@@ -14,7 +14,7 @@ import pytest
 
 from nightshift.errors import UnavailableError, UserError
 from nightshift.tabular.online.embedded import Embedded, last
-from nightshift.tabular.online.log import records
+from nightshift.tabular.online.log import commits
 from nightshift.tabular.online.state import Label
 from nightshift.tabular.windows import DAY
 from tests.nightshift.tabular.online.streams import FIRST, START, config, event, offline, stored
@@ -106,7 +106,7 @@ def test_a_torn_last_commit_is_dropped_and_the_next_ones_are_whole(opened, tmp_p
     again = opened(past())
     again.take(LATER[-9:])  # sent again, since it was not acknowledged
     again.close()
-    assert len(list(records(log))) == len(LATER)
+    assert sum(len(commit.records) for commit in commits(log)) == len(LATER)
     assert probed(opened(past())) == EXPECTED
 
 
@@ -117,7 +117,9 @@ def test_a_commit_of_which_a_power_loss_has_left_a_part_as_zeros_is_dropped_as_a
     whole[part] = bytes(len(whole[part]))
     log.write_bytes(whole + bytes(1000))
     again = opened(past())
-    assert [record.event_id for record in records(log)] == [each.event_id for each in LATER[:-9]]
+    assert [record.event_id for commit in commits(log) for record in commit.records] == [
+        each.event_id for each in LATER[:-9]
+    ]
     again.take(LATER[-9:])
     assert probed(again) == EXPECTED
 

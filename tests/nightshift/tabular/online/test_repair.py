@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.damaged_states import EVENTS, State, hunt
 from nightshift.errors import UserError
-from nightshift.tabular.online.embedded import Embedded, acknowledged
+from nightshift.tabular.online.embedded import Embedded
 from nightshift.tabular.online.repair import examine, repair
 from tests.nightshift.tabular.online.streams import base, config
 from tests.processes import SECONDS, engine
@@ -46,7 +46,7 @@ def test_a_damaged_log_is_refused_as_it_is_until_a_person_accepts_what_can_be_re
     assert {path.name: path.read_bytes() for path in damaged.iterdir()} == before
     assert run(str(damaged), "--accept")[0] == count
     assert {path.name for path in damaged.iterdir()} - {*before} == {"3.log", "2.log.damaged-1", "mark.damaged-1"}
-    assert len(list(acknowledged(damaged))) == 192
+    assert len(examine(damaged).records) == 192
 
 
 def test_a_folder_of_no_state_or_with_neither_log_nor_mark_is_not_repaired(tmp_path):
@@ -61,5 +61,4 @@ def test_a_folder_of_no_state_or_with_neither_log_nor_mark_is_not_repaired(tmp_p
 
 def test_what_was_acknowledged_is_read_in_the_order_in_which_it_came(tmp_path):
     state = State(tmp_path)
-    assert [record.event_id for record in acknowledged(state.folder)] == list(range(EVENTS))
-    assert not list(acknowledged(tmp_path))
+    assert [record.event_id for record in examine(state.folder).records] == list(range(EVENTS))

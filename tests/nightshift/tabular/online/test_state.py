@@ -135,13 +135,6 @@ def test_an_event_older_than_the_windows_reach_is_refused_and_the_snapshots_last
     assert state.take(event((3 * DAY, 0, 0, 1, None), 2, chosen))[0][3] == 1
 
 
-def test_an_amount_too_large_to_be_summed_exactly_is_refused():
-    chosen = config()
-    state = State(base([], chosen, PAST))
-    with pytest.raises(UserError, match=r"amount is 1e\+17; give at most 100,000,000,000 \(limits\.largest_amount\)"):
-        state.take(event((5 * DAY, 0, 0, 10**19, None), 1, chosen))
-
-
 def test_without_windows_nothing_is_kept_and_every_event_is_answered():
     chosen = config(("customer", "amount"), windows=())
     state = State(base([], chosen, PAST))

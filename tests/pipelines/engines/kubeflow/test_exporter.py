@@ -1,8 +1,6 @@
 """What Prometheus is shown of the runs on a server that speaks Kubeflow's API."""
 
-import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -16,12 +14,13 @@ from nightshift.cluster.kubeflow import Place, Server
 from nightshift.errors import UserError
 from pipelines.engines.kubeflow.exporter import Runs, serve
 from tests.kubeflow import CREATED, Failure, Kubeflow
+from tests.pipelines.samples import command
+from tests.processes import engine
 from tests.prometheus import program
 from tests.servers import free_port
 
 HOUR = 3600.0
 NOW = CREATED.timestamp() + 24 * HOUR
-PLACE = {"pipeline": "training", "use_case": "fraud"}
 
 
 def server_of(kubeflow: Kubeflow) -> Server:
@@ -37,9 +36,8 @@ def shown(kubeflow: Kubeflow, said: list[str] | None = None) -> dict[str, dict[s
 
 
 def nightshift(kubeflow: Kubeflow, *words: str) -> None:
-    command = [sys.executable, "-m", "pipelines.cli", *words, "--environment", "aws"]
-    environment = os.environ | {"KFP_ENDPOINT": kubeflow.url}
-    subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=True)
+    done = command(*words, "--environment", "aws", KFP_ENDPOINT=kubeflow.url)
+    assert done.returncode == 0, done.stderr
 
 
 def ended(run: Any, state: str, begun: float, hours: float) -> None:
@@ -154,17 +152,8 @@ def test_prometheus_own_linter_has_nothing_to_say(scheduled: Kubeflow) -> None:
 @contextmanager
 def exporting(kubeflow: Kubeflow) -> Iterator[str]:
     """The command itself, as a process that is ended afterwards; gives its URL."""
-    command = [
-        sys.executable,
-        "-m",
-        "pipelines.cli",
-        "exporter",
-        "--endpoint",
-        kubeflow.url,
-        "--port",
-        str(free_port()),
-    ]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    words = ("exporter", "--endpoint", kubeflow.url, "--port", str(free_port()))
+    with subprocess.Popen(engine(*words), stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         try:
             yield process.stdout.readline().split()[0]

@@ -1,8 +1,6 @@
 """`nightshift submit` and `nightshift schedule` against a server that speaks Kubeflow Pipelines' API."""
 
-import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,7 @@ from nightshift.errors import UnavailableError, UserError
 from pipelines import arguments, configs
 from pipelines.engines.kubeflow.submission import change, recurring, schedule, upload, watch
 from tests.kubeflow import Failure, Kubeflow
-from tests.pipelines.samples import compiled_file, shell
+from tests.pipelines.samples import command, compiled_file, config_file, one_step, shell
 
 DATE = "2025-07-01"
 AWS = ["--environment", "aws"]
@@ -33,9 +31,7 @@ STATE = {
 
 
 def nightshift(kubeflow: Kubeflow, *words: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "pipelines.cli", *words]
-    environment = os.environ | {"KFP_ENDPOINT": kubeflow.url}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    return command(*words, KFP_ENDPOINT=kubeflow.url)
 
 
 def server_of(kubeflow: Kubeflow) -> Server:
@@ -47,19 +43,9 @@ def spec_of(name: str) -> Any:
     return {"pipeline_spec": spec, "platform_spec": platform}
 
 
-def use_case(folder: Path, **sections: Any) -> str:
-    """The fraud config with other sections, as a file."""
-    path = folder / "mine.yaml"
-    path.write_text(yaml.safe_dump(configs.load("fraud") | sections))
-    return str(path)
-
-
 @pytest.fixture
 def small(tmp_path: Path) -> Definition:
-    def pipeline() -> None:
-        shell(script="true")
-
-    return Definition.read(compiled_file(pipeline, tmp_path).read_bytes())
+    return Definition.read(compiled_file(one_step("true"), tmp_path).read_bytes())
 
 
 def test_a_run_is_submitted_with_the_environments_pipeline_and_typed_parameters(kubeflow: Kubeflow) -> None:
@@ -211,7 +197,7 @@ def test_each_change_of_a_step_is_told_once_while_waiting(kubeflow: Kubeflow, sm
 
 
 def test_every_pipeline_of_the_configs_schedule_starts_by_the_clock(kubeflow: Kubeflow, tmp_path: Path) -> None:
-    config = use_case(tmp_path, schedule={"training": "30 1 * * *"})
+    config = config_file(tmp_path, schedule={"training": "30 1 * * *"})
     done = nightshift(kubeflow, "schedule", "--experiment", "fraud", "--config", config, *AWS)
 
     assert done.returncode == 0, done.stderr
@@ -245,7 +231,7 @@ def test_two_use_cases_have_schedules_of_their_own(kubeflow: Kubeflow, tmp_path:
     for config in ("fraud", "leads"):
         assert nightshift(kubeflow, "schedule", "--config", config, *AWS).returncode == 0
     fraud = [run for run in kubeflow.recurring if run.display_name.startswith("fraud-")]
-    on_drift = use_case(tmp_path, controller={"retrain": "on_drift"})
+    on_drift = config_file(tmp_path, controller={"retrain": "on_drift"})
 
     assert nightshift(kubeflow, "schedule", "--config", on_drift, "--replace", *AWS).returncode == 0
 
@@ -263,7 +249,7 @@ def test_two_use_cases_have_schedules_of_their_own(kubeflow: Kubeflow, tmp_path:
 def test_the_same_schedule_again_changes_nothing_and_another_one_has_to_be_asked_for(
     kubeflow: Kubeflow, tmp_path: Path
 ) -> None:
-    later = ["--config", use_case(tmp_path, schedule={"training": "0 3 * * *"})]
+    later = ["--config", config_file(tmp_path, schedule={"training": "0 3 * * *"})]
     nightshift(kubeflow, "schedule", *AWS)
     ids = {run.recurring_run_id for run in kubeflow.recurring}
 
@@ -327,7 +313,7 @@ def test_the_old_schedule_stays_until_the_new_one_is_there(kubeflow: Kubeflow) -
 
 def test_where_drift_retrains_training_does_not_run_by_the_clock(kubeflow: Kubeflow, tmp_path: Path) -> None:
     nightshift(kubeflow, "schedule", *AWS)
-    words = ["schedule", "--config", use_case(tmp_path, controller={"retrain": "on_drift"}), *AWS]
+    words = ["schedule", "--config", config_file(tmp_path, controller={"retrain": "on_drift"}), *AWS]
 
     assert nightshift(kubeflow, *words).returncode == 2
     done = nightshift(kubeflow, *words, "--replace")

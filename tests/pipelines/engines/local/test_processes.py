@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipelines.samples import compiled_file, shell
+from tests.pipelines.samples import one_step_a_day, run_of
 from tests.processes import content, engine, started, wait_until
 
 # a step, and a process that the step itself has started
@@ -32,14 +32,10 @@ def run(tmp_path: Path) -> "Iterator[Callable[[], subprocess.Popen[bytes]]]":
     """Start a run whose only step sleeps for minutes, in two processes, and return once it does."""
     stack = ExitStack()
 
-    def pipeline(date: str) -> None:
-        shell(script=SLEEPERS.format(tmp_path))
-
-    compiled = str(compiled_file(pipeline, tmp_path))
+    words = run_of(one_step_a_day(SLEEPERS.format(tmp_path)), tmp_path, "--date", "2025-01-01")
 
     def start() -> "subprocess.Popen[bytes]":
         (tmp_path / "step").unlink(missing_ok=True)
-        words = ["run", compiled, "--workspace", str(tmp_path), "--date", "2025-01-01"]
         process = stack.enter_context(started(engine(*words), stdout=subprocess.DEVNULL))
         content(tmp_path / "step")
         return process
@@ -82,11 +78,7 @@ def test_who_ends_the_steps_of_a_killed_engine_has_its_lock_until_then(
 
 
 def test_what_a_run_left_that_was_killed_before_its_record_is_removed_by_the_next(tmp_path: Path) -> None:
-    def pipeline(date: str) -> None:
-        shell(script="true")
-
-    words = ["run", str(compiled_file(pipeline, tmp_path)), "--workspace", str(tmp_path), "--date", "2025-01-01"]
-    command = engine(*words)
+    command = engine(*run_of(one_step_a_day("true"), tmp_path, "--date", "2025-01-01"))
     subprocess.run(command, check=True, capture_output=True)
     (whole,) = (tmp_path / "runs").glob("sample-*")
     left = whole.with_name("sample-2025-01-01-20250102T000000000000")

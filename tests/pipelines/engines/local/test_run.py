@@ -13,7 +13,18 @@ from kfp import kubernetes
 from nightshift.step import PREEMPTIONS
 from pipelines import ir
 from pipelines.engines.local.run import Run
-from tests.pipelines.samples import Silent, compiled, compiled_file, copy, fetch, folder, inspect, shell, write
+from tests.pipelines.samples import (
+    Silent,
+    compiled,
+    copy,
+    fetch,
+    folder,
+    inspect,
+    one_step,
+    run_of,
+    shell,
+    write,
+)
 from tests.processes import SECONDS, content, engine, started
 
 
@@ -56,46 +67,21 @@ def test_after_a_failure_nothing_that_follows_is_started(tmp_path: Path) -> None
     assert record["steps"]["shell"]["error"] == "why"
 
 
-def test_a_failed_step_is_tried_as_often_as_its_retries_say(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("then", "retries", "succeeds", "tries"),
+    [
+        pytest.param("[ $(wc -l < {count}) -ge 3 ]", 2, True, 3, id="a failed step as often as its retries say"),
+        pytest.param("exit 2", 5, False, 1, id="a user's mistake once"),
+        pytest.param("[ $(wc -l < {count}) -ge 4 ] || exit 75", 0, True, 4, id="a preempted step again for nothing"),
+        pytest.param("exit 75", 1, False, 2 * (PREEMPTIONS + 1), id="one that is always preempted not for ever"),
+    ],
+)
+def test_a_step_is_tried(then: str, retries: int, succeeds: bool, tries: int, tmp_path: Path) -> None:
     count = tmp_path / "count"
+    pipeline = compiled(one_step(f"echo x >> {count}; {then.format(count=count)}", retries), tmp_path)
 
-    def pipeline() -> None:
-        shell(script=f'echo x >> "{count}"; [ $(wc -l < "{count}") -ge 3 ]').set_retry(2, "0s", 1.0)
-
-    assert execute(compiled(pipeline, tmp_path), tmp_path / "run")[0]
-    assert count.read_text().count("x") == 3
-
-
-def test_a_users_mistake_is_not_tried_again(tmp_path: Path) -> None:
-    count = tmp_path / "count"
-
-    def pipeline() -> None:
-        shell(script=f'echo x >> "{count}"; exit 2').set_retry(5, "0s", 1.0)
-
-    assert not execute(compiled(pipeline, tmp_path), tmp_path / "run")[0]
-    assert count.read_text().count("x") == 1
-
-
-def test_a_preempted_step_is_tried_again_without_counting_against_its_retries(tmp_path: Path) -> None:
-    count, saved = tmp_path / "count", tmp_path / "checkpoints" / "epoch"
-    saved.parent.mkdir()
-    script = f'echo x >> "{count}"; [ $(wc -l < "{saved}" || echo 0) -ge 3 ] && exit; echo x >> "{saved}"; exit 75'
-
-    def pipeline() -> None:
-        shell(script=script)
-
-    assert execute(compiled(pipeline, tmp_path), tmp_path / "run")[0]
-    assert count.read_text().count("x") == 4
-
-
-def test_a_step_that_is_always_preempted_fails_in_the_end(tmp_path: Path) -> None:
-    count = tmp_path / "count"
-
-    def pipeline() -> None:
-        shell(script=f'echo x >> "{count}"; exit 75').set_retry(1, "0s", 1.0)
-
-    assert not execute(compiled(pipeline, tmp_path), tmp_path / "run")[0]
-    assert count.read_text().count("x") == 2 * (PREEMPTIONS + 1)
+    assert execute(pipeline, tmp_path / "run")[0] == succeeds
+    assert count.read_text().count("x") == tries
 
 
 def test_a_resumed_run_repeats_only_what_failed_or_must_always_run(tmp_path: Path) -> None:
@@ -240,10 +226,7 @@ def test_a_step_that_measures_its_memory_itself_is_believed(measured: int | None
 
 
 def test_a_step_that_a_signal_has_ended_is_not_tried_again(tmp_path: Path) -> None:
-    def pipeline() -> None:
-        shell(script="true").set_retry(5, "0s", 1.0)
-
-    run = Run(compiled(pipeline, tmp_path), {}, tmp_path / "run", runner=Fake(1, -9, 0))
+    run = Run(compiled(one_step("true", retries=5), tmp_path), {}, tmp_path / "run", runner=Fake(1, -9, 0))
     assert not run.execute(Silent())
     assert run.outcomes["shell"].exit_code == -9
 
@@ -262,10 +245,7 @@ def test_the_record_names_what_a_local_run_does_not_give(tmp_path: Path) -> None
 def test_ctrl_c_ends_the_steps_under_way(tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
 
-    def pipeline() -> None:
-        shell(script=f'echo $$ > "{pid_file}"; sleep 600')
-
-    command = engine("run", str(compiled_file(pipeline, tmp_path)), "--workspace", str(tmp_path))
+    command = engine(*run_of(one_step(f'echo $$ > "{pid_file}"; sleep 600'), tmp_path))
     with started(command, stdout=subprocess.DEVNULL) as process:
         step = int(content(pid_file))
         process.send_signal(signal.SIGINT)

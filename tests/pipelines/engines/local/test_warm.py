@@ -18,7 +18,7 @@ from pipelines.engines.local import runs
 from pipelines.engines.local.forkserver import level
 from pipelines.engines.local.run import Run
 from pipelines.engines.local.warm import Forks, Server
-from tests.pipelines.samples import Silent, compiled, compiled_file, shell
+from tests.pipelines.samples import Silent, compiled, compiled_file, one_step
 from tests.processes import content, started, wait_until
 
 PROBE = ["python", "-m", "tests.pipelines.engines.local.probe"]
@@ -37,10 +37,7 @@ def probing() -> None:
 
 @pytest.fixture
 def task(tmp_path: Path) -> ir.Task:
-    def pipeline(date: str) -> None:
-        shell(script="true")
-
-    (task,) = ir.load(compiled_file(pipeline, tmp_path)).tasks
+    (task,) = ir.load(compiled_file(one_step("true"), tmp_path)).tasks
     return replace(task, environment={"COLOUR": "green"})
 
 
@@ -155,10 +152,7 @@ def test_a_step_that_waits_for_its_libraries_does_not_start_once_all_are_asked_t
 
 
 def test_a_run_whose_steps_are_no_components_starts_no_server(server, tmp_path):
-    def pipeline() -> None:
-        shell(script="true")
-
-    run = Run(compiled(pipeline, tmp_path), {}, tmp_path / "run")
+    run = Run(compiled(one_step("true"), tmp_path), {}, tmp_path / "run")
 
     assert runs.forked(run, server).execute(Silent())
     assert server.process is None

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import urllib3
 
-from components.release.targets import BadVersionError, NoAnswerError, Part, Target, signin
+from components.release.targets import BadVersionError, NoAnswerError, Target, VersionShare
 from nightshift.contracts.state import State
 from nightshift.contracts.state import Target as Kind
 from nightshift.errors import UserError, check_names, may_pass
@@ -17,11 +17,10 @@ from nightshift.registry import Version
 
 TIMEOUT_SECONDS = 10
 TOKEN = "NIGHTSHIFT_SERVING_TOKEN"  # noqa: S105 the name of the variable that holds it
-GOOGLE = "https://www.googleapis.com/auth/cloud-platform"
-Place = TypeVar("Place")
+Settings = TypeVar("Settings")
 
 
-def of(state: State, name: str) -> Target | None:
+def find_target(state: State, name: str) -> Target | None:
     """Return where a use case's versions answer, None where nothing is served.
 
     Raises:
@@ -36,7 +35,7 @@ def of(state: State, name: str) -> Target | None:
     return Local(state, name)
 
 
-def part(lake: str, version: Version, traffic: float) -> Part:
+def build_share(lake: str, version: Version, traffic: float) -> VersionShare:
     """Return what a target needs of a version, scored by its own files.
 
     Args:
@@ -48,10 +47,10 @@ def part(lake: str, version: Version, traffic: float) -> Part:
         BadVersionError: when its files do not score.
     """
     try:
-        found = examples.without_state(lake, version.name, version.uri)
+        example = examples.without_state(lake, version.name, version.uri)
     except UserError as error:
         raise BadVersionError(str(error)) from None
-    return Part(version, traffic, found.request, found.score)
+    return VersionShare(version, traffic, example.request, example.score)
 
 
 def ask(url: str, body: bytes) -> bytes:
@@ -68,7 +67,7 @@ def ask(url: str, body: bytes) -> bytes:
 def _managed(serving: Mapping[str, Any], name: str) -> Target:
     kinds = {
         "sagemaker": _sagemaker,
-        "kserve": _standard,
+        "kserve": _kserve_raw,
         "knative": _knative,
         "vertex": _vertex,
         "cloudrun": _cloudrun,
@@ -79,26 +78,26 @@ def _managed(serving: Mapping[str, Any], name: str) -> Target:
     return kinds[kind]({key: value for key, value in serving.items() if key != "kind"}, name)
 
 
-def _sagemaker(given: dict[str, Any], name: str) -> Target:
+def _sagemaker(serving: dict[str, Any], name: str) -> Target:
     import boto3
 
-    from components.release.targets import sagemaker
+    from components.release.targets.sagemaker import Clients, SageMaker, SageMakerSettings
 
-    place = _place(sagemaker.Place, given)
+    settings = _settings(SageMakerSettings, serving)
     clients = [boto3.client(service) for service in ("sagemaker", "sagemaker-runtime", "cloudwatch")]
-    return sagemaker.SageMaker(name, place, sagemaker.Clients(*clients))
+    return SageMaker(name, settings, Clients(*clients))
 
 
-def _standard(given: dict[str, Any], name: str) -> Target:
-    from components.release.targets import standard
+def _kserve_raw(serving: dict[str, Any], name: str) -> Target:
+    from components.release.targets.kserve_raw import KServeRawDeployment, RawDeploymentSettings
 
-    return standard.Standard(name, _place(standard.Scaled, given), _cluster(), ask)
+    return KServeRawDeployment(name, _settings(RawDeploymentSettings, serving), _cluster(), ask)
 
 
-def _knative(given: dict[str, Any], name: str) -> Target:
-    from components.release.targets import knative, kserve
+def _knative(serving: dict[str, Any], name: str) -> Target:
+    from components.release.targets.knative import Knative, KnativeSettings
 
-    return knative.Knative(name, _place(kserve.Place, given), _cluster(), ask)
+    return Knative(name, _settings(KnativeSettings, serving), _cluster(), ask)
 
 
 def _cluster() -> Any:
@@ -116,60 +115,52 @@ def _cluster() -> Any:
     return kubernetes.client.CustomObjectsApi()
 
 
-def _vertex(given: dict[str, Any], name: str) -> Target:
+def _vertex(serving: dict[str, Any], name: str) -> Target:
     from google.cloud import aiplatform_v1 as api
 
-    from components.release.targets import vertex
+    from components.release.targets.google_cloud import find_credentials
+    from components.release.targets.vertex import Clients, Vertex, VertexSettings
 
-    place = _place(vertex.Place, given)
-    options = {"api_endpoint": f"{place.region}-aiplatform.googleapis.com"}
-    credentials = _google()
+    settings, credentials = _settings(VertexSettings, serving), find_credentials()
+    options = {"api_endpoint": f"{settings.region}-aiplatform.googleapis.com"}
     kinds = (api.EndpointServiceClient, api.ModelServiceClient, api.PredictionServiceClient)
-    clients = [kind(credentials=credentials, client_options=options) for kind in kinds]
-    return vertex.Vertex(name, place, vertex.Clients(*clients))
+    return Vertex(name, settings, Clients(*(kind(credentials=credentials, client_options=options) for kind in kinds)))
 
 
-def _cloudrun(given: dict[str, Any], name: str) -> Target:
-    from google.auth.transport.requests import AuthorizedSession
+def _cloudrun(serving: dict[str, Any], name: str) -> Target:
+    from google.cloud import run_v2 as api
 
-    from components.release.targets import cloudrun
+    from components.release.targets.cloudrun import Clients, CloudRun, CloudRunSettings
+    from components.release.targets.google_cloud import find_credentials
 
-    place = _place(cloudrun.Place, given)
-    return cloudrun.CloudRun(name, place, cloudrun.Access(AuthorizedSession(_google()), _identified))
-
-
-def _google() -> Any:
-    """Return the credentials that Google's libraries find."""
-    import google.auth
-    from google.auth.exceptions import GoogleAuthError
-
-    try:
-        return google.auth.default(scopes=[GOOGLE])[0]
-    except GoogleAuthError as error:
-        raise signin.failed(error, "no credentials for Google Cloud") from None
+    settings, credentials = _settings(CloudRunSettings, serving), find_credentials()
+    services, revisions = (kind(credentials=credentials) for kind in (api.ServicesClient, api.RevisionsClient))
+    return CloudRun(name, settings, Clients(services, revisions, _ask_with_identity))
 
 
-def _identified(url: str, audience: str, body: bytes) -> bytes:
+def _ask_with_identity(url: str, audience: str, body: bytes) -> bytes:
     """Ask with a token that says to a service of Cloud Run who asks."""
     from google.auth.exceptions import GoogleAuthError
     from google.auth.transport.requests import Request
     from google.oauth2 import id_token
 
+    from components.release.targets.google_cloud import auth_error
+
     try:
         token = id_token.fetch_id_token(Request(), audience)
     except GoogleAuthError as error:
-        raise signin.failed(error, f"no identity of a service account to ask {audience} with") from None
+        raise auth_error(error, f"no identity of a service account to ask {audience} with") from None
     return _post(url, body, token, "the service account that asks needs roles/run.invoker")
 
 
-def _place(kind: type[Place], given: dict[str, Any]) -> Place:
+def _settings(kind: type[Settings], serving: dict[str, Any]) -> Settings:
     known = fields(kind)  # type: ignore[arg-type]
-    check_names("state.serving", given, [each.name for each in known])
+    check_names("state.serving", serving, [field.name for field in known])
     # numbers in a pipeline's parameters are floats
     typed = {
-        each.name: int(given[each.name]) if each.type is int else given[each.name]
-        for each in known
-        if each.name in given
+        field.name: int(serving[field.name]) if field.type is int else serving[field.name]
+        for field in known
+        if field.name in serving
     }
     try:
         return kind(**typed)

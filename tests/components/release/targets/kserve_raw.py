@@ -7,31 +7,43 @@ Deployment goes back to pods that it has had. The checks of both webhooks are no
 """
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
-from tests.cluster.api import Api
+from components.release.targets.kserve_raw import KServeRawDeployment, RawDeploymentSettings
 from tests.cluster.kinds import DEPLOYMENT, Json
 from tests.cluster.operations import condition
-from tests.components.release.targets.kserve import EXTENSION, Controller, uri
+from tests.components.release.targets.kserve import EXTENSION, Controllers, number, uri
 from tests.components.release.targets.versions import Fleet
 
 NAME = "fraud-predictor"
 
 
-class Standard(Controller):
-    """The controllers, which act when time passes: each takes one step then, KServe's before the Deployment's."""
+class StandardControllers(Controllers):
+    """Each takes one step when time passes, KServe's before the Deployment's."""
 
-    def __init__(self, api: Api, fleet: Fleet) -> None:
-        super().__init__(api, fleet)
+    kind = KServeRawDeployment
+    settings = RawDeploymentSettings("nightshift", "registry.example.com/nightshift/serving:0.2.0", "serving", "token")
+    other_mode = "Knative"
+    splits = False
+    failure = "has timed out progressing"
+
+    def __init__(self, *cluster: Any) -> None:
+        super().__init__(*cluster)
         self._answering: list[str] = []  # the models of the pods that are asked, one after the other
         self._known: list[Json] = []  # templates
         self._orphaned = False
+
+    def shares(self) -> dict[int, float]:
+        return {number(model): 1.0 for model in self._answering[-1:]}
 
     @property
     def deployments(self) -> list[Json]:
         return self.api.store.copies(DEPLOYMENT, "nightshift")
 
-    def pause(self, _: float) -> None:
+    def pass_time(self, _: float) -> None:
         self._answering = self._answering[-1:]
         if self._orphaned:
             self.api.operations.delete(DEPLOYMENT, NAME, "nightshift")
@@ -61,7 +73,7 @@ class Standard(Controller):
             self.clear()
             self._answering = list(answering)
             for value, deployment in zip(copy.deepcopy(objects), copy.deepcopy(deployments), strict=True):
-                uid = self.api.store.add(self.kind, value)["metadata"]["uid"]
+                uid = self.api.store.add(self.services, value)["metadata"]["uid"]
                 deployment["metadata"]["ownerReferences"][0]["uid"] = uid
                 deployment["status"]["observedGeneration"] = 1
                 self.api.store.add(DEPLOYMENT, deployment)
@@ -155,3 +167,10 @@ def _status(deployment: Json, ready: str) -> Json:
     address = {"url": f"http://{NAME}.nightshift.svc.cluster.local"}
     said = [{"type": "Ready", "status": ready}]
     return {"deploymentMode": "Standard", "observedGeneration": seen, "address": address, "conditions": said}
+
+
+@contextmanager
+def platform(fleet: Fleet, folder: Path) -> Iterator[StandardControllers]:
+    """A cluster with KServe in mode Standard, and nothing served; the Deployment's controller is a stand-in too."""
+    with StandardControllers.running(fleet, folder, acts=False) as controllers:
+        yield controllers

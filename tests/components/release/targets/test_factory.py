@@ -3,17 +3,16 @@
 import json
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from importlib import util
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from components.release.targets import NoAnswerError, files, places
+from components.release.targets import NoAnswerError, factory, files
 from components.release.targets.cloudrun import CloudRun
-from components.release.targets.kserve import Place
 from components.release.targets.local import Local
 from components.release.targets.sagemaker import SageMaker
+from components.release.targets.vertex import Vertex
 from nightshift import registry
 from nightshift.contracts import package
 from nightshift.contracts.state import State
@@ -27,7 +26,7 @@ KSERVE = {"kind": "kserve", "namespace": "nightshift", "image": IMAGE, "account"
 
 
 def found(folder: Path, **changed: Any) -> Any:
-    return places.of(State.parse(state(folder, **changed)), "fraud")
+    return factory.find_target(State.parse(state(folder, **changed)), "fraud")
 
 
 def test_without_a_place_it_is_this_machine_or_nowhere(tmp_path: Path) -> None:
@@ -41,7 +40,7 @@ def test_numbers_may_come_as_floats_as_a_pipeline_passes_them_on(
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     endpoint = found(tmp_path, serving={"kind": "sagemaker", "role": ROLE, "image": IMAGE, "count": 2.0})
     assert isinstance(endpoint, SageMaker)
-    assert repr(endpoint._place.count) == "2"
+    assert repr(endpoint._settings.count) == "2"
 
 
 def test_google_cloud_is_reached_with_the_credentials_that_its_libraries_find(
@@ -54,10 +53,10 @@ def test_google_cloud_is_reached_with_the_credentials_that_its_libraries_find(
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(file))
     endpoint = found(tmp_path, serving=place | {"kind": "cloudrun", "min_replicas": 1.0})
     assert isinstance(endpoint, CloudRun)
-    assert repr(endpoint._place.min_replicas) == "1"
-    if util.find_spec("google.cloud.aiplatform_v1"):
-        clients = found(tmp_path, serving=place | {"kind": "vertex"})._clients
-        assert clients.endpoints.transport.host == "us-central1-aiplatform.googleapis.com:443"
+    assert repr(endpoint._settings.min_replicas) == "1"
+    endpoint = found(tmp_path, serving=place | {"kind": "vertex"})
+    assert isinstance(endpoint, Vertex)
+    assert endpoint._clients.endpoints.transport.host == "us-central1-aiplatform.googleapis.com:443"
 
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "missing"))
     with pytest.raises(UserError, match=r"no credentials for Google Cloud: .*missing"):
@@ -71,9 +70,9 @@ def test_google_cloud_is_reached_with_the_credentials_that_its_libraries_find(
         ({"kind": "sagemaker", "rol": ROLE}, "state.serving.rol: unknown; .* did you mean 'role'"),
         ({"kind": "sagemaker", "role": ROLE}, "state.serving: .*image.*; see docs/release.md"),
         ({"kind": "kserve", "namespace": "nightshift"}, "state.serving: .*image"),
-        (KSERVE | {"min_replicas": 0}, "min_replicas is 0 and cpu_percent 70; a Deployment keeps at least 1"),
+        (KSERVE | {"min_replicas": 0}, "min_replicas is 0; a Deployment keeps at least 1"),
         (KSERVE | {"max_replicas": 1}, "min_replicas is 2 and max_replicas 1; allowed: 0 <= min_replicas"),
-        (KSERVE | {"kind": "knative", "cpu_percent": 50}, "state.serving.cpu_percent: unknown"),
+        (KSERVE | {"requests_per_second": 700}, "state.serving.requests_per_second: unknown"),
         ({"kind": "cloudrun", "projct": "shop"}, "state.serving.projct: unknown; .* did you mean 'project'"),
     ],
 )
@@ -89,8 +88,7 @@ def test_a_container_finds_the_files_that_a_tracking_server_keeps_where_that_kee
 ) -> None:
     registry.register(tracking_server, "served", save_model(0.5), {})
     version = registry.find(tracking_server, "served", 1)
-    place = Place("nightshift", IMAGE, "serving", "token", artifacts=str(tracking_store / "files"))
-    assert package.load(files(version, place.artifacts)).sha256 == version.sha256
+    assert package.load(files(version, str(tracking_store / "files"))).sha256 == version.sha256
 
 
 class Door(BaseHTTPRequestHandler):
@@ -111,15 +109,15 @@ def test_served_models_are_asked_with_their_token(monkeypatch: pytest.MonkeyPatc
     server = HTTPServer(("127.0.0.1", 0), Door)
     url = f"http://127.0.0.1:{server.server_port}"
     with serving(server):
-        monkeypatch.delenv(places.TOKEN, raising=False)
-        assert places.ask(url, b"{}") == b"nobody"
-        monkeypatch.setenv(places.TOKEN, "something")
-        assert places.ask(url, b"{}") == b"Bearer something"
+        monkeypatch.delenv(factory.TOKEN, raising=False)
+        assert factory.ask(url, b"{}") == b"nobody"
+        monkeypatch.setenv(factory.TOKEN, "something")
+        assert factory.ask(url, b"{}") == b"Bearer something"
         with pytest.raises(NoAnswerError, match="answers 503"):
-            places.ask(f"{url}/503", b"")
+            factory.ask(f"{url}/503", b"")
         for status in (401, 403):
-            with pytest.raises(UserError, match=rf"/{status} answers {status}; {places.TOKEN} has to hold") as refused:
-                places.ask(f"{url}/{status}", b"")
+            with pytest.raises(UserError, match=rf"/{status} answers {status}; {factory.TOKEN} has to hold") as refused:
+                factory.ask(f"{url}/{status}", b"")
             assert type(refused.value) is UserError
     with pytest.raises(NoAnswerError, match="does not answer"):
-        places.ask(url, b"{}")
+        factory.ask(url, b"{}")

@@ -9,19 +9,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from components.release.targets import Part
+from components.release.targets import VersionShare
 from components.release.targets.kserve import (
     GROUP,
     NEWEST,
     PORT,
     REPLACES,
     KServe,
+    KServeSettings,
     Object,
-    Place,
     conditions,
     is_ready,
     notes,
 )
+from nightshift.contracts.loadtest import UTILIZATION
 from nightshift.errors import UserError
 
 DEPLOYMENTS = {"group": "apps", "version": "v1", "plural": "deployments"}
@@ -32,58 +33,57 @@ START_SECONDS, PROBE_SECONDS = 300, 5
 
 
 @dataclass(frozen=True)
-class Scaled(Place):
-    """Where the object lies, and when KServe's autoscaler adds replicas.
+class RawDeploymentSettings(KServeSettings):
+    """Where the object lies, and what its containers run.
 
     Attributes:
         min_replicas: at least; with one, a node that goes away takes the endpoint with it for a while.
-        cpu_percent: of the CPU that replicas ask for, which they use on average.
     """
 
     min_replicas: int = 2
-    cpu_percent: int = 70
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.min_replicas < 1 or not 0 < self.cpu_percent <= 100:
-            raise UserError(
-                f"state.serving.min_replicas is {self.min_replicas} and cpu_percent {self.cpu_percent}; "
-                "a Deployment keeps at least 1 replica, and the percentage is from 1 to 100"
-            )
+        if self.min_replicas < 1:
+            raise UserError(f"state.serving.min_replicas is {self.min_replicas}; a Deployment keeps at least 1 replica")
 
 
-class Standard(KServe):
+class KServeRawDeployment(KServe):
     """An InferenceService of one version."""
 
     splits = False
     modes = ("Standard", "RawDeployment")
-    _place: Scaled
+    _settings: RawDeploymentSettings
 
-    def apply(self, parts: Sequence[Part]) -> None:
+    def apply(self, split: Sequence[VersionShare]) -> None:
         """Write the object where it is not as it should be, and wait for its pods; see `Target`."""
-        (part,) = parts
-        found = self._find()
-        if found is None:
+        (share,) = split
+        service = self._find()
+        if service is None:
             self._deployment("")  # somebody else's would be changed
-            self._create(self._whole(part, ""))
-        elif not self._runs(found, part):
-            self._replace(found, self._whole(part, found["metadata"]["resourceVersion"]))
+            self._create(self._whole(share, ""))
+        elif not self._runs(service, share):
+            self._replace(service, self._whole(share, service["metadata"]["resourceVersion"]))
         self._await()
 
     def serving(self) -> dict[int, float]:
         """Return the version of the object once no pod of another is left; see `Target`."""
-        found, why = self._settled()
-        return {} if found is None or why else {int(notes(found)[NEWEST].partition(":")[0]): 1.0}
+        service, why = self._settled()
+        return {} if service is None or why else {int(notes(service)[NEWEST].partition(":")[0]): 1.0}
 
-    def ask(self, part: Part) -> Any:
+    def ask(self, share: VersionShare) -> Any:
         """Ask the service of the pods; those that were replaced may answer it for some seconds; see `Target`."""
-        return self._asked(self._await()["status"]["address"]["url"], part)
+        return self._asked(self._await()["status"]["address"]["url"], share)
 
-    def _state(self, found: Object) -> tuple[bool, str]:
-        deployment = self._deployment(found["metadata"]["uid"])
-        if deployment is None or not _has_taken(deployment, found):
+    def _state(self, service: Object) -> tuple[bool, str]:
+        deployment = self._deployment(service["metadata"]["uid"])
+        if deployment is None or not _has_taken(deployment, service):
             return False, ""
-        is_up = _available(deployment) >= self._place.min_replicas and is_ready(found) and "address" in found["status"]
+        is_up = (
+            _available(deployment) >= self._settings.min_replicas
+            and is_ready(service)
+            and "address" in service["status"]
+        )
         return is_up, _failure(deployment)
 
     def _deployment(self, owner: str) -> Object | None:
@@ -93,39 +93,39 @@ class Standard(KServe):
             UserError: when it is somebody else's.
         """
         name = f"{self._name}-predictor"
-        found = self._get(DEPLOYMENTS, name)
-        owners = found["metadata"].get("ownerReferences", ()) if found else ()
+        deployment = self._get(DEPLOYMENTS, name)
+        owners = deployment["metadata"].get("ownerReferences", ()) if deployment else ()
         ours = [each["uid"] for each in owners if (each["kind"], each["name"]) == ("InferenceService", self._name)]
-        if found and not ours:
+        if deployment and not ours:
             raise UserError(f"Deployment {name!r} exists and is not KServe's; delete it, or rename the use case")
-        return found if owner in ours else None
+        return deployment if owner in ours else None
 
-    def _whole(self, part: Part, replaces: str) -> Object:
-        return self._object(part, {REPLACES: replaces, f"{GROUP}/autoscalerClass": "hpa"})
+    def _whole(self, share: VersionShare, replaces: str) -> Object:
+        return self._object(share, {REPLACES: replaces, f"{GROUP}/autoscalerClass": "hpa"})
 
-    def _predictor(self, part: Part) -> Object:
-        return super()._predictor(part) | {
+    def _predictor(self, share: VersionShare) -> Object:
+        return super()._predictor(share) | {
             "scaleMetric": "cpu",
-            "scaleTarget": self._place.cpu_percent,
+            "scaleTarget": round(100 * UTILIZATION),
             "deploymentStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
             "priorityClassName": PRIORITY,
             "terminationGracePeriodSeconds": GRACE_SECONDS,
         }
 
-    def _container(self, part: Part) -> Object:
+    def _container(self, share: VersionShare) -> Object:
         live = {"httpGet": {"path": "/v2/health/live", "port": PORT}, "periodSeconds": PROBE_SECONDS}
-        return super()._container(part) | {
+        return super()._container(share) | {
             "startupProbe": live | {"failureThreshold": START_SECONDS // PROBE_SECONDS},
             "livenessProbe": live,
             "lifecycle": {"preStop": {"sleep": {"seconds": DRAIN_SECONDS}}},
         }
 
 
-def _has_taken(deployment: Object, found: Object) -> bool:
+def _has_taken(deployment: Object, service: Object) -> bool:
     """Return whether a Deployment says something of what the object wants now."""
     given = deployment["spec"]["template"]["metadata"].get("annotations", {})
     seen = deployment.get("status", {}).get("observedGeneration")
-    same = all(given.get(name) == notes(found)[name] for name in (NEWEST, REPLACES))
+    same = all(given.get(name) == notes(service)[name] for name in (NEWEST, REPLACES))
     return same and bool(seen == deployment["metadata"]["generation"])
 
 
@@ -138,8 +138,8 @@ def _available(deployment: Object) -> int:
 
 def _failure(deployment: Object) -> str:
     """Return why the pods do not start; empty while they may, and when they have."""
-    found = conditions(deployment)
-    if found.get("Progressing", {}).get("status") != "False":
+    said = conditions(deployment)
+    if said.get("Progressing", {}).get("status") != "False":
         return ""
-    refused = found.get("ReplicaFailure", {})
-    return str(refused.get("message") or found["Progressing"].get("message") or "its pods do not start")
+    refused = said.get("ReplicaFailure", {})
+    return str(refused.get("message") or said["Progressing"].get("message") or "its pods do not start")

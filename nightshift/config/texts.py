@@ -1,0 +1,62 @@
+"""The task of texts: one class of each."""
+
+from typing import Annotated, Literal
+
+import annotated_types
+from pydantic import Field
+
+from nightshift.config.classes import ClassConfig, Classes, ClassSimulator, Group
+from nightshift.config.columns import Columns, Holds
+from nightshift.config.section import Factor, Share
+from nightshift.config.task import Candidate, CandidateName
+
+
+class TextModel(Candidate):
+    """A model that takes tokens; `nightshift/tasks/texts/candidates.py` fits each kind."""
+
+    kind: Literal["bert", "tfidf"]
+
+
+class Texts(Classes):
+    """One class of each text."""
+
+    kind: Literal["text-classification"]
+    length: Annotated[int, annotated_types.Interval(ge=8, le=8192)] = Field(128, description="tokens networks see")
+    tokenizer: str | None = Field(
+        None,
+        description="path or URI of a tokenizer.json, which pretrained networks have; null: words, by their hashes",
+    )
+    vocabulary: Annotated[int, annotated_types.Interval(ge=3, le=10_000_000)] = Field(
+        30_000, description="numbers that hashed words get; a tokenizer has its own"
+    )
+    max_characters: Annotated[int, annotated_types.Interval(ge=1, le=100_000_000)] = Field(
+        100_000, description="of a text, above which it is quarantined"
+    )
+    near_duplicates: Annotated[float, annotated_types.Interval(ge=0.5, le=0.95)] | None = Field(
+        None,
+        description="share of 5-character parts in common with an earlier text of its day, at or above which a text is "
+        "quarantined; null: only the same bytes are",
+    )
+    candidates: dict[CandidateName, TextModel] = Field(min_length=1, description="name -> what to train")
+
+
+class TextColumns(Columns):
+    """The user's column name for each role of a text."""
+
+    text: Annotated[str, Holds.TEXT] = Field(description="text, or its bytes in UTF-8")
+    group: Group = None
+
+
+class TextSimulator(ClassSimulator):
+    """Texts of some topics."""
+
+    length_factor: Factor = Field(1.0, description="on words of a text, from drift_from")
+    new_words: Share = Field(0.0, description="share of words that are, from drift_from, others than before")
+
+
+class TextConfig(ClassConfig):
+    """A use case whose events are texts."""
+
+    columns: TextColumns
+    simulator: TextSimulator = TextSimulator()
+    task: Texts

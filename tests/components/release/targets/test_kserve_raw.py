@@ -1,0 +1,103 @@
+"""What is peculiar to KServe in mode Standard; the rest is in `test_targets.py` and `test_kserve.py`."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from components.release.targets import kserve, rollout
+from nightshift.errors import UserError
+from nightshift.local import endpoint
+from nightshift.serving import options
+from nightshift.serving.__main__ import parser
+from tests.cluster.kinds import DEPLOYMENT, Json
+from tests.components.release.targets.kserve_raw import NAME, StandardControllers, platform
+from tests.components.release.targets.versions import Fleet
+
+
+@pytest.fixture(scope="module")
+def module(fleet: Fleet, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandardControllers]:
+    with platform(fleet, tmp_path_factory.mktemp("standard")) as controllers:
+        yield controllers
+
+
+@pytest.fixture
+def cluster(module: StandardControllers) -> StandardControllers:
+    module.clear()
+    module.counted.clear()
+    return module
+
+
+def deployment(cluster: StandardControllers) -> Json:
+    return cluster.api.store.get(DEPLOYMENT, NAME, "nightshift")
+
+
+def test_pods_are_replaced_one_at_a_time_beside_the_others_and_end_when_nobody_asks_them_any_more(
+    cluster: StandardControllers, fleet: Fleet
+) -> None:
+    rollout(cluster.target(), fleet.split(v1=1))
+    predictor, made = cluster.objects[0]["spec"]["predictor"], deployment(cluster)["spec"]
+    assert made["strategy"] == {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+    assert [predictor[name] for name in ("minReplicas", "maxReplicas", "scaleMetric", "scaleTarget")] == [
+        2,
+        4,
+        "cpu",
+        70,
+    ]
+    (container,) = predictor["containers"]
+    drained = container["lifecycle"]["preStop"]["sleep"]["seconds"]
+    assert 5 < drained < predictor["terminationGracePeriodSeconds"] - 5  # the server's own grace
+    assert [each["containerPort"] for each in container["ports"]] == [endpoint.PORT] == [kserve.PORT]
+
+
+def test_the_server_understands_what_its_container_is_given(
+    cluster: StandardControllers, fleet: Fleet, tmp_path: Path
+) -> None:
+    rollout(cluster.target(), fleet.split(v1=1))
+    (container,) = cluster.objects[0]["spec"]["predictor"]["containers"]
+    token = tmp_path / "token"
+    token.write_text("something")
+    given = [str(token) if word == kserve.TOKEN else word for word in container["args"]]
+    found = options.read(parser().parse_args(given), {})
+    assert (found.model, found.port) == ("s3://registry/features/1", endpoint.PORT)
+    assert found.token
+    assert found.token.admits(b"Bearer something")
+
+
+def test_it_is_not_there_before_the_pods_of_this_change_are_and_no_others(
+    cluster: StandardControllers, fleet: Fleet
+) -> None:
+    """Until then KServe repeats that the version before was ready."""
+    rollout(cluster.target(), fleet.split(v1=1))
+    said = []
+
+    def watched(seconds: float) -> None:
+        status = deployment(cluster)["status"]
+        said.append((cluster.objects[0]["status"]["conditions"][0]["status"], status["updatedReplicas"]))
+        cluster.pass_time(seconds)
+
+    cluster.waiting(watched).apply(fleet.split(v2=1))
+    assert said[:2] == [("True", 2), ("True", 1)]
+    status = deployment(cluster)["status"]
+    assert status["replicas"] == status["updatedReplicas"] == status["availableReplicas"] == 2
+
+
+def test_what_is_left_of_an_object_that_was_deleted_is_not_taken_for_that_of_the_new_one(
+    cluster: StandardControllers, fleet: Fleet
+) -> None:
+    rollout(cluster.target(), fleet.split(v1=1))
+    cluster.api.operations.delete(cluster.services, "fraud", "nightshift")
+    rollout(cluster.target(), fleet.split(v1=1))
+    assert deployment(cluster)["metadata"]["ownerReferences"][0]["uid"] == cluster.objects[0]["metadata"]["uid"]
+
+
+def test_somebody_elses_deployment_of_our_name_is_refused_and_left_alone(
+    cluster: StandardControllers, fleet: Fleet
+) -> None:
+    template = {"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [{"name": "x", "image": "x:1"}]}}
+    spec = {"selector": {"matchLabels": {"app": "x"}}, "template": template}
+    meta = {"name": NAME, "namespace": "nightshift"}
+    cluster.cluster.apply({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta, "spec": spec})
+    with pytest.raises(UserError, match=r"Deployment 'fraud-predictor' exists and is not KServe's"):
+        rollout(cluster.target(), fleet.split(v1=1))
+    assert cluster.counted.changes == []

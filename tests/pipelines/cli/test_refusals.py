@@ -1,0 +1,33 @@
+"""What the commands about trainings cannot do, and the next step."""
+
+import pytest
+
+from nightshift.errors import UserError
+from tests.pipelines.samples import called
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("costs --samples 5", "takes both --samples and --measured"),
+        ("costs --samples 5 --measured l5=3", "--measured is 'l5=3'; give GPU=RATE"),
+        ("costs --samples 5 --measured l4=x", "--measured is 'l4=x'"),
+        ("costs --samples 5 --measured l4=1 --restart-seconds 0", "above 0"),
+        ("plan --model llama3-8b", "plan needs --gpu"),
+        ("plan --layers 2 --gpu l4 --batch 8", "--hidden, --heads, --vocabulary, --sequence missing"),
+        ("plan --model llama3-8b --gpu l4 --batch 8 --nodes 0", "above 0"),
+        ("plan --model llama3-8b --gpu t4 --batch 8", "precision is 'bf16'; t4 has fp32, fp16"),
+        ("plan --model llama3-8b --gpu l4 --gpus-per-node 1 --batch 8 --zero 0", "would fit|would on"),
+        ("scale --config fraud --processes 1000", "--processes is 1000, and there are .* cores, one for each"),
+        ("scale --config fraud --rows 0", "have to be above 0"),
+        ("scale --config handbook-best", "'handbook-best' has these networks: none"),
+        ("tune --config handbook-best", "--candidate is None; 'handbook-best' has these networks: none"),
+        ("tune --config fraud --candidate xgboost", "'fraud' has these networks: mlp"),
+        ("tune --config fraud --inputs 0", "have to be above 0"),
+        ("tune --config fraud --processes 1 0", "have to be above 0"),
+        ("collectives --processes 1", "--processes is 1; two or more exchange something"),
+    ],
+)
+def test_what_a_command_cannot_do_is_refused_with_the_next_step(words: str, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        called(*words.split())
