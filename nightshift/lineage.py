@@ -8,7 +8,7 @@ CHECKOUT = Path(__file__).parents[1]
 
 
 def code_version(checkout: Path = CHECKOUT) -> str:
-    """Return the version of the code: `0.2.0` as installed, `0.2.0+abc1234` or `0.2.0+abc1234.dirty` in a checkout.
+    """Return the version of the code: `0.3.0` as installed, `0.3.0+abc1234` or `0.3.0+abc1234.dirty` in a checkout.
 
     Args:
         checkout: folder that may be a git checkout of this project.

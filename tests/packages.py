@@ -31,7 +31,7 @@ def lineage(**changes: Any) -> Lineage:
         "constant": [],
         "device": "cpu",
         "seed": 0,
-        "code_version": "0.2.0",
+        "code_version": "0.3.0",
     }
     return Lineage.model_validate(given | changes)
 

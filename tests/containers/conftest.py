@@ -12,7 +12,7 @@ def engine() -> Any:
     missing = pytest.fail if os.environ.get("CI") else pytest.skip
     try:
         client = docker.from_env()
-        client.images.get("nightshift/base:0.2.0")
+        client.images.get("nightshift/base:0.3.0")
     except docker.errors.ImageNotFound as error:
         missing(f"images are not built, run: make images ({error})")
     except docker.errors.DockerException as error:

@@ -23,7 +23,7 @@ from tests.components.release.targets.kserve_raw import NAME, deployment
 from tests.infra import kustomize
 from tests.infra.test_installed import Idle
 
-IMAGE, SECRET = "registry.example.com/nightshift/serving:0.2.0", "nightshift-serving"
+IMAGE, SECRET = "registry.example.com/nightshift/serving:0.3.0", "nightshift-serving"
 SETTINGS = RawDeploymentSettings("nightshift", IMAGE, "serving", SECRET)
 pytestmark = [
     pytest.mark.skipif(not CRDS.exists(), reason=f"{CRDS} is missing"),

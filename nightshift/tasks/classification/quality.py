@@ -5,15 +5,8 @@ from collections.abc import Iterable, Iterator
 from nightshift.contracts import evaluation as contract
 from nightshift.contracts.section import Axis, Block, Chart, Column, Estimate, Fact, Row, Series, Table, Text
 from nightshift.tasks.classification.judging import ItemContender, ItemTrial
+from nightshift.tasks.classification.metrics import TITLES
 
-NAMES = {
-    "accuracy": "Accuracy",
-    "top_5_accuracy": "Top 5",
-    "macro_f1": "Macro F1",
-    "auc_roc": "ROC AUC",
-    "log_loss": "Log loss",
-    "calibration_error": "Calibration error",
-}
 CONFUSED = 10
 SHARES = [0, 0.2, 0.4, 0.6, 0.8, 1]
 
@@ -21,7 +14,7 @@ SHARES = [0, 0.2, 0.4, 0.6, 0.8, 1]
 def metric_titles(trial: ItemTrial) -> dict[str, str]:
     """Return the metrics that have a meaning with so many classes -> their titles."""
     figures = trial.challenger.figures
-    return {name: title for name, title in NAMES.items() if name != "top_5_accuracy" or figures[name] is not None}
+    return {name: title for name, title in TITLES.items() if name != "top_5_accuracy" or figures[name] is not None}
 
 
 def highlights(trial: ItemTrial) -> Iterator[Fact]:
@@ -30,7 +23,7 @@ def highlights(trial: ItemTrial) -> Iterator[Fact]:
     for name, found in sure.items():
         theirs = f", champion {rival.value(name):.3f}" if rival else ""
         value = Estimate(value=found.value, low=found.low, high=found.high)
-        yield Fact(label=NAMES[name], value=value, format="score", note=f"{trial.model.selected}{theirs}")
+        yield Fact(label=TITLES[name], value=value, format="score", note=f"{trial.model.selected}{theirs}")
     if weakest := trial.challenger.weakest(trial.config.evaluation.min_class_rows):
         name = trial.config.task.classes[weakest[0]]
         yield Fact(label="Lowest recall of a class", value=weakest[1], format="score", note=name)

@@ -13,7 +13,7 @@ from nightshift.config import parse
 
 NAME = "handbook-training-2018-08-14-{}"
 CONFIGS = Path(__file__).parents[3] / "pipelines" / "configs"
-CODE = "0.2.0+abc1234"
+CODE = "0.3.0+abc1234"
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from nightshift.tasks.tabular.training import TOLERANCE, FitSettings, TableRows,
 from tests.components.training import samples
 
 PLAN = samples.plan()
-LINEAGE = {"features_sha256": "f", "events_sha256": "e", "code_version": "0.2.0"}
+LINEAGE = {"features_sha256": "f", "events_sha256": "e", "code_version": "0.3.0"}
 LINE = {"line": samples.MODELS["line"]}
 
 
@@ -137,7 +137,7 @@ def test_the_package_says_what_it_was_trained_and_chosen_on(trained):
     assert (lineage.train.rows, lineage.train.positives) == (300, frame["label"].sum())
     assert str(lineage.validation.first) == "2024-03-15"
     assert (lineage.device, lineage.seed, lineage.selected_by) == ("cpu", 0, "average_precision")
-    assert (lineage.features_sha256, lineage.events_sha256, lineage.code_version) == ("f", "e", "0.2.0")
+    assert (lineage.features_sha256, lineage.events_sha256, lineage.code_version) == ("f", "e", "0.3.0")
     assert lineage.reason.startswith(f"{trained.package.selected} has the highest average precision")
     net = trained.package.candidates["net"]
     assert (net.file, net.kind, net.parameters) == ("net.onnx", "mlp", samples.MODELS["net"]["parameters"])

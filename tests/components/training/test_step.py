@@ -116,7 +116,7 @@ def changed(given, **sections):
 
 
 def test_a_training_resumes_what_the_same_code_began_on_the_same_rows_and_settings(tmp_path):
-    def place(given, code="0.2.0"):
+    def place(given, code="0.3.0"):
         return _checkpoints(StepContext(parser().parse_args(given)), code)
 
     given = flags(tmp_path)

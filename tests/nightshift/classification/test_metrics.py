@@ -6,6 +6,7 @@ import pytest
 from sklearn import metrics as sklearn
 
 from nightshift.classification import bootstrap, metrics
+from nightshift.tasks.classification.metrics import TITLES
 
 RANDOM = np.random.default_rng(0)
 LABELS = RANDOM.integers(0, 5, 400)
@@ -25,6 +26,10 @@ def test_metrics_are_those_of_scikit_learn():
     ours, theirs = metrics.auc_roc(LABELS, five), sklearn.roc_auc_score(LABELS, five, multi_class="ovr")
     assert ours == pytest.approx(theirs)
     assert found["auc_roc"] == metrics.auc_roc(LABELS, SCORES)
+
+
+def test_every_metric_has_a_title():
+    assert list(TITLES) == list(metrics.evaluate(LABELS, SCORES))
 
 
 def test_metrics_without_a_meaning_are_none():

@@ -46,7 +46,7 @@ def training(folder: Path, state: State) -> str:
     given = {"date": str(days.DATE), "device": "cpu", "features": str(folder / "events.json")}
     given["config"] = CONFIG.model_dump_json()
     args = argparse.Namespace(**given, state=text(folder, checkpoints=state.checkpoints))
-    place = _checkpoints(StepContext(args), "0.2.0")
+    place = _checkpoints(StepContext(args), "0.3.0")
     for name in SAVED:
         storage.write_bytes(f"{place}/task.candidates.net/{'0' * 16}/step-000000000100/{name}", b"{}")
     return place

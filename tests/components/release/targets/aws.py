@@ -21,7 +21,7 @@ from components.release.targets.sagemaker import Clients, SageMaker, SageMakerSe
 from tests.components.release.targets.platform import Platform
 from tests.components.release.targets.versions import Fleet, page
 
-SETTINGS = SageMakerSettings("arn:aws:iam::123456789012:role/serving", "example.com/nightshift/serving:0.2.0")
+SETTINGS = SageMakerSettings("arn:aws:iam::123456789012:role/serving", "example.com/nightshift/serving:0.3.0")
 ACCOUNT, REGION = "123456789012", "us-east-1"
 LOOKS = 3  # until a change has ended
 KEYS = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": REGION}

@@ -33,7 +33,7 @@ from tests.components.release.targets.versions import Fleet
 
 PARENT = "projects/shop/locations/us-central1"
 SETTINGS = CloudRunSettings(
-    "shop", "us-central1", "registry.example.com/nightshift/serving:0.2.0", "serving@shop.example.com"
+    "shop", "us-central1", "registry.example.com/nightshift/serving:0.3.0", "serving@shop.example.com"
 )
 KINDS = (api.ServicesClient, api.RevisionsClient)
 ABORTED, NOT_FOUND = grpc.StatusCode.ABORTED, grpc.StatusCode.NOT_FOUND

@@ -21,7 +21,7 @@ class KnativeControllers(Controllers):
     """A revision is made at one look, and ready or failed at the next."""
 
     kind = Knative
-    settings = KnativeSettings("nightshift", "registry.example.com/nightshift/serving:0.2.0", "serving", "token")
+    settings = KnativeSettings("nightshift", "registry.example.com/nightshift/serving:0.3.0", "serving", "token")
     other_mode = "Standard"
     asks_first = True
     percentages = "KServe"

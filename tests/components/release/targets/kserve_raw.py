@@ -25,7 +25,7 @@ class StandardControllers(Controllers):
     """Each takes one step when time passes, KServe's before the Deployment's."""
 
     kind = KServeRawDeployment
-    settings = RawDeploymentSettings("nightshift", "registry.example.com/nightshift/serving:0.2.0", "serving", "token")
+    settings = RawDeploymentSettings("nightshift", "registry.example.com/nightshift/serving:0.3.0", "serving", "token")
     other_mode = "Knative"
     splits = False
     failure = "has timed out progressing"

@@ -20,7 +20,7 @@ from nightshift.errors import UserError
 from tests.components.states import state
 from tests.servers import serving
 
-ROLE, IMAGE = "arn:aws:iam::123456789012:role/serving", "registry.example.com/nightshift/serving:0.2.0"
+ROLE, IMAGE = "arn:aws:iam::123456789012:role/serving", "registry.example.com/nightshift/serving:0.3.0"
 
 KSERVE = {"kind": "kserve", "namespace": "nightshift", "image": IMAGE, "account": "serving", "secret": "token"}
 

@@ -38,7 +38,7 @@ from tests.components.release.targets.versions import Fleet
 
 PARENT = "projects/123456789012/locations/us-central1"
 SETTINGS = VertexSettings(
-    "shop", "us-central1", "registry.example.com/nightshift/serving:0.2.0", "serving@shop.example.com"
+    "shop", "us-central1", "registry.example.com/nightshift/serving:0.3.0", "serving@shop.example.com"
 )
 KINDS = (api.EndpointServiceClient, api.ModelServiceClient, api.PredictionServiceClient)
 
