@@ -53,7 +53,7 @@ class TaskKind:
 
 
 CLASSIFICATION = "nightshift.tasks.classification"
-BUILT_IN = (
+_KINDS = (
     TaskKind(
         "tabular",
         ("nightshift.tasks.tabular",),
@@ -73,13 +73,14 @@ BUILT_IN = (
         "nightshift.contracts.preprocessing:Texts",
     ),
 )
+BUILT_IN = MappingProxyType({kind.name: kind for kind in _KINDS})
 
 
 @cache
 def registered() -> Mapping[str, TaskKind]:
     """Return name -> kind; no package takes the place of one that is built in."""
     installed = {point.name: point.load() for point in metadata.entry_points(group=GROUP)}
-    return MappingProxyType(installed | {kind.name: kind for kind in BUILT_IN})
+    return MappingProxyType(installed | BUILT_IN)
 
 
 def find(name: str) -> TaskKind:
@@ -88,7 +89,8 @@ def find(name: str) -> TaskKind:
     Raises:
         UserError: when there is none, naming those there are.
     """
-    known = registered()
+    # a DAG that is parsed over and over reads no installed package
+    known = BUILT_IN if name in BUILT_IN else registered()
     if name not in known:
         raise UserError(f"task.kind: is {name!r}; allowed: {', '.join(known)}{nearest(name, known)}")
     return known[name]
