@@ -161,7 +161,7 @@ def _compared(job: Job, record: Release, table: Table, day: date) -> Tally:
     uris = [_version(job, served).uri for served in record.versions]
     task = tasks.find(job.config.task.kind).release
     champion, challenger = task.losses(table, day, uris)
-    return sequential.paired(champion, challenger, task.WORST)
+    return sequential.compare_losses(champion, challenger, task.WORST)
 
 
 def _advanced(job: Job, verdicts: Sequence[Verdict]) -> Release:

@@ -25,14 +25,14 @@ TAILS = (0.025, 0.975)
 
 
 @dataclass(frozen=True)
-class Interval:
+class BootstrapInterval:
     """A 95 % interval."""
 
     low: float
     high: float
 
     @classmethod
-    def of(cls, values: Floats) -> "Interval":
+    def from_resamples(cls, values: Floats) -> "BootstrapInterval":
         """Return the interval that holds 95 % of some resampled values, shape (resamples,)."""
         low, high = np.quantile(values, TAILS)
         return cls(float(low), float(high))
@@ -84,9 +84,9 @@ def precision_at_k(rows: pd.DataFrame, scores: Floats, top_k: int) -> Floats:
         scores: float, shape (n,).
         top_k: entities that can be checked per day.
     """
-    ranking = Ranking.of(rows, scores)
+    ranking = Ranking.from_scores(rows, scores)
     copies = (np.bincount(drawn, minlength=len(ranking.positive)) for drawn in draws(ranking.positive))
-    return np.array([ranking.precision(each, top_k) for each in copies])
+    return np.array([ranking.precision(counts, top_k) for counts in copies])
 
 
 def mean(labels: Labels, values: Floats) -> Floats:
