@@ -12,7 +12,7 @@ from nightshift.errors import UserError
 
 @dataclass(frozen=True)
 class VersionInfo:
-    """What the decision needs to know of a registered version.
+    """A registered version, as the decision sees it.
 
     Attributes:
         version: its number.
@@ -75,7 +75,7 @@ def _check(verdicts: Sequence[Verdict], challenger: VersionInfo) -> None:
 
 
 def withhold_promotion(decision: DeploymentDecision, has_champion: bool) -> DeploymentDecision:
-    """Return what is left of a decision where nothing may be promoted, as in a backfill."""
+    """Return the decision where nothing may be promoted, as in a backfill."""
     if decision.outcome is not Outcome.PROMOTED:
         return decision
     reasons = ["Runs for past days promote nothing; promote it by hand.", *decision.reasons]
@@ -83,7 +83,7 @@ def withhold_promotion(decision: DeploymentDecision, has_champion: bool) -> Depl
 
 
 def in_steps(decision: DeploymentDecision, challenger: VersionInfo, released: int | None) -> DeploymentDecision:
-    """Return what is left of a promotion where a version is released in steps.
+    """Return the decision where a promotion is released in steps.
 
     Args:
         decision: the promotion.
@@ -121,7 +121,7 @@ def _objections(challenger: VersionInfo, champion: VersionInfo | None, verdicts:
 
 
 def measures(verdicts: Sequence[Verdict]) -> dict[str, float]:
-    """Return what the gates that can block have measured."""
+    """Return the measures of the gates that can block."""
     values = {
         measure.name: measure.value for verdict in verdicts if not verdict.advisory for measure in verdict.measures
     }

@@ -25,7 +25,7 @@ def signals(columns: list[Column], inputs: DriftInputs[Any], comparison: Compari
 
 
 def shifts(columns: list[Column], limits: Drift) -> list[Signal]:
-    """Return what the columns, `score` among them, amount to: one signal of the inputs, one of the score."""
+    """Return one signal of the inputs and one of the score, which is among the columns."""
     score = next(column for column in columns if column.name == SCORE)
     inputs, moved, most = len(columns) - 1, len(_drifted_inputs(columns)), limits.max_drifted_share
     share = moved / inputs

@@ -1,4 +1,4 @@
-"""Where the time of one request goes, when nothing else is asked."""
+"""Parts of the latency of a lone request."""
 
 import time
 from collections.abc import Sequence

@@ -24,7 +24,7 @@ class ClientConnection:
     Attributes:
         address: host and port.
         due: when the request was due.
-        received: of its answer.
+        received: bytes of the response so far.
     """
 
     address: tuple[str, int]
@@ -36,7 +36,7 @@ class ClientConnection:
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def fileno(self) -> int:
-        """Return what `select` waits for."""
+        """Return the file descriptor, for `select`."""
         return self.socket.fileno()
 
     def send(self, request: bytes, due: float) -> None:
@@ -86,7 +86,7 @@ class Client:
     Attributes:
         port: of the server, on 127.0.0.1.
         requests: sent in turn.
-        patience: seconds after the last one was due, or without an answer, after which what is missing is an error.
+        patience: seconds after the last one was due, or without an answer, after which a missing response is an error.
     """
 
     port: int

@@ -1,4 +1,4 @@
-"""When requests are due, what their latencies say, and which settings are the best."""
+"""Schedule of the requests, statistics of their latencies, and the choice of the best settings."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -31,7 +31,7 @@ REQUESTS = 64  # different ones
 
 
 class Load(Section):
-    """What is asked of the server."""
+    """Load on the server, and the limit of its latency."""
 
     p99_ms: Positive = Field(description="limit of the 99th percentile of latency")
     seconds: Annotated[float, annotated_types.Interval(gt=0, le=3600)] = Field(2, description="of each measurement")
@@ -40,11 +40,11 @@ class Load(Section):
 
     @classmethod
     def from_fields(cls, values: object, limit_ms: float) -> Self:
-        """Check what was given.
+        """Check the fields of `--load`.
 
         Args:
             values: fields and values.
-            limit_ms: `p99_ms` where it is not given.
+            limit_ms: `p99_ms` where the fields have none.
 
         Raises:
             UserError: for the first field that is wrong.
@@ -60,16 +60,16 @@ class Load(Section):
 
 @dataclass
 class LoadSample:
-    """What came back of one measurement.
+    """Latencies and errors of one measurement.
 
     Attributes:
         offered: requests a second that were due, None in a closed loop.
         connections: of the client.
         latencies: of the answers, in seconds since each request was due.
-        errors: what was not answered with 200, by status, `connection` or `unanswered`.
+        errors: responses other than 200, by status, `connection` or `unanswered`.
         seconds: from the first request to the last answer.
         client_cpu: CPU seconds of the client.
-        server_cpu: CPU seconds of the server, None where nobody says.
+        server_cpu: CPU seconds of the server, None where it is unknown.
     """
 
     offered: float | None
@@ -86,7 +86,7 @@ class LoadSample:
             self.errors[why] = self.errors.get(why, 0) + times
 
     def point(self) -> Point:
-        """Return what it says."""
+        """Return the measurement's figures."""
         sorted_ms, count = np.sort(np.array(self.latencies)) * 1000, len(self.latencies)
         spent = self.server_cpu is not None and count > 0
         return Point(

@@ -13,7 +13,7 @@ WEEK = 7
 
 @dataclass(frozen=True)
 class Observation:
-    """What the drift step says of a day.
+    """Drift of a day.
 
     Attributes:
         use_case: whose model it is.

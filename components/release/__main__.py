@@ -46,7 +46,7 @@ def parser() -> step.Parser:
 
 @dataclass(frozen=True)
 class ReleaseJob:
-    """What is judged by what, and where versions answer.
+    """Inputs of the step.
 
     Attributes:
         config: the use case.

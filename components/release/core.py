@@ -28,7 +28,7 @@ DAY = timedelta(days=1)
 
 @dataclass(frozen=True)
 class Moment:
-    """When something is decided, and who asked for it.
+    """Time and author of a decision.
 
     Attributes:
         now: with its zone.
@@ -43,7 +43,7 @@ class Moment:
 
 @dataclass(frozen=True)
 class Slo:
-    """What the requests that a challenger answered were like.
+    """Figures of the requests that a challenger answered.
 
     Attributes:
         requests: how many.

@@ -42,14 +42,14 @@ def body(args: Namespace) -> None:
     artifacts = gather(args.executor_input, folder)
     head = RunHeader(args.run, day, args.device, args.data, config, code_version(), datetime.now(UTC))
     summary = core.summarize(head, artifacts, find_repeated(runs, head, artifacts.record.get("pipeline")))
-    shown = page.compose(summary, artifacts)
-    html = report.render(shown, summary, folder).encode()
-    shown.write(storage.join(folder, PAGE))
+    run_page = page.compose(summary, artifacts)
+    html = report.render(run_page, summary, folder).encode()
+    run_page.write(storage.join(folder, PAGE))
     for uri in (args.report, storage.join(folder, "report.html")):
         storage.write_bytes(uri, html)
     for uri in (args.summary, storage.join(folder, "summary.json")):
         storage.write_json(uri, summary.model_dump(mode="json"))
-    storage.write_bytes(args.overview, overview.render(shown, summary).encode())
+    storage.write_bytes(args.overview, overview.render(run_page, summary).encode())
     point_latest(runs, summary)
     step.log.info("%s: %s", summary.status, storage.join(folder, "report.html"))
 

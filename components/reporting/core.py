@@ -33,7 +33,7 @@ P = TypeVar("P", bound=SummaryPart)
 
 @dataclass(frozen=True)
 class StepArtifact:
-    """What a step leaves for the report.
+    """A step's artifact, as the report reads it.
 
     Attributes:
         step: that writes it.
@@ -76,7 +76,7 @@ ARTIFACTS = {
 
 @dataclass(frozen=True)
 class RunHeader:
-    """What is known of a run before anything it wrote is read.
+    """A run's identity, known before its artifacts are read.
 
     Attributes:
         run: its id.
@@ -99,14 +99,14 @@ class RunHeader:
 
 @dataclass(frozen=True)
 class RunArtifacts:
-    """What a run has left so far.
+    """Artifacts of a run so far.
 
     Attributes:
         artifacts: artifact -> its URI, whether it was written or not: they say which steps there are.
         files: file -> its JSON, as far as there: `events`, `features`, `model`, `optimized`, `profile`, `evaluation`,
             `verdict` (evaluation's), `scores`, `drift`, `drift_verdict`, `deployment`, `request`, `launch`, `loadtest`,
             `release`.
-        sections: what the steps have to show.
+        sections: of the steps, for the page.
         measures: artifact -> what the step that made it measured of itself, from the executor input.
         record: `run.json` of the local engine, or empty.
         links: name -> URI of everything that exists.
@@ -170,8 +170,8 @@ def summarize(head: RunHeader, artifacts: RunArtifacts, earlier: Json | None = N
     """Put a summary together; what was not found is null or empty in it.
 
     Args:
-        head: what is known of the run.
-        artifacts: what it has left.
+        head: identity of the run.
+        artifacts: of its steps.
         earlier: `summary.json` of the run that it repeats, if there is one.
 
     Raises:

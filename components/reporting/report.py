@@ -17,7 +17,7 @@ REASONS = 3  # before the rest is folded
 
 @dataclass(frozen=True)
 class Location:
-    """Where something lies; its href is relative, None when it does not lie below the page."""
+    """A URI and its href from the page, None when it does not lie below it."""
 
     uri: str
     href: str | None
@@ -76,7 +76,7 @@ def _environment(folder: str) -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "shown": formats.shown,
+        "shown": formats.format_cell,
         "moment": formats.moment,
         "location": lambda u: Location.from_uri(u, folder),
     }

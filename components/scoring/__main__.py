@@ -54,7 +54,7 @@ class ScoringModel:
 
 @dataclass(frozen=True)
 class ScoringJob:
-    """What scores which table, and where the scores go."""
+    """A model, the table that it scores, and the URIs of the scores."""
 
     context: StepContext
     source: ScoringModel
@@ -154,7 +154,7 @@ def _details(job: ScoringJob) -> dict[str, Any]:
 
 
 def _find_promise(job: ScoringJob) -> dict[str, Any] | None:
-    """Return what to expect of the model and where it was measured, or None when nobody has."""
+    """Return the metric that the model is held to and where it was measured, None when it was not."""
     metric = job.source.task.metrics.PROMISE
     if evaluated := job.source.tags.get(metric):
         return {"metric": metric, "value": float(evaluated), "measured": "when it was evaluated"}

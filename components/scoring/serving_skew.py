@@ -1,4 +1,4 @@
-"""What the endpoint has answered of a day's events, beside what they are scored as now: by its prediction log."""
+"""Skew between a day's scores and the endpoint's responses to the same events, by its prediction log."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ EVENTS, ITEMS = ("event_id", "event_time"), ("content",)  # what events, and ima
 
 @dataclass(frozen=True)
 class ServingSkew:
-    """How the endpoint's answers compare with the scores of a day.
+    """A day's scores beside the endpoint's.
 
     Attributes:
         events: of the day.
@@ -67,7 +67,7 @@ def compare(folder: str, day: date, scored: pd.DataFrame, version: str) -> Servi
 
 
 def _log(folder: str, day: date, keys: Sequence[str]) -> pd.DataFrame | None:
-    """Read who answered what, in the order of the answers."""
+    """Read the versions and scores of the log, oldest first."""
     folders = [storage.join(folder, f"date={log_day}") for log_day in (day, day + timedelta(days=1))]
     uris = [storage.join(partition, name) for partition in folders for name in storage.names(partition)]
     if not uris:

@@ -71,7 +71,7 @@ class PairedComparison:
 
 
 class Resampled:
-    """What is measured on the test rows, and on resamples of them.
+    """Metrics on the test rows, and on resamples of them.
 
     Attributes:
         lower_is_better: metrics of which less is a gain.

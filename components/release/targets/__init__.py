@@ -29,7 +29,7 @@ class BadVersionError(UserError):
 
 
 class NoAnswerError(UnavailableError):
-    """What a version was asked came back without an answer of a model server."""
+    """A request to a version got no response of a model server."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class ReleaseTarget(Protocol):
         """
 
     def measure(self, share: VersionShare, since: datetime, until: datetime) -> Slo | None:
-        """Return what a version's requests were like, None where the target does not say."""
+        """Return figures of a version's requests, None where the target has none."""
 
     def clean(self, split: Sequence[VersionShare]) -> None:
         """Remove all of ours that these versions do not need; without any, the endpoint too."""
@@ -195,7 +195,7 @@ def files(version: Version, artifacts: str) -> str:
 
 
 def on_gpu(accelerator: object) -> list[str]:
-    """Return what the server of a machine is told, which uses a GPU where it has one."""
+    """Return the flags with which a server uses its machine's GPU; none without one."""
     return ["--device", "cuda"] if accelerator else []
 
 

@@ -1,4 +1,4 @@
-"""Which target a state means, and what its versions can be asked."""
+"""Builds the target of a state, and the requests to its versions."""
 
 import os
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ def find_target(state: State, name: str) -> ReleaseTarget | None:
         UserError: when `state.serving` is not a place.
     """
     if state.serving:
-        return _managed(state.serving, name)
+        return _build_managed(state.serving, name)
     if state.target is not Kind.LOCAL:
         return None
     from components.release.targets.local import Local
@@ -36,7 +36,7 @@ def find_target(state: State, name: str) -> ReleaseTarget | None:
 
 
 def build_share(lake: str, version: Version, traffic: float) -> VersionShare:
-    """Return what a target needs of a version, scored by its own files.
+    """Return a version's share with a request that its own files have scored.
 
     Args:
         lake: root of the tables, from which a version of images or texts is asked an item of the newest day.
@@ -54,7 +54,7 @@ def build_share(lake: str, version: Version, traffic: float) -> VersionShare:
 
 
 def ask(url: str, body: bytes) -> bytes:
-    """Return what a served model answers to a body.
+    """Return the response of a served model to a request.
 
     Raises:
         UserError: when it refuses the token.
@@ -64,7 +64,7 @@ def ask(url: str, body: bytes) -> bytes:
     return _post(url, body, os.environ.get(TOKEN, ""), wanted)
 
 
-def _managed(serving: Mapping[str, Any], name: str) -> ReleaseTarget:
+def _build_managed(serving: Mapping[str, Any], name: str) -> ReleaseTarget:
     kinds = {
         "sagemaker": _sagemaker,
         "kserve": _kserve_raw,
