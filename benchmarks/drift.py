@@ -122,9 +122,9 @@ class Watch:
         ]
         return [*core.shifts(columns, limits), *others]
 
-    def audit(self, days: dict[date, Day], world: TabularSimulator, watched: Days) -> list[monitoring.Entry]:
+    def audit(self, days: dict[date, Day], world: TabularSimulator, watched: Days) -> list[monitoring.AuditEntry]:
         """Return the audit log of some days."""
-        log: list[monitoring.Entry] = []
+        log: list[monitoring.AuditEntry] = []
         for day in watched:
             signals = self.signals(days, world, day)
             seen = monitoring.Observation(self.config.name, day, self.package.sha256, signals)
@@ -204,7 +204,7 @@ def _injected(watch: Watch, onset: date) -> Iterator[dict[str, Any]]:
         }
 
 
-def _days_since(onset: date, entry: monitoring.Entry | None) -> int | None:
+def _days_since(onset: date, entry: monitoring.AuditEntry | None) -> int | None:
     return (date.fromisoformat(entry.day) - onset).days if entry else None
 
 

@@ -54,7 +54,7 @@ def failed(rounds: list[Pairs], comparisons: int, slower: str = "", times: float
     for _ in range(comparisons):
         pairs = stretch(rounds, random)
         changed = {name: [times * each for each in found] if name == slower else found for name, found in pairs.items()}
-        hits += performance.judged(changed, "").decision is Decision.FAIL
+        hits += performance.judge(changed, "").decision is Decision.FAIL
     return hits
 
 

@@ -89,7 +89,7 @@ def _objective(trial: optuna.Trial, config: dict[str, Any], rows: pd.DataFrame) 
     return mean(fold["average_precision"] or 0.0 for fold in measured)
 
 
-def _measure(config: Config, parameters: dict[str, Any], last: date, rows: pd.DataFrame) -> metrics.Metrics:
+def _measure(config: Config, parameters: dict[str, Any], last: date, rows: pd.DataFrame) -> metrics.RankingMetrics:
     fold = plan(config, last).test
     seen, unseen = rows_of(rows, fold.train), compromise.test_rows(rows, fold, config.protocol)
     inputs = Inputs(numeric=numeric_inputs(config), categorical={})

@@ -19,7 +19,7 @@ import httpx
 
 from benchmarks.serving import model
 from components.loadtest.client import Client, request
-from components.loadtest.core import Sample, schedule
+from components.loadtest.core import LoadSample, schedule
 from tests.processes import SECONDS, started, wait_until
 from tests.servers import free_port
 
@@ -56,7 +56,7 @@ class Found:
         half = max(1, len(warm) // 2)
         return max(warm[half:] or warm) / max(warm[:half]) - 1
 
-    def add(self, sample: Sample) -> None:
+    def add(self, sample: LoadSample) -> None:
         """Count a round."""
         self.requests += len(sample.latencies)
         for name, number in sample.errors.items():
@@ -132,7 +132,7 @@ def soak(folder: Path, seconds: float, every: float, rate: float | None = None) 
 
 
 def _capacity(target: Target) -> float:
-    sample = target.client.closed(32, MEASURE_SECONDS)
+    sample = target.client.run_closed(32, MEASURE_SECONDS)
     return len(sample.latencies) / sample.seconds
 
 
@@ -144,7 +144,7 @@ def _load(target: Target, seconds: float, rate: float, found: Found) -> None:
             return
         due = schedule(rate, min(ROUND_SECONDS, left), number)
         if due:
-            found.add(target.client.opened(due, rate))
+            found.add(target.client.run_open(due, rate))
         found.memory.append(((time.monotonic() - began) / seconds, target.memory))
         print(f"{time.monotonic() - began:.0f} s: {found.requests} requests, {found.swaps} swaps, {found.errors}")
 

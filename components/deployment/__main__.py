@@ -22,7 +22,7 @@ from nightshift.registry import Version
 from nightshift.step import Parser, log, run
 
 if TYPE_CHECKING:
-    from components.deployment.core import Candidate, Decision
+    from components.deployment.core import DeploymentDecision, VersionInfo
 
 
 def parser() -> Parser:
@@ -43,7 +43,7 @@ def parser() -> Parser:
 
 
 @dataclass(frozen=True)
-class Settled:
+class DeploymentResult:
     """What became of a version, seen from one state of the release record.
 
     Attributes:
@@ -54,7 +54,7 @@ class Settled:
         entry: the record's next state; None when it stays as it is.
     """
 
-    decision: "Decision"
+    decision: "DeploymentDecision"
     live: Version | None
     before: int | None
     served: dict[str, Any]
@@ -73,7 +73,7 @@ def deploy(args: argparse.Namespace, patience: Patience) -> dict[str, float | st
     gates = tasks.find(context.model.kind).metrics.GATES
     files = [(args.evaluation, FILE), *((args.evaluation, gate) for gate in gates), (args.drift, FILE)]
     verdicts = [Verdict.read(storage.join(folder, file)) for folder, file in files]
-    settled: list[Settled] = []
+    settled: list[DeploymentResult] = []
 
     def decide(record: Release | None) -> Entry | None:
         settled.append(_settle(context, version, record, verdicts, patience))
@@ -91,20 +91,20 @@ def deploy(args: argparse.Namespace, patience: Patience) -> dict[str, float | st
 
 def _settle(
     context: StepContext, version: Version, record: Release | None, verdicts: list[Verdict], patience: Patience
-) -> Settled:
+) -> DeploymentResult:
     """Decide what becomes of a version from the release record, and serve what is live then."""
     from components.deployment import core
 
     state, run_id = context.state, context.args.run
     before = _before(context, version, record, verdicts)
     out = record is not None and version.version in record.rolled_back
-    challenger = core.Candidate(version.version, version.sha256, version.tags["train_last"], out)
+    challenger = core.VersionInfo(version.version, version.sha256, version.tags["train_last"], out)
     decision = core.decide(challenger, before, verdicts)
     if state.target is Target.RECORD_ONLY:
-        decision = core.unpromoted(decision, before is not None)
+        decision = core.withhold_promotion(decision, before is not None)
     gradual = decision.outcome is Outcome.PROMOTED and record is not None and context.config.release.gradual
     if gradual:
-        decision = core.in_steps(decision, challenger, _released(record))
+        decision = core.in_steps(decision, challenger, _version_in_release(record))
     log.info("%s: %s", decision.outcome, " ".join(decision.reasons))
     promoted, number = decision.outcome is Outcome.PROMOTED, record.live.version if record else None
     kept = registry.find(state.registry, version.name, number) if number else None
@@ -115,10 +115,10 @@ def _settle(
     entry = release.entry(Action.PROMOTED, version, run_id, decision.reasons) if changes else None
     if gradual and record and record.challenger is None:
         entry = release.challenge(record, version, run_id, decision.reasons)
-    return Settled(decision, live, before.version if before else None, served, entry)
+    return DeploymentResult(decision, live, before.version if before else None, served, entry)
 
 
-def _released(record: Release | None) -> int | None:
+def _version_in_release(record: Release | None) -> int | None:
     """Return the version whose release is under way."""
     return record.challenger.version if record and record.challenger else None
 
@@ -136,32 +136,32 @@ def _register(context: StepContext, verdicts: list[Verdict]) -> Version:
         "parent_run": args.run,
     }
     card = core.with_advice(storage.read_bytes(storage.join(args.evaluation, registry.CARD)).decode(), verdicts)
-    measures = core.measures(verdicts) | _spent(args)
+    measures = core.measures(verdicts) | _read_spending(args)
     return registry.register(context.state.registry, config.name, args.model, tags, measures, card)
 
 
-def _spent(args: argparse.Namespace) -> dict[str, float]:
+def _read_spending(args: argparse.Namespace) -> dict[str, float]:
     """Return what the run has spent on this version, for the registry."""
-    found = Account.of(args).spent
-    return {"run_machine_seconds": found.seconds} | ({} if found.usd is None else {"run_usd": found.usd})
+    spent = Account.of(args).spent
+    return {"run_machine_seconds": spent.seconds} | ({} if spent.usd is None else {"run_usd": spent.usd})
 
 
 def _before(
     context: StepContext, version: Version, record: Release | None, verdicts: list[Verdict]
-) -> "Candidate | None":
+) -> "VersionInfo | None":
     """Return the champion before this run: an attempt of it that was killed may have promoted its version."""
-    from components.deployment.core import Candidate
+    from components.deployment.core import VersionInfo
 
     if record is None:
         return None
     # a gate that was run since has compared the version with itself
-    compared = any(each.compared_with and each.compared_with.sha256 == version.sha256 for each in verdicts)
+    compared = any(verdict.compared_with and verdict.compared_with.sha256 == version.sha256 for verdict in verdicts)
     if record.live.sha256 != version.sha256 or record.run != context.args.run or compared:
-        return Candidate(record.live.version, record.live.sha256, str(record.live.trained_until or ""))
-    place = release.Place.of(context.state, version.name)
-    number = release.predecessor(place, record)
-    found = registry.find(place.registry, place.name, number) if number else None
-    return Candidate(found.version, found.sha256, found.tags["train_last"]) if found else None
+        return VersionInfo(record.live.version, record.live.sha256, str(record.live.trained_until or ""))
+    ref = release.Place.of(context.state, version.name)
+    number = release.predecessor(ref, record)
+    champion = registry.find(ref.registry, ref.name, number) if number else None
+    return VersionInfo(champion.version, champion.sha256, champion.tags["train_last"]) if champion else None
 
 
 def _serve(context: StepContext, version: Version, patience: Patience, is_live: bool) -> dict[str, Any]:
@@ -185,7 +185,7 @@ def _serve(context: StepContext, version: Version, patience: Patience, is_live: 
     return silent | {"endpoint": server.url, "endpoint_checked": True, "curl": example.curl(server.url)}
 
 
-def _record(state: State, version: Version, settled: Settled) -> Deployment:
+def _record(state: State, version: Version, settled: DeploymentResult) -> Deployment:
     return Deployment(
         model=version.name,
         version=version.version,

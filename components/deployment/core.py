@@ -11,8 +11,8 @@ from nightshift.errors import UserError
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """What the decision needs to know of a registered version.
+class VersionInfo:
+    """A registered version, as the decision sees it.
 
     Attributes:
         version: its number.
@@ -28,7 +28,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Decision:
+class DeploymentDecision:
     """What becomes of a new version.
 
     Attributes:
@@ -40,7 +40,7 @@ class Decision:
     reasons: list[str]
 
 
-def decide(challenger: Candidate, champion: Candidate | None, verdicts: Sequence[Verdict]) -> Decision:
+def decide(challenger: VersionInfo, champion: VersionInfo | None, verdicts: Sequence[Verdict]) -> DeploymentDecision:
     """Decide from the verdicts whether a version is promoted; those that are advisory are reported and do not block.
 
     Args:
@@ -54,16 +54,16 @@ def decide(challenger: Candidate, champion: Candidate | None, verdicts: Sequence
     _check(verdicts, challenger)
     notes = [f"{verdict.gate.capitalize()}: {verdict.decision}." for verdict in verdicts if verdict.advisory]
     if champion and champion.sha256 == challenger.sha256:
-        return Decision(Outcome.KEPT, [f"Version {champion.version} is already the champion.", *notes])
+        return DeploymentDecision(Outcome.KEPT, [f"Version {champion.version} is already the champion.", *notes])
     blocking = [verdict for verdict in verdicts if not verdict.advisory]
     objections = _objections(challenger, champion, blocking)
     if not objections:
         reasons = [reason for verdict in blocking for reason in verdict.reasons]
-        return Decision(Outcome.PROMOTED, [*reasons, *notes])
-    return Decision(Outcome.KEPT if champion else Outcome.REGISTERED, [*objections, *notes])
+        return DeploymentDecision(Outcome.PROMOTED, [*reasons, *notes])
+    return DeploymentDecision(Outcome.KEPT if champion else Outcome.REGISTERED, [*objections, *notes])
 
 
-def _check(verdicts: Sequence[Verdict], challenger: Candidate) -> None:
+def _check(verdicts: Sequence[Verdict], challenger: VersionInfo) -> None:
     for verdict in verdicts:
         if verdict.subject != challenger.sha256:
             raise UserError(
@@ -74,16 +74,16 @@ def _check(verdicts: Sequence[Verdict], challenger: Candidate) -> None:
         raise UserError("no verdict decides about a promotion, all are advisory; run the evaluation of this model")
 
 
-def unpromoted(decision: Decision, has_champion: bool) -> Decision:
-    """Return what is left of a decision where nothing may be promoted, as in a backfill."""
+def withhold_promotion(decision: DeploymentDecision, has_champion: bool) -> DeploymentDecision:
+    """Return the decision where nothing may be promoted, as in a backfill."""
     if decision.outcome is not Outcome.PROMOTED:
         return decision
     reasons = ["Runs for past days promote nothing; promote it by hand.", *decision.reasons]
-    return Decision(Outcome.KEPT if has_champion else Outcome.REGISTERED, reasons)
+    return DeploymentDecision(Outcome.KEPT if has_champion else Outcome.REGISTERED, reasons)
 
 
-def in_steps(decision: Decision, challenger: Candidate, released: int | None) -> Decision:
-    """Return what is left of a promotion where a version is released in steps.
+def in_steps(decision: DeploymentDecision, challenger: VersionInfo, released: int | None) -> DeploymentDecision:
+    """Return the decision where a promotion is released in steps.
 
     Args:
         decision: the promotion.
@@ -91,12 +91,14 @@ def in_steps(decision: Decision, challenger: Candidate, released: int | None) ->
         released: number of the version whose release is under way, if there is one.
     """
     if released in (None, challenger.version):
-        return Decision(Outcome.KEPT, [f"Version {challenger.version} is released in steps.", *decision.reasons])
+        return DeploymentDecision(
+            Outcome.KEPT, [f"Version {challenger.version} is released in steps.", *decision.reasons]
+        )
     waiting = f"Version {released} is being released; one at a time."
-    return Decision(Outcome.KEPT, [waiting, *decision.reasons])
+    return DeploymentDecision(Outcome.KEPT, [waiting, *decision.reasons])
 
 
-def _objections(challenger: Candidate, champion: Candidate | None, verdicts: Sequence[Verdict]) -> list[str]:
+def _objections(challenger: VersionInfo, champion: VersionInfo | None, verdicts: Sequence[Verdict]) -> list[str]:
     """Return why a version may not be promoted; nothing when it may."""
     objections = [reason for verdict in verdicts if not verdict.passed for reason in verdict.reasons]
     if challenger.rolled_back:
@@ -119,9 +121,11 @@ def _objections(challenger: Candidate, champion: Candidate | None, verdicts: Seq
 
 
 def measures(verdicts: Sequence[Verdict]) -> dict[str, float]:
-    """Return what the gates that can block have measured."""
-    found = {each.name: each.value for verdict in verdicts if not verdict.advisory for each in verdict.measures}
-    return {name: value for name, value in found.items() if value is not None}
+    """Return the measures of the gates that can block."""
+    values = {
+        measure.name: measure.value for verdict in verdicts if not verdict.advisory for measure in verdict.measures
+    }
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def lineage(model: ModelPackage, verdicts: Sequence[Verdict], promise: str) -> dict[str, str]:
@@ -133,7 +137,7 @@ def lineage(model: ModelPackage, verdicts: Sequence[Verdict], promise: str) -> d
         promise: the metric that the version is held to later.
     """
     lineage = model.lineage
-    found = {
+    tags = {
         "candidate": model.selected,
         "train_first": lineage.train.first,
         "train_last": lineage.train.last,
@@ -146,8 +150,8 @@ def lineage(model: ModelPackage, verdicts: Sequence[Verdict], promise: str) -> d
         "promise": promise,
         promise: measures(verdicts).get(promise),
     }
-    found |= {verdict.gate: verdict.decision for verdict in verdicts}
-    return {key: str(value) for key, value in found.items() if value is not None}
+    tags |= {verdict.gate: verdict.decision for verdict in verdicts}
+    return {key: str(value) for key, value in tags.items() if value is not None}
 
 
 def with_advice(card: str, verdicts: Sequence[Verdict]) -> str:

@@ -37,15 +37,15 @@ def body(args: Namespace) -> dict[str, Any]:
     model, window, features = inputs.model, inputs.days.newest, inputs.features
     comparison = tasks.find(model.kind).drift.comparison(inputs)
     rows = sum(features.partition(day).rows for day in window)
-    columns, page = _moved(comparison, window, rows)
+    columns, page = _measure_shifts(comparison, window, rows)
     signals = list(core.signals(columns, inputs, comparison))
     judged = core.judge(model.sha256, columns, signals, comparison.limits)
     before = model.lineage.reference or model.lineage.train
     step.log.info("%s: %s", judged.decision, " ".join(judged.reasons))
-    place = storage.join(args.drift, "evidently.html") if page else ""
+    page_uri = storage.join(args.drift, "evidently.html") if page else ""
     if page:
-        storage.write_bytes(place, page.encode())
-    found = drift.Drift(
+        storage.write_bytes(page_uri, page.encode())
+    figures = drift.Drift(
         model_sha256=model.sha256,
         model_version=inputs.scores.details["version"],
         promised=inputs.scores.details["promised"],
@@ -55,11 +55,11 @@ def body(args: Namespace) -> dict[str, Any]:
         columns=columns,
         signals=signals,
     )
-    found.write(storage.join(args.drift, drift.FILE))
-    write_section(args.drift, section.build(judged, found, comparison.limits, place, comparison.examples()))
+    figures.write(storage.join(args.drift, drift.FILE))
+    write_section(args.drift, section.build(judged, figures, comparison.limits, page_uri, comparison.examples()))
     judged.write(storage.join(args.drift, verdict.FILE))
     return {
-        "drifted_share": found.drifted_share,
+        "drifted_share": figures.drifted_share,
         "psi": {column.name: column.psi for column in columns},
         "effect": {signal.name: signal.value for signal in signals if signal.value is not None},
         "raised": {signal.name: float(signal.raised) for signal in signals},
@@ -73,7 +73,7 @@ def _inputs(context: StepContext) -> DriftInputs[Any]:
     return DriftInputs(context.config, context.day, context.features, scores, uri, model, reference)
 
 
-def _moved(comparison: Comparison, window: Days, rows: int) -> tuple[list[drift.Column], str]:
+def _measure_shifts(comparison: Comparison, window: Days, rows: int) -> tuple[list[drift.Column], str]:
     """Return how far the columns of the newest rows have moved, and Evidently's page where the config wants it."""
     from components.drift import evidently_report
     from nightshift.stats import shift
@@ -81,14 +81,14 @@ def _moved(comparison: Comparison, window: Days, rows: int) -> tuple[list[drift.
     reference, numeric, limits = comparison.reference, comparison.numeric, comparison.limits
     step.log.info("comparing %d rows of %s with the model's reference of %d", rows, window, len(reference))
     if not limits.evidently:
-        return shift.compare(reference, _some(comparison.batches(window), window), numeric, limits), ""
+        return shift.compare(reference, _require_rows(comparison.batches(window), window), numeric, limits), ""
     sample: list[pd.DataFrame] = []
-    kept = _sampled(comparison.batches(window), -(-rows // evidently_report.ROWS) or 1, sample)
-    columns = shift.compare(reference, _some(kept, window), numeric, limits)
-    return columns, evidently_report.render(reference, _joined(sample)[reference.columns], numeric, limits)
+    kept = _keep_sample(comparison.batches(window), -(-rows // evidently_report.ROWS) or 1, sample)
+    columns = shift.compare(reference, _require_rows(kept, window), numeric, limits)
+    return columns, evidently_report.render(reference, _concatenate(sample)[reference.columns], numeric, limits)
 
 
-def _some(batches: "Iterable[pd.DataFrame]", days: Days) -> "Iterator[pd.DataFrame]":
+def _require_rows(batches: "Iterable[pd.DataFrame]", days: Days) -> "Iterator[pd.DataFrame]":
     """Pass batches on; there has to be a row."""
     rows = 0
     for batch in batches:
@@ -98,7 +98,9 @@ def _some(batches: "Iterable[pd.DataFrame]", days: Days) -> "Iterator[pd.DataFra
         raise UserError(f"the features of {days} have no rows, so there is nothing to compare; check the date")
 
 
-def _sampled(batches: "Iterable[pd.DataFrame]", every: int, sample: "list[pd.DataFrame]") -> "Iterator[pd.DataFrame]":
+def _keep_sample(
+    batches: "Iterable[pd.DataFrame]", every: int, sample: "list[pd.DataFrame]"
+) -> "Iterator[pd.DataFrame]":
     """Pass batches on, and keep one row in every so many."""
     seen = 0
     for batch in batches:
@@ -108,7 +110,7 @@ def _sampled(batches: "Iterable[pd.DataFrame]", every: int, sample: "list[pd.Dat
         yield batch
 
 
-def _joined(frames: "list[pd.DataFrame]") -> "pd.DataFrame":
+def _concatenate(frames: "list[pd.DataFrame]") -> "pd.DataFrame":
     import pandas as pd
 
     return pd.concat(frames, ignore_index=True)

@@ -25,9 +25,9 @@ def signals(columns: list[Column], inputs: DriftInputs[Any], comparison: Compari
 
 
 def shifts(columns: list[Column], limits: Drift) -> list[Signal]:
-    """Return what the columns, `score` among them, amount to: one signal of the inputs, one of the score."""
+    """Return one signal of the inputs and one of the score, which is among the columns."""
     score = next(column for column in columns if column.name == SCORE)
-    inputs, moved, most = len(columns) - 1, len(_moved(columns)), limits.max_drifted_share
+    inputs, moved, most = len(columns) - 1, len(_drifted_inputs(columns)), limits.max_drifted_share
     share = moved / inputs
     return [
         Signal(
@@ -57,7 +57,7 @@ def judge(subject: str, columns: list[Column], signals: list[Signal], limits: Dr
         limits: to be named.
     """
     reasons = [signal.reason for signal in signals]
-    moved = _moved(columns)
+    moved = _drifted_inputs(columns)
     reasons += [f"Input {column.name} drifted: {_figures(column, limits)}." for column in moved[:NAMED]]
     reasons += [f"{len(moved) - NAMED} more inputs drifted."] if len(moved) > NAMED else []
     return Verdict(
@@ -70,7 +70,7 @@ def judge(subject: str, columns: list[Column], signals: list[Signal], limits: Dr
     )
 
 
-def _moved(columns: list[Column]) -> list[Column]:
+def _drifted_inputs(columns: list[Column]) -> list[Column]:
     """Return the inputs that have drifted, worst first."""
     moved = [column for column in columns if column.name != SCORE and column.drifted]
     return sorted(moved, key=lambda column: -column.psi)

@@ -17,7 +17,7 @@ from nightshift.printable import printable
 ROWS = 5000  # of each side: enough for its histograms, and the page stays small
 DATA = re.compile(r"^ *var \w+ = \{.*\};$", re.MULTILINE)  # a line of the page's script: Evidently does not escape it
 ESCAPES = {
-    ord(each): f"\\u{ord(each):04x}" for each in "<>&\u2028\u2029"
+    ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"
 }  # JSON with these ends no element and no line
 
 
@@ -61,10 +61,10 @@ def render(reference: pd.DataFrame, current: pd.DataFrame, numeric: list[str], l
 def _as_text(frame: pd.DataFrame, numeric: list[str]) -> pd.DataFrame:
     """Return a frame whose categories Evidently's charts show as they are: Plotly reads tags and entities in labels."""
     texts = [name for name in frame.columns if name not in numeric]
-    return frame.assign(**{name: frame[name].map(_shown, na_action="ignore") for name in texts})
+    return frame.assign(**{name: frame[name].map(_escape, na_action="ignore") for name in texts})
 
 
-def _shown(value: object) -> str:
+def _escape(value: object) -> str:
     return html.escape(printable(str(value)), quote=False)
 
 

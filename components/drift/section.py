@@ -13,33 +13,39 @@ SHOWN = 8
 FLOORS = ("labels",)  # signals whose limit is the least they may be
 
 
-def build(verdict: Verdict, found: Drift, limits: Limits, page: str, extremes: Sequence[Block] = ()) -> Section:
+def build(verdict: Verdict, figures: Drift, limits: Limits, page: str, extremes: Sequence[Block] = ()) -> Section:
     """Return the section of a comparison.
 
     Args:
         verdict: what the comparison amounts to.
-        found: how far the columns have moved, and the signals.
+        figures: how far the columns have moved, and the signals.
         limits: effect sizes above which something has drifted.
         page: URI of Evidently's page, empty without one.
         extremes: the least and the most usual rows, of images and texts.
     """
     links = [Links(title="", links=[Link(name="distributions by Evidently", uri=page)], is_key=True)] if page else []
-    said = "stable" if verdict.passed else "drifted"
-    highlight = Fact(label="Drift", value=said, note=f"{found.drifted_share:.0%} of the inputs drifted")
+    condition = "stable" if verdict.passed else "drifted"
+    highlight = Fact(label="Drift", value=condition, note=f"{figures.drifted_share:.0%} of the inputs drifted")
     # what has changed first: a reader may see the first few only
-    raised_first = sorted(found.signals, key=lambda signal: not signal.raised)
+    raised_first = sorted(figures.signals, key=lambda signal: not signal.raised)
     outcome = Outcome.of(verdict, "The data is stable" if verdict.passed else "The data has drifted")
     return Section(
         title="Drift",
         weight=WEIGHT,
         outcome=outcome.model_copy(update={"reasons": [signal.reason for signal in raised_first]}),
         highlights=[highlight],
-        blocks=[_compared(found), _effects(found.columns, limits), _signals(found.signals), *extremes, *links],
+        blocks=[
+            _describe_windows(figures),
+            _effects(figures.columns, limits),
+            _signals(figures.signals),
+            *extremes,
+            *links,
+        ],
     )
 
 
-def _compared(found: Drift) -> Text:
-    now, before = found.window, found.reference
+def _describe_windows(figures: Drift) -> Text:
+    now, before = figures.window, figures.reference
     return Text(
         sentences=[
             f"{now.rows:,} rows of {now.first} to {now.last} compared with the model's reference, {before.rows:,} "

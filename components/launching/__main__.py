@@ -36,14 +36,14 @@ def body(args: Namespace) -> dict[str, float]:
     if request and not request.retrain:
         outcome = Launch(new=False, said="nothing is started", reason=reason)
     else:
-        outcome = _launched(args, day, reason)
+        outcome = _launch(args, day, reason)
     step.log.info("%s: %s", outcome.said, reason)
     write_section(args.launch, section.build(outcome))
     outcome.write(args.launch)
     return {"started": float(outcome.new)}
 
 
-def _launched(args: Namespace, day: date, reason: str) -> Launch:
+def _launch(args: Namespace, day: date, reason: str) -> Launch:
     """Start the pipeline with this step's own parameters, or say how to start it where there is no Kubeflow."""
     state, config = State.parse(args.state), parse(args.config)
     if not state.kubeflow:
@@ -57,8 +57,8 @@ def _launched(args: Namespace, day: date, reason: str) -> Launch:
     known["state"] = state.dump()
     values = core.arguments(args.pipeline, definition.parameters, known)
     run = server.submit(core.run_name(args.pipeline, config.name, day), definition, values)
-    said = f"{run.name} {'is started' if run.new else 'is there already'}: {run.url}"
-    return Launch(new=run.new, run=run.name, run_id=run.run_id, url=run.url, said=said, reason=reason)
+    message = f"{run.name} {'is started' if run.new else 'is there already'}: {run.url}"
+    return Launch(new=run.new, run=run.name, run_id=run.run_id, url=run.url, said=message, reason=reason)
 
 
 if __name__ == "__main__":

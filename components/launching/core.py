@@ -1,4 +1,4 @@
-"""What a run that is started here is called, and which parameters it is given."""
+"""Name and parameters of a run that is started here."""
 
 from collections.abc import Iterable, Mapping
 from datetime import date

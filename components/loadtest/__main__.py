@@ -7,8 +7,8 @@ from functools import partial
 
 from components.loadtest import core, section
 from components.loadtest.client import Client, request
-from components.loadtest.core import Load, Sample
-from components.loadtest.server import Server, running
+from components.loadtest.core import Load, LoadSample
+from components.loadtest.server import ServerProcess, serve
 from nightshift import registry, release, step, storage, strict_json, tasks
 from nightshift.config import Config, parse
 from nightshift.contracts import loadtest as contract
@@ -45,26 +45,24 @@ def body(args: Namespace) -> dict[str, float | str]:
     requests = [request(payload.body, payload.media_type) for payload in payloads]
     trials = [_trial(version, settings, load, requests) for settings in core.sweep(os.cpu_count() or 1)]
     breakdown = _breakdown(version, [payload.body for payload in payloads], requests, load.seconds)
-    found = _found(version, load, trials).model_copy(update={"breakdown": breakdown})
-    judged = core.verdict(found)
+    loadtest = _summarize(version, load, trials).model_copy(update={"breakdown": breakdown})
+    judged = core.verdict(loadtest)
     step.log.info("%s: %s", judged.decision, judged.reasons[0])
     judged.write(storage.join(args.loadtest, verdict.FILE))
     kept = _keep(state, version.name, core.for_endpoint(trials))
-    write_section(args.loadtest, section.build(found, judged, kept))
-    found.write(storage.join(args.loadtest, contract.FILE))
-    return {"capacity": found.capacity, "decision": judged.decision.value}
+    write_section(args.loadtest, section.build(loadtest, judged, kept))
+    loadtest.write(storage.join(args.loadtest, contract.FILE))
+    return {"capacity": loadtest.capacity, "decision": judged.decision.value}
 
 
-def _load(given: str, config: Config) -> Load:
-    return Load.of(strict_json.loads(given, "--load"), config.release.max_p99_ms)
+def _load(text: str, config: Config) -> Load:
+    return Load.from_fields(strict_json.loads(text, "--load"), config.release.max_p99_ms)
 
 
-def _champion(place: Place) -> Version:
-    version = release.champion(place)
+def _champion(ref: Place) -> Version:
+    version = release.champion(ref)
     if version is None:
-        raise UserError(
-            f"registry {place.registry} has no champion of {place.name!r}; run training first: nightshift run"
-        )
+        raise UserError(f"registry {ref.registry} has no champion of {ref.name!r}; run training first: nightshift run")
     return version
 
 
@@ -74,33 +72,33 @@ def _payloads(version: Version, lake: str) -> list[Payload]:
     return tasks.find(model.kind).examples.payloads(version.uri, model, lake, version.name, core.REQUESTS)
 
 
-def _trial(version: Version, settings: Settings, load: Load, asked: list[bytes]) -> Trial:
+def _trial(version: Version, settings: Settings, load: Load, requests: list[bytes]) -> Trial:
     """Start the server with some settings and measure it in both loops."""
     step.log.info("measuring a server with %s", settings)
-    with running(version.uri, version.name, settings) as server:
-        client = Client(server.port, asked)
-        client.closed(max(load.connections), min(WARM_UP, load.seconds))
-        closed = [_measured(server, partial(client.closed, many, load.seconds)) for many in load.connections]
+    with serve(version.uri, version.name, settings) as server:
+        client = Client(server.port, requests)
+        client.run_closed(max(load.connections), min(WARM_UP, load.seconds))
+        closed = [_measure(server, partial(client.run_closed, many, load.seconds)) for many in load.connections]
         due = {rate: core.schedule(rate, load.seconds) for rate in core.rates(load, closed)}
-        opened = [_measured(server, partial(client.opened, times, rate)) for rate, times in due.items()]
-    return core.trial(settings, closed, opened, load.p99_ms)
+        opened = [_measure(server, partial(client.run_open, times, rate)) for rate, times in due.items()]
+    return core.build_trial(settings, closed, opened, load.p99_ms)
 
 
 def _breakdown(version: Version, bodies: list[bytes], requests: list[bytes], seconds: float) -> list[Share]:
     """Ask a server one request at a time, and say where its latency comes from."""
     from components.loadtest import breakdown
 
-    with running(version.uri, version.name, Settings()) as server:
+    with serve(version.uri, version.name, Settings()) as server:
         client = Client(server.port, requests)
-        client.closed(1, min(WARM_UP, seconds))
-        count, waited = server.queued(version.name)
-        point = client.closed(1, seconds).point()
-        more, longer = server.queued(version.name)
+        client.run_closed(1, min(WARM_UP, seconds))
+        count, waited = server.queue_statistics(version.name)
+        point = client.run_closed(1, seconds).point()
+        more, longer = server.queue_statistics(version.name)
     queue_us = (longer - waited) / max(more - count, 1) / 1000
     return breakdown.shares(version.uri, bodies, queue_us, 1000 * (point.p50_ms or 0.0))
 
 
-def _measured(server: Server, measure: Callable[[], Sample]) -> Point:
+def _measure(server: ServerProcess, measure: Callable[[], LoadSample]) -> Point:
     before = server.cpu_seconds()
     sample = measure()
     after = server.cpu_seconds()
@@ -109,9 +107,9 @@ def _measured(server: Server, measure: Callable[[], Sample]) -> Point:
     return sample.point()
 
 
-def _found(version: Version, load: Load, trials: Sequence[Trial]) -> LoadTest:
+def _summarize(version: Version, load: Load, trials: Sequence[Trial]) -> LoadTest:
     best = core.best(trials)
-    found = LoadTest(
+    loadtest = LoadTest(
         model=version.name,
         version=version.version,
         sha256=version.sha256,
@@ -126,7 +124,9 @@ def _found(version: Version, load: Load, trials: Sequence[Trial]) -> LoadTest:
         breakdown=[],
         costs=[],
     )
-    return found if best is None else found.model_copy(update=core.consequences(found, best, machines().values()))
+    return (
+        loadtest if best is None else loadtest.model_copy(update=core.consequences(loadtest, best, machines().values()))
+    )
 
 
 def _keep(state: State, name: str, chosen: Settings | None) -> str | None:

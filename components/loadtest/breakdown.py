@@ -1,4 +1,4 @@
-"""Where the time of one request goes, when nothing else is asked."""
+"""Parts of the latency of a lone request."""
 
 import time
 from collections.abc import Sequence
@@ -30,14 +30,14 @@ def shares(uri: str, bodies: Sequence[bytes], queue_us: float, total_us: float) 
     """
     model = package.load(uri)
     stages = tasks.find(model.kind).examples.stages(uri, model, len(bodies))
-    taken: dict[str, list[float]] = {name: [] for name in stages}
+    durations: dict[str, list[float]] = {name: [] for name in stages}
     deadline = time.perf_counter() + SECONDS
     for round_ in takewhile(lambda _: time.perf_counter() < deadline, range(ROUNDS)):
         value: Any = bodies[round_ % len(bodies)]
         for name, stage in stages.items():
             started = time.perf_counter()
             value = stage(value)
-            taken[name].append(time.perf_counter() - started)
-    parts = {name: 1e6 * float(np.median(times)) for name, times in taken.items()}
+            durations[name].append(time.perf_counter() - started)
+    parts = {name: 1e6 * float(np.median(times)) for name, times in durations.items()}
     parts |= {"queue": queue_us, "HTTP and kernel": max(total_us - queue_us - sum(parts.values()), 0.0)}
     return [Share(name=name, microseconds=parts[name]) for name in PARTS if name in parts]

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import cycle
 
-from components.loadtest.core import Sample
+from components.loadtest.core import LoadSample
 
 OPEN_CONNECTIONS = 64  # of the open loop; a request waits for one that is free, and its latency counts that
 CHUNK = 65536
@@ -18,13 +18,13 @@ Due = Callable[[float], float | None]  # seconds since the start -> when the nex
 
 
 @dataclass(eq=False)
-class Connection:
+class ClientConnection:
     """A connection: at most one request is on its way.
 
     Attributes:
         address: host and port.
         due: when the request was due.
-        received: of its answer.
+        received: bytes of the response so far.
     """
 
     address: tuple[str, int]
@@ -36,7 +36,7 @@ class Connection:
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def fileno(self) -> int:
-        """Return what `select` waits for."""
+        """Return the file descriptor, for `select`."""
         return self.socket.fileno()
 
     def send(self, request: bytes, due: float) -> None:
@@ -81,23 +81,23 @@ def request(body: bytes, media_type: str = "application/json") -> bytes:
 
 @dataclass(frozen=True)
 class Client:
-    """What is asked of whom.
+    """Sends requests to a server.
 
     Attributes:
         port: of the server, on 127.0.0.1.
-        asked: requests, sent in turn.
-        patience: seconds after the last one was due, or without an answer, after which what is missing is an error.
+        requests: sent in turn.
+        patience: seconds after the last one was due, or without an answer, after which a missing response is an error.
     """
 
     port: int
-    asked: list[bytes]
+    requests: list[bytes]
     patience: float = 5.0
 
-    def closed(self, connections: int, seconds: float) -> Sample:
+    def run_closed(self, connections: int, seconds: float) -> LoadSample:
         """Ask in a closed loop: each connection sends its next request as soon as it is answered."""
-        return self._measured(lambda now: now if now < seconds else None, Sample(None, connections))
+        return self._measure(lambda now: now if now < seconds else None, LoadSample(None, connections))
 
-    def opened(self, due: list[float], rate: float) -> Sample:
+    def run_open(self, due: list[float], rate: float) -> LoadSample:
         """Ask in an open loop: requests are sent when they are due, whether others are answered or not.
 
         Args:
@@ -111,26 +111,31 @@ class Client:
                 return None
             return waiting.popleft() if waiting[0] <= now else waiting[0]
 
-        sample = self._measured(at, Sample(rate, OPEN_CONNECTIONS))
+        sample = self._measure(at, LoadSample(rate, OPEN_CONNECTIONS))
         sample.fail("unanswered", len(waiting))
         return sample
 
-    def _measured(self, due: Due, sample: Sample) -> Sample:
-        with _connected(self.port, sample.connections) as connections:
+    def _measure(self, due: Due, sample: LoadSample) -> LoadSample:
+        with _open_connections(self.port, sample.connections) as connections:
             cpu, started = time.process_time(), time.perf_counter()
             self._drive(connections, due, sample)
             sample.seconds, sample.client_cpu = time.perf_counter() - started, time.process_time() - cpu
         return sample
 
-    def _drive(self, connections: list[Connection], due: Due, sample: Sample) -> None:
+    def _drive(self, connections: list[ClientConnection], due: Due, sample: LoadSample) -> None:
         """Send what is due over free connections and read answers, until all are there or none has come for long."""
-        free, busy, asked, started = list(connections), set[Connection](), cycle(self.asked), time.perf_counter()
+        free, busy, requests, started = (
+            list(connections),
+            set[ClientConnection](),
+            cycle(self.requests),
+            time.perf_counter(),
+        )
         while True:
             now, moment = time.perf_counter() - started, None
             while free and (moment := due(now)) is not None and moment <= now:
-                each = free.pop()
-                is_sent = _sent(each, next(asked), started + moment, sample)
-                (busy.add if is_sent else free.append)(each)
+                connection = free.pop()
+                is_sent = _send(connection, next(requests), started + moment, sample)
+                (busy.add if is_sent else free.append)(connection)
             if not busy and moment is None:
                 return
             wait = None if moment is None or not free else moment - now
@@ -138,43 +143,43 @@ class Client:
             if wait is None and not ready:
                 sample.fail("unanswered", len(busy))
                 return
-            for each in ready:
-                if _answered(each, sample):
-                    busy.discard(each)
-                    free.append(each)
+            for connection in ready:
+                if _receive(connection, sample):
+                    busy.discard(connection)
+                    free.append(connection)
 
 
 @contextmanager
-def _connected(port: int, number: int) -> Iterator[list[Connection]]:
-    connections = [Connection(("127.0.0.1", port)) for _ in range(number)]
+def _open_connections(port: int, number: int) -> Iterator[list[ClientConnection]]:
+    connections = [ClientConnection(("127.0.0.1", port)) for _ in range(number)]
     try:
         yield connections
     finally:
-        for each in connections:
-            each.socket.close()
+        for connection in connections:
+            connection.socket.close()
 
 
-def _sent(each: Connection, request: bytes, due: float, sample: Sample) -> bool:
+def _send(connection: ClientConnection, request: bytes, due: float, sample: LoadSample) -> bool:
     """Send a request; a connection that the server has closed meanwhile is an error."""
     try:
-        each.send(request, due)
+        connection.send(request, due)
     except ConnectionError:
         sample.fail("connection")
-        each.renew()
+        connection.renew()
         return False
     return True
 
 
-def _answered(each: Connection, sample: Sample) -> bool:
+def _receive(connection: ClientConnection, sample: LoadSample) -> bool:
     """Read on and count an answer that is complete, or a connection that is gone."""
     try:
-        status = each.status()
+        status = connection.status()
     except ConnectionError:
         sample.fail("connection")
-        each.renew()
+        connection.renew()
         return True
     if status == 200:
-        sample.latencies.append(time.perf_counter() - each.due)
+        sample.latencies.append(time.perf_counter() - connection.due)
     elif status is not None:
         sample.fail(str(status))
     return status is not None

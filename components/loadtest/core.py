@@ -1,4 +1,4 @@
-"""When requests are due, what their latencies say, and which settings are the best."""
+"""Schedule of the requests, statistics of their latencies, and the choice of the best settings."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -31,7 +31,7 @@ REQUESTS = 64  # different ones
 
 
 class Load(Section):
-    """What is asked of the server."""
+    """Load on the server, and the limit of its latency."""
 
     p99_ms: Positive = Field(description="limit of the 99th percentile of latency")
     seconds: Annotated[float, annotated_types.Interval(gt=0, le=3600)] = Field(2, description="of each measurement")
@@ -39,18 +39,18 @@ class Load(Section):
     rates: list[Positive] = Field([], description="of the open loop, requests a second; []: shares of what is answered")
 
     @classmethod
-    def of(cls, given: object, limit_ms: float) -> Self:
-        """Check what was given.
+    def from_fields(cls, values: object, limit_ms: float) -> Self:
+        """Check the fields of `--load`.
 
         Args:
-            given: fields and values.
-            limit_ms: `p99_ms` where it is not given.
+            values: fields and values.
+            limit_ms: `p99_ms` where the fields have none.
 
         Raises:
             UserError: for the first field that is wrong.
         """
         try:
-            return cls.checked({"p99_ms": limit_ms} | given if isinstance(given, dict) else given)
+            return cls.checked({"p99_ms": limit_ms} | values if isinstance(values, dict) else values)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             name = ".".join(["load", *map(str, first["loc"])])
@@ -59,17 +59,17 @@ class Load(Section):
 
 
 @dataclass
-class Sample:
-    """What came back of one measurement.
+class LoadSample:
+    """Latencies and errors of one measurement.
 
     Attributes:
         offered: requests a second that were due, None in a closed loop.
         connections: of the client.
         latencies: of the answers, in seconds since each request was due.
-        errors: what was not answered with 200, by status, `connection` or `unanswered`.
+        errors: responses other than 200, by status, `connection` or `unanswered`.
         seconds: from the first request to the last answer.
         client_cpu: CPU seconds of the client.
-        server_cpu: CPU seconds of the server, None where nobody says.
+        server_cpu: CPU seconds of the server, None where it is unknown.
     """
 
     offered: float | None
@@ -86,7 +86,7 @@ class Sample:
             self.errors[why] = self.errors.get(why, 0) + times
 
     def point(self) -> Point:
-        """Return what it says."""
+        """Return the measurement's figures."""
         sorted_ms, count = np.sort(np.array(self.latencies)) * 1000, len(self.latencies)
         spent = self.server_cpu is not None and count > 0
         return Point(
@@ -120,7 +120,7 @@ def schedule(rate: float, seconds: float, seed: int = 0) -> list[float]:
     random, most = np.random.default_rng(seed), rate * seconds
     gaps = random.exponential(size=ceil(most + 10 * sqrt(most) + 10)) / rate
     due = np.cumsum(gaps)
-    return [float(each) for each in due[due < seconds]]
+    return [float(moment) for moment in due[due < seconds]]
 
 
 def quantile(sorted_values: Floats, share: float) -> float | None:
@@ -150,12 +150,12 @@ def keeps(point: Point, limit_ms: float) -> bool:
 
 def highest(opened: Sequence[Point], limit_ms: float) -> Point | None:
     """Return the measurement with the highest rate up to which all of them keep the limit, None without one."""
-    ascending = sorted(opened, key=lambda each: each.offered or 0)
-    kept = list(takewhile(lambda each: keeps(each, limit_ms), ascending))
+    ascending = sorted(opened, key=lambda point: point.offered or 0)
+    kept = list(takewhile(lambda point: keeps(point, limit_ms), ascending))
     return kept[-1] if kept else None
 
 
-def trial(settings: Settings, closed: Sequence[Point], opened: Sequence[Point], limit_ms: float) -> Trial:
+def build_trial(settings: Settings, closed: Sequence[Point], opened: Sequence[Point], limit_ms: float) -> Trial:
     """Return a trial with its capacity."""
     best = highest(opened, limit_ms)
     capacity = best.offered or 0.0 if best else 0.0
@@ -173,41 +173,41 @@ def best(trials: Sequence[Trial]) -> Trial | None:
 
     Settings with fewer rows a call than usual are measured only: they would refuse larger requests, too.
     """
-    fit = [each for each in trials if each.settings.max_rows >= Settings().max_rows]
-    most = max((each.capacity for each in fit), default=0.0)
-    return next((each for each in fit if most and each.capacity * PAYS >= most), None)
+    fit = [trial for trial in trials if trial.settings.max_rows >= Settings().max_rows]
+    most = max((trial.capacity for trial in fit), default=0.0)
+    return next((trial for trial in fit if most and trial.capacity * PAYS >= most), None)
 
 
 def for_endpoint(trials: Sequence[Trial]) -> Settings | None:
     """Return the best settings with one worker, which is what an online state in files can have; None without any."""
-    found = best([each for each in trials if each.settings.workers == 1])
-    return found.settings if found else None
+    fastest = best([trial for trial in trials if trial.settings.workers == 1])
+    return fastest.settings if fastest else None
 
 
-def verdict(found: LoadTest) -> Verdict:
+def verdict(loadtest: LoadTest) -> Verdict:
     """Judge the chosen settings, or else the lightest load of the first ones, by the interval of the percentile."""
-    chosen = next((each for each in found.trials if each.settings == found.chosen), found.trials[0])
-    kept = highest(chosen.open, found.limit_ms)
-    point = kept or min(chosen.open, key=lambda each: each.offered or 0)
+    chosen = next((trial for trial in loadtest.trials if trial.settings == loadtest.chosen), loadtest.trials[0])
+    kept = highest(chosen.open, loadtest.limit_ms)
+    point = kept or min(chosen.open, key=lambda point: point.offered or 0)
     low, high = point.p99_interval or (None, None)
     measures = [
-        Measure(name="capacity", value=found.capacity),
+        Measure(name="capacity", value=loadtest.capacity),
         Measure(
             name="p99_ms",
             value=point.p99_ms,
-            limit=found.limit_ms,
+            limit=loadtest.limit_ms,
             interval=None if low is None or high is None else (low, high),
             higher_is_better=False,
         ),
         Measure(name="errors", value=point.failed, limit=0, higher_is_better=False),
     ]
-    decision = _decision(kept is not None, high, found.limit_ms)
+    decision = _decision(kept is not None, high, loadtest.limit_ms)
     return Verdict(
         gate="loadtest",
         decision=decision,
-        reasons=[_reason(decision, point, found)],
+        reasons=[_reason(decision, point, loadtest)],
         measures=measures,
-        subject=found.sha256,
+        subject=loadtest.sha256,
     )
 
 
@@ -217,13 +217,15 @@ def _decision(is_kept: bool, high: float | None, limit_ms: float) -> Decision:
     return Decision.PASS if high is not None and high <= limit_ms else Decision.UNDECIDED
 
 
-def _reason(decision: Decision, point: Point, found: LoadTest) -> str:
-    limit, p99 = f"{found.limit_ms:g} ms", "unknown" if point.p99_ms is None else f"{point.p99_ms:.2g} ms"
+def _reason(decision: Decision, point: Point, loadtest: LoadTest) -> str:
+    limit, p99 = f"{loadtest.limit_ms:g} ms", "unknown" if point.p99_ms is None else f"{point.p99_ms:.2g} ms"
     at = f"at {point.offered or 0:,.0f} requests a second the 99th percentile is {p99}"
     if decision is Decision.PASS:
-        return f"With {found.chosen}, {at}, within the limit of {limit}."
+        return f"With {loadtest.chosen}, {at}, within the limit of {limit}."
     if decision is Decision.UNDECIDED:
-        return f"With {found.chosen}, {at}, but its interval passes the limit of {limit}; measure longer (--seconds)."
+        return (
+            f"With {loadtest.chosen}, {at}, but its interval passes the limit of {limit}; measure longer (--seconds)."
+        )
     return f"No settings keep the limit of {limit} without an error: {at}, with {point.failed:,} errors."
 
 
@@ -235,7 +237,7 @@ def costs(cpu_us: float, machines: Iterable[Machine]) -> list[Cost]:
         machines: that may serve.
     """
     hours = cpu_us / 3600 / UTILIZATION  # of one CPU, for a million
-    found = [
+    prices = [
         Cost(
             machine=name,
             usd_per_hour=usd,
@@ -249,14 +251,14 @@ def costs(cpu_us: float, machines: Iterable[Machine]) -> list[Cost]:
         for name, usd in machine.markets
         if usd is not None
     ]
-    return sorted(found, key=lambda each: each.usd_per_million)
+    return sorted(prices, key=lambda cost: cost.usd_per_million)
 
 
-def consequences(found: LoadTest, chosen: Trial, machines: Iterable[Machine]) -> dict[str, Any]:
+def consequences(loadtest: LoadTest, chosen: Trial, machines: Iterable[Machine]) -> dict[str, Any]:
     """Return what follows from the chosen settings' capacity: `requests_per_second`, `concurrency`, and `costs`."""
-    point = highest(chosen.open, found.limit_ms)
+    point = highest(chosen.open, loadtest.limit_ms)
     assert point, "settings are chosen for the capacity that they have"
-    rate = chosen.capacity * found.utilization
+    rate = chosen.capacity * loadtest.utilization
     in_flight = rate * (point.p50_ms or 0.0) / 1000  # by Little's law
     return {
         "requests_per_second": rate,

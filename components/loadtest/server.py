@@ -25,13 +25,13 @@ PORT = 8421  # or one of the next, when it is taken
 
 
 @dataclass(frozen=True)
-class Server:
+class ServerProcess:
     """A running server.
 
     Attributes:
         port: where it listens.
         pid: of its first process.
-        log: what it has said.
+        log: its output.
     """
 
     port: int
@@ -42,16 +42,16 @@ class Server:
         """Return the CPU time so far of all its processes, None where the kernel does not say; see proc(5)."""
         return progress.cpu_seconds(self.pid)
 
-    def queued(self, name: str) -> tuple[int, int]:
+    def queue_statistics(self, name: str) -> tuple[int, int]:
         """Return how many requests for a model were scored, and for how long they have waited, in nanoseconds."""
         with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)) as connection:
             connection.request("GET", f"/v2/models/{name}/stats")
-            said = json.loads(connection.getresponse().read())["model_stats"][0]["inference_stats"]["queue"]
-        return said["count"], said["ns"]
+            queue = json.loads(connection.getresponse().read())["model_stats"][0]["inference_stats"]["queue"]
+        return queue["count"], queue["ns"]
 
 
 @contextmanager
-def running(model: str, name: str, settings: Settings) -> Iterator[Server]:
+def serve(model: str, name: str, settings: Settings) -> Iterator[ServerProcess]:
     """Serve a package during the block.
 
     Args:
@@ -63,28 +63,28 @@ def running(model: str, name: str, settings: Settings) -> Iterator[Server]:
         UnavailableError: when it does not answer, or ends during the block.
     """
     command = [sys.executable, "-m", "nightshift.serving", "--model", model, "--name", name, "--port", str(PORT)]
-    with tempfile.NamedTemporaryFile() as said:
+    with tempfile.NamedTemporaryFile() as log:
         process = subprocess.Popen(
-            [*command, *settings.flags], env=isolated(os.environ), stdin=subprocess.DEVNULL, stdout=said, stderr=said
+            [*command, *settings.flags], env=isolated(os.environ), stdin=subprocess.DEVNULL, stdout=log, stderr=log
         )
         try:
-            yield _answering(process, Path(said.name))
+            yield _await_health(process, Path(log.name))
         except ConnectionError as error:
-            raise UnavailableError(f"the server has gone ({error}): {_last(Path(said.name))}") from None
+            raise UnavailableError(f"the server has gone ({error}): {_last(Path(log.name))}") from None
         finally:
             process.terminate()
             process.wait()
 
 
-def _answering(process: "subprocess.Popen[bytes]", log: Path) -> Server:
+def _await_health(process: "subprocess.Popen[bytes]", log: Path) -> ServerProcess:
     waited, why = Progress(PATIENCE), "and has ended"
     while process.poll() is None:
-        said = log.read_text(errors="replace")
-        listening = LISTENS.search(said)
+        output = log.read_text(errors="replace")
+        listening = LISTENS.search(output)
         if listening and _is_healthy(int(listening[1])):
-            return Server(int(listening[1]), process.pid, log)
+            return ServerProcess(int(listening[1]), process.pid, log)
         # whole seconds: a server that only waits takes a little of them too
-        if stalled := waited.stalled(len(said), int(progress.cpu_seconds(process.pid) or 0)):
+        if stalled := waited.stalled(len(output), int(progress.cpu_seconds(process.pid) or 0)):
             why = stalled
             break
         time.sleep(0.05)

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from datetime import date
 
 from components.monitoring import core, section
-from components.monitoring.core import Entry
+from components.monitoring.core import AuditEntry
 from nightshift import step, storage
 from nightshift.context import StepContext
 from nightshift.contracts import drift
@@ -30,11 +30,11 @@ def body(args: Namespace) -> dict[str, float | str]:
     """Decide, write the day's audit entry if it has none, then the request."""
     context = StepContext(args)
     config, day, state = context.config, context.day, context.state
-    found = drift.Drift.read(storage.join(args.drift, drift.FILE))
-    if found.window.last != day:
-        raise UserError(f"the drift is that of {found.window.last}, not {day}; check that day's drift")
+    figures = drift.Drift.read(storage.join(args.drift, drift.FILE))
+    if figures.window.last != day:
+        raise UserError(f"the drift is that of {figures.window.last}, not {day}; check that day's drift")
     log = _log(storage.join(state.audit, config.name), day)
-    seen = core.Observation(config.name, day, found.model_sha256, found.signals)
+    seen = core.Observation(config.name, day, figures.model_sha256, figures.signals)
     entry = core.decide(seen, log, config.controller, state.target is Target.RECORD_ONLY)
     audit = storage.join(state.audit, config.name, f"{day}.json")
     if entry not in log:
@@ -45,10 +45,10 @@ def body(args: Namespace) -> dict[str, float | str]:
     return {"retrain": float(entry.retrain), "key": entry.key, "reason": entry.reason}
 
 
-def _log(folder: str, until: date) -> list[Entry]:
+def _log(folder: str, until: date) -> list[AuditEntry]:
     """Read the entries of the days up to and including one, oldest first."""
     days = [name for name in storage.names(folder) if name.endswith(".json") and name <= f"{until}.json"]
-    return [Entry(**storage.read_json(storage.join(folder, name))) for name in days]
+    return [AuditEntry(**storage.read_json(storage.join(folder, name))) for name in days]
 
 
 if __name__ == "__main__":

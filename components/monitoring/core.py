@@ -13,7 +13,7 @@ WEEK = 7
 
 @dataclass(frozen=True)
 class Observation:
-    """What the drift step says of a day.
+    """Drift of a day.
 
     Attributes:
         use_case: whose model it is.
@@ -29,7 +29,7 @@ class Observation:
 
 
 @dataclass(frozen=True)
-class Entry:
+class AuditEntry:
     """A day in the audit log.
 
     Attributes:
@@ -56,7 +56,7 @@ class Entry:
         return bool(set(self.raised) - {LABELS})
 
 
-def decide(seen: Observation, log: Sequence[Entry], policy: Controller, backfill: bool) -> Entry:
+def decide(seen: Observation, log: Sequence[AuditEntry], policy: Controller, backfill: bool) -> AuditEntry:
     """Return the audit entry of a day.
 
     Args:
@@ -69,7 +69,7 @@ def decide(seen: Observation, log: Sequence[Entry], policy: Controller, backfill
     known = [entry for entry in log if entry.day == day]
     if known:
         return known[0]
-    found = Entry(
+    draft = AuditEntry(
         day,
         f"{seen.use_case}/{day}",
         seen.model_sha256,
@@ -78,13 +78,13 @@ def decide(seen: Observation, log: Sequence[Entry], policy: Controller, backfill
         retrain=False,
         reason="",
     )
-    objection = next(_objections(found, [entry for entry in log if entry.day < day], policy, backfill), None)
-    told = " ".join(signal.reason for signal in seen.signals if signal.raised)
+    objection = next(_objections(draft, [entry for entry in log if entry.day < day], policy, backfill), None)
+    observations = " ".join(signal.reason for signal in seen.signals if signal.raised)
     reason = objection or f"Retrain: {_days(policy)} have drifted."
-    return Entry(**vars(found) | {"retrain": objection is None, "reason": f"{reason} {told}".strip()})
+    return AuditEntry(**vars(draft) | {"retrain": objection is None, "reason": f"{reason} {observations}".strip()})
 
 
-def _objections(today: Entry, log: Sequence[Entry], policy: Controller, backfill: bool) -> Iterator[str]:
+def _objections(today: AuditEntry, log: Sequence[AuditEntry], policy: Controller, backfill: bool) -> Iterator[str]:
     """Yield what speaks against asking for a retraining, the most informative first."""
     if not today.raised:
         yield "Nothing has drifted."
@@ -104,7 +104,7 @@ def _objections(today: Entry, log: Sequence[Entry], policy: Controller, backfill
         yield "Frozen (controller.freeze is true)."
 
 
-def _limits(requests: Sequence[Entry], today: Entry, policy: Controller) -> Iterator[str]:
+def _limits(requests: Sequence[AuditEntry], today: AuditEntry, policy: Controller) -> Iterator[str]:
     cooling = _since(requests, today, policy.cooldown_days + 1)
     if cooling:
         yield f"Cooling down: {cooling[-1].day} asked, and {policy.cooldown_days} days have to pass."
@@ -112,7 +112,7 @@ def _limits(requests: Sequence[Entry], today: Entry, policy: Controller) -> Iter
         yield f"Asked {policy.max_retrains_per_week} times in seven days, which is the limit."
 
 
-def _since(log: Sequence[Entry], today: Entry, days: int) -> list[Entry]:
+def _since(log: Sequence[AuditEntry], today: AuditEntry, days: int) -> list[AuditEntry]:
     """Return the entries of the last days, today's among the days counted."""
     first = str(date.fromisoformat(today.day) - timedelta(days=days - 1))
     return [entry for entry in log if entry.day >= first]

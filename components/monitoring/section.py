@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-from components.monitoring.core import Entry
+from components.monitoring.core import AuditEntry
 from nightshift.contracts.section import Column, Fact, Link, Links, Outcome, Row, Section, Table
 
 WEIGHT = 5
 DAYS = 14
 
 
-def build(entry: Entry, log: Sequence[Entry], audit: str) -> Section:
+def build(entry: AuditEntry, log: Sequence[AuditEntry], audit: str) -> Section:
     """Return the section of a decision.
 
     Args:
@@ -24,11 +24,11 @@ def build(entry: Entry, log: Sequence[Entry], audit: str) -> Section:
         reasons=[entry.reason],
         next="training" if entry.retrain else None,
     )
-    days = {each.day: each for each in [*log, entry]}
+    days = {row.day: row for row in [*log, entry]}
     columns = [Column(title="Day"), Column(title="Drifted signals"), Column(title="Decision")]
     rows = [
-        Row(cells=[day, ", ".join(each.raised) or "none", "retrain" if each.retrain else "keep"])
-        for day, each in sorted(days.items(), reverse=True)
+        Row(cells=[day, ", ".join(row.raised) or "none", "retrain" if row.retrain else "keep"])
+        for day, row in sorted(days.items(), reverse=True)
     ]
     blocks = [
         Table(title="Audit log, newest day first", columns=columns, rows=rows, shown=DAYS),

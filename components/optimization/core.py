@@ -14,7 +14,7 @@ from nightshift.contracts.package import REFERENCE, File, Format, ModelPackage, 
 from nightshift.contracts.section import Estimate
 from nightshift.contracts.verdict import Decision, Measure, Verdict
 from nightshift.graph import CPU
-from nightshift.stats.bootstrap import Interval
+from nightshift.stats.bootstrap import BootstrapInterval
 from nightshift.tasks.protocol import OptimizationRows
 from nightshift.tensors import Tensors, row_count, split_rows, take_rows
 
@@ -132,7 +132,7 @@ def _losses(rows: OptimizationRows, scores: Mapping[str, Scores]) -> dict[str, E
     exact = {name: rows.quality(scores[name]) for name in drawn}
     found = {name: Estimate(value=0.0, low=0.0, high=0.0) for name in scores}
     for name in others:
-        sure = Interval.of(drawn[ORIGINAL] - drawn[name])
+        sure = BootstrapInterval.from_resamples(drawn[ORIGINAL] - drawn[name])
         found[name] = Estimate(value=exact[ORIGINAL] - exact[name], low=sure.low, high=sure.high)
     return found
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from components.release import core, section
 from components.release.core import Moment
-from components.release.targets import BadVersionError, Target, VersionShare, factory, rollout
+from components.release.targets import BadVersionError, ReleaseTarget, VersionShare, factory, rollout
 from nightshift import registry, release, splits, step, storage, tasks
 from nightshift.config import Config, parse
 from nightshift.config.policy import Rollout
@@ -45,8 +45,8 @@ def parser() -> step.Parser:
 
 
 @dataclass(frozen=True)
-class Job:
-    """What is judged by what, and where versions answer.
+class ReleaseJob:
+    """Inputs of the step.
 
     Attributes:
         config: the use case.
@@ -61,11 +61,11 @@ class Job:
     state: State
     day: date
     features: str
-    target: Target | None
+    target: ReleaseTarget | None
     at: Moment
 
     @property
-    def place(self) -> Place:
+    def ref(self) -> Place:
         """Where the versions and the release record are."""
         return Place.of(self.state, self.config.name)
 
@@ -82,7 +82,7 @@ def body(args: Namespace) -> dict[str, float | str]:
 
 
 def advance(
-    args: Namespace, now: datetime, find_target: Callable[[State, str], Target | None]
+    args: Namespace, now: datetime, find_target: Callable[[State, str], ReleaseTarget | None]
 ) -> dict[str, float | str]:
     """Judge, have the target serve what follows, change the record; a run for a past day changes nothing.
 
@@ -94,22 +94,22 @@ def advance(
     config, state = parse(args.config), State.parse(args.state)
     target = None if state.target is Kind.RECORD_ONLY else find_target(state, config.name)
     at = Moment(now, registry.user(), args.run)
-    job = Job(config, state, parse_date(args.date), args.features, target, at)
-    before = release.read(job.place)
+    job = ReleaseJob(config, state, parse_date(args.date), args.features, target, at)
+    before = release.read(job.ref)
     if before is None:
         raise UserError(
             f"registry {job.state.registry} has no champion of {job.config.name!r} to release against; "
             "run training first: nightshift run"
         )
     verdicts = _verdicts(job, before) if before.challenger else []
-    record = before if job.state.target is Kind.RECORD_ONLY else _advanced(job, verdicts)
+    record = before if job.state.target is Kind.RECORD_ONLY else _advance_record(job, verdicts)
     step.log.info("%s: %s", job.config.name, section.headline(record))
     write_section(args.release, section.build(record, verdicts, record != before))
     record.write(args.release)
-    return _said(record, record != before)
+    return _metadata(record, record != before)
 
 
-def _said(record: Release, changed: bool) -> dict[str, float | str]:
+def _metadata(record: Release, changed: bool) -> dict[str, float | str]:
     """Return the step's metadata; a promotion is said as the deployment step says it."""
     live, promoted = record.live, changed and record.action is Action.PROMOTED
     decision = Outcome.PROMOTED if promoted else Outcome.KEPT
@@ -123,59 +123,59 @@ def _said(record: Release, changed: bool) -> dict[str, float | str]:
     }
 
 
-def _verdicts(job: Job, record: Release) -> list[Verdict]:
+def _verdicts(job: ReleaseJob, record: Release) -> list[Verdict]:
     verdicts = [core.compare(list(_tallies(job, record)), record, job.rollout)]
     if record.stage is Stage.CANARY and job.target:
         part = _parts(job, record)[-1]
-        found = job.target.measured(part, max(core.reached(record), job.at.now - core.DAY), job.at.now)
-        verdicts += [core.objectives(found, record, job.rollout)] if found else []
+        slo = job.target.measure(part, max(core.stage_start(record), job.at.now - core.DAY), job.at.now)
+        verdicts += [core.objectives(slo, record, job.rollout)] if slo else []
     return verdicts
 
 
-def _tallies(job: Job, record: Release) -> Iterator[Tally]:
+def _tallies(job: ReleaseJob, record: Release) -> Iterator[Tally]:
     """Yield what the labels that have arrived since the release began say, a day at a time; new days are kept."""
-    pair = [*(served.sha256 for served in record.versions), core.began(record).isoformat()]
+    pair = [*(served.sha256 for served in record.versions), core.start_time(record).isoformat()]
     folder = storage.join(job.state.audit, record.use_case, "releases", storage.fingerprint(pair)[:16])
     table, known = tables.read_table(job.features), set(storage.names(folder))
-    for day in _labeled(job, record):
+    for day in _labeled_days(job, record):
         uri = storage.join(folder, f"{day}.json")
         if f"{day}.json" in known:
             yield Tally(**storage.read_json(uri))
         elif any(part.date == str(day) for part in table.partitions):
-            found = _compared(job, record, table, day)
-            storage.write_json(uri, asdict(found))
-            yield found
+            tally = _compare_day(job, record, table, day)
+            storage.write_json(uri, asdict(tally))
+            yield tally
 
 
-def _labeled(job: Job, record: Release) -> Days:
+def _labeled_days(job: ReleaseJob, record: Release) -> Days:
     """Return the days whose labels were not known when the release began and are now.
 
     Those before decided that the version is released; to judge by them again would count them twice.
     """
     due = splits.plan(job.config, job.day).labels_due
-    return Days(core.began(record).astimezone(UTC).date() - (job.day - due), due)
+    return Days(core.start_time(record).astimezone(UTC).date() - (job.day - due), due)
 
 
-def _compared(job: Job, record: Release, table: Table, day: date) -> Tally:
+def _compare_day(job: ReleaseJob, record: Release, table: Table, day: date) -> Tally:
     """Return what a day's labels say: each version's loss, event by event."""
     uris = [_version(job, served).uri for served in record.versions]
     task = tasks.find(job.config.task.kind).release
     champion, challenger = task.losses(table, day, uris)
-    return sequential.paired(champion, challenger, task.WORST)
+    return sequential.compare_losses(champion, challenger, task.WORST)
 
 
-def _advanced(job: Job, verdicts: Sequence[Verdict]) -> Release:
+def _advance_record(job: ReleaseJob, verdicts: Sequence[Verdict]) -> Release:
     def decide(record: Release | None) -> Entry | None:
         assert record
-        return _served(job, record, core.advance(record, verdicts, job.rollout, job.at))
+        return _serve(job, record, core.advance(record, verdicts, job.rollout, job.at))
 
     with registry.exclusive(job.state.registry):
-        found = release.change(job.place, decide)
-    assert found
-    return found
+        record = release.change(job.ref, decide)
+    assert record
+    return record
 
 
-def _served(job: Job, record: Release, entry: Entry | None) -> Entry | None:
+def _serve(job: ReleaseJob, record: Release, entry: Entry | None) -> Entry | None:
     """Have the target serve a state before the record says so; a challenger that is wrong ends its release."""
     if job.target is None:
         return entry
@@ -194,16 +194,18 @@ def _served(job: Job, record: Release, entry: Entry | None) -> Entry | None:
 def _tries(record: Release, wanted: Entry) -> bool:
     """Return whether the challenger of a release answers requests in a state."""
     challenger = record.challenger
-    return bool(challenger and any(each.version == challenger.version and each.traffic for each in wanted.versions))
+    return bool(
+        challenger and any(served.version == challenger.version and served.traffic for served in wanted.versions)
+    )
 
 
-def _parts(job: Job, entry: Entry) -> list[VersionShare]:
+def _parts(job: ReleaseJob, entry: Entry) -> list[VersionShare]:
     """Return the versions that answer requests in a state of a release."""
     serving = [served for served in entry.versions if served.traffic]
-    return [factory.build_share(job.state.lake, _version(job, each), each.traffic) for each in serving]
+    return [factory.build_share(job.state.lake, _version(job, served), served.traffic) for served in serving]
 
 
-def _version(job: Job, served: Served) -> Version:
+def _version(job: ReleaseJob, served: Served) -> Version:
     return registry.find(job.state.registry, job.config.name, served.version)
 
 

@@ -28,7 +28,7 @@ DAY = timedelta(days=1)
 
 @dataclass(frozen=True)
 class Moment:
-    """When something is decided, and who asked for it.
+    """Time and author of a decision.
 
     Attributes:
         now: with its zone.
@@ -43,7 +43,7 @@ class Moment:
 
 @dataclass(frozen=True)
 class Slo:
-    """What the requests that a challenger answered were like.
+    """Figures of the requests that a challenger answered.
 
     Attributes:
         requests: how many.
@@ -91,9 +91,9 @@ def advance(record: Release, verdicts: Sequence[Verdict], rollout: Rollout, at: 
     failed = [reason for verdict in verdicts if verdict.decision is Decision.FAIL for reason in verdict.reasons]
     if failed:
         return withdraw(record, at, failed)
-    if at.now - began(record) >= rollout.horizon_days * DAY:
+    if at.now - start_time(record) >= rollout.horizon_days * DAY:
         return withdraw(record, at, [f"Nothing was decided within {rollout.horizon_days} days; the champion stays."])
-    if record.paused or at.now - reached(record) < rollout.stage_days * DAY:
+    if record.paused or at.now - stage_start(record) < rollout.stage_days * DAY:
         return None
     return _step(record, verdicts, rollout, at)
 
@@ -114,15 +114,15 @@ def pause(record: Release, at: Moment) -> Entry | None:
     Raises:
         UserError: when there is no release.
     """
-    return _held(record, at, Action.PAUSED)
+    return _set_paused(record, at, Action.PAUSED)
 
 
 def resume(record: Release, at: Moment) -> Entry | None:
     """Undo `pause`; None when nothing is paused."""
-    return _held(record, at, Action.RESUMED)
+    return _set_paused(record, at, Action.RESUMED)
 
 
-def began(record: Release) -> datetime:
+def start_time(record: Release) -> datetime:
     """Return when the release that is under way was started."""
     number = _challenger(record).version
     since = record.since
@@ -133,7 +133,7 @@ def began(record: Release) -> datetime:
     return since
 
 
-def reached(record: Release) -> datetime:
+def stage_start(record: Release) -> datetime:
     """Return when the challenger got the share that it has."""
     since, challenger = record.since, _challenger(record)
     for entry in reversed(record.history):
@@ -166,11 +166,11 @@ def compare(days: "Sequence[Tally]", record: Entry, rollout: Rollout) -> Verdict
     """
     from nightshift.stats import sequential
 
-    better, worse = (float(each[-1]) if days else 0.0 for each in sequential.path(days, rollout.alpha))
+    better, worse = (float(path[-1]) if days else 0.0 for path in sequential.path(days, rollout.alpha))
     count, champion = sum(day.count for day in days), record.live
     mean = sum(day.total for day in days) / count if count else None
     decision = Decision.FAIL if worse >= 1 else Decision.PASS if better >= 1 else Decision.UNDECIDED
-    said = {
+    relations = {
         Decision.FAIL: "worse than",
         Decision.PASS: "better than",
         Decision.UNDECIDED: "not distinguishable yet from",
@@ -179,7 +179,7 @@ def compare(days: "Sequence[Tally]", record: Entry, rollout: Rollout) -> Verdict
     return Verdict(
         gate="comparison",
         decision=decision,
-        reasons=[f"Version {number} is {said[decision]} version {champion.version} after {count:,} observations."],
+        reasons=[f"Version {number} is {relations[decision]} version {champion.version} after {count:,} observations."],
         measures=[
             Measure(name="loss_reduction", value=mean),
             Measure(name=EVIDENCE, value=better, limit=1),
@@ -190,20 +190,20 @@ def compare(days: "Sequence[Tally]", record: Entry, rollout: Rollout) -> Verdict
     )
 
 
-def objectives(found: Slo, record: Entry, rollout: Rollout) -> Verdict:
+def objectives(slo: Slo, record: Entry, rollout: Rollout) -> Verdict:
     """Return whether a challenger answers its requests as fast and as surely as the config wants."""
-    number, enough = _challenger(record).version, found.requests >= rollout.min_requests
-    share = found.errors / found.requests if found.requests else None
-    kept = [("error_rate", share, rollout.max_error_rate), ("latency_p99_ms", found.p99_ms, rollout.max_p99_ms)]
+    number, enough = _challenger(record).version, slo.requests >= rollout.min_requests
+    share = slo.errors / slo.requests if slo.requests else None
+    kept = [("error_rate", share, rollout.max_error_rate), ("latency_p99_ms", slo.p99_ms, rollout.max_p99_ms)]
     broken = [
         f"{name} {value:g}, limit {limit:g}" for name, value, limit in kept if value is not None and value > limit
     ]
     decision = Decision.UNDECIDED if not enough else Decision.FAIL if broken else Decision.PASS
-    said = f": {'; '.join(broken)}" if decision is Decision.FAIL else ""
+    violations = f": {'; '.join(broken)}" if decision is Decision.FAIL else ""
     return Verdict(
         gate="objectives",
         decision=decision,
-        reasons=[f"Version {number} answered {found.requests:,} requests{said}."],
+        reasons=[f"Version {number} answered {slo.requests:,} requests{violations}."],
         measures=[Measure(name=name, value=value, limit=limit, higher_is_better=False) for name, value, limit in kept],
         subject=_challenger(record).sha256,
     )
@@ -223,11 +223,11 @@ def _step(record: Release, verdicts: Sequence[Verdict], rollout: Rollout, at: Mo
 
 
 def _allows(verdict: Verdict, needed: float) -> bool:
-    found = verdict.value(EVIDENCE)
-    return verdict.passed if found is None else found >= needed
+    evidence = verdict.value(EVIDENCE)
+    return verdict.passed if evidence is None else evidence >= needed
 
 
-def _held(record: Release, at: Moment, action: Action) -> Entry | None:
+def _set_paused(record: Release, at: Moment, action: Action) -> Entry | None:
     _challenger(record)
     paused = action is Action.PAUSED
     if record.paused is paused:

@@ -23,7 +23,7 @@ def status(state: State, name: str | None) -> str:
     """
     record = _read(state, name)
     lines = [f"{record.use_case}: {section.headline(record)}"]
-    lines += [f"{entry.since:%Y-%m-%d %H:%M}  {_told(entry)}" for entry in reversed(record.entries)]
+    lines += [f"{entry.since:%Y-%m-%d %H:%M}  {_describe(entry)}" for entry in reversed(record.entries)]
     return "\n".join(lines)
 
 
@@ -34,26 +34,26 @@ def start(state: State, name: str | None, number: int) -> str:
         UserError: when there is no such version.
     """
     version = registry.find(state.registry, registry.one(state.registry, name), number)
-    return _changed(state, name, lambda record, at: core.start(record, release.served(version), at))
+    return _change(state, name, lambda record, at: core.start(record, release.served(version), at))
 
 
 def pause(state: State, name: str | None) -> str:
     """Keep a challenger from getting more of the requests; see `core.pause`."""
-    return _changed(state, name, core.pause)
+    return _change(state, name, core.pause)
 
 
 def resume(state: State, name: str | None) -> str:
     """Undo `pause`."""
-    return _changed(state, name, core.resume)
+    return _change(state, name, core.resume)
 
 
 def abort(state: State, name: str | None) -> str:
     """End a release; the champion stays."""
-    return _changed(state, name, lambda record, at: core.withdraw(record, at, ["It was ended by hand."]))
+    return _change(state, name, lambda record, at: core.withdraw(record, at, ["It was ended by hand."]))
 
 
-def _changed(state: State, name: str | None, act: Callable[[Release, Moment], Entry | None]) -> str:
-    place = Place.of(state, _read(state, name).use_case)
+def _change(state: State, name: str | None, act: Callable[[Release, Moment], Entry | None]) -> str:
+    ref = Place.of(state, _read(state, name).use_case)
     at = Moment(datetime.now(UTC), registry.user())
 
     def decide(record: Release | None) -> Entry | None:
@@ -61,18 +61,18 @@ def _changed(state: State, name: str | None, act: Callable[[Release, Moment], En
         return act(record, at)
 
     with registry.exclusive(state.registry):
-        release.change(place, decide)
+        release.change(ref, decide)
     return status(state, name)
 
 
 def _read(state: State, name: str | None) -> Release:
-    found = registry.one(state.registry, name)
-    record = release.read(Place.of(state, found))
+    use_case = registry.one(state.registry, name)
+    record = release.read(Place.of(state, use_case))
     if record is None:
-        raise UserError(f"{found!r} has no champion in registry {state.registry}; train one first: nightshift run")
+        raise UserError(f"{use_case!r} has no champion in registry {state.registry}; train one first: nightshift run")
     return record
 
 
-def _told(entry: Entry) -> str:
+def _describe(entry: Entry) -> str:
     parts = ", ".join(f"version {served.version} {served.traffic:.0%}" for served in entry.versions)
     return " ".join([f"{entry.action.replace('_', ' ')} by {entry.by}: {parts}.", *entry.reasons])

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from components.reporting import core, overview
-from components.reporting.core import Found, Head
+from components.reporting.core import RunArtifacts, RunHeader
 from components.reporting.summary import Summary
 from nightshift import step, storage
 from nightshift.config import parse
@@ -39,22 +39,22 @@ def body(args: Namespace) -> None:
     config, day = parse(args.config), parse_date(args.date)
     runs = State.parse(args.state).runs
     folder = storage.join(runs, args.run)
-    found = gather(args.executor_input, folder)
-    head = Head(args.run, day, args.device, args.data, config, code_version(), datetime.now(UTC))
-    summary = core.summarize(head, found, repeated(runs, head, found.record.get("pipeline")))
-    shown = page.compose(summary, found)
-    html = report.render(shown, summary, folder).encode()
-    shown.write(storage.join(folder, PAGE))
+    artifacts = gather(args.executor_input, folder)
+    head = RunHeader(args.run, day, args.device, args.data, config, code_version(), datetime.now(UTC))
+    summary = core.summarize(head, artifacts, find_repeated(runs, head, artifacts.record.get("pipeline")))
+    run_page = page.compose(summary, artifacts)
+    html = report.render(run_page, summary, folder).encode()
+    run_page.write(storage.join(folder, PAGE))
     for uri in (args.report, storage.join(folder, "report.html")):
         storage.write_bytes(uri, html)
     for uri in (args.summary, storage.join(folder, "summary.json")):
         storage.write_json(uri, summary.model_dump(mode="json"))
-    storage.write_bytes(args.overview, overview.render(shown, summary).encode())
+    storage.write_bytes(args.overview, overview.render(run_page, summary).encode())
     point_latest(runs, summary)
     step.log.info("%s: %s", summary.status, storage.join(folder, "report.html"))
 
 
-def gather(executor_input: dict[str, Any], folder: str) -> Found:
+def gather(executor_input: dict[str, Any], folder: str) -> RunArtifacts:
     """Read what the steps of a run left so far."""
     inputs = executor_input.get("inputs", {}).get("artifacts", {})
     artifacts: dict[str, str] = {name: value["artifacts"][0]["uri"] for name, value in inputs.items()}
@@ -62,10 +62,10 @@ def gather(executor_input: dict[str, Any], folder: str) -> Found:
     files = _existing((uri, artifact.files) for uri, artifact in present)
     pages = _existing((uri, artifact.pages) for uri, artifact in present)
     record = storage.join(folder, "run.json")
-    return Found(
+    return RunArtifacts(
         artifacts=artifacts,
         files={name: storage.read_json(uri) for name, uri in files.items()},
-        sections=[found for uri in artifacts.values() if (found := read_section(uri))],
+        sections=[section for uri in artifacts.values() if (section := read_section(uri))],
         measures={name: value["artifacts"][0].get("metadata", {}) for name, value in inputs.items()},
         record=storage.read_json(record) if storage.exists(record) else {},
         links=files | pages,
@@ -78,7 +78,7 @@ def _existing(paths: Iterable[tuple[str, dict[str, str]]]) -> dict[str, str]:
     return {name: uri for name, uri in uris.items() if storage.exists(uri)}
 
 
-def repeated(runs: str, head: Head, pipeline: str | None) -> dict[str, Any] | None:
+def find_repeated(runs: str, head: RunHeader, pipeline: str | None) -> dict[str, Any] | None:
     """Return the summary of the newest earlier run that has to have given the same; None without one."""
     if pipeline is None:
         return None

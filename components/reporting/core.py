@@ -5,20 +5,20 @@ from datetime import date, datetime
 from typing import Any, TypeVar
 
 from components.reporting.summary import (
-    Deployment,
-    Drift,
-    Evaluation,
+    DateRange,
+    DeploymentSummary,
+    DriftSummary,
+    EvaluationSummary,
     Hashes,
-    Part,
-    Profile,
+    ProfileSummary,
     Repeat,
-    Rows,
+    RowCounts,
+    SplitRanges,
     State,
     Step,
     Summary,
+    SummaryPart,
     Verdicts,
-    Window,
-    Windows,
 )
 from nightshift import tasks
 from nightshift.config import Config
@@ -28,12 +28,12 @@ from nightshift.costs import prices
 from nightshift.splits import Days, plan
 
 Json = dict[str, Any]
-P = TypeVar("P", bound=Part)
+P = TypeVar("P", bound=SummaryPart)
 
 
 @dataclass(frozen=True)
-class Artifact:
-    """What a step leaves for the report.
+class StepArtifact:
+    """A step's artifact, as the report reads it.
 
     Attributes:
         step: that writes it.
@@ -52,31 +52,31 @@ class Artifact:
 
 
 ARTIFACTS = {
-    "events": Artifact("ingestion", {"events": ""}),
-    "features": Artifact("features", {"features": ""}),
-    "model": Artifact("training", {"model": "model.json"}),
-    "optimized": Artifact("optimization", {"optimized": "optimization.json"}),
-    "profile": Artifact("profiling", {"profile": "profile.json"}, {"trace": "trace.json.gz"}),
-    "evaluation": Artifact(
+    "events": StepArtifact("ingestion", {"events": ""}),
+    "features": StepArtifact("features", {"features": ""}),
+    "model": StepArtifact("training", {"model": "model.json"}),
+    "optimized": StepArtifact("optimization", {"optimized": "optimization.json"}),
+    "profile": StepArtifact("profiling", {"profile": "profile.json"}, {"trace": "trace.json.gz"}),
+    "evaluation": StepArtifact(
         "evaluation",
         {"evaluation": "evaluation.json", "verdict": "verdict.json"},
         {"model_card": "model_card.md"},
     ),
-    "scores": Artifact("scoring", {"scores": "scores.json"}),
-    "drift": Artifact(
+    "scores": StepArtifact("scoring", {"scores": "scores.json"}),
+    "drift": StepArtifact(
         "drift", {"drift": "drift.json", "drift_verdict": "verdict.json"}, {"evidently": "evidently.html"}
     ),
-    "deployment": Artifact("deployment", {"deployment": ""}),
-    "request": Artifact("monitoring", {"request": ""}),
-    "launch": Artifact("launching", {"launch": ""}),
-    "loadtest": Artifact("loadtest", {"loadtest": "loadtest.json"}),
-    "release": Artifact("release", {"release": ""}),
+    "deployment": StepArtifact("deployment", {"deployment": ""}),
+    "request": StepArtifact("monitoring", {"request": ""}),
+    "launch": StepArtifact("launching", {"launch": ""}),
+    "loadtest": StepArtifact("loadtest", {"loadtest": "loadtest.json"}),
+    "release": StepArtifact("release", {"release": ""}),
 }
 
 
 @dataclass(frozen=True)
-class Head:
-    """What is known of a run before anything it wrote is read.
+class RunHeader:
+    """A run's identity, known before its artifacts are read.
 
     Attributes:
         run: its id.
@@ -98,15 +98,15 @@ class Head:
 
 
 @dataclass(frozen=True)
-class Found:
-    """What a run has left so far.
+class RunArtifacts:
+    """Artifacts of a run so far.
 
     Attributes:
         artifacts: artifact -> its URI, whether it was written or not: they say which steps there are.
         files: file -> its JSON, as far as there: `events`, `features`, `model`, `optimized`, `profile`, `evaluation`,
             `verdict` (evaluation's), `scores`, `drift`, `drift_verdict`, `deployment`, `request`, `launch`, `loadtest`,
             `release`.
-        sections: what the steps have to show.
+        sections: of the steps, for the page.
         measures: artifact -> what the step that made it measured of itself, from the executor input.
         record: `run.json` of the local engine, or empty.
         links: name -> URI of everything that exists.
@@ -139,14 +139,14 @@ class Found:
         details: Json = self.file(name).get("details", {})
         return details
 
-    def recorded(self, artifact: str) -> Json:
+    def step_record(self, artifact: str) -> Json:
         """Return what the engine recorded of the step that writes an artifact, into a folder of the task's name."""
         task = self.artifacts[artifact].rsplit("/", 2)[-2]
         entry: Json = self.record.get("steps", {}).get(task, {})
         return entry
 
 
-def is_repeated_by(earlier: Json, head: Head, pipeline: str) -> bool:
+def is_repeated_by(earlier: Json, head: RunHeader, pipeline: str) -> bool:
     """Return whether a run has to give the same data, features and model as a complete earlier one.
 
     Args:
@@ -166,62 +166,62 @@ def is_repeated_by(earlier: Json, head: Head, pipeline: str) -> bool:
     return same.items() <= earlier.items()
 
 
-def summarize(head: Head, found: Found, earlier: Json | None = None) -> Summary:
+def summarize(head: RunHeader, artifacts: RunArtifacts, earlier: Json | None = None) -> Summary:
     """Put a summary together; what was not found is null or empty in it.
 
     Args:
-        head: what is known of the run.
-        found: what it has left.
+        head: identity of the run.
+        artifacts: of its steps.
         earlier: `summary.json` of the run that it repeats, if there is one.
 
     Raises:
         pydantic.ValidationError: when a step wrote something else than it promises.
     """
-    steps = {name: _step(artifact, found, head.config.costs) for name, artifact in found.steps.items()}
+    steps = {name: _step(artifact, artifacts, head.config.costs) for name, artifact in artifacts.steps.items()}
     spent = [step.usd for step in steps.values() if step.seconds is not None]
     complete = bool(steps) and all(step.state in ("done", "reused") for step in steps.values())
-    deployment = found.file("deployment")
-    hashes = Hashes(**{name: found.file(name).get("sha256") for name in ("events", "features", "model")})
+    deployment = artifacts.file("deployment")
+    hashes = Hashes(**{name: artifacts.file(name).get("sha256") for name in ("events", "features", "model")})
     return Summary(
         run=head.run,
-        pipeline=found.record.get("pipeline"),
-        engine=found.record.get("engine"),
+        pipeline=artifacts.record.get("pipeline"),
+        engine=artifacts.record.get("engine"),
         status="succeeded" if complete else "failed",
         logical_date=head.logical_date,
         device=head.device,
         code_version=head.code_version,
-        started=found.record.get("started"),
+        started=artifacts.record.get("started"),
         finished=head.finished,
         data=head.data,
         config=head.config.model_dump(mode="json"),
-        ignored=found.record.get("ignored", []),
-        rows=_rows(found),
+        ignored=artifacts.record.get("ignored", []),
+        rows=_rows(artifacts),
         windows=_windows(head),
-        models=_models(head, found),
-        selected=found.file("model").get("selected"),
-        verdicts=_verdicts(found),
+        models=_models(head, artifacts),
+        selected=artifacts.file("model").get("selected"),
+        verdicts=_verdicts(artifacts),
         steps=steps,
         usd=sum(usd or 0.0 for usd in spent) if spent and None not in spent else None,
         hashes=hashes,
-        repeat=_repeat(hashes, earlier, head.code_version) if earlier and any(each for _, each in hashes) else None,
+        repeat=_repeat(hashes, earlier, head.code_version) if earlier and any(digest for _, digest in hashes) else None,
         model_version=deployment.get("version"),
         champion_version=deployment.get("champion_version"),
         endpoint=deployment.get("endpoint"),
         curl=deployment.get("curl"),
-        profile=_part(Profile, found.file("profile")),
-        links=found.links,
+        profile=_part(ProfileSummary, artifacts.file("profile")),
+        links=artifacts.links,
     )
 
 
-def _step(artifact: str, found: Found, costs: Costs) -> Step:
-    recorded = found.recorded(artifact)
-    measured = recorded | found.measures.get(artifact, {})
+def _step(artifact: str, artifacts: RunArtifacts, costs: Costs) -> Step:
+    recorded = artifacts.step_record(artifact)
+    measured = recorded | artifacts.measures.get(artifact, {})
     machine = measured.get("machine") or costs.machine
     hourly = prices.hourly(machine or "", costs.prices)
     # the engine's seconds are those of all tries, the step's those of its last
     seconds = recorded.get("seconds", measured.get("seconds"))
     return Step(
-        state=_state(recorded.get("state"), ARTIFACTS[artifact].last_file in found.files),
+        state=_state(recorded.get("state"), ARTIFACTS[artifact].last_file in artifacts.files),
         seconds=measured.get("seconds"),
         cpu_seconds=measured.get("cpu_seconds"),
         peak_memory_bytes=measured.get("peak_memory_bytes"),
@@ -239,10 +239,13 @@ def _state(recorded: State | None, has_result: bool) -> State:
     return "failed" if recorded == "failed" else "skipped"
 
 
-def _rows(found: Found) -> Rows:
-    events = found.details("events")
-    train, test = found.file("model").get("lineage", {}).get("train", {}), found.file("evaluation").get("test", {})
-    return Rows(
+def _rows(artifacts: RunArtifacts) -> RowCounts:
+    events = artifacts.details("events")
+    train, test = (
+        artifacts.file("model").get("lineage", {}).get("train", {}),
+        artifacts.file("evaluation").get("test", {}),
+    )
+    return RowCounts(
         read=events.get("read"),
         quarantined=events.get("quarantined"),
         quarantined_labels=events.get("quarantined_labels"),
@@ -253,29 +256,29 @@ def _rows(found: Found) -> Rows:
     )
 
 
-def _windows(head: Head) -> Windows:
+def _windows(head: RunHeader) -> SplitRanges:
     windows = plan(head.config, head.logical_date)
-    return Windows(
+    return SplitRanges(
         train=_window(windows.test.train), validation=_window(windows.validation.test), test=_window(windows.test.test)
     )
 
 
-def _window(days: Days) -> Window:
-    return Window(first=days.first, last=days.last)
+def _window(days: Days) -> DateRange:
+    return DateRange(first=days.first, last=days.last)
 
 
-def _models(head: Head, found: Found) -> dict[str, dict[str, float | None]]:
-    models: Json = found.file("evaluation").get("models", {})
+def _models(head: RunHeader, artifacts: RunArtifacts) -> dict[str, dict[str, float | None]]:
+    models: Json = artifacts.file("evaluation").get("models", {})
     names = tasks.find(head.config.task.kind).metrics.summarized(head.config)
     return {model: {names[name]: value for name, value in scores.items()} for model, scores in models.items()}
 
 
-def _verdicts(found: Found) -> Verdicts:
-    figures, verdict = found.file("drift"), found.file("drift_verdict")
+def _verdicts(artifacts: RunArtifacts) -> Verdicts:
+    figures, verdict = artifacts.file("drift"), artifacts.file("drift_verdict")
     return Verdicts(
-        evaluation=_part(Evaluation, found.file("verdict")),
-        drift=_part(Drift, figures | verdict) if figures and verdict else None,
-        deployment=_part(Deployment, found.file("deployment")),
+        evaluation=_part(EvaluationSummary, artifacts.file("verdict")),
+        drift=_part(DriftSummary, figures | verdict) if figures and verdict else None,
+        deployment=_part(DeploymentSummary, artifacts.file("deployment")),
     )
 
 

@@ -20,8 +20,8 @@ BASIS = (
 def build(summary: Summary) -> Section:
     """Return the section of a run."""
     costs = Costs.model_validate(summary.config.get("costs", {}))
-    taken = {name: step for name, step in summary.steps.items() if step.seconds is not None}
-    seconds = sum(step.seconds or 0.0 for step in taken.values())
+    finished = {name: step for name, step in summary.steps.items() if step.seconds is not None}
+    seconds = sum(step.seconds or 0.0 for step in finished.values())
     verdict = judged(costs, Spent(seconds, summary.usd))
     columns = [
         Column(title="Step"),
@@ -29,7 +29,7 @@ def build(summary: Summary) -> Section:
         Column(title="Time", format="seconds"),
         Column(title="USD", format="plain", has_bars=summary.usd is not None),
     ]
-    rows = [Row(cells=[name, step.machine or "", step.seconds, step.usd]) for name, step in taken.items()]
+    rows = [Row(cells=[name, step.machine or "", step.seconds, step.usd]) for name, step in finished.items()]
     total = Fact(label="Cost", value=summary.usd, format="plain", note="USD, of all steps but the report")
     blocks: list[Block] = [Table(title="What each step cost", columns=columns, rows=rows)]
     blocks.append(Text(sentences=[BASIS if summary.usd is not None else UNPRICED], is_fine_print=True))
@@ -43,10 +43,10 @@ def build(summary: Summary) -> Section:
 
 
 def _outcome(verdict: Verdict, seconds: float) -> Outcome:
-    limits = [each for each in verdict.measures if each.limit is not None]
+    limits = [measure for measure in verdict.measures if measure.limit is not None]
     used = [
-        f"{each.value or 0:.4g} of {each.limit:.4g} {'USD' if each.name == 'usd' else 'machine-hours'}"
-        for each in limits
+        f"{measure.value or 0:.4g} of {measure.limit:.4g} {'USD' if measure.name == 'usd' else 'machine-hours'}"
+        for measure in limits
     ]
     is_over = verdict.decision is Decision.FAIL
     return Outcome(

@@ -10,14 +10,14 @@ from nightshift.figures import bounds, written
 NOTHING = Markup('<span class="none">&ndash;</span>')
 
 
-def shown(value: Cell, form: Format) -> Markup:
+def format_cell(value: Cell, form: Format) -> Markup:
     """Write a value as HTML."""
     if value is None:
         return NOTHING
     if isinstance(value, str):
         return Markup("<code>{}</code>").format(value) if form == "code" else escape(value)
     if isinstance(value, Estimate):
-        return shown(value.value, form) + Markup(' <span class="interval">{}</span>').format(bounds(value))
+        return format_cell(value.value, form) + Markup(' <span class="interval">{}</span>').format(bounds(value))
     return Markup('<data value="{}">{}</data>').format(value, written(value, form))
 
 

@@ -14,9 +14,10 @@ def render(page: Page, summary: Summary) -> str:
         [line(f"Run {page.run}, logical date {summary.logical_date}, on {summary.device}, code {code}.")],
         items(headline.reasons),
         items(
-            line(f"{title}: ", strong(each.label), f". {' '.join(each.reasons)}".rstrip()) for title, each in outcomes
+            line(f"{title}: ", strong(outcome.label), f". {' '.join(outcome.reasons)}".rstrip())
+            for title, outcome in outcomes
         ),
-        *[[section(each.title, _lines(each))] for each in page.key_tables],
+        *[[section(block.title, _lines(block))] for block in page.key_tables],
     ]
     return "\n\n".join("\n".join(lines) for lines in paragraphs if lines) + "\n"
 

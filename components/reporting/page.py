@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import yaml
 
 from components.reporting import costs
-from components.reporting.core import Found
+from components.reporting.core import RunArtifacts
 from components.reporting.summary import Step, Summary
 from nightshift.contracts.section import (
     Block,
@@ -27,27 +27,27 @@ STEPS_WEIGHT = 80
 LINEAGE_WEIGHT = 90
 
 
-def compose(summary: Summary, found: Found) -> Page:
+def compose(summary: Summary, artifacts: RunArtifacts) -> Page:
     """Return the page of a run.
 
     Args:
         summary: of the run.
-        found: the sections of its steps, logs and library versions, which the summary leaves out.
+        artifacts: the sections of its steps, logs and library versions, which the summary leaves out.
     """
     sections = sorted(
-        [*found.sections, _steps(summary, found), costs.build(summary), _lineage(summary, found)],
-        key=lambda each: each.weight,
+        [*artifacts.sections, _steps(summary, artifacts), costs.build(summary), _lineage(summary, artifacts)],
+        key=lambda section: section.weight,
     )
-    first = None if summary.status == "failed" else next((each for each in sections if each.outcome), None)
+    first = None if summary.status == "failed" else next((section for section in sections if section.outcome), None)
     headline = first.outcome if first and first.outcome else _failure(summary)
-    outcomes = [(each.title, each.outcome) for each in sections if each is not first and each.outcome]
+    outcomes = [(section.title, section.outcome) for section in sections if section is not first and section.outcome]
     return Page(
         use_case=summary.config["name"],
         run=summary.run,
         headline=headline,
-        outcomes=[(title, _unsaid(each, headline.reasons)) for title, each in outcomes if each.label],
+        outcomes=[(title, _drop_repeats(outcome, headline.reasons)) for title, outcome in outcomes if outcome.label],
         sections=sections,
-    )  # fmt: skip
+    )
 
 
 def _failure(summary: Summary) -> Outcome:
@@ -59,13 +59,13 @@ def _failure(summary: Summary) -> Outcome:
     )  # fmt: skip
 
 
-def _unsaid(outcome: Outcome, said: Sequence[str]) -> Outcome:
+def _drop_repeats(outcome: Outcome, sentences: Sequence[str]) -> Outcome:
     """Return an outcome without the reasons that stand elsewhere."""
-    rest = [reason for reason in outcome.reasons if not any(reason in each for each in said)]
+    rest = [reason for reason in outcome.reasons if not any(reason in sentence for sentence in sentences)]
     return outcome.model_copy(update={"reasons": rest})
 
 
-def _steps(summary: Summary, found: Found) -> Section:
+def _steps(summary: Summary, artifacts: RunArtifacts) -> Section:
     steps = summary.steps
     largest = max((step.peak_memory_bytes or 0 for step in steps.values()), default=0)
     total = Fact(
@@ -83,7 +83,7 @@ def _steps(summary: Summary, found: Found) -> Section:
         Column(title="Device"),
     ]
     rows = [_step(name, step) for name, step in steps.items()]
-    blocks = [Table(title="What each step took", columns=columns, rows=rows), *_remarks(summary), *_logs(found)]
+    blocks = [Table(title="What each step took", columns=columns, rows=rows), *_remarks(summary), *_logs(artifacts)]
     return Section(title="Steps", weight=STEPS_WEIGHT, highlights=[total] if largest else [], blocks=blocks)
 
 
@@ -116,20 +116,20 @@ def _remarks(summary: Summary) -> Iterator[Block]:
         yield Fold(title="Requests that this engine ignored", blocks=[Text(sentences=summary.ignored)])
 
 
-def _logs(found: Found) -> list[Block]:
-    logs = {name: found.recorded(artifact).get("log") for name, artifact in found.steps.items()}
+def _logs(artifacts: RunArtifacts) -> list[Block]:
+    logs = {name: artifacts.step_record(artifact).get("log") for name, artifact in artifacts.steps.items()}
     links = [Link(name=name, uri=log) for name, log in logs.items() if log]
     return [Links(title="Logs", links=links)] if links else []
 
 
-def _lineage(summary: Summary, found: Found) -> Section:
+def _lineage(summary: Summary, artifacts: RunArtifacts) -> Section:
     versions = {"model version": summary.model_version, "champion version": summary.champion_version}
     values = {
         **{f"{name} (SHA-256)": value for name, value in summary.hashes if value},
         "code": summary.code_version,
         "data": summary.data,
         **{name: str(value) for name, value in versions.items() if value is not None},
-        **({"libraries": ", ".join(libraries)} if (libraries := found.libraries) else {}),
+        **({"libraries": ", ".join(libraries)} if (libraries := artifacts.libraries) else {}),
     }
     rows = [Row(cells=[name, value]) for name, value in values.items()]
     columns = [Column(title="What"), Column(title="Identity", format="code")]

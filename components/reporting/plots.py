@@ -16,7 +16,7 @@ HEADROOM = 1.1  # above the highest bar, for its value
 
 
 @dataclass(frozen=True)
-class Point:
+class ChartPoint:
     """A marker, or a tick by one of its coordinates, with its text."""
 
     x: float
@@ -25,23 +25,23 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class SeriesPlot:
     """A series: an SVG path and its dashes, the path empty without points or where markers are wanted; its markers."""
 
     name: str
     style: str
     dashes: str
     path: str
-    markers: list[Point]
+    markers: list[ChartPoint]
 
 
 @dataclass(frozen=True)
 class Plot:
     """A chart in a square of side `SIDE`; ticks have the coordinate of their own axis, 0 for the other one."""
 
-    x_ticks: list[Point]
-    y_ticks: list[Point]
-    series: list[Drawn]
+    x_ticks: list[ChartPoint]
+    y_ticks: list[ChartPoint]
+    series: list[SeriesPlot]
 
 
 @dataclass(frozen=True)
@@ -60,10 +60,10 @@ class Bar:
 def chart(block: Chart) -> Plot:
     """Lay out a chart."""
     return Plot(
-        x_ticks=[Point(_along(block.x, tick), 0, f"{tick:g}") for tick in block.x.ticks],
-        y_ticks=[Point(0, _up(block.y, tick), f"{tick:g}") for tick in block.y.ticks],
+        x_ticks=[ChartPoint(_along(block.x, tick), 0, f"{tick:g}") for tick in block.x.ticks],
+        y_ticks=[ChartPoint(0, _up(block.y, tick), f"{tick:g}") for tick in block.y.ticks],
         series=[
-            _drawn(block, series, dashes) for series, dashes in zip(block.series, _dashes(block.series), strict=True)
+            _lay_out(block, series, dashes) for series, dashes in zip(block.series, _dashes(block.series), strict=True)
         ],
     )
 
@@ -92,13 +92,13 @@ def _dashes(all_series: Sequence[Series]) -> Iterator[str]:
     return (next(patterns) if series.style == "reference" else "none" for series in all_series)
 
 
-def _drawn(block: Chart, series: Series, dashes: str) -> Drawn:
+def _lay_out(block: Chart, series: Series, dashes: str) -> SeriesPlot:
     points = [(_along(block.x, x), _up(block.y, y)) for x, y in series.points]
     if series.style != "points":
-        return Drawn(series.name, series.style, dashes, _path(points), [])
+        return SeriesPlot(series.name, series.style, dashes, _path(points), [])
     texts = series.notes or [f"{x:g}, {y:g}" for x, y in series.points]
-    markers = [Point(x, y, text) for (x, y), text in zip(points, texts, strict=True)]
-    return Drawn(series.name, series.style, dashes, "", markers)
+    markers = [ChartPoint(x, y, text) for (x, y), text in zip(points, texts, strict=True)]
+    return SeriesPlot(series.name, series.style, dashes, "", markers)
 
 
 def _along(axis: Axis, value: float) -> float:
@@ -112,15 +112,15 @@ def _up(axis: Axis, value: float) -> float:
 
 def _share(axis: Axis, value: float) -> float:
     """Return how far along an axis a value lies, 0 to 1; what is beyond it is drawn at its end."""
-    low, high, at = (_scaled(axis, each) for each in (axis.ticks[0], axis.ticks[-1], max(value, axis.ticks[0])))
+    low, high, at = (_scale(axis, bound) for bound in (axis.ticks[0], axis.ticks[-1], max(value, axis.ticks[0])))
     return min(max((at - low) / (high - low), 0.0), 1.0)
 
 
-def _scaled(axis: Axis, value: float) -> float:
+def _scale(axis: Axis, value: float) -> float:
     if axis.scale == "log":
         return log10(value)
     return sqrt(max(value, 0.0)) if axis.scale == "sqrt" else value
 
 
-def _path(places: Sequence[tuple[float, float]]) -> str:
-    return "M" + "L".join(f"{x:g},{y:g}" for x, y in places) if places else ""
+def _path(points: Sequence[tuple[float, float]]) -> str:
+    return "M" + "L".join(f"{x:g},{y:g}" for x, y in points) if points else ""

@@ -16,18 +16,18 @@ REASONS = 3  # before the rest is folded
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where something lies; its href is relative, None when it does not lie below the page."""
+class Location:
+    """A URI and its href from the page, None when it does not lie below it."""
 
     uri: str
     href: str | None
 
     @classmethod
-    def of(cls, uri: str, folder: str) -> Self:
+    def from_uri(cls, uri: str, folder: str) -> Self:
         """Locate a URI from a page in a folder."""
-        place, root = _resolved(uri), _resolved(folder)
-        below = place.removeprefix(f"{root}/")
-        return cls(uri, None if below == place else quote(below))
+        path, root = _resolve(uri), _resolve(folder)
+        below = path.removeprefix(f"{root}/")
+        return cls(uri, None if below == path else quote(below))
 
 
 def render(page: Page, summary: Summary, folder: str) -> str:
@@ -75,11 +75,15 @@ def _environment(folder: str) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"shown": formats.shown, "moment": formats.moment, "place": lambda u: Place.of(u, folder)}
+    environment.filters |= {
+        "shown": formats.format_cell,
+        "moment": formats.moment,
+        "location": lambda u: Location.from_uri(u, folder),
+    }
     environment.filters |= {"chart": plots.chart, "bars": plots.bars, "whole": whole, "number": formats.number}
     environment.filters["tile_columns"] = tile_columns
     return environment
 
 
-def _resolved(uri: str) -> str:
+def _resolve(uri: str) -> str:
     return uri.rstrip("/") if "://" in uri else str(Path(uri).resolve())

@@ -21,13 +21,13 @@ def _utc(moment: datetime) -> datetime:
 Moment = Annotated[datetime, AfterValidator(_utc)]
 
 
-class Part(BaseModel):
+class SummaryPart(BaseModel):
     """A part of the summary: immutable, no keys but these, no NaN or infinity."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, serialize_by_alias=True)
 
 
-class Rows(Part):
+class RowCounts(SummaryPart):
     """Row counts."""
 
     read: int | None = Field(description="rows read from the source, over all days the features need")
@@ -41,22 +41,22 @@ class Rows(Part):
     test_positives: int | None = Field(description="positives among them")
 
 
-class Window(Part):
+class DateRange(SummaryPart):
     """A closed range of UTC days."""
 
     first: date = Field(description="first day")
     last: date = Field(description="last day, inclusive")
 
 
-class Windows(Part):
+class SplitRanges(SummaryPart):
     """The days that the config lays out from the logical date."""
 
-    train: Window = Field(description="days the final models are trained on")
-    validation: Window = Field(description="days on which one of the candidates is selected")
-    test: Window = Field(description="days on which the selected model is judged")
+    train: DateRange = Field(description="days the final models are trained on")
+    validation: DateRange = Field(description="days on which one of the candidates is selected")
+    test: DateRange = Field(description="days on which the selected model is judged")
 
 
-class Evaluation(Part):
+class EvaluationSummary(SummaryPart):
     """What the gate says."""
 
     decision: Literal["pass", "fail", "undecided"] = Field(
@@ -65,7 +65,7 @@ class Evaluation(Part):
     reasons: list[str] = Field(description="why, one sentence each")
 
 
-class Drift(Part):
+class DriftSummary(SummaryPart):
     """What the drift check says."""
 
     decision: Literal["pass", "fail", "undecided"] = Field(description="`fail` when anything has drifted")
@@ -73,22 +73,22 @@ class Drift(Part):
     drifted_share: float = Field(description="share of the model inputs that drifted, 0 to 1")
 
 
-class Deployment(Part):
+class DeploymentSummary(SummaryPart):
     """What was done with the model."""
 
     decision: Literal["promoted", "kept", "registered"] = Field(description="what became of the new version")
     reasons: list[str] = Field(description="why, one sentence each")
 
 
-class Verdicts(Part):
+class Verdicts(SummaryPart):
     """The verdicts, each null when its step has not run."""
 
-    evaluation: Evaluation | None = Field(description="of the evaluation step")
-    drift: Drift | None = Field(description="of the drift step")
-    deployment: Deployment | None = Field(description="of the deployment step")
+    evaluation: EvaluationSummary | None = Field(description="of the evaluation step")
+    drift: DriftSummary | None = Field(description="of the drift step")
+    deployment: DeploymentSummary | None = Field(description="of the deployment step")
 
 
-class Step(Part):
+class Step(SummaryPart):
     """One step before this one: how it ended and what it took; null where nobody measured."""
 
     state: State = Field(description="`reused`: unchanged since an earlier attempt; `skipped`: no result")
@@ -101,7 +101,7 @@ class Step(Part):
     error: str | None = Field(description="why it failed")
 
 
-class Hashes(Part):
+class Hashes(SummaryPart):
     """SHA-256 of content, wherever it lies."""
 
     events: str | None = Field(description="of the events table")
@@ -109,7 +109,7 @@ class Hashes(Part):
     model: str | None = Field(description="of the model: inputs, threshold and graphs")
 
 
-class Repeat(Part):
+class Repeat(SummaryPart):
     """This run's hashes beside those of an earlier run that should have given the same."""
 
     run: str = Field(description="the earlier run's id")
@@ -117,7 +117,7 @@ class Repeat(Part):
     reasons: list[str] = Field(description="a sentence each, with the likely cause of a difference where it is known")
 
 
-class Profile(Part):
+class ProfileSummary(SummaryPart):
     """Headline figures of the training profile."""
 
     model: str = Field(description="the selected candidate, which was trained again")
@@ -130,7 +130,7 @@ class Profile(Part):
     diagnosis: str = Field(description="what the figures say, one sentence")
 
 
-class Summary(Part):
+class Summary(SummaryPart):
     """What became of a run."""
 
     schema_: Literal[1] = Field(1, alias="schema", description="version of this schema")
@@ -146,8 +146,8 @@ class Summary(Part):
     data: str = Field(description="where the data came from: a URI, or the name of the simulator")
     config: dict[str, Any] = Field(description="the whole config of the use case, defaults included")
     ignored: list[str] = Field(description="what the pipeline asks for and this engine cannot give")
-    rows: Rows = Field(description="row counts")
-    windows: Windows = Field(description="days that train, validate and test")
+    rows: RowCounts = Field(description="row counts")
+    windows: SplitRanges = Field(description="days that train, validate and test")
     models: dict[str, dict[str, float | None]] = Field(
         description="candidate -> its metrics on the test window: `auc_roc`, `average_precision`, "
         "`precision_at_{k}` and `precision_at_{k}_ceiling`, where k is `config.evaluation.top_k`; where a task has "
@@ -167,7 +167,7 @@ class Summary(Part):
     champion_version: int | None = Field(description="version that serves after this run")
     endpoint: str | None = Field(description="URL that serves the champion")
     curl: str | None = Field(description="a command that scores one event there")
-    profile: Profile | None = Field(description="headline figures of the training profile")
+    profile: ProfileSummary | None = Field(description="headline figures of the training profile")
     links: dict[str, str] = Field(description="what the steps wrote -> its URI; only what exists")
 
     @model_validator(mode="after")

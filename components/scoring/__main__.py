@@ -21,14 +21,14 @@ from nightshift.tasks.protocol import DayScorer
 if TYPE_CHECKING:
     import pandas as pd
 
-    from components.scoring.answered import Answered
+    from components.scoring.serving_skew import ServingSkew
 
 SCHEMA = 2  # of the columns; a new number makes every day anew
 QUANTILES = [0.1, 0.5, 0.9, 0.99, 0.999]  # of a day's scores, few of which are high
 
 
 @dataclass(frozen=True)
-class Source:
+class ScoringModel:
     """The model that scores.
 
     Attributes:
@@ -53,11 +53,11 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Job:
-    """What scores which table, and where the scores go."""
+class ScoringJob:
+    """A model, the table that it scores, and the URIs of the scores."""
 
     context: StepContext
-    source: Source
+    source: ScoringModel
     scorer: DayScorer
 
     @property
@@ -94,68 +94,67 @@ def parser() -> step.Parser:
 def body(args: Namespace) -> dict[str, Any]:
     """Score the days that the lake lacks, then write what the drift step needs."""
     context = StepContext(args)
-    job, day = _job(context, args.model), context.day
+    job, day = _build_job(context, args.model), context.day
     days = splits.watched(context.config, day, job.trained_until)
     if job.trained_until >= days.newest.first:
         # a backfill of past days does this; it is no reason to stop
-        told = "the model was trained until %s: its scores of %s say nothing about its quality"
-        step.log.warning(told, job.trained_until, days.newest)
-    parts = [tables.find_partition(job.uri(each)) or _write(job, each) for each in days]
+        message = "the model was trained until %s: its scores of %s say nothing about its quality"
+        step.log.warning(message, job.trained_until, days.newest)
+    parts = [tables.find_partition(job.uri(scored_day)) or _write(job, scored_day) for scored_day in days]
     scored = storage.read_frame(parts[-1].uri)
     flagged = int(scored["flagged"].sum()) if "flagged" in scored else None
     step.log.info("%s: %d rows scored by version %s", day, parts[-1].rows, job.source.version)
     quantiles = {str(q): float(value) for q, value in scored["score"].quantile(QUANTILES).dropna().items()}
-    answered = None if args.model else _answered(job, scored)
-    write_section(args.scores, section.build(parts, job.source.version, flagged, quantiles, answered))
+    skew = None if args.model else _measure_skew(job, scored)
+    write_section(args.scores, section.build(parts, job.source.version, flagged, quantiles, skew))
     counted = {} if flagged is None else {"flagged": flagged}
     _save(args.scores, job, tables.Table("scores", parts, {**_details(job), **counted}))
-    if answered:  # zeros too: a metric that is there always can be watched
-        counted |= {"answered": answered.answered, "answered_otherwise": answered.differing}
+    if skew:  # zeros too: a metric that is there always can be watched
+        counted |= {"answered": skew.answered, "answered_otherwise": skew.differing}
     return {"rows": parts[-1].rows, "score_quantile": quantiles, **counted}
 
 
-def _job(context: StepContext, uri: str | None) -> Job:
-    source = Source(uri, "unregistered") if uri else _champion(Place.of(context.state, context.config.name))
-    return Job(context, source, source.task.scoring.scorer(source.uri, source.model))
+def _build_job(context: StepContext, uri: str | None) -> ScoringJob:
+    source = ScoringModel(uri, "unregistered") if uri else _champion(Place.of(context.state, context.config.name))
+    return ScoringJob(context, source, source.task.scoring.scorer(source.uri, source.model))
 
 
-def _champion(place: Place) -> Source:
-    version = release.champion(place)
+def _champion(ref: Place) -> ScoringModel:
+    version = release.champion(ref)
     if version is None:
         raise UserError(
-            f"registry {place.registry} has no champion of {place.name!r} to score with; "
-            "run training first: nightshift run"
+            f"registry {ref.registry} has no champion of {ref.name!r} to score with; run training first: nightshift run"
         )
-    return Source(version.uri, str(version.version), version.tags)
+    return ScoringModel(version.uri, str(version.version), version.tags)
 
 
-def _write(job: Job, day: date) -> tables.Partition:
+def _write(job: ScoringJob, day: date) -> tables.Partition:
     step.log.info("scoring %d rows of %s", job.context.features.partition(day).rows, day)
     batches = job.scorer.batches(job.context.features, day)
     versioned = (rows.assign(model_version=job.source.version) for rows in batches)
     return tables.write_batches(job.uri(day), day, versioned)
 
 
-def _answered(job: Job, scored: "pd.DataFrame") -> "Answered":
-    from components.scoring import answered
+def _measure_skew(job: ScoringJob, scored: "pd.DataFrame") -> "ServingSkew":
+    from components.scoring import serving_skew
 
     state, config, day = job.context.state, job.context.config, job.context.day
     known = job.source.task.scoring.identified(scored, job.context.features.partition(day))
-    return answered.compared(storage.join(state.lake, config.name, "predictions"), day, known, job.source.version)
+    return serving_skew.compare(storage.join(state.lake, config.name, "predictions"), day, known, job.source.version)
 
 
-def _details(job: Job) -> dict[str, Any]:
+def _details(job: ScoringJob) -> dict[str, Any]:
     return {
         "model": job.source.uri,
         "model_sha256": job.model.sha256,
         "version": job.source.version,
         "trained_until": str(job.trained_until),
-        "promised": _promised(job),
+        "promised": _find_promise(job),
     }
 
 
-def _promised(job: Job) -> dict[str, Any] | None:
-    """Return what to expect of the model and where it was measured, or None when nobody has."""
+def _find_promise(job: ScoringJob) -> dict[str, Any] | None:
+    """Return the metric that the model is held to and where it was measured, None when it was not."""
     metric = job.source.task.metrics.PROMISE
     if evaluated := job.source.tags.get(metric):
         return {"metric": metric, "value": float(evaluated), "measured": "when it was evaluated"}
@@ -163,7 +162,7 @@ def _promised(job: Job) -> dict[str, Any] | None:
     return None if validated is None else {"metric": metric, "value": validated, "measured": "on its validation days"}
 
 
-def _save(folder: str, job: Job, scores: tables.Table) -> None:
+def _save(folder: str, job: ScoringJob, scores: tables.Table) -> None:
     """Copy what drift needs of a model, which may lie where only this process can read it; then write the manifest."""
     package.copy(job.source.uri, folder, only=[package.REFERENCE, *job.model.vocabularies])
     tables.write_table(storage.join(folder, "scores.json"), scores)

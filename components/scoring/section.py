@@ -7,7 +7,7 @@ from nightshift.contracts.section import Bars, Column, Fact, Link, Links, Outcom
 from nightshift.contracts.tables import Partition
 
 if TYPE_CHECKING:
-    from components.scoring.answered import Answered
+    from components.scoring.serving_skew import ServingSkew
 
 WEIGHT = 50
 
@@ -17,7 +17,7 @@ def build(
     version: str,
     flagged: int | None,
     quantiles: Mapping[str, float],
-    answered: "Answered | None",
+    skew: "ServingSkew | None",
 ) -> Section:
     """Return the section of some days' scores.
 
@@ -26,22 +26,22 @@ def build(
         version: of the model that scored.
         flagged: events of the newest day from the model's threshold up; None where it predicts classes.
         quantiles: quantile, such as `0.5` -> score on the newest day.
-        answered: how they compare with the endpoint's answers, None without any.
+        skew: how they compare with the endpoint's answers, None without any.
     """
     newest = parts[-1]
     model = "the new model" if version == "unregistered" else f"version {version}"
-    told = [] if flagged is None else [f"{flagged:,} of them flagged."]
-    told += answered.sentences if answered else []
+    sentences = [] if flagged is None else [f"{flagged:,} of them flagged."]
+    sentences += skew.sentences if skew else []
     outcome = Outcome(
         headline=f"{newest.rows:,} events of {newest.date} scored by {model}",
-        reasons=told,
+        reasons=sentences,
         next=None if version == "unregistered" else "monitoring",
     )
     days = Bars(title="Events scored by day", labels=[p.date for p in parts], heights=[float(p.rows) for p in parts])
     columns = [Column(title="Share of events at or below"), Column(title="Score", format="score", has_bars=True)]
     rows = [Row(cells=[f"{float(share):.1%}", score]) for share, score in quantiles.items()]
     blocks = [
-        Text(sentences=[f"{newest.rows:,} events of {newest.date} scored by {model}.", *told]),
+        Text(sentences=[f"{newest.rows:,} events of {newest.date} scored by {model}.", *sentences]),
         days,
         Table(title=f"Scores of {newest.date}", columns=columns, rows=rows),
         Links(title="Scores by event", links=[Link(name="scores", uri=newest.uri)], is_key=version != "unregistered"),
@@ -57,10 +57,10 @@ def build(
 
 
 def _highlights(newest: Partition, version: str, flagged: int | None) -> list[Fact]:
-    found = [
+    facts = [
         Fact(label="Scored", value=newest.rows, format="count", note=f"events of {newest.date}"),
         Fact(label="Version", value=version, note="scored them"),
     ]
     if flagged is not None:
-        found.insert(1, Fact(label="Flagged", value=flagged, format="count", note="of them"))
-    return found
+        facts.insert(1, Fact(label="Flagged", value=flagged, format="count", note="of them"))
+    return facts

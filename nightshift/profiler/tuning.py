@@ -369,7 +369,7 @@ class Search:
             for side in (now, other) if len(ratios) % 2 else (other, now):
                 taken[side].append(side.stretch())
             ratios.append(_per_row(taken[now][-1]) / _per_row(taken[other][-1]))
-            decision = performance.decided(ratios, alpha)
+            decision = performance.decide(ratios, alpha)
         return Comparison(ratios, decision, speed(now, taken[now]), speed(other, taken[other]))
 
     def _tried(self, axis: str, value: Value, now: Side) -> Tried:

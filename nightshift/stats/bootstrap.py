@@ -25,14 +25,14 @@ TAILS = (0.025, 0.975)
 
 
 @dataclass(frozen=True)
-class Interval:
+class BootstrapInterval:
     """A 95 % interval."""
 
     low: float
     high: float
 
     @classmethod
-    def of(cls, values: Floats) -> "Interval":
+    def from_resamples(cls, values: Floats) -> "BootstrapInterval":
         """Return the interval that holds 95 % of some resampled values, shape (resamples,)."""
         low, high = np.quantile(values, TAILS)
         return cls(float(low), float(high))
@@ -64,13 +64,13 @@ def average_precision(labels: Labels, scores: Floats) -> Floats:
     thresholds, count = np.unique(scores[positives]), int(positives.sum())
     reached = np.searchsorted(thresholds, scores, side="right")
 
-    def precision(drawn: Labels) -> float:
-        levels = reached[drawn]
+    def precision(resample: Labels) -> float:
+        levels = reached[resample]
         hits = np.bincount(levels[:count], minlength=len(thresholds) + 1)[:0:-1]
         flagged = np.bincount(levels, minlength=len(thresholds) + 1)[:0:-1].cumsum()
         return float((hits * hits.cumsum() / np.maximum(flagged, 1)).sum() / count)
 
-    return np.array([precision(drawn) for drawn in draws(positives)])
+    return np.array([precision(resample) for resample in draws(positives)])
 
 
 def precision_at_k(rows: pd.DataFrame, scores: Floats, top_k: int) -> Floats:
@@ -84,9 +84,9 @@ def precision_at_k(rows: pd.DataFrame, scores: Floats, top_k: int) -> Floats:
         scores: float, shape (n,).
         top_k: entities that can be checked per day.
     """
-    ranking = Ranking.of(rows, scores)
-    copies = (np.bincount(drawn, minlength=len(ranking.positive)) for drawn in draws(ranking.positive))
-    return np.array([ranking.precision(each, top_k) for each in copies])
+    ranking = Ranking.from_scores(rows, scores)
+    copies = (np.bincount(resample, minlength=len(ranking.positive)) for resample in draws(ranking.positive))
+    return np.array([ranking.precision(counts, top_k) for counts in copies])
 
 
 def mean(labels: Labels, values: Floats) -> Floats:
@@ -96,4 +96,4 @@ def mean(labels: Labels, values: Floats) -> Floats:
         labels: 0 or 1, shape (n,).
         values: float, shape (n,).
     """
-    return np.array([values[drawn].mean() for drawn in draws(labels == 1)])
+    return np.array([values[resample].mean() for resample in draws(labels == 1)])

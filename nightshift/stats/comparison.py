@@ -9,22 +9,22 @@ import numpy.typing as npt
 
 from nightshift.contracts import evaluation as contract
 from nightshift.contracts.verdict import Decision
-from nightshift.stats.bootstrap import Interval
+from nightshift.stats.bootstrap import BootstrapInterval
 
 Floats = npt.NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True)
-class Estimate(Interval):
+class BootstrapEstimate(BootstrapInterval):
     """A value and its 95 % interval."""
 
     value: float
 
     @classmethod
-    def measured(cls, value: float, resamples: Floats) -> Self:
+    def from_value(cls, value: float, resamples: Floats) -> Self:
         """Return a value with the interval of its resamples, (resamples,)."""
-        sure = Interval.of(resamples)
-        return cls(sure.low, sure.high, value)
+        interval = BootstrapInterval.from_resamples(resamples)
+        return cls(interval.low, interval.high, value)
 
     def __str__(self) -> str:
         digits = 3 if max(abs(self.low), abs(self.high)) < 10 else 0
@@ -32,7 +32,7 @@ class Estimate(Interval):
 
 
 @dataclass(frozen=True)
-class Comparison:
+class PairedComparison:
     """A challenger and the champion on the same rows.
 
     Attributes:
@@ -45,13 +45,13 @@ class Comparison:
     """
 
     metric: str
-    ours: Estimate
-    theirs: Estimate
-    gain: Estimate
+    ours: BootstrapEstimate
+    theirs: BootstrapEstimate
+    gain: BootstrapEstimate
     until: str
     champion_until: str
 
-    def decided(self, version: int, tolerance: float) -> tuple[Decision, list[str]]:
+    def decide(self, version: int, tolerance: float) -> tuple[Decision, list[str]]:
         """Return whether the challenger may replace a version, and why; rules 5 to 7 of `judge`."""
         name = self.metric.replace("_", " ")
         figures = (
@@ -71,7 +71,7 @@ class Comparison:
 
 
 class Resampled:
-    """What is measured on the test rows, and on resamples of them.
+    """Metrics on the test rows, and on resamples of them.
 
     Attributes:
         lower_is_better: metrics of which less is a gain.
@@ -85,19 +85,21 @@ class Resampled:
         """Return a resampled metric on the rows themselves."""
         raise NotImplementedError
 
-    def estimates(self) -> dict[str, Estimate]:
+    def estimates(self) -> dict[str, BootstrapEstimate]:
         """Return the resampled metrics with their intervals."""
-        return {name: Estimate.measured(self.value(name), values) for name, values in self.resamples.items()}
+        return {name: BootstrapEstimate.from_value(self.value(name), values) for name, values in self.resamples.items()}
 
     def intervals(self) -> dict[str, contract.Interval]:
         """Return the intervals of the resampled metrics."""
-        return {name: contract.Interval(low=found.low, high=found.high) for name, found in self.estimates().items()}
+        return {
+            name: contract.Interval(low=estimate.low, high=estimate.high) for name, estimate in self.estimates().items()
+        }
 
-    def gains(self, other: Self) -> dict[str, Estimate]:
+    def gains(self, other: Self) -> dict[str, BootstrapEstimate]:
         """Return by how much the resampled metrics are above another's, or below where less is better, paired."""
         signs = {name: -1 if name in self.lower_is_better else 1 for name in self.resamples}
         return {
-            name: Estimate.measured(
+            name: BootstrapEstimate.from_value(
                 sign * (self.value(name) - other.value(name)), sign * (self.resamples[name] - other.resamples[name])
             )
             for name, sign in signs.items()

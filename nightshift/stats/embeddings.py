@@ -21,7 +21,7 @@ PERMUTATIONS = 100  # enough for two moments
 
 
 @dataclass(frozen=True)
-class Effect:
+class EffectSize:
     """How far something has moved.
 
     Attributes:
@@ -33,14 +33,14 @@ class Effect:
     chance: float
 
 
-def standardized(reference: Floats, days: Sequence[Floats]) -> tuple[Floats, list[Floats]]:
+def standardize(reference: Floats, days: Sequence[Floats]) -> tuple[Floats, list[Floats]]:
     """Return the reference, (m, width), and the newest days, (n, width) each, in units of the reference."""
     mean, spread = reference.mean(0), reference.std(0)
     scale = np.where(spread > 0, spread, 1)
     return (reference - mean) / scale, [(day - mean) / scale for day in days]
 
 
-def novelties(reference: Floats, days: Sequence[Floats]) -> Iterator[tuple[int, Effect]]:
+def novelties(reference: Floats, days: Sequence[Floats]) -> Iterator[tuple[int, EffectSize]]:
     """Yield how many rows the newest day, the newest two and so on have, and the share of them that is far.
 
     Far from the reference is beyond what `KNOWN` of the reference's own rows are, by the distance to the tenth nearest
@@ -56,7 +56,7 @@ def novelties(reference: Floats, days: Sequence[Floats]) -> Iterator[tuple[int, 
     for day in reversed(days):
         rows += len(day)
         far += int((distances(day, reference) > limit).sum())
-        yield rows, Effect(far / rows, float(betabinom.isf(RARE, rows, beyond, size - beyond + 1)) / rows)
+        yield rows, EffectSize(far / rows, float(betabinom.isf(RARE, rows, beyond, size - beyond + 1)) / rows)
 
 
 def distances(rows: Floats, reference: Floats) -> Floats:
@@ -64,7 +64,7 @@ def distances(rows: Floats, reference: Floats) -> Floats:
     return _smallest(_squares(rows, reference), _neighbor(reference) - 1)
 
 
-def separability(reference: Floats, now: Floats) -> Effect:
+def separability(reference: Floats, now: Floats) -> EffectSize:
     """Return by how much a classifier tells new rows from the reference better than chance: its ROC AUC less 0.5.
 
     Logistic regression, on rows it was not fitted on (Lopez-Paz & Oquab, Revisiting classifier two-sample tests, 2017).
@@ -77,12 +77,12 @@ def separability(reference: Floats, now: Floats) -> Effect:
     sides = np.repeat([0, 1], [len(reference), len(now)])
     folds = StratifiedKFold(FOLDS, shuffle=True, random_state=0)
     model = LogisticRegression(C=0.1, max_iter=1000)
-    told = cross_val_predict(model, np.concatenate([reference, now]), sides, cv=folds, method="decision_function")
+    margins = cross_val_predict(model, np.concatenate([reference, now]), sides, cv=folds, method="decision_function")
     spread = np.sqrt((len(sides) + 1) / (12 * len(reference) * len(now)))
-    return Effect(float(roc_auc_score(sides, told)) - 0.5, float(norm.isf(RARE) * spread))
+    return EffectSize(float(roc_auc_score(sides, margins)) - 0.5, float(norm.isf(RARE) * spread))
 
 
-def discrepancy(reference: Floats, now: Floats) -> Effect:
+def discrepancy(reference: Floats, now: Floats) -> EffectSize:
     """Return the maximum mean discrepancy between two samples, 0 to 1.42; 0 where the estimate of its square is below.
 
     The kernel is Gaussian, as wide as the median distance; chance is a gamma distribution with the moments of random
@@ -96,23 +96,23 @@ def discrepancy(reference: Floats, now: Floats) -> Effect:
     null = np.einsum("pr,pr->p", shuffled @ kernel, shuffled)
     mean, variance = float(null.mean()), float(null.var())
     # less the mean of permutations, which is the bias of the plain estimate
-    found = float(sides @ kernel @ sides) - mean
+    square = float(sides @ kernel @ sides) - mean
     chance = float(gamma.isf(RARE, mean**2 / variance, scale=variance / mean)) - mean if variance else 0.0
-    return Effect(max(found, 0) ** 0.5, chance**0.5)
+    return EffectSize(max(square, 0) ** 0.5, chance**0.5)
 
 
 def _squares(rows: Floats, others: Floats) -> Floats:
     """Return the squared distance of each row, (n, width), to each of the others, (m, width); (n, m)."""
     lengths = np.square(rows).sum(1)[:, None] + np.square(others).sum(1)
-    found: Floats = np.maximum(lengths - 2 * rows @ others.T, 0)
-    return found
+    squares: Floats = np.maximum(lengths - 2 * rows @ others.T, 0)
+    return squares
 
 
 def _neighbor(reference: Floats) -> int:
     return min(NEIGHBOR, len(reference) - 1)
 
 
-def _smallest(distances: Floats, place: int) -> Floats:
-    """Return each row's smallest value but `place`."""
-    found: Floats = np.partition(distances, place, axis=1)[:, place]
-    return found
+def _smallest(distances: Floats, index: int) -> Floats:
+    """Return each row's smallest value but `index`."""
+    values: Floats = np.partition(distances, index, axis=1)[:, index]
+    return values

@@ -23,7 +23,7 @@ EXCLUDED = 0.08  # a comparison passes that excludes a slowdown of this much, so
 Ratios = Sequence[float]  # of pairs, in order: how many times as long as the baseline a repetition took
 
 
-def judged(pairs: Mapping[str, Ratios], subject: str) -> Verdict:
+def judge(pairs: Mapping[str, Ratios], subject: str) -> Verdict:
     """Return the verdict of the gate `performance`.
 
     Args:
@@ -33,12 +33,14 @@ def judged(pairs: Mapping[str, Ratios], subject: str) -> Verdict:
     Returns:
         `fail` when a kernel is slower by more than the tolerance, `undecided` when one may be by `EXCLUDED`.
     """
-    decisions = {name: decided(ratios, FALSE_ALARMS / len(pairs)) for name, ratios in pairs.items()}
-    worst = next(each for each in (Decision.FAIL, Decision.UNDECIDED, Decision.PASS) if each in decisions.values())
+    decisions = {name: decide(ratios, FALSE_ALARMS / len(pairs)) for name, ratios in pairs.items()}
+    worst = next(
+        decision for decision in (Decision.FAIL, Decision.UNDECIDED, Decision.PASS) if decision in decisions.values()
+    )
     return Verdict(
         gate="performance",
         decision=worst,
-        reasons=[_reason(name, pairs[name], each) for name, each in decisions.items() if each is worst],
+        reasons=[_reason(name, pairs[name], decision) for name, decision in decisions.items() if decision is worst],
         measures=[
             Measure(name=name, value=median(ratios), limit=1 + TOLERANCE, higher_is_better=False)
             for name, ratios in pairs.items()
@@ -47,7 +49,7 @@ def judged(pairs: Mapping[str, Ratios], subject: str) -> Verdict:
     )
 
 
-def decided(ratios: Ratios, alpha: float) -> Decision:
+def decide(ratios: Ratios, alpha: float) -> Decision:
     """Decide on a kernel.
 
     Args:

@@ -12,7 +12,7 @@ Floats = npt.NDArray[np.floating[Any]]
 Labels = npt.NDArray[np.integer[Any]]
 
 
-class Metrics(TypedDict):
+class RankingMetrics(TypedDict):
     """A scorer's metrics on some rows; None where a class is missing and the metric has no meaning."""
 
     auc_roc: float | None
@@ -21,7 +21,7 @@ class Metrics(TypedDict):
     precision_at_k_ceiling: float
 
 
-def evaluate(rows: pd.DataFrame, scores: Floats, top_k: int) -> Metrics:
+def evaluate(rows: pd.DataFrame, scores: Floats, top_k: int) -> RankingMetrics:
     """Measure scores on labeled rows.
 
     Args:
@@ -52,7 +52,7 @@ def precision_at_k(rows: pd.DataFrame, scores: Floats, top_k: int) -> float:
         scores: float, shape (n,).
         top_k: entities that can be checked per day.
     """
-    ranking = Ranking.of(rows, scores)
+    ranking = Ranking.from_scores(rows, scores)
     return ranking.precision(np.ones(len(ranking.positive), dtype=np.int64), top_k)
 
 
@@ -72,7 +72,7 @@ class Ranking:
     positive: npt.NDArray[np.bool_]
 
     @classmethod
-    def of(cls, rows: pd.DataFrame, scores: Floats) -> Self:
+    def from_scores(cls, rows: pd.DataFrame, scores: Floats) -> Self:
         """Rank the entities of labeled rows; equal scores are taken in order of customers.
 
         Args:

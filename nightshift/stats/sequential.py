@@ -1,7 +1,7 @@
 """Is one of two better? A test that may be looked at whenever observations arrive: of versions, and of measurements.
 
 An observation is how much less the challenger loses than the champion, between -1 and 1, on an event that both scored
-(`paired`). While the mean of what comes next is at most 0,
+(`compare_losses`). While the mean of what comes next is at most 0,
 whatever came before, the product of 1 + b x over the observations x is a supermartingale for every bet 0 < b < 1, and
 so is the average over several bets. It exceeds 1 / alpha at any time with a probability of at most alpha (Ville 1939;
 Waudby-Smith & Ramdas, Estimating means of bounded random variables by betting, JRSS B 86, 2024). For x >= -1
@@ -39,13 +39,13 @@ class Tally:
     squares: float
 
     @classmethod
-    def of(cls, observations: Floats) -> "Tally":
+    def from_observations(cls, observations: Floats) -> "Tally":
         """Sum observations up, float of shape (n,), each between -1 and 1."""
         assert np.all(np.abs(observations) <= 1)
         return cls(len(observations), float(observations.sum()), float(np.square(observations).sum()))
 
 
-def paired(champion: Floats, challenger: Floats, worst: float = 1.0) -> Tally:
+def compare_losses(champion: Floats, challenger: Floats, worst: float = 1.0) -> Tally:
     """Return a day's tally of events that both versions scored.
 
     Args:
@@ -53,7 +53,7 @@ def paired(champion: Floats, challenger: Floats, worst: float = 1.0) -> Tally:
         challenger: the same of the challenger.
         worst: the loss that higher ones count as, since observations are bounded.
     """
-    return Tally.of((np.minimum(champion, worst) - np.minimum(challenger, worst)) / worst)
+    return Tally.from_observations((np.minimum(champion, worst) - np.minimum(challenger, worst)) / worst)
 
 
 def evidence(total: Floats, squares: Floats, alpha: float) -> Floats:
@@ -69,8 +69,8 @@ def evidence(total: Floats, squares: Floats, alpha: float) -> Floats:
     """
     logs = BETS * total[..., None] + (np.log1p(-BETS) + BETS) * squares[..., None]
     mixed = np.logaddexp.reduce(logs, axis=-1) - np.log(len(BETS))
-    found: Floats = np.maximum.accumulate(np.maximum(mixed, 0), axis=-1) / -np.log(alpha)
-    return found
+    shares: Floats = np.maximum.accumulate(np.maximum(mixed, 0), axis=-1) / -np.log(alpha)
+    return shares
 
 
 def path(days: Sequence[Tally], alpha: float) -> tuple[Floats, Floats]:

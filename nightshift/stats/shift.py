@@ -50,7 +50,7 @@ class Numbers:
     spread: float
 
     @classmethod
-    def of(cls, reference: Floats) -> "Numbers":
+    def from_reference(cls, reference: Floats) -> "Numbers":
         """Return the bins for a reference, (n,), NaN where missing."""
         coarse = bin_edges(reference)
         finite = reference[np.isfinite(reference)]
@@ -111,7 +111,7 @@ class Categories:
     names: pd.Index
 
     @classmethod
-    def of(cls, reference: pd.Series) -> "Categories":
+    def from_reference(cls, reference: pd.Series) -> "Categories":
         """Return the categories of a reference."""
         return cls(pd.Index(reference.astype(str).unique()))
 
@@ -150,7 +150,11 @@ def layout(reference: pd.DataFrame, numeric: Iterable[str]) -> dict[str, Bins]:
 
     def bins(name: str) -> Bins:
         column = reference[name]
-        return Numbers.of(column.to_numpy(dtype=float)) if name in numbers else Categories.of(column)
+        return (
+            Numbers.from_reference(column.to_numpy(dtype=float))
+            if name in numbers
+            else Categories.from_reference(column)
+        )
 
     return {name: bins(name) for name in reference.columns}
 

@@ -9,7 +9,7 @@ from nightshift.contracts import evaluation as contract
 from nightshift.contracts.artifact import LabeledWindow
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.verdict import Decision, Measure, Opponent, Verdict
-from nightshift.stats.comparison import Comparison, Floats, Resampled
+from nightshift.stats.comparison import Floats, PairedComparison, Resampled
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,8 +163,8 @@ def _decided(challenger: C, champion: C | str, gate: Gate) -> tuple[Decision, li
         return Decision.UNDECIDED, [f"The challenger is identical to champion version {champion.version}."]
     ours, theirs = (contender.estimates()[gate.metric] for contender in (challenger, champion))
     gain = challenger.gains(champion)[gate.metric]
-    compared = Comparison(gate.metric, ours, theirs, gain, challenger.trained_until, champion.trained_until)
-    decision, reasons = compared.decided(champion.version, gate.tolerance)
+    compared = PairedComparison(gate.metric, ours, theirs, gain, challenger.trained_until, champion.trained_until)
+    decision, reasons = compared.decide(champion.version, gate.tolerance)
     return decision, [*reasons, *gate.remarks]
 
 

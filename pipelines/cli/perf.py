@@ -48,7 +48,7 @@ def compare(args: argparse.Namespace) -> int:
         )
     ours, theirs = _model(args, args.run), _model(args, args.baseline)
     pairs = compared(lambda: Side(theirs, args.baseline_code), lambda: Side(ours), args.pairs, args.rounds)
-    verdict = performance.judged(pairs, package.load(ours).sha256)
+    verdict = performance.judge(pairs, package.load(ours).sha256)
     if args.output:
         verdict.write(args.output)
     for measure in verdict.measures:

@@ -16,7 +16,7 @@ def pairs(random: np.random.Generator, times: float = 1.0, noise: float = 0.1) -
 
 def test_a_kernel_on_the_limit_seldom_fails_however_often_one_looks() -> None:
     random = np.random.default_rng(0)
-    found = [performance.decided(pairs(random, 1 + performance.TOLERANCE), 0.05) for _ in range(1000)]
+    found = [performance.decide(pairs(random, 1 + performance.TOLERANCE), 0.05) for _ in range(1000)]
 
     # at most 5 % are allowed; the bound of the test is on the safe side
     assert found.count(Decision.FAIL) <= 50
@@ -24,7 +24,7 @@ def test_a_kernel_on_the_limit_seldom_fails_however_often_one_looks() -> None:
 
 def test_of_many_comparisons_of_a_model_with_itself_next_to_none_fails() -> None:
     random = np.random.default_rng(1)
-    verdicts = [performance.judged({name: pairs(random) for name in "abc"}, "").decision for _ in range(200)]
+    verdicts = [performance.judge({name: pairs(random) for name in "abc"}, "").decision for _ in range(200)]
 
     assert verdicts.count(Decision.FAIL) <= 200 * performance.FALSE_ALARMS
     assert verdicts.count(Decision.PASS) >= 190
@@ -36,14 +36,14 @@ def test_one_kernel_that_is_slower_by_a_tenth_is_found_among_others(slower: str)
     found = 0
     for _ in range(100):
         measured = {name: pairs(random, 1.1 if name == slower else 1.0) for name in "abc"}
-        verdict = performance.judged(measured, "")
+        verdict = performance.judge(measured, "")
         found += verdict.decision is Decision.FAIL and [slower] == [each.split()[0] for each in verdict.reasons]
 
     assert found >= 95
 
 
 def test_too_few_pairs_decide_nothing() -> None:
-    verdict = performance.judged({"a": [2.0] * 10, "b": [1.0] * 10}, "s" * 64)
+    verdict = performance.judge({"a": [2.0] * 10, "b": [1.0] * 10}, "s" * 64)
 
     assert verdict.decision is Decision.UNDECIDED
     assert "a takes 2.000 times as long as the baseline's (10 pairs)" in verdict.reasons[0]
@@ -51,4 +51,4 @@ def test_too_few_pairs_decide_nothing() -> None:
 
 
 def test_what_is_faster_passes() -> None:
-    assert performance.decided([0.9] * 200, 0.01) is Decision.PASS
+    assert performance.decide([0.9] * 200, 0.01) is Decision.PASS

@@ -28,7 +28,7 @@ def test_looked_at_after_every_observation_it_is_wrong_less_often_than_stated(va
 
 def test_a_difference_is_found_and_the_opposite_never():
     random = np.random.default_rng(2)
-    days = [sequential.paired(random.uniform(0, 1, 500), 0.9 * random.uniform(0, 1, 500)) for _ in range(30)]
+    days = [sequential.compare_losses(random.uniform(0, 1, 500), 0.9 * random.uniform(0, 1, 500)) for _ in range(30)]
     better, worse = sequential.path(days, ALPHA)
     assert better[-1] >= 1 and worse[-1] < 0.5
     assert np.all(np.diff(better) >= 0)
@@ -37,10 +37,10 @@ def test_a_difference_is_found_and_the_opposite_never():
 
 
 def test_a_loss_above_the_worst_counts_as_the_worst_and_an_observation_is_a_share_of_it():
-    tally = sequential.paired(np.array([3.0, 90.0]), np.array([1.0, 5.0]), worst=10.0)
+    tally = sequential.compare_losses(np.array([3.0, 90.0]), np.array([1.0, 5.0]), worst=10.0)
     assert (tally.count, tally.total) == (2, pytest.approx(0.2 + 0.5))
 
 
 def test_no_labels_are_no_evidence():
     assert [len(each) for each in sequential.path([], ALPHA)] == [0, 0]
-    assert [list(each) for each in sequential.path([Tally.of(np.array([]))], ALPHA)] == [[0], [0]]
+    assert [list(each) for each in sequential.path([Tally.from_observations(np.array([]))], ALPHA)] == [[0], [0]]

@@ -61,7 +61,7 @@ def of_a_comparison(tmp_path: Path) -> None:
 
 
 def of_a_load_test(tmp_path: Path) -> None:
-    with suppress(UnavailableError), server.running(str(tmp_path / "missing"), "fraud", Settings(workers=1)):
+    with suppress(UnavailableError), server.serve(str(tmp_path / "missing"), "fraud", Settings(workers=1)):
         pass
 
 

@@ -29,7 +29,7 @@ class BadVersionError(UserError):
 
 
 class NoAnswerError(UnavailableError):
-    """What a version was asked came back without an answer of a model server."""
+    """A request to a version got no response of a model server."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class VersionShare:
     score: float
 
 
-class Target(Protocol):
+class ReleaseTarget(Protocol):
     """Where versions answer."""
 
     splits: bool  # whether two versions can answer
@@ -73,14 +73,14 @@ class Target(Protocol):
             BadVersionError: when it does not, however often it is asked.
         """
 
-    def measured(self, share: VersionShare, since: datetime, until: datetime) -> Slo | None:
-        """Return what a version's requests were like, None where the target does not say."""
+    def measure(self, share: VersionShare, since: datetime, until: datetime) -> Slo | None:
+        """Return figures of a version's requests, None where the target has none."""
 
     def clean(self, split: Sequence[VersionShare]) -> None:
         """Remove all of ours that these versions do not need; without any, the endpoint too."""
 
 
-def rollout(target: Target, wanted: Sequence[VersionShare], before: Sequence[VersionShare] = ()) -> None:
+def rollout(target: ReleaseTarget, wanted: Sequence[VersionShare], before: Sequence[VersionShare] = ()) -> None:
     """Have a target serve what is wanted, check by asking that it does, and remove what that replaces.
 
     Args:
@@ -104,7 +104,7 @@ def rollout(target: Target, wanted: Sequence[VersionShare], before: Sequence[Ver
     target.clean(wanted)
 
 
-def verify(target: Target, wanted: Sequence[VersionShare]) -> None:
+def verify(target: ReleaseTarget, wanted: Sequence[VersionShare]) -> None:
     """Check that the versions that are wanted are what answers.
 
     Raises:
@@ -159,7 +159,7 @@ def ask_until_valid(share: VersionShare, ask: Callable[[], Any], pause: Callable
         raise BadVersionError(f"version {share.version.version} does not answer: {error}; look at its log") from None
 
 
-def parsed(url: str, body: bytes) -> Any:
+def parse_answer(url: str, body: bytes) -> Any:
     """Return the JSON that a version has answered.
 
     Raises:
@@ -195,7 +195,7 @@ def files(version: Version, artifacts: str) -> str:
 
 
 def on_gpu(accelerator: object) -> list[str]:
-    """Return what the server of a machine is told, which uses a GPU where it has one."""
+    """Return the flags with which a server uses its machine's GPU; none without one."""
     return ["--device", "cuda"] if accelerator else []
 
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from google.cloud.run_v2 import Revision, RevisionTemplate, Service, TrafficTarget, TrafficTargetAllocationType
 
-from components.release.targets import GPU, VersionShare, ask_until_valid, check, files, on_gpu, parsed, percents
-from components.release.targets.google_cloud import POLLING, Api, MissingError
+from components.release.targets import GPU, VersionShare, ask_until_valid, check, files, on_gpu, parse_answer, percents
+from components.release.targets.google_cloud import POLLING, Api, ResourceMissingError
 from nightshift import storage
 from nightshift.errors import UnavailableError, UserError
 
@@ -58,7 +58,7 @@ class CloudRunSettings:
 
 
 @dataclass(frozen=True)
-class Clients:
+class CloudRunClients:
     """How Cloud Run and its services are reached.
 
     Attributes:
@@ -80,7 +80,11 @@ class CloudRun:
     splits = True
 
     def __init__(
-        self, name: str, settings: CloudRunSettings, clients: Clients, pause: Callable[[float], None] = time.sleep
+        self,
+        name: str,
+        settings: CloudRunSettings,
+        clients: CloudRunClients,
+        pause: Callable[[float], None] = time.sleep,
     ) -> None:
         """Makes no calls.
 
@@ -96,32 +100,32 @@ class CloudRun:
         self._service = f"{self._parent}/services/{name}"
 
     def apply(self, split: Sequence[VersionShare]) -> None:
-        """Have a revision of each version, ask those that get nothing yet, then divide the requests; see `Target`."""
+        """Have a revision of each version, ask those that get nothing yet, then divide the requests."""
         percentages = zip(split, percents(split, "Cloud Run"), strict=True)
         traffic = [self._target(self._revision(share), percent) for share, percent in percentages]
-        service = self._settled()
+        service = self._await_settled()
         for share in split:
-            service = self._started(service, share)
+            service = self._start(service, share)
         assert service, "there is a version to serve"
         if service.template.revision != traffic[-1].revision or _traffic(service) != traffic:
             self._write(service, split[-1], traffic)
 
     def serving(self) -> dict[int, float]:
-        """Return what the service says of its revisions; see `Target`."""
-        service = self._checked(self._api.find(self._clients.services.get_service, self._service))
+        """Return what the service says of its revisions; see `ReleaseTarget`."""
+        service = self._check_ownership(self._api.find(self._clients.services.get_service, self._service))
         statuses = _statuses(service).items()
         return {self._version(revision): status.percent / 100 for revision, status in statuses if status.percent}
 
     def ask(self, share: VersionShare) -> Any:
-        """Ask a version's revision by the address of its tag; see `Target`."""
-        return self._ask(self._settled(), share)
+        """Ask a version's revision by the address of its tag; see `ReleaseTarget`."""
+        return self._ask(self._await_settled(), share)
 
-    def measured(self, *_: object) -> None:
-        """Not available on this platform; see `Target`."""
+    def measure(self, *_: object) -> None:
+        """Not available on this platform; see `ReleaseTarget`."""
 
     def clean(self, split: Sequence[VersionShare]) -> None:
-        """Delete our revisions that are not needed; without any, the service; see `Target`."""
-        service = self._settled()
+        """Delete our revisions that are not needed; without any, the service; see `ReleaseTarget`."""
+        service = self._await_settled()
         if service and not split:
             self._api.change(self._clients.services.delete_service, {"name": self._service, "etag": service.etag})
         needed = {self._revision(share) for share in split}
@@ -129,10 +133,10 @@ class CloudRun:
             if _id(revision.name) not in needed:
                 self._delete(revision)
 
-    def _settled(self) -> Service | None:
+    def _await_settled(self) -> Service | None:
         """Return the service once nothing is changing it, None when there is none."""
         self._wait(self._clients.services.get_service, self._service)
-        return self._checked(self._api.find(self._clients.services.get_service, self._service))
+        return self._check_ownership(self._api.find(self._clients.services.get_service, self._service))
 
     def _wait(self, get: Callable[..., Any], name: str) -> None:
         """Wait until nothing is changing what bears a name, or there is nothing."""
@@ -143,7 +147,7 @@ class CloudRun:
 
         self._api.wait(is_settled, f"{name} has been changing")
 
-    def _checked(self, service: Service | None) -> Service | None:
+    def _check_ownership(self, service: Service | None) -> Service | None:
         """Return the service.
 
         Raises:
@@ -159,7 +163,7 @@ class CloudRun:
                 raise UserError(f"service {self._name!r} is answered by {revision!r}, which is not ours; take it out")
         return service
 
-    def _started(self, service: Service | None, share: VersionShare) -> Service:
+    def _start(self, service: Service | None, share: VersionShare) -> Service:
         """Return the service with a revision of a version, which is asked before it gets any requests."""
         revision = self._revision(share)
         if service is None or revision not in _statuses(service):
@@ -195,30 +199,31 @@ class CloudRun:
         if service is None or status is None:
             raise UnavailableError(f"service {self._name!r} has changed meanwhile; run it again")
         url, body = f"{status.uri}/score", json.dumps(share.request).encode()
-        return ask_until_valid(share, lambda: parsed(url, self._clients.ask(url, service.uri, body)), self._pause)
+        return ask_until_valid(share, lambda: parse_answer(url, self._clients.ask(url, service.uri, body)), self._pause)
 
     def _template(self, share: VersionShare) -> RevisionTemplate:
         return RevisionTemplate(self._content(share) | {"revision": self._revision(share)})
 
     def _content(self, share: VersionShare) -> dict[str, Any]:
         """Return what a version runs."""
-        given = self._settings
-        limits = {"cpu": str(given.cpu), "memory": given.memory} | ({GPU: "1"} if given.accelerator else {})
-        model = files(share.version, given.artifacts)
+        settings = self._settings
+        limits = {"cpu": str(settings.cpu), "memory": settings.memory} | ({GPU: "1"} if settings.accelerator else {})
+        model = files(share.version, settings.artifacts)
         container = {
-            "image": given.image,
+            "image": settings.image,
             "command": ["python", "-m", "nightshift.serving"],
-            "args": ["--model", model, "--name", self._name, *on_gpu(given.accelerator)],
+            "args": ["--model", model, "--name", self._name, *on_gpu(settings.accelerator)],
             "ports": [{"container_port": PORT}],
-            "resources": {"limits": limits, "cpu_idle": not given.accelerator},  # a GPU is paid as long as it is there
+            # a GPU is paid as long as it is there
+            "resources": {"limits": limits, "cpu_idle": not settings.accelerator},
             "startup_probe": STARTUP,
         }
         return {
-            "scaling": {"min_instance_count": given.min_replicas, "max_instance_count": given.max_replicas},
-            "max_instance_request_concurrency": given.concurrency,
-            "service_account": given.account,
+            "scaling": {"min_instance_count": settings.min_replicas, "max_instance_count": settings.max_replicas},
+            "max_instance_request_concurrency": settings.concurrency,
+            "service_account": settings.account,
             "containers": [container],
-        } | ({"node_selector": {"accelerator": given.accelerator}} if given.accelerator else {})
+        } | ({"node_selector": {"accelerator": settings.accelerator}} if settings.accelerator else {})
 
     def _revision(self, share: VersionShare) -> str:
         content = storage.fingerprint([share.version.sha256, self._content(share)])
@@ -238,7 +243,7 @@ class CloudRun:
         if revision.delete_time:  # by a process before this one
             self._wait(self._clients.revisions.get_revision, revision.name)
         else:
-            with suppress(MissingError):
+            with suppress(ResourceMissingError):
                 self._api.change(self._clients.revisions.delete_revision, {"name": revision.name})
 
 

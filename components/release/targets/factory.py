@@ -1,4 +1,4 @@
-"""Which target a state means, and what its versions can be asked."""
+"""Builds the target of a state, and the requests to its versions."""
 
 import os
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import urllib3
 
-from components.release.targets import BadVersionError, NoAnswerError, Target, VersionShare
+from components.release.targets import BadVersionError, NoAnswerError, ReleaseTarget, VersionShare
 from nightshift.contracts.state import State
 from nightshift.contracts.state import Target as Kind
 from nightshift.errors import UserError, check_names, may_pass
@@ -20,14 +20,14 @@ TOKEN = "NIGHTSHIFT_SERVING_TOKEN"  # noqa: S105 the name of the variable that h
 Settings = TypeVar("Settings")
 
 
-def find_target(state: State, name: str) -> Target | None:
+def find_target(state: State, name: str) -> ReleaseTarget | None:
     """Return where a use case's versions answer, None where nothing is served.
 
     Raises:
         UserError: when `state.serving` is not a place.
     """
     if state.serving:
-        return _managed(state.serving, name)
+        return _build_managed(state.serving, name)
     if state.target is not Kind.LOCAL:
         return None
     from components.release.targets.local import Local
@@ -36,7 +36,7 @@ def find_target(state: State, name: str) -> Target | None:
 
 
 def build_share(lake: str, version: Version, traffic: float) -> VersionShare:
-    """Return what a target needs of a version, scored by its own files.
+    """Return a version's share with a request that its own files have scored.
 
     Args:
         lake: root of the tables, from which a version of images or texts is asked an item of the newest day.
@@ -54,7 +54,7 @@ def build_share(lake: str, version: Version, traffic: float) -> VersionShare:
 
 
 def ask(url: str, body: bytes) -> bytes:
-    """Return what a served model answers to a body.
+    """Return the response of a served model to a request.
 
     Raises:
         UserError: when it refuses the token.
@@ -64,7 +64,7 @@ def ask(url: str, body: bytes) -> bytes:
     return _post(url, body, os.environ.get(TOKEN, ""), wanted)
 
 
-def _managed(serving: Mapping[str, Any], name: str) -> Target:
+def _build_managed(serving: Mapping[str, Any], name: str) -> ReleaseTarget:
     kinds = {
         "sagemaker": _sagemaker,
         "kserve": _kserve_raw,
@@ -78,23 +78,23 @@ def _managed(serving: Mapping[str, Any], name: str) -> Target:
     return kinds[kind]({key: value for key, value in serving.items() if key != "kind"}, name)
 
 
-def _sagemaker(serving: dict[str, Any], name: str) -> Target:
+def _sagemaker(serving: dict[str, Any], name: str) -> ReleaseTarget:
     import boto3
 
-    from components.release.targets.sagemaker import Clients, SageMaker, SageMakerSettings
+    from components.release.targets.sagemaker import SageMaker, SageMakerClients, SageMakerSettings
 
     settings = _settings(SageMakerSettings, serving)
     clients = [boto3.client(service) for service in ("sagemaker", "sagemaker-runtime", "cloudwatch")]
-    return SageMaker(name, settings, Clients(*clients))
+    return SageMaker(name, settings, SageMakerClients(*clients))
 
 
-def _kserve_raw(serving: dict[str, Any], name: str) -> Target:
+def _kserve_raw(serving: dict[str, Any], name: str) -> ReleaseTarget:
     from components.release.targets.kserve_raw import KServeRawDeployment, RawDeploymentSettings
 
     return KServeRawDeployment(name, _settings(RawDeploymentSettings, serving), _cluster(), ask)
 
 
-def _knative(serving: dict[str, Any], name: str) -> Target:
+def _knative(serving: dict[str, Any], name: str) -> ReleaseTarget:
     from components.release.targets.knative import Knative, KnativeSettings
 
     return Knative(name, _settings(KnativeSettings, serving), _cluster(), ask)
@@ -115,27 +115,29 @@ def _cluster() -> Any:
     return kubernetes.client.CustomObjectsApi()
 
 
-def _vertex(serving: dict[str, Any], name: str) -> Target:
+def _vertex(serving: dict[str, Any], name: str) -> ReleaseTarget:
     from google.cloud import aiplatform_v1 as api
 
     from components.release.targets.google_cloud import find_credentials
-    from components.release.targets.vertex import Clients, Vertex, VertexSettings
+    from components.release.targets.vertex import Vertex, VertexClients, VertexSettings
 
     settings, credentials = _settings(VertexSettings, serving), find_credentials()
     options = {"api_endpoint": f"{settings.region}-aiplatform.googleapis.com"}
     kinds = (api.EndpointServiceClient, api.ModelServiceClient, api.PredictionServiceClient)
-    return Vertex(name, settings, Clients(*(kind(credentials=credentials, client_options=options) for kind in kinds)))
+    return Vertex(
+        name, settings, VertexClients(*(kind(credentials=credentials, client_options=options) for kind in kinds))
+    )
 
 
-def _cloudrun(serving: dict[str, Any], name: str) -> Target:
+def _cloudrun(serving: dict[str, Any], name: str) -> ReleaseTarget:
     from google.cloud import run_v2 as api
 
-    from components.release.targets.cloudrun import Clients, CloudRun, CloudRunSettings
+    from components.release.targets.cloudrun import CloudRun, CloudRunClients, CloudRunSettings
     from components.release.targets.google_cloud import find_credentials
 
     settings, credentials = _settings(CloudRunSettings, serving), find_credentials()
     services, revisions = (kind(credentials=credentials) for kind in (api.ServicesClient, api.RevisionsClient))
-    return CloudRun(name, settings, Clients(services, revisions, _ask_with_identity))
+    return CloudRun(name, settings, CloudRunClients(services, revisions, _ask_with_identity))
 
 
 def _ask_with_identity(url: str, audience: str, body: bytes) -> bytes:

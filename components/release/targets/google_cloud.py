@@ -18,7 +18,7 @@ CALL_SECONDS = 60.0
 POLLING = DEFAULT_POLLING.with_timeout(3600.0)  # of a change, which takes minutes
 
 
-class MissingError(UserError):
+class ResourceMissingError(UserError):
     """There is nothing of the name."""
 
 
@@ -50,22 +50,22 @@ class Api:
         """Call a method of a client.
 
         Raises:
-            UserError: when the platform refuses, as `MissingError` or `BadRequestError` where it says so.
+            UserError: when the platform refuses, as `ResourceMissingError` or `BadRequestError` where it says so.
             UnavailableError: when it does not answer, may answer later, or somebody else was faster.
         """
-        with self._translated_errors():
+        with self._translate_errors():
             return method(request=request, timeout=CALL_SECONDS)
 
     def find(self, get: Callable[..., Any], name: str) -> Any:
         """Return the resource of a name, None when there is none."""
         try:
             return self.call(get, {"name": name})
-        except MissingError:
+        except ResourceMissingError:
             return None
 
     def list_all(self, method: Callable[..., Any], request: Any) -> list[Any]:
         """Return what all pages of a list hold."""
-        with self._translated_errors():
+        with self._translate_errors():
             return list(method(request=request, timeout=CALL_SECONDS))
 
     def change(self, begin: Callable[..., Any], request: Any) -> Any:
@@ -77,7 +77,7 @@ class Api:
             UnavailableError: when it takes too long.
         """
         operation = self.call(begin, request)
-        with self._translated_errors():
+        with self._translate_errors():
             try:
                 return operation.result(polling=self._polling)
             except exceptions.FailedPrecondition as error:
@@ -94,23 +94,23 @@ class Api:
             if not is_so():
                 raise _ChangingError(state)
 
-        with self._translated_errors():
+        with self._translate_errors():
             self._polling.with_predicate(if_exception_type(_ChangingError))(look)()
 
     @contextmanager
-    def _translated_errors(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         try:
             yield
         except exceptions.GoogleAPIError as error:
-            raise self._translated(error) from None
+            raise self._translate(error) from None
         except GoogleAuthError as error:
             raise auth_error(error, f"{self._platform} cannot be called") from None
         except TimeoutError as error:
             raise UnavailableError(f"{self._platform}: {str(error).rstrip('.')}; run it again") from None
 
-    def _translated(self, error: Any) -> Exception:
+    def _translate(self, error: Any) -> Exception:
         if isinstance(error, exceptions.NotFound):
-            return MissingError(f"{self._platform} refuses: {error}")
+            return ResourceMissingError(f"{self._platform} refuses: {error}")
         if isinstance(error, exceptions.AlreadyExists):
             return TakenError(f"{self._platform}: {error}; run it again")
         if isinstance(error, exceptions.RetryError):

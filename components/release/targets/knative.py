@@ -45,78 +45,78 @@ class Knative(KServe):
     _settings: KnativeSettings
 
     def apply(self, split: Sequence[VersionShare]) -> None:
-        """Bring the object there, one change after the other; see `Target`."""
+        """Bring the object there, one change after the other; see `ReleaseTarget`."""
         newest, percent = split[-1], _percent(split)
-        service = self._standing() or self._created(split[0])
-        if len(split) > 1 and _rolled_out(service) != key(split[0]):
+        service = self._find_standing() or self._create_first(split[0])
+        if len(split) > 1 and _stable_version(service) != key(split[0]):
             self.apply(split[:1])
             service = self._await()
-        service = self._await() if self._runs(service, newest) else self._changed(service, newest, 0)
-        if _given(service) == 0:
+        service = self._await() if self._runs(service, newest) else self._change(service, newest, 0)
+        if _canary_percent(service) == 0:
             check(newest, self._revision(service, newest))
-        if _given(service) != percent:
-            self._changed(service, newest, percent)
+        if _canary_percent(service) != percent:
+            self._change(service, newest, percent)
 
     def serving(self) -> dict[int, float]:
-        """Return what the object's status says of its revisions; see `Target`."""
+        """Return what the object's status says of its revisions; see `ReleaseTarget`."""
         service = self._find()
         shares: dict[int, float] = {}
-        for each in _traffic(service) if service and _is_up(service) else ():
-            version = int(each["key"].partition(":")[0])
-            shares[version] = shares.get(version, 0) + each.get("percent", 0) / 100
+        for entry in _traffic(service) if service and _is_up(service) else ():
+            version = int(entry["key"].partition(":")[0])
+            shares[version] = shares.get(version, 0) + entry.get("percent", 0) / 100
         return {version: share for version, share in shares.items() if share}
 
     def ask(self, share: VersionShare) -> Any:
-        """Ask a version's revision by its own URL; see `Target`."""
+        """Ask a version's revision by its own URL; see `ReleaseTarget`."""
         return self._revision(self._await(), share)
 
     def _state(self, service: Object) -> tuple[bool, str]:
         return _is_up(service), _failure(service)
 
-    def _standing(self) -> Object | None:
+    def _find_standing(self) -> Object | None:
         """Return the object once it does not change any more, None when there is none, or only a first failure."""
-        service, _ = self._settled()
+        service, _ = self._await_settled()
         if service is None or _status(service).get("latestRolledoutRevision"):
             return service
         self._delete()
         return None
 
-    def _created(self, share: VersionShare) -> Object:
+    def _create_first(self, share: VersionShare) -> Object:
         self._create(self._with_percent(share, {CHAMPION: key(share), REPLACES: ""}, None))
         return self._await()
 
-    def _changed(self, service: Object, share: VersionShare, percent: int | None) -> Object:
+    def _change(self, service: Object, share: VersionShare, percent: int | None) -> Object:
         # annotations are part of a revision, so with the same version they stay
         kept = {name: notes(service)[name] for name in (CHAMPION, REPLACES)}
-        fresh = {CHAMPION: _rolled_out(service), REPLACES: _status(service).get("latestCreatedRevision", "")}
+        fresh = {CHAMPION: _stable_version(service), REPLACES: _status(service).get("latestCreatedRevision", "")}
         self._replace(service, self._with_percent(share, kept if self._runs(service, share) else fresh, percent))
         return self._await()
 
     def _revision(self, service: Object, share: VersionShare) -> Any:
-        url = next(each["url"] for each in _traffic(service) if each["key"] == key(share))
-        return self._asked(url, share)
+        url = next(entry["url"] for entry in _traffic(service) if entry["key"] == key(share))
+        return self._ask_url(url, share)
 
     def _predictor(self, share: VersionShare) -> Object:
         rate = self._settings.requests_per_second
         return super()._predictor(share) | ({"scaleMetric": "rps", "scaleTarget": max(1, round(rate))} if rate else {})
 
     def _with_percent(self, share: VersionShare, annotations: dict[str, str], percent: int | None) -> Object:
-        given = {} if percent is None else {"canaryTrafficPercent": percent}
-        return self._object(share, annotations | {f"{GROUP}/enable-tag-routing": "true"}, **given)
+        predictor = {} if percent is None else {"canaryTrafficPercent": percent}
+        return self._object(share, annotations | {f"{GROUP}/enable-tag-routing": "true"}, **predictor)
 
 
 def _percent(split: Sequence[VersionShare]) -> int | None:
     return percents(split, "KServe")[-1] if len(split) > 1 else None
 
 
-def _given(service: Object) -> int | None:
+def _canary_percent(service: Object) -> int | None:
     percent: int | None = service["spec"]["predictor"].get("canaryTrafficPercent")
     return percent
 
 
-def _rolled_out(service: Object) -> str:
+def _stable_version(service: Object) -> str:
     """Return which version gets what the newest does not."""
-    return notes(service)[NEWEST if _given(service) is None else CHAMPION]
+    return notes(service)[NEWEST if _canary_percent(service) is None else CHAMPION]
 
 
 def _status(service: Object) -> Object:
@@ -128,8 +128,8 @@ def _traffic(service: Object) -> list[Object]:
     """Return what the status says of the revisions that get requests or have a URL, and which version each is."""
     annotations = notes(service)
     return [
-        each | {"key": annotations[NEWEST if each.get("latestRevision") else CHAMPION]}
-        for each in _status(service).get("traffic", ())
+        entry | {"key": annotations[NEWEST if entry.get("latestRevision") else CHAMPION]}
+        for entry in _status(service).get("traffic", ())
     ]
 
 
@@ -141,10 +141,10 @@ def _is_new(service: Object) -> bool:
 
 def _is_up(service: Object) -> bool:
     status = _status(service)
-    got = sum(each.get("percent", 0) for each in status.get("traffic", ()) if each.get("latestRevision"))
-    given = _given(service)
+    got = sum(entry.get("percent", 0) for entry in status.get("traffic", ()) if entry.get("latestRevision"))
+    percent = _canary_percent(service)
     is_newest = status.get("latestReadyRevision") == status.get("latestCreatedRevision")
-    return _is_new(service) and is_ready(service) and is_newest and got == (100 if given is None else given)
+    return _is_new(service) and is_ready(service) and is_newest and got == (100 if percent is None else percent)
 
 
 def _failure(service: Object) -> str:

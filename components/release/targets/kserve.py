@@ -20,7 +20,7 @@ from components.release.targets import (
     files,
     is_superset,
     on_gpu,
-    parsed,
+    parse_answer,
 )
 from nightshift import cluster
 from nightshift.cluster import FULL, MissingError
@@ -98,11 +98,11 @@ class KServe:
         self._name, self._settings, self._api = name, settings, api
         self._ask, self._pause = ask, pause
 
-    def measured(self, *_: object) -> None:
-        """Not available: KServe keeps no figures of a version's requests; see `Target`."""
+    def measure(self, *_: object) -> None:
+        """Not available: KServe keeps no figures of a version's requests; see `ReleaseTarget`."""
 
     def clean(self, split: Sequence[VersionShare]) -> None:
-        """Delete the object when nothing is wanted: all that KServe has made of it goes with it; see `Target`."""
+        """Delete the object when nothing is wanted: all that KServe has made of it goes too; see `ReleaseTarget`."""
         if not split and self._find():
             self._delete()
 
@@ -110,7 +110,7 @@ class KServe:
         """Return whether an object is what answers, and why it never will be; empty while it may."""
         raise NotImplementedError
 
-    def _settled(self, waits: bool = False) -> tuple[Object | None, str]:
+    def _await_settled(self, waits: bool = False) -> tuple[Object | None, str]:
         """Return the object once it does not change any more, and why it failed; None when there is none.
 
         Args:
@@ -137,7 +137,7 @@ class KServe:
             BadVersionError: when that does not start.
             UserError: when Kubernetes refuses its pods, which it would whatever the version.
         """
-        service, why = self._settled(waits=True)
+        service, why = self._await_settled(waits=True)
         if service is None:
             raise UnavailableError(f"InferenceService {self._name!r} was deleted meanwhile; run it again")
         if REFUSED.search(why):
@@ -188,9 +188,9 @@ class KServe:
             service["spec"]["predictor"], self._predictor(share)
         )
 
-    def _asked(self, url: str, share: VersionShare) -> Any:
+    def _ask_url(self, url: str, share: VersionShare) -> Any:
         body = json.dumps(share.request).encode()
-        return ask_until_valid(share, lambda: parsed(url, self._ask(f"{url}/score", body)), self._pause)
+        return ask_until_valid(share, lambda: parse_answer(url, self._ask(f"{url}/score", body)), self._pause)
 
     def _object(self, share: VersionShare, annotations: dict[str, str], **predictor: Any) -> Object:
         ours = {OWNER: self._name, NEWEST: key(share), f"{GROUP}/deploymentMode": self.modes[0]}
@@ -241,11 +241,11 @@ class KServe:
             return None
         return resource
 
-    def _call(self, verb: str, kind: dict[str, str], **given: Any) -> Any:
+    def _call(self, verb: str, kind: dict[str, str], **arguments: Any) -> Any:
         """Call Kubernetes; raises what `nightshift.cluster.call` does."""
         method = getattr(self._api, f"{verb}_namespaced_custom_object")
-        place = {**kind, "namespace": self._settings.namespace}
-        return cluster.call(f"{verb} {kind['plural']}", self._name, lambda: method(**place, **given))
+        location = {**kind, "namespace": self._settings.namespace}
+        return cluster.call(f"{verb} {kind['plural']}", self._name, lambda: method(**location, **arguments))
 
 
 def _resources(gpus: int) -> Object:
@@ -266,7 +266,7 @@ def notes(service: Object) -> dict[str, str]:
 
 def conditions(service: Object) -> dict[str, Object]:
     """Return what an object's status says, by type."""
-    return {each["type"]: each for each in service.get("status", {}).get("conditions", ())}
+    return {condition["type"]: condition for condition in service.get("status", {}).get("conditions", ())}
 
 
 def is_ready(service: Object) -> bool:

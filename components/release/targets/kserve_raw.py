@@ -56,7 +56,7 @@ class KServeRawDeployment(KServe):
     _settings: RawDeploymentSettings
 
     def apply(self, split: Sequence[VersionShare]) -> None:
-        """Write the object where it is not as it should be, and wait for its pods; see `Target`."""
+        """Write the object where it is not as it should be, and wait for its pods; see `ReleaseTarget`."""
         (share,) = split
         service = self._find()
         if service is None:
@@ -67,13 +67,13 @@ class KServeRawDeployment(KServe):
         self._await()
 
     def serving(self) -> dict[int, float]:
-        """Return the version of the object once no pod of another is left; see `Target`."""
-        service, why = self._settled()
+        """Return the version of the object once no pod of another is left; see `ReleaseTarget`."""
+        service, why = self._await_settled()
         return {} if service is None or why else {int(notes(service)[NEWEST].partition(":")[0]): 1.0}
 
     def ask(self, share: VersionShare) -> Any:
-        """Ask the service of the pods; those that were replaced may answer it for some seconds; see `Target`."""
-        return self._asked(self._await()["status"]["address"]["url"], share)
+        """Ask the service of the pods; those that were replaced may answer it for some seconds; see `ReleaseTarget`."""
+        return self._ask_url(self._await()["status"]["address"]["url"], share)
 
     def _state(self, service: Object) -> tuple[bool, str]:
         deployment = self._deployment(service["metadata"]["uid"])
@@ -95,7 +95,11 @@ class KServeRawDeployment(KServe):
         name = f"{self._name}-predictor"
         deployment = self._get(DEPLOYMENTS, name)
         owners = deployment["metadata"].get("ownerReferences", ()) if deployment else ()
-        ours = [each["uid"] for each in owners if (each["kind"], each["name"]) == ("InferenceService", self._name)]
+        ours = [
+            reference["uid"]
+            for reference in owners
+            if (reference["kind"], reference["name"]) == ("InferenceService", self._name)
+        ]
         if deployment and not ours:
             raise UserError(f"Deployment {name!r} exists and is not KServe's; delete it, or rename the use case")
         return deployment if owner in ours else None
@@ -123,9 +127,9 @@ class KServeRawDeployment(KServe):
 
 def _has_taken(deployment: Object, service: Object) -> bool:
     """Return whether a Deployment says something of what the object wants now."""
-    given = deployment["spec"]["template"]["metadata"].get("annotations", {})
+    annotations = deployment["spec"]["template"]["metadata"].get("annotations", {})
     seen = deployment.get("status", {}).get("observedGeneration")
-    same = all(given.get(name) == notes(service)[name] for name in (NEWEST, REPLACES))
+    same = all(annotations.get(name) == notes(service)[name] for name in (NEWEST, REPLACES))
     return same and bool(seen == deployment["metadata"]["generation"])
 
 
@@ -138,8 +142,8 @@ def _available(deployment: Object) -> int:
 
 def _failure(deployment: Object) -> str:
     """Return why the pods do not start; empty while they may, and when they have."""
-    said = conditions(deployment)
-    if said.get("Progressing", {}).get("status") != "False":
+    reported = conditions(deployment)
+    if reported.get("Progressing", {}).get("status") != "False":
         return ""
-    refused = said.get("ReplicaFailure", {})
-    return str(refused.get("message") or said["Progressing"].get("message") or "its pods do not start")
+    refused = reported.get("ReplicaFailure", {})
+    return str(refused.get("message") or reported["Progressing"].get("message") or "its pods do not start")

@@ -39,7 +39,7 @@ class Local:
         self._state, self._name, self._port, self._patience = state, name, port, patience
 
     def apply(self, split: Sequence[VersionShare]) -> None:
-        """Have the server load versions beside those that answer, and check them; see `Target`."""
+        """Have the server load versions beside those that answer, and check them; see `ReleaseTarget`."""
         if self.serving() == {share.version.version: share.traffic for share in split}:
             return
         version, challenger = split[0].version, _challenger(split)
@@ -50,22 +50,22 @@ class Local:
             raise BadVersionError(str(error)) from None
 
     def serving(self) -> dict[int, float]:
-        """Return what the server says; see `Target`."""
+        """Return what the server says; see `ReleaseTarget`."""
         if not endpoint.running(self._state.registry, self._name):
             return {}
-        said = self._call("GET", "/model")
-        beside = {said["challenger"]["version"]: said["challenger"]["share"]} if said["challenger"] else {}
-        return {said["version"]: 1 - sum(beside.values())} | beside
+        answer = self._call("GET", "/model")
+        beside = {answer["challenger"]["version"]: answer["challenger"]["share"]} if answer["challenger"] else {}
+        return {answer["version"]: 1 - sum(beside.values())} | beside
 
     def ask(self, share: VersionShare) -> Any:
-        """Ask a version, whoever the server answers otherwise; see `Target`."""
+        """Ask a version, whoever the server answers otherwise; see `ReleaseTarget`."""
         return self._call("POST", "/score", json.dumps(share.request), {"X-Model-Version": str(share.version.version)})
 
-    def measured(self, *_: object) -> None:
-        """Not available: the server counts the requests of both versions together; see `Target`."""
+    def measure(self, *_: object) -> None:
+        """Not available: the server counts the requests of both versions together; see `ReleaseTarget`."""
 
     def clean(self, split: Sequence[VersionShare]) -> None:
-        """Stop the server when nothing is wanted; the files of versions are the registry's; see `Target`."""
+        """Stop the server when nothing is wanted; the files of versions are the registry's; see `ReleaseTarget`."""
         if not split:
             endpoint.stop(self._state.registry, self._name)
 

@@ -21,7 +21,7 @@ from components.release.targets import (
     VersionShare,
     ask_until_valid,
     is_superset,
-    parsed,
+    parse_answer,
 )
 from nightshift import storage
 from nightshift.errors import UnavailableError, UserError, may_pass
@@ -58,7 +58,7 @@ class SageMakerSettings:
 
 
 @dataclass(frozen=True)
-class Clients:
+class SageMakerClients:
     """How SageMaker is reached.
 
     Attributes:
@@ -78,7 +78,11 @@ class SageMaker:
     splits = True
 
     def __init__(
-        self, name: str, settings: SageMakerSettings, clients: Clients, pause: Callable[[float], None] = time.sleep
+        self,
+        name: str,
+        settings: SageMakerSettings,
+        clients: SageMakerClients,
+        pause: Callable[[float], None] = time.sleep,
     ) -> None:
         """Makes no calls.
 
@@ -91,8 +95,8 @@ class SageMaker:
         self._name, self._settings, self._clients, self._pause = name, settings, clients, pause
 
     def apply(self, split: Sequence[VersionShare]) -> None:
-        """Make models and a configuration, and point the endpoint at it; see `Target`."""
-        endpoint = self._settled()
+        """Make models and a configuration, and point the endpoint at it; see `ReleaseTarget`."""
+        endpoint = self._await_settled()
         if endpoint and endpoint["EndpointStatus"] in FAILED:
             endpoint = self._delete_endpoint()
         if endpoint and self._has(endpoint, split):
@@ -108,7 +112,7 @@ class SageMaker:
         self._check_served(config["EndpointConfigName"])
 
     def serving(self) -> dict[int, float]:
-        """Return the weights of the variants; see `Target`."""
+        """Return the weights of the variants; see `ReleaseTarget`."""
         endpoint = self._find("describe_endpoint", EndpointName=self._name)
         if not endpoint or endpoint["EndpointStatus"] != READY:
             return {}
@@ -116,31 +120,31 @@ class SageMaker:
         return {int(name.lstrip("v")): weight / sum(weights.values()) for name, weight in weights.items()}
 
     def ask(self, share: VersionShare) -> Any:
-        """Ask a version's variant; see `Target`."""
-        return ask_until_valid(share, lambda: self._invoked(share), self._pause)
+        """Ask a version's variant; see `ReleaseTarget`."""
+        return ask_until_valid(share, lambda: self._invoke(share), self._pause)
 
-    def measured(self, share: VersionShare, since: datetime, until: datetime) -> Slo:
-        """Return what CloudWatch has of a variant; see `Target`."""
+    def measure(self, share: VersionShare, since: datetime, until: datetime) -> Slo:
+        """Return what CloudWatch has of a variant; see `ReleaseTarget`."""
         requests, errors = (
-            sum(each["Sum"] for each in self._figures(share, (since, until), name, Statistics=["Sum"]))
+            sum(datapoint["Sum"] for datapoint in self._figures(share, (since, until), name, Statistics=["Sum"]))
             for name in ("Invocations", "Invocation5XXErrors")
         )
         slowest = self._figures(share, (since, until), "ModelLatency", ExtendedStatistics=["p99"])
-        microseconds = max((each["ExtendedStatistics"]["p99"] for each in slowest), default=None)
+        microseconds = max((datapoint["ExtendedStatistics"]["p99"] for datapoint in slowest), default=None)
         return Slo(int(requests), int(errors), None if microseconds is None else microseconds / 1000)
 
     def clean(self, split: Sequence[VersionShare]) -> None:
-        """Delete configurations and models of ours that nothing needs; see `Target`."""
-        endpoint = self._settled() if split else self._delete_endpoint()
+        """Delete configurations and models of ours that nothing needs; see `ReleaseTarget`."""
+        endpoint = self._await_settled() if split else self._delete_endpoint()
         configs = {endpoint["EndpointConfigName"]} if endpoint else set()
         for name in self._leftovers("endpoint_config", configs):
             self._call("delete_endpoint_config", EndpointConfigName=name)
         for name in self._leftovers("model", {self._model(share) for share in split}):
             self._call("delete_model", ModelName=name)
 
-    def _invoked(self, share: VersionShare) -> Any:
+    def _invoke(self, share: VersionShare) -> Any:
         try:
-            answer = _called(
+            answer = _call_aws(
                 self._clients.runtime.invoke_endpoint,
                 EndpointName=self._name,
                 TargetVariant=_variant(share),
@@ -150,13 +154,13 @@ class SageMaker:
         except UnavailableError as error:
             raise NoAnswerError(str(error)) from None
         assert answer["InvokedProductionVariant"] == _variant(share)
-        return parsed(f"variant {_variant(share)}", answer["Body"].read())
+        return parse_answer(f"variant {_variant(share)}", answer["Body"].read())
 
     def _figures(
         self, share: VersionShare, span: tuple[datetime, datetime], name: str, **which: list[str]
     ) -> list[Any]:
         variant = {"EndpointName": self._name, "VariantName": _variant(share)}
-        statistics = _called(
+        statistics = _call_aws(
             self._clients.cloudwatch.get_metric_statistics,
             Namespace="AWS/SageMaker",
             MetricName=name,
@@ -168,7 +172,7 @@ class SageMaker:
         )
         return list(statistics["Datapoints"])
 
-    def _settled(self) -> dict[str, Any] | None:
+    def _await_settled(self) -> dict[str, Any] | None:
         """Return the endpoint once it is not about to change, None when there is none.
 
         Raises:
@@ -181,24 +185,24 @@ class SageMaker:
                 f"endpoint {self._name!r} exists and has no tag {TAG}={self._name}; delete it or give it this tag, "
                 "or give the use case another name"
             )
-        return self._awaited(endpoint) if endpoint and _is_changing(endpoint) else endpoint
+        return self._await_change(endpoint) if endpoint and _is_changing(endpoint) else endpoint
 
-    def _awaited(self, endpoint: dict[str, Any]) -> dict[str, Any] | None:
+    def _await_change(self, endpoint: dict[str, Any]) -> dict[str, Any] | None:
         from botocore.exceptions import WaiterError
 
         kind = "endpoint_deleted" if endpoint["EndpointStatus"] == "Deleting" else "endpoint_in_service"
         waiter = self._clients.sagemaker.get_waiter(kind)
         with suppress(WaiterError):  # whichever way the change ends, the endpoint says it
-            _called(waiter.wait, EndpointName=self._name, WaiterConfig=self._clients.polling)
+            _call_aws(waiter.wait, EndpointName=self._name, WaiterConfig=self._clients.polling)
         after = self._find("describe_endpoint", EndpointName=self._name)
         if after and _is_changing(after):
             raise UnavailableError(f"endpoint {self._name!r} is still {after['EndpointStatus']}; run it again")
         return after
 
     def _delete_endpoint(self) -> dict[str, Any] | None:
-        if self._settled():
+        if self._await_settled():
             self._call("delete_endpoint", EndpointName=self._name)
-        return self._settled()
+        return self._await_settled()
 
     def _check_served(self, config: str) -> None:
         """Check that the endpoint has become what a configuration says.
@@ -206,7 +210,7 @@ class SageMaker:
         Raises:
             BadVersionError: when it has not.
         """
-        endpoint = self._settled() or {}
+        endpoint = self._await_settled() or {}
         if (endpoint.get("EndpointStatus"), endpoint.get("EndpointConfigName")) != (READY, config):
             reason = endpoint.get("FailureReason", "it gave no reason")
             raise BadVersionError(
@@ -219,7 +223,7 @@ class SageMaker:
         if not config or len(config["ProductionVariants"]) != len(split):
             return False
         wanted = [_without_weight(variant) for variant in self._variants(split)]
-        return all(any(is_superset(each, variant) for each in config["ProductionVariants"]) for variant in wanted)
+        return all(any(is_superset(actual, variant) for actual in config["ProductionVariants"]) for variant in wanted)
 
     def _weigh(self, endpoint: dict[str, Any], split: Sequence[VersionShare]) -> None:
         wanted = {_variant(share): share.traffic for share in split}
@@ -229,7 +233,7 @@ class SageMaker:
         self._call(
             "update_endpoint_weights_and_capacities", EndpointName=self._name, DesiredWeightsAndCapacities=weights
         )
-        self._settled()
+        self._await_settled()
 
     def _make_model(self, share: VersionShare) -> None:
         source = {"S3Uri": f"{share.version.uri.rstrip('/')}/", "S3DataType": "S3Prefix", "CompressionType": "None"}
@@ -259,11 +263,11 @@ class SageMaker:
 
     def _leftovers(self, kind: str, needed: set[str]) -> Iterator[str]:
         """Yield the names of ours that nothing needs."""
-        word = {"endpoint_config": "EndpointConfig", "model": "Model"}[kind]
+        prefix = {"endpoint_config": "EndpointConfig", "model": "Model"}[kind]
         pages = self._clients.sagemaker.get_paginator(f"list_{kind}s").paginate(NameContains=f"{self._name}-")
-        for summary in _called(lambda: [each for page in pages for each in page[f"{word}s"]]):
-            name = summary[f"{word}Name"]
-            if name.startswith(f"{self._name}-") and name not in needed and self._is_ours(summary[f"{word}Arn"]):
+        for summary in _call_aws(lambda: [entry for page in pages for entry in page[f"{prefix}s"]]):
+            name = summary[f"{prefix}Name"]
+            if name.startswith(f"{self._name}-") and name not in needed and self._is_ours(summary[f"{prefix}Arn"]):
                 yield name
 
     def _is_ours(self, arn: str) -> bool:
@@ -290,8 +294,8 @@ class SageMaker:
             for share in split
         ]
 
-    def _call(self, operation: str, **given: Any) -> Any:
-        return _called(getattr(self._clients.sagemaker, operation), **given)
+    def _call(self, operation: str, **arguments: Any) -> Any:
+        return _call_aws(getattr(self._clients.sagemaker, operation), **arguments)
 
     def _find(self, operation: str, **named: str) -> dict[str, Any] | None:
         """Describe something, None when there is nothing."""
@@ -322,7 +326,7 @@ def _without_weight(variant: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in variant.items() if name != "InitialVariantWeight"}
 
 
-def _called(function: Callable[..., Any], **given: Any) -> Any:
+def _call_aws(function: Callable[..., Any], **arguments: Any) -> Any:
     """Call AWS.
 
     Raises:
@@ -333,7 +337,7 @@ def _called(function: Callable[..., Any], **given: Any) -> Any:
     from botocore import exceptions as aws
 
     try:
-        return function(**given)
+        return function(**arguments)
     except aws.ClientError as error:
         code, text = error.response["Error"]["Code"], error.response["Error"]["Message"]
         if code == "ValidationException" and text.startswith("Could not find"):

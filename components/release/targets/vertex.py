@@ -58,7 +58,7 @@ class VertexSettings:
 
 
 @dataclass(frozen=True)
-class Clients:
+class VertexClients:
     """How Vertex AI is reached.
 
     Attributes:
@@ -80,7 +80,7 @@ class Vertex:
     splits = True
 
     def __init__(
-        self, name: str, settings: VertexSettings, clients: Clients, pause: Callable[[float], None] = time.sleep
+        self, name: str, settings: VertexSettings, clients: VertexClients, pause: Callable[[float], None] = time.sleep
     ) -> None:
         """Makes no calls.
 
@@ -96,23 +96,23 @@ class Vertex:
         self._endpoint = f"{self._parent}/endpoints/{name}"
 
     def apply(self, split: Sequence[VersionShare]) -> None:
-        """Deploy what is missing, then give each its percentage; see `Target`."""
+        """Deploy what is missing, then give each its percentage; see `ReleaseTarget`."""
         percentages = dict(zip(map(self._deployment, split), percents(split, "Vertex AI"), strict=True))
-        endpoint = self._settled() or self._created()
-        missing = [share for share in split if self._deployment(share) not in _deployed(endpoint)]
+        endpoint = self._await_settled() or self._create_endpoint()
+        missing = [share for share in split if self._deployment(share) not in _deployed_models(endpoint)]
         for share in missing:
             self._upload(share)
             self._deploy(share)
-        self._divide(self._settled() if missing else endpoint, percentages)
+        self._divide(self._await_settled() if missing else endpoint, percentages)
 
     def serving(self) -> dict[int, float]:
-        """Return the percentages of the endpoint; see `Target`."""
-        endpoint = self._checked(self._api.find(self._clients.endpoints.get_endpoint, self._endpoint))
-        deployed = _deployed(endpoint)
+        """Return the percentages of the endpoint; see `ReleaseTarget`."""
+        endpoint = self._check_ownership(self._api.find(self._clients.endpoints.get_endpoint, self._endpoint))
+        deployed = _deployed_models(endpoint)
         return {self._version(deployed[key]): percent / 100 for key, percent in _percentages(endpoint).items()}
 
     def ask(self, share: VersionShare) -> Any:
-        """Ask the endpoint until a version answers; see `Target`."""
+        """Ask the endpoint until a version answers; see `ReleaseTarget`."""
         body = {"endpoint": self._endpoint, "instances": share.request["instances"]}
         request, failure = PredictRequest.from_json(json.dumps(body)), ""
         attempts = math.ceil(MISS_EXPONENT / share.traffic)
@@ -130,12 +130,12 @@ class Vertex:
             f"{self._name!r}{failure}; look at its log"
         )
 
-    def measured(self, *_: object) -> None:
-        """Not available on this platform; see `Target`."""
+    def measure(self, *_: object) -> None:
+        """Not available on this platform; see `ReleaseTarget`."""
 
     def clean(self, split: Sequence[VersionShare]) -> None:
-        """Undeploy and delete what is ours and not needed; see `Target`."""
-        endpoint = self._settled()
+        """Undeploy and delete what is ours and not needed; see `ReleaseTarget`."""
+        endpoint = self._await_settled()
         self._undeploy(endpoint, {self._deployment(share) for share in split})
         if endpoint and not split:
             self._api.change(self._clients.endpoints.delete_endpoint, {"name": self._endpoint})
@@ -144,11 +144,11 @@ class Vertex:
             if model not in needed:
                 self._delete(model)
 
-    def _settled(self) -> Endpoint | None:
+    def _await_settled(self) -> Endpoint | None:
         """Return the endpoint once nothing is changing it, None when there is none."""
-        return self._checked(self._unchanging(self._clients.endpoints.get_endpoint, self._endpoint))
+        return self._check_ownership(self._await_unchanged(self._clients.endpoints.get_endpoint, self._endpoint))
 
-    def _checked(self, endpoint: Endpoint | None) -> Endpoint | None:
+    def _check_ownership(self, endpoint: Endpoint | None) -> Endpoint | None:
         """Return an endpoint.
 
         Raises:
@@ -159,16 +159,18 @@ class Vertex:
                 f"endpoint {self._name!r} exists and has no label {LABEL}={self._name}; delete it or give it this "
                 "label, or give the use case another name"
             )
-        for key, model in _deployed(endpoint).items():
+        for key, model in _deployed_models(endpoint).items():
             if not self._version(model):
                 raise UserError(f"endpoint {self._name!r} has model {model!r} deployed as {key}; undeploy it")
         return endpoint
 
-    def _created(self) -> Endpoint | None:
+    def _create_endpoint(self) -> Endpoint | None:
         content = {"display_name": self._name, "labels": self._labels}
         request = {"parent": self._parent, "endpoint": content, "endpoint_id": self._name}
         endpoints = self._clients.endpoints
-        return self._checked(self._create(endpoints.create_endpoint, request, endpoints.get_endpoint, self._endpoint))
+        return self._check_ownership(
+            self._create(endpoints.create_endpoint, request, endpoints.get_endpoint, self._endpoint)
+        )
 
     def _upload(self, share: VersionShare) -> None:
         """Have a model of a version, unless it is there already.
@@ -178,7 +180,7 @@ class Vertex:
         """
         content, models, name = self._content(share), self._clients.models, self._path(self._model(share))
         request = {"parent": self._parent, "model": content, "model_id": self._model(share)}
-        model = self._unchanging(models.get_model, name) or self._create(
+        model = self._await_unchanged(models.get_model, name) or self._create(
             models.upload_model, request, models.get_model, name
         )
         if not is_superset(_plain(model), _plain(type(model)(content))):
@@ -228,7 +230,7 @@ class Vertex:
         self._api.call(self._clients.endpoints.update_endpoint, request)
 
     def _undeploy(self, endpoint: Endpoint | None, needed: set[str]) -> None:
-        unneeded = [key for key in _deployed(endpoint) if key not in needed]
+        unneeded = [key for key in _deployed_models(endpoint) if key not in needed]
         if unneeded and not needed and len(_percentages(endpoint)) > 1:
             self._divide(endpoint, {unneeded[-1]: 100})  # only the last one may be undeployed while it gets requests
         for key in unneeded:
@@ -236,7 +238,7 @@ class Vertex:
             self._api.change(self._clients.endpoints.undeploy_model, request)
 
     def _delete(self, model: str) -> None:
-        if self._unchanging(self._clients.models.get_model, self._path(model)):
+        if self._await_unchanged(self._clients.models.get_model, self._path(model)):
             self._api.change(self._clients.models.delete_model, {"name": self._path(model)})
 
     def _models(self) -> list[str]:
@@ -244,7 +246,7 @@ class Vertex:
         request = {"parent": self._parent, "filter": f"labels.{LABEL}={self._name}"}
         return [_id(model.name) for model in self._api.list_all(self._clients.models.list_models, request)]
 
-    def _unchanging(self, get: Callable[..., Any], name: str) -> Any:
+    def _await_unchanged(self, get: Callable[..., Any], name: str) -> Any:
         """Return what bears a name once nothing is changing it, None when nothing does."""
         if not self._api.find(get, name):
             return None
@@ -301,7 +303,7 @@ def _plain(message: Any) -> Any:
     return MessageToDict(type(message).pb(message))
 
 
-def _deployed(endpoint: Endpoint | None) -> dict[str, str]:
+def _deployed_models(endpoint: Endpoint | None) -> dict[str, str]:
     """Return the IDs of what is deployed, and of which models."""
     return {deployed.id: _id(deployed.model) for deployed in endpoint.deployed_models} if endpoint else {}
 

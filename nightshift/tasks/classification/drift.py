@@ -23,7 +23,7 @@ from nightshift.contracts.section import Block
 from nightshift.errors import UserError
 from nightshift.splits import Days
 from nightshift.stats import embeddings
-from nightshift.stats.embeddings import RARE, Effect, Floats
+from nightshift.stats.embeddings import RARE, EffectSize, Floats
 from nightshift.stats.shift import BINS
 from nightshift.tasks.classification import descriptors, kinds, unusual
 from nightshift.tasks.protocol import DriftInputs
@@ -181,7 +181,7 @@ def seen(reference: Floats, days: Sequence[Floats], limits: ClassDrift) -> Itera
     """
     if min(len(reference), sum(map(len, days))) < FEWEST:
         return
-    reference, days = embeddings.standardized(reference, days)
+    reference, days = embeddings.standardize(reference, days)
     new = [_novelty(rows, found, limits) for rows, found in embeddings.novelties(reference, days)]
     yield max(new, key=lambda signal: (signal.value or 0) / signal.limit)
     window = np.concatenate(days)
@@ -194,12 +194,12 @@ def seen(reference: Floats, days: Sequence[Floats], limits: ClassDrift) -> Itera
     yield _signal("mmd", far, limits.mmd, reason)
 
 
-def _novelty(rows: int, found: Effect, limits: ClassDrift) -> Signal:
+def _novelty(rows: int, found: EffectSize, limits: ClassDrift) -> Signal:
     unlike = f"{found.value:.1%} of the newest {rows:,} rows are less like the reference than"
     return _signal("novelty", found, limits.novelty, f"{unlike} {embeddings.KNOWN:.0%} of its own")
 
 
-def _signal(name: str, found: Effect, limit: float, reason: str) -> Signal:
+def _signal(name: str, found: EffectSize, limit: float, reason: str) -> Signal:
     limit = max(limit, found.chance)
     told = f"{reason} (effect {found.value:.3f}, limit {limit:.3f})."
     return Signal(name=name, value=found.value, limit=limit, raised=found.value > limit, reason=told)

@@ -25,7 +25,7 @@ def blocks(rows: pd.DataFrame, inputs: Array, seen: tuple[Floats, Floats], show:
         seen: embeddings of the reference, (m, width), and of the rows.
         show: how the report has them.
     """
-    reference, (newest,) = embeddings.standardized(seen[0], [seen[1]])
+    reference, (newest,) = embeddings.standardize(seen[0], [seen[1]])
     usual_first = rows.iloc[np.argsort(embeddings.distances(newest, reference), kind="stable")]
     ranked = {
         "Of the newest day, what is least like the reference": usual_first[::-1][:SHOWN],

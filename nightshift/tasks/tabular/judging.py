@@ -17,7 +17,7 @@ from nightshift.contracts.verdict import Measure, Verdict
 from nightshift.errors import UserError
 from nightshift.stats import bootstrap
 from nightshift.stats.comparison import Floats
-from nightshift.stats.ranking import Metrics, evaluate
+from nightshift.stats.ranking import RankingMetrics, evaluate
 from nightshift.tasks import trials
 from nightshift.tasks.trials import Contender, Gate, Trial
 
@@ -39,7 +39,7 @@ class RowContender(Contender):
         cost: on the test rows.
     """
 
-    metrics: Metrics
+    metrics: RankingMetrics
     cost: contract.Cost
 
     def value(self, name: str) -> float:

@@ -6,7 +6,7 @@ from nightshift.contracts import evaluation as contract
 from nightshift.contracts.artifact import LabeledWindow
 from nightshift.contracts.section import Axis, Block, Cell, Chart, Column, Fact, Facts, Notice, Row, Series, Table, Text
 from nightshift.contracts.section import Estimate as Shown
-from nightshift.stats.comparison import Estimate
+from nightshift.stats.comparison import BootstrapEstimate
 from nightshift.tasks.tabular.explain import Calibration, Explanation, Slice
 from nightshift.tasks.tabular.judging import RowContender, RowTrial
 
@@ -179,5 +179,5 @@ def _share(part: LabeledWindow) -> float | None:
     return (part.positives or 0) / part.rows if part.rows else None
 
 
-def _sure(value: float | None, interval: Estimate | None) -> Shown | float | None:
+def _sure(value: float | None, interval: BootstrapEstimate | None) -> Shown | float | None:
     return value if value is None or interval is None else Shown(value=value, low=interval.low, high=interval.high)

@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 
 from components.deployment import core
-from components.deployment.core import Candidate
+from components.deployment.core import VersionInfo
 from nightshift.contracts.preprocessing import Inputs
 from nightshift.contracts.verdict import Decision, Measure, Opponent, Verdict
 from nightshift.errors import UserError
@@ -11,8 +11,8 @@ from nightshift.tasks.tabular.examples import example
 from tests import packages
 
 INPUTS = Inputs(numeric=["amount", "count"], categorical={"channel": ["shop", "web"]})
-CHAMPION = Candidate(1, "a" * 64, "2018-07-30")
-CHALLENGER = Candidate(2, "b" * 64, "2018-07-31")
+CHAMPION = VersionInfo(1, "a" * 64, "2018-07-30")
+CHALLENGER = VersionInfo(2, "b" * 64, "2018-07-31")
 
 
 def drift(decision: str = "pass") -> Verdict:
@@ -20,7 +20,7 @@ def drift(decision: str = "pass") -> Verdict:
     return Verdict(gate="drift", decision=decision, reasons=reasons, measures=[], subject=subject, advisory=True)
 
 
-def verdicts(decision="pass", champion: Candidate | None = CHAMPION, reasons=("It is better.",)) -> list[Verdict]:
+def verdicts(decision="pass", champion: VersionInfo | None = CHAMPION, reasons=("It is better.",)) -> list[Verdict]:
     evaluation = Verdict(
         gate="evaluation",
         decision=decision,
@@ -32,10 +32,10 @@ def verdicts(decision="pass", champion: Candidate | None = CHAMPION, reasons=("I
     return [evaluation, drift()]
 
 
-SAME = Candidate(7, CHALLENGER.sha256, "2018-07-31")
-OTHER = Candidate(3, "c" * 64, "2018-07-01")
-ROLLED_BACK = Candidate(2, CHALLENGER.sha256, "2018-07-31", rolled_back=True)
-NEWER = [Candidate(1, "a" * 64, until) for until in ("2018-07-31", "2018-08-01", "2019-01-01")]
+SAME = VersionInfo(7, CHALLENGER.sha256, "2018-07-31")
+OTHER = VersionInfo(3, "c" * 64, "2018-07-01")
+ROLLED_BACK = VersionInfo(2, CHALLENGER.sha256, "2018-07-31", rolled_back=True)
+NEWER = [VersionInfo(1, "a" * 64, until) for until in ("2018-07-31", "2018-08-01", "2019-01-01")]
 OLD = "Promotion needs a data window newer than the champion's: trained until 2018-07-31, version 1 until"
 BETTER, DRIFT = "It is better.", "Drift: pass."
 CASES = {  # challenger, champion, verdicts, and the outcome with its first reason
@@ -67,21 +67,23 @@ def test_a_model_is_promoted_or_kept_for_a_reason(challenger, champion, judged, 
 
 def test_a_backfill_promotes_nothing_even_without_a_champion():
     promoted = core.decide(CHALLENGER, None, verdicts(champion=None))
-    assert core.unpromoted(promoted, has_champion=False).outcome == "registered"
-    assert core.unpromoted(promoted, has_champion=True).outcome == "kept"
-    assert core.unpromoted(promoted, has_champion=True).reasons[0].startswith("Runs for past days promote nothing")
+    assert core.withhold_promotion(promoted, has_champion=False).outcome == "registered"
+    assert core.withhold_promotion(promoted, has_champion=True).outcome == "kept"
+    assert (
+        core.withhold_promotion(promoted, has_champion=True).reasons[0].startswith("Runs for past days promote nothing")
+    )
 
 
 def test_an_advisory_verdict_is_reported_and_does_not_block():
     decision = core.decide(CHALLENGER, CHAMPION, [verdicts()[0], drift("fail")])
-    assert decision == core.Decision("promoted", ["It is better.", "Drift: fail."])
+    assert decision == core.DeploymentDecision("promoted", ["It is better.", "Drift: fail."])
 
 
 def test_a_verdict_about_another_model_is_refused():
     with pytest.raises(
         UserError, match="verdict of evaluation is about model bbbbbbbb, but the model to deploy is dddddddd"
     ):
-        core.decide(Candidate(2, "d" * 64, "2018-07-31"), None, verdicts())
+        core.decide(VersionInfo(2, "d" * 64, "2018-07-31"), None, verdicts())
 
 
 @pytest.mark.parametrize("decision", ["fail", "undecided"])
@@ -89,7 +91,7 @@ def test_one_gate_that_is_not_passed_keeps_the_champion_whoever_wrote_its_verdic
     evaluation = verdicts()[0]
     budget = evaluation.model_copy(update={"gate": "budget", "decision": Decision(decision), "reasons": ["It costs."]})
     found = core.decide(CHALLENGER, CHAMPION, [evaluation, budget])
-    assert found == core.Decision("kept", ["It costs."])
+    assert found == core.DeploymentDecision("kept", ["It costs."])
 
 
 def test_advisory_verdicts_alone_promote_nothing():

@@ -79,7 +79,7 @@ def test_the_order_of_rows_does_not_matter(reference: np.ndarray, current: np.nd
 @given(reference=SAMPLES, current=SAMPLES)
 @settings(deadline=None)
 def test_every_row_is_in_one_bin(reference: np.ndarray, current: np.ndarray) -> None:
-    bins = shift.Numbers.of(reference)
+    bins = shift.Numbers.from_reference(reference)
     rows, finite, _ = bins.count(pd.Series(current))
 
     assert (np.diff(bins.edges) > 0).all()
@@ -92,7 +92,7 @@ def test_every_row_is_in_one_bin(reference: np.ndarray, current: np.ndarray) -> 
 def test_the_bins_of_a_continuous_column_hold_equal_shares_of_the_reference() -> None:
     reference = normal()
 
-    bins = shift.Numbers.of(reference)
+    bins = shift.Numbers.from_reference(reference)
     shares = np.bincount(bins.coarse, weights=bins.count(pd.Series(reference))[0]) / len(reference)
     # the last bin is that of missing values
     assert shares.tolist() == pytest.approx([*[0.1] * shift.BINS, 0], abs=2 / len(reference))
@@ -139,7 +139,7 @@ def test_the_distance_is_off_by_no_more_than_values_lie_from_their_bins_mean(
     found, values = column(reference, current).wasserstein, [side[np.isfinite(side)] for side in (reference, current)]
     if found is None:
         return
-    edges, spread = shift.Numbers.of(reference).edges, values[0].std()
+    edges, spread = shift.Numbers.from_reference(reference).edges, values[0].std()
 
     def within(side: np.ndarray) -> float:
         at = pd.Series(np.searchsorted(edges, side))

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from components.drift.__main__ import _sampled, body
+from components.drift.__main__ import _keep_sample, body
 from nightshift.contracts.section import Links, Table, read_section
 from nightshift.errors import UserError
 from tests.components import samples
@@ -225,6 +225,6 @@ def test_evidently_sees_rows_from_all_of_a_large_window() -> None:
     batches = [pd.DataFrame({"row": range(start, start + 700)}) for start in range(0, 7000, 700)]
     sample: list[pd.DataFrame] = []
 
-    assert len(list(_sampled(batches, 9, sample))) == 10
+    assert len(list(_keep_sample(batches, 9, sample))) == 10
 
     assert pd.concat(sample)["row"].tolist() == list(range(0, 7000, 9))

@@ -14,8 +14,8 @@ from nightshift.config.tabular import TabularEvaluation
 from nightshift.contracts.evaluation import Cost, PrecisionRecall
 from nightshift.contracts.verdict import Opponent
 from nightshift.errors import UserError
-from nightshift.stats.comparison import Estimate
-from nightshift.stats.ranking import Metrics
+from nightshift.stats.comparison import BootstrapEstimate
+from nightshift.stats.ranking import RankingMetrics
 from nightshift.tasks.tabular import judging
 from tests import packages
 
@@ -24,7 +24,7 @@ OLD, NEW = "2024-03-01", "2024-03-02"
 NONE_YET = "There was no champion to compare with."
 
 
-def measured(average_precision: float | None) -> Metrics:
+def measured(average_precision: float | None) -> RankingMetrics:
     return {
         "auc_roc": 0.8,
         "average_precision": average_precision,
@@ -217,12 +217,12 @@ def test_the_cost_is_that_of_the_models_own_threshold_per_thousand_events() -> N
 @pytest.mark.parametrize(
     ("estimate", "text"),
     [
-        (Estimate(0.6054, 0.7037, 0.6571), "0.657 [0.605, 0.704]"),
-        (Estimate(-0.0112, 0.0104, -0.0001), "0.000 [-0.011, 0.010]"),
-        (Estimate(-19.4, -2.1, -11.2), "-11 [-19, -2]"),
+        (BootstrapEstimate(0.6054, 0.7037, 0.6571), "0.657 [0.605, 0.704]"),
+        (BootstrapEstimate(-0.0112, 0.0104, -0.0001), "0.000 [-0.011, 0.010]"),
+        (BootstrapEstimate(-19.4, -2.1, -11.2), "-11 [-19, -2]"),
     ],
 )
-def test_an_estimate_reads_as_a_value_and_its_interval(estimate: Estimate, text: str) -> None:
+def test_an_estimate_reads_as_a_value_and_its_interval(estimate: BootstrapEstimate, text: str) -> None:
     assert str(estimate) == text
 
 

@@ -5,7 +5,7 @@ import pytest
 from components.loadtest import breakdown
 from components.loadtest.__main__ import _payloads
 from components.loadtest.client import Client, request
-from components.loadtest.server import running
+from components.loadtest.server import serve
 from nightshift.contracts.loadtest import Settings
 from nightshift.errors import UserError
 from nightshift.registry import Version
@@ -20,9 +20,9 @@ def test_images_of_the_newest_day_are_sent_as_files_and_every_one_is_answered(tm
     payloads = _payloads(Version("shapes", 1, uri, "", {}), str(tmp_path / "lake"))
     assert [payload.body for payload in payloads] == FILES
     assert [payload.media_type for payload in payloads] == ["image/jpeg", "image/png"]
-    with running(uri, "shapes", Settings()) as server:
+    with serve(uri, "shapes", Settings()) as server:
         requests = [request(payload.body, payload.media_type) for payload in payloads]
-        point = Client(server.port, requests).closed(2, 0.2).point()
+        point = Client(server.port, requests).run_closed(2, 0.2).point()
     assert point.answered and not point.failed
     found = breakdown.shares(uri, FILES, 5.0, 10_000.0)
     assert [each.name for each in found] == ["decode", "queue", "compute", "serialize", "HTTP and kernel"]

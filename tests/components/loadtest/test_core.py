@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.loadtest import core
-from components.loadtest.core import Load, Sample
+from components.loadtest.core import Load, LoadSample
 from nightshift.contracts.loadtest import LoadTest, Point, Settings
 from nightshift.contracts.preprocessing import Inputs
 from nightshift.contracts.verdict import Decision, Measure
@@ -33,7 +33,7 @@ def point(rate: float, p99: float, **changes) -> Point:
 
 
 def tried(*opened: Point, **settings):
-    return core.trial(Settings(**settings), [point(1, 1, offered=None)], opened, 50)
+    return core.build_trial(Settings(**settings), [point(1, 1, offered=None)], opened, 50)
 
 
 def test_of(*trials) -> LoadTest:
@@ -88,13 +88,13 @@ def test_the_interval_of_a_percentile_holds_it_about_as_often_as_it_says() -> No
 
 
 def test_a_measurement_is_told_without_an_answer_too() -> None:
-    silent = Sample(10.0, 1, errors={"503": 3}, seconds=1.0).point()
+    silent = LoadSample(10.0, 1, errors={"503": 3}, seconds=1.0).point()
     assert (silent.answered, silent.failed, silent.p99_ms, silent.server_cpu_us) == (0, 3, None, None)
 
 
 def test_a_measurement_is_told_in_milliseconds_and_shares_of_a_core() -> None:
     seconds = np.random.default_rng(0).permutation(np.arange(1, 1001)) / 1000
-    sample = Sample(500.0, 8, list(seconds), {"503": 1}, 2.0, client_cpu=0.5, server_cpu=0.25)
+    sample = LoadSample(500.0, 8, list(seconds), {"503": 1}, 2.0, client_cpu=0.5, server_cpu=0.25)
     sample.fail("503")
     sample.fail("connection", 3)
     sample.fail("unanswered", 0)
@@ -104,10 +104,10 @@ def test_a_measurement_is_told_in_milliseconds_and_shares_of_a_core() -> None:
     assert (point.p50_ms, point.p99_ms) == (500, 990)
     assert point.p99_interval == (984, 998)  # 990 and 1.96 standard deviations of a binomial count
     assert (point.client_cpu, point.server_cpu_us) == (0.25, 250)
-    one = Sample(None, 1, [0.1], seconds=1.0, server_cpu=0.1).point()
+    one = LoadSample(None, 1, [0.1], seconds=1.0, server_cpu=0.1).point()
     assert (one.offered, one.server_cpu_us, one.p99_interval) == (None, 100_000, (100, None))
-    assert Sample(None, 1, [0.1], seconds=1.0).point().server_cpu_us is None
-    assert Sample(None, 1, [], seconds=1.0, server_cpu=0.1).point().server_cpu_us is None
+    assert LoadSample(None, 1, [0.1], seconds=1.0).point().server_cpu_us is None
+    assert LoadSample(None, 1, [], seconds=1.0, server_cpu=0.1).point().server_cpu_us is None
 
 
 def test_capacity_is_the_highest_rate_below_which_no_measurement_breaks_the_limit() -> None:
@@ -176,8 +176,8 @@ def test_the_verdict_is_that_of_the_chosen_settings() -> None:
 
 def test_the_open_loop_has_the_rates_asked_for_or_shares_of_what_was_answered() -> None:
     closed = [point(1, 1, per_second=100), point(1, 1, per_second=1000)]
-    assert core.rates(Load.of({"rates": [5]}, 50), closed) == [5]
-    assert core.rates(Load.of({}, 50), closed) == [500, 700, 850, 950]
+    assert core.rates(Load.from_fields({"rates": [5]}, 50), closed) == [5]
+    assert core.rates(Load.from_fields({}, 50), closed) == [500, 700, 850, 950]
 
 
 def test_a_million_predictions_cost_their_cpu_time() -> None:
@@ -212,13 +212,13 @@ def test_what_follows_from_the_capacity_is_that_of_its_highest_measurement() -> 
 )
 def test_a_wrong_load_is_told_what_is_allowed(given, said) -> None:
     with pytest.raises(UserError) as error:
-        Load.of(given, 50)
+        Load.from_fields(given, 50)
     assert said in str(error.value)
 
 
 def test_the_limit_is_that_of_the_config_unless_another_one_is_given() -> None:
-    assert Load.of({}, 20).p99_ms == 20
-    assert Load.of({"p99_ms": 5}, 20).p99_ms == 5
+    assert Load.from_fields({}, 20).p99_ms == 20
+    assert Load.from_fields({"p99_ms": 5}, 20).p99_ms == 5
 
 
 @pytest.mark.parametrize(("numeric", "categorical"), [(["amount"], []), ([], ["channel"]), (["amount"], ["channel"])])

@@ -97,6 +97,6 @@ def test_without_a_champion_or_with_a_wrong_load_nothing_is_measured(stocked: st
 def test_a_server_that_does_not_start_is_told_with_its_last_words(tmp_path: Path) -> None:
     with (
         pytest.raises(UnavailableError, match=r"did not answer .*nowhere"),
-        server.running(str(tmp_path / "nowhere"), "fraud", Settings()),
+        server.serve(str(tmp_path / "nowhere"), "fraud", Settings()),
     ):
         pass

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.monitoring.core import Entry, Observation, decide
+from components.monitoring.core import AuditEntry, Observation, decide
 from nightshift.config import parse
 from nightshift.config.policy import Controller
 from nightshift.contracts.drift import Signal
@@ -29,9 +29,9 @@ def observation(number: int, *raised: str, model: str = "a") -> Observation:
     return Observation("tiny", FIRST + timedelta(days=number), model, signals)
 
 
-def audit(days: str, policy: Controller = POLICY, backfill: bool = False) -> list[Entry]:
+def audit(days: str, policy: Controller = POLICY, backfill: bool = False) -> list[AuditEntry]:
     """Decide day after day: `x` is a drifted day, `l` one with late labels, `.` a stable one, ` ` one without a run."""
-    log: list[Entry] = []
+    log: list[AuditEntry] = []
     for number, kind in enumerate(days):
         raised = {"x": ["inputs"], "l": ["labels"], "b": ["inputs", "labels"]}.get(kind, [])
         if kind != " ":
@@ -106,7 +106,7 @@ def test_what_forbids_a_request_is_said(change: dict[str, Any], backfill: bool, 
 def test_an_entry_keeps_the_effects_and_tells_what_moved() -> None:
     found = audit("xx")[1]
 
-    assert found == Entry(
+    assert found == AuditEntry(
         day="2024-03-02",
         key="tiny/2024-03-02",
         model_sha256="a",

@@ -65,7 +65,7 @@ def test_a_worse_version_is_taken_out_with_its_reason_and_does_not_return_by_its
     assert record.reasons == ["Version 2 is worse than version 1 after 5,000 observations."]
     assert (record.live, record.rolled_back, record.trail) == (CHAMPION, {2}, [1])
     again = record.followed_by(core.start(record, CHALLENGER, at(30)))
-    assert again.rolled_back == set() and core.began(again) == at(30).now
+    assert again.rolled_back == set() and core.start_time(again) == at(30).now
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_a_paused_release_stays_and_goes_on_where_it_was():
     # it has been at 25 % for four days
     entry = core.advance(record, [core.compare([BETTER], record, ROLLOUT)], ROLLOUT, at(6.1))
     assert entry.challenger.traffic == 0.5
-    assert core.began(record.followed_by(entry)) == at(0).now
+    assert core.start_time(record.followed_by(entry)) == at(0).now
 
 
 def test_without_shares_a_version_goes_live_from_shadow_with_all_of_the_evidence():

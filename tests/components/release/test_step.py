@@ -16,7 +16,7 @@ import pytest
 from components.release import core, manage
 from components.release.__main__ import advance
 from components.release.core import Moment
-from components.release.targets import BadVersionError, Target, VersionShare, factory
+from components.release.targets import BadVersionError, ReleaseTarget, VersionShare, factory
 from components.release.targets.local import Local
 from components.release.targets.sagemaker import SageMaker
 from nightshift import registry, release
@@ -37,7 +37,7 @@ from tests.components.release.use_cases import UseCase
 from tests.components.states import state
 from tests.nightshift.serving.conftest import serving
 
-FindTarget = Callable[[State, str], Target | None]
+FindTarget = Callable[[State, str], ReleaseTarget | None]
 BEGAN = datetime(2024, 3, 16, 2, tzinfo=UTC)  # of releases of tabular models
 
 
@@ -187,7 +187,7 @@ class One:
     def ask(self, share: VersionShare) -> Any:
         return {"predictions": [{"score": share.score}]}
 
-    def measured(self, *_: object) -> None:
+    def measure(self, *_: object) -> None:
         pass
 
     def clean(self, split: Sequence[VersionShare]) -> None:

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from components.reporting import component, core
-from components.reporting.core import Found, Head
+from components.reporting.core import RunArtifacts, RunHeader
 from components.reporting.summary import Step, Summary
 from nightshift.config import parse
 
@@ -25,11 +25,11 @@ def summarized(
 ) -> Summary:
     """Summarize a run of ingestion and features, of which the engine and the steps say the same."""
     parsed = parse(CONFIG | {"costs": {"prices": PRICES} | costs})
-    head = Head("r", date(2018, 8, 14), "cpu", "simulator", parsed, "0.3.0", datetime.now(UTC))
+    head = RunHeader("r", date(2018, 8, 14), "cpu", "simulator", parsed, "0.3.0", datetime.now(UTC))
     artifacts = {name: f"s3://runs/today/r/{step}/{name}" for name, step in (("events", "a"), ("features", "b"))}
     steps = dict.fromkeys(("a", "b"), record) if record is not None else {}
     measures = dict.fromkeys(artifacts, measured) if measured is not None else {}
-    found = Found(artifacts, {name: {} for name in files}, measures=measures, record={"steps": steps})
+    found = RunArtifacts(artifacts, {name: {} for name in files}, measures=measures, record={"steps": steps})
     return core.summarize(head, found)
 
 
@@ -91,18 +91,18 @@ def test_a_run_has_succeeded_when_every_step_left_its_result(recorded, files, st
 
 def test_a_run_without_steps_has_not_succeeded():
     parsed = parse(CONFIG)
-    head = Head("r", date(2018, 8, 14), "cpu", "simulator", parsed, "0.3.0", datetime.now(UTC))
-    summary = core.summarize(head, Found())
+    head = RunHeader("r", date(2018, 8, 14), "cpu", "simulator", parsed, "0.3.0", datetime.now(UTC))
+    summary = core.summarize(head, RunArtifacts())
     assert (summary.status, summary.steps, summary.usd, summary.repeat) == ("failed", {}, None, None)
     assert (summary.verdicts.evaluation, summary.verdicts.drift, summary.verdicts.deployment) == (None, None, None)
 
 
 @pytest.mark.parametrize("name", ["drift", "drift_verdict"])
 def test_drift_is_told_when_both_of_its_files_are_there(name):
-    head = Head("r", date(2018, 8, 14), "cpu", "simulator", parse(CONFIG), "0.3.0", datetime.now(UTC))
-    assert core.summarize(head, Found(files={name: {"drifted_share": 0.5}})).verdicts.drift is None
+    head = RunHeader("r", date(2018, 8, 14), "cpu", "simulator", parse(CONFIG), "0.3.0", datetime.now(UTC))
+    assert core.summarize(head, RunArtifacts(files={name: {"drifted_share": 0.5}})).verdicts.drift is None
 
 
 def test_libraries_are_named_once_and_in_order():
     measures = {"events": {"libraries": "pandas 3.0, numpy 2.3"}, "features": {"libraries": "numpy 2.3"}, "model": {}}
-    assert Found(measures=measures).libraries == ["numpy 2.3", "pandas 3.0"]
+    assert RunArtifacts(measures=measures).libraries == ["numpy 2.3", "pandas 3.0"]

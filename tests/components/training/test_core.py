@@ -34,8 +34,8 @@ def validate(models: dict, frame: pd.DataFrame) -> core.Validation:
     return core.validate(samples.config(models), PLAN.validation, rows(models, frame))
 
 
-def measured(**precisions: float) -> dict[str, metrics.Metrics]:
-    base: metrics.Metrics = {
+def measured(**precisions: float) -> dict[str, metrics.RankingMetrics]:
+    base: metrics.RankingMetrics = {
         "auc_roc": 0.5,
         "average_precision": 0.0,
         "precision_at_k": 0.1,

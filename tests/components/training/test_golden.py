@@ -12,7 +12,7 @@ from nightshift import splits
 from nightshift.config import Config, parse
 from nightshift.contracts.preprocessing import Inputs
 from nightshift.graph import Graph
-from nightshift.stats.ranking import Metrics, evaluate
+from nightshift.stats.ranking import RankingMetrics, evaluate
 from nightshift.tabular import inputs as tabular
 from nightshift.tasks.tabular import compromise
 from nightshift.tasks.tabular.training import FitSettings, RowSample
@@ -45,7 +45,7 @@ def features() -> pd.DataFrame:
 
 
 @pytest.fixture(scope="module")
-def found(config: Config, features: pd.DataFrame) -> dict[str, Metrics]:
+def found(config: Config, features: pd.DataFrame) -> dict[str, RankingMetrics]:
     """The metrics of every candidate's graph on the test week."""
     numeric = [name for name in features if name.isupper() and name.endswith(("AMOUNT", "END", "NIGHT", "WINDOW"))]
     inputs = Inputs(numeric=numeric, categorical={})

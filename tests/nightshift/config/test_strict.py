@@ -127,7 +127,7 @@ def test_a_librarys_parameter_is_a_finite_number_a_text_or_a_truth(value: Any) -
 def test_a_load_tests_numbers_are_bounded(value: Any) -> None:
     for name in ("p99_ms", "seconds", "peak"):
         with pytest.raises(UserError, match=f"load.{name} is "):
-            Load.of({name: value}, 50)
+            Load.from_fields({name: value}, 50)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from sklearn.metrics import average_precision_score
 
 from nightshift.stats import bootstrap
 from nightshift.stats import ranking as metrics
-from nightshift.stats.bootstrap import Interval
+from nightshift.stats.bootstrap import BootstrapInterval
 
 
 def world(seed: int, rows: int = 1500, positives: int = 120) -> tuple[np.ndarray, np.ndarray]:
@@ -95,7 +95,7 @@ def test_two_scorers_of_the_same_rows_see_the_same_resamples() -> None:
 def test_the_interval_is_as_likely_to_hold_the_truth_as_it_says() -> None:
     truth = average_precision_score(*world(0, rows=1_500_000, positives=120_000))
 
-    intervals = [Interval.of(bootstrap.average_precision(*world(seed))) for seed in range(1, 101)]
+    intervals = [BootstrapInterval.from_resamples(bootstrap.average_precision(*world(seed))) for seed in range(1, 101)]
 
     held = sum(interval.low <= truth <= interval.high for interval in intervals)
     # binomial (100, 0.95) lies in here with a probability of 99.9 %
@@ -104,4 +104,4 @@ def test_the_interval_is_as_likely_to_hold_the_truth_as_it_says() -> None:
 
 
 def test_an_interval_leaves_a_fortieth_out_at_each_end() -> None:
-    assert Interval.of(np.arange(1001.0)) == Interval(25, 975)
+    assert BootstrapInterval.from_resamples(np.arange(1001.0)) == BootstrapInterval(25, 975)

@@ -138,7 +138,7 @@ def test_copies_of_a_card_are_cards_of_their_own(drawn, top_k, data):
         for number in range(times[customer])
     ]
     frame = rows(*[(day, customer, label) for customer, day, label, _ in clones])
-    ranked = metrics.Ranking.of(rows(*drawn), np.array(scores))
+    ranked = metrics.Ranking.from_scores(rows(*drawn), np.array(scores))
 
     found = ranked.precision(np.array(copies), top_k) * len(ranked.days)
 

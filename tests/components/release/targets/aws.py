@@ -17,7 +17,7 @@ from botocore.exceptions import ClientError
 from moto.sagemaker.models import FakeEndpoint, SageMakerModelBackend, sagemaker_backends
 from moto.server import ThreadedMotoServer
 
-from components.release.targets.sagemaker import Clients, SageMaker, SageMakerSettings
+from components.release.targets.sagemaker import SageMaker, SageMakerClients, SageMakerSettings
 from tests.components.release.targets.platform import Platform
 from tests.components.release.targets.versions import Fleet, page
 
@@ -70,7 +70,7 @@ class Aws(Platform):
             boto3.client(service, endpoint_url=url, **KEYS)
             for service in ("sagemaker", "sagemaker-runtime", "cloudwatch")
         )
-        self.clients = Clients(self.client, runtime, self.cloudwatch, {"Delay": 0, "MaxAttempts": 5})
+        self.clients = SageMakerClients(self.client, runtime, self.cloudwatch, {"Delay": 0, "MaxAttempts": 5})
         for client in (self.client, runtime):
             name = client.meta.service_model.service_id.hyphenize()
             client.meta.events.register_first(f"before-send.{name}", self._count)
@@ -86,7 +86,7 @@ class Aws(Platform):
     def nowhere(self) -> SageMaker:
         once = Config(retries={"total_max_attempts": 1})
         client = boto3.client("sagemaker", endpoint_url="http://127.0.0.1:9", config=once, **KEYS)
-        return SageMaker("fraud", SETTINGS, Clients(client, None, None), lambda _: None)
+        return SageMaker("fraud", SETTINGS, SageMakerClients(client, None, None), lambda _: None)
 
     @contextmanager
     def standing_still(self) -> Iterator[SageMaker]:

@@ -17,7 +17,7 @@ import grpc
 from google.cloud import run_v2 as api
 from google.longrunning import operations_pb2
 
-from components.release.targets.cloudrun import Clients, CloudRun, CloudRunSettings
+from components.release.targets.cloudrun import CloudRun, CloudRunClients, CloudRunSettings
 from tests.components.release.targets import google_server
 from tests.components.release.targets.google_server import (
     IMPATIENT,
@@ -54,14 +54,14 @@ class Run(Platform):
         self.revisions: dict[str, api.Revision] = {}
         self.templates: dict[str, api.RevisionTemplate] = {}  # of the revisions
         self.operations = Operations()
-        self.clients: Clients
+        self.clients: CloudRunClients
 
     def target(self, name: str = "fraud", **settings: Any) -> CloudRun:
         return CloudRun(name, dataclasses.replace(SETTINGS, **settings), self.clients, lambda _: None)
 
     def nowhere(self) -> CloudRun:
         channel = grpc.insecure_channel("127.0.0.1:9")
-        clients = Clients(*google_server.clients(channel, *KINDS), ask=self._ask)
+        clients = CloudRunClients(*google_server.clients(channel, *KINDS), ask=self._ask)
         return CloudRun("fraud", SETTINGS, clients, lambda _: None)
 
     @contextmanager
@@ -247,5 +247,5 @@ def platform(fleet: Fleet, _: Path) -> Iterator[Run]:
     """A project without anything in it."""
     run = Run(fleet)
     with google_server.served(run.methods, run.counted) as channel:
-        run.clients = Clients(*google_server.clients(channel, *KINDS), ask=run._ask, polling=POLLING)
+        run.clients = CloudRunClients(*google_server.clients(channel, *KINDS), ask=run._ask, polling=POLLING)
         yield run

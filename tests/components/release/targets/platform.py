@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
-from components.release.targets import Target
+from components.release.targets import ReleaseTarget
 from tests.components.release.targets.versions import KINDS, Fleet, down, page
 
 
@@ -80,15 +80,15 @@ class Platform(ABC):
         self.fleet, self.counted = fleet, Counted()
 
     @abstractmethod
-    def target(self, name: str = "fraud", **settings: Any) -> Target:
+    def target(self, name: str = "fraud", **settings: Any) -> ReleaseTarget:
         """The target of a use case, with settings other than usual."""
 
     @abstractmethod
-    def nowhere(self) -> Target | None:
+    def nowhere(self) -> ReleaseTarget | None:
         """A target whose platform does not answer; None where that is tested elsewhere."""
 
     @abstractmethod
-    def standing_still(self) -> AbstractContextManager[Target]:
+    def standing_still(self) -> AbstractContextManager[ReleaseTarget]:
         """A target on a platform where nothing happens."""
 
     @abstractmethod

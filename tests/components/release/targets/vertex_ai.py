@@ -20,7 +20,7 @@ from google.longrunning import operations_pb2
 from google.protobuf import empty_pb2
 from google.protobuf.json_format import MessageToDict
 
-from components.release.targets.vertex import Clients, Vertex, VertexSettings
+from components.release.targets.vertex import Vertex, VertexClients, VertexSettings
 from tests.components.release.targets import google_server
 from tests.components.release.targets.google_server import (
     IMPATIENT,
@@ -62,7 +62,7 @@ class VertexAI(Platform):
         self.endpoints: dict[str, api.Endpoint] = {}
         self.models: dict[str, api.Model] = {}
         self.operations = Operations()
-        self.clients: Clients
+        self.clients: VertexClients
         self._answered: dict[str, int] = {}
 
     def target(self, name: str = "fraud", **settings: Any) -> Vertex:
@@ -70,7 +70,7 @@ class VertexAI(Platform):
 
     def nowhere(self) -> Vertex:
         channel = grpc.insecure_channel("127.0.0.1:9")
-        return Vertex("fraud", SETTINGS, Clients(*google_server.clients(channel, *KINDS)), lambda _: None)
+        return Vertex("fraud", SETTINGS, VertexClients(*google_server.clients(channel, *KINDS)), lambda _: None)
 
     @contextmanager
     def standing_still(self) -> Iterator[Vertex]:
@@ -304,5 +304,5 @@ def platform(fleet: Fleet, _: Path) -> Iterator[VertexAI]:
     """A project without anything in it."""
     project = VertexAI(fleet)
     with google_server.served(project.services, project.counted) as channel:
-        project.clients = Clients(*google_server.clients(channel, *KINDS), polling=POLLING)
+        project.clients = VertexClients(*google_server.clients(channel, *KINDS), polling=POLLING)
         yield project

@@ -1,4 +1,4 @@
-"""What the endpoint has answered of a day's events, beside what they are scored as now: by its prediction log."""
+"""Skew between a day's scores and the endpoint's responses to the same events, by its prediction log."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ EVENTS, ITEMS = ("event_id", "event_time"), ("content",)  # what events, and ima
 
 
 @dataclass(frozen=True)
-class Answered:
-    """How the endpoint's answers compare with the scores of a day.
+class ServingSkew:
+    """A day's scores beside the endpoint's.
 
     Attributes:
         events: of the day.
@@ -32,21 +32,21 @@ class Answered:
 
     @property
     def sentences(self) -> list[str]:
-        """What a person is told; nothing where the endpoint is not asked, or its log is elsewhere."""
+        """Sentences for a person; nothing where the endpoint is not asked, or its log is elsewhere."""
         if not self.answered:
             return []
-        told = [f"The endpoint has answered {self.answered:,} of {self.events:,}, {self.compared:,} by this version."]
+        lines = [f"The endpoint has answered {self.answered:,} of {self.events:,}, {self.compared:,} by this version."]
         if self.differing:
-            told.append(
+            lines.append(
                 f"{self.differing:,} of these had another score when they were answered, by {self.largest:.4f} at "
                 "most: it has seen other events or labels than the lake."
             )
         elif self.compared:
-            told.append("Each of these had the same score when it was answered.")
-        return told
+            lines.append("Each of these had the same score when it was answered.")
+        return lines
 
 
-def compared(folder: str, day: date, scored: pd.DataFrame, version: str) -> Answered:
+def compare(folder: str, day: date, scored: pd.DataFrame, version: str) -> ServingSkew:
     """Compare a day's scores with what the endpoint has answered on the day and the next.
 
     Args:
@@ -56,28 +56,28 @@ def compared(folder: str, day: date, scored: pd.DataFrame, version: str) -> Answ
         version: that scored them.
     """
     keys = list(EVENTS if "content" not in scored else ITEMS)
-    log, known = _log(folder, day, keys), _keyed(scored[[*keys, "score"]])
+    log, known = _log(folder, day, keys), _normalize_keys(scored[[*keys, "score"]])
     if log is None:
-        return Answered(len(known), 0, 0, 0, 0.0)
+        return ServingSkew(len(known), 0, 0, 0, 0.0)
     own = known.merge(log[log["version"] == int(version)].drop_duplicates(keys, keep="last"), on=keys)
     gaps = (own["score_x"].astype(float) - own["score_y"].astype(float)).abs()
     answered = known.merge(log[keys].drop_duplicates(), on=keys)
     differing = int((gaps > TOLERANCE).sum())
-    return Answered(len(known), len(answered), len(own), differing, float(gaps.max()) if len(gaps) else 0.0)
+    return ServingSkew(len(known), len(answered), len(own), differing, float(gaps.max()) if len(gaps) else 0.0)
 
 
 def _log(folder: str, day: date, keys: Sequence[str]) -> pd.DataFrame | None:
-    """Read who answered what, in the order of the answers."""
-    places = [storage.join(folder, f"date={each}") for each in (day, day + timedelta(days=1))]
-    uris = [storage.join(place, name) for place in places for name in storage.names(place)]
+    """Read the versions and scores of the log, oldest first."""
+    folders = [storage.join(folder, f"date={log_day}") for log_day in (day, day + timedelta(days=1))]
+    uris = [storage.join(partition, name) for partition in folders for name in storage.names(partition)]
     if not uris:
         return None
     columns = ["scored_at", "version", "score", *keys]
-    found = pd.concat([storage.read_frame(uri, columns) for uri in uris], ignore_index=True)
-    return _keyed(found.dropna(subset=list(keys)).sort_values("scored_at", kind="stable"))
+    answers = pd.concat([storage.read_frame(uri, columns) for uri in uris], ignore_index=True)
+    return _normalize_keys(answers.dropna(subset=list(keys)).sort_values("scored_at", kind="stable"))
 
 
-def _keyed(rows: pd.DataFrame) -> pd.DataFrame:
+def _normalize_keys(rows: pd.DataFrame) -> pd.DataFrame:
     """Write keys alike: the log has ids as text, and times with their zone."""
     if "event_id" not in rows:
         return rows
