@@ -22,7 +22,7 @@ from nightshift.storage import locks, stores
 from nightshift.tabular.online.base import Base
 from nightshift.tabular.online.event import Event
 from nightshift.tabular.online.limits import NOW, Clock
-from nightshift.tabular.online.log import MODE, Header, Log, Mark, Marker, Record, commits, damaged
+from nightshift.tabular.online.log import MODE, Header, Log, Mark, Marker, Record, commits, damage_error
 from nightshift.tabular.online.refusals import earlier
 from nightshift.tabular.online.state import Label, State
 from nightshift.tabular.online.store import in_order
@@ -56,11 +56,11 @@ def header(path: Path) -> Header:
     """
     first = next(commits(path), None)
     if first is None:
-        raise damaged(path, "is damaged at byte 0")
-    found = msgspec.json.decode(first.text, type=Header)
-    if found.number != int(path.stem):
-        raise damaged(path, f"is log {found.number} under another name")
-    return found
+        raise damage_error(path, "is damaged at byte 0")
+    header_line = msgspec.json.decode(first.text, type=Header)
+    if header_line.number != int(path.stem):
+        raise damage_error(path, f"is log {header_line.number} under another name")
+    return header_line
 
 
 def flush(folder: Path) -> None:
@@ -145,14 +145,14 @@ class Embedded:
     def take_all(self, requests: Sequence[Sequence[Event]]) -> list[list[list[float]] | Exception]:
         """Take several requests in; see `store.Store`."""
         self._recover()
-        found: list[list[list[float]] | Exception] = []
+        answers: list[list[list[float]] | Exception] = []
         with self._taking:
             for events in requests:
                 try:
-                    found.append(self._take(events))
+                    answers.append(self._take(events))
                 except UserError as error:
-                    found.append(error)
-        return found
+                    answers.append(error)
+        return answers
 
     def label(self, label: Label) -> bool:
         """Take a label in; return whether its event is known."""
@@ -182,12 +182,12 @@ class Embedded:
     def _take(self, events: Sequence[Event]) -> list[list[float]]:
         if len(events) > 1:
             self._state.check(events)
-        found: list[list[float]] = [[]] * len(events)
-        for place in in_order(events):
-            found[place], entry = self._state.take(events[place])
+        rows: list[list[float]] = [[]] * len(events)
+        for index in in_order(events):
+            rows[index], entry = self._state.take(events[index])
             if entry:
                 self._log.append(entry)
-        return found
+        return rows
 
     def _recover(self) -> None:
         """Take nothing in while the disk is full: it would be kept in memory without end."""
@@ -197,7 +197,7 @@ class Embedded:
     def _open(self, base: Base) -> None:
         path, mark = newest(self._folder), self._marker.read()
         if mark and (path is None or int(path.stem) < mark.header.number):
-            raise damaged(self._folder / f"{mark.header.number}.log", "is missing")
+            raise damage_error(self._folder / f"{mark.header.number}.log", "is missing")
         if path is None:
             self._lie(self._state_over(base), self._begin(1, base))
         else:
@@ -206,11 +206,11 @@ class Embedded:
 
     def _follow(self, path: Path, mark: Mark | None, base: Base) -> None:
         """Go on with a log that was left."""
-        found = header(path)
-        state, is_same = self._state_over(base), found.snapshot == base.identity
+        header_line = header(path)
+        state, is_same = self._state_over(base), header_line.snapshot == base.identity
         if not is_same:
-            _check(base, found.last)
-        log = Log(path, _sound(path, mark, state.restore if is_same else lambda _: None))
+            _check(base, header_line.last)
+        log = Log(path, _replay(path, mark, state.restore if is_same else lambda _: None))
         self._lie(state, log)
         if not is_same:
             self._swap(base)
@@ -258,7 +258,7 @@ def _check(base: Base, present: date) -> None:
         raise earlier(base.snapshot.last, present)
 
 
-def _sound(path: Path, mark: Mark | None, restore: Callable[[Record], None]) -> Mark:
+def _replay(path: Path, mark: Mark | None, restore: Callable[[Record], None]) -> Mark:
     """Read a log that was left; return how far it is whole.
 
     Args:
@@ -272,12 +272,12 @@ def _sound(path: Path, mark: Mark | None, restore: Callable[[Record], None]) -> 
     whole = Mark(header(path), 0, "", 0)
     is_there = mark is None or mark.header.number < whole.header.number
     for commit in commits(path):
-        for record in (found := commit.records):
+        for record in (records := commit.records):
             restore(record)
-        whole = Mark(whole.header, commit.end, commit.checksum.decode(), whole.records + len(found))
+        whole = Mark(whole.header, commit.end, commit.checksum.decode(), whole.records + len(records))
         is_there = is_there or whole == mark
     if mark and not is_there:
-        raise damaged(path, f"has {whole.records:,} records, and {mark.records:,} were written")
+        raise damage_error(path, f"has {whole.records:,} records, and {mark.records:,} were written")
     return whole
 
 

@@ -82,7 +82,7 @@ class Commit(NamedTuple):
         return [Label(*row) if len(row) == len(Label._fields) else Entry(*row) for row in rows]
 
 
-def damaged(path: Path, what: str) -> UserError:
+def damage_error(path: Path, what: str) -> UserError:
     """Return the refusal of a file of a state that is not as it was left."""
     return UserError(
         f"{path} {what}, so events that were acknowledged may be missing; nothing has been changed. Restore the folder "
@@ -232,7 +232,7 @@ def commits(path: Path, after: Mark | None = None, stop: float = math.inf) -> It
             if commit is None or line[len(FIRST) + 1 : TEXT - 1] != previous:
                 if _is_torn(line) and not file.read().strip(b"\0"):
                     return
-                raise damaged(path, f"is damaged at byte {end:,}")
+                raise damage_error(path, f"is damaged at byte {end:,}")
             yield commit
             end, previous = commit.end, commit.checksum
 

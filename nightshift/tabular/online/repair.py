@@ -12,7 +12,7 @@ import msgspec
 
 from nightshift.errors import UserError
 from nightshift.tabular.online.embedded import alone, flush, newest
-from nightshift.tabular.online.log import Header, Log, Mark, Marker, Record, damaged, readable
+from nightshift.tabular.online.log import Header, Log, Mark, Marker, Record, damage_error, readable
 
 
 class Finding(NamedTuple):
@@ -57,15 +57,15 @@ def repair(folder: Path) -> Finding:
         UserError: as `examine`.
     """
     with alone(folder):
-        found = _examine(folder)
+        finding = _examine(folder)
         logs = [path for path in folder.glob("*.log") if path.stem.isdecimal()]
         for path in [*logs, folder / "mark"]:
             _keep(path)
-        numbers = [found.header.number, *(int(path.stem) for path in logs)]
-        _write(folder, found, max(numbers) + 1)
+        numbers = [finding.header.number, *(int(path.stem) for path in logs)]
+        _write(folder, finding, max(numbers) + 1)
         for path in logs:  # each has a copy by now
             path.unlink()
-    return found
+    return finding
 
 
 def _examine(folder: Path) -> Finding:
@@ -74,7 +74,7 @@ def _examine(folder: Path) -> Finding:
         path = None  # of a state before
     commits = list(readable(path)) if path else []
     if mark is None and not (commits and commits[0].text.startswith(b"{")):
-        raise damaged(folder / "mark", "is damaged, as is the log")
+        raise damage_error(folder / "mark", "is damaged, as is the log")
     header = mark.header if mark else msgspec.json.decode(commits[0].text, type=Header)
     records = [record for commit in commits for record in commit.records]
     return Finding(header, records, mark.records if mark else None)
@@ -92,15 +92,15 @@ def _mark(path: Path) -> Mark | None:
 
 def _keep(path: Path) -> None:
     """Copy a file to a name under which it stays."""
-    kept = next(each for number in count(1) if not (each := path.with_name(f"{path.name}.damaged-{number}")).exists())
+    copied = next(copy for number in count(1) if not (copy := path.with_name(f"{path.name}.damaged-{number}")).exists())
     if path.exists():
-        shutil.copy2(path, kept)
+        shutil.copy2(path, copied)
 
 
-def _write(folder: Path, found: Finding, number: int) -> None:
-    header = msgspec.structs.replace(found.header, number=number)
+def _write(folder: Path, finding: Finding, number: int) -> None:
+    header = msgspec.structs.replace(finding.header, number=number)
     log = Log.create(folder / f"{number}.draft", header)
-    for record in found.records:
+    for record in finding.records:
         log.append(record)
     log.commit()
     log.rename(folder / f"{number}.log")

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from nightshift.errors import UserError
-from nightshift.tabular.online.base import NOTHING, NOWHERE, Base, Found, counted, summed
+from nightshift.tabular.online.base import NOTHING, NOWHERE, Base, WindowTotals, count_windows, sum_windows
 from nightshift.tabular.online.event import Event, Id
 from nightshift.tabular.online.inputs import Inputs
 from nightshift.tabular.online.limits import NOW, Clock, Limits
@@ -109,9 +109,9 @@ class Positives:
         else:
             insort(moved, time)
 
-    def corrected(self, positives: Iterable[int], last: int, edges: Sequence[int]) -> list[int]:
+    def correct(self, positives: Iterable[int], last: int, edges: Sequence[int]) -> list[int]:
         """Return what windows hold of positives, corrected; see `Terminals.windows`."""
-        more, less = counted(self.added, last, edges), counted(self.retracted, last, edges)
+        more, less = count_windows(self.added, last, edges), count_windows(self.retracted, last, edges)
         return list(map(sub, map(add, positives, more), less))
 
 
@@ -132,7 +132,7 @@ class State:
         self._customers: dict[Id | None, Customer | Entry] = {}
         self._arrivals = Arrivals()
         self._positives: dict[Id | None, Positives] = defaultdict(Positives)  # among these
-        self._relabeled: dict[int, Positives] = defaultdict(Positives)  # by a terminal's place in the snapshot
+        self._relabeled: dict[int, Positives] = defaultdict(Positives)  # by a terminal's index in the snapshot
 
     def check(self, events: Sequence[Event]) -> None:
         """Check a request's events before the first one is taken in.
@@ -143,7 +143,7 @@ class State:
         entries: dict[tuple[int, Id], Entry] = {}
         for number, event in enumerate(events):
             try:
-                entry, *_ = self._checked(event)
+                entry, *_ = self._check_event(event)
                 if entry != entries.setdefault((event.time // DAY, event.event_id), entry):
                     raise another(event)
             except UserError as error:
@@ -158,11 +158,11 @@ class State:
         Raises:
             UserError: when it is over a limit, older than the snapshot's last day, or known as another one.
         """
-        entry, known, place = self._checked(event)
+        entry, known, index = self._check_event(event)
         if known:
             return self._row(event, None, self._until(known)), None
-        if place != NOWHERE:
-            return self._row(event, self.base.customer_row(place), None), None
+        if index != NOWHERE:
+            return self._row(event, self.base.customer_row(index), None), None
         if not self.base.is_stateful:
             return self._row(event, None, None), None
         return self._row(event, None, self.add(entry)), entry
@@ -180,12 +180,12 @@ class State:
         key, terminals = (day, label.event_id), self.base.terminals
         if entry := self._entries.get(day, NONE).get(label.event_id):
             time, first, moved = entry.time, UNKNOWN, self._positives[entry.terminal]
-        elif (place := self.base.place(label.event_id, day)) != NOWHERE and terminals:
-            row = self.base.terminal_row(place)
+        elif (index := self.base.locate(label.event_id, day)) != NOWHERE and terminals:
+            row = self.base.terminal_row(index)
             time, first = terminals.times[row], terminals.labels[row]
-            moved = self._relabeled[terminals.of(row)]
+            moved = self._relabeled[terminals.find_owner(row)]
         else:
-            return place != NOWHERE
+            return index != NOWHERE
         was_first, is_positive = first == 1, label.label == 1
         if is_positive != self._changed.get(key, was_first):
             moved.change(time, is_positive, was_first)
@@ -201,8 +201,8 @@ class State:
             return False
         if isinstance(record, Entry):
             return True
-        place, terminals = self.base.place(record.event_id, record.time // DAY), self.base.terminals
-        return place == NOWHERE or not terminals or terminals.labels[self.base.terminal_row(place)] != UNKNOWN
+        index, terminals = self.base.locate(record.event_id, record.time // DAY), self.base.terminals
+        return index == NOWHERE or not terminals or terminals.labels[self.base.terminal_row(index)] != UNKNOWN
 
     def restore(self, record: Entry | Label) -> None:
         """Take in what a log holds."""
@@ -211,8 +211,8 @@ class State:
         else:
             self.label(record)
 
-    def _checked(self, event: Event) -> tuple[Entry, Entry | None, int]:
-        """Return what is kept of an event, the same where it is known, and its place in the snapshot, or `NOWHERE`."""
+    def _check_event(self, event: Event) -> tuple[Entry, Entry | None, int]:
+        """Return what is kept of an event, the same where it is known, and its index in the snapshot, or `NOWHERE`."""
         event_id, time = event.event_id, event.time
         self._limits.check(event)
         if time < self.base.oldest and self.base.is_stateful:
@@ -221,8 +221,8 @@ class State:
         known = self._entries.get(time // DAY, NONE).get(event_id)
         if known and known != entry:
             raise another(event)
-        place = NOWHERE if known or time >= self.base.until else self.base.find(event, entry.units)
-        return entry, known, place
+        index = NOWHERE if known or time >= self.base.until else self.base.find(event, entry.units)
+        return entry, known, index
 
     def _add_amount(self, entry: Entry) -> int:
         rows = self._customers.get(entry.customer)
@@ -250,7 +250,7 @@ class State:
         terminal = self._terminal(event) if self.base.terminals else None
         return self._inputs.row(event, customer, terminal)
 
-    def _customer(self, event: Event, row: int | None, end: int | None) -> Found:
+    def _customer(self, event: Event, row: int | None, end: int | None) -> WindowTotals:
         assert self.base.customers and event.customer is not None, "the reader sees to it"
         past, time, new = self.base.customers, event.time, self._customers.get(event.customer, NOTHING)
         if isinstance(new, Entry):
@@ -258,18 +258,18 @@ class State:
         if end is None:
             end = bisect_left(new.times, time)
         rows = past.rows(event.customer, time if time < self.base.until else None, row)
-        return summed(self._inputs.customer_edges(time), past, rows, new, end)
+        return sum_windows(self._inputs.customer_edges(time), past, rows, new, end)
 
-    def _terminal(self, event: Event) -> Found:
+    def _terminal(self, event: Event) -> WindowTotals:
         past = self.base.terminals
         assert past and event.terminal is not None, "the reader sees to it"
         last, edges = self._inputs.terminal_edges(event.time)
         owner = past.keys.find(event.terminal)
         counts, positives = past.windows(owner, last, edges)
         if times := self._arrivals.times(event.terminal, last):
-            counts = list(map(add, counts, counted(times, last, edges)))
+            counts = list(map(add, counts, count_windows(times, last, edges)))
         if new := self._positives.get(event.terminal):
-            positives = new.corrected(positives, last, edges)
+            positives = new.correct(positives, last, edges)
         if moved := self._relabeled.get(owner):
-            positives = moved.corrected(positives, last, edges)
+            positives = moved.correct(positives, last, edges)
         return counts, positives

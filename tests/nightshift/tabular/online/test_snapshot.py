@@ -72,7 +72,7 @@ def test_texts_that_share_half_of_their_hash_are_told_apart_and_may_repeat():
     checks = [check + 1, check, check - 1, check, check + 1]
     keys = past.Keys({"names": [first - 1, *[first] * 5], "names_check": [check, *checks]}, "names")
     assert keys.find("ann") == 2
-    assert list(keys.places("ann")) == [2, 4]
+    assert list(keys.find_all("ann")) == [2, 4]
     assert keys.find("bob") == past.NOWHERE
 
 
@@ -81,8 +81,8 @@ def test_an_id_is_found_on_each_of_its_days_and_on_no_other():
     events = [event((day * DAY + number, "ann", 1, 100, None), name, CHOSEN) for day, number, name in names]
     base = snapshot.in_memory(CHOSEN, DAYS, frame(events, CHOSEN))
     times = {(each.event_id, each.time // DAY): each.time for each in events}
-    assert {key: base.time(base.place(*key)) for key in times} == times
-    assert base.place("b", START + 1) == base.place("a", START + 2) == past.NOWHERE
+    assert {key: base.time(base.locate(*key)) for key in times} == times
+    assert base.locate("b", START + 1) == base.locate("a", START + 2) == past.NOWHERE
 
 
 def test_a_copy_that_was_damaged_is_made_again_and_is_for_this_user_alone(tmp_path):
