@@ -61,7 +61,7 @@ def page(title: str, sections: Mapping[str, Iterable[str]]) -> str:
 def section(title: str, lines: Iterable[str]) -> str:
     """Return a section of a page."""
     return "\n".join(
-        [f"## {escaped(title)}", "", *(each if isinstance(each, Marked) else line(each) for each in lines)]
+        [f"## {escaped(title)}", "", *(entry if isinstance(entry, Marked) else line(entry) for entry in lines)]
     )
 
 

@@ -82,7 +82,7 @@ def deploy(args: argparse.Namespace, patience: Patience) -> dict[str, float | st
     with registry.exclusive(context.state.registry):
         version = _register(context, verdicts)
         log.info("%s: version %d is registered", version.name, version.version)
-        release.change(release.Place.of(context.state, version.name), decide)
+        release.change(release.ReleaseRef.from_state(context.state, version.name), decide)
     record = _record(context.state, version, settled[-1])
     write_section(args.deployment, section.build(record))
     record.write(args.deployment)
@@ -142,7 +142,7 @@ def _register(context: StepContext, verdicts: list[Verdict]) -> Version:
 
 def _spent(args: argparse.Namespace) -> dict[str, float]:
     """Return what the run has spent on this version, for the registry."""
-    found = Account.of(args).spent
+    found = Account.from_flags(args).spent
     return {"run_machine_seconds": found.seconds} | ({} if found.usd is None else {"run_usd": found.usd})
 
 
@@ -158,7 +158,7 @@ def _before(
     compared = any(each.compared_with and each.compared_with.sha256 == version.sha256 for each in verdicts)
     if record.live.sha256 != version.sha256 or record.run != context.args.run or compared:
         return Candidate(record.live.version, record.live.sha256, str(record.live.trained_until or ""))
-    place = release.Place.of(context.state, version.name)
+    place = release.ReleaseRef.from_state(context.state, version.name)
     number = release.predecessor(place, record)
     found = registry.find(place.registry, place.name, number) if number else None
     return Candidate(found.version, found.sha256, found.tags["train_last"]) if found else None
@@ -173,7 +173,7 @@ def _serve(context: StepContext, version: Version, patience: Patience, is_live: 
     online = task.online_state(state.lake, version.name, model, context.args.features)
     example = task.from_files(version.uri, model, online)
     if example is None and serves:
-        example = examples.of(state, version.name, version.uri)
+        example = examples.build_example(state, version.name, version.uri)
     if example is None:
         return {"endpoint": None, "endpoint_checked": False, "curl": None, "example": {}}
     silent = {"endpoint": None, "endpoint_checked": False, "curl": None, "example": example.shown}

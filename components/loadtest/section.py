@@ -35,7 +35,7 @@ def build(found: LoadTest, verdict: Verdict, kept: str | None) -> Section:
     return Section(
         title="Load test",
         weight=WEIGHT,
-        outcome=Outcome.of(verdict, f"Load test of version {found.version}: {verdict.decision}"),
+        outcome=Outcome.from_verdict(verdict, f"Load test of version {found.version}: {verdict.decision}"),
         highlights=[_capacity(found)],
         blocks=list(_blocks(found, kept)),
     )

@@ -14,7 +14,7 @@ from nightshift.contracts import package, tables
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.section import write_section
 from nightshift.errors import UserError
-from nightshift.release import Place
+from nightshift.release import ReleaseRef
 from nightshift.tasks import Task
 from nightshift.tasks.protocol import DayScorer
 
@@ -115,11 +115,13 @@ def body(args: Namespace) -> dict[str, Any]:
 
 
 def _job(context: StepContext, uri: str | None) -> Job:
-    source = Source(uri, "unregistered") if uri else _champion(Place.of(context.state, context.config.name))
+    source = (
+        Source(uri, "unregistered") if uri else _champion(ReleaseRef.from_state(context.state, context.config.name))
+    )
     return Job(context, source, source.task.scoring.scorer(source.uri, source.model))
 
 
-def _champion(place: Place) -> Source:
+def _champion(place: ReleaseRef) -> Source:
     version = release.champion(place)
     if version is None:
         raise UserError(

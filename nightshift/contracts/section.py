@@ -137,7 +137,7 @@ class Axis(Part):
         """Return an axis of five round ticks, from 0 to the largest of some values or just beyond."""
         largest = max([0.0, *values]) or 1.0
         power = 10.0 ** floor(log10(largest))
-        top = next(power * each for each in TOPS if power * each >= largest * 0.999)
+        top = next(power * multiple for multiple in TOPS if power * multiple >= largest * 0.999)
         return cls(label=label, ticks=[round(top * part / 4, 12) for part in range(5)], scale=scale)
 
     @model_validator(mode="after")
@@ -261,7 +261,7 @@ class Outcome(Part):
     next: str | None = None
 
     @classmethod
-    def of(cls, verdict: Verdict, headline: str) -> Self:
+    def from_verdict(cls, verdict: Verdict, headline: str) -> Self:
         """Return the outcome that a gate's verdict is."""
         tones: dict[Decision, Tone] = {Decision.PASS: "good", Decision.FAIL: "bad", Decision.UNDECIDED: "neutral"}
         return cls(headline=headline, label=verdict.decision, tone=tones[verdict.decision], reasons=verdict.reasons)

@@ -67,16 +67,16 @@ def _config(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _server(args: argparse.Namespace) -> "Server":
-    from nightshift.cluster.kubeflow import Place, Server
+    from nightshift.cluster.kubeflow import KubeflowTarget, Server
 
-    return Server(Place(args.endpoint, args.experiment, args.namespace, args.service_account), args.token_file)
+    return Server(KubeflowTarget(args.endpoint, args.experiment, args.namespace, args.service_account), args.token_file)
 
 
 def _inside(args: argparse.Namespace) -> dict[str, str]:
     """Return the place as the steps see it."""
-    from nightshift.cluster.kubeflow import Place
+    from nightshift.cluster.kubeflow import KubeflowTarget
 
-    return asdict(Place(args.inside, args.experiment, args.namespace, args.service_account))
+    return asdict(KubeflowTarget(args.inside, args.experiment, args.namespace, args.service_account))
 
 
 def _add_submit(commands: options.Commands) -> None:

@@ -113,8 +113,8 @@ def _remove(found: Plan, state: State, use_case: str) -> None:
 
 
 def _versions(uri: str, use_case: str) -> list[Version]:
-    served = endpoint.pointed_at(uri, use_case)
-    pinned = ({served: "endpoint"} if served else {}) | release.pinned(release.Place(uri, use_case))
+    served = endpoint.find_version(uri, use_case)
+    pinned = ({served: "endpoint"} if served else {}) | release.list_pinned(release.ReleaseRef(uri, use_case))
     return [
         Version(
             name=str(version.version),
@@ -199,7 +199,7 @@ def _left(folder: str) -> Files | None:
     if found.files:
         return found
     # a training begins with it, and a removal leaves it last
-    since = storage.changed(folder)
+    since = storage.last_change(folder)
     return replace(found, since=since) if since else None
 
 

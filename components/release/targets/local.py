@@ -44,7 +44,7 @@ class Local:
             return
         version, challenger = split[0].version, _challenger(split)
         try:
-            example = examples.of(self._state, self._name, version.uri)
+            example = examples.build_example(self._state, self._name, version.uri)
             endpoint.start_or_update(self._state, version, example, self._port, challenger, self._patience)
         except UserError as error:
             raise BadVersionError(str(error)) from None

@@ -113,7 +113,7 @@ class Embedded:
                 self._marker = stack.enter_context(closing(Marker(folder / "mark")))
                 self._open(base)
             except OSError as error:
-                raise stores.explained(error, str(folder)) from error
+                raise stores.explain(error, str(folder)) from error
             self._stack = stack.pop_all()
 
     @property

@@ -80,7 +80,7 @@ class Runs:
         """Return the newest of the experiment, which is made by whoever starts the first run, not here."""
         server, experiments = self._server, api.ExperimentServiceApi(self._server.client)
         by_name = experiments.experiment_service_list_experiments
-        found = server.ask(lambda: server.named(by_name, "experiments", server.place.experiment, **server.inside))
+        found = server.ask(lambda: server.find_named(by_name, "experiments", server.target.experiment, **server.inside))
         if not found:
             return []
         options = {"page_size": NEWEST, "sort_by": "created_at desc", "experiment_id": found[0].experiment_id}
@@ -99,7 +99,7 @@ def serve(server: Server, host: str, port: int, say: Callable[[str], None]) -> N
         listening, _ = start_http_server(port, host, registry)
     except OSError as error:
         raise UserError(f"cannot listen on {host}:{port} ({error.strerror}); give others with --host, --port") from None
-    say(f"http://{host}:{listening.server_port}/metrics shows the runs of {server.place.url}")
+    say(f"http://{host}:{listening.server_port}/metrics shows the runs of {server.target.url}")
     threading.Event().wait()
 
 

@@ -56,7 +56,7 @@ def upload(server: Server, name: str, compiled: Path) -> bool:
     mark = f"nightshift {content}"
 
     def there() -> list[Any]:
-        return server.named(service.pipeline_service_list_pipelines, "pipelines", name, **server.inside)
+        return server.find_named(service.pipeline_service_list_pipelines, "pipelines", name, **server.inside)
 
     def same() -> list[Any]:
         newest = [version for pipeline in there() for version in newest_version(service, pipeline.pipeline_id)]
@@ -140,7 +140,7 @@ def schedule(server: Server, change: Change) -> bool:
     service, wanted, new = api.RecurringRunServiceApi(server.client), change.wanted, False
     if wanted is not None:
         wanted.experiment_id = server.experiment
-        wanted.service_account = wanted.service_account or server.place.service_account or None
+        wanted.service_account = wanted.service_account or server.target.service_account or None
         _, new = server.once(
             lambda: [run for run in _named(server, change.name) if _alike(run, wanted)],
             lambda: service.recurring_run_service_create_recurring_run(wanted),
@@ -153,7 +153,7 @@ def schedule(server: Server, change: Change) -> bool:
 
 def _named(server: Server, name: str) -> list[api.V2beta1RecurringRun]:
     listing = api.RecurringRunServiceApi(server.client).recurring_run_service_list_recurring_runs
-    return server.named(listing, "recurring_runs", name, experiment_id=server.experiment)
+    return server.find_named(listing, "recurring_runs", name, experiment_id=server.experiment)
 
 
 def _alike(run: api.V2beta1RecurringRun, wanted: api.V2beta1RecurringRun | None) -> bool:

@@ -178,9 +178,9 @@ def test_the_largest_amounts_add_up_exactly_whatever_they_add_up_to():
     chosen = config(("customer", "amount"), windows=(1,))
     state = State(base([], chosen, PAST))
     largest = event((PAST * DAY, "a", None, 10**13, None), 0, chosen)._replace(amount=LIMITS.largest_amount)
-    customer = state.add(state._checked(largest)[0])
+    customer = state.add(state._check_event(largest)[0])
     assert customer == 1
-    state.add(state._checked(largest._replace(event_id=1))[0])
+    state.add(state._check_event(largest._replace(event_id=1))[0])
     rows = state._customers["a"]
     for number in range(2, 100):
         rows.totals[-1] = 2**63 - 10**13 if number == 50 else rows.totals[-1]
