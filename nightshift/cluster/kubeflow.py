@@ -121,7 +121,7 @@ class Started:
     new: bool
 
 
-class Server:
+class KubeflowApi:
     """The API of one Kubeflow.
 
     Every method raises `UserError` when it refuses, and `UnavailableError` when it does not answer, or fails, each of

@@ -333,7 +333,7 @@ def write_section(artifact: str, section: Section) -> None:
         artifact: URI of the file or folder that the step has written.
         section: what it has to show.
     """
-    section.write(place(artifact))
+    section.write(section_uri(artifact))
 
 
 def read_section(artifact: str) -> Section | None:
@@ -342,7 +342,7 @@ def read_section(artifact: str) -> Section | None:
     Raises:
         UserError: when there is something else in its place.
     """
-    uri = place(artifact)
+    uri = section_uri(artifact)
     return Section.read(uri) if storage.exists(uri) else None
 
 
@@ -359,6 +359,6 @@ def read_page(folder: str) -> Page | None:
     return Page.read(uri) if storage.exists(uri) else None
 
 
-def place(artifact: str) -> str:
+def section_uri(artifact: str) -> str:
     """Return where the section about an artifact lies."""
     return artifact.rstrip("/") + SUFFIX

@@ -11,7 +11,7 @@ from pipelines.cli import options
 from pipelines.environments import KUBEFLOW_INSIDE, SERVICE_ACCOUNT, SITES, site
 
 if TYPE_CHECKING:
-    from nightshift.cluster.kubeflow import Server
+    pass
 
 
 def add(commands: options.Commands) -> None:
@@ -66,10 +66,12 @@ def _config(args: argparse.Namespace) -> dict[str, Any]:
     return configs.load(str(options.parameters(args).get("config", configs.DEFAULT)))
 
 
-def _server(args: argparse.Namespace) -> "Server":
-    from nightshift.cluster.kubeflow import KubeflowTarget, Server
+def _server(args: argparse.Namespace) -> "KubeflowApi":
+    from nightshift.cluster.kubeflow import KubeflowApi, KubeflowTarget
 
-    return Server(KubeflowTarget(args.endpoint, args.experiment, args.namespace, args.service_account), args.token_file)
+    return KubeflowApi(
+        KubeflowTarget(args.endpoint, args.experiment, args.namespace, args.service_account), args.token_file
+    )
 
 
 def _inside(args: argparse.Namespace) -> dict[str, str]:

@@ -22,9 +22,9 @@ from nightshift.storage import locks, stores
 from nightshift.tabular.online.base import Base
 from nightshift.tabular.online.event import Event
 from nightshift.tabular.online.limits import NOW, Clock
-from nightshift.tabular.online.log import MODE, Header, Log, Mark, Marker, Record, commits, damage_error
+from nightshift.tabular.online.log import MODE, Header, LogMark, Marker, Record, WriteAheadLog, commits, damage_error
 from nightshift.tabular.online.refusals import earlier
-from nightshift.tabular.online.state import Label, State
+from nightshift.tabular.online.state import Label, OnlineState
 from nightshift.tabular.online.store import in_order
 
 COMMITTED = 10_000  # records that a swap writes at a time: a commit is read as a whole
@@ -204,27 +204,27 @@ class Embedded:
             self._follow(path, mark, base)
         self._clean()
 
-    def _follow(self, path: Path, mark: Mark | None, base: Base) -> None:
+    def _follow(self, path: Path, mark: LogMark | None, base: Base) -> None:
         """Go on with a log that was left."""
         header_line = header(path)
         state, is_same = self._state_over(base), header_line.snapshot == base.identity
         if not is_same:
             _check(base, header_line.last)
-        log = Log(path, _replay(path, mark, state.restore if is_same else lambda _: None))
+        log = WriteAheadLog(path, _replay(path, mark, state.restore if is_same else lambda _: None))
         self._lie(state, log)
         if not is_same:
             self._swap(base)
 
-    def _state_over(self, base: Base) -> State:
-        return State(base, self._clock)
+    def _state_over(self, base: Base) -> OnlineState:
+        return OnlineState(base, self._clock)
 
-    def _begin(self, number: int, base: Base) -> Log:
+    def _begin(self, number: int, base: Base) -> WriteAheadLog:
         """Begin a log under a name that does not count."""
         path = self._folder / f"{number}.draft"
         path.unlink(missing_ok=True)  # of a swap that was cut short
-        return Log.create(path, Header(number, base.identity, base.snapshot.last))
+        return WriteAheadLog.create(path, Header(number, base.identity, base.snapshot.last))
 
-    def _lie(self, state: State, log: Log) -> None:
+    def _lie(self, state: OnlineState, log: WriteAheadLog) -> None:
         """Have a log and its state count from now on."""
         log.rename(self._folder / f"{log.mark.header.number}.log")
         self._state, self._log = state, log
@@ -258,7 +258,7 @@ def _check(base: Base, present: date) -> None:
         raise earlier(base.snapshot.last, present)
 
 
-def _replay(path: Path, mark: Mark | None, restore: Callable[[Record], None]) -> Mark:
+def _replay(path: Path, mark: LogMark | None, restore: Callable[[Record], None]) -> LogMark:
     """Read a log that was left; return how far it is whole.
 
     Args:
@@ -269,19 +269,19 @@ def _replay(path: Path, mark: Mark | None, restore: Callable[[Record], None]) ->
     Raises:
         UserError: when it is damaged, or lacks what was durable.
     """
-    whole = Mark(header(path), 0, "", 0)
+    whole = LogMark(header(path), 0, "", 0)
     is_there = mark is None or mark.header.number < whole.header.number
     for commit in commits(path):
         for record in (records := commit.records):
             restore(record)
-        whole = Mark(whole.header, commit.end, commit.checksum.decode(), whole.records + len(records))
+        whole = LogMark(whole.header, commit.end, commit.checksum.decode(), whole.records + len(records))
         is_there = is_there or whole == mark
     if mark and not is_there:
         raise damage_error(path, f"has {whole.records:,} records, and {mark.records:,} were written")
     return whole
 
 
-def _carry(log: Log, after: Mark | None, state: State, target: Log) -> Mark:
+def _carry(log: WriteAheadLog, after: LogMark | None, state: OnlineState, target: WriteAheadLog) -> LogMark:
     """Copy what a new snapshot does not cover from a log's durable records.
 
     Args:

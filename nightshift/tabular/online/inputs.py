@@ -9,7 +9,7 @@ from nightshift.tabular.online.event import Event
 from nightshift.tabular.windows import HOUR
 
 
-class Inputs:
+class EventInputs:
     """How the inputs of one event follow from its windows."""
 
     def __init__(self, spec: Windows) -> None:

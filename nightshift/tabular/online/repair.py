@@ -12,10 +12,10 @@ import msgspec
 
 from nightshift.errors import UserError
 from nightshift.tabular.online.embedded import alone, flush, newest
-from nightshift.tabular.online.log import Header, Log, Mark, Marker, Record, damage_error, readable
+from nightshift.tabular.online.log import Header, LogMark, Marker, Record, WriteAheadLog, damage_error, readable
 
 
-class Finding(NamedTuple):
+class RepairFinding(NamedTuple):
     """What is left of a state.
 
     Attributes:
@@ -29,7 +29,7 @@ class Finding(NamedTuple):
     written: int | None
 
 
-def examine(folder: Path) -> Finding:
+def examine(folder: Path) -> RepairFinding:
     """Read what can be read of a state; nothing is changed.
 
     Args:
@@ -44,7 +44,7 @@ def examine(folder: Path) -> Finding:
         return _examine(folder)
 
 
-def repair(folder: Path) -> Finding:
+def repair(folder: Path) -> RepairFinding:
     """Have a state go on with what can be read; the files that it had are kept beside it.
 
     Args:
@@ -68,7 +68,7 @@ def repair(folder: Path) -> Finding:
     return finding
 
 
-def _examine(folder: Path) -> Finding:
+def _examine(folder: Path) -> RepairFinding:
     mark, path = _mark(folder / "mark"), newest(folder)
     if path and mark and mark.header.number > int(path.stem):
         path = None  # of a state before
@@ -77,10 +77,10 @@ def _examine(folder: Path) -> Finding:
         raise damage_error(folder / "mark", "is damaged, as is the log")
     header = mark.header if mark else msgspec.json.decode(commits[0].text, type=Header)
     records = [record for commit in commits for record in commit.records]
-    return Finding(header, records, mark.records if mark else None)
+    return RepairFinding(header, records, mark.records if mark else None)
 
 
-def _mark(path: Path) -> Mark | None:
+def _mark(path: Path) -> LogMark | None:
     if not path.exists():
         return None
     marker = Marker(path)
@@ -97,9 +97,9 @@ def _keep(path: Path) -> None:
         shutil.copy2(path, copied)
 
 
-def _write(folder: Path, finding: Finding, number: int) -> None:
+def _write(folder: Path, finding: RepairFinding, number: int) -> None:
     header = msgspec.structs.replace(finding.header, number=number)
-    log = Log.create(folder / f"{number}.draft", header)
+    log = WriteAheadLog.create(folder / f"{number}.draft", header)
     for record in finding.records:
         log.append(record)
     log.commit()

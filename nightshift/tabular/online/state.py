@@ -13,15 +13,15 @@ import msgspec
 from nightshift.errors import UserError
 from nightshift.tabular.online.base import NOTHING, NOWHERE, Base, WindowTotals, count_windows, sum_windows
 from nightshift.tabular.online.event import Event, Id
-from nightshift.tabular.online.inputs import Inputs
-from nightshift.tabular.online.limits import NOW, Clock, Limits
+from nightshift.tabular.online.inputs import EventInputs
+from nightshift.tabular.online.limits import NOW, Clock, EventLimits
 from nightshift.tabular.online.refusals import RefusedEventError, another, too_old
 from nightshift.tabular.windows import DAY, LARGEST_SUM
 
 UNKNOWN = -1  # what a snapshot has for a label that was not known
 
 
-class Entry(msgspec.Struct, frozen=True, gc=False, array_like=True):
+class EventRecord(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """What is kept of an event; the amount in minor units."""
 
     event_id: Id
@@ -39,7 +39,7 @@ class Label(NamedTuple):
     label: int
 
 
-NONE: dict[Id, Entry] = {}
+NONE: dict[Id, EventRecord] = {}
 
 
 class Customer:
@@ -47,11 +47,11 @@ class Customer:
 
     __slots__ = ("ids", "times", "totals")
 
-    def __init__(self, first: Entry) -> None:
+    def __init__(self, first: EventRecord) -> None:
         self.ids, self.times = [first.event_id], array("q", [first.time])
         self.totals: array[int] | list[int] = array("q", [0, first.units])
 
-    def add(self, entry: Entry) -> int:
+    def add(self, entry: EventRecord) -> int:
         """Put an event in its place, after those of its time; return how many there are up to it."""
         if self.totals[-1] + entry.units >= LARGEST_SUM:
             self.totals = list(self.totals)  # whose integers have no end
@@ -63,7 +63,7 @@ class Customer:
             self.totals[later] += entry.units
         return at + 1
 
-    def until(self, entry: Entry) -> int:
+    def until(self, entry: EventRecord) -> int:
         """Return how many events there are up to one of them."""
         return self.ids.index(entry.event_id, bisect_left(self.times, entry.time)) + 1
 
@@ -72,11 +72,11 @@ class Arrivals:
     """Terminals' events since the snapshot. Those that are too young for any window, with a label delay most, wait."""
 
     def __init__(self) -> None:
-        self._events: list[Entry] = []  # in order of time
+        self._events: list[EventRecord] = []  # in order of time
         self._first = 0  # the first of them that waits
         self._times: dict[Id | None, array[int]] = defaultdict(partial(array, "q"))  # of the others, in order
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: EventRecord) -> None:
         """Put an event in its place among those that wait, where an event that comes late belongs too."""
         events = self._events
         if self._first < len(events) and entry.time < events[-1].time:
@@ -115,7 +115,7 @@ class Positives:
         return list(map(sub, map(add, positives, more), less))
 
 
-class State:
+class OnlineState:
     """Answers events; not safe for threads.
 
     Attributes:
@@ -124,12 +124,12 @@ class State:
 
     def __init__(self, base: Base, clock: Clock = NOW) -> None:
         spec = base.snapshot.windows
-        self.base, self._limits = base, Limits(base.snapshot, clock)
-        self._inputs = Inputs(spec)
-        self._entries: dict[int, dict[Id, Entry]] = defaultdict(dict)  # by UTC day
+        self.base, self._limits = base, EventLimits(base.snapshot, clock)
+        self._inputs = EventInputs(spec)
+        self._entries: dict[int, dict[Id, EventRecord]] = defaultdict(dict)  # by UTC day
         self._changed: dict[tuple[int, Id], bool] = {}  # whether events are positive that the snapshot says are not
         # a single event stands for itself: most keys have no more between two snapshots, and it takes less memory
-        self._customers: dict[Id | None, Customer | Entry] = {}
+        self._customers: dict[Id | None, Customer | EventRecord] = {}
         self._arrivals = Arrivals()
         self._positives: dict[Id | None, Positives] = defaultdict(Positives)  # among these
         self._relabeled: dict[int, Positives] = defaultdict(Positives)  # by a terminal's index in the snapshot
@@ -140,7 +140,7 @@ class State:
         Raises:
             RefusedEventError: for what `take` would raise.
         """
-        entries: dict[tuple[int, Id], Entry] = {}
+        entries: dict[tuple[int, Id], EventRecord] = {}
         for number, event in enumerate(events):
             try:
                 entry, *_ = self._check_event(event)
@@ -149,7 +149,7 @@ class State:
             except UserError as error:
                 raise RefusedEventError(number, error) from None
 
-    def take(self, event: Event) -> tuple[list[float], Entry | None]:
+    def take(self, event: Event) -> tuple[list[float], EventRecord | None]:
         """Take an event in, unless it is known.
 
         Returns:
@@ -167,7 +167,7 @@ class State:
             return self._row(event, None, None), None
         return self._row(event, None, self.add(entry)), entry
 
-    def add(self, entry: Entry) -> int:
+    def add(self, entry: EventRecord) -> int:
         """Take in an event that is not known; return how many of its customer came in up to it."""
         self._entries[entry.time // DAY][entry.event_id] = entry
         if self.base.terminals:
@@ -195,45 +195,45 @@ class State:
             self._changed.pop(key, None)
         return True
 
-    def covers(self, record: Entry | Label) -> bool:
+    def covers(self, record: EventRecord | Label) -> bool:
         """Return whether the snapshot makes superfluous what came in over an earlier one."""
         if record.time >= self.base.until:
             return False
-        if isinstance(record, Entry):
+        if isinstance(record, EventRecord):
             return True
         index, terminals = self.base.locate(record.event_id, record.time // DAY), self.base.terminals
         return index == NOWHERE or not terminals or terminals.labels[self.base.terminal_row(index)] != UNKNOWN
 
-    def restore(self, record: Entry | Label) -> None:
+    def restore(self, record: EventRecord | Label) -> None:
         """Take in what a log holds."""
-        if isinstance(record, Entry):
+        if isinstance(record, EventRecord):
             self.add(record)
         else:
             self.label(record)
 
-    def _check_event(self, event: Event) -> tuple[Entry, Entry | None, int]:
+    def _check_event(self, event: Event) -> tuple[EventRecord, EventRecord | None, int]:
         """Return what is kept of an event, the same where it is known, and its index in the snapshot, or `NOWHERE`."""
         event_id, time = event.event_id, event.time
         self._limits.check(event)
         if time < self.base.oldest and self.base.is_stateful:
             raise too_old(event, self.base.snapshot)
-        entry = Entry(event_id, time, event.customer, event.terminal, self._inputs.units(event.amount))
+        entry = EventRecord(event_id, time, event.customer, event.terminal, self._inputs.units(event.amount))
         known = self._entries.get(time // DAY, NONE).get(event_id)
         if known and known != entry:
             raise another(event)
         index = NOWHERE if known or time >= self.base.until else self.base.find(event, entry.units)
         return entry, known, index
 
-    def _add_amount(self, entry: Entry) -> int:
+    def _add_amount(self, entry: EventRecord) -> int:
         rows = self._customers.get(entry.customer)
         if rows is None:
             self._customers[entry.customer] = entry
             return 1
-        if isinstance(rows, Entry):
+        if isinstance(rows, EventRecord):
             rows = self._customers[entry.customer] = Customer(rows)
         return rows.add(entry)
 
-    def _until(self, known: Entry) -> int:
+    def _until(self, known: EventRecord) -> int:
         """Return how many of its customer came in up to an event."""
         rows = self._customers.get(known.customer)
         return rows.until(known) if isinstance(rows, Customer) else 1
@@ -253,7 +253,7 @@ class State:
     def _customer(self, event: Event, row: int | None, end: int | None) -> WindowTotals:
         assert self.base.customers and event.customer is not None, "the reader sees to it"
         past, time, new = self.base.customers, event.time, self._customers.get(event.customer, NOTHING)
-        if isinstance(new, Entry):
+        if isinstance(new, EventRecord):
             new = Customer(new)
         if end is None:
             end = bisect_left(new.times, time)

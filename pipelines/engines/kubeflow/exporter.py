@@ -10,7 +10,7 @@ import kfp_server_api as api
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import GaugeMetricFamily
 
-from nightshift.cluster.kubeflow import Server
+from nightshift.cluster.kubeflow import KubeflowApi
 from nightshift.errors import UnavailableError, UserError
 from pipelines.engines.kubeflow.submission import SUCCEEDED
 
@@ -24,7 +24,7 @@ Grouped = dict[Whose, list[api.V2beta1Run]]
 class Runs:
     """The runs of an experiment, asked for at every scrape. It changes nothing there."""
 
-    def __init__(self, server: Server, say: Callable[[str], None], now: Callable[[], float] = time.time) -> None:
+    def __init__(self, server: KubeflowApi, say: Callable[[str], None], now: Callable[[], float] = time.time) -> None:
         self._server = server
         self._say = say
         self._now = now
@@ -87,7 +87,7 @@ class Runs:
         return list(getattr(server.ask(lambda: listing(**options)), field) or [])
 
 
-def serve(server: Server, host: str, port: int, say: Callable[[str], None]) -> None:
+def serve(server: KubeflowApi, host: str, port: int, say: Callable[[str], None]) -> None:
     """Answer scrapes until the process is ended.
 
     Raises:

@@ -12,7 +12,7 @@ from nightshift.splits import Days
 from nightshift.tabular import windows
 from nightshift.tabular.online import base as past
 from nightshift.tabular.online import snapshot
-from nightshift.tabular.online.state import State
+from nightshift.tabular.online.state import OnlineState
 from nightshift.tabular.windows import DAY
 from tests.nightshift.tabular.online.streams import FIRST, START, config, event, frame, offline
 
@@ -29,7 +29,7 @@ def written(lake: Path, chosen=CHOSEN, days=DAYS) -> str:
 
 
 def test_a_mapped_snapshot_answers_as_the_batch_does(tmp_path):
-    state = State(snapshot.mapped(written(tmp_path), str(tmp_path)))
+    state = OnlineState(snapshot.mapped(written(tmp_path), str(tmp_path)))
     probe = event((5 * DAY, "c1", 1, 100, None), "new", CHOSEN)
     assert state.take(probe)[0] == offline([*EVENTS, probe], CHOSEN)[-1]
 
