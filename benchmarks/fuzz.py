@@ -210,7 +210,7 @@ def fuzz(folder: Path, requests: int, seed: int) -> Found:
 
 def differing(folder: Path, acknowledged: list[list[dict[str, Any]]]) -> int:
     """Return how many probes the server's state and a replay of the events compute otherwise."""
-    base = snapshot.mapped(model.snapshot_of_the_past(folder), str(folder / "replay"))
+    base = snapshot.map_file(model.snapshot_of_the_past(folder), str(folder / "replay"))
     reader, draw = EventParser(base.snapshot.events), random.Random(0)
     state = Path(files.state_folder(str(folder), model.NAME))
     with closing(Embedded(state, base)) as served, closing(Embedded(folder / "again", base)) as replayed:

@@ -160,7 +160,7 @@ def serve(uri: str, folder: str) -> dict[str, float]:
     Path(folder).mkdir()
     before = resident()["RssAnon"]
     began = time.perf_counter()
-    base = snapshot.mapped(uri, folder)
+    base = snapshot.map_file(uri, folder)
     mapped = time.perf_counter() - began
     state, found = OnlineState(base), base.snapshot
     rng, day = np.random.default_rng(1), MANY_ROWS_A_DAY

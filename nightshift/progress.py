@@ -29,7 +29,7 @@ class Progress:
         self._began = self._moved = clock()
         self._signs: object = None
 
-    def stalled(self, *signs: object) -> str | None:
+    def stall_reason(self, *signs: object) -> str | None:
         """Return why it is no use to wait any longer, None where it is.
 
         Args:

@@ -16,7 +16,7 @@ from pathlib import Path
 from nightshift import progress
 from nightshift.contracts.loadtest import Settings
 from nightshift.errors import UnavailableError
-from nightshift.interpreter import isolated
+from nightshift.interpreter import isolate
 from nightshift.progress import Patience, Progress
 
 PATIENCE = Patience()
@@ -65,7 +65,7 @@ def running(model: str, name: str, settings: Settings) -> Iterator[Server]:
     command = [sys.executable, "-m", "nightshift.serving", "--model", model, "--name", name, "--port", str(PORT)]
     with tempfile.NamedTemporaryFile() as said:
         process = subprocess.Popen(
-            [*command, *settings.flags], env=isolated(os.environ), stdin=subprocess.DEVNULL, stdout=said, stderr=said
+            [*command, *settings.flags], env=isolate(os.environ), stdin=subprocess.DEVNULL, stdout=said, stderr=said
         )
         try:
             yield _answering(process, Path(said.name))
@@ -84,7 +84,7 @@ def _answering(process: "subprocess.Popen[bytes]", log: Path) -> Server:
         if listening and _is_healthy(int(listening[1])):
             return Server(int(listening[1]), process.pid, log)
         # whole seconds: a server that only waits takes a little of them too
-        if stalled := waited.stalled(len(said), int(progress.cpu_seconds(process.pid) or 0)):
+        if stalled := waited.stall_reason(len(said), int(progress.cpu_seconds(process.pid) or 0)):
             why = stalled
             break
         time.sleep(0.05)

@@ -19,7 +19,7 @@ from nightshift import registry, release, storage
 from nightshift.contracts import state as kept
 from nightshift.contracts.loadtest import Settings
 from nightshift.errors import UnavailableError, UserError
-from nightshift.interpreter import isolated
+from nightshift.interpreter import isolate
 from nightshift.progress import Patience, Progress, cpu_seconds
 from nightshift.serving import files
 from nightshift.serving.files import Challenger, Pointer, State
@@ -207,7 +207,7 @@ def _go_on(waited: Progress, root: str, name: str, pointer: Pointer, pid: int | 
     path = _log_path(root, name)
     size = path.stat().st_size if path.exists() else 0
     # whole seconds: a server that only waits takes a little of them too
-    stalled = waited.stalled(size, int(cpu_seconds(pid) or 0) if pid else 0, signs)
+    stalled = waited.stall_reason(size, int(cpu_seconds(pid) or 0) if pid else 0, signs)
     if stalled:
         raise UnavailableError(
             f"the endpoint did not serve version {pointer.version} {stalled}; what was live before is live again; its "
@@ -246,7 +246,7 @@ def _launch(root: str, name: str, start: _Start) -> "subprocess.Popen[bytes]":
     with open(_log_path(root, name), "ab", opener=partial(os.open, mode=0o600)) as output:
         process = subprocess.Popen(
             command,
-            env=isolated(os.environ),
+            env=isolate(os.environ),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Entry:
+class FileEntry:
     """A file: its URI, its size in bytes, when it was last written (UTC)."""
 
     uri: str
@@ -269,7 +269,7 @@ def write_batches(uri: str, batches: "Iterable[pd.DataFrame]") -> tuple[int, str
     return rows, sha256(buffer.getvalue())
 
 
-def walk(folder: str) -> "list[Entry]":
+def walk(folder: str) -> "list[FileEntry]":
     """Return every file below a folder, however deep; none when the folder is missing."""
     return stores.attempt(folder, lambda fs, root: list(_entries(fs, root, folder)))
 
@@ -317,11 +317,11 @@ def on_disk(uri: str) -> Iterator[str]:
         yield copy
 
 
-def _entries(fs: "fsspec.AbstractFileSystem", root: str, folder: str) -> "Iterator[Entry]":
+def _entries(fs: "fsspec.AbstractFileSystem", root: str, folder: str) -> "Iterator[FileEntry]":
     fs.invalidate_cache()
     for path, info in fs.find(root, detail=True).items():
         with contextlib.suppress(FileNotFoundError):  # a draft that has got its name since
-            yield Entry(join(folder, path.removeprefix(root).lstrip("/")), info["size"], fs.modified(path))
+            yield FileEntry(join(folder, path.removeprefix(root).lstrip("/")), info["size"], fs.modified(path))
 
 
 def _unlink(fs: "fsspec.AbstractFileSystem", path: str) -> None:

@@ -11,7 +11,7 @@ from pipelines.cli import options
 from pipelines.environments import KUBEFLOW_INSIDE, SERVICE_ACCOUNT, SITES, site
 
 if TYPE_CHECKING:
-    pass
+    from nightshift.cluster.kubeflow import KubeflowApi
 
 
 def add(commands: options.Commands) -> None:

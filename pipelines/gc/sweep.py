@@ -174,7 +174,7 @@ def _manifests(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def _partitions(folder: str) -> list[Files]:
-    files: dict[str, list[storage.Entry]] = defaultdict(list)
+    files: dict[str, list[storage.FileEntry]] = defaultdict(list)
     for entry in storage.walk(folder):
         if name := partition_of(entry.uri):
             files[name].append(entry)
@@ -203,7 +203,7 @@ def _left(folder: str) -> Files | None:
     return replace(found, since=since) if since else None
 
 
-def _together(name: str, entries: list[storage.Entry]) -> Files:
+def _together(name: str, entries: list[storage.FileEntry]) -> Files:
     # without its sidecar a Parquet file counts as not made, and is made anew; so does a checkpoint
     order = sorted((entry.uri for entry in entries), key=lambda uri: not uri.endswith(".json"))
     written = max((entry.written for entry in entries), default=NEVER)

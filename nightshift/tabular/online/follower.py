@@ -32,7 +32,7 @@ class Follower:
         """
         self._folder = folder
         self._uri, _ = snapshot.under(embedded.last(Path(folder)), uri, inputs)
-        self.store = open_store(snapshot.mapped(self._uri, folder))
+        self.store = open_store(snapshot.map_file(self._uri, folder))
         self.reader = EventParser(self.store.base.snapshot.events)
 
     def follow(self, uri: str, inputs: Tabular) -> None:
@@ -54,5 +54,5 @@ class Follower:
         return newer
 
     def _swap(self, uri: str) -> None:
-        self.store.swap(snapshot.mapped(uri, self._folder))
+        self.store.swap(snapshot.map_file(uri, self._folder))
         self.reader, self._uri = EventParser(self.store.base.snapshot.events), uri

@@ -135,7 +135,7 @@ def in_memory(config: TabularConfig, days: Days, events: pd.DataFrame) -> Base:
     return Base(manifest, {name: np.ascontiguousarray(values).data for name, values in content.items()})
 
 
-def mapped(uri: str, folder: str) -> Base:
+def map_file(uri: str, folder: str) -> Base:
     """Map a snapshot into memory.
 
     Args:

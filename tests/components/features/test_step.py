@@ -67,7 +67,7 @@ def test_a_second_run_computes_nothing_and_names_the_same_partitions(tmp_path):
 def test_the_snapshot_of_the_date_lies_in_the_lake_and_is_what_the_next_event_needs(tmp_path):
     write_events(tmp_path)
     table, _ = step(tmp_path)
-    base = snapshot.mapped(table.details["online"], str(tmp_path))
+    base = snapshot.map_file(table.details["online"], str(tmp_path))
     assert (base.snapshot.first, base.snapshot.last, base.snapshot.rows) == (date(2024, 3, 7), DATE, 200)
     past = pd.concat([sample(day) for day in Days(date(2024, 3, 7), DATE + timedelta(days=1))], ignore_index=True)
     offline = core.features(past, parse(CONFIG), frames.backend("cpu"))[table.details["numeric"]].tail(50)
@@ -79,7 +79,7 @@ def test_the_snapshot_of_the_date_lies_in_the_lake_and_is_what_the_next_event_ne
 def test_the_snapshots_example_is_an_event_that_it_knows_with_the_features_of_the_batch(tmp_path):
     write_events(tmp_path)
     table, _ = step(tmp_path)
-    base = snapshot.mapped(table.details["online"], str(tmp_path))
+    base = snapshot.map_file(table.details["online"], str(tmp_path))
     example = base.snapshot.example
     assert example is not None
     row, kept = OnlineState(base).take(EventParser(base.snapshot.events).read(example.event))
@@ -93,7 +93,7 @@ def test_a_use_case_without_windows_has_an_empty_snapshot_and_the_same_replay(tm
     table, _ = step(tmp_path, config=CONFIG | {"columns": columns, "task": CONFIG["task"] | {"windows_days": []}})
     assert table.details["replay"]["rows"] == 50
     assert table.details["replay"]["differing"] == 0
-    base = snapshot.mapped(table.details["online"], str(tmp_path))
+    base = snapshot.map_file(table.details["online"], str(tmp_path))
     assert base.snapshot.size == 0
     assert OnlineState(base).take(Event(1, 0, amount=2.5))[0] == [2.5, 0.0, 1.0]
 

@@ -93,7 +93,7 @@ def base(events: list[Labeled], chosen: Config, days: int) -> Base:
 
 def stored(events: list[Labeled], chosen: Config, days: int, folder: str) -> Base:
     """The same, written to a file and mapped."""
-    return snapshot.mapped(written(events, chosen, days, folder), folder)
+    return snapshot.map_file(written(events, chosen, days, folder), folder)
 
 
 def written(events: list[Labeled], chosen: Config, days: int, folder: str) -> str:

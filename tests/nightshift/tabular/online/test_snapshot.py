@@ -29,7 +29,7 @@ def written(lake: Path, chosen=CHOSEN, days=DAYS) -> str:
 
 
 def test_a_mapped_snapshot_answers_as_the_batch_does(tmp_path):
-    state = OnlineState(snapshot.mapped(written(tmp_path), str(tmp_path)))
+    state = OnlineState(snapshot.map_file(written(tmp_path), str(tmp_path)))
     probe = event((5 * DAY, "c1", 1, 100, None), "new", CHOSEN)
     assert state.take(probe)[0] == offline([*EVENTS, probe], CHOSEN)[-1]
 
@@ -46,7 +46,7 @@ def test_a_file_that_is_not_the_manifests_is_refused_and_no_copy_stays(tmp_path)
     content[100] ^= 1
     Path(uri).write_bytes(content)
     with pytest.raises(UserError, match="is not the file that its manifest names; restore it, or move both away"):
-        snapshot.mapped(uri, str(tmp_path))
+        snapshot.map_file(uri, str(tmp_path))
     assert not list(tmp_path.glob("*.state"))
 
 
@@ -88,10 +88,10 @@ def test_an_id_is_found_on_each_of_its_days_and_on_no_other():
 def test_a_copy_that_was_damaged_is_made_again_and_is_for_this_user_alone(tmp_path):
     uri = written(tmp_path / "lake")
     whole = Path(uri).read_bytes()
-    snapshot.mapped(uri, str(tmp_path / "copies"))
+    snapshot.map_file(uri, str(tmp_path / "copies"))
     (copy,) = (tmp_path / "copies").iterdir()
     for damaged in (b"", whole[:-1], bytes(len(whole))):
         copy.write_bytes(damaged)
-        snapshot.mapped(uri, str(tmp_path / "copies"))
+        snapshot.map_file(uri, str(tmp_path / "copies"))
         assert copy.read_bytes() == whole
     assert (copy.stat().st_mode & 0o777, copy.parent.stat().st_mode & 0o777) == (0o600, 0o700)
