@@ -271,8 +271,8 @@ class TrainJob:
 
     def _call(self, verb: str, **arguments: Any) -> Any:
         method = getattr(self._objects, f"{verb}_namespaced_custom_object")
-        path = {**TRAINJOBS, "namespace": self._namespace, "_request_timeout": TIMEOUT_SECONDS}
-        return cluster.call(f"{verb} trainjobs", self._work.name, lambda: method(**path, **arguments))
+        resource = {**TRAINJOBS, "namespace": self._namespace, "_request_timeout": TIMEOUT_SECONDS}
+        return cluster.call(f"{verb} trainjobs", self._work.name, lambda: method(**resource, **arguments))
 
     def _patiently(self, ask: Callable[[], Answer], seconds: float = PATIENCE_SECONDS) -> Answer:
         """Ask until there is an answer: a training that runs outlives a while without the API.
