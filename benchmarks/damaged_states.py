@@ -57,7 +57,7 @@ class State:
         store = self._opened(self.folder, 0)
         self._send(store, self.events[:40])
         shutil.copytree(self.folder, self.oldest)
-        store.swap(snapshot.mapped(self.uris[1], str(self.folder)))
+        store.swap(snapshot.map_file(self.uris[1], str(self.folder)))
         self._send(store, self.events[40:120])
         shutil.copytree(self.folder, self.older)
         self._send(store, self.events[120:])
@@ -87,7 +87,7 @@ class State:
         return there
 
     def _opened(self, folder: Path, number: int) -> Embedded:
-        return Embedded(folder, snapshot.mapped(self.uris[number], str(folder)))
+        return Embedded(folder, snapshot.map_file(self.uris[number], str(folder)))
 
     def _missing(self, store: Embedded) -> list[Labeled]:
         return [each for each in self.events if not store.label(Label(each.event_id, each.time, 0))]

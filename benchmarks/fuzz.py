@@ -28,7 +28,7 @@ from benchmarks.serving import model
 from nightshift.serving import files
 from nightshift.tabular.online import snapshot
 from nightshift.tabular.online.embedded import Embedded
-from nightshift.tabular.online.event import Event, Reader
+from nightshift.tabular.online.event import Event, EventParser
 from tests.processes import SECONDS, started, wait_until
 from tests.servers import free_port
 
@@ -210,8 +210,8 @@ def fuzz(folder: Path, requests: int, seed: int) -> Found:
 
 def differing(folder: Path, acknowledged: list[list[dict[str, Any]]]) -> int:
     """Return how many probes the server's state and a replay of the events compute otherwise."""
-    base = snapshot.mapped(model.snapshot_of_the_past(folder), str(folder / "replay"))
-    reader, draw = Reader(base.snapshot.events), random.Random(0)
+    base = snapshot.map_file(model.snapshot_of_the_past(folder), str(folder / "replay"))
+    reader, draw = EventParser(base.snapshot.events), random.Random(0)
     state = Path(files.state_folder(str(folder), model.NAME))
     with closing(Embedded(state, base)) as served, closing(Embedded(folder / "again", base)) as replayed:
         for events in acknowledged:

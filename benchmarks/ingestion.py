@@ -61,7 +61,7 @@ def run(days: int = DAYS) -> dict[str, Any]:
 def _measured(folder: Path, days: int, source: type[sources.OneTable]) -> tuple[dict[str, float], str]:
     settings = config.parse(CONFIG)
     plan = replace(splits.plan(settings, LAST), events=splits.Days(LAST - timedelta(days=days - 1), LAST))
-    job = step.Job(settings, plan, source(str(folder), settings), str(folder / source.__name__))
+    job = step.IngestionJob(settings, plan, source(str(folder), settings), str(folder / source.__name__))
     wall, cpu = time.perf_counter(), time.process_time()
     partitions = step.ingest(job)
     took = {"ms_a_day": 1000 * (time.perf_counter() - wall), "cpu_ms_a_day": 1000 * (time.process_time() - cpu)}

@@ -30,9 +30,9 @@ from nightshift.tabular import frames
 from nightshift.tabular.online import snapshot
 from nightshift.tabular.online.base import Base
 from nightshift.tabular.online.embedded import Embedded
-from nightshift.tabular.online.event import Event, Reader
+from nightshift.tabular.online.event import Event, EventParser
 from nightshift.tabular.online.shared import Shared
-from nightshift.tabular.online.state import State
+from nightshift.tabular.online.state import OnlineState
 from nightshift.tabular.online.store import Store
 from nightshift.tabular.windows import DAY
 from nightshift.tasks.tabular.features import core
@@ -109,12 +109,12 @@ def speed() -> None:
 def _works(
     whole: pd.DataFrame, newest: pd.DataFrame, base: Base, events: list[Event]
 ) -> Iterator[tuple[str, int, Callable[[], Any]]]:
-    backend, reader = frames.backend("cpu"), Reader(base.snapshot.events)
+    backend, reader = frames.backend("cpu"), EventParser(base.snapshot.events)
     raw = newest.assign(event_time=newest["event_time"].astype(str)).to_dict("records")
     yield "batch: all days at once", len(whole), lambda: core.features(whole, CHOSEN, backend)
     yield "batch: all days, for the sake of one event", 1, lambda: core.features(whole, CHOSEN, backend)
     yield "online: reading the raw event", len(raw), lambda: [*map(reader.read, raw)]
-    yield "online: its features", len(events), lambda: [*map(State(base).take, events)]
+    yield "online: its features", len(events), lambda: [*map(OnlineState(base).take, events)]
     yield "online: embedded, 1 a request, each synced", len(events), lambda: _embedded(base, events, 1)
     yield "online: embedded, 32 a request, each synced", len(events), lambda: _embedded(base, events, 32)
     if not (shutil.which("redis-server") and find_spec("redis")):
@@ -160,9 +160,9 @@ def serve(uri: str, folder: str) -> dict[str, float]:
     Path(folder).mkdir()
     before = resident()["RssAnon"]
     began = time.perf_counter()
-    base = snapshot.mapped(uri, folder)
+    base = snapshot.map_file(uri, folder)
     mapped = time.perf_counter() - began
-    state, found = State(base), base.snapshot
+    state, found = OnlineState(base), base.snapshot
     rng, day = np.random.default_rng(1), MANY_ROWS_A_DAY
     times = np.sort(rng.integers(base.until, base.until + DAY, day))
     keys = [rng.integers(0, many, day) for many in (MANY_CUSTOMERS, MANY_TERMINALS)]

@@ -14,9 +14,9 @@ def container(step: str, **flags: Any) -> dsl.ContainerSpec:
         step: its folder in `components/`.
         flags: flag of the step -> a parameter of the component, or the URI of an artifact.
     """
-    words = [word for name, value in flags.items() for word in (f"--{name}", value)]
+    arguments = [word for name, value in flags.items() for word in (f"--{name}", value)]
     return dsl.ContainerSpec(
         image=UNPLACED,
         command=["python", "-m", f"components.{step}"],
-        args=[*words, "--executor-input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER],
+        args=[*arguments, "--executor-input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER],
     )

@@ -16,7 +16,7 @@ def parse_date(text: str) -> date:
     Raises:
         UserError: when it is anything else, or a day that no timestamp holds.
     """
-    day = _read(text) if WRITTEN.fullmatch(text) else None
+    day = _parse(text) if WRITTEN.fullmatch(text) else None
     if day is None:
         raise UserError(f"date is {text!r}; write a day as YYYY-MM-DD, for example 2018-08-14")
     if not FIRST <= day <= LAST:
@@ -24,7 +24,7 @@ def parse_date(text: str) -> date:
     return day
 
 
-def _read(text: str) -> date | None:
+def _parse(text: str) -> date | None:
     try:
         return date.fromisoformat(text)
     except ValueError:

@@ -51,7 +51,7 @@ WRITERS: dict[Format, Callable[[float], str]] = {
 }
 
 
-def written(value: Cell, form: Format) -> str:
+def format_value(value: Cell, form: Format) -> str:
     """Write a value as plain text, a dash for one that is not known."""
     if value is None:
         return "-"

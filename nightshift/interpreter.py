@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 
 
-def isolated(variables: Mapping[str, str]) -> dict[str, str]:
+def isolate(variables: Mapping[str, str]) -> dict[str, str]:
     """Return environment variables with which a `queue.py` of the current folder is not imported for Python's own.
 
     What the user names in PYTHONPATH stays, but for an empty entry, by which Python means the current folder.

@@ -16,7 +16,7 @@ class Marked(str):
     __slots__ = ()
 
 
-def escaped(text: str) -> str:
+def escape(text: str) -> str:
     """Return a text as Markdown that shows it, in one line; what is marked stays as it is."""
     if isinstance(text, Marked):
         return text
@@ -26,7 +26,7 @@ def escaped(text: str) -> str:
 
 def strong(text: str) -> str:
     """Return a text that stands out."""
-    return Marked(f"**{escaped(text)}**")
+    return Marked(f"**{escape(text)}**")
 
 
 def code(text: str) -> str:
@@ -38,7 +38,7 @@ def code(text: str) -> str:
 
 def line(*parts: str) -> str:
     """Return a paragraph of one line."""
-    content = "".join(map(escaped, parts))
+    content = "".join(map(escape, parts))
     start = START.match(content)
     if start is None:
         return Marked(content)
@@ -54,14 +54,14 @@ def items(texts: Iterable[str]) -> list[str]:
 
 def page(title: str, sections: Mapping[str, Iterable[str]]) -> str:
     """Return a page: its sections' lines by their titles."""
-    texts = [f"# {escaped(title)}", *(section(name, lines) for name, lines in sections.items())]
+    texts = [f"# {escape(title)}", *(section(name, lines) for name, lines in sections.items())]
     return "\n\n".join(texts) + "\n"
 
 
 def section(title: str, lines: Iterable[str]) -> str:
     """Return a section of a page."""
     return "\n".join(
-        [f"## {escaped(title)}", "", *(each if isinstance(each, Marked) else line(each) for each in lines)]
+        [f"## {escape(title)}", "", *(entry if isinstance(entry, Marked) else line(entry) for entry in lines)]
     )
 
 
@@ -72,4 +72,4 @@ def table(head: tuple[str, ...], cells: Iterable[tuple[str, ...]]) -> list[str]:
 
 
 def _row(cells: Iterable[str]) -> str:
-    return Marked("| " + " | ".join(map(escaped, cells)) + " |")
+    return Marked("| " + " | ".join(map(escape, cells)) + " |")

@@ -17,9 +17,9 @@ def peak_memory(ended: resource.struct_rusage | None = None, platform: str = sys
     """
     if ended is None and platform == "linux":
         # not ru_maxrss, which on Linux begins with what the parent process had before it started this one
-        found = re.search(r"^VmHWM:\s+(\d+) kB$", STATUS.read_text(), re.MULTILINE)
-        assert found, f"{STATUS} states VmHWM"
-        return int(found[1]) * 1024
+        match = re.search(r"^VmHWM:\s+(\d+) kB$", STATUS.read_text(), re.MULTILINE)
+        assert match, f"{STATUS} states VmHWM"
+        return int(match[1]) * 1024
     usage = ended or resource.getrusage(resource.RUSAGE_SELF)
     # macOS counts bytes, Linux KiB
     return usage.ru_maxrss if platform == "darwin" else usage.ru_maxrss * 1024

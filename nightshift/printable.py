@@ -5,7 +5,9 @@ def printable(text: str) -> str:
     r"""Return a text with an escape (`\n`, `\x1b`) for what ends a line, moves a cursor, or hides or turns text."""
     if text.isprintable():
         return text
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode() for character in text
+    )
 
 
 def printable_lines(text: str) -> str:

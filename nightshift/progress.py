@@ -29,7 +29,7 @@ class Progress:
         self._began = self._moved = clock()
         self._signs: object = None
 
-    def stalled(self, *signs: object) -> str | None:
+    def stall_reason(self, *signs: object) -> str | None:
         """Return why it is no use to wait any longer, None where it is.
 
         Args:
@@ -59,13 +59,13 @@ def cpu_seconds(root: int) -> float | None:
 def family(root: int) -> list[int]:
     """Return a process and all that it has started, whatever session they are in."""
     parents: dict[int, int] = {}
-    for place in Path("/proc").glob("[0-9]*"):
+    for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it has ended meanwhile
-            parents[int(place.name)] = int(_status(int(place.name))[1])
-    found = [root]
-    for pid in found:  # grows while it is walked
-        found += [child for child, parent in parents.items() if parent == pid]
-    return found
+            parents[int(folder.name)] = int(_status(int(folder.name))[1])
+    pids = [root]
+    for pid in pids:  # grows while it is walked
+        pids += [child for child, parent in parents.items() if parent == pid]
+    return pids
 
 
 def _status(pid: int) -> list[str]:

@@ -21,7 +21,7 @@ TRIES = 50  # each lost try means that another writer has succeeded
 
 
 @dataclass(frozen=True)
-class Place:
+class ReleaseRef:
     """Where a use case's versions and its release record are kept.
 
     Attributes:
@@ -35,7 +35,7 @@ class Place:
     audit: str = ""
 
     @classmethod
-    def of(cls, state: State, name: str) -> Self:
+    def from_state(cls, state: State, name: str) -> Self:
         """Return where a state keeps a use case's releases."""
         return cls(state.registry, name, state.audit)
 
@@ -52,22 +52,22 @@ class Place:
         return storage.join(self.audit, "releases", f"{self.name}.json")
 
 
-def read(place: Place) -> Release | None:
+def read(ref: ReleaseRef) -> Release | None:
     """Return the record, None when nothing was ever promoted.
 
     Raises:
         UserError: when it is not a release record.
     """
-    return _parsed(place.uri, conditional.read(place.uri)[0])
+    return _parse(ref.uri, conditional.read(ref.uri)[0])
 
 
-def champion(place: Place) -> Version | None:
+def champion(ref: ReleaseRef) -> Version | None:
     """Return the live version with files that can be read at its `uri`, or None when there is none."""
-    record = read(place)
+    record = read(ref)
     if record is None:
         return None
-    mirror(place, record)
-    return registry.find(place.registry, place.name, record.live.version)
+    mirror(ref, record)
+    return registry.find(ref.registry, ref.name, record.live.version)
 
 
 def settle(uri: str, name: str, decide: Callable[[Release | None], Entry | None]) -> Release | None:
@@ -86,33 +86,33 @@ def settle(uri: str, name: str, decide: Callable[[Release | None], Entry | None]
     """
     for _ in range(TRIES):
         content, version = conditional.read(uri)
-        found = _parsed(uri, content)
-        entry = decide(found)
+        record = _parse(uri, content)
+        entry = decide(record)
         if entry is None:
-            return found
-        wanted = found.followed_by(entry) if found else Release(use_case=name, **dict(entry))
+            return record
+        wanted = record.followed_by(entry) if record else Release(use_case=name, **dict(entry))
         if conditional.compare_and_set(uri, version, wanted.model_dump_json(indent=2).encode()):
             return wanted
     raise UnavailableError(f"{uri} was changed by others {TRIES} times in a row; run the same command again")
 
 
-def change(place: Place, decide: Callable[[Release | None], Entry | None]) -> Release | None:
+def change(ref: ReleaseRef, decide: Callable[[Release | None], Entry | None]) -> Release | None:
     """Change a use case's record as `settle` does, and have the registry's alias follow."""
-    record = settle(place.uri, place.name, decide)
+    record = settle(ref.uri, ref.name, decide)
     if record:
-        mirror(place, record)
+        mirror(ref, record)
     return record
 
 
-def mirror(place: Place, record: Release) -> None:
+def mirror(ref: ReleaseRef, record: Release) -> None:
     """Point the registry's alias at the live version, also when the record changes meanwhile."""
     number = record.live.version
-    if registry.alias(place.registry, place.name) == number:
+    if registry.alias(ref.registry, ref.name) == number:
         return
     while True:
-        registry.set_alias(place.registry, place.name, number)
+        registry.set_alias(ref.registry, ref.name, number)
         # another process may have set a newer one before; whoever comes last sees the newest record
-        now = read(place)
+        now = read(ref)
         if now is None or now.live.version == number:
             return
         number = now.live.version
@@ -120,43 +120,45 @@ def mirror(place: Place, record: Release) -> None:
 
 def entry(action: Action, version: Version, run: str = "", reasons: list[str] | None = None) -> Entry:
     """Return the state in which a version is live from now on."""
-    said: dict[str, Any] = {"since": datetime.now(UTC), "by": registry.user(), "run": run, "reasons": reasons or []}
-    return Entry(versions=[served(version)], action=action, **said)
+    stamp: dict[str, Any] = {"since": datetime.now(UTC), "by": registry.user(), "run": run, "reasons": reasons or []}
+    return Entry(versions=[describe(version)], action=action, **stamp)
 
 
 def challenge(record: Release, version: Version, run: str, reasons: list[str]) -> Entry:
     """Return the state in which a version begins to be released."""
-    return record.challenged(served(version), since=datetime.now(UTC), by=registry.user(), run=run, reasons=reasons)
+    return record.add_challenger(
+        describe(version), since=datetime.now(UTC), by=registry.user(), run=run, reasons=reasons
+    )
 
 
-def served(version: Version) -> Served:
+def describe(version: Version) -> Served:
     """Return how the record names a version."""
     return Served(version=version.version, sha256=version.sha256, trained_until=version.tags.get("train_last"))
 
 
-def promote(place: Place, number: int, before: Callable[[Version], None] = lambda _: None) -> Version:
+def promote(ref: ReleaseRef, number: int, before: Callable[[Version], None] = lambda _: None) -> Version:
     """Make a version the champion by hand; the champion before it is remembered for `rollback`.
 
     Args:
-        place: of the use case.
+        ref: of the use case.
         number: the version.
         before: called with the version before the record changes, so that what fails there changes nothing.
 
     Raises:
         UserError: when there is no such version; the message lists what exists.
     """
-    chosen = registry.find(place.registry, place.name, number)
+    chosen = registry.find(ref.registry, ref.name, number)
 
     def decide(record: Release | None) -> Entry | None:
         before(chosen)
         is_live = record is not None and record.live.version == number
         return None if is_live else entry(Action.PROMOTED, chosen)
 
-    change(place, decide)
+    change(ref, decide)
     return chosen
 
 
-def rollback(place: Place, before: Callable[[Version], None] = lambda _: None) -> Version:
+def rollback(ref: ReleaseRef, before: Callable[[Version], None] = lambda _: None) -> Version:
     """Take the newest version out of service: a challenger, else the champion; for `before` see `promote`.
 
     Then the champion before it is the champion again.
@@ -167,42 +169,42 @@ def rollback(place: Place, before: Callable[[Version], None] = lambda _: None) -
     target: list[Version] = []
 
     def decide(record: Release | None) -> Entry:
-        target[:] = [_previous(place, record)]
+        target[:] = [_previous(ref, record)]
         before(target[0])
         return entry(Action.ROLLED_BACK, target[0])
 
-    change(place, decide)
+    change(ref, decide)
     return target[0]
 
 
-def predecessor(place: Place, record: Release | None) -> int | None:
+def predecessor(ref: ReleaseRef, record: Release | None) -> int | None:
     """Return the newest version that was live before the one that is, and still exists."""
     if record is None:
         return None
-    existing = {version.version for version in registry.versions(place.registry, place.name)}
+    existing = {version.version for version in registry.versions(ref.registry, ref.name)}
     earlier = [number for number in record.trail if number in existing and number != record.live.version]
     return earlier[-1] if earlier else None
 
 
-def pinned(place: Place) -> dict[int, str]:
+def list_pinned(ref: ReleaseRef) -> dict[int, str]:
     """Return the versions that are needed however old they are, and as what."""
-    record = read(place)
+    record = read(ref)
     if record is None:
         return {}
-    before = predecessor(place, record)
+    before = predecessor(ref, record)
     challenger = {record.challenger.version: "challenger"} if record.challenger else {}
     return ({before: "rollback target"} if before else {}) | challenger | {record.live.version: registry.CHAMPION}
 
 
-def _previous(place: Place, record: Release | None) -> Version:
-    number = record.live.version if record and record.challenger else predecessor(place, record)
+def _previous(ref: ReleaseRef, record: Release | None) -> Version:
+    number = record.live.version if record and record.challenger else predecessor(ref, record)
     if number is None:
         raise UserError(
-            f"{place.name!r} has no previous champion, so there is nothing to roll back to; "
+            f"{ref.name!r} has no previous champion, so there is nothing to roll back to; "
             "`nightshift models` lists the versions, `nightshift promote VERSION` picks one"
         )
-    return registry.find(place.registry, place.name, number)
+    return registry.find(ref.registry, ref.name, number)
 
 
-def _parsed(uri: str, content: bytes | None) -> Release | None:
+def _parse(uri: str, content: bytes | None) -> Release | None:
     return None if content is None else Release.parse_record(content, uri)

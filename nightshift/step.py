@@ -77,7 +77,7 @@ def run(parser: Parser, body: Callable[[argparse.Namespace], dict[str, Any] | No
     # threads that wait asleep: OpenMP's busy waiting triples the CPU time of a step that shares its cores with another
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(Lines())
+    handler.setFormatter(LineFormatter())
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     for library in ("alembic", "aiobotocore", "botocore"):
         logging.getLogger(library).setLevel(logging.WARNING)
@@ -93,7 +93,7 @@ def run(parser: Parser, body: Callable[[argparse.Namespace], dict[str, Any] | No
         sys.exit(USER_ERROR if isinstance(error, UserError) else 1)
 
 
-class Lines(logging.Formatter):
+class LineFormatter(logging.Formatter):
     """Formats a record as its message, in one line whatever values it holds, and a traceback where there is one."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 the name is logging's
@@ -106,14 +106,14 @@ def _work(
 ) -> None:
     """Do a step's work within the run's budget, and report it."""
     account, component = _account(args, parser.component), parser.component
-    kept = account.kept(component, not parser.acts) if account and parser.has_budget else nullcontext()
+    kept = account.within_budget(component, not parser.acts) if account and parser.has_budget else nullcontext()
     started = time.monotonic()
     try:
         with kept:
             metrics = body(args) or {}
     except PreemptedError:
         if account and is_first():
-            account.preempted(component, time.monotonic() - started)
+            account.leave_spent(component, time.monotonic() - started)
         raise
     seconds = time.monotonic() - started
     _report(args, component, seconds, metrics | (account.after(component, seconds) if account else {}))
@@ -125,7 +125,7 @@ def _account(args: argparse.Namespace, component: str) -> "Account | None":
         return None
     from nightshift.costs.spending import Account
 
-    return Account.of(args, component)
+    return Account.from_flags(args, component)
 
 
 def _heed_sigterm() -> None:
@@ -135,15 +135,15 @@ def _heed_sigterm() -> None:
     """
     if os.getpid() != 1:
         return
-    told, wakeup = os.pipe()
+    signals, wakeup = os.pipe()
     os.set_blocking(wakeup, False)
     signal.signal(signal.SIGTERM, lambda *_: None)
     signal.set_wakeup_fd(wakeup)
-    threading.Thread(target=_end_on_sigterm, args=(told,), daemon=True).start()
+    threading.Thread(target=_end_on_sigterm, args=(signals,), daemon=True).start()
 
 
-def _end_on_sigterm(told: int) -> None:
-    while os.read(told, 1)[0] != signal.SIGTERM:
+def _end_on_sigterm(signals: int) -> None:
+    while os.read(signals, 1)[0] != signal.SIGTERM:
         pass
     os._exit(128 + signal.SIGTERM)  # as abruptly as a kill would, which loses nothing
 
@@ -162,18 +162,18 @@ def measures(component: str, seconds: float, device: str) -> dict[str, Any]:
 
 
 def _versions() -> list[str]:
-    found = []
+    versions = []
     for name in LIBRARIES:
         with suppress(metadata.PackageNotFoundError):
-            found.append(f"{name} {metadata.version(name)}")
-    return found
+            versions.append(f"{name} {metadata.version(name)}")
+    return versions
 
 
-def _shortened(found: dict[str, Any]) -> dict[str, Any]:
+def _shorten(values: dict[str, Any]) -> dict[str, Any]:
     """Return what fits into a pod's message: numbers, and texts of a limited length."""
     return {
         name: value[:TEXT_LENGTH] if isinstance(value, str) else value
-        for name, value in found.items()
+        for name, value in values.items()
         if not isinstance(value, dict)
     }
 
@@ -187,18 +187,18 @@ def _report(args: argparse.Namespace, component: str, seconds: float, metrics: d
     outputs = args.executor_input.get("outputs", {})
     if "outputFile" not in outputs or not is_first():
         return
-    made = outputs.get("artifacts", {})
+    declared = outputs.get("artifacts", {})
     took = measures(component, seconds, getattr(args, "device", "cpu"))
-    found = {name: value for name, value in metrics.items() if name not in made}
+    shared = {name: value for name, value in metrics.items() if name not in declared}
     artifacts = {
         name: {
             "artifacts": [
-                artifact | {"metadata": took | found | metrics.get(name, {})} for artifact in value["artifacts"]
+                artifact | {"metadata": took | shared | metrics.get(name, {})} for artifact in value["artifacts"]
             ]
         }
-        for name, value in made.items()
+        for name, value in declared.items()
     }
     storage.write_json(outputs["outputFile"], {"artifacts": artifacts})
     if path := os.environ.get(MESSAGE):
-        Path(path).write_text(json.dumps(_shortened(took | found)))
-    telemetry.push(component, json.loads(getattr(args, "config", "{}")).get("name", ""), took, found)
+        Path(path).write_text(json.dumps(_shorten(took | shared)))
+    telemetry.push(component, json.loads(getattr(args, "config", "{}")).get("name", ""), took, shared)

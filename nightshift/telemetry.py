@@ -19,7 +19,7 @@ LABEL_LENGTH = 128
 log = logging.getLogger("nightshift")
 
 
-def push(component: str, use_case: str, took: Mapping[str, Any], found: Mapping[str, Any]) -> None:
+def push(component: str, use_case: str, took: Mapping[str, Any], metrics: Mapping[str, Any]) -> None:
     """Replace what this step of this pipeline and use case has pushed before; without a gateway, do nothing.
 
     A number becomes a gauge, a mapping of names to numbers a gauge with the label `name`; the rest is left out.
@@ -29,7 +29,7 @@ def push(component: str, use_case: str, took: Mapping[str, Any], found: Mapping[
         component: the step.
         use_case: the config's name.
         took: what it took, as `nightshift_step_<key>`.
-        found: what it found, as `nightshift_<component>_<key>`.
+        metrics: what it found, as `nightshift_<component>_<key>`.
     """
     gateway = os.environ.get(GATEWAY)
     if not gateway:
@@ -37,7 +37,7 @@ def push(component: str, use_case: str, took: Mapping[str, Any], found: Mapping[
     from prometheus_client import CollectorRegistry, push_to_gateway
 
     registry = CollectorRegistry()
-    registry.register(_Gauges({"step": {**took, "last_success_timestamp_seconds": time.time()}, component: found}))
+    registry.register(_Gauges({"step": {**took, "last_success_timestamp_seconds": time.time()}, component: metrics}))
     whose = {"pipeline": os.environ.get(PIPELINE, ""), "use_case": use_case, "step": component}
     try:
         push_to_gateway(gateway, "nightshift", registry, whose, TIMEOUT_SECONDS)
@@ -45,7 +45,7 @@ def push(component: str, use_case: str, took: Mapping[str, Any], found: Mapping[
         log.warning("%s=%s does not take this step's metrics: %s", GATEWAY, gateway, error)
 
 
-def _bounded(values: Mapping[str, float]) -> dict[str, float]:
+def _bound(values: Mapping[str, float]) -> dict[str, float]:
     """Return the largest of some numbers, under names that are short, and one line each."""
     largest = sorted(values.items(), key=lambda item: -item[1])[:LABELS]
     # of names that begin alike the largest number stays
@@ -68,6 +68,6 @@ class _Gauges:
                     yield GaugeMetricFamily(name, text, value)
                 elif isinstance(value, Mapping):
                     family = GaugeMetricFamily(name, text, labels=["name"])
-                    for label, number in _bounded(value).items():
+                    for label, number in _bound(value).items():
                         family.add_metric([label], number)
                     yield family

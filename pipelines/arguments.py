@@ -54,7 +54,7 @@ def _with_state(parameter: ir.Parameter, given: dict[str, Any], state: dict[str,
     whole = _checked("state", parameter, given.get("state", {}))
     single = {name.removeprefix(FIELD): value for name, value in given.items() if name.startswith(FIELD)}
     others = {name: value for name, value in given.items() if not name.startswith(FIELD)}
-    return others | {"state": State.of({**state, **(parameter.default or {}), **whole, **single}).dump()}
+    return others | {"state": State.from_mapping({**state, **(parameter.default or {}), **whole, **single}).dump()}
 
 
 def run_name(pipeline: ir.Pipeline, values: dict[str, Any], end: str = "") -> str:

@@ -150,7 +150,7 @@ class Site:
 def local(workspace: Path, target: str = Target.LOCAL) -> State:
     """Return the state of one machine: everything below a folder."""
     root = workspace.resolve()
-    return State.of({name: str(root / name) for name in ROOTS} | {"target": target})
+    return State.from_mapping({name: str(root / name) for name in ROOTS} | {"target": target})
 
 
 def site(name: str) -> Site:

@@ -82,7 +82,7 @@ def deploy(args: argparse.Namespace, patience: Patience) -> dict[str, float | st
     with registry.exclusive(context.state.registry):
         version = _register(context, verdicts)
         log.info("%s: version %d is registered", version.name, version.version)
-        release.change(release.Place.of(context.state, version.name), decide)
+        release.change(release.ReleaseRef.from_state(context.state, version.name), decide)
     record = _record(context.state, version, settled[-1])
     write_section(args.deployment, section.build(record))
     record.write(args.deployment)
@@ -142,7 +142,7 @@ def _register(context: StepContext, verdicts: list[Verdict]) -> Version:
 
 def _read_spending(args: argparse.Namespace) -> dict[str, float]:
     """Return what the run has spent on this version, for the registry."""
-    spent = Account.of(args).spent
+    spent = Account.from_flags(args).spent
     return {"run_machine_seconds": spent.seconds} | ({} if spent.usd is None else {"run_usd": spent.usd})
 
 
@@ -158,7 +158,7 @@ def _before(
     compared = any(verdict.compared_with and verdict.compared_with.sha256 == version.sha256 for verdict in verdicts)
     if record.live.sha256 != version.sha256 or record.run != context.args.run or compared:
         return VersionInfo(record.live.version, record.live.sha256, str(record.live.trained_until or ""))
-    ref = release.Place.of(context.state, version.name)
+    ref = release.ReleaseRef.from_state(context.state, version.name)
     number = release.predecessor(ref, record)
     champion = registry.find(ref.registry, ref.name, number) if number else None
     return VersionInfo(champion.version, champion.sha256, champion.tags["train_last"]) if champion else None
@@ -173,7 +173,7 @@ def _serve(context: StepContext, version: Version, patience: Patience, is_live: 
     online = task.online_state(state.lake, version.name, model, context.args.features)
     example = task.from_files(version.uri, model, online)
     if example is None and serves:
-        example = examples.of(state, version.name, version.uri)
+        example = examples.build_example(state, version.name, version.uri)
     if example is None:
         return {"endpoint": None, "endpoint_checked": False, "curl": None, "example": {}}
     silent = {"endpoint": None, "endpoint_checked": False, "curl": None, "example": example.shown}

@@ -28,7 +28,7 @@ def build(verdict: Verdict, figures: Drift, limits: Limits, page: str, extremes:
     highlight = Fact(label="Drift", value=condition, note=f"{figures.drifted_share:.0%} of the inputs drifted")
     # what has changed first: a reader may see the first few only
     raised_first = sorted(figures.signals, key=lambda signal: not signal.raised)
-    outcome = Outcome.of(verdict, "The data is stable" if verdict.passed else "The data has drifted")
+    outcome = Outcome.from_verdict(verdict, "The data is stable" if verdict.passed else "The data has drifted")
     return Section(
         title="Drift",
         weight=WEIGHT,

@@ -11,7 +11,7 @@ from nightshift.contracts import evaluation, package, verdict
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.section import write_section
 from nightshift.registry import Version
-from nightshift.release import Place
+from nightshift.release import ReleaseRef
 from nightshift.tasks.protocol import EvaluationReport, RowsUnderTest
 
 
@@ -32,7 +32,7 @@ def body(args: Namespace) -> dict[str, Any]:
     return evaluate(args, release.champion)
 
 
-def evaluate(args: Namespace, find_champion: Callable[[Place], Version | None]) -> dict[str, Any]:
+def evaluate(args: Namespace, find_champion: Callable[[ReleaseRef], Version | None]) -> dict[str, Any]:
     """Measure, compare, write the figures and the model card, then the verdict.
 
     Args:
@@ -44,7 +44,7 @@ def evaluate(args: Namespace, find_champion: Callable[[Place], Version | None]) 
     rows = tasks.find(model.kind).evaluation.rows(context.config, context.features, fold, model)
     step.log.info("scoring %s", rows)
     candidates = {name: rows.measure(args.model, model, name) for name in model.candidates}
-    champion = _champion(find_champion(Place.of(context.state, context.config.name)), rows, model)
+    champion = _champion(find_champion(ReleaseRef.from_state(context.state, context.config.name)), rows, model)
     report = rows.report(args.model, model, candidates, champion)
     step.log.info("%s: %s", report.verdict.decision, " ".join(report.verdict.reasons))
     for caveat in report.caveats:

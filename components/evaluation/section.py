@@ -12,7 +12,7 @@ def build(report: EvaluationReport, card: str) -> Section:
     return Section(
         title="Model quality",
         weight=WEIGHT,
-        outcome=Outcome.of(report.verdict, f"Evaluation of the new model: {report.verdict.decision}"),
+        outcome=Outcome.from_verdict(report.verdict, f"Evaluation of the new model: {report.verdict.decision}"),
         highlights=report.highlights,
         blocks=[*report.blocks, link],
     )

@@ -28,7 +28,7 @@ BATCH = 30  # days that are in memory, and on the log's next line, together; one
 
 
 @dataclass(frozen=True)
-class Job:
+class IngestionJob:
     """What one run ingests, from where, and into which lake.
 
     Attributes:
@@ -42,7 +42,7 @@ class Job:
 
     config: Config
     plan: Plan
-    source: sources.Source
+    source: sources.EventSource
     lake: str
     text_ids: Collection[str] = ()
     repeated: Mapping[date, repeats.Keys] = field(default_factory=dict)
@@ -67,11 +67,11 @@ def body(args: Namespace) -> dict[str, float | str]:
     """
     config, lake = parse(args.config), State.parse(args.state).lake
     days = plan(config, parse_date(args.date))
-    with digests.remembered(storage.join(lake, config.name, "digests.json")) as known:
+    with digests.remember(storage.join(lake, config.name, "digests.json")) as known:
         source = sources.connect(args.data, config, days.labels_due, known)
-        _require_days(job := Job(config, days, source, lake))
+        _require_days(job := IngestionJob(config, days, source, lake))
         partitions = _ingest_consistently(job)
-    totals = tally.Totals.of(partitions)
+    totals = tally.Totals.from_partitions(partitions)
     if not totals.read:
         raise UserError(f"{args.data} has no row on any of {days.events}; give another --date or --data")
     for sentence in section.empty_days(partitions):
@@ -82,16 +82,16 @@ def body(args: Namespace) -> dict[str, float | str]:
     write_section(args.events, section.build(args.data, partitions, totals))
     table = Table("events", partitions, details)
     write_table(args.events, table)
-    found: dict[str, float | str] = {
+    metadata: dict[str, float | str] = {
         "sha256": table.sha256,
         "rows": totals.read - totals.bad,
         "quarantined": totals.bad,
     }
     free = storage.free_share(lake)
-    return found if free is None else found | {"lake_free_share": free}
+    return metadata if free is None else metadata | {"lake_free_share": free}
 
 
-def _require_days(job: Job) -> None:
+def _require_days(job: IngestionJob) -> None:
     """Check that the source has every day, and say at once what else is wrong with what it has.
 
     Raises:
@@ -103,7 +103,7 @@ def _require_days(job: Job) -> None:
         raise UserError(f"{missing}{_fault_of_newest(job)}") from None
 
 
-def _fault_of_newest(job: Job) -> str:
+def _fault_of_newest(job: IngestionJob) -> str:
     """Return what is wrong with the newest day that is there, the end of a sentence; empty when nothing is."""
     newest = next((day for day in reversed(list(job.plan.events)) if job.source.has(day)), None)
     if newest is None:
@@ -115,7 +115,7 @@ def _fault_of_newest(job: Job) -> str:
     return ""
 
 
-def _ingest_consistently(job: Job) -> list[Partition]:
+def _ingest_consistently(job: IngestionJob) -> list[Partition]:
     """Find or make the partitions of the window's days, again where days only show together how they are read."""
     partitions = ingest(job)
     if mixed := tally.mixed_ids(partitions):
@@ -129,7 +129,7 @@ def _ingest_consistently(job: Job) -> list[Partition]:
     return partitions
 
 
-def ingest(job: Job) -> list[Partition]:
+def ingest(job: IngestionJob) -> list[Partition]:
     """Find the partitions of the window's days in the lake, or make them.
 
     Raises:
@@ -145,17 +145,17 @@ def ingest(job: Job) -> list[Partition]:
     return partitions
 
 
-def _batch(job: Job, days: list[date]) -> list[Partition]:
+def _batch(job: IngestionJob, days: list[date]) -> list[Partition]:
     """Find the partitions of some days in the lake, or make them."""
     raws = {day: job.source.read(day) for day in days}
     keys = {day: _key(job, day, raw) for day, raw in raws.items()}
-    found = {day: find_partition(partition_uri(job.lake, job.config.name, "events", day, keys[day])) for day in days}
-    missing = {day: raws[day] for day, part in found.items() if not part}
-    made = {day: _write(job, day, keys[day], missing[day], split) for day, split in _splits(job, missing)}
-    return [found[day] or made[day] for day in days]
+    existing = {day: find_partition(partition_uri(job.lake, job.config.name, "events", day, keys[day])) for day in days}
+    missing = {day: raws[day] for day, part in existing.items() if not part}
+    written = {day: _write(job, day, keys[day], missing[day], split) for day, split in _splits(job, missing)}
+    return [existing[day] or written[day] for day in days]
 
 
-def _key(job: Job, day: date, raw: sources.Raw) -> str:
+def _key(job: IngestionJob, day: date, raw: sources.RawRows) -> str:
     rules = tasks.find(job.config.task.kind).ingestion
     meaning = [job.config.columns.model_dump(), job.config.source.timezone, rules.rules(job.config)]
     made_of = [SCHEMA, raw.sha256, meaning, day <= job.plan.labels_due, sorted(job.text_ids)]
@@ -164,7 +164,7 @@ def _key(job: Job, day: date, raw: sources.Raw) -> str:
     return storage.fingerprint(made_of)
 
 
-def _splits(job: Job, missing: Mapping[date, sources.Raw]) -> "Iterator[tuple[date, core.Split]]":
+def _splits(job: IngestionJob, missing: Mapping[date, sources.RawRows]) -> "Iterator[tuple[date, core.SplitRows]]":
     """Part the good rows of some days from the bad ones, at once if that can be."""
     if job.source.alike and len(missing) > 1:
         from components.ingestion import core
@@ -178,7 +178,7 @@ def _splits(job: Job, missing: Mapping[date, sources.Raw]) -> "Iterator[tuple[da
         yield day, _split(job, day, raw)
 
 
-def _split(job: Job, day: date, raw: sources.Raw) -> "core.Split":
+def _split(job: IngestionJob, day: date, raw: sources.RawRows) -> "core.SplitRows":
     from components.ingestion import core
 
     try:
@@ -187,7 +187,7 @@ def _split(job: Job, day: date, raw: sources.Raw) -> "core.Split":
         raise UserError(f"{job.source.name(day)} {error}") from None
 
 
-def _write(job: Job, day: date, key: str, raw: sources.Raw, split: "core.Split") -> Partition:
+def _write(job: IngestionJob, day: date, key: str, raw: sources.RawRows, split: "core.SplitRows") -> Partition:
     if absent := split.absent(job.config.columns):
         # not where the next run looks: it reads the day again, and finds the files that have come by then
         key = storage.fingerprint([key, absent])
@@ -210,28 +210,28 @@ def _write(job: Job, day: date, key: str, raw: sources.Raw, split: "core.Split")
     return write_partition(uri, day, split.good, details)
 
 
-def _check_shares(job: Job, partitions: list[Partition], totals: tally.Totals) -> None:
+def _check_shares(job: IngestionJob, partitions: list[Partition], totals: tally.Totals) -> None:
     """Stop a run in which a rule rejected too large a share of the rows read, or all rules one of a label's rows."""
     limits = job.config.quarantine
     if rule := totals.excess(limits.max_share):
         bad = totals.by_rule[rule]
-        told = (
+        message = (
             f"rule {rule!r} rejected {bad:,} of {totals.read:,} rows ({bad / totals.read:.2%}), "
             f"quarantine.max_share allows {limits.max_share:.2%}"
         )
-        raise UserError(_with_examples(told, "max_share", job.config, partitions, rule))
+        raise UserError(_with_examples(message, "max_share", job.config, partitions, rule))
     if label := totals.label_excess(limits.max_label_share):
         rule, bad, rows = totals.worst_rule(label), totals.left_out[label], totals.labels[label]
-        told = (
+        message = (
             f"{bad:,} of {rows:,} {section.rows_of(label)} ({bad / rows:.2%}) are quarantined, "
             f"{totals.quarantined[rule][label]:,} of them by rule {rule!r}; "
             f"quarantine.max_label_share allows {limits.max_label_share:.2%}"
         )
-        raise UserError(_with_examples(told, "max_label_share", job.config, partitions, rule, label))
+        raise UserError(_with_examples(message, "max_label_share", job.config, partitions, rule, label))
 
 
 def _with_examples(
-    told: str, limit: str, config: Config, partitions: list[Partition], rule: str, label: str | None = None
+    message: str, limit: str, config: Config, partitions: list[Partition], rule: str, label: str | None = None
 ) -> str:
     """Return a message with three of a rule's rows, where they all are, and what to do."""
     from components.ingestion import core
@@ -241,7 +241,7 @@ def _with_examples(
     # each file holds at least one such row
     rows = core.examples([storage.read_frame(uri) for uri in files[:3]], config, rule, label)
     return (
-        f"{told}; for example\n  " + "\n  ".join(rows) + "\n"
+        f"{message}; for example\n  " + "\n  ".join(rows) + "\n"
         f"all rejected rows are in {files[0]}{f' and {len(files) - 1} more files' if len(files) > 1 else ''}; "
         f"fix the data, or raise quarantine.{limit} in the config if these rows may be left out"
     )

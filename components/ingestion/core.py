@@ -37,7 +37,7 @@ ID_DTYPES: dict[str, Any] = {"integer": "int64", "text": str}
 
 
 @dataclass(frozen=True)
-class Split:
+class SplitRows:
     """A day's rows after the rules.
 
     Attributes:
@@ -91,7 +91,7 @@ def split(
     labels_due: bool,
     text_ids: Collection[str] = (),
     repeats: Mapping[date, Keys] = NO_REPEATS,
-) -> Split:
+) -> SplitRows:
     """Part a day's good rows from its bad ones; no row is lost.
 
     Args:
@@ -107,10 +107,10 @@ def split(
     """
     read.require(raw, config.columns, config.source.may_be_empty(day))
     days, due = np.full(len(raw), day, "datetime64[D]"), np.full(len(raw), labels_due)
-    typed = _typed(raw, config, text_ids)
-    rows = Rows(raw, typed, days, due, _repeated(typed["event_id"], days, repeats))
+    typed = _read_columns(raw, config, text_ids)
+    rows = ParsedRows(raw, typed, days, due, _find_repeated(typed["event_id"], days, repeats))
     _check_types(raw, rows.typed, config, labels_due)
-    return dict(_parted(rows, config, [day]))[day]
+    return dict(_split_days(rows, config, [day]))[day]
 
 
 def split_alike(
@@ -119,7 +119,7 @@ def split_alike(
     labels_due: date,
     text_ids: Collection[str] = (),
     repeats: Mapping[date, Keys] = NO_REPEATS,
-) -> dict[date, Split] | None:
+) -> dict[date, SplitRows] | None:
     """Part the good rows of several days from the bad ones, at once.
 
     Args:
@@ -138,13 +138,15 @@ def split_alike(
     raw = pd.concat(frames.values(), ignore_index=True)
     read.require(raw, config.columns, may_be_empty=all(map(config.source.may_be_empty, frames)))
     days = np.repeat(np.array(list(frames), "datetime64[D]"), [len(frame) for frame in frames.values()])
-    typed = _typed(raw, config, text_ids)
-    rows = Rows(raw, typed, days, days <= np.datetime64(labels_due), _repeated(typed["event_id"], days, repeats))
-    return dict(_parted(rows, config, frames)) if _alike(rows, config.columns) else None
+    typed = _read_columns(raw, config, text_ids)
+    rows = ParsedRows(
+        raw, typed, days, days <= np.datetime64(labels_due), _find_repeated(typed["event_id"], days, repeats)
+    )
+    return dict(_split_days(rows, config, frames)) if _alike(rows, config.columns) else None
 
 
 @dataclass(frozen=True)
-class Rows:
+class ParsedRows:
     """Rows of one day or more, in order of days.
 
     Attributes:
@@ -162,7 +164,7 @@ class Rows:
     repeated: npt.NDArray[np.bool_]
 
 
-def _alike(rows: Rows, columns: Columns) -> bool:
+def _alike(rows: ParsedRows, columns: Columns) -> bool:
     """Return whether each of the days, alone, would be read as all of them are."""
     whole = pd.DataFrame({role: read.whole(rows.typed[role]) for role in columns.holding(Holds.IDENTIFIER)})
     readable = rows.typed[[*columns.holding(Holds.TIME, *NUMBERS)]].notna()
@@ -172,7 +174,7 @@ def _alike(rows: Rows, columns: Columns) -> bool:
     return bool(all_readable and kinds.nunique().le(1).all())
 
 
-def _parted(rows: Rows, config: Config, days: Iterable[date]) -> Iterator[tuple[date, Split]]:
+def _split_days(rows: ParsedRows, config: Config, days: Iterable[date]) -> Iterator[tuple[date, SplitRows]]:
     """Yield what becomes of the rows of each day, be there none."""
     columns = config.columns
     reasons = _reasons(rows, config)
@@ -189,12 +191,12 @@ def _parted(rows: Rows, config: Config, days: Iterable[date]) -> Iterator[tuple[
     good_days, bad_days = good["event_time"].to_numpy().astype("datetime64[D]"), rows.days[rejected]
     for day in map(np.datetime64, days):
         own_types = types if day in rows.days else {}
-        own_good, own_bad = _of(day, good, good_days), _of(day, bad, bad_days)
-        counted = _of(day, good_labels, good_days), _of(day, bad_labels, bad_days)
-        yield day.item(), Split(own_good, own_bad, *counted, own_types)
+        own_good, own_bad = _rows_of_day(day, good, good_days), _rows_of_day(day, bad, bad_days)
+        counted = _rows_of_day(day, good_labels, good_days), _rows_of_day(day, bad_labels, bad_days)
+        yield day.item(), SplitRows(own_good, own_bad, *counted, own_types)
 
 
-def _of(day: np.datetime64, frame: Frame, days: npt.NDArray[np.datetime64]) -> Frame:
+def _rows_of_day(day: np.datetime64, frame: Frame, days: npt.NDArray[np.datetime64]) -> Frame:
     """Return a day's rows of a frame that is in order of days."""
     return frame.iloc[np.searchsorted(days, day) : np.searchsorted(days, day, "right")].reset_index(drop=True)
 
@@ -250,22 +252,22 @@ def examples(bad: Iterable[pd.DataFrame], config: Config, rule: str, label: str 
     shown = columns.roles | (columns.holding(Holds.NUMBER) if rule == "bad_number" else {})
     rows = rejected[[*shown.values()]].head(3).astype(object)
     return [
-        ", ".join(f"{name}={_mask(value) if name in masked else _shown(value)}" for name, value in row.items())
+        ", ".join(f"{name}={_mask(value) if name in masked else _show(value)}" for name, value in row.items())
         for row in rows.to_dict("records")
     ]
 
 
 def _mask(value: Any) -> str:
-    return _shown(value) if pd.isna(value) else f"{printable(str(value)[: len(str(value)) // 2])}***"
+    return _show(value) if pd.isna(value) else f"{printable(str(value)[: len(str(value)) // 2])}***"
 
 
-def _shown(value: Any) -> str:
+def _show(value: Any) -> str:
     if isinstance(value, bytes):
         return f"({len(value):,} bytes)"
     return "(missing)" if pd.isna(value) else printable(str(value))[:40]
 
 
-def _typed(raw: pd.DataFrame, config: Config, text_ids: Collection[str]) -> pd.DataFrame:
+def _read_columns(raw: pd.DataFrame, config: Config, text_ids: Collection[str]) -> pd.DataFrame:
     """Return the canonical columns, null where a value cannot be read."""
     readers: dict[Holds, Callable[[pd.Series], pd.Series]] = {
         Holds.TIME: partial(read.times, timezone=config.source.timezone),
@@ -301,7 +303,7 @@ def _check_types(raw: pd.DataFrame, typed: pd.DataFrame, config: Config, labels_
         read.require_some(raw[name], typed[role], read.NUMBER)
 
 
-def _reasons(rows: Rows, config: Config) -> pd.Series:
+def _reasons(rows: ParsedRows, config: Config) -> pd.Series:
     """Return for each row the first rule that rejects it, or null."""
     columns, rules = config.columns, _rules(config)
     typed, labelled = rows.typed, read.given(rows.raw[columns.label])
@@ -336,15 +338,17 @@ def _reasons(rows: Rows, config: Config) -> pd.Series:
     return reasons
 
 
-def _repeated(ids: pd.Series, days: npt.NDArray[np.datetime64], repeats: Mapping[date, Keys]) -> npt.NDArray[np.bool_]:
-    found = np.zeros(len(ids), bool)
+def _find_repeated(
+    ids: pd.Series, days: npt.NDArray[np.datetime64], repeats: Mapping[date, Keys]
+) -> npt.NDArray[np.bool_]:
+    repeated = np.zeros(len(ids), bool)
     for day, keys in repeats.items():
         own = (days == np.datetime64(day)) & ids.notna().to_numpy()
-        found[own] = np.isin(event_keys(ids[own]), keys)
-    return found
+        repeated[own] = np.isin(event_keys(ids[own]), keys)
+    return repeated
 
 
-def _inexact(rows: Rows, columns: Columns) -> pd.Series:
+def _inexact(rows: ParsedRows, columns: Columns) -> pd.Series:
     """Return which rows have an identifier or a category that is there and cannot be told from others."""
     inexact = pd.Series(False, rows.raw.index)
     for role, name in columns.holding(Holds.IDENTIFIER).items():

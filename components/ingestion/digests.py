@@ -11,7 +11,7 @@ Digests = dict[str, tuple[Version, str]]
 
 
 @contextmanager
-def remembered(uri: str) -> Iterator[Digests]:
+def remember(uri: str) -> Iterator[Digests]:
     """Give the digests that a file holds, and write them back if some were added; of concurrent writers the last stays.
 
     Raises:

@@ -36,7 +36,7 @@ def write(uri: str, ids: "pd.Series") -> None:
     """Write the sorted keys of a partition's event ids beside it; before its sidecar, which marks both as complete."""
     file = io.BytesIO()
     np.save(file, np.sort(keys(ids)))
-    storage.write_bytes(_place(uri), file.getvalue())
+    storage.write_bytes(_keys_uri(uri), file.getvalue())
 
 
 def find(partitions: Iterable[Partition], corrections: bool) -> dict[date, Keys]:
@@ -50,7 +50,7 @@ def find(partitions: Iterable[Partition], corrections: bool) -> dict[date, Keys]
     """
     ordered = sorted(partitions, key=lambda part: part.date, reverse=corrections)
     with ThreadPoolExecutor(READS) as pool:
-        days = dict(zip([part.date for part in ordered], pool.map(_read, ordered), strict=True))
+        days = dict(zip([part.date for part in ordered], pool.map(_read_keys, ordered), strict=True))
     repeats = _after_the_first(days)
     return {date.fromisoformat(day): repeats[day] for day in sorted(repeats)}
 
@@ -69,10 +69,10 @@ def _after_the_first(days: Mapping[str, Keys]) -> dict[str, Keys]:
     return repeats
 
 
-def _read(part: Partition) -> Keys:
-    found: Keys = np.load(io.BytesIO(storage.read_bytes(_place(part.uri))))
-    return found
+def _read_keys(part: Partition) -> Keys:
+    keys_of_day: Keys = np.load(io.BytesIO(storage.read_bytes(_keys_uri(part.uri))))
+    return keys_of_day
 
 
-def _place(uri: str) -> str:
+def _keys_uri(uri: str) -> str:
     return f"{uri}.npy"

@@ -43,7 +43,7 @@ READS = 16  # files at once, most of whose time is waiting
 
 
 @dataclass(frozen=True)
-class Raw:
+class RawRows:
     """A day's rows, not parsed yet.
 
     Attributes:
@@ -55,7 +55,7 @@ class Raw:
     load: "Callable[[], pd.DataFrame]"
 
 
-class Source(Protocol):
+class EventSource(Protocol):
     """What every kind of source can say."""
 
     alike: ClassVar[bool]  # whether the rows of all days have the same dtypes, so that they can be read together
@@ -69,11 +69,11 @@ class Source(Protocol):
     def has(self, day: date) -> bool:
         """Return whether there is anything for a day."""
 
-    def read(self, day: date) -> Raw:
+    def read(self, day: date) -> RawRows:
         """Return a day's rows."""
 
 
-def connect(data: str, config: Config, labels_due: date, digests: Digests | None = None) -> Source:
+def connect(data: str, config: Config, labels_due: date, digests: Digests | None = None) -> EventSource:
     """Return the source that `--data` and the config describe.
 
     Args:
@@ -92,23 +92,23 @@ def connect(data: str, config: Config, labels_due: date, digests: Digests | None
         key = "files" if config.source.files else "table"
         raise UserError(f"source.{key} is {config.source.pattern!r}; it has to end in one of {', '.join(FORMATS)}")
     known = {} if digests is None else digests
-    source: Source = Folder(data, config, known) if config.source.files else OneTable(data, config)
+    source: EventSource = FolderSource(data, config, known) if config.source.files else OneTable(data, config)
     for column in config.columns.holding(Holds.FILE).values():
-        source = Files(source, data, column)
+        source = FileContents(source, data, column)
     return source
 
 
 def _require_simulated(config: Config) -> None:
-    columns, made = config.columns, tasks.find(config.task.kind).simulator.COLUMNS
+    columns, simulated = config.columns, tasks.find(config.task.kind).simulator.COLUMNS
     for name in columns.names:
-        if name not in made:
+        if name not in simulated:
             raise UserError(
-                f"--data is {SIMULATOR!r}, which makes {', '.join(made)}, but config {config.name!r} names column "
+                f"--data is {SIMULATOR!r}, which makes {', '.join(simulated)}, but config {config.name!r} names column "
                 f"{name!r}; give --data with the folder of your files, or --config fraud"
             )
 
 
-def require(source: Source, config: Config, days: Days) -> None:
+def require(source: EventSource, config: Config, days: Days) -> None:
     """Check that a source has every day of a run, the last of which is the logical date.
 
     Raises:
@@ -133,7 +133,7 @@ def require(source: Source, config: Config, days: Days) -> None:
     )
 
 
-def _late_begin(source: Source, config: Config, days: Days, first: date) -> str:
+def _late_begin(source: EventSource, config: Config, days: Days, first: date) -> str:
     """Return what to do about data that begins on a day after the first that is needed."""
     needed = f"{len(list(days))} days: {' + '.join(f'{count} ({key})' for count, key in lookback(config))}"
     earliest, last = first + (days.last - days.first), days.last
@@ -183,17 +183,17 @@ class Simulated:
         """Return whether there is anything for a day."""
         return True
 
-    def read(self, day: date) -> Raw:
+    def read(self, day: date) -> RawRows:
         """Return a day's rows; they are made only when they are loaded."""
         arrived = self.config.labels_arrived(day, self.labels_due)
         made_from = [SIMULATOR_VERSION, self.kind, self.config.model_dump(), day, arrived]
-        return Raw(storage.fingerprint(made_from), partial(self._make, day))
+        return RawRows(storage.fingerprint(made_from), partial(self._make, day))
 
     def _make(self, day: date) -> "pd.DataFrame":
         return tasks.find(self.kind).simulator.day(self.config, day, self.labels_due)
 
 
-class Folder:
+class FolderSource:
     """A day's files, named by a template with {date}; it may name folders too, and several files by a *."""
 
     alike: ClassVar = False
@@ -222,13 +222,13 @@ class Folder:
         week = (day - timedelta(days=number) for number in range(7))
         return bool(self._files(day)) or (self._source.is_closed(day) and any(map(self._files, week)))
 
-    def read(self, day: date) -> Raw:
+    def read(self, day: date) -> RawRows:
         """Return a day's rows, in order of the names of files; one whose digest is known is read when it is loaded."""
         contents = dict[str, bytes]()
         hashes = {uri: self._digest(uri, version, contents) for uri, version in self._files(day).items()}
         whole = list(hashes.values())
         load = partial(self._load, day, hashes, contents)
-        return Raw(whole[0] if len(whole) == 1 else storage.fingerprint(whole), load)
+        return RawRows(whole[0] if len(whole) == 1 else storage.fingerprint(whole), load)
 
     def _files(self, day: date) -> dict[str, storage.Version | None]:
         folder, template = self.name(day).rsplit("/", 1)
@@ -252,8 +252,10 @@ class Folder:
 
         from nightshift.tasks import columns
 
-        files = {uri: contents[uri] if uri in contents else _unchanged(uri, digest) for uri, digest in hashes.items()}
-        frames = [self._parsed(uri, data) for uri, data in files.items()]
+        files = {
+            uri: contents[uri] if uri in contents else _read_unchanged(uri, digest) for uri, digest in hashes.items()
+        }
+        frames = [self._parse(uri, data) for uri, data in files.items()]
         if len(frames) > 1:  # joined, a column that one lacks would be there
             for frame in frames:
                 columns.require(frame, self._columns, self._source.may_be_empty(day))
@@ -261,7 +263,7 @@ class Folder:
             return pd.DataFrame(columns=self._columns.names, dtype=object)
         return frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
 
-    def _parsed(self, uri: str, data: bytes) -> "pd.DataFrame":
+    def _parse(self, uri: str, data: bytes) -> "pd.DataFrame":
         try:
             return parse(uri, data, self._columns)
         except UserError as error:
@@ -269,7 +271,7 @@ class Folder:
             raise UserError(f"{which}{error}") from None
 
 
-def _unchanged(uri: str, digest: str) -> bytes:
+def _read_unchanged(uri: str, digest: str) -> bytes:
     """Read a file whose digest is known.
 
     Raises:
@@ -307,19 +309,19 @@ class OneTable:
         positions = self._table.positions
         return day in positions or (self._config.source.may_be_empty(day) and min(positions) < day)
 
-    def read(self, day: date) -> Raw:
+    def read(self, day: date) -> RawRows:
         """Return a day's rows; identified by the whole table, since any row may have changed."""
-        return Raw(self._table.sha256, partial(self._table.rows, day))
+        return RawRows(self._table.sha256, partial(self._table.rows, day))
 
     @cached_property
     def _table(self) -> "ParsedTable":
         data = self._read(self._uri)
         try:
-            return self._parsed(data)
+            return self._parse(data)
         except UserError as error:
             raise UserError(f"{self._uri} {error}") from None
 
-    def _parsed(self, data: bytes) -> "ParsedTable":
+    def _parse(self, data: bytes) -> "ParsedTable":
         from nightshift.tasks import columns
 
         frame = parse(self._uri, data, self._config.columns)
@@ -334,7 +336,7 @@ class OneTable:
 
 
 @dataclass(frozen=True)
-class Files:
+class FileContents:
     """A source whose rows name image files. A file is taken to stay as it is: only its name is part of a day's hash.
 
     Attributes:
@@ -344,7 +346,7 @@ class Files:
     """
 
     alike: ClassVar = False
-    table: Source
+    table: EventSource
     root: str
     column: str
 
@@ -360,12 +362,12 @@ class Files:
         """Return whether there is anything for a day."""
         return self.table.has(day)
 
-    def read(self, day: date) -> Raw:
+    def read(self, day: date) -> RawRows:
         """Return a day's rows; the files are read when they are loaded."""
         raw = self.table.read(day)
-        return Raw(raw.sha256, partial(self._load, raw))
+        return RawRows(raw.sha256, partial(self._load, raw))
 
-    def _load(self, raw: Raw) -> "pd.DataFrame":
+    def _load(self, raw: RawRows) -> "pd.DataFrame":
         frame = raw.load()
         if self.column in frame:
             with ThreadPoolExecutor(READS) as pool:
@@ -401,9 +403,9 @@ def _is_absence(cause: BaseException | None) -> bool:
 def _objects(values: list[Any]) -> "npt.NDArray[np.object_]":
     import numpy as np
 
-    found = np.empty(len(values), dtype=object)
-    found[:] = values
-    return found
+    objects = np.empty(len(values), dtype=object)
+    objects[:] = values
+    return objects
 
 
 @dataclass(frozen=True)
@@ -514,7 +516,7 @@ def _csv(data: bytes, zipped: bool) -> "pd.DataFrame":
     names = _records(plain, header=None, nrows=1).iloc[0].tolist()
     # pandas gives columns that share a name, or have none, names of its own
     frame.columns = [name if isinstance(name, str) else own for name, own in zip(names, frame.columns, strict=True)]
-    return _ended(frame) if is_open and len(frame) else frame
+    return _strip_end(frame) if is_open and len(frame) else frame
 
 
 def _records(plain: bytes, **options: Any) -> "pd.DataFrame":
@@ -543,7 +545,7 @@ def _records(plain: bytes, **options: Any) -> "pd.DataFrame":
             raise
 
 
-def _ended(frame: "pd.DataFrame") -> "pd.DataFrame":
+def _strip_end(frame: "pd.DataFrame") -> "pd.DataFrame":
     """Return records without the mark at the end.
 
     Raises:

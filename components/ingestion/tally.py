@@ -23,7 +23,7 @@ class Totals:
     quarantined: dict[str, Counter[str]]
 
     @classmethod
-    def of(cls, partitions: Iterable[Partition]) -> "Totals":
+    def from_partitions(cls, partitions: Iterable[Partition]) -> "Totals":
         """Sum the days up."""
         labels, quarantined = Counter[str](), defaultdict[str, Counter[str]](Counter)
         for part in partitions:

@@ -48,8 +48,8 @@ def parse(data: bytes, columns: Columns) -> pd.DataFrame:
     if rows:
         read.require(pd.DataFrame(index=[0], columns=sorted(seen.union(*rows))), columns)
     whole = set(columns.holding(Holds.FILE, Holds.TEXT).values())
-    found = {name: [_value(row.get(name), name in whole) for row in rows] for name in sorted(wanted)}
-    return pd.DataFrame({name: pd.Series(values, dtype=object) for name, values in found.items()})
+    columns_by_name = {name: [_value(row.get(name), name in whole) for row in rows] for name in sorted(wanted)}
+    return pd.DataFrame({name: pd.Series(values, dtype=object) for name, values in columns_by_name.items()})
 
 
 def _members(data: bytes) -> Iterator[tuple[bytes, str, bytes | None]]:
@@ -79,18 +79,18 @@ def _is_plain(member: tarfile.TarInfo) -> bool:
 def _fields(content: bytes | None) -> Row:
     """Return the fields of a JSON object as bytes; none where it is no JSON object."""
     try:
-        found = json.loads(
+        fields = json.loads(
             content or b"", parse_int=str, parse_float=str, parse_constant=str, object_pairs_hook=_object
         )
-        return {name: _bytes(value) for name, value in found.items()} if isinstance(found, dict) else {}
+        return {name: _bytes(value) for name, value in fields.items()} if isinstance(fields, dict) else {}
     except (ValueError, RecursionError):
         return {}
 
 
 def _object(fields: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len(named := dict(fields)) < len(fields):
+    if len(fields_by_name := dict(fields)) < len(fields):
         raise ValueError("a name comes twice")
-    return named
+    return fields_by_name
 
 
 def _value(content: bytes | None, whole: bool) -> bytes | None:

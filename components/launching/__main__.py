@@ -49,9 +49,9 @@ def _launch(args: Namespace, day: date, reason: str) -> Launch:
     if not state.kubeflow:
         command = f"nightshift run {args.pipeline} --config {config.name} --date {day}"
         return Launch(new=False, said=f"no Kubeflow here; run: {command}", reason=reason)
-    from nightshift.cluster.kubeflow import Place, Server
+    from nightshift.cluster.kubeflow import KubeflowApi, KubeflowTarget
 
-    server = Server(Place.parse(state.kubeflow))
+    server = KubeflowApi(KubeflowTarget.parse(state.kubeflow))
     definition = server.newest(args.pipeline)
     known = {"data": args.data, "device": args.device, "config": json.loads(args.config), "date": str(day)}
     known["state"] = state.dump()

@@ -19,7 +19,7 @@ from nightshift.contracts.state import State, Target
 from nightshift.costs.prices import machines
 from nightshift.errors import UserError
 from nightshift.registry import Version
-from nightshift.release import Place
+from nightshift.release import ReleaseRef
 from nightshift.serving import files
 from nightshift.tasks.protocol import Payload
 
@@ -40,7 +40,7 @@ def body(args: Namespace) -> dict[str, float | str]:
     """Measure, judge, and keep the best settings for the deployment."""
     config, state = parse(args.config), State.parse(args.state)
     load = _load(args.load, config)
-    version = _champion(Place.of(state, config.name))
+    version = _champion(ReleaseRef.from_state(state, config.name))
     payloads = _payloads(version, state.lake)
     requests = [request(payload.body, payload.media_type) for payload in payloads]
     trials = [_trial(version, settings, load, requests) for settings in core.sweep(os.cpu_count() or 1)]
@@ -59,7 +59,7 @@ def _load(text: str, config: Config) -> Load:
     return Load.from_fields(strict_json.loads(text, "--load"), config.release.max_p99_ms)
 
 
-def _champion(ref: Place) -> Version:
+def _champion(ref: ReleaseRef) -> Version:
     version = release.champion(ref)
     if version is None:
         raise UserError(f"registry {ref.registry} has no champion of {ref.name!r}; run training first: nightshift run")

@@ -35,7 +35,7 @@ def build(loadtest: LoadTest, verdict: Verdict, kept: str | None) -> Section:
     return Section(
         title="Load test",
         weight=WEIGHT,
-        outcome=Outcome.of(verdict, f"Load test of version {loadtest.version}: {verdict.decision}"),
+        outcome=Outcome.from_verdict(verdict, f"Load test of version {loadtest.version}: {verdict.decision}"),
         highlights=[_capacity(loadtest)],
         blocks=list(_blocks(loadtest, kept)),
     )

@@ -16,7 +16,7 @@ from pathlib import Path
 from nightshift import progress
 from nightshift.contracts.loadtest import Settings
 from nightshift.errors import UnavailableError
-from nightshift.interpreter import isolated
+from nightshift.interpreter import isolate
 from nightshift.progress import Patience, Progress
 
 PATIENCE = Patience()
@@ -65,7 +65,7 @@ def serve(model: str, name: str, settings: Settings) -> Iterator[ServerProcess]:
     command = [sys.executable, "-m", "nightshift.serving", "--model", model, "--name", name, "--port", str(PORT)]
     with tempfile.NamedTemporaryFile() as log:
         process = subprocess.Popen(
-            [*command, *settings.flags], env=isolated(os.environ), stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            [*command, *settings.flags], env=isolate(os.environ), stdin=subprocess.DEVNULL, stdout=log, stderr=log
         )
         try:
             yield _await_health(process, Path(log.name))
@@ -84,7 +84,7 @@ def _await_health(process: "subprocess.Popen[bytes]", log: Path) -> ServerProces
         if listening and _is_healthy(int(listening[1])):
             return ServerProcess(int(listening[1]), process.pid, log)
         # whole seconds: a server that only waits takes a little of them too
-        if stalled := waited.stalled(len(output), int(progress.cpu_seconds(process.pid) or 0)):
+        if stalled := waited.stall_reason(len(output), int(progress.cpu_seconds(process.pid) or 0)):
             why = stalled
             break
         time.sleep(0.05)

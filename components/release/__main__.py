@@ -23,7 +23,7 @@ from nightshift.contracts.verdict import Verdict
 from nightshift.dates import parse_date
 from nightshift.errors import UserError
 from nightshift.registry import Version
-from nightshift.release import Place
+from nightshift.release import ReleaseRef
 from nightshift.splits import Days
 from nightshift.stats import sequential
 from nightshift.stats.sequential import Tally
@@ -65,9 +65,9 @@ class ReleaseJob:
     at: Moment
 
     @property
-    def ref(self) -> Place:
+    def ref(self) -> ReleaseRef:
         """Where the versions and the release record are."""
-        return Place.of(self.state, self.config.name)
+        return ReleaseRef.from_state(self.state, self.config.name)
 
     @property
     def rollout(self) -> Rollout:

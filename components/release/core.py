@@ -69,7 +69,7 @@ def start(record: Release, version: Served, at: Moment) -> Entry:
             f"version {record.challenger.version} of {record.use_case!r} is being released; "
             "wait for its end, or end it with `nightshift release abort`"
         )
-    return record.challenged(version, since=at.now, by=at.by, run=at.run)
+    return record.add_challenger(version, since=at.now, by=at.by, run=at.run)
 
 
 def advance(record: Release, verdicts: Sequence[Verdict], rollout: Rollout, at: Moment) -> Entry | None:

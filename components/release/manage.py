@@ -12,7 +12,7 @@ from nightshift import registry, release
 from nightshift.contracts.release import Entry, Release
 from nightshift.contracts.state import State
 from nightshift.errors import UserError
-from nightshift.release import Place
+from nightshift.release import ReleaseRef
 
 
 def status(state: State, name: str | None) -> str:
@@ -34,7 +34,7 @@ def start(state: State, name: str | None, number: int) -> str:
         UserError: when there is no such version.
     """
     version = registry.find(state.registry, registry.one(state.registry, name), number)
-    return _change(state, name, lambda record, at: core.start(record, release.served(version), at))
+    return _change(state, name, lambda record, at: core.start(record, release.describe(version), at))
 
 
 def pause(state: State, name: str | None) -> str:
@@ -53,7 +53,7 @@ def abort(state: State, name: str | None) -> str:
 
 
 def _change(state: State, name: str | None, act: Callable[[Release, Moment], Entry | None]) -> str:
-    ref = Place.of(state, _read(state, name).use_case)
+    ref = ReleaseRef.from_state(state, _read(state, name).use_case)
     at = Moment(datetime.now(UTC), registry.user())
 
     def decide(record: Release | None) -> Entry | None:
@@ -67,7 +67,7 @@ def _change(state: State, name: str | None, act: Callable[[Release, Moment], Ent
 
 def _read(state: State, name: str | None) -> Release:
     use_case = registry.one(state.registry, name)
-    record = release.read(Place.of(state, use_case))
+    record = release.read(ReleaseRef.from_state(state, use_case))
     if record is None:
         raise UserError(f"{use_case!r} has no champion in registry {state.registry}; train one first: nightshift run")
     return record

@@ -4,7 +4,7 @@ from components.reporting.summary import Summary
 from nightshift.config.policy import Costs
 from nightshift.contracts.section import Block, Column, Fact, Outcome, Row, Section, Table, Text
 from nightshift.contracts.verdict import Decision, Verdict
-from nightshift.costs.spending import HOUR, Spent, judged
+from nightshift.costs.spending import HOUR, Spent, judge
 
 WEIGHT = 85
 UNPRICED = (
@@ -22,7 +22,7 @@ def build(summary: Summary) -> Section:
     costs = Costs.model_validate(summary.config.get("costs", {}))
     finished = {name: step for name, step in summary.steps.items() if step.seconds is not None}
     seconds = sum(step.seconds or 0.0 for step in finished.values())
-    verdict = judged(costs, Spent(seconds, summary.usd))
+    verdict = judge(costs, Spent(seconds, summary.usd))
     columns = [
         Column(title="Step"),
         Column(title="Machine"),

@@ -5,7 +5,7 @@ from datetime import datetime
 from markupsafe import Markup, escape
 
 from nightshift.contracts.section import Cell, Estimate, Format
-from nightshift.figures import bounds, written
+from nightshift.figures import bounds, format_value
 
 NOTHING = Markup('<span class="none">&ndash;</span>')
 
@@ -18,7 +18,7 @@ def format_cell(value: Cell, form: Format) -> Markup:
         return Markup("<code>{}</code>").format(value) if form == "code" else escape(value)
     if isinstance(value, Estimate):
         return format_cell(value.value, form) + Markup(' <span class="interval">{}</span>').format(bounds(value))
-    return Markup('<data value="{}">{}</data>').format(value, written(value, form))
+    return Markup('<data value="{}">{}</data>').format(value, format_value(value, form))
 
 
 def number(value: Cell) -> float:

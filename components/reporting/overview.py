@@ -2,15 +2,15 @@
 
 from components.reporting.summary import Summary
 from nightshift.contracts.section import Page, Table
-from nightshift.figures import written
-from nightshift.markdown import escaped, items, line, section, strong, table
+from nightshift.figures import format_value
+from nightshift.markdown import escape, items, line, section, strong, table
 
 
 def render(page: Page, summary: Summary) -> str:
     """Write the overview of a run: the headline, what was decided, the key tables, what the steps took."""
     headline, outcomes, code = page.headline, page.outcomes, summary.code_version
     paragraphs = [
-        [f"# {escaped(f'{page.use_case}: {headline.headline}')}"],
+        [f"# {escape(f'{page.use_case}: {headline.headline}')}"],
         [line(f"Run {page.run}, logical date {summary.logical_date}, on {summary.device}, code {code}.")],
         items(headline.reasons),
         items(
@@ -26,7 +26,7 @@ def _lines(block: Table) -> list[str]:
     columns = [column.title for column in block.columns]
     cells = [
         [
-            f"{written(cell, column.format)} {'' if number else f'({row.tag})' if row.tag else ''}".strip()
+            f"{format_value(cell, column.format)} {'' if number else f'({row.tag})' if row.tag else ''}".strip()
             for number, (cell, column) in enumerate(zip(row.cells, block.columns, strict=True))
         ]
         for row in block.rows

@@ -6,7 +6,7 @@ from itertools import cycle
 from math import log10, sqrt
 
 from nightshift.contracts.section import Axis, Bars, Chart, Series
-from nightshift.figures import written
+from nightshift.figures import format_value
 
 SIDE = 240.0  # of the square that charts are drawn in, in units of the SVG
 WIDTH, HEIGHT = 560.0, 120.0  # of bars
@@ -78,7 +78,7 @@ def bars(block: Bars) -> list[Bar]:
             width=round(0.8 * step, 1),
             y=round(HEIGHT * (1 - value / whole), 1),
             height=round(HEIGHT * value / whole, 1),
-            text=written(value, block.format),
+            text=format_value(value, block.format),
             label="" if number % every else label,
             name=label,
         )

@@ -14,7 +14,7 @@ from nightshift.contracts import package, tables
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.section import write_section
 from nightshift.errors import UserError
-from nightshift.release import Place
+from nightshift.release import ReleaseRef
 from nightshift.tasks import Task
 from nightshift.tasks.protocol import DayScorer
 
@@ -115,11 +115,15 @@ def body(args: Namespace) -> dict[str, Any]:
 
 
 def _build_job(context: StepContext, uri: str | None) -> ScoringJob:
-    source = ScoringModel(uri, "unregistered") if uri else _champion(Place.of(context.state, context.config.name))
+    source = (
+        ScoringModel(uri, "unregistered")
+        if uri
+        else _champion(ReleaseRef.from_state(context.state, context.config.name))
+    )
     return ScoringJob(context, source, source.task.scoring.scorer(source.uri, source.model))
 
 
-def _champion(ref: Place) -> ScoringModel:
+def _champion(ref: ReleaseRef) -> ScoringModel:
     version = release.champion(ref)
     if version is None:
         raise UserError(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from components.training import section
-from components.training.trainjob import TrainJob, Work, here
+from components.training.trainjob import TrainJob, TrainJobWork, here
 from nightshift import step, storage, tasks
 from nightshift.config import Config
 from nightshift.context import StepContext
@@ -20,7 +20,7 @@ from nightshift.neural import preemption
 from nightshift.tasks.protocol import Training, TrainingSetup
 
 if TYPE_CHECKING:
-    from components.training.core import Trained
+    from components.training.core import TrainedModel
 
 LAUNCHED, LOCAL = "WORLD_SIZE", "LOCAL_RANK"  # what torchrun sets
 FLAGS = ("config", "date", "device", "state", "features", "model")
@@ -41,7 +41,7 @@ def parser() -> step.Parser:
     )
 
 
-def body(args: Namespace, trainjob: Callable[[Work], TrainJob] = here) -> dict[str, float | None]:
+def body(args: Namespace, trainjob: Callable[[TrainJobWork], TrainJob] = here) -> dict[str, float | None]:
     """Train and save; processes that torchrun has started train networks together, and the first one does the rest."""
     context = StepContext(args)
     config = context.config
@@ -53,7 +53,7 @@ def body(args: Namespace, trainjob: Callable[[Work], TrainJob] = here) -> dict[s
         if step.is_first():
             folder = _checkpoints(context, code_version())
             _check_writable(args.model, folder)
-            measured = _saved(args.model, _trained(context, folder, config), config)
+            measured = _save(args.model, _train(context, folder, config), config)
             storage.remove_folder(folder)
             return measured
         step.log.setLevel(logging.WARNING)
@@ -61,7 +61,7 @@ def body(args: Namespace, trainjob: Callable[[Work], TrainJob] = here) -> dict[s
             task = config.task.model_copy(update={"candidates": networks})
             try:
                 folder = _checkpoints(context, code_version())
-                _trained(context, folder, config.model_copy(update={"task": task}))
+                _train(context, folder, config.model_copy(update={"task": task}))
             except UserError:
                 if os.environ.get(LOCAL) == "0":  # of each machine the first process says it, in that machine's log
                     raise
@@ -82,11 +82,11 @@ def _check_writable(*folders: str) -> None:
             storage.remove_folder(folder)
 
 
-def _work(args: Namespace, config: Config) -> Work:
+def _work(args: Namespace, config: Config) -> TrainJobWork:
     """Return this step as the work of several machines."""
     flags = [word for name in FLAGS for word in (f"--{name}", getattr(args, name))]
     variables = {MACHINE: os.environ[MACHINE]} if MACHINE in os.environ else {}
-    return Work(tuple(flags), config.task.trainer.nodes, variables)
+    return TrainJobWork(tuple(flags), config.task.trainer.nodes, variables)
 
 
 def _elsewhere(context: StepContext, trainjob: TrainJob) -> dict[str, float | None]:
@@ -99,10 +99,10 @@ def _elsewhere(context: StepContext, trainjob: TrainJob) -> dict[str, float | No
             f"the TrainJob is complete, but there is no model at {uri}: its pods have written somewhere else; "
             "keep runs in an object store, or on a volume that the runtime mounts (infra/kubernetes/base/training.yaml)"
         )
-    return _measured(package.load(uri), context.config)
+    return _shown_metrics(package.load(uri), context.config)
 
 
-def _trained(context: StepContext, checkpoints: str, config: Config) -> "Trained":
+def _train(context: StepContext, checkpoints: str, config: Config) -> "TrainedModel":
     from components.training import core
 
     table, plan, device = context.features, context.plan, context.args.device
@@ -126,13 +126,13 @@ def _checkpoints(context: StepContext, code: str) -> str:
     return storage.join(context.state.checkpoints, config.name, "training", storage.fingerprint(made_of)[:16])
 
 
-def _saved(uri: str, trained: "Trained", config: Config) -> dict[str, float | None]:
+def _save(uri: str, trained: "TrainedModel", config: Config) -> dict[str, float | None]:
     write_section(uri, section.build(trained.package, tasks.find(config.task.kind).metrics.shown(config)))
     package.save(uri, trained.package, trained.graphs, trained.reference, trained.files)
-    return _measured(trained.package, config)
+    return _shown_metrics(trained.package, config)
 
 
-def _measured(model: package.ModelPackage, config: Config) -> dict[str, float | None]:
+def _shown_metrics(model: package.ModelPackage, config: Config) -> dict[str, float | None]:
     measured = model.candidates[model.selected].validation
     return {name: measured[name] for name in tasks.find(config.task.kind).metrics.shown(config)}
 

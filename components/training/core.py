@@ -50,9 +50,9 @@ class Fits:
             UserError: when no candidate is left.
         """
         if not self.candidates:
-            told = "; ".join(f"{name}: {reason}" for name, reason in self.dropped.items())
+            reasons = "; ".join(f"{name}: {reason}" for name, reason in self.dropped.items())
             raise UserError(
-                f"task.candidates: none is left ({told}); change their parameters, or add one of another kind"
+                f"task.candidates: none is left ({reasons}); change their parameters, or add one of another kind"
             )
         return self
 
@@ -73,7 +73,7 @@ class Validation:
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedModel:
     """A model as `nightshift.contracts.package.save` takes it."""
 
     package: ModelPackage
@@ -82,7 +82,7 @@ class Trained:
     files: Mapping[str, bytes] = field(default_factory=dict)
 
 
-def train(config: Config, plan: Plan, rows: TrainingRows[Any], device: str, lineage: Mapping[str, str]) -> Trained:
+def train(config: Config, plan: Plan, rows: TrainingRows[Any], device: str, lineage: Mapping[str, str]) -> TrainedModel:
     """Choose a model and fit it.
 
     Args:
@@ -129,7 +129,7 @@ def train(config: Config, plan: Plan, rows: TrainingRows[Any], device: str, line
             **lineage,
         ),
     )
-    return Trained(package, graphs, reference, files)
+    return TrainedModel(package, graphs, reference, files)
 
 
 def validate(config: Config, fold: Fold, rows: TrainingRows[Any]) -> Validation:
@@ -139,8 +139,8 @@ def validate(config: Config, fold: Fold, rows: TrainingRows[Any]) -> Validation:
     sample.check()
     fits = fit_all(sample, config.task.candidates)
     measured = {name: unseen.measure(candidate.graph) for name, candidate in fits.candidates.items()}
-    for name, found in measured.items():
-        log.info("%s: validation %s %.4f", name, by.replace("_", " "), found.metrics[by])
+    for name, result in measured.items():
+        log.info("%s: validation %s %.4f", name, by.replace("_", " "), result.metrics[by])
     return Validation(measured, unseen.window, fits.dropped)
 
 
@@ -158,11 +158,11 @@ def fit_all(sample: Sample, names: Iterable[str]) -> Fits:
         seconds = round(time.perf_counter() - started, 3)
         log.info("%s: fitted in %.1f s", name, seconds)
         candidate = Candidate(fitted.graph, seconds, fitted.losses)
-        accept(fits, name, candidate, sample.gap(fitted), sample.tolerance)
+        keep_or_drop(fits, name, candidate, sample.gap(fitted), sample.tolerance)
     return fits.usable()
 
 
-def accept(fits: Fits, name: str, candidate: Candidate, gap: float, tolerance: float) -> None:
+def keep_or_drop(fits: Fits, name: str, candidate: Candidate, gap: float, tolerance: float) -> None:
     """Add a fitted candidate, or why it is dropped: when its graph's scores are further off the library's, or NaN."""
     if gap <= tolerance:
         fits.candidates[name] = candidate
@@ -179,9 +179,9 @@ def select(
     """Return the candidate with the best metric, the first one of equals, and a sentence that says so."""
     values: dict[str, float] = {name: measured[by] for name, measured in metrics.items()}
     ranking = sorted(values, key=lambda name: values[name] if is_less_better else -values[name])
-    told = ", ".join(f"{name} {values[name]:.4f}" for name in ranking)
+    scores = ", ".join(f"{name} {values[name]:.4f}" for name in ranking)
     best = f"{'lowest' if is_less_better else 'highest'} {by.replace('_', ' ')}"
-    return ranking[0], f"{ranking[0]} has the {best} on the validation days {days}: {told}"
+    return ranking[0], f"{ranking[0]} has the {best} on the validation days {days}: {scores}"
 
 
 def _entry(config: Config, name: str, fit: Candidate, metrics: Mapping[str, Any]) -> Entry:

@@ -27,8 +27,8 @@ def build(package: ModelPackage, metrics: Mapping[str, str]) -> Section:
         blocks.append(_losses(package))
     if lineage.unlearned:
         names = ", ".join(map(repr, lineage.unlearned))
-        told = f"No training row is of {names}: the model takes rows of them for others."
-        blocks.append(Notice(title="Classes without training rows", sentences=[told]))
+        sentence = f"No training row is of {names}: the model takes rows of them for others."
+        blocks.append(Notice(title="Classes without training rows", sentences=[sentence]))
     if package.dropped:
         reasons = [f"{name}: {reason}" for name, reason in package.dropped.items()]
         blocks.append(Notice(title="Dropped candidates", sentences=reasons))
@@ -48,15 +48,15 @@ def _candidates(package: ModelPackage, metrics: Mapping[str, str]) -> Table:
 
 def _losses(package: ModelPackage) -> Chart:
     """Chart the loss of each network over its training; the selected one's is drawn in full."""
-    found = {name: entry.losses for name, entry in package.candidates.items() if entry.losses}
-    points = [point for losses in found.values() for point in losses]
+    losses_by_name = {name: entry.losses for name, entry in package.candidates.items() if entry.losses}
+    points = [point for losses in losses_by_name.values() for point in losses]
     return Chart(
         title="Training loss",
         x=Axis.from_zero("steps", [step for step, _ in points]),
         y=Axis.from_zero("mean loss", [loss for _, loss in points]),
         series=[
             Series(name=name, style="line" if name == package.selected else "reference", points=losses)
-            for name, losses in found.items()
+            for name, losses in losses_by_name.items()
         ],
     )
 

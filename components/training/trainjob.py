@@ -45,7 +45,7 @@ Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
-class Work:
+class TrainJobWork:
     """What a TrainJob does.
 
     Attributes:
@@ -88,7 +88,7 @@ class TrainJob:
 
     def __init__(
         self,
-        work: Work,
+        work: TrainJobWork,
         connection: Any,
         namespace: str,
         pause: Callable[[float], None] = time.sleep,
@@ -108,8 +108,8 @@ class TrainJob:
         self._work, self._namespace, self._pause, self._clock = work, namespace, pause, clock
         self._notice = Notice()
         self._objects, self._core = CustomObjectsApi(connection), CoreV1Api(connection)
-        self._logs: dict[str, Log] = {}
-        self._said: set[str] = set()
+        self._logs: dict[str, PodLog] = {}
+        self._logged: set[str] = set()
 
     def run(self, notice: Notice) -> None:
         """Have the work done, by a TrainJob that is there or a new one, and have that deleted.
@@ -124,9 +124,9 @@ class TrainJob:
         """
         self._notice, uid = notice, ""
         try:
-            uid = self._begun()
-            found = self._ended(uid)
-            failure = self._patiently(lambda: self._failure(found))
+            uid = self._begin()
+            ended = self._wait(uid)
+            failure = self._patiently(lambda: self._failure(ended))
         except UnavailableError:
             raise  # the next attempt finds it
         except BaseException:
@@ -137,48 +137,48 @@ class TrainJob:
             raise failure
         self._patiently(lambda: self._delete(uid))
 
-    def _begun(self) -> str:
+    def _begin(self) -> str:
         """Return the uid of the TrainJob, made when there is none; one that is being deleted goes first."""
-        while "deletionTimestamp" in (found := self._patiently(self._found_or_made))["metadata"]:
+        while "deletionTimestamp" in (trainjob := self._patiently(self._find_or_create))["metadata"]:
             self._rest()
-        return str(found["metadata"]["uid"])
+        return str(trainjob["metadata"]["uid"])
 
-    def _found_or_made(self) -> Object:
-        found = self._find()
-        if found is None:
+    def _find_or_create(self) -> Object:
+        trainjob = self._find()
+        if trainjob is None:
             log.info("TrainJob %s trains on %d machines", self._work.name, self._work.nodes)
-            found = self._call("create", body=self._work.body)
-        return found
+            trainjob = self._call("create", body=self._work.body)
+        return trainjob
 
-    def _ended(self, uid: str) -> Object:
+    def _wait(self, uid: str) -> Object:
         """Return the TrainJob once it has ended, and log meanwhile what its first process says."""
         while True:
-            found = self._patiently(self._find)
-            if found is None or found["metadata"]["uid"] != uid:
+            trainjob = self._patiently(self._find)
+            if trainjob is None or trainjob["metadata"]["uid"] != uid:
                 raise UnavailableError(f"TrainJob {self._work.name} was deleted meanwhile; run it again")
             self._follow()
-            if _outcome(found):
-                return found
+            if _outcome(trainjob):
+                return trainjob
             self._rest()
 
-    def _failure(self, found: Object) -> Exception | None:
+    def _failure(self, trainjob: Object) -> Exception | None:
         """Return why a TrainJob that has ended failed; None when it did not."""
-        outcome = _outcome(found)
+        outcome = _outcome(trainjob)
         if outcome["type"] == "Complete":
             return None
         ends = {pod.metadata.name: end for pod in self._pods() if (end := _end(pod)) and end.exit_code}
         for name in ends:  # the first pod's log does not hold what the others have found
-            with self._told():
+            with self._say_errors():
                 self._show(name)
         how = [f"{name} ended with exit code {end.exit_code} ({end.reason})" for name, end in ends.items()]
-        said = f"TrainJob {self._work.name} failed: {'; '.join([outcome['message'], *how])}"
+        message = f"TrainJob {self._work.name} failed: {'; '.join([outcome['message'], *how])}"
         if USER_ERROR in {end.exit_code for end in ends.values()}:
-            return UserError(f"{said}; its log is above")
-        return UnavailableError(f"{said}; run it again, and it resumes")
+            return UserError(f"{message}; its log is above")
+        return UnavailableError(f"{message}; run it again, and it resumes")
 
     def _follow(self) -> None:
         """Log what the first of the pods has printed since, or what it waits for."""
-        with self._told():
+        with self._say_errors():
             pods = self._pods(f",{INDEX}=0")
             if not pods:
                 return
@@ -189,7 +189,7 @@ class TrainJob:
                 self._show(newest.metadata.name)
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _say_errors(self) -> Iterator[None]:
         """Say an error instead of raising it: a pod may go at any time, and no log is worth a training."""
         try:
             yield
@@ -197,27 +197,27 @@ class TrainJob:
             self._say(str(error))
 
     def _show(self, pod: str) -> None:
-        seen = self._logs.setdefault(pod, Log())
-        for line in seen.new(self._printed(pod, seen.age)):
+        seen = self._logs.setdefault(pod, PodLog())
+        for line in seen.new(self._read_log(pod, seen.age)):
             log.info("%s", line)
 
     def _say(self, text: str) -> None:
         """Log what has not been said yet."""
-        if text not in self._said:
+        if text not in self._logged:
             log.info("%s", text)
-        self._said.add(text)
+        self._logged.add(text)
 
     def _pods(self, more: str = "") -> list[Any]:
-        def listed() -> Any:
+        def list_pods() -> Any:
             selector = f"{JOBSET}={self._work.name}{more}"
             return self._core.list_namespaced_pod(
                 self._namespace, label_selector=selector, _request_timeout=TIMEOUT_SECONDS
             )
 
-        return list(cluster.call("list pods", self._work.name, listed).items)
+        return list(cluster.call("list pods", self._work.name, list_pods).items)
 
-    def _printed(self, pod: str, seconds: int) -> str:
-        def read() -> bytes:
+    def _read_log(self, pod: str, seconds: int) -> str:
+        def read_log() -> bytes:
             # not as the client decodes it, which takes a line of JSON for an object
             options = {"_preload_content": False, "_request_timeout": TIMEOUT_SECONDS}
             since = {"since_seconds": seconds} if seconds else {}
@@ -226,7 +226,7 @@ class TrainJob:
             )
             return bytes(answer.data)  # comes over the connection now, which may break
 
-        return cluster.call("get the log of a pod", pod, read).decode(errors="replace")
+        return cluster.call("get the log of a pod", pod, read_log).decode(errors="replace")
 
     def _find(self) -> Object | None:
         """Return the TrainJob, None when there is none.
@@ -235,15 +235,15 @@ class TrainJob:
             UserError: when one of its name is not ours.
         """
         try:
-            found: Object = self._call("get", name=self._work.name)
+            trainjob: Object = self._call("get", name=self._work.name)
         except MissingError:
             return None
-        if found["metadata"].get("annotations", {}).get(MADE_OF) != self._work.sha256:
+        if trainjob["metadata"].get("annotations", {}).get(MADE_OF) != self._work.sha256:
             raise UserError(
                 f"TrainJob {self._work.name!r} exists and has no annotation {MADE_OF}={self._work.sha256}: it is "
                 "somebody else's; delete it, and run this again"
             )
-        return found
+        return trainjob
 
     def _give_up(self, uid: str) -> None:
         """Delete the TrainJob, as far as that is possible: the step ends with another error, which stays."""
@@ -259,20 +259,20 @@ class TrainJob:
         Without a uid nobody has answered whether it was made: then the one of ours that is there.
         """
         if not uid:
-            found = self._find()
-            if found is None:
+            trainjob = self._find()
+            if trainjob is None:
                 return
-            uid = found["metadata"]["uid"]
+            uid = trainjob["metadata"]["uid"]
         options = {"propagationPolicy": "Foreground", "preconditions": {"uid": uid}}
         try:
             self._call("delete", name=self._work.name, body=options)
         except MissingError:
             return
 
-    def _call(self, verb: str, **given: Any) -> Any:
+    def _call(self, verb: str, **arguments: Any) -> Any:
         method = getattr(self._objects, f"{verb}_namespaced_custom_object")
-        place = {**TRAINJOBS, "namespace": self._namespace, "_request_timeout": TIMEOUT_SECONDS}
-        return cluster.call(f"{verb} trainjobs", self._work.name, lambda: method(**place, **given))
+        resource = {**TRAINJOBS, "namespace": self._namespace, "_request_timeout": TIMEOUT_SECONDS}
+        return cluster.call(f"{verb} trainjobs", self._work.name, lambda: method(**resource, **arguments))
 
     def _patiently(self, ask: Callable[[], Answer], seconds: float = PATIENCE_SECONDS) -> Answer:
         """Ask until there is an answer: a training that runs outlives a while without the API.
@@ -302,7 +302,7 @@ class TrainJob:
         self._pause(POLL_SECONDS)
 
 
-class Log:
+class PodLog:
     """What of a log is new, whose lines begin with their times; others are the kubelet's, not the pod's."""
 
     def __init__(self) -> None:
@@ -317,13 +317,13 @@ class Log:
         """Yield the lines that were not there before, without their times."""
         self._read, before = time.monotonic(), self._last
         for line in text.split("\n"):  # a line may hold other characters at which `splitlines` would divide it
-            at, _, said = line.partition(" ")
+            at, _, content = line.partition(" ")
             if TIME.fullmatch(at) and at > before:
                 self._last = at
-                yield said
+                yield content
 
 
-def here(work: Work, environment: Mapping[str, str] = os.environ) -> TrainJob:
+def here(work: TrainJobWork, environment: Mapping[str, str] = os.environ) -> TrainJob:
     """Return the TrainJob of some work beside this pod.
 
     Raises:
@@ -348,21 +348,25 @@ def here(work: Work, environment: Mapping[str, str] = os.environ) -> TrainJob:
         return TrainJob(work, kubernetes.client.ApiClient(configuration), file.read().strip())
 
 
-def _outcome(found: Object) -> Object:
+def _outcome(trainjob: Object) -> Object:
     """Return the condition that says how a TrainJob has ended; empty while it runs."""
-    conditions = found.get("status", {}).get("conditions", ())
-    ends = [each for each in conditions if each["type"] in ("Complete", "Failed") and each["status"] == "True"]
+    conditions = trainjob.get("status", {}).get("conditions", ())
+    ends = [
+        condition
+        for condition in conditions
+        if condition["type"] in ("Complete", "Failed") and condition["status"] == "True"
+    ]
     return ends[0] if ends else {}
 
 
 def _end(pod: Any) -> Any:
     """Return how a pod's container has ended, None when it has not."""
-    states = [each.state for each in pod.status.container_statuses or () if each.name == CONTAINER]
+    states = [status.state for status in pod.status.container_statuses or () if status.name == CONTAINER]
     return states[0].terminated if states else None
 
 
 def _state(pod: Any) -> str:
     """Return what a pod does, as kubectl shows it."""
-    states = [each.state for each in pod.status.container_statuses or ()]
+    states = [status.state for status in pod.status.container_statuses or ()]
     waits = [state.waiting.reason for state in states if state and state.waiting]
     return str(waits[0] if waits else pod.status.phase)

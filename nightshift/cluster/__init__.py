@@ -41,10 +41,10 @@ def call(what: str, name: str, request: Callable[[], Answer]) -> Answer:
     except ApiException as error:
         if error.status == HTTPStatus.NOT_FOUND and name in str(error.body):
             raise MissingError(name) from None
-        said = f"Kubernetes refuses to {what} for {name!r}: {error.reason}; {error.body}"
+        message = f"Kubernetes refuses to {what} for {name!r}: {error.reason}; {error.body}"
         if error.status == HTTPStatus.CONFLICT or may_pass(error.status) or is_full(error):
-            raise UnavailableError(f"{said}; run it again") from None
-        raise UserError(said) from None
+            raise UnavailableError(f"{message}; run it again") from None
+        raise UserError(message) from None
     except HTTPError as error:
         raise UnavailableError(f"Kubernetes does not answer: {error}; run it again") from None
 

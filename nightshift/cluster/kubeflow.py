@@ -25,11 +25,11 @@ MOUNTED_VARIABLE, MOUNTED_FILE = "KF_PIPELINES_SA_TOKEN_PATH", "/var/run/secrets
 ATTEMPTS = 4
 TIMEOUT_SECONDS = 60
 REFUSED = (301, 302, 303, 307, 308, 401, 403)  # a page to log in at is a refusal too
-Made = TypeVar("Made")
+Resource = TypeVar("Resource")
 
 
 @dataclass(frozen=True)
-class Place:
+class KubeflowTarget:
     """Where runs go.
 
     Attributes:
@@ -81,7 +81,7 @@ class Definition:
     Attributes:
         fields: how the API's run or recurring run names it.
         parameters: names of the parameters it declares.
-        account: service account that one of its steps needs, which all of a run have; empty when the place's will do.
+        account: service account that one of its steps needs, which all of a run have; empty when the target's will do.
     """
 
     fields: dict[str, Any]
@@ -93,14 +93,14 @@ class Definition:
         """Read a compiled pipeline's YAML; a second document holds what concerns Kubernetes."""
         spec, *platform = yaml.safe_load_all(compiled)
         whole = {"pipeline_spec": spec, "platform_spec": platform[0]} if platform else spec
-        return cls({"pipeline_spec": whole}, _declared(spec), _account(whole))
+        return cls({"pipeline_spec": whole}, _parameter_names(spec), _account(whole))
 
     @classmethod
-    def of(cls, version: api.V2beta1PipelineVersion) -> Self:
+    def from_version(cls, version: api.V2beta1PipelineVersion) -> Self:
         """Refer to an uploaded version."""
         reference = api.V2beta1PipelineVersionReference(version.pipeline_id, version.pipeline_version_id)
         whole = version.pipeline_spec
-        declared = _declared(whole.get("pipeline_spec", whole))
+        declared = _parameter_names(whole.get("pipeline_spec", whole))
         return cls({"pipeline_version_reference": reference}, declared, _account(whole))
 
 
@@ -121,18 +121,18 @@ class Started:
     new: bool
 
 
-class Server:
-    """The API of one place.
+class KubeflowApi:
+    """The API of one Kubeflow.
 
     Every method raises `UserError` when it refuses, and `UnavailableError` when it does not answer, or fails, each of
     the times it is asked.
     """
 
-    def __init__(self, place: Place, token_file: str = "", pause: float = 0.5) -> None:
+    def __init__(self, target: KubeflowTarget, token_file: str = "", pause: float = 0.5) -> None:
         """Contact nothing yet.
 
         Args:
-            place: where runs go.
+            target: where runs go.
             token_file: holds the bearer token; by default the one a pod is given, if there is one.
             pause: seconds before the second attempt, doubled before each one after it.
 
@@ -141,9 +141,9 @@ class Server:
         """
         if token_file and not Path(token_file).is_file():
             raise UserError(f"--token-file is {token_file!r}, and there is no such file; give the one with the token")
-        self.place = place
-        self.client = _Client(place.url, token_file or os.environ.get(MOUNTED_VARIABLE, MOUNTED_FILE))
-        self.inside = {"namespace": place.namespace} if place.namespace else {}
+        self.target = target
+        self.client = _Client(target.url, token_file or os.environ.get(MOUNTED_VARIABLE, MOUNTED_FILE))
+        self.inside = {"namespace": target.namespace} if target.namespace else {}
         self._runs = api.RunServiceApi(self.client)
         self._retrying = Retrying(
             stop=stop_after_attempt(ATTEMPTS),
@@ -159,14 +159,14 @@ class Server:
             experiment_id=self.experiment,
             display_name=name,
             runtime_config=config,
-            service_account=definition.account or self.place.service_account or None,
+            service_account=definition.account or self.target.service_account or None,
             **definition.fields,
         )
-        found, new = self.once(
-            lambda: self.named(self._runs.run_service_list_runs, "runs", name, experiment_id=self.experiment),
+        resource, new = self.once(
+            lambda: self.find_named(self._runs.run_service_list_runs, "runs", name, experiment_id=self.experiment),
             lambda: self._runs.run_service_create_run(run),
         )
-        return Started(name, found.run_id, f"{self.place.url}/#/runs/details/{found.run_id}", new)
+        return Started(name, resource.run_id, f"{self.target.url}/#/runs/details/{resource.run_id}", new)
 
     def run(self, run_id: str) -> api.V2beta1Run:
         """Return a run as it is now."""
@@ -180,55 +180,55 @@ class Server:
         """
         pipelines = api.PipelineServiceApi(self.client)
         listing = pipelines.pipeline_service_list_pipelines
-        found = self.ask(lambda: self.named(listing, "pipelines", pipeline, **self.inside))
-        versions = self.ask(lambda: newest_version(pipelines, found[0].pipeline_id)) if found else []
+        entries = self.ask(lambda: self.find_named(listing, "pipelines", pipeline, **self.inside))
+        versions = self.ask(lambda: newest_version(pipelines, entries[0].pipeline_id)) if entries else []
         if not versions:
-            raise UserError(f"{self.place.url} has no pipeline {pipeline!r}; upload it with: nightshift schedule")
-        return Definition.of(versions[0])
+            raise UserError(f"{self.target.url} has no pipeline {pipeline!r}; upload it with: nightshift schedule")
+        return Definition.from_version(versions[0])
 
     @cached_property
     def experiment(self) -> str:
-        """The id of the place's experiment, made when there is none."""
+        """The id of the target's experiment, created when there is none."""
         experiments = api.ExperimentServiceApi(self.client)
-        wanted = api.V2beta1Experiment(display_name=self.place.experiment, **self.inside)
+        wanted = api.V2beta1Experiment(display_name=self.target.experiment, **self.inside)
         listing = experiments.experiment_service_list_experiments
-        found, _ = self.once(
-            lambda: self.named(listing, "experiments", self.place.experiment, **self.inside),
+        experiment, _ = self.once(
+            lambda: self.find_named(listing, "experiments", self.target.experiment, **self.inside),
             lambda: experiments.experiment_service_create_experiment(wanted),
         )
-        return str(found.experiment_id)
+        return str(experiment.experiment_id)
 
-    def once(self, find: Callable[[], list[Made]], make: Callable[[], Made]) -> tuple[Made, bool]:
-        """Return the first of what is found, or what is made when nothing is; and whether it was made."""
+    def once(self, find: Callable[[], list[Resource]], make: Callable[[], Resource]) -> tuple[Resource, bool]:
+        """Return the first resource that `find` returns, or a new one; and whether it is new."""
 
-        def attempt() -> tuple[Made, bool]:
-            found = find()
-            return (found[0], False) if found else (make(), True)
+        def attempt() -> tuple[Resource, bool]:
+            existing = find()
+            return (existing[0], False) if existing else (make(), True)
 
         return self.ask(attempt)
 
-    def ask(self, call: Callable[[], Made]) -> Made:
+    def ask(self, call: Callable[[], Resource]) -> Resource:
         """Call, and call again while the server fails or does not answer."""
         try:
             return self._retrying(call)
         except urllib3.exceptions.HTTPError as error:
-            raise UnavailableError(f"{self.place.url} does not answer ({error}); check --endpoint") from None
+            raise UnavailableError(f"{self.target.url} does not answer ({error}); check --endpoint") from None
         except api.ApiException as error:
-            raise self._explained(error) from None
+            raise self._explain(error) from None
 
-    def named(self, listing: Callable[..., Any], field: str, name: str, **where: str) -> list[Any]:
+    def find_named(self, listing: Callable[..., Any], field: str, name: str, **where: str) -> list[Any]:
         """Return what a listing method of the API finds by its display name; `field` is the answer's that holds it."""
         equals = {"operation": "EQUALS", "key": "display_name", "stringValue": name}
-        found = getattr(listing(filter=json.dumps({"predicates": [equals]}), **where), field)
-        return list(found or [])
+        entries = getattr(listing(filter=json.dumps({"predicates": [equals]}), **where), field)
+        return list(entries or [])
 
-    def _explained(self, error: api.ApiException) -> Exception:
-        said = f"{self.place.url} answers {error.status} {error.reason}{_message(error)}"
+    def _explain(self, error: api.ApiException) -> Exception:
+        message = f"{self.target.url} answers {error.status} {error.reason}{_message(error)}"
         if error.status in REFUSED:
-            return UserError(f"{said}; give the file of a token that may do this with --token-file")
+            return UserError(f"{message}; give the file of a token that may do this with --token-file")
         if _passes(error):
-            return UnavailableError(f"{said}, {ATTEMPTS} times; try again later")
-        return UserError(f"{said}; check --endpoint and the options")
+            return UnavailableError(f"{message}, {ATTEMPTS} times; try again later")
+        return UserError(f"{message}; check --endpoint and the options")
 
 
 class _Client(api.ApiClient):  # type: ignore[misc]  # it ships no annotations
@@ -262,17 +262,17 @@ def newest_version(pipelines: api.PipelineServiceApi, pipeline_id: str) -> list[
     return list(page.pipeline_versions or [])
 
 
-def _declared(spec: dict[str, Any]) -> list[str]:
+def _parameter_names(spec: dict[str, Any]) -> list[str]:
     return list(spec["root"].get("inputDefinitions", {}).get("parameters", {}))
 
 
 def _account(spec: dict[str, Any]) -> str:
     kubernetes = spec.get("platform_spec", {}).get("platforms", {}).get("kubernetes", {})
     pods = kubernetes.get("deploymentSpec", {}).get("executors", {}).values()
-    found = {pod.get("podMetadata", {}).get("annotations", {}).get(ACCOUNT) for pod in pods} - {None}
-    if len(found) > 1:
-        raise UserError(f"steps need the service accounts {', '.join(sorted(found))}, and a run on Kubeflow has one")
-    return next(iter(found), "")
+    accounts = {pod.get("podMetadata", {}).get("annotations", {}).get(ACCOUNT) for pod in pods} - {None}
+    if len(accounts) > 1:
+        raise UserError(f"steps need the service accounts {', '.join(sorted(accounts))}, and a run on Kubeflow has one")
+    return next(iter(accounts), "")
 
 
 def _passes(error: BaseException) -> bool:

@@ -11,7 +11,7 @@ FIELDS = {"minute": (0, 59), "hour": (0, 23), "day of the month": (1, 31), "mont
 ITEM = re.compile(r"(?:\*|(\d+)-(\d+))(?:/[1-9]\d*)?|(\d+)")
 
 
-def _checked(cron: str) -> str:
+def _check_cron(cron: str) -> str:
     parts = cron.split()
     if len(parts) != len(FIELDS):
         raise ValueError(f"takes five fields in UTC, {', '.join(FIELDS)}, such as '0 2 * * *'")
@@ -22,13 +22,13 @@ def _checked(cron: str) -> str:
 
 
 def _check_item(name: str, item: str, low: int, high: int) -> None:
-    found = ITEM.fullmatch(item)
-    numbers = [int(number) for number in found.groups() if number] if found else [-1]
+    match = ITEM.fullmatch(item)
+    numbers = [int(number) for number in match.groups() if number] if match else [-1]
     if numbers != sorted(numbers) or not all(low <= number <= high for number in numbers):
         raise ValueError(f"the {name} is {item!r}; it takes {low} to {high}, ranges (1-5), steps (*/2) and lists (1,2)")
 
 
-Cron = Annotated[str, AfterValidator(_checked)]
+Cron = Annotated[str, AfterValidator(_check_cron)]
 
 
 class Schedule(Section):

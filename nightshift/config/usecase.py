@@ -81,16 +81,16 @@ def _explain(section: type[Config], item: dict[str, Any]) -> str:
     path = [str(part) for part in item["loc"]]
     field = ".".join(path) or "(top level)"
     if item["type"] == "extra_forbidden":
-        return f"{field}: {_unknown(section, path)}"
+        return f"{field}: {_explain_unknown(section, path)}"
     if item["type"] == "missing":
         return f"{field}: missing, and it has no default; add it to the config"
     if item["type"] == "value_error" and not path:
         # a check across sections names the field itself, and its value is not the whole config
         return str(item["ctx"]["error"])
-    return f"{field}: {item['msg'].removeprefix('Value error, ')}, got {_shortened(item['input'])}"
+    return f"{field}: {item['msg'].removeprefix('Value error, ')}, got {_shorten(item['input'])}"
 
 
-def _unknown(section: type[Config], path: list[str]) -> str:
+def _explain_unknown(section: type[Config], path: list[str]) -> str:
     """Return why there is no key at a path: other tasks have it, or none has."""
     *parents, key = path
     others = [name for name, kind in kinds.registered().items() if key in _keys_at(kind.config_class, parents)]
@@ -116,6 +116,6 @@ def _sections(annotation: Any) -> Iterator[type[Section]]:
         yield from _sections(part)
 
 
-def _shortened(value: Any) -> str:
+def _shorten(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."

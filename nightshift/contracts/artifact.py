@@ -39,13 +39,13 @@ class Artifact(Part):
             raise UserError(f"{uri} is no {cls.__name__} of this version (no 'schema'); {NEXT}")
         computed = cls.model_computed_fields.keys()
         try:
-            found = cls.model_validate({name: part for name, part in value.items() if name not in computed})
+            artifact = cls.model_validate({name: part for name, part in value.items() if name not in computed})
         except ValidationError as error:
             raise UserError(f"{uri} is no {cls.__name__} of this version: {_first(error)}; {NEXT}") from None
         for name in computed:
-            if value.get(name) != getattr(found, name):
-                raise UserError(f"{uri}: {name} is {_shown(value.get(name))}, which the rest does not give; {NEXT}")
-        return found
+            if value.get(name) != getattr(artifact, name):
+                raise UserError(f"{uri}: {name} is {_show(value.get(name))}, which the rest does not give; {NEXT}")
+        return artifact
 
     @classmethod
     def parse_record(cls, content: bytes, uri: str) -> Self:
@@ -79,12 +79,12 @@ class LabeledWindow(Window):
 
 
 def _first(error: ValidationError) -> str:
-    found = error.errors(include_url=False, include_context=False)[0]
-    field = ".".join(str(part) for part in found["loc"])
-    given = "" if found["type"] == "missing" else f" is {_shown(found['input'])}"
-    return f"{field}{given} ({found['msg']})"
+    detail = error.errors(include_url=False, include_context=False)[0]
+    field = ".".join(str(part) for part in detail["loc"])
+    value = "" if detail["type"] == "missing" else f" is {_show(detail['input'])}"
+    return f"{field}{value} ({detail['msg']})"
 
 
-def _shown(value: object) -> str:
+def _show(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:80]}..."

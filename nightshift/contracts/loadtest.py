@@ -21,12 +21,12 @@ class Settings(Artifact):
     @property
     def flags(self) -> list[str]:
         """The server's flags."""
-        given = {"max-rows": str(self.max_rows), "delay-ms": f"{self.delay_ms:g}", "workers": str(self.workers)}
-        return [word for name, value in given.items() for word in (f"--{name}", value)]
+        values = {"max-rows": str(self.max_rows), "delay-ms": f"{self.delay_ms:g}", "workers": str(self.workers)}
+        return [word for name, value in values.items() for word in (f"--{name}", value)]
 
     def __str__(self) -> str:
-        found = f"up to {self.max_rows:,} rows, {self.delay_ms:g} ms delay"
-        return found if self.workers == 1 else f"{found}, {self.workers} workers"
+        text = f"up to {self.max_rows:,} rows, {self.delay_ms:g} ms delay"
+        return text if self.workers == 1 else f"{text}, {self.workers} workers"
 
 
 class Point(Part):

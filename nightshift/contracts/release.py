@@ -75,15 +75,15 @@ class Release(Entry, Artifact):
         current = Entry(**{name: getattr(self, name) for name in Entry.model_fields})
         return self.model_copy(update=dict(entry) | {"history": [*self.history, current]})
 
-    def challenged(self, version: Served, **said: Any) -> Entry:
+    def add_challenger(self, version: Served, **stamp: Any) -> Entry:
         """Return the state in which a version is compared with the champion and answers nothing.
 
         Args:
             version: the challenger.
-            said: `since`, `by`, and where known `run` and `reasons`.
+            stamp: `since`, `by`, and where known `run` and `reasons`.
         """
         versions = [self.live.model_copy(update={"traffic": 1.0}), version.model_copy(update={"traffic": 0.0})]
-        return Entry(stage=Stage.SHADOW, versions=versions, action=Action.STARTED, **said)
+        return Entry(stage=Stage.SHADOW, versions=versions, action=Action.STARTED, **stamp)
 
     @property
     def entries(self) -> list[Entry]:
@@ -118,10 +118,10 @@ class Release(Entry, Artifact):
     @property
     def live_since(self) -> dict[int, datetime]:
         """The versions that are or were live, and when each last became so."""
-        found: dict[int, datetime] = {}
+        since: dict[int, datetime] = {}
         before: int | None = None
         for entry in self.entries:
             if entry.live.version != before:
-                found[entry.live.version] = entry.since
+                since[entry.live.version] = entry.since
             before = entry.live.version
-        return found
+        return since

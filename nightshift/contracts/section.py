@@ -137,7 +137,7 @@ class Axis(Part):
         """Return an axis of five round ticks, from 0 to the largest of some values or just beyond."""
         largest = max([0.0, *values]) or 1.0
         power = 10.0 ** floor(log10(largest))
-        top = next(power * each for each in TOPS if power * each >= largest * 0.999)
+        top = next(power * multiple for multiple in TOPS if power * multiple >= largest * 0.999)
         return cls(label=label, ticks=[round(top * part / 4, 12) for part in range(5)], scale=scale)
 
     @model_validator(mode="after")
@@ -261,7 +261,7 @@ class Outcome(Part):
     next: str | None = None
 
     @classmethod
-    def of(cls, verdict: Verdict, headline: str) -> Self:
+    def from_verdict(cls, verdict: Verdict, headline: str) -> Self:
         """Return the outcome that a gate's verdict is."""
         tones: dict[Decision, Tone] = {Decision.PASS: "good", Decision.FAIL: "bad", Decision.UNDECIDED: "neutral"}
         return cls(headline=headline, label=verdict.decision, tone=tones[verdict.decision], reasons=verdict.reasons)
@@ -333,7 +333,7 @@ def write_section(artifact: str, section: Section) -> None:
         artifact: URI of the file or folder that the step has written.
         section: what it has to show.
     """
-    section.write(place(artifact))
+    section.write(section_uri(artifact))
 
 
 def read_section(artifact: str) -> Section | None:
@@ -342,7 +342,7 @@ def read_section(artifact: str) -> Section | None:
     Raises:
         UserError: when there is something else in its place.
     """
-    uri = place(artifact)
+    uri = section_uri(artifact)
     return Section.read(uri) if storage.exists(uri) else None
 
 
@@ -359,6 +359,6 @@ def read_page(folder: str) -> Page | None:
     return Page.read(uri) if storage.exists(uri) else None
 
 
-def place(artifact: str) -> str:
+def section_uri(artifact: str) -> str:
     """Return where the section about an artifact lies."""
     return artifact.rstrip("/") + SUFFIX

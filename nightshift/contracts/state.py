@@ -18,7 +18,7 @@ class Target(StrEnum):
     RECORD_ONLY = "record-only"  # neither: runs for past days
 
 
-TARGETS = [each.value for each in Target]
+TARGETS = [entry.value for entry in Target]
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class State:
         audit: the retraining controller's audit log.
         checkpoints: what a step that is ended early resumes from.
         target: where models are deployed.
-        kubeflow: where a step starts runs, see `nightshift.cluster.kubeflow.Place`; empty where there is no Kubeflow.
+        kubeflow: where a step starts runs, see `nightshift.cluster.kubeflow.KubeflowTarget`; empty without Kubeflow.
         serving: where a release has versions answer, see `components.release.targets.factory`; empty for the target.
         dask: the cluster on which features of tables are made: a scheduler's address, or `local:<workers>`; empty for
             the process of the step.
@@ -55,10 +55,10 @@ class State:
         Raises:
             UserError: when it is not a JSON object, or not a state.
         """
-        return cls.of(strict_json.loads(text, "--state"))
+        return cls.from_mapping(strict_json.loads(text, "--state"))
 
     @classmethod
-    def of(cls, value: Any) -> Self:
+    def from_mapping(cls, value: Any) -> Self:
         """Check a mapping of field names to values.
 
         Raises:
@@ -71,13 +71,13 @@ class State:
         return cls(
             **roots,
             target=target(value.get("target")),
-            kubeflow=_place("kubeflow", value),
-            serving=_place("serving", value),
+            kubeflow=_read_object("kubeflow", value),
+            serving=_read_object("serving", value),
             dask=dask(value.get("dask", "")),
         )
 
     def dump(self) -> dict[str, Any]:
-        """Return what `of` reads, as JSON holds it."""
+        """Return what `from_mapping` reads, as JSON holds it."""
         return asdict(self) | {
             "target": self.target.value,
             "kubeflow": dict(self.kubeflow),
@@ -85,8 +85,8 @@ class State:
         }
 
 
-_NAMES = [each.name for each in fields(State)]
-ROOTS = tuple(each.name for each in fields(State) if each.type is str and each.default is MISSING)
+_NAMES = [entry.name for entry in fields(State)]
+ROOTS = tuple(entry.name for entry in fields(State) if entry.type is str and entry.default is MISSING)
 _DASK = re.compile(r"|(?:tcp|tls)://\S+:\d+|local:[1-9]\d*")
 
 
@@ -119,7 +119,7 @@ def _root(name: str, value: Any) -> str:
     return value
 
 
-def _place(name: str, state: Mapping[str, Any]) -> dict[str, Any]:
+def _read_object(name: str, state: Mapping[str, Any]) -> dict[str, Any]:
     value = state.get(name, {})
     if not isinstance(value, Mapping):
         raise UserError(f"state.{name} is {value!r}; give an object, or {{}} where there is none")

@@ -115,8 +115,8 @@ def write_table(uri: str, table: Table) -> None:
 
 def read_table(uri: str) -> Table:
     """Read a table's manifest."""
-    found = Manifest.read(uri)
-    return Table(found.name, found.partitions, found.details)
+    manifest = Manifest.read(uri)
+    return Table(manifest.name, manifest.partitions, manifest.details)
 
 
 def partition_uri(lake: str, use_case: str, table: str, day: date, key: str) -> str:

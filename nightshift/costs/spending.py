@@ -71,7 +71,7 @@ class Account:
     tries: str = ""
 
     @classmethod
-    def of(cls, args: argparse.Namespace, step: str = "") -> "Account":
+    def from_flags(cls, args: argparse.Namespace, step: str = "") -> "Account":
         """Return the account of a step that was started with these flags.
 
         Raises:
@@ -111,24 +111,24 @@ class Account:
                 f"costs.budget_usd is {budget:g}, but nothing says what {self.machine or 'this machine'} costs; give "
                 "costs.machine and its dollars an hour in costs.prices, or limit costs.budget_hours instead"
             )
-        return judged(self.costs, spent)
+        return judge(self.costs, spent)
 
     def left(self) -> float | None:
         """Return the seconds that this step may take, None where there is no limit."""
-        found = []
+        limits = []
         if self.costs.budget_hours is not None:
-            found.append((self.costs.budget_hours * HOUR - self.spent.seconds) / self.machines)
+            limits.append((self.costs.budget_hours * HOUR - self.spent.seconds) / self.machines)
         if self.costs.budget_usd is not None and self.hourly:
-            found.append((self.costs.budget_usd - (self.spent.usd or 0.0)) / self.hourly * HOUR)
-        return min(found, default=None)
+            limits.append((self.costs.budget_usd - (self.spent.usd or 0.0)) / self.hourly * HOUR)
+        return min(limits, default=None)
 
     def after(self, step: str, seconds: float) -> dict[str, Any]:
         """Return what the step hands on: its machine, and what was spent up to its end."""
         entries = {**self.before, step: self._upto(step, seconds)}
-        whole = {name: [round(each.seconds, 3), each.usd and round(each.usd, 6)] for name, each in entries.items()}
+        whole = {name: [round(entry.seconds, 3), entry.usd and round(entry.usd, 6)] for name, entry in entries.items()}
         return {"machine": self.machine, SPENT: json.dumps(whole)}
 
-    def preempted(self, step: str, seconds: float) -> None:
+    def leave_spent(self, step: str, seconds: float) -> None:
         """Leave what the step has spent, for its next try; it stays: on AWS a step may not delete beside its output."""
         if not self.tries:
             return
@@ -143,7 +143,7 @@ class Account:
         return self.before.get(step, Spent()) + Spent(seconds * self.machines, usd)
 
     @contextmanager
-    def kept(self, step: str, is_interrupted: bool = True) -> Iterator[None]:
+    def within_budget(self, step: str, is_interrupted: bool = True) -> Iterator[None]:
         """Keep a step within the budget: before it works and, if it may be interrupted, to its end.
 
         Raises:
@@ -160,7 +160,7 @@ class Account:
             yield
             return
         grace = GRACE if self.machines == 1 else MACHINES_GRACE
-        with _timed(seconds, grace, f"{step} is stopped after {seconds:.1f} s. {_used_up(self.costs)} {NEXT}"):
+        with _limit_time(seconds, grace, f"{step} is stopped after {seconds:.1f} s. {_used_up(self.costs)} {NEXT}"):
             yield
 
 
@@ -173,7 +173,7 @@ def totals(metadata: Mapping[str, Any]) -> Mapping[str, Spent]:
     return {name: Spent(seconds, usd) for name, (seconds, usd) in entries.items()}
 
 
-def judged(costs: Costs, spent: Spent) -> Verdict:
+def judge(costs: Costs, spent: Spent) -> Verdict:
     """Hold what was spent to a budget; without one, or a price, it passes."""
     limits = [("usd", spent.usd, costs.budget_usd), ("machine_hours", spent.seconds / HOUR, costs.budget_hours)]
     measures = [
@@ -181,18 +181,25 @@ def judged(costs: Costs, spent: Spent) -> Verdict:
         for name, value, limit in limits
         if limit is not None or value is not None
     ]
-    over = [each for each in measures if each.limit is not None and each.value is not None and each.value >= each.limit]
-    reasons = [f"{_amount(each.name, each.value)} of {_amount(each.name, each.limit)} are spent." for each in over]
+    over = [
+        measure
+        for measure in measures
+        if measure.limit is not None and measure.value is not None and measure.value >= measure.limit
+    ]
+    reasons = [
+        f"{_amount(measure.name, measure.value)} of {_amount(measure.name, measure.limit)} are spent."
+        for measure in over
+    ]
     decision = Decision.FAIL if over else Decision.PASS
     return Verdict(gate="budget", decision=decision, reasons=reasons, measures=measures, subject="")
 
 
 def _before(executor_input: Mapping[str, Any]) -> dict[str, Spent]:
     inputs = executor_input.get("inputs", {}).get("artifacts", {})
-    found: dict[str, Spent] = {}
+    spent: dict[str, Spent] = {}
     for value in inputs.values():
-        found |= totals(value["artifacts"][0].get("metadata", {}))
-    return found
+        spent |= totals(value["artifacts"][0].get("metadata", {}))
+    return spent
 
 
 def _beside_output(executor_input: Mapping[str, Any]) -> str:
@@ -204,7 +211,9 @@ def _beside_output(executor_input: Mapping[str, Any]) -> str:
 
 def _used_up(costs: Costs) -> str:
     limits = {"usd": costs.budget_usd, "machine_hours": costs.budget_hours}
-    return f"The budget of {' or '.join(_amount(*each) for each in limits.items() if each[1] is not None)} is used up."
+    return (
+        f"The budget of {' or '.join(_amount(*limit) for limit in limits.items() if limit[1] is not None)} is used up."
+    )
 
 
 def _amount(name: str, value: float | None) -> str:
@@ -216,7 +225,7 @@ class _StoppedError(BaseException):
 
 
 @contextmanager
-def _timed(seconds: float, grace: float, message: str) -> Iterator[None]:
+def _limit_time(seconds: float, grace: float, message: str) -> Iterator[None]:
     """Interrupt what runs in here after so many seconds, and end the process where that does not help in its grace.
 
     Raises:

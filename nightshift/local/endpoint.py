@@ -19,7 +19,7 @@ from nightshift import registry, release, storage
 from nightshift.contracts import state as kept
 from nightshift.contracts.loadtest import Settings
 from nightshift.errors import UnavailableError, UserError
-from nightshift.interpreter import isolated
+from nightshift.interpreter import isolate
 from nightshift.progress import Patience, Progress, cpu_seconds
 from nightshift.serving import files
 from nightshift.serving.files import Challenger, Pointer, State
@@ -80,7 +80,7 @@ def start_or_update(
         storage.write_json(uri, asdict(pointer))
         try:
             start = _Start(port, storage.join(state.lake, name, "predictions"), patience)
-            return _checked(root, name, pointer, expected, start)
+            return _check_answer(root, name, pointer, expected, start)
         except BaseException:
             _put_back(root, name, before)
             raise
@@ -98,7 +98,7 @@ def _state(uri: str) -> State | None:
     return State(**storage.read_json(uri)) if storage.exists(uri) else None
 
 
-def pointed_at(registry_uri: str, name: str) -> int | None:
+def find_version(registry_uri: str, name: str) -> int | None:
     """Return the version that the endpoint of a model serves, or served when it was stopped; None without one."""
     uri = files.pointer_uri(registry.root(registry_uri), name)
     return files.pointed_at(uri).version if storage.exists(uri) else None
@@ -120,7 +120,7 @@ def stop(registry_uri: str, name: str | None = None) -> list[str]:
     root = registry.root(registry_uri)
     wanted = [name] if name else storage.names(storage.join(root, "endpoint"))
     with registry.exclusive(root):
-        return [each for each in wanted if _stop(root, each)]
+        return [model for model in wanted if _stop(root, model)]
 
 
 def _stop(root: str, name: str) -> bool:
@@ -141,15 +141,15 @@ class _Start(NamedTuple):
     patience: Patience
 
 
-def _checked(root: str, name: str, pointer: Pointer, expected: Example, start: _Start) -> State:
+def _check_answer(root: str, name: str, pointer: Pointer, expected: Example, start: _Start) -> State:
     waited = Progress(start.patience)
     state = _serving(root, name, pointer, start, waited)
     # a share of the entities is the challenger's, perhaps this one
     headers = {"X-Model-Version": str(pointer.version)}
     seconds = min(CALL_SECONDS, start.patience.still)
-    while (said := _call(state, "/score", seconds, expected.request, headers)) is None or said.status in BUSY:
+    while (reply := _call(state, "/score", seconds, expected.request, headers)) is None or reply.status in BUSY:
         _go_on(waited, root, name, pointer, state.pid)
-    answer = said.content
+    answer = reply.content
     if not _is_right(answer, pointer.version, expected.score):
         raise UserError(
             f"the endpoint {state.url} answered {answer} where version {pointer.version} scores {expected.score}; "
@@ -190,16 +190,16 @@ def _serving(root: str, name: str, pointer: Pointer, start: _Start, waited: Prog
 
 def _health(state: State, seconds: float) -> dict[str, Any]:
     """Return what the server says of itself, nothing where it does not."""
-    said = _call(state, "/healthz", seconds)
-    return said.content if said and said.status == http.client.OK and isinstance(said.content, dict) else {}
+    reply = _call(state, "/healthz", seconds)
+    return reply.content if reply and reply.status == http.client.OK and isinstance(reply.content, dict) else {}
 
 
 def _explain_end(code: int, root: str, name: str) -> NoReturn:
     path = _log_path(root, name)
-    told = f"the endpoint did not start: {_last_line(path)}; its log is {path}"
+    message = f"the endpoint did not start: {_last_line(path)}; its log is {path}"
     if code == USER_ERROR:
-        raise UserError(told)
-    raise UnavailableError(f"{told} (exit code {code}); run the same command again")
+        raise UserError(message)
+    raise UnavailableError(f"{message} (exit code {code}); run the same command again")
 
 
 def _go_on(waited: Progress, root: str, name: str, pointer: Pointer, pid: int | None, *signs: object) -> None:
@@ -207,7 +207,7 @@ def _go_on(waited: Progress, root: str, name: str, pointer: Pointer, pid: int | 
     path = _log_path(root, name)
     size = path.stat().st_size if path.exists() else 0
     # whole seconds: a server that only waits takes a little of them too
-    stalled = waited.stalled(size, int(cpu_seconds(pid) or 0) if pid else 0, signs)
+    stalled = waited.stall_reason(size, int(cpu_seconds(pid) or 0) if pid else 0, signs)
     if stalled:
         raise UnavailableError(
             f"the endpoint did not serve version {pointer.version} {stalled}; what was live before is live again; its "
@@ -222,7 +222,7 @@ def _log_path(root: str, name: str) -> Path:
 
 def _since(root: str, version: registry.Version) -> str:
     """Return when a version became the champion; now, when it is about to."""
-    record = release.read(release.Place(root, version.name))
+    record = release.read(release.ReleaseRef(root, version.name))
     is_live = record is not None and record.live.version == version.version
     since = record.live_since[version.version] if record and is_live else datetime.now(UTC)
     return since.isoformat(timespec="seconds")
@@ -240,13 +240,13 @@ def _launch(root: str, name: str, start: _Start) -> "subprocess.Popen[bytes]":
     # the port of the last time, where clients know it; gone, so that whoever finds a state finds the new server's
     last = _state(files.state_uri(root, name))
     storage.remove(files.state_uri(root, name))
-    words = ["--registry", root, "--name", name, "--port", str(last.port if last else start.port)]
-    words += ["--predictions", start.predictions, *_settings(root, name).flags]
-    command = [sys.executable, "-m", "nightshift.serving", *words]
+    arguments = ["--registry", root, "--name", name, "--port", str(last.port if last else start.port)]
+    arguments += ["--predictions", start.predictions, *_settings(root, name).flags]
+    command = [sys.executable, "-m", "nightshift.serving", *arguments]
     with open(_log_path(root, name), "ab", opener=partial(os.open, mode=0o600)) as output:
         process = subprocess.Popen(
             command,
-            env=isolated(os.environ),
+            env=isolate(os.environ),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

@@ -9,7 +9,7 @@ from nightshift.serving import files
 from nightshift.tasks.examples import Example
 
 
-def of(state: kept.State, name: str, uri: str) -> Example:
+def build_example(state: kept.State, name: str, uri: str) -> Example:
     """Score what an endpoint can be asked about a version by now.
 
     Args:
@@ -41,7 +41,7 @@ def without_state(lake: str, name: str, uri: str) -> Example:
         uri: folder of the version.
 
     Raises:
-        UserError: as `of`.
+        UserError: as `build_example`.
     """
     model = package.load(uri)
     return tasks.find(model.kind).examples.from_lake(uri, model, lake, name)[0]

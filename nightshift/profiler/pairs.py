@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from nightshift.errors import UserError
-from nightshift.interpreter import isolated
+from nightshift.interpreter import isolate
 
 SHORTEST = 1e-3  # seconds of a repetition: shorter calls are repeated inside it
 EACH, ROUNDS = 400, 5  # pairs of a kernel in a round, and rounds
@@ -27,7 +27,7 @@ class Side:
             code: folder of the code to measure; this one by default.
         """
         self._model = model
-        self._environment = isolated(os.environ | ({"PYTHONPATH": str(code.resolve())} if code else {}))
+        self._environment = isolate(os.environ | ({"PYTHONPATH": str(code.resolve())} if code else {}))
 
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Self
 from nightshift.config.neural import Compile, Compression, Precision
 from nightshift.contracts.verdict import Decision
 from nightshift.errors import UserError
-from nightshift.interpreter import isolated
+from nightshift.interpreter import isolate
 
 MOST = 120  # pairs of a comparison that stays undecided
 PROCESSES = "processes"
@@ -221,7 +221,7 @@ def environment(processes: int) -> dict[str, str]:
     """Return the environment variables of so many processes."""
     quiet = {"KINETO_LOG_LEVEL": "99"}  # of the profiler, which tells people when it starts
     # torchrun sets it too, with a warning
-    return isolated(quiet | ({"OMP_NUM_THREADS": "1"} if processes > 1 else {}) | os.environ)
+    return isolate(quiet | ({"OMP_NUM_THREADS": "1"} if processes > 1 else {}) | os.environ)
 
 
 def launcher(processes: int) -> list[str]:

@@ -13,8 +13,8 @@ from typing import Protocol
 
 from nightshift.contracts import package
 from nightshift.errors import UserError, nearest
-from nightshift.registry.folder import Folder
-from nightshift.registry.tracking import Server
+from nightshift.registry.folder import FolderRegistry
+from nightshift.registry.tracking import TrackingServer
 from nightshift.registry.version import CARD, CHAMPION, NewVersion, Version, audit, user
 
 __all__ = ["CARD", "CHAMPION", "Registry", "Version", "user"]
@@ -149,12 +149,12 @@ def remove(registry: str, name: str, numbers: Iterable[int]) -> None:
         UserError: when there is no such version, or its files may not be removed.
     """
     with exclusive(registry):
-        Folder(root(registry)).remove(name, numbers)
+        FolderRegistry(root(registry)).remove(name, numbers)
 
 
 def leftovers(registry: str, name: str) -> list[str]:
     """Return the folders of versions whose removal from a local registry was cut short."""
-    return Folder(root(registry)).leftovers(name)
+    return FolderRegistry(root(registry)).leftovers(name)
 
 
 def exclusive(registry: str) -> AbstractContextManager[object]:
@@ -163,7 +163,7 @@ def exclusive(registry: str) -> AbstractContextManager[object]:
     Raises:
         UserError: on entering, when somebody else keeps it for too long or the folder is not writable.
     """
-    return nullcontext() if is_remote(registry) else Folder(root(registry)).exclusive()
+    return nullcontext() if is_remote(registry) else FolderRegistry(root(registry)).exclusive()
 
 
 def root(registry: str) -> str:
@@ -172,4 +172,4 @@ def root(registry: str) -> str:
 
 
 def _open(registry: str) -> Registry:
-    return Server(registry) if is_remote(registry) else Folder(root(registry))
+    return TrackingServer(registry) if is_remote(registry) else FolderRegistry(root(registry))

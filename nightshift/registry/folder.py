@@ -28,7 +28,7 @@ RECORD = re.compile(r"(\d+)\.json")
 
 
 @dataclass(frozen=True)
-class Folder:
+class FolderRegistry:
     """The registry in a folder, an absolute path; see `Registry`."""
 
     root: str

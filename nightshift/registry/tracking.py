@@ -28,7 +28,7 @@ SETTINGS = {
 
 
 @dataclass(frozen=True)
-class Server:
+class TrackingServer:
     """The registry of a tracking server, by its URL; see `Registry`."""
 
     url: str
@@ -50,7 +50,7 @@ class Server:
         """Return one version; files that only the server can read are downloaded."""
         version = pick(self.versions(name), name, number)
         with self._client():
-            return self._downloaded(version) if version.uri.startswith("mlflow-artifacts:") else version
+            return self._download(version) if version.uri.startswith("mlflow-artifacts:") else version
 
     def alias(self, name: str) -> int | None:
         """Return the number of the version with the alias `champion`."""
@@ -82,7 +82,7 @@ class Server:
             tags = new.tags | {"sha256": new.package.sha256}
             return int(client.create_model_version(new.name, source, run_id, tags=tags, await_creation_for=0).version)
 
-    def _downloaded(self, version: Version) -> Version:
+    def _download(self, version: Version) -> Version:
         import mlflow
 
         folder = tempfile.mkdtemp(prefix="nightshift-")
@@ -98,22 +98,24 @@ class Server:
         from requests import RequestException
 
         try:
-            yield _connected(self.url)
+            yield _connect(self.url)
         except (MlflowException, RequestException) as error:
-            raise _explained(self.url, error) from error
+            raise _explain(self.url, error) from error
 
 
-def _explained(registry: str, error: Any) -> UserError | UnavailableError:
-    said = f"registry {registry}: {' '.join(str(error).split())[:300] or type(error).__name__}"
+def _explain(registry: str, error: Any) -> UserError | UnavailableError:
+    message = f"registry {registry}: {' '.join(str(error).split())[:300] or type(error).__name__}"
     health = _health(registry) if _is_passing(error) else Health.REFUSING
     if health is Health.REFUSING:
-        return UserError(f"{said}; check what the server says, and the login in MLFLOW_TRACKING_USERNAME and _PASSWORD")
+        return UserError(
+            f"{message}; check what the server says, and the login in MLFLOW_TRACKING_USERNAME and _PASSWORD"
+        )
     if health is Health.SILENT:
-        return UnavailableError(f"{said}; check that the server runs, then run the same command again")
+        return UnavailableError(f"{message}; check that the server runs, then run the same command again")
     part = "artifact store" if "mlflow-artifacts" in str(error) else "database"
     return UnavailableError(
-        f"{said}; the server runs and answers other requests, its {part} failed: look in the server's log, fix what it "
-        "names (a bucket, a right to write, a full disk), then run the same command again"
+        f"{message}; the server runs and answers other requests, its {part} failed: look in the server's log, fix what "
+        "it names (a bucket, a right to write, a full disk), then run the same command again"
     )
 
 
@@ -154,7 +156,7 @@ def _health(registry: str) -> Health:
 
 
 @functools.cache
-def _connected(url: str) -> "MlflowClient":
+def _connect(url: str) -> "MlflowClient":
     from mlflow import MlflowClient
 
     return MlflowClient(url)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Entry:
+class FileEntry:
     """A file: its URI, its size in bytes, when it was last written (UTC)."""
 
     uri: str
@@ -70,7 +70,7 @@ def exists(uri: str) -> bool:
 
 def names(folder: str) -> list[str]:
     """Return the sorted names of what lies directly in a folder; none when the folder is missing."""
-    entries = stores.attempt(folder, _listed)
+    entries = stores.attempt(folder, _list)
     return sorted(entry.rstrip("/").rsplit("/", 1)[-1] for entry in entries)
 
 
@@ -87,7 +87,7 @@ def versions(folder: str) -> dict[str, Version | None]:
 
 def free_share(folder: str) -> float | None:
     """Return how much of the file system below a folder is free, 0..1; None of a store, which has no end."""
-    fs, path = stores.opened(folder)
+    fs, path = stores.open_store(folder)
     if not stores.is_local(fs):
         return None
     usage = shutil.disk_usage(path)
@@ -146,8 +146,8 @@ def copy(source: str, target: str) -> str:
         UserError: when the source is missing, the target not writable or full, or a store refuses.
     """
     with on_disk(source) as path:
-        copied = stores.attempt(path, lambda _, place: digest(place))
-        stores.attempt(target, lambda fs, place: (_place if stores.is_local(fs) else fs.put_file)(path, place))
+        copied = stores.attempt(path, lambda _, file: digest(file))
+        stores.attempt(target, lambda fs, file: (_replace_local if stores.is_local(fs) else fs.put_file)(path, file))
     return copied
 
 
@@ -230,7 +230,7 @@ def read_batches(uri: str, columns: list[str], rows: int = 1 << 17) -> "Iterator
                 for batch in parquet.iter_batches(rows, columns=columns, use_threads=False):
                     yield batch.to_pandas()
         except Exception as error:
-            raise stores.raised(error, uri, stores.opened(path)[0]) from error
+            raise stores.translate(error, uri, stores.open_store(path)[0]) from error
 
 
 def write_frame(uri: str, frame: "pd.DataFrame") -> str:
@@ -269,16 +269,16 @@ def write_batches(uri: str, batches: "Iterable[pd.DataFrame]") -> tuple[int, str
     return rows, sha256(buffer.getvalue())
 
 
-def walk(folder: str) -> "list[Entry]":
+def walk(folder: str) -> "list[FileEntry]":
     """Return every file below a folder, however deep; none when the folder is missing."""
     return stores.attempt(folder, lambda fs, root: list(_entries(fs, root, folder)))
 
 
-def changed(folder: str) -> datetime | None:
+def last_change(folder: str) -> datetime | None:
     """Return when something was last put into a folder or one in it, or taken out (UTC); None of a store or nothing."""
-    if not stores.is_local(stores.opened(folder)[0]):
+    if not stores.is_local(stores.open_store(folder)[0]):
         return None
-    times = stores.attempt(folder, lambda _, root: [Path(each).stat().st_mtime for each, *_ in os.walk(root)])
+    times = stores.attempt(folder, lambda _, root: [Path(path).stat().st_mtime for path, *_ in os.walk(root)])
     return datetime.fromtimestamp(max(times), UTC) if times else None
 
 
@@ -288,7 +288,7 @@ def remove(uri: str) -> None:
     Raises:
         UserError: when it may not be removed, or the store refuses.
     """
-    stores.attempt(uri, _unlinked)
+    stores.attempt(uri, _unlink)
 
 
 def remove_folder(uri: str) -> None:
@@ -297,8 +297,8 @@ def remove_folder(uri: str) -> None:
     Raises:
         UserError: when something in it may not be removed, or the store refuses.
     """
-    if stores.is_local(stores.opened(uri)[0]):
-        stores.attempt(uri, _folder_unlinked)
+    if stores.is_local(stores.open_store(uri)[0]):
+        stores.attempt(uri, _unlink_folder)
         return
     for entry in walk(uri):
         remove(entry.uri)
@@ -307,7 +307,7 @@ def remove_folder(uri: str) -> None:
 @contextmanager
 def on_disk(uri: str) -> Iterator[str]:
     """Give a file's path on this machine, if need be a copy's: a read in parts could not be tried again."""
-    fs, path = stores.opened(uri)
+    fs, path = stores.open_store(uri)
     if stores.is_local(fs):
         yield path
         return
@@ -317,26 +317,26 @@ def on_disk(uri: str) -> Iterator[str]:
         yield copy
 
 
-def _entries(fs: "fsspec.AbstractFileSystem", root: str, folder: str) -> "Iterator[Entry]":
+def _entries(fs: "fsspec.AbstractFileSystem", root: str, folder: str) -> "Iterator[FileEntry]":
     fs.invalidate_cache()
     for path, info in fs.find(root, detail=True).items():
         with contextlib.suppress(FileNotFoundError):  # a draft that has got its name since
-            yield Entry(join(folder, path.removeprefix(root).lstrip("/")), info["size"], fs.modified(path))
+            yield FileEntry(join(folder, path.removeprefix(root).lstrip("/")), info["size"], fs.modified(path))
 
 
-def _unlinked(fs: "fsspec.AbstractFileSystem", path: str) -> None:
+def _unlink(fs: "fsspec.AbstractFileSystem", path: str) -> None:
     with contextlib.suppress(FileNotFoundError):
         fs.rm_file(path)
 
 
-def _folder_unlinked(_: "fsspec.AbstractFileSystem", path: str) -> None:
+def _unlink_folder(_: "fsspec.AbstractFileSystem", path: str) -> None:
     with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(path)
 
 
 def _state(uri: str) -> tuple[int, int] | None:
     """Return a local file's size and when it was last written; None of a store, or where there is no file."""
-    fs, path = stores.opened(uri)
+    fs, path = stores.open_store(uri)
     try:
         stat = Path(path).stat() if stores.is_local(fs) else None
     except OSError:
@@ -344,7 +344,7 @@ def _state(uri: str) -> tuple[int, int] | None:
     return stat and (stat.st_size, stat.st_mtime_ns)
 
 
-def _listed(fs: "fsspec.AbstractFileSystem", path: str) -> list[str]:
+def _list(fs: "fsspec.AbstractFileSystem", path: str) -> list[str]:
     try:
         return list(fs.ls(path, detail=False))
     except (FileNotFoundError, NotADirectoryError):
@@ -380,6 +380,6 @@ def _stored_version(info: Mapping[str, Any]) -> Version | None:
     return (info["size"], str(tag)) if tag else None
 
 
-def _place(source: str, path: str) -> None:
+def _replace_local(source: str, path: str) -> None:
     with open(source, "rb") as file:
         replace(path, file)

@@ -13,7 +13,7 @@ from nightshift.errors import UserError
 PASSING = {408, 429, 500, 502, 503, 504}
 
 
-class Store:
+class CloudStore:
     """Whatever else fsspec knows.
 
     Attributes:
@@ -39,10 +39,10 @@ class Store:
         By `status_code`, which Azure's answers carry, or else by what broke below the store's own error.
         """
         chain = list(_chain(error))
-        for each in chain:
-            if isinstance(status := getattr(each, "status_code", None), int):
+        for cause in chain:
+            if isinstance(status := getattr(cause, "status_code", None), int):
                 return status in PASSING
-        return any(isinstance(each, ConnectionError | TimeoutError) for each in chain)
+        return any(isinstance(cause, ConnectionError | TimeoutError) for cause in chain)
 
     def version(self, fs: Any, path: str) -> str:  # noqa: ARG002 - of those that can
         """Return the version of a file.
@@ -58,7 +58,7 @@ class Store:
         return bool(self.version(fs, path))
 
 
-class S3(Store):
+class S3(CloudStore):
     """Amazon's, and what speaks like it."""
 
     schemes, extra = ("s3", "s3a"), "aws"
@@ -73,8 +73,8 @@ class S3(Store):
         """Have each request tried once: tries of botocore's, and below of s3fs', would multiply ours."""
         import fsspec
 
-        given = fsspec.config.conf.get("s3", {}).get("config_kwargs", {})
-        return {"config_kwargs": given | {"retries": {"total_max_attempts": 1}}}
+        own = fsspec.config.conf.get("s3", {}).get("config_kwargs", {})
+        return {"config_kwargs": own | {"retries": {"total_max_attempts": 1}}}
 
     def prepare(self, fs: Any) -> None:
         """Set what concerns this instance, which no other options share."""
@@ -114,14 +114,14 @@ class S3(Store):
         """Return the HTTP status and the code of an answer behind an error; 0 and "" when there is none."""
         from botocore.exceptions import ClientError
 
-        for each in _chain(error):  # s3fs turns them into errors of the system
-            if isinstance(each, ClientError):
-                status = each.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-                return status, each.response.get("Error", {}).get("Code", "")
+        for cause in _chain(error):  # s3fs turns them into errors of the system
+            if isinstance(cause, ClientError):
+                status = cause.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+                return status, cause.response.get("Error", {}).get("Code", "")
         return 0, ""
 
 
-class GoogleCloudStorage(Store):
+class GoogleCloudStorage(CloudStore):
     """Google's."""
 
     schemes, extra = ("gs", "gcs"), "gcp"
@@ -152,16 +152,16 @@ class GoogleCloudStorage(Store):
         return True
 
 
-STORES: tuple[Store, ...] = (S3(), GoogleCloudStorage())
+STORES: tuple[CloudStore, ...] = (S3(), GoogleCloudStorage())
 SCHEMES = [store.schemes[0] for store in STORES]
 
 
-def find(protocols: Collection[str]) -> Store:
+def find(protocols: Collection[str]) -> CloudStore:
     """Return the store of a URI's scheme, or of what fsspec calls a file system."""
     return next((store for store in STORES if any(scheme in protocols for scheme in store.schemes)), OTHER)
 
 
-OTHER = Store()
+OTHER = CloudStore()
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

@@ -22,7 +22,7 @@ def read(uri: str) -> tuple[bytes | None, str]:
         UserError: when the store refuses, or knows no versions.
         UnavailableError: when it fails in every try; so does `compare_and_set`.
     """
-    return stores.attempt(uri, _read)
+    return stores.attempt(uri, _read_version)
 
 
 def compare_and_set(uri: str, expected: str, data: bytes) -> bool:
@@ -42,7 +42,7 @@ def compare_and_set(uri: str, expected: str, data: bytes) -> bool:
     return read(uri)[0] == data
 
 
-def _read(fs: Any, path: str) -> tuple[bytes | None, str]:
+def _read_version(fs: Any, path: str) -> tuple[bytes | None, str]:
     try:
         version = "" if stores.is_local(fs) else clouds.find(fs.protocol).version(fs, path)
         data = bytes(fs.cat_file(path))
@@ -53,5 +53,5 @@ def _read(fs: Any, path: str) -> tuple[bytes | None, str]:
 
 def _write(fs: Any, path: str, expected: str, data: bytes) -> bool:
     if stores.is_local(fs):
-        return storage.replace(path, io.BytesIO(data), lambda: _read(fs, path)[1] == expected)
+        return storage.replace(path, io.BytesIO(data), lambda: _read_version(fs, path)[1] == expected)
     return clouds.find(fs.protocol).put(fs, path, expected, data)

@@ -29,7 +29,7 @@ FIXES = {
 }
 
 
-def opened(uri: str) -> "tuple[fsspec.AbstractFileSystem, str]":
+def open_store(uri: str) -> "tuple[fsspec.AbstractFileSystem, str]":
     """Return the file system of a URI and the path in it.
 
     Raises:
@@ -61,14 +61,14 @@ def attempt(uri: str, operation: "Callable[[fsspec.AbstractFileSystem, str], T]"
         UserError: when the user has to fix something first.
         UnavailableError: when the store fails in every try.
     """
-    fs, path = opened(uri)
+    fs, path = open_store(uri)
     try:
         return operation(fs, path) if is_local(fs) else _retrying(operation, fs, path)
     except Exception as error:
-        raise raised(error, uri, fs) from error
+        raise translate(error, uri, fs) from error
 
 
-def raised(error: Exception, uri: str, fs: "fsspec.AbstractFileSystem") -> Exception:
+def translate(error: Exception, uri: str, fs: "fsspec.AbstractFileSystem") -> Exception:
     """Return what an error at a URI means to the user."""
     reason = getattr(error, "strerror", None) or f"{type(error).__name__}: {' '.join(str(error).split())}"
     store = clouds.find(fs.protocol)
@@ -76,19 +76,19 @@ def raised(error: Exception, uri: str, fs: "fsspec.AbstractFileSystem") -> Excep
         tries = f" ({store.tries} tries)" if store.tries > 1 else ""
         return UnavailableError(f"{uri}: {reason}{tries}; check the store, then run the same command again")
     if isinstance(error, OSError):
-        return explained(error, uri)
+        return explain(error, uri)
     return UserError(f"{uri}: {reason}; check the path, the file and the credentials")
 
 
-def explained(error: OSError, place: str | None) -> UserError:
+def explain(error: OSError, uri: str | None) -> UserError:
     """Return what a user has to fix after a system error at a place, a path or a URI, if it has one."""
-    if place and isinstance(error, FileNotFoundError):
-        return UserError(f"{place} does not exist; check the path and the date")
-    if place and isinstance(error, PermissionError):
-        return UserError(f"{place}: permission denied; check the rights or the credentials")
+    if uri and isinstance(error, FileNotFoundError):
+        return UserError(f"{uri} does not exist; check the path and the date")
+    if uri and isinstance(error, PermissionError):
+        return UserError(f"{uri}: permission denied; check the rights or the credentials")
     reason = error.strerror or " ".join(str(error).split())
-    fix = FIXES.get(error.errno or 0, "check the path" if place else "")
-    return UserError("; ".join(filter(None, [f"{place}: {reason}" if place else reason, fix])))
+    fix = FIXES.get(error.errno or 0, "check the path" if uri else "")
+    return UserError("; ".join(filter(None, [f"{uri}: {reason}" if uri else reason, fix])))
 
 
 def is_local(fs: "fsspec.AbstractFileSystem") -> bool:

@@ -83,7 +83,7 @@ def main() -> None:
         print(f"nightshift: {printable_lines(str(error))}", file=sys.stderr)
         sys.exit(1)
     except OSError as error:  # of this machine's files: stores are read and written by the steps
-        print(f"nightshift: {stores.explained(error, error.filename)}", file=sys.stderr)
+        print(f"nightshift: {stores.explain(error, error.filename)}", file=sys.stderr)
         sys.exit(USER_ERROR)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 from nightshift.errors import UserError
-from nightshift.interpreter import isolated
+from nightshift.interpreter import isolate
 from nightshift.profiler.tuning import launcher
 from pipelines.cli import options
 
@@ -27,5 +27,5 @@ def collectives(args: argparse.Namespace) -> int:
     sizes = ["--sizes", *map(str, args.sizes)] if args.sizes else []
     words = [*launcher(args.processes), "nightshift.neural.collectives", "--device", args.device, *sizes]
     # torchrun sets it too, with a warning
-    environment = isolated({"OMP_NUM_THREADS": "1", **os.environ})
+    environment = isolate({"OMP_NUM_THREADS": "1", **os.environ})
     return subprocess.run([sys.executable, "-m", *words], env=environment, check=False).returncode

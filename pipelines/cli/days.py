@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nightshift.contracts.section import Estimate, Fact, read_page
-from nightshift.figures import written
+from nightshift.figures import format_value
 from nightshift.printable import printable
 from pipelines.cli.progress import Progress, explain_failure
 from pipelines.engines.local.backfill import Day
@@ -48,4 +48,4 @@ def _figures(folder: Path) -> dict[str, str]:
 
 def _short(fact: Fact) -> str:
     value = fact.value.value if isinstance(fact.value, Estimate) else fact.value
-    return written(value, fact.format)
+    return format_value(value, fact.format)

@@ -11,7 +11,7 @@ from pipelines.cli import options
 from pipelines.environments import KUBEFLOW_INSIDE, SERVICE_ACCOUNT, SITES, site
 
 if TYPE_CHECKING:
-    from nightshift.cluster.kubeflow import Server
+    from nightshift.cluster.kubeflow import KubeflowApi
 
 
 def add(commands: options.Commands) -> None:
@@ -66,17 +66,19 @@ def _config(args: argparse.Namespace) -> dict[str, Any]:
     return configs.load(str(options.parameters(args).get("config", configs.DEFAULT)))
 
 
-def _server(args: argparse.Namespace) -> "Server":
-    from nightshift.cluster.kubeflow import Place, Server
+def _server(args: argparse.Namespace) -> "KubeflowApi":
+    from nightshift.cluster.kubeflow import KubeflowApi, KubeflowTarget
 
-    return Server(Place(args.endpoint, args.experiment, args.namespace, args.service_account), args.token_file)
+    return KubeflowApi(
+        KubeflowTarget(args.endpoint, args.experiment, args.namespace, args.service_account), args.token_file
+    )
 
 
 def _inside(args: argparse.Namespace) -> dict[str, str]:
     """Return the place as the steps see it."""
-    from nightshift.cluster.kubeflow import Place
+    from nightshift.cluster.kubeflow import KubeflowTarget
 
-    return asdict(Place(args.inside, args.experiment, args.namespace, args.service_account))
+    return asdict(KubeflowTarget(args.inside, args.experiment, args.namespace, args.service_account))
 
 
 def _add_submit(commands: options.Commands) -> None:

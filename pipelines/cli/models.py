@@ -11,7 +11,7 @@ from nightshift.contracts.state import State
 from nightshift.errors import UserError
 from nightshift.local import endpoint, examples
 from nightshift.registry import Version
-from nightshift.release import Place
+from nightshift.release import ReleaseRef
 from pipelines.cli import options
 
 if TYPE_CHECKING:
@@ -37,7 +37,9 @@ def models(args: argparse.Namespace) -> int:
 
     state = kept(args)
     for name in [args.name] if args.name else registry.existing(state.registry):
-        Console().print(_table(name, registry.versions(state.registry, name), release.read(Place.of(state, name))))
+        Console().print(
+            _table(name, registry.versions(state.registry, name), release.read(ReleaseRef.from_state(state, name)))
+        )
     return 0
 
 
@@ -76,11 +78,11 @@ def kept(args: argparse.Namespace) -> State:
     return replace(usual, registry=args.registry, audit=args.audit or "") if args.registry else usual
 
 
-def _place(state: State, name: str | None) -> Place:
-    return Place.of(state, registry.one(state.registry, name))
+def _place(state: State, name: str | None) -> ReleaseRef:
+    return ReleaseRef.from_state(state, registry.one(state.registry, name))
 
 
-def _number(place: Place, number: str) -> int:
+def _number(place: ReleaseRef, number: str) -> int:
     if number.isdecimal():
         return int(number)
     existing = ", ".join(str(version.version) for version in registry.versions(place.registry, place.name))
@@ -92,7 +94,7 @@ def _update(state: State, version: Version) -> None:
     if registry.is_remote(state.registry) or not endpoint.running(state.registry, version.name):
         options.say("no endpoint is running here")
         return
-    server = endpoint.start_or_update(state, version, examples.of(state, version.name, version.uri))
+    server = endpoint.start_or_update(state, version, examples.build_example(state, version.name, version.uri))
     options.say(f"{server.url} answers with version {version.version}")
 
 

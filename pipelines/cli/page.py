@@ -8,7 +8,7 @@ from rich.text import Text
 
 from nightshift.contracts.section import Link, Page
 from nightshift.contracts.section import Table as Block
-from nightshift.figures import written
+from nightshift.figures import format_value
 from pipelines.cli.progress import shown
 
 FILES = {"report": "report.html", "summary": "summary.json"}
@@ -47,6 +47,6 @@ def _drawn(block: Block) -> Table:
         # names are shown whole; headings and intervals wrap on a narrow terminal
         table.add_column(shown(column.title), justify="left" if column.is_text else "right", no_wrap=column.is_text)
     for row in block.rows:
-        cells = [written(cell, column.format) for cell, column in zip(row.cells, block.columns, strict=True)]
+        cells = [format_value(cell, column.format) for cell, column in zip(row.cells, block.columns, strict=True)]
         table.add_row(*map(shown, [f"{cells[0]} ({row.tag})" if row.tag else cells[0], *cells[1:]]))
     return table

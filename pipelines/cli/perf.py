@@ -9,7 +9,7 @@ from nightshift.contracts.verdict import Decision
 from nightshift.errors import UserError
 from nightshift.profiler.pairs import EACH, ROUNDS, Side, compared
 from nightshift.registry import Version
-from nightshift.release import Place
+from nightshift.release import ReleaseRef
 from nightshift.step import USER_ERROR
 from pipelines.cli import options
 from pipelines.cli.models import add_registry, kept
@@ -74,7 +74,7 @@ def _version(args: argparse.Namespace, named: str) -> Version:
     name = registry.one(state.registry, args.name)
     if named != CHAMPION:
         return registry.find(state.registry, name, int(named))
-    champion = release.champion(Place.of(state, name))
+    champion = release.champion(ReleaseRef.from_state(state, name))
     if champion is None:
         raise UserError(f"{name} has no champion yet; give a version's number, as in `nightshift models`")
     return champion

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from nightshift.errors import UserError
-from nightshift.figures import written
+from nightshift.figures import format_value
 from nightshift.hardware import gpu, gpus
 from nightshift.planning import published, search
 from nightshift.planning.efficiency import efficiency
@@ -146,9 +146,9 @@ def _facts(found: Plan, args: argparse.Namespace) -> dict[str, str]:
         "memory a GPU": f"{memory.total / GIB:.1f} of {found.cluster.gpu.memory / GIB:.1f} GiB ({parts})",
         "step": f"{time.step:.4g} s",
         "throughput": f"{found.throughput:,.0f} {'tokens' if found.model.tokens > 1 else 'samples'}/s a GPU",
-        "MFU": written(found.mfu, "percent"),
-        "pipeline bubble": written(time.bubble / time.step, "percent"),
-        "communication": f"{written(time.communication / time.step, 'percent')} not hidden",
+        "MFU": format_value(found.mfu, "percent"),
+        "pipeline bubble": format_value(time.bubble / time.step, "percent"),
+        "communication": f"{format_value(time.communication / time.step, 'percent')} not hidden",
     }
     if not efficiency(found.cluster.gpu).is_fitted:
         facts["caveat"] = (

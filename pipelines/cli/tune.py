@@ -9,7 +9,7 @@ from nightshift import tasks
 from nightshift.config import Config, parse
 from nightshift.contracts.verdict import Decision
 from nightshift.errors import UserError
-from nightshift.figures import written
+from nightshift.figures import format_value
 from nightshift.profiler import tuning
 from nightshift.profiler.tuning import (
     AXES,
@@ -107,7 +107,7 @@ def traced(variants: Mapping[str, Variant], start: Start, folder: Path) -> Itera
             side.trace(str(paths[name].resolve()))
         with paths[name].open("rb") as file:
             longest = kernels.longest(kineto.read(file, str(paths[name])))
-        said = ", ".join(f"{names.short(each)} {written(share, 'percent')}" for each, share in longest)
+        said = ", ".join(f"{names.short(each)} {format_value(share, 'percent')}" for each, share in longest)
         yield f"longest {name}: {said}"
     yield f"more of it: nightshift profile --trace {paths['after']} --output {folder / 'profile'}"
 
@@ -121,8 +121,8 @@ def _said(decision: Decision) -> str:
 
 
 def _used(speed: Speed, setting: Setting) -> str:
-    share = "unknown share" if speed.used is None else written(speed.used, "percent")
-    return f"{written(speed.flops, 'flops')}, {share} of {'the peak' if setting.device == 'cuda' else 'the CPU'}"
+    share = "unknown share" if speed.used is None else format_value(speed.used, "percent")
+    return f"{format_value(speed.flops, 'flops')}, {share} of {'the peak' if setting.device == 'cuda' else 'the CPU'}"
 
 
 def chosen(config: Config, named: str | None) -> str:

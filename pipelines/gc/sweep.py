@@ -113,8 +113,8 @@ def _remove(found: Plan, state: State, use_case: str) -> None:
 
 
 def _versions(uri: str, use_case: str) -> list[Version]:
-    served = endpoint.pointed_at(uri, use_case)
-    pinned = ({served: "endpoint"} if served else {}) | release.pinned(release.Place(uri, use_case))
+    served = endpoint.find_version(uri, use_case)
+    pinned = ({served: "endpoint"} if served else {}) | release.list_pinned(release.ReleaseRef(uri, use_case))
     return [
         Version(
             name=str(version.version),
@@ -174,7 +174,7 @@ def _manifests(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def _partitions(folder: str) -> list[Files]:
-    files: dict[str, list[storage.Entry]] = defaultdict(list)
+    files: dict[str, list[storage.FileEntry]] = defaultdict(list)
     for entry in storage.walk(folder):
         if name := partition_of(entry.uri):
             files[name].append(entry)
@@ -199,11 +199,11 @@ def _left(folder: str) -> Files | None:
     if found.files:
         return found
     # a training begins with it, and a removal leaves it last
-    since = storage.changed(folder)
+    since = storage.last_change(folder)
     return replace(found, since=since) if since else None
 
 
-def _together(name: str, entries: list[storage.Entry]) -> Files:
+def _together(name: str, entries: list[storage.FileEntry]) -> Files:
     # without its sidecar a Parquet file counts as not made, and is made anew; so does a checkpoint
     order = sorted((entry.uri for entry in entries), key=lambda uri: not uri.endswith(".json"))
     written = max((entry.written for entry in entries), default=NEVER)

@@ -170,8 +170,8 @@ def test_a_terminal_shows_it_and_does_not_obey_it(value, tmp_path):
 @pytest.mark.parametrize("value", HOSTILE)
 def test_a_log_s_record_is_a_line(value):
     record = logging.LogRecord("nightshift", logging.INFO, "", 1, "of %s", (value,), None)
-    assert step.Lines().format(record) == f"of {printable(value)}"
-    assert step.Lines().format(record).isprintable()
+    assert step.LineFormatter().format(record) == f"of {printable(value)}"
+    assert step.LineFormatter().format(record).isprintable()
 
 
 @pytest.mark.parametrize("value", HOSTILE)

@@ -11,7 +11,7 @@ import httpx
 import pytest
 import yaml
 
-from nightshift.cluster.kubeflow import Place, Server
+from nightshift.cluster.kubeflow import KubeflowApi, KubeflowTarget
 from tests.e2e.nights import GROUP, STABLE, TRAINED, Nights
 from tests.kubeflow import Kubeflow, serve
 from tests.metrics import Query, base, documented, panels
@@ -49,7 +49,7 @@ def beside_kubeflow(stack: ExitStack) -> AbstractContextManager[str]:
     kubeflow = next(kept := serve(Kubeflow()))
     stack.callback(lambda: next(kept, None))
     on_kubeflow(kubeflow, "schedule")
-    server = Server(Place(kubeflow.url, "nightshift"))
+    server = KubeflowApi(KubeflowTarget(kubeflow.url, "nightshift"))
     definition = server.newest("training")
     values = dict.fromkeys(definition.parameters, "x") | {"config": {"name": "fraud"}, "state": {}}
     for state in ("SUCCEEDED", "FAILED", "RUNNING"):

@@ -13,7 +13,7 @@ import pytest
 from nightshift import registry, release
 from nightshift.contracts import package
 from nightshift.errors import UnavailableError, UserError
-from nightshift.release import Place
+from nightshift.release import ReleaseRef
 from nightshift.tabular.inputs import Scorer
 from tests import tracking
 from tests.processes import SECONDS, started
@@ -70,17 +70,17 @@ def test_the_same_model_again_is_the_version_it_was(stocked, save_model):
 
 
 def test_a_registry_without_anything_knows_no_model_and_is_not_made_by_looking(folder):
-    assert release.champion(Place(folder, "fraud")) is None
+    assert release.champion(ReleaseRef(folder, "fraud")) is None
     assert registry.versions(folder, "fraud") == []
     assert registry.names(folder) == []
     assert not Path(folder).exists()
 
 
 def test_models_do_not_share_versions_or_champions(stocked, save_model):
-    release.promote(Place(stocked, "fraud"), 1)
+    release.promote(ReleaseRef(stocked, "fraud"), 1)
     assert registry.register(stocked, "handbook", save_model(0.1), {}).version == 1
     assert registry.names(stocked) == ["fraud", "handbook"]
-    assert release.champion(Place(stocked, "handbook")) is None
+    assert release.champion(ReleaseRef(stocked, "handbook")) is None
 
 
 def test_a_removed_version_is_gone_with_its_files_and_who_removed_it_is_written_down(stocked):
@@ -106,10 +106,10 @@ def test_a_file_that_is_not_the_one_its_manifest_names_is_not_registered(stocked
 
 
 def test_a_registry_that_was_moved_keeps_its_champion_and_takes_new_versions(stocked, save_model, tmp_path):
-    release.promote(Place(stocked, "fraud"), 1)
+    release.promote(ReleaseRef(stocked, "fraud"), 1)
     moved = str(shutil.copytree(stocked, tmp_path / "a new place"))
     shutil.rmtree(stocked)
-    assert package.load(release.champion(Place(moved, "fraud")).uri).selected == "logistic_regression"
+    assert package.load(release.champion(ReleaseRef(moved, "fraud")).uri).selected == "logistic_regression"
     version = registry.register(moved, "fraud", save_model(0.2), {})
     assert version.uri.startswith(moved)
     assert package.load(version.uri).sha256 == version.sha256

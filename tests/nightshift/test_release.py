@@ -15,7 +15,7 @@ from nightshift import registry, release, storage
 from nightshift.contracts import package
 from nightshift.contracts.release import Action, Entry, Release, Served, Stage
 from nightshift.errors import UserError
-from nightshift.release import Place
+from nightshift.release import ReleaseRef
 from nightshift.tabular.inputs import Scorer
 from tests.nightshift import gcs, s3
 
@@ -39,7 +39,7 @@ def test_a_rollback_goes_back_to_the_champion_before(stocked, actions, champions
 
 
 def _act(folder: str, action: str) -> int | str:
-    place = Place(folder, "fraud")
+    place = ReleaseRef(folder, "fraud")
     if action != "back":
         release.promote(place, int(action))
     else:
@@ -47,12 +47,12 @@ def _act(folder: str, action: str) -> int | str:
             release.rollback(place)
         except UserError as error:
             return "nothing" if "nothing to roll back to" in str(error) else str(error)
-    champion = release.champion(Place(folder, "fraud"))
+    champion = release.champion(ReleaseRef(folder, "fraud"))
     return champion.version if champion else "none"
 
 
 def test_who_promoted_and_who_rolled_back_and_when_is_written_down(stocked):
-    place, began = Place(stocked, "fraud"), datetime.now(UTC)
+    place, began = ReleaseRef(stocked, "fraud"), datetime.now(UTC)
     release.promote(place, 1)
     release.promote(place, 2)
     release.rollback(place)
@@ -78,7 +78,7 @@ def test_who_promoted_and_who_rolled_back_and_when_is_written_down(stocked):
 
 
 def test_a_version_is_taken_out_of_service_until_somebody_promotes_it_again(stocked):
-    place = Place(stocked, "fraud")
+    place = ReleaseRef(stocked, "fraud")
     seen = []
     for action in ("1", "2", "back", "3", "2"):
         _act(stocked, action)
@@ -87,7 +87,7 @@ def test_a_version_is_taken_out_of_service_until_somebody_promotes_it_again(stoc
 
 
 def test_a_rollback_while_a_challenger_is_being_released_takes_only_that_out(stocked):
-    place = Place(stocked, "fraud")
+    place = ReleaseRef(stocked, "fraud")
     for number in (1, 2):
         release.promote(place, number)
     since = release.read(place).since
@@ -97,7 +97,7 @@ def test_a_rollback_while_a_challenger_is_being_released_takes_only_that_out(sto
         return Entry(stage=Stage.SHADOW, versions=versions, action=Action.STARTED, since=datetime.now(UTC), by="test")
 
     release.change(place, begin)
-    assert release.pinned(place) == {1: "rollback target", 2: "champion", 3: "challenger"}
+    assert release.list_pinned(place) == {1: "rollback target", 2: "champion", 3: "challenger"}
     assert release.rollback(place).version == 2
     record = release.read(place)
     assert (record.rolled_back, record.trail, record.live_since[2]) == ({3}, [1, 2], since)
@@ -105,28 +105,28 @@ def test_a_rollback_while_a_challenger_is_being_released_takes_only_that_out(sto
 
 def test_a_version_deleted_since_is_passed_over_by_a_rollback(stocked):
     for number in (1, 2, 3):
-        release.promote(Place(stocked, "fraud"), number)
+        release.promote(ReleaseRef(stocked, "fraud"), number)
     registry.remove(stocked, "fraud", [2])
-    assert release.rollback(Place(stocked, "fraud")).version == 1
+    assert release.rollback(ReleaseRef(stocked, "fraud")).version == 1
 
 
 def test_a_wrong_version_is_answered_with_those_that_exist(stocked):
     with pytest.raises(UserError, match=r"'fraud' has no version 9; existing versions: 1, 2, 3"):
-        release.promote(Place(stocked, "fraud"), 9)
-    assert release.champion(Place(stocked, "fraud")) is None
+        release.promote(ReleaseRef(stocked, "fraud"), 9)
+    assert release.champion(ReleaseRef(stocked, "fraud")) is None
 
 
 def test_what_is_needed_however_old_is_the_champion_and_the_one_before(stocked, tmp_path):
-    assert release.pinned(Place(stocked, "fraud")) == {}
+    assert release.list_pinned(ReleaseRef(stocked, "fraud")) == {}
     for number in (1, 2, 3):
-        release.promote(Place(stocked, "fraud"), number)
-    assert release.pinned(Place(stocked, "fraud")) == {2: "rollback target", 3: "champion"}
-    assert release.pinned(Place(str(tmp_path / "nothing"), "fraud")) == {}
+        release.promote(ReleaseRef(stocked, "fraud"), number)
+    assert release.list_pinned(ReleaseRef(stocked, "fraud")) == {2: "rollback target", 3: "champion"}
+    assert release.list_pinned(ReleaseRef(str(tmp_path / "nothing"), "fraud")) == {}
     assert not (tmp_path / "nothing").exists()
 
 
 def test_what_fails_before_the_record_changes_changes_nothing(stocked):
-    place = Place(stocked, "fraud")
+    place = ReleaseRef(stocked, "fraud")
     release.promote(place, 1)
 
     def fail(_: registry.Version) -> None:
@@ -134,21 +134,21 @@ def test_what_fails_before_the_record_changes_changes_nothing(stocked):
 
     with pytest.raises(UserError, match="it does not answer"):
         release.promote(place, 2, fail)
-    assert release.champion(Place(stocked, "fraud")).version == registry.alias(stocked, "fraud") == 1
+    assert release.champion(ReleaseRef(stocked, "fraud")).version == registry.alias(stocked, "fraud") == 1
 
 
 def test_the_alias_is_set_by_the_next_reader_when_the_process_that_changed_the_record_was_killed(stocked):
-    place, version = Place(stocked, "fraud"), registry.find(stocked, "fraud", 2)
+    place, version = ReleaseRef(stocked, "fraud"), registry.find(stocked, "fraud", 2)
     release.promote(place, 1)
     release.settle(place.uri, "fraud", lambda _: release.entry(Action.PROMOTED, version))
     assert registry.alias(stocked, "fraud") == 1
 
-    assert release.champion(Place(stocked, "fraud")).version == 2
+    assert release.champion(ReleaseRef(stocked, "fraud")).version == 2
     assert registry.alias(stocked, "fraud") == 2
 
 
 def test_the_alias_follows_a_record_that_changes_while_it_is_set(stocked):
-    place = Place(stocked, "fraud")
+    place = ReleaseRef(stocked, "fraud")
     release.promote(place, 1)
     stale = release.read(place)
     release.promote(place, 3)
@@ -161,16 +161,16 @@ def test_the_alias_follows_a_record_that_changes_while_it_is_set(stocked):
 
 
 def test_a_record_that_is_none_is_named(stocked):
-    storage.write_json(Place(stocked, "fraud").uri, {"stage": "live"})
+    storage.write_json(ReleaseRef(stocked, "fraud").uri, {"stage": "live"})
     with pytest.raises(
         UserError, match=r"releases/fraud\.json is no Release of this version: .*; restore it from a backup"
     ):
-        release.read(Place(stocked, "fraud"))
+        release.read(ReleaseRef(stocked, "fraud"))
 
 
 def test_a_tracking_server_needs_another_place_for_its_records():
     with pytest.raises(UserError, match="is a tracking server, which cannot hold release records; give the audit root"):
-        release.read(Place("http://mlflow:5000", "fraud"))
+        release.read(ReleaseRef("http://mlflow:5000", "fraud"))
 
 
 @pytest.fixture(params=["disk", "s3", "gs"])
@@ -262,7 +262,7 @@ def test_a_tracking_server_is_as_good_as_a_folder(tracking_server, save_model, t
     uri = save_model(0.5)
     registry.register(tracking_server, "tracked", uri, {"config": json.dumps({"long": "x" * 20_000})})
     registry.register(tracking_server, "tracked", save_model(0.6), {})
-    place = Place(tracking_server, "tracked", str(tmp_path / "audit"))
+    place = ReleaseRef(tracking_server, "tracked", str(tmp_path / "audit"))
     release.promote(place, 1)
     release.promote(place, 2)
     assert release.rollback(place).version == 1
@@ -276,7 +276,7 @@ def test_a_tracking_server_is_as_good_as_a_folder(tracking_server, save_model, t
 def test_deployments_that_race_on_a_tracking_server_leave_one_record_and_its_alias(tracking_server, tmp_path):
     from mlflow import MlflowClient
 
-    client, place = MlflowClient(tracking_server), Place(tracking_server, "raced", str(tmp_path / "audit"))
+    client, place = MlflowClient(tracking_server), ReleaseRef(tracking_server, "raced", str(tmp_path / "audit"))
     client.create_registered_model("raced")
     versions = [client.create_model_version("raced", "s3://lake/a", await_creation_for=0) for _ in range(2)]
 

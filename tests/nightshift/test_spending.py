@@ -14,7 +14,7 @@ import pytest
 from nightshift.config.policy import Costs
 from nightshift.contracts.verdict import Decision
 from nightshift.costs import prices
-from nightshift.costs.spending import Account, Spent, judged, totals
+from nightshift.costs.spending import Account, Spent, judge, totals
 from nightshift.errors import UserError
 from pipelines import configs
 
@@ -40,7 +40,7 @@ def inputs(*metadata: dict[str, Any]) -> dict[str, Any]:
 
 
 def account(*metadata: dict[str, Any], **costs: Any) -> Account:
-    return Account.of(argparse.Namespace(config=config(**costs), executor_input=inputs(*metadata)))
+    return Account.from_flags(argparse.Namespace(config=config(**costs), executor_input=inputs(*metadata)))
 
 
 def ran(
@@ -94,7 +94,7 @@ def test_a_price_of_zero_is_a_price() -> None:
 
     assert totals(found.after("features", 10.0))["features"] == Spent(10.0, 0.0)
     assert found.left() is None
-    with found.kept("features"):
+    with found.within_budget("features"):
         pass
 
 
@@ -159,11 +159,11 @@ def test_a_budget_in_dollars_without_a_price_is_refused_with_what_to_give() -> N
 
 
 def test_the_verdict_has_the_shape_of_every_gate() -> None:
-    verdict = judged(Costs(budget_usd=1.0), Spent(3600.0, 1.5))
+    verdict = judge(Costs(budget_usd=1.0), Spent(3600.0, 1.5))
 
     assert (verdict.gate, verdict.decision) == ("budget", Decision.FAIL)
     assert (verdict.value("usd"), verdict.value("machine_hours")) == (1.5, 1.0)
-    assert judged(Costs(budget_usd=2.0), Spent(3600.0, 1.5)).passed
+    assert judge(Costs(budget_usd=2.0), Spent(3600.0, 1.5)).passed
 
 
 def test_what_is_left_is_the_smaller_of_both_limits() -> None:
@@ -197,7 +197,7 @@ def test_a_training_on_several_machines_is_charged_for_all_of_them() -> None:
     whole["task"]["trainer"] = {"nodes": 4}
     args = argparse.Namespace(config=json.dumps(whole), executor_input={})
 
-    training, other = Account.of(args, "training"), Account.of(args, "evaluation")
+    training, other = Account.from_flags(args, "training"), Account.of(args, "evaluation")
 
     assert (training.hourly, other.hourly) == (2.0, 0.5)
     assert (training.left(), other.left()) == (1800.0, 7200.0)
@@ -217,7 +217,7 @@ def test_what_a_try_has_spent_that_was_preempted_is_handed_on_with_the_next_ones
     assert 0.2 <= spent.seconds < 60
     assert spent.usd == pytest.approx(spent.seconds, abs=0.01)
     # nothing is removed, which a step may have no right to
-    assert Account.of(tried(tmp_path, config(**box)), "training").spent.seconds >= 0.2
+    assert Account.from_flags(tried(tmp_path, config(**box)), "training").spent.seconds >= 0.2
 
 
 def tried(folder: Path, config: str) -> argparse.Namespace:
@@ -228,19 +228,19 @@ def tried(folder: Path, config: str) -> argparse.Namespace:
 
 def test_tries_that_were_preempted_use_the_budget_up(tmp_path: Path) -> None:
     def again() -> Account:
-        return Account.of(tried(tmp_path, json.dumps(whole)), "training")
+        return Account.from_flags(tried(tmp_path, json.dumps(whole)), "training")
 
     whole = json.loads(config(budget_hours=1))
     whole["task"]["trainer"] = {"nodes": 2}
     seen = []
     for _ in range(3):
         seen.append(again().left())
-        again().preempted("training", 800)
+        again().leave_spent("training", 800)
 
     assert seen == [1800, 1000, 200]
     assert again().spent == Spent(4800.0, None)
     with pytest.raises(UserError, match=r"training is not started. 1.333 machine-hours of 1 machine-hours are spent."):
-        again().kept("training").__enter__()
+        again().within_budget("training").__enter__()
 
 
 def test_a_try_whose_spending_cannot_be_written_is_preempted_all_the_same(tmp_path: Path) -> None:

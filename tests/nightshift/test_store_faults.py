@@ -150,10 +150,10 @@ def test_throttling_by_azure_is_not_the_users_mistake(answers: list[int], expect
 @pytest.mark.parametrize(("code", "expected"), [(429, UnavailableError), (503, UnavailableError), (401, UserError)])
 def test_googles_answers_are_judged_by_their_status(code: int, expected: type[Exception]) -> None:
     with gcs.bucket():
-        fs, _ = stores.opened("gs://lake/a")
+        fs, _ = stores.open_store("gs://lake/a")
         from gcsfs.retry import HttpError
 
-        found = stores.raised(HttpError({"code": code, "message": "We are sorry."}), "gs://lake/a", fs)
+        found = stores.translate(HttpError({"code": code, "message": "We are sorry."}), "gs://lake/a", fs)
 
     assert type(found) is expected
     assert str(found).startswith(f"gs://lake/a: HttpError: We are sorry., {code}; check the ")

@@ -11,7 +11,7 @@ import pytest
 from components.loadtest import server
 from nightshift.contracts.loadtest import Settings
 from nightshift.errors import UnavailableError, UserError
-from nightshift.interpreter import isolated
+from nightshift.interpreter import isolate
 from nightshift.profiler import tuning
 from nightshift.profiler.pairs import Side
 from pipelines import ir
@@ -78,4 +78,4 @@ def test_what_lies_in_the_current_folder_is_not_imported(
     ("path", "kept"), [("", None), (":", None), (":/a", "/a"), ("/a::/b:", "/a:/b"), ("/a", "/a"), (".", ".")]
 )
 def test_an_empty_entry_of_pythonpath_is_not_the_current_folder(path: str, kept: str | None) -> None:
-    assert isolated({"PYTHONPATH": path, "A": "b"}).get("PYTHONPATH") == kept
+    assert isolate({"PYTHONPATH": path, "A": "b"}).get("PYTHONPATH") == kept

@@ -44,7 +44,7 @@ class Local:
             return
         version, challenger = split[0].version, _challenger(split)
         try:
-            example = examples.of(self._state, self._name, version.uri)
+            example = examples.build_example(self._state, self._name, version.uri)
             endpoint.start_or_update(self._state, version, example, self._port, challenger, self._patience)
         except UserError as error:
             raise BadVersionError(str(error)) from None
@@ -79,7 +79,7 @@ class Local:
                 return self._answer(server, method, path, body, headers)
             except (OSError, http.client.HTTPException, ValueError) as error:
                 # whole seconds: a server that only waits takes a little of them too
-                if stalled := waited.stalled(int(cpu_seconds(server.pid) or 0)):
+                if stalled := waited.stall_reason(int(cpu_seconds(server.pid) or 0)):
                     raise UnavailableError(f"{server.url} does not answer {stalled}: {error}; run it again") from None
             time.sleep(0.05)
 

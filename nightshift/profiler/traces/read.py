@@ -39,4 +39,4 @@ def read(uri: str) -> Trace | list[Counted]:
                     return compute.read((line.decode(errors="replace") for line in file), uri)
                 return kineto.read(file, uri)
         except OSError as error:
-            raise stores.explained(error, uri) from error
+            raise stores.explain(error, uri) from error

@@ -7,8 +7,8 @@ day and compares it with the batch.
 
 A server does this (`Shared(url, use_case, base)` is the other store):
 
-    base = snapshot.mapped(snapshot.newest(lake, use_case, package.preprocessing.windows), folder)
-    reader, store = Reader(base.snapshot.events), Embedded(Path(folder), base)
+    base = snapshot.map_file(snapshot.newest(lake, use_case, package.preprocessing.windows), folder)
+    parser, store = EventParser(base.snapshot.events), Embedded(Path(folder), base)
     rows = store.take([reader.read(raw)])  # in the order of `windows.numeric_inputs`, as `preprocessing.numeric` has it
     store.commit()  # then answer; a newer snapshot: store.swap(...); a label: store.label(...)
 

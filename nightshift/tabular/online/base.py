@@ -15,9 +15,9 @@ from nightshift.tabular.online.refusals import another
 from nightshift.tabular.windows import DAY
 
 Integers = Sequence[int]  # memoryviews and arrays of integers are such
-Found = tuple[list[int], list[int]]  # per window: events, and the sum of their amounts or how many are positive
+WindowTotals = tuple[list[int], list[int]]  # per window: events, and the sum of their amounts or how many are positive
 NOWHERE = -1
-REMEMBERED = 2**16  # keys whose places are at hand, some 10 MB
+REMEMBERED = 2**16  # keys whose indices are at hand, some 10 MB
 
 
 def halves(key: str) -> tuple[int, int]:
@@ -26,7 +26,7 @@ def halves(key: str) -> tuple[int, int]:
     return int.from_bytes(digest[:8], "little", signed=True), int.from_bytes(digest[8:], "little", signed=True)
 
 
-def named(key: Id) -> str:
+def encode_key(key: Id) -> str:
     """Return what a key is called in a shared store: a number is itself, a text its hash."""
     return str(key) if isinstance(key, int) else "{}:{}".format(*halves(key))
 
@@ -41,30 +41,30 @@ class Keys:
 
     def __init__(self, arrays: Mapping[str, Integers], name: str) -> None:
         self._keys, self._checks = arrays[name], arrays.get(f"{name}_check")
-        self._found: dict[Id, int] = {}
+        self._indices: dict[Id, int] = {}
 
     def find(self, key: Id) -> int:
-        """Return the first place of a key, `NOWHERE` when it is not there."""
-        place = self._found.get(key)
-        if place is None:
-            if len(self._found) >= REMEMBERED:
-                self._found.clear()
-            place = self._found[key] = next(self.places(key), NOWHERE)
-        return place
+        """Return the first index of a key, `NOWHERE` when it is not there."""
+        index = self._indices.get(key)
+        if index is None:
+            if len(self._indices) >= REMEMBERED:
+                self._indices.clear()
+            index = self._indices[key] = next(self.find_all(key), NOWHERE)
+        return index
 
-    def places(self, key: Id) -> Iterator[int]:
-        """Yield every place of a key."""
+    def find_all(self, key: Id) -> Iterator[int]:
+        """Yield every index of a key."""
         keys, checks = self._keys, self._checks
         first, check = (key, None) if isinstance(key, int) else halves(key)
-        at = bisect_left(keys, first)
-        while at < len(keys) and keys[at] == first:
-            if checks is None or checks[at] == check:
-                yield at
-            at += 1
+        index = bisect_left(keys, first)
+        while index < len(keys) and keys[index] == first:
+            if checks is None or checks[index] == check:
+                yield index
+            index += 1
 
-    def name(self, at: int) -> str:
-        """Return what the key at a place is called in a shared store, see `named`."""
-        return str(self._keys[at]) if self._checks is None else f"{self._keys[at]}:{self._checks[at]}"
+    def name(self, index: int) -> str:
+        """Return what the key at an index is called in a shared store, see `encode_key`."""
+        return str(self._keys[index]) if self._checks is None else f"{self._keys[index]}:{self._checks[index]}"
 
 
 class Customers:
@@ -74,8 +74,8 @@ class Customers:
         self.keys, self.starts = Keys(arrays, "customers"), arrays["customer_starts"]
         self.times, self.totals = arrays["customer_times"], arrays["customer_totals"]
 
-    def of(self, row: int) -> int:
-        """Return whose event a row is: the customer's place among the keys."""
+    def find_owner(self, row: int) -> int:
+        """Return whose event a row is: the customer's index among the keys."""
         return bisect_right(self.starts, row) - 1
 
     def rows(self, customer: Id, last: int | None, row: int | None) -> tuple[int, int]:
@@ -103,23 +103,23 @@ class Terminals:
         self.starts, self.times, self.labels = (arrays[f"terminal_{name}"] for name in ("starts", "times", "labels"))
         self._positive_starts, self._positive_times = arrays["positive_starts"], arrays["positive_times"]
 
-    def of(self, row: int) -> int:
-        """Return whose event a row is: the terminal's place among the keys."""
+    def find_owner(self, row: int) -> int:
+        """Return whose event a row is: the terminal's index among the keys."""
         return bisect_right(self.starts, row) - 1
 
-    def windows(self, owner: int, last: int, edges: Sequence[int]) -> Found:
+    def windows(self, owner: int, last: int, edges: Sequence[int]) -> WindowTotals:
         """Return what a terminal's windows hold: events, and positives.
 
         Args:
-            owner: its place among the keys, or `NOWHERE`.
+            owner: its index among the keys, or `NOWHERE`.
             last: the moment that they end with.
             edges: the moments after which they start.
         """
         if owner == NOWHERE:
             return [0] * len(edges), [0] * len(edges)
-        counts = counted(self.times, last, edges, self.starts[owner], self.starts[owner + 1])
+        counts = count_windows(self.times, last, edges, self.starts[owner], self.starts[owner + 1])
         low, high = self._positive_starts[owner], self._positive_starts[owner + 1]
-        return counts, counted(self._positive_times, last, edges, low, high)
+        return counts, count_windows(self._positive_times, last, edges, low, high)
 
 
 class Amounts(Protocol):
@@ -144,7 +144,7 @@ class Nothing(NamedTuple):
 NOTHING = Nothing()
 
 
-def summed(edges: Sequence[int], past: Amounts, rows: tuple[int, int], new: Amounts, end: int) -> Found:
+def sum_windows(edges: Sequence[int], past: Amounts, rows: tuple[int, int], new: Amounts, end: int) -> WindowTotals:
     """Count and sum the events that are later than each edge.
 
     Args:
@@ -167,14 +167,14 @@ def summed(edges: Sequence[int], past: Amounts, rows: tuple[int, int], new: Amou
     return counts, sums
 
 
-def add(found: list[int], value: int, time: int, edges: Sequence[int]) -> None:
-    """Add a value to the windows that start before a moment."""
+def add_to_windows(totals: list[int], value: int, time: int, edges: Sequence[int]) -> None:
+    """Add a value to the totals of the windows that start before a moment."""
     for window, edge in enumerate(edges):
         if time > edge:
-            found[window] += value
+            totals[window] += value
 
 
-def counted(times: Integers, last: int, edges: Sequence[int], low: int = 0, high: int | None = None) -> list[int]:
+def count_windows(times: Integers, last: int, edges: Sequence[int], low: int = 0, high: int | None = None) -> list[int]:
     """Return how many of the times from `low` to before `high` are later than each edge, and not than `last`."""
     end = bisect_right(times, last, low, high)
     return [end - bisect_right(times, edge, low, end) for edge in edges]
@@ -208,13 +208,13 @@ class Base:
         """Identity of the snapshot: its content, its days and the windows that it serves."""
         return storage.fingerprint(self.snapshot.model_dump(mode="json"))
 
-    def place(self, event_id: Id, day: int) -> int:
+    def locate(self, event_id: Id, day: int) -> int:
         """Return where an event of a day (since 1970) is in the index of ids, `NOWHERE` when it is not there."""
-        places = self._ids.places(event_id) if self._ids else ()
-        return next((place for place in places if self.time(place) // DAY == day), NOWHERE)
+        indices = self._ids.find_all(event_id) if self._ids else ()
+        return next((index for index in indices if self.time(index) // DAY == day), NOWHERE)
 
     def find(self, event: Event, units: int) -> int:
-        """Return the place of an event in the index of ids, `NOWHERE` when it is not there.
+        """Return the position of an event in the index of ids, `NOWHERE` when it is not there.
 
         Args:
             event: of a day that the snapshot covers.
@@ -223,31 +223,31 @@ class Base:
         Raises:
             UserError: when its id is another event's.
         """
-        place = self.place(event.event_id, event.time // DAY)
-        if place == NOWHERE:
+        index = self.locate(event.event_id, event.time // DAY)
+        if index == NOWHERE:
             return NOWHERE
-        same = self.time(place) == event.time
+        same = self.time(index) == event.time
         if self.customers and event.customer is not None:
-            row, totals = self.customer_row(place), self.customers.totals
-            same &= self.customers.of(row) == self.customers.keys.find(event.customer)
+            row, totals = self.customer_row(index), self.customers.totals
+            same &= self.customers.find_owner(row) == self.customers.keys.find(event.customer)
             same &= totals[row + 1] - totals[row] == units
         if self.terminals and event.terminal is not None:
-            same &= self.terminals.of(self.terminal_row(place)) == self.terminals.keys.find(event.terminal)
+            same &= self.terminals.find_owner(self.terminal_row(index)) == self.terminals.keys.find(event.terminal)
         if not same:
             raise another(event)
-        return place
+        return index
 
-    def time(self, place: int) -> int:
-        """Return when the event at a place of the index happened."""
+    def time(self, index: int) -> int:
+        """Return when the event at a position of the index happened."""
         if self.customers and self._customer_rows is not None:
-            return self.customers.times[self._customer_rows[place]]
+            return self.customers.times[self._customer_rows[index]]
         assert self.terminals and self._terminal_rows is not None, "an event is indexed for a side's sake"
-        return self.terminals.times[self._terminal_rows[place]]
+        return self.terminals.times[self._terminal_rows[index]]
 
-    def customer_row(self, place: int) -> int:
+    def customer_row(self, index: int) -> int:
         """Return the row of an event in `customers`, `NOWHERE` in a use case without them."""
-        return NOWHERE if self._customer_rows is None else self._customer_rows[place]
+        return NOWHERE if self._customer_rows is None else self._customer_rows[index]
 
-    def terminal_row(self, place: int) -> int:
+    def terminal_row(self, index: int) -> int:
         """Return the row of an event in `terminals`, `NOWHERE` in a use case without them."""
-        return NOWHERE if self._terminal_rows is None else self._terminal_rows[place]
+        return NOWHERE if self._terminal_rows is None else self._terminal_rows[index]

@@ -22,9 +22,9 @@ from nightshift.storage import locks, stores
 from nightshift.tabular.online.base import Base
 from nightshift.tabular.online.event import Event
 from nightshift.tabular.online.limits import NOW, Clock
-from nightshift.tabular.online.log import MODE, Header, Log, Mark, Marker, Record, commits, damaged
+from nightshift.tabular.online.log import MODE, Header, LogMark, Marker, Record, WriteAheadLog, commits, damage_error
 from nightshift.tabular.online.refusals import earlier
-from nightshift.tabular.online.state import Label, State
+from nightshift.tabular.online.state import Label, OnlineState
 from nightshift.tabular.online.store import in_order
 
 COMMITTED = 10_000  # records that a swap writes at a time: a commit is read as a whole
@@ -56,11 +56,11 @@ def header(path: Path) -> Header:
     """
     first = next(commits(path), None)
     if first is None:
-        raise damaged(path, "is damaged at byte 0")
-    found = msgspec.json.decode(first.text, type=Header)
-    if found.number != int(path.stem):
-        raise damaged(path, f"is log {found.number} under another name")
-    return found
+        raise damage_error(path, "is damaged at byte 0")
+    header_line = msgspec.json.decode(first.text, type=Header)
+    if header_line.number != int(path.stem):
+        raise damage_error(path, f"is log {header_line.number} under another name")
+    return header_line
 
 
 def flush(folder: Path) -> None:
@@ -113,7 +113,7 @@ class Embedded:
                 self._marker = stack.enter_context(closing(Marker(folder / "mark")))
                 self._open(base)
             except OSError as error:
-                raise stores.explained(error, str(folder)) from error
+                raise stores.explain(error, str(folder)) from error
             self._stack = stack.pop_all()
 
     @property
@@ -145,14 +145,14 @@ class Embedded:
     def take_all(self, requests: Sequence[Sequence[Event]]) -> list[list[list[float]] | Exception]:
         """Take several requests in; see `store.Store`."""
         self._recover()
-        found: list[list[list[float]] | Exception] = []
+        answers: list[list[list[float]] | Exception] = []
         with self._taking:
             for events in requests:
                 try:
-                    found.append(self._take(events))
+                    answers.append(self._take(events))
                 except UserError as error:
-                    found.append(error)
-        return found
+                    answers.append(error)
+        return answers
 
     def label(self, label: Label) -> bool:
         """Take a label in; return whether its event is known."""
@@ -182,12 +182,12 @@ class Embedded:
     def _take(self, events: Sequence[Event]) -> list[list[float]]:
         if len(events) > 1:
             self._state.check(events)
-        found: list[list[float]] = [[]] * len(events)
-        for place in in_order(events):
-            found[place], entry = self._state.take(events[place])
+        rows: list[list[float]] = [[]] * len(events)
+        for index in in_order(events):
+            rows[index], entry = self._state.take(events[index])
             if entry:
                 self._log.append(entry)
-        return found
+        return rows
 
     def _recover(self) -> None:
         """Take nothing in while the disk is full: it would be kept in memory without end."""
@@ -197,34 +197,34 @@ class Embedded:
     def _open(self, base: Base) -> None:
         path, mark = newest(self._folder), self._marker.read()
         if mark and (path is None or int(path.stem) < mark.header.number):
-            raise damaged(self._folder / f"{mark.header.number}.log", "is missing")
+            raise damage_error(self._folder / f"{mark.header.number}.log", "is missing")
         if path is None:
             self._lie(self._state_over(base), self._begin(1, base))
         else:
             self._follow(path, mark, base)
         self._clean()
 
-    def _follow(self, path: Path, mark: Mark | None, base: Base) -> None:
+    def _follow(self, path: Path, mark: LogMark | None, base: Base) -> None:
         """Go on with a log that was left."""
-        found = header(path)
-        state, is_same = self._state_over(base), found.snapshot == base.identity
+        header_line = header(path)
+        state, is_same = self._state_over(base), header_line.snapshot == base.identity
         if not is_same:
-            _check(base, found.last)
-        log = Log(path, _sound(path, mark, state.restore if is_same else lambda _: None))
+            _check(base, header_line.last)
+        log = WriteAheadLog(path, _replay(path, mark, state.restore if is_same else lambda _: None))
         self._lie(state, log)
         if not is_same:
             self._swap(base)
 
-    def _state_over(self, base: Base) -> State:
-        return State(base, self._clock)
+    def _state_over(self, base: Base) -> OnlineState:
+        return OnlineState(base, self._clock)
 
-    def _begin(self, number: int, base: Base) -> Log:
+    def _begin(self, number: int, base: Base) -> WriteAheadLog:
         """Begin a log under a name that does not count."""
         path = self._folder / f"{number}.draft"
         path.unlink(missing_ok=True)  # of a swap that was cut short
-        return Log.create(path, Header(number, base.identity, base.snapshot.last))
+        return WriteAheadLog.create(path, Header(number, base.identity, base.snapshot.last))
 
-    def _lie(self, state: State, log: Log) -> None:
+    def _lie(self, state: OnlineState, log: WriteAheadLog) -> None:
         """Have a log and its state count from now on."""
         log.rename(self._folder / f"{log.mark.header.number}.log")
         self._state, self._log = state, log
@@ -258,7 +258,7 @@ def _check(base: Base, present: date) -> None:
         raise earlier(base.snapshot.last, present)
 
 
-def _sound(path: Path, mark: Mark | None, restore: Callable[[Record], None]) -> Mark:
+def _replay(path: Path, mark: LogMark | None, restore: Callable[[Record], None]) -> LogMark:
     """Read a log that was left; return how far it is whole.
 
     Args:
@@ -269,19 +269,19 @@ def _sound(path: Path, mark: Mark | None, restore: Callable[[Record], None]) -> 
     Raises:
         UserError: when it is damaged, or lacks what was durable.
     """
-    whole = Mark(header(path), 0, "", 0)
+    whole = LogMark(header(path), 0, "", 0)
     is_there = mark is None or mark.header.number < whole.header.number
     for commit in commits(path):
-        for record in (found := commit.records):
+        for record in (records := commit.records):
             restore(record)
-        whole = Mark(whole.header, commit.end, commit.checksum.decode(), whole.records + len(found))
+        whole = LogMark(whole.header, commit.end, commit.checksum.decode(), whole.records + len(records))
         is_there = is_there or whole == mark
     if mark and not is_there:
-        raise damaged(path, f"has {whole.records:,} records, and {mark.records:,} were written")
+        raise damage_error(path, f"has {whole.records:,} records, and {mark.records:,} were written")
     return whole
 
 
-def _carry(log: Log, after: Mark | None, state: State, target: Log) -> Mark:
+def _carry(log: WriteAheadLog, after: LogMark | None, state: OnlineState, target: WriteAheadLog) -> LogMark:
     """Copy what a new snapshot does not cover from a log's durable records.
 
     Args:

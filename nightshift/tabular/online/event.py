@@ -37,7 +37,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     numeric: tuple[float, ...] = ()
 
 
-class Reader:
+class EventParser:
     """Reads raw events of one use case."""
 
     def __init__(self, events: Events) -> None:

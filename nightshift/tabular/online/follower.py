@@ -6,7 +6,7 @@ from pathlib import Path
 from nightshift.contracts.preprocessing import Tabular
 from nightshift.tabular.online import embedded, snapshot
 from nightshift.tabular.online.base import Base
-from nightshift.tabular.online.event import Reader
+from nightshift.tabular.online.event import EventParser
 from nightshift.tabular.online.store import Store
 
 
@@ -32,8 +32,8 @@ class Follower:
         """
         self._folder = folder
         self._uri, _ = snapshot.under(embedded.last(Path(folder)), uri, inputs)
-        self.store = open_store(snapshot.mapped(self._uri, folder))
-        self.reader = Reader(self.store.base.snapshot.events)
+        self.store = open_store(snapshot.map_file(self._uri, folder))
+        self.reader = EventParser(self.store.base.snapshot.events)
 
     def follow(self, uri: str, inputs: Tabular) -> None:
         """Move to the snapshot of another model, unless the present one is as new and serves it.
@@ -54,5 +54,5 @@ class Follower:
         return newer
 
     def _swap(self, uri: str) -> None:
-        self.store.swap(snapshot.mapped(uri, self._folder))
-        self.reader, self._uri = Reader(self.store.base.snapshot.events), uri
+        self.store.swap(snapshot.map_file(uri, self._folder))
+        self.reader, self._uri = EventParser(self.store.base.snapshot.events), uri

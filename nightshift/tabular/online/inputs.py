@@ -4,12 +4,12 @@ from functools import lru_cache
 
 from nightshift.contracts.preprocessing import Windows
 from nightshift.tabular import windows
-from nightshift.tabular.online.base import Found
+from nightshift.tabular.online.base import WindowTotals
 from nightshift.tabular.online.event import Event
 from nightshift.tabular.windows import HOUR
 
 
-class Inputs:
+class EventInputs:
     """How the inputs of one event follow from its windows."""
 
     def __init__(self, spec: Windows) -> None:
@@ -30,7 +30,7 @@ class Inputs:
         last = time - self._delay
         return last, [last - length for length in self._lengths]
 
-    def row(self, event: Event, customer: Found | None, terminal: Found | None) -> list[float]:
+    def row(self, event: Event, customer: WindowTotals | None, terminal: WindowTotals | None) -> list[float]:
         """Return the numeric inputs of an event, in the order of `windows.numeric_inputs`.
 
         Args:

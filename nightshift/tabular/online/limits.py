@@ -16,7 +16,7 @@ Clock = Callable[[], float]  # seconds since 1970
 NOW: Clock = time.time
 
 
-class Limits:
+class EventLimits:
     """The limits of events that come in over a snapshot.
 
     Args:

@@ -26,7 +26,7 @@ from typing import NamedTuple
 import msgspec
 
 from nightshift.errors import UnavailableError, UserError
-from nightshift.tabular.online.state import Entry, Label
+from nightshift.tabular.online.state import EventRecord, Label
 
 FIRST = b"0" * 8  # instead of the checksum of the line before
 TEXT = 18  # where a line's text begins, after its own checksum and that of the line before
@@ -35,7 +35,7 @@ MARK_SIZE = 512  # bytes, so that it lies in one sector
 MODE = 0o600
 _sync = getattr(os, "fdatasync", os.fsync)  # macOS has the latter only
 
-Record = Entry | Label
+Record = EventRecord | Label
 
 
 class Header(msgspec.Struct, frozen=True):
@@ -52,7 +52,7 @@ class Header(msgspec.Struct, frozen=True):
     last: date
 
 
-class Mark(msgspec.Struct, frozen=True):
+class LogMark(msgspec.Struct, frozen=True):
     """How much of a log is durable at least.
 
     Attributes:
@@ -79,10 +79,10 @@ class Commit(NamedTuple):
     def records(self) -> list[Record]:
         """What it holds."""
         rows = [] if self.text.startswith(b"{") else msgspec.json.decode(self.text)
-        return [Label(*row) if len(row) == len(Label._fields) else Entry(*row) for row in rows]
+        return [Label(*row) if len(row) == len(Label._fields) else EventRecord(*row) for row in rows]
 
 
-def damaged(path: Path, what: str) -> UserError:
+def damage_error(path: Path, what: str) -> UserError:
     """Return the refusal of a file of a state that is not as it was left."""
     return UserError(
         f"{path} {what}, so events that were acknowledged may be missing; nothing has been changed. Restore the folder "
@@ -91,20 +91,20 @@ def damaged(path: Path, what: str) -> UserError:
 
 
 class Marker:
-    """The file that says how far a state's log is durable; see `Mark`."""
+    """The file that says how far a state's log is durable; see `LogMark`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._file = os.open(path, os.O_RDWR | os.O_CREAT, MODE)
 
-    def read(self) -> Mark | None:
+    def read(self) -> LogMark | None:
         """Return what it says; None when it is new, or damaged: then the log has to speak for itself."""
         checksum, _, text = os.pread(self._file, MARK_SIZE, 0).rstrip().partition(b" ")
         if not text or checksum != b"%08x" % zlib.crc32(text):
             return None
-        return msgspec.json.decode(text, type=Mark)
+        return msgspec.json.decode(text, type=LogMark)
 
-    def write(self, mark: Mark) -> None:
+    def write(self, mark: LogMark) -> None:
         """Say it anew."""
         text = msgspec.json.encode(mark)
         with suppress(OSError):  # it says too little then, which a power loss does too
@@ -117,7 +117,7 @@ class Marker:
         os.close(self._file)
 
 
-class Log:
+class WriteAheadLog:
     """A log that is appended to.
 
     Args:
@@ -132,7 +132,7 @@ class Log:
         seconds: that the last write took; infinity before the first.
     """
 
-    def __init__(self, path: Path, mark: Mark) -> None:
+    def __init__(self, path: Path, mark: LogMark) -> None:
         self.path, self.mark = path, mark
         self.marker: Marker | None = None
         self._file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, MODE), "r+b", buffering=0)
@@ -143,9 +143,9 @@ class Log:
         self.seconds = math.inf
 
     @classmethod
-    def create(cls, path: Path, header: Header) -> "Log":
+    def create(cls, path: Path, header: Header) -> "WriteAheadLog":
         """Begin a log; a file of this name is written over."""
-        log = cls(path, Mark(header, 0, FIRST.decode(), 0))
+        log = cls(path, LogMark(header, 0, FIRST.decode(), 0))
         log._write(msgspec.json.encode(header), 0)
         return log
 
@@ -207,13 +207,13 @@ class Log:
             rest = rest[self._file.write(rest) :]
         _sync(self._file.fileno())
         self._size = max(self._size, self._file.tell())
-        self.mark = Mark(before.header, end, line[: len(FIRST)].decode(), before.records + records)
+        self.mark = LogMark(before.header, end, line[: len(FIRST)].decode(), before.records + records)
         if self.marker:
             self.marker.write(self.mark)
         self.seconds = time.perf_counter() - started
 
 
-def commits(path: Path, after: Mark | None = None, stop: float = math.inf) -> Iterator[Commit]:
+def commits(path: Path, after: LogMark | None = None, stop: float = math.inf) -> Iterator[Commit]:
     """Yield the commits of a log, its header first; a torn one ends it.
 
     Args:
@@ -232,7 +232,7 @@ def commits(path: Path, after: Mark | None = None, stop: float = math.inf) -> It
             if commit is None or line[len(FIRST) + 1 : TEXT - 1] != previous:
                 if _is_torn(line) and not file.read().strip(b"\0"):
                     return
-                raise damaged(path, f"is damaged at byte {end:,}")
+                raise damage_error(path, f"is damaged at byte {end:,}")
             yield commit
             end, previous = commit.end, commit.checksum
 

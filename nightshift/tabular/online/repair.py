@@ -12,10 +12,10 @@ import msgspec
 
 from nightshift.errors import UserError
 from nightshift.tabular.online.embedded import alone, flush, newest
-from nightshift.tabular.online.log import Header, Log, Mark, Marker, Record, damaged, readable
+from nightshift.tabular.online.log import Header, LogMark, Marker, Record, WriteAheadLog, damage_error, readable
 
 
-class Finding(NamedTuple):
+class RepairFinding(NamedTuple):
     """What is left of a state.
 
     Attributes:
@@ -29,7 +29,7 @@ class Finding(NamedTuple):
     written: int | None
 
 
-def examine(folder: Path) -> Finding:
+def examine(folder: Path) -> RepairFinding:
     """Read what can be read of a state; nothing is changed.
 
     Args:
@@ -44,7 +44,7 @@ def examine(folder: Path) -> Finding:
         return _examine(folder)
 
 
-def repair(folder: Path) -> Finding:
+def repair(folder: Path) -> RepairFinding:
     """Have a state go on with what can be read; the files that it had are kept beside it.
 
     Args:
@@ -57,30 +57,30 @@ def repair(folder: Path) -> Finding:
         UserError: as `examine`.
     """
     with alone(folder):
-        found = _examine(folder)
+        finding = _examine(folder)
         logs = [path for path in folder.glob("*.log") if path.stem.isdecimal()]
         for path in [*logs, folder / "mark"]:
             _keep(path)
-        numbers = [found.header.number, *(int(path.stem) for path in logs)]
-        _write(folder, found, max(numbers) + 1)
+        numbers = [finding.header.number, *(int(path.stem) for path in logs)]
+        _write(folder, finding, max(numbers) + 1)
         for path in logs:  # each has a copy by now
             path.unlink()
-    return found
+    return finding
 
 
-def _examine(folder: Path) -> Finding:
+def _examine(folder: Path) -> RepairFinding:
     mark, path = _mark(folder / "mark"), newest(folder)
     if path and mark and mark.header.number > int(path.stem):
         path = None  # of a state before
     commits = list(readable(path)) if path else []
     if mark is None and not (commits and commits[0].text.startswith(b"{")):
-        raise damaged(folder / "mark", "is damaged, as is the log")
+        raise damage_error(folder / "mark", "is damaged, as is the log")
     header = mark.header if mark else msgspec.json.decode(commits[0].text, type=Header)
     records = [record for commit in commits for record in commit.records]
-    return Finding(header, records, mark.records if mark else None)
+    return RepairFinding(header, records, mark.records if mark else None)
 
 
-def _mark(path: Path) -> Mark | None:
+def _mark(path: Path) -> LogMark | None:
     if not path.exists():
         return None
     marker = Marker(path)
@@ -92,15 +92,15 @@ def _mark(path: Path) -> Mark | None:
 
 def _keep(path: Path) -> None:
     """Copy a file to a name under which it stays."""
-    kept = next(each for number in count(1) if not (each := path.with_name(f"{path.name}.damaged-{number}")).exists())
+    copied = next(copy for number in count(1) if not (copy := path.with_name(f"{path.name}.damaged-{number}")).exists())
     if path.exists():
-        shutil.copy2(path, kept)
+        shutil.copy2(path, copied)
 
 
-def _write(folder: Path, found: Finding, number: int) -> None:
-    header = msgspec.structs.replace(found.header, number=number)
-    log = Log.create(folder / f"{number}.draft", header)
-    for record in found.records:
+def _write(folder: Path, finding: RepairFinding, number: int) -> None:
+    header = msgspec.structs.replace(finding.header, number=number)
+    log = WriteAheadLog.create(folder / f"{number}.draft", header)
+    for record in finding.records:
         log.append(record)
     log.commit()
     log.rename(folder / f"{number}.log")

@@ -15,10 +15,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from nightshift.errors import UnavailableError, UserError
-from nightshift.tabular.online.base import NOTHING, NOWHERE, Base, Found, Terminals, add, named, summed
+from nightshift.tabular.online.base import (
+    NOTHING,
+    NOWHERE,
+    Base,
+    Terminals,
+    WindowTotals,
+    add_to_windows,
+    encode_key,
+    sum_windows,
+)
 from nightshift.tabular.online.event import Event
-from nightshift.tabular.online.inputs import Inputs
-from nightshift.tabular.online.limits import NOW, Clock, Limits
+from nightshift.tabular.online.inputs import EventInputs
+from nightshift.tabular.online.limits import NOW, Clock, EventLimits
 from nightshift.tabular.online.refusals import RefusedEventError, another, earlier, too_old
 from nightshift.tabular.online.state import UNKNOWN, Label
 from nightshift.tabular.online.store import in_order
@@ -33,7 +42,7 @@ MOST_EVENTS = 1024  # that one script takes in: while it runs, Redis answers nob
 EXTRA_DAYS = 7  # for which records stay that no window of today needs: snapshots may be late
 
 T = TypeVar("T")
-Words = tuple[int | str, ...]  # what `TAKE` is told of an event
+Arguments = tuple[int | str, ...]  # of `TAKE` for an event
 
 TAKE, LABEL = (Path(__file__).with_name(f"{name}.lua").read_text() for name in ("take", "label"))
 
@@ -53,7 +62,7 @@ class Shared:
     """
 
     def __init__(self, url: str, use_case: str, base: Base, clock: Clock = NOW) -> None:
-        self._redis = _connected(url)
+        self._redis = _connect(url)
         # braces: in a cluster all keys of a use case have to lie on one node
         self._prefix = f"{{nightshift:{use_case}}}:"
         self._label = self._redis.register_script(LABEL)
@@ -81,27 +90,27 @@ class Shared:
 
     def take(self, events: Sequence[Event]) -> list[list[float]]:
         """Take a request's events in; see `store.Store`."""
-        (found,) = self.take_all([events])
-        if isinstance(found, Exception):
-            raise found
-        return found
+        (rows,) = self.take_all([events])
+        if isinstance(rows, Exception):
+            raise rows
+        return rows
 
     def take_all(self, requests: Sequence[Sequence[Event]]) -> list[list[list[float]] | Exception]:
         """Take several requests in, with one message to Redis; see `store.Store`."""
         over = self._over
         if not over.base.is_stateful:
-            return [_tried(over.alone, events) for events in requests]
-        asked = [_tried(over.asked, events) for events in requests]
-        answers = self._asked(over, [each for each in asked if not isinstance(each, UserError)])
+            return [_attempt(over.alone, events) for events in requests]
+        arguments = [_attempt(over.take_arguments, events) for events in requests]
+        answers = self._run_take(over, [own for own in arguments if not isinstance(own, UserError)])
         return [
-            each if isinstance(each, UserError) else _tried(over.rows, events, list(islice(answers, len(events))))
-            for events, each in zip(requests, asked, strict=True)
+            own if isinstance(own, UserError) else _attempt(over.rows, events, list(islice(answers, len(events))))
+            for events, own in zip(requests, arguments, strict=True)
         ]
 
     def label(self, label: Label) -> bool:
         """Take a label in; return whether its event is known."""
         over = self._over
-        known = over.told(label)
+        known = over.label_arguments(label)
         if known is None:
             return True
         args = [over.base.until, over.seconds, f"{label.time // DAY}:{label.event_id}", label.label, *known]
@@ -121,28 +130,28 @@ class Shared:
         """Let go of the connections."""
         self._redis.close()
 
-    def _asked(self, over: "_Over", requests: Sequence[Sequence[Words]]) -> Iterator[Any]:
+    def _run_take(self, over: "_Over", requests: Sequence[Sequence[Arguments]]) -> Iterator[Any]:
         """Return what `TAKE` answers to each event of some requests."""
         from redis.exceptions import NoScriptError
 
-        scripts = [[*over.head, *chain.from_iterable(_counted(each))] for each in _joined(requests)]
+        scripts = [[*over.head, *chain.from_iterable(_flatten_requests(batch))] for batch in _join_requests(requests)]
         with self._answering():
-            found = self._evaluated(scripts)
+            answers = self._evaluate(scripts)
             # started anew meanwhile; what is taken in a second time changes nothing
-            if any(isinstance(each, NoScriptError) for each in found):
+            if any(isinstance(answer, NoScriptError) for answer in answers):
                 self._redis.script_load(TAKE)
-                found = self._evaluated(scripts)
-            for each in found:
-                if isinstance(each, Exception):
-                    raise each
-        return chain.from_iterable(found)
+                answers = self._evaluate(scripts)
+            for answer in answers:
+                if isinstance(answer, Exception):
+                    raise answer
+        return chain.from_iterable(answers)
 
-    def _evaluated(self, scripts: Sequence[Sequence[int | str]]) -> list[Any]:
+    def _evaluate(self, scripts: Sequence[Sequence[int | str]]) -> list[Any]:
         with self._redis.pipeline(transaction=False) as pipe:
-            for each in scripts:
-                pipe.evalsha(self._take, 1, self._prefix, *each)
-            found: list[Any] = pipe.execute(raise_on_error=False)
-        return found
+            for script in scripts:
+                pipe.evalsha(self._take, 1, self._prefix, *script)
+            answers: list[Any] = pipe.execute(raise_on_error=False)
+        return answers
 
     @contextmanager
     def _answering(self) -> Iterator[None]:
@@ -160,7 +169,7 @@ class _Over:
 
     def __init__(self, base: Base, clock: Clock) -> None:
         spec = base.snapshot.windows
-        self.base, self.inputs, self.limits = base, Inputs(spec), Limits(base.snapshot, clock)
+        self.base, self.inputs, self.limits = base, EventInputs(spec), EventLimits(base.snapshot, clock)
         days = max(spec.windows_days, default=0) + spec.label_delay_days
         self.seconds = (days + EXTRA_DAYS) * DAY // 1_000_000
 
@@ -170,13 +179,13 @@ class _Over:
         until = self.base.until
         return until, until + LAG * DAY, until - LAG * DAY, self.seconds
 
-    def asked(self, events: Sequence[Event]) -> list[Words]:
+    def take_arguments(self, events: Sequence[Event]) -> list[Arguments]:
         """Return the arguments of `TAKE` for each of a request's events, in the order in which they are taken in.
 
         Raises:
             RefusedEventError: when one is refused.
         """
-        return [_refusing(place, self.words, events[place]) for place in in_order(events)]
+        return [_call_for(index, self.event_arguments, events[index]) for index in in_order(events)]
 
     def alone(self, events: Sequence[Event]) -> list[list[float]]:
         """Return the numeric inputs of a request's events where there are no windows.
@@ -184,8 +193,8 @@ class _Over:
         Raises:
             RefusedEventError: when one is refused.
         """
-        for place, event in enumerate(events):
-            _refusing(place, self.limits.check, event)
+        for index, event in enumerate(events):
+            _call_for(index, self.limits.check, event)
         return [self.inputs.row(event, None, None) for event in events]
 
     def rows(self, events: Sequence[Event], answers: Sequence[Any]) -> list[list[float]]:
@@ -194,14 +203,14 @@ class _Over:
         Raises:
             RefusedEventError: when an id is another event's.
         """
-        found: list[list[float]] = [[]] * len(events)
+        rows: list[list[float]] = [[]] * len(events)
         order = list(zip(in_order(events), answers, strict=True))
-        known = [_refusing(place, self.known, events[place], answer[0]) for place, answer in order]
-        for (place, answer), (row, number) in zip(order, known, strict=True):
-            found[place] = self.row(events[place], answer, row, number)
-        return found
+        known = [_call_for(index, self.locate, events[index], answer[0]) for index, answer in order]
+        for (index, answer), (row, number) in zip(order, known, strict=True):
+            rows[index] = self.row(events[index], answer, row, number)
+        return rows
 
-    def words(self, event: Event) -> Words:
+    def event_arguments(self, event: Event) -> Arguments:
         """Return the arguments of `TAKE` for an event.
 
         Raises:
@@ -212,79 +221,81 @@ class _Over:
             raise too_old(event, self.base.snapshot)
         units = self.inputs.units(event.amount)
         last, edges = self.inputs.terminal_edges(event.time)
-        is_new = self._place(event, units) == NOWHERE
+        is_new = self._find(event, units) == NOWHERE
         sides = min(self.inputs.customer_edges(event.time)), last, min(edges)
         return f"{event.time // DAY}:{event.event_id}", *self._names(event), event.time, units, int(is_new), *sides
 
-    def known(self, event: Event, record: str) -> tuple[int, int]:
-        """Return an event's place in the snapshot, or `NOWHERE` and the number of its record in Redis.
+    def locate(self, event: Event, record: str) -> tuple[int, int]:
+        """Return an event's index in the snapshot, or `NOWHERE` and the number of its record in Redis.
 
         Raises:
             UserError: when its id is another event's.
         """
         units = self.inputs.units(event.amount)
-        place = self._place(event, units)
-        if place != NOWHERE or not record:
-            return place, 0
+        index = self._find(event, units)
+        if index != NOWHERE or not record:
+            return index, 0
         number, time, _, *rest = record.split(" ")
         if [time, *rest] != [str(event.time), str(units), *self._names(event)]:
             raise another(event)
         return NOWHERE, int(number)
 
-    def row(self, event: Event, answer: Sequence[Any], place: int, number: int) -> list[float]:
-        """Return the numeric inputs of an event from what `TAKE` answers; place and number are what `known` returns."""
+    def row(self, event: Event, answer: Sequence[Any], index: int, number: int) -> list[float]:
+        """Return the numeric inputs of an event from what `TAKE` answers; index and number as `locate` returns them."""
         _, customers, terminals, labels, values = answer
-        customer = self._customer(event, place, number, customers)
+        customer = self._customer(event, index, number, customers)
         return self.inputs.row(event, customer, self._terminal(event, terminals, zip(labels, values, strict=True)))
 
-    def told(self, label: Label) -> tuple[int | str, str, str] | None:
+    def label_arguments(self, label: Label) -> tuple[int | str, str, str] | None:
         """Return the last arguments of `LABEL`; None when the event is known and no window counts its label."""
-        place = self.base.place(label.event_id, label.time // DAY) if label.time < self.base.until else NOWHERE
-        if place == NOWHERE:
+        index = self.base.locate(label.event_id, label.time // DAY) if label.time < self.base.until else NOWHERE
+        if index == NOWHERE:
             return "", "", ""
         if not self.base.terminals:
             return None
-        row = self.base.terminal_row(place)
-        name = self.base.terminals.keys.name(self.base.terminals.of(row))
+        row = self.base.terminal_row(index)
+        name = self.base.terminals.keys.name(self.base.terminals.find_owner(row))
         return self.base.terminals.times[row], name, str(int(self.base.terminals.labels[row] == 1))
 
-    def _place(self, event: Event, units: int) -> int:
+    def _find(self, event: Event, units: int) -> int:
         return self.base.find(event, units) if event.time < self.base.until else NOWHERE
 
     def _names(self, event: Event) -> tuple[str, str]:
-        customer = named(event.customer) if self.base.customers and event.customer is not None else ""
-        return customer, named(event.terminal) if self.base.terminals and event.terminal is not None else ""
+        customer = encode_key(event.customer) if self.base.customers and event.customer is not None else ""
+        return customer, encode_key(event.terminal) if self.base.terminals and event.terminal is not None else ""
 
-    def _customer(self, event: Event, place: int, number: int, records: Iterable[str]) -> Found | None:
+    def _customer(self, event: Event, index: int, number: int, records: Iterable[str]) -> WindowTotals | None:
         if not self.base.customers or event.customer is None:
             return None
         edges, until = self.inputs.customer_edges(event.time), self.base.until
-        row = None if place == NOWHERE else self.base.customer_row(place)
+        row = None if index == NOWHERE else self.base.customer_row(index)
         rows = self.base.customers.rows(event.customer, event.time if event.time < until else None, row)
-        found = summed(edges, self.base.customers, rows, NOTHING, 0)
+        totals = sum_windows(edges, self.base.customers, rows, NOTHING, 0)
         for record in records:
-            each, time, over, units = map(int, record.split(" "))
-            if max(time, over) >= until and (time < event.time or each <= number):
-                add(found[0], 1, time, edges)
-                add(found[1], units, time, edges)
-        return found
+            serial, time, over, units = map(int, record.split(" "))
+            if max(time, over) >= until and (time < event.time or serial <= number):
+                add_to_windows(totals[0], 1, time, edges)
+                add_to_windows(totals[1], units, time, edges)
+        return totals
 
-    def _terminal(self, event: Event, records: Iterable[str], labels: Iterable[tuple[str, str | None]]) -> Found | None:
+    def _terminal(
+        self, event: Event, records: Iterable[str], labels: Iterable[tuple[str, str | None]]
+    ) -> WindowTotals | None:
         past = self.base.terminals
         if not past or event.terminal is None:
             return None
         last, edges = self.inputs.terminal_edges(event.time)
         owner = past.keys.find(event.terminal)
-        found = past.windows(owner, last, edges)
+        totals = past.windows(owner, last, edges)
         for record in records:
             _, time, over, _ = map(int, record.split(" "))
             if max(time, over) >= self.base.until:
-                add(found[0], 1, time, edges)
+                add_to_windows(totals[0], 1, time, edges)
         for name, value in labels:
             if value:
                 time, label, over, came = map(int, value.split(" "))
-                add(found[1], self._change(name, label, over, max(time, came), past), time, edges)
-        return found
+                add_to_windows(totals[1], self._change(name, label, over, max(time, came), past), time, edges)
+        return totals
 
     def _change(self, name: str, label: int, over: int, came: int, past: Terminals) -> int:
         """Return by how much a label changes the number of positives.
@@ -300,33 +311,33 @@ class _Over:
             return label
         day, _, text = name.partition(":")
         event_id = int(text) if "event_id" in self.base.snapshot.events.integers else text
-        place = self.base.place(event_id, int(day))
-        own = UNKNOWN if place == NOWHERE else past.labels[self.base.terminal_row(place)]
-        is_counted = place != NOWHERE and (own == UNKNOWN or over >= self.base.until)
+        index = self.base.locate(event_id, int(day))
+        own = UNKNOWN if index == NOWHERE else past.labels[self.base.terminal_row(index)]
+        is_counted = index != NOWHERE and (own == UNKNOWN or over >= self.base.until)
         return label - (own == 1) if is_counted else 0
 
 
-def _joined(requests: Iterable[Sequence[Words]]) -> list[list[Sequence[Words]]]:
+def _join_requests(requests: Iterable[Sequence[Arguments]]) -> list[list[Sequence[Arguments]]]:
     """Join requests into scripts, each of `MOST_EVENTS` or of one request."""
-    found: list[list[Sequence[Words]]] = []
+    scripts: list[list[Sequence[Arguments]]] = []
     size = 0
-    for words in requests:
-        if not found or size + len(words) > MOST_EVENTS:
-            found.append([])
+    for request in requests:
+        if not scripts or size + len(request) > MOST_EVENTS:
+            scripts.append([])
             size = 0
-        found[-1].append(words)
-        size += len(words)
-    return found
+        scripts[-1].append(request)
+        size += len(request)
+    return scripts
 
 
-def _counted(requests: Iterable[Sequence[Words]]) -> Iterator[Words]:
+def _flatten_requests(requests: Iterable[Sequence[Arguments]]) -> Iterator[Arguments]:
     """Yield the arguments of `TAKE` for some requests."""
-    for words in requests:
-        yield (len(words),)
-        yield from words
+    for request in requests:
+        yield (len(request),)
+        yield from request
 
 
-def _connected(url: str) -> "Redis":
+def _connect(url: str) -> "Redis":
     try:
         from redis import Redis
     except ImportError:
@@ -356,15 +367,15 @@ def _answering() -> Iterator[None]:
         raise UnavailableError(f"Redis: {error}; check the server, then send the request again") from error
 
 
-def _refusing(place: int, call: Callable[..., T], *args: Any) -> T:
+def _call_for(index: int, call: Callable[..., T], *args: Any) -> T:
     """Return what a call says of one of a request's events, which is named where it is refused."""
     try:
         return call(*args)
     except UserError as error:
-        raise RefusedEventError(place, error) from None
+        raise RefusedEventError(index, error) from None
 
 
-def _tried(call: Callable[..., Any], *args: Any) -> Any:
+def _attempt(call: Callable[..., Any], *args: Any) -> Any:
     """Return what a call returns, or the mistake of the user that it raises."""
     try:
         return call(*args)

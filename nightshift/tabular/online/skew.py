@@ -12,7 +12,7 @@ from nightshift.contracts.online import Replay
 from nightshift.tabular import windows
 from nightshift.tabular.online.base import Base
 from nightshift.tabular.online.event import Event
-from nightshift.tabular.online.state import Label, State
+from nightshift.tabular.online.state import Label, OnlineState
 
 TOLERANCE = 1e-9
 
@@ -28,8 +28,8 @@ def replay(base: Base, events: pd.DataFrame, offline: pd.DataFrame, config: Tabu
     """
     assert np.array_equal(offline["event_id"], events["event_id"]), "the features are of other events"
     names = windows.numeric_inputs(base.snapshot.windows, config.columns.numeric)
-    state = State(base)
-    rows = [_taken(state, event, label) for event, label in _each(events, config)]
+    state = OnlineState(base)
+    rows = [_take_in(state, event, label) for event, label in _pair_events(events, config)]
     apart = np.abs(np.array(rows).reshape(-1, len(names)) - offline[names].to_numpy())
     largest = float(apart.max(initial=0))
     return Replay(
@@ -41,7 +41,7 @@ def replay(base: Base, events: pd.DataFrame, offline: pd.DataFrame, config: Tabu
     )
 
 
-def _taken(state: State, event: Event, label: int | None) -> list[float]:
+def _take_in(state: OnlineState, event: Event, label: int | None) -> list[float]:
     """Take an event in, then its label where it is known: without a label delay the next events count it."""
     row, _ = state.take(event)
     if label is not None:
@@ -49,7 +49,7 @@ def _taken(state: State, event: Event, label: int | None) -> list[float]:
     return row
 
 
-def _each(events: pd.DataFrame, config: TabularConfig) -> Iterator[tuple[Event, int | None]]:
+def _pair_events(events: pd.DataFrame, config: TabularConfig) -> Iterator[tuple[Event, int | None]]:
     nothing = [None] * len(events)
     ids = (events[role].tolist() if role in events else nothing for role in ("event_id", "customer", "terminal"))
     event_ids, customers, terminals = ids

@@ -1,4 +1,4 @@
-"""Snapshots: made of a frame of events, written as one file of arrays, found, and mapped into memory.
+"""Snapshots: made of a frame of events, written as one file of arrays, looked up, and mapped into memory.
 
 Arrays lie one after the other, each at a multiple of 64 bytes; the manifest, written last, says where. Nothing in them
 can run code.
@@ -33,7 +33,7 @@ UNLABELED = -1
 Integers = npt.NDArray[np.integer[Any]]
 
 
-def described(config: TabularConfig, events: pd.DataFrame) -> Events:
+def describe_events(config: TabularConfig, events: pd.DataFrame) -> Events:
     """Return what a raw event of a use case looks like.
 
     Args:
@@ -53,8 +53,8 @@ def described(config: TabularConfig, events: pd.DataFrame) -> Events:
 
 def limits(config: TabularConfig) -> Limits:
     """Return what one event of a use case may be."""
-    given = config.limits
-    return Limits(largest_amount=config.largest_amount, longest_id=given.longest_id, days_ahead=given.days_ahead)
+    allowed = config.limits
+    return Limits(largest_amount=config.largest_amount, longest_id=allowed.longest_id, days_ahead=allowed.days_ahead)
 
 
 def arrays(events: pd.DataFrame, spec: Windows) -> dict[str, Integers]:
@@ -69,32 +69,32 @@ def arrays(events: pd.DataFrame, spec: Windows) -> dict[str, Integers]:
     """
     sides = windows.sides(spec)
     times = events["event_time"].astype("datetime64[us]").astype("int64").to_numpy()
-    found: dict[str, Integers] = {}
+    columns: dict[str, Integers] = {}
     rows: dict[str, Integers] = {}
     for side in sides:
-        keys, codes = _numbered(events[side])
+        keys, codes = _number_keys(events[side])
         order = np.argsort(codes, kind="stable")
-        found |= _named(f"{side}s", keys)
-        found[f"{side}_starts"] = np.searchsorted(codes[order], np.arange(len(keys[0]) + 1))
-        found[f"{side}_times"] = times[order]
-        found |= (_amounts if side == "customer" else _labels)(events, order, spec, found)
+        columns |= _name_keys(f"{side}s", keys)
+        columns[f"{side}_starts"] = np.searchsorted(codes[order], np.arange(len(keys[0]) + 1))
+        columns[f"{side}_times"] = times[order]
+        columns |= (_amounts if side == "customer" else _labels)(events, order, spec, columns)
         rows[side] = np.empty(len(order), dtype=_narrow(len(order)))
         rows[side][order] = np.arange(len(order))
-    return found | (_index(events["event_id"], rows) if sides else {})
+    return columns | (_index(events["event_id"], rows) if sides else {})
 
 
-def write(uri: str, found: Mapping[str, Integers], snapshot: Snapshot) -> Snapshot:
+def write(uri: str, content: Mapping[str, Integers], snapshot: Snapshot) -> Snapshot:
     """Write a snapshot's file, then its manifest beside it.
 
     Args:
         uri: the file.
-        found: the arrays.
+        content: the arrays, by name.
         snapshot: the manifest; what concerns the file is filled in here.
     """
     with tempfile.TemporaryDirectory() as folder:
         local = Path(folder, "state")
         with local.open("wb") as file:
-            layout = {name: _put(file, values) for name, values in found.items()}
+            layout = {name: _put(file, values) for name, values in content.items()}
             size = file.tell()
         sha256 = storage.copy(str(local), uri)
     written = snapshot.model_copy(update={"arrays": layout, "size": size, "sha256": sha256})
@@ -111,8 +111,8 @@ def made(config: TabularConfig, days: Days, events: pd.DataFrame) -> tuple[dict[
         events: canonical events, in order of time.
     """
     spec = windows.of(config)
-    found = arrays(events, spec)
-    counts = {f"{side}s": len(found.get(f"{side}s", ())) for side in ("customer", "terminal")}
+    content = arrays(events, spec)
+    counts = {f"{side}s": len(content.get(f"{side}s", ())) for side in ("customer", "terminal")}
     manifest = Snapshot(
         first=days.first,
         last=days.last,
@@ -120,22 +120,22 @@ def made(config: TabularConfig, days: Days, events: pd.DataFrame) -> tuple[dict[
         size=0,
         rows=len(events),
         windows=spec,
-        events=described(config, events),
+        events=describe_events(config, events),
         limits=limits(config),
         arrays={},
         example=None,
         **counts,
     )
-    return found, manifest
+    return content, manifest
 
 
 def in_memory(config: TabularConfig, days: Days, events: pd.DataFrame) -> Base:
     """Return a snapshot that was never written, see `made`."""
-    found, manifest = made(config, days, events)
-    return Base(manifest, {name: np.ascontiguousarray(values).data for name, values in found.items()})
+    content, manifest = made(config, days, events)
+    return Base(manifest, {name: np.ascontiguousarray(values).data for name, values in content.items()})
 
 
-def mapped(uri: str, folder: str) -> Base:
+def map_file(uri: str, folder: str) -> Base:
     """Map a snapshot into memory.
 
     Args:
@@ -188,8 +188,8 @@ def read(uri: str) -> Snapshot:
 
 def serves(snapshot: Snapshot, model: Tabular) -> bool:
     """Return whether the inputs that follow from a snapshot are those that a model takes."""
-    given = windows.numeric_inputs(snapshot.windows, snapshot.events.numeric)
-    has_same = given == model.numeric and {*snapshot.events.categorical} == {*model.categorical}
+    numeric = windows.numeric_inputs(snapshot.windows, snapshot.events.numeric)
+    has_same = numeric == model.numeric and {*snapshot.events.categorical} == {*model.categorical}
     return has_same and snapshot.windows == model.windows
 
 
@@ -246,14 +246,14 @@ def _newest(folder: str, model: Tabular, after: str = "") -> str | None:
     return None
 
 
-def _numbered(values: pd.Series) -> tuple[list[Integers], Integers]:
-    """Return a column's sorted keys, as one array or for texts as two, and each row's place among them."""
+def _number_keys(values: pd.Series) -> tuple[list[Integers], Integers]:
+    """Return a column's sorted keys, as one array or for texts as two, and each row's index among them."""
     codes, uniques = pd.factorize(values)
     keys = _halves(uniques.tolist()) if not pd.api.types.is_integer_dtype(values) else [np.asarray(uniques, "int64")]
     order = np.argsort(keys[0])
     ranks = np.empty(len(order), dtype="int64")
     ranks[order] = np.arange(len(order))
-    return [each[order] for each in keys], ranks[codes]
+    return [half[order] for half in keys], ranks[codes]
 
 
 def _halves(texts: list[Id]) -> list[Integers]:
@@ -261,7 +261,7 @@ def _halves(texts: list[Id]) -> list[Integers]:
     return [pairs[:, 0], pairs[:, 1]]
 
 
-def _named(name: str, keys: list[Integers]) -> dict[str, Integers]:
+def _name_keys(name: str, keys: list[Integers]) -> dict[str, Integers]:
     return dict(zip([name, f"{name}_check"], keys, strict=False))
 
 
@@ -272,14 +272,14 @@ def _amounts(events: pd.DataFrame, order: Integers, spec: Windows, _: object) ->
     return {"customer_totals": np.concatenate([np.zeros(1, "int64"), np.cumsum(units)])}
 
 
-def _labels(events: pd.DataFrame, order: Integers, _: Windows, found: Mapping[str, Integers]) -> dict[str, Integers]:
+def _labels(events: pd.DataFrame, order: Integers, _: Windows, columns: Mapping[str, Integers]) -> dict[str, Integers]:
     labels = events["label"].fillna(UNLABELED).to_numpy(dtype="int8")[order]
     positive = labels == 1
     before = np.concatenate([np.zeros(1, "int64"), np.cumsum(positive)])
     return {
         "terminal_labels": labels,
-        "positive_starts": before[found["terminal_starts"]],
-        "positive_times": found["terminal_times"][positive],
+        "positive_starts": before[columns["terminal_starts"]],
+        "positive_times": columns["terminal_times"][positive],
     }
 
 
@@ -288,7 +288,7 @@ def _index(ids: pd.Series, rows: dict[str, Integers]) -> dict[str, Integers]:
     whole = pd.api.types.is_integer_dtype(ids)
     keys = [ids.to_numpy("int64")] if whole else _halves(ids.tolist())
     order = np.argsort(keys[0], kind="stable")
-    return _named("events", [each[order] for each in keys]) | {
+    return _name_keys("events", [half[order] for half in keys]) | {
         f"event_{side}_rows": values[order] for side, values in rows.items()
     }
 
@@ -299,9 +299,9 @@ def _narrow(rows: int) -> str:
 
 def _put(file: BinaryIO, values: Integers) -> Array:
     file.write(bytes(-file.tell() % ALIGNMENT))
-    placed = Array(dtype=values.dtype.name, offset=file.tell(), count=len(values))
+    array = Array(dtype=values.dtype.name, offset=file.tell(), count=len(values))
     np.ascontiguousarray(values).tofile(file)
-    return placed
+    return array
 
 
 def _view(content: memoryview, array: Array) -> memoryview:

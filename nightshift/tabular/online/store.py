@@ -74,14 +74,14 @@ class Store(Protocol):
 
 
 def in_order(events: Sequence[Event]) -> list[int]:
-    """Return the places of a request's events in the order in which they are taken in."""
+    """Return the indices of a request's events in the order in which they are taken in."""
     if len(events) == 1:
         return [0]
     times = [event.time for event in events]
     if all(before <= after for before, after in pairwise(times)):
         return list(range(len(events)))
 
-    def key(place: int) -> tuple[int, Id]:
-        return events[place].time, events[place].event_id
+    def key(index: int) -> tuple[int, Id]:
+        return events[index].time, events[index].event_id
 
     return sorted(range(len(events)), key=key)

@@ -23,7 +23,7 @@ import httpx
 from sqlalchemy import URL
 
 from nightshift.errors import UnavailableError, UserError
-from nightshift.interpreter import isolated
+from nightshift.interpreter import isolate
 from nightshift.storage import locks
 from pipelines import configs
 from pipelines.engines.airflow.operators.context import Place
@@ -128,7 +128,7 @@ def start(home: Path, dags: Path, variables: Mapping[str, str]) -> Standalone:
 def _started(home: Path, dags: Path, variables: Mapping[str, str], urls: tuple[str, str, str]) -> Standalone:
     url, tasks, reports = urls
     settings = _settings(home, dags, url, tasks)
-    environment = isolated({**os.environ, **settings, "NIGHTSHIFT_REPORTS": reports, **variables})
+    environment = isolate({**os.environ, **settings, "NIGHTSHIFT_REPORTS": reports, **variables})
     served = Place.named(environment).workspace.resolve() / "runs"
     served.mkdir(parents=True, exist_ok=True)
     # all processes inherit the lock: as long as it is held, the session is theirs

@@ -10,7 +10,7 @@ import kfp_server_api as api
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import GaugeMetricFamily
 
-from nightshift.cluster.kubeflow import Server
+from nightshift.cluster.kubeflow import KubeflowApi
 from nightshift.errors import UnavailableError, UserError
 from pipelines.engines.kubeflow.submission import SUCCEEDED
 
@@ -24,7 +24,7 @@ Grouped = dict[Whose, list[api.V2beta1Run]]
 class Runs:
     """The runs of an experiment, asked for at every scrape. It changes nothing there."""
 
-    def __init__(self, server: Server, say: Callable[[str], None], now: Callable[[], float] = time.time) -> None:
+    def __init__(self, server: KubeflowApi, say: Callable[[str], None], now: Callable[[], float] = time.time) -> None:
         self._server = server
         self._say = say
         self._now = now
@@ -80,14 +80,14 @@ class Runs:
         """Return the newest of the experiment, which is made by whoever starts the first run, not here."""
         server, experiments = self._server, api.ExperimentServiceApi(self._server.client)
         by_name = experiments.experiment_service_list_experiments
-        found = server.ask(lambda: server.named(by_name, "experiments", server.place.experiment, **server.inside))
+        found = server.ask(lambda: server.find_named(by_name, "experiments", server.target.experiment, **server.inside))
         if not found:
             return []
         options = {"page_size": NEWEST, "sort_by": "created_at desc", "experiment_id": found[0].experiment_id}
         return list(getattr(server.ask(lambda: listing(**options)), field) or [])
 
 
-def serve(server: Server, host: str, port: int, say: Callable[[str], None]) -> None:
+def serve(server: KubeflowApi, host: str, port: int, say: Callable[[str], None]) -> None:
     """Answer scrapes until the process is ended.
 
     Raises:
@@ -99,7 +99,7 @@ def serve(server: Server, host: str, port: int, say: Callable[[str], None]) -> N
         listening, _ = start_http_server(port, host, registry)
     except OSError as error:
         raise UserError(f"cannot listen on {host}:{port} ({error.strerror}); give others with --host, --port") from None
-    say(f"http://{host}:{listening.server_port}/metrics shows the runs of {server.place.url}")
+    say(f"http://{host}:{listening.server_port}/metrics shows the runs of {server.target.url}")
     threading.Event().wait()
 
 

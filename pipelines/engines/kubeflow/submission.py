@@ -11,7 +11,7 @@ from typing import Any
 import kfp_server_api as api
 
 from nightshift import storage
-from nightshift.cluster.kubeflow import Definition, Server, newest_version
+from nightshift.cluster.kubeflow import Definition, KubeflowApi, newest_version
 from nightshift.errors import UserError
 from pipelines import ir
 
@@ -21,7 +21,7 @@ ENDED = (*SUCCEEDED, "FAILED", "CANCELED")
 UNSCHEDULED = {"training": "controller.retrain is on_drift", "release": "release.gradual is false"}
 
 
-def watch(server: Server, run_id: str, say: Callable[[str], None], every: float = 5.0) -> bool:
+def watch(server: KubeflowApi, run_id: str, say: Callable[[str], None], every: float = 5.0) -> bool:
     """Wait for a run to end, telling each change of a step's state and of its own.
 
     Args:
@@ -45,7 +45,7 @@ def watch(server: Server, run_id: str, say: Callable[[str], None], every: float 
         time.sleep(every)
 
 
-def upload(server: Server, name: str, compiled: Path) -> bool:
+def upload(server: KubeflowApi, name: str, compiled: Path) -> bool:
     """Make a compiled pipeline the newest version of the pipeline of that name.
 
     Returns:
@@ -56,7 +56,7 @@ def upload(server: Server, name: str, compiled: Path) -> bool:
     mark = f"nightshift {content}"
 
     def there() -> list[Any]:
-        return server.named(service.pipeline_service_list_pipelines, "pipelines", name, **server.inside)
+        return server.find_named(service.pipeline_service_list_pipelines, "pipelines", name, **server.inside)
 
     def same() -> list[Any]:
         newest = [version for pipeline in there() for version in newest_version(service, pipeline.pipeline_id)]
@@ -119,7 +119,7 @@ class Change:
         return f"at {cron} UTC" if cron else f"not scheduled, since {UNSCHEDULED[self.name.rpartition('-')[2]]}"
 
 
-def change(server: Server, name: str, wanted: api.V2beta1RecurringRun | None, replace: bool) -> Change:
+def change(server: KubeflowApi, name: str, wanted: api.V2beta1RecurringRun | None, replace: bool) -> Change:
     """Find what is there instead of the wanted recurring run, and change nothing yet.
 
     Raises:
@@ -131,7 +131,7 @@ def change(server: Server, name: str, wanted: api.V2beta1RecurringRun | None, re
     return Change(name, wanted, others)
 
 
-def schedule(server: Server, change: Change) -> bool:
+def schedule(server: KubeflowApi, change: Change) -> bool:
     """Carry a change out.
 
     Returns:
@@ -140,7 +140,7 @@ def schedule(server: Server, change: Change) -> bool:
     service, wanted, new = api.RecurringRunServiceApi(server.client), change.wanted, False
     if wanted is not None:
         wanted.experiment_id = server.experiment
-        wanted.service_account = wanted.service_account or server.place.service_account or None
+        wanted.service_account = wanted.service_account or server.target.service_account or None
         _, new = server.once(
             lambda: [run for run in _named(server, change.name) if _alike(run, wanted)],
             lambda: service.recurring_run_service_create_recurring_run(wanted),
@@ -151,9 +151,9 @@ def schedule(server: Server, change: Change) -> bool:
     return new or bool(change.others)
 
 
-def _named(server: Server, name: str) -> list[api.V2beta1RecurringRun]:
+def _named(server: KubeflowApi, name: str) -> list[api.V2beta1RecurringRun]:
     listing = api.RecurringRunServiceApi(server.client).recurring_run_service_list_recurring_runs
-    return server.named(listing, "recurring_runs", name, experiment_id=server.experiment)
+    return server.find_named(listing, "recurring_runs", name, experiment_id=server.experiment)
 
 
 def _alike(run: api.V2beta1RecurringRun, wanted: api.V2beta1RecurringRun | None) -> bool:

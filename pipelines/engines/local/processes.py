@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Self
 
-from nightshift.interpreter import isolated
+from nightshift.interpreter import isolate
 from nightshift.memory import peak_memory
 from pipelines import ir
 
@@ -82,4 +82,4 @@ def environment(task: ir.Task, python: Path = Path(sys.executable)) -> dict[str,
     path = os.pathsep.join([str(python.parent), os.environ.get("PATH", "")])
     # Airflow's variables hold its database's password, its connections and its keys
     ours = {name: value for name, value in os.environ.items() if not name.lstrip("_").startswith("AIRFLOW_")}
-    return isolated(ours | {"PATH": path} | task.environment)
+    return isolate(ours | {"PATH": path} | task.environment)

@@ -19,7 +19,7 @@ from nightshift.contracts.verdict import Verdict
 from nightshift.errors import UnavailableError, UserError
 from nightshift.local import endpoint
 from nightshift.progress import Patience
-from nightshift.release import Place
+from nightshift.release import ReleaseRef
 from tests.components.states import state
 from tests.nightshift.tabular.online import streams
 
@@ -38,7 +38,7 @@ def flags(
 ) -> list[str]:
     """Write the verdicts of a model and return the step's flags."""
     kept = registry or f"{place}/registry"
-    champion = release.champion(Place(kept, "fraud", f"{place}/audit"))
+    champion = release.champion(ReleaseRef(kept, "fraud", f"{place}/audit"))
     verdict = Verdict(
         gate="evaluation",
         decision=decision,
@@ -70,8 +70,8 @@ def flags(
     return [part for name, value in values.items() for part in (f"--{name}", value)]
 
 
-def releases(place: Path) -> Place:
-    return Place(f"{place}/registry", "fraud")
+def releases(place: Path) -> ReleaseRef:
+    return ReleaseRef(f"{place}/registry", "fraud")
 
 
 def deploy(place: Path, model: str, decision: str = "pass", target: str = "local", **sections: dict) -> dict:
@@ -91,7 +91,7 @@ def test_a_model_is_promoted_through_a_tracking_server_and_the_next_run_compares
 
     deployed = json.loads((tmp_path / "deployment.json").read_text())
     assert (deployed["decision"], deployed["version"], deployed["previous_champion_version"]) == ("promoted", 2, 1)
-    champion = release.champion(Place(tracking_server, "fraud", f"{tmp_path}/audit"))
+    champion = release.champion(ReleaseRef(tracking_server, "fraud", f"{tmp_path}/audit"))
     assert (champion.version, package.load(champion.uri).sha256) == (2, deployed["sha256"])
 
 
@@ -291,7 +291,7 @@ def test_a_slow_endpoint_ends_the_step_with_1_the_record_says_what_is_live_and_t
     finally:
         os.kill(server.pid, signal.SIGCONT)
     assert release.read(where).live.version == first["version"] == 4
-    assert endpoint.pointed_at(f"{place}/registry", "fraud") == 4
+    assert endpoint.find_version(f"{place}/registry", "fraud") == 4
     body(given)
     report = json.loads((place / "deployment.json").read_text())
     assert (report["decision"], report["version"], report["previous_champion_version"]) == ("promoted", 5, 4)

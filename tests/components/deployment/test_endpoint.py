@@ -266,7 +266,7 @@ def test_a_server_is_waited_for_as_long_as_it_gets_on(moves, stalls, why):
     waited, moved = Progress(Patience(60, 1800), clock), 0
     for clock.now in range(stalls + 1):
         moved += clock.now in moves
-        told = waited.stalled(moved, "the same")
+        told = waited.stall_reason(moved, "the same")
         assert told == (why if clock.now == stalls else None)
 
 

@@ -71,4 +71,4 @@ def test_a_model_of_images_is_served_and_the_curl_line_sends_a_file_of_the_newes
 def test_without_an_image_in_the_lake_nothing_can_be_asked(tmp_path) -> None:
     kept = State.parse(state(tmp_path, target="local"))
     with pytest.raises(UserError, match="has no image to ask the endpoint about; run ingestion"):
-        examples.of(kept, "shapes", pictures.model(tmp_path / "model"))
+        examples.build_example(kept, "shapes", pictures.model(tmp_path / "model"))

@@ -14,8 +14,8 @@ from nightshift.contracts import tables
 from nightshift.splits import Days, rows_of
 from nightshift.tabular import frames
 from nightshift.tabular.online import snapshot
-from nightshift.tabular.online.event import Event, Reader
-from nightshift.tabular.online.state import State
+from nightshift.tabular.online.event import Event, EventParser
+from nightshift.tabular.online.state import OnlineState
 from nightshift.tasks.tabular.features import core
 from tests.components.features.days import CONFIG, DATE, flags, sample, write_events
 
@@ -67,11 +67,11 @@ def test_a_second_run_computes_nothing_and_names_the_same_partitions(tmp_path):
 def test_the_snapshot_of_the_date_lies_in_the_lake_and_is_what_the_next_event_needs(tmp_path):
     write_events(tmp_path)
     table, _ = step(tmp_path)
-    base = snapshot.mapped(table.details["online"], str(tmp_path))
+    base = snapshot.map_file(table.details["online"], str(tmp_path))
     assert (base.snapshot.first, base.snapshot.last, base.snapshot.rows) == (date(2024, 3, 7), DATE, 200)
     past = pd.concat([sample(day) for day in Days(date(2024, 3, 7), DATE + timedelta(days=1))], ignore_index=True)
     offline = core.features(past, parse(CONFIG), frames.backend("cpu"))[table.details["numeric"]].tail(50)
-    state, next_day = State(base), sample(DATE + timedelta(days=1)).itertuples()
+    state, next_day = OnlineState(base), sample(DATE + timedelta(days=1)).itertuples()
     events = [Event(row[1], row.event_time.value // 1000, row.customer, row.terminal, row.amount) for row in next_day]
     assert [state.take(event)[0] for event in events] == offline.to_numpy().tolist()
 
@@ -79,10 +79,10 @@ def test_the_snapshot_of_the_date_lies_in_the_lake_and_is_what_the_next_event_ne
 def test_the_snapshots_example_is_an_event_that_it_knows_with_the_features_of_the_batch(tmp_path):
     write_events(tmp_path)
     table, _ = step(tmp_path)
-    base = snapshot.mapped(table.details["online"], str(tmp_path))
+    base = snapshot.map_file(table.details["online"], str(tmp_path))
     example = base.snapshot.example
     assert example is not None
-    row, kept = State(base).take(Reader(base.snapshot.events).read(example.event))
+    row, kept = OnlineState(base).take(EventParser(base.snapshot.events).read(example.event))
     assert kept is None
     assert row == [example.inputs[name] for name in table.details["numeric"]]
 
@@ -93,9 +93,9 @@ def test_a_use_case_without_windows_has_an_empty_snapshot_and_the_same_replay(tm
     table, _ = step(tmp_path, config=CONFIG | {"columns": columns, "task": CONFIG["task"] | {"windows_days": []}})
     assert table.details["replay"]["rows"] == 50
     assert table.details["replay"]["differing"] == 0
-    base = snapshot.mapped(table.details["online"], str(tmp_path))
+    base = snapshot.map_file(table.details["online"], str(tmp_path))
     assert base.snapshot.size == 0
-    assert State(base).take(Event(1, 0, amount=2.5))[0] == [2.5, 0.0, 1.0]
+    assert OnlineState(base).take(Event(1, 0, amount=2.5))[0] == [2.5, 0.0, 1.0]
 
 
 def test_the_next_day_alone_is_computed_and_equals_a_run_from_scratch(tmp_path):

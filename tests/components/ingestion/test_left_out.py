@@ -112,7 +112,7 @@ def day(labels: dict[str, int], quarantined: dict[str, dict[str, int]]) -> Parti
     ],
 )
 def test_the_share_of_a_label_is_judged_over_the_whole_window_from_five_rows_on(days, share, label):
-    assert Totals.of([day(*each) for each in days]).label_excess(share) == label
+    assert Totals.from_partitions([day(*each) for each in days]).label_excess(share) == label
 
 
 def without_key(frame: pd.DataFrame) -> pd.DataFrame:
@@ -145,7 +145,7 @@ def test_positives_without_a_key_stop_a_run_though_they_are_few_rows(step, confi
 def test_many_classes_stay_off_the_terminal():
     names = [f"class {number}" for number in range(50)]
     part = day(dict.fromkeys(names, 10), {"empty": dict.fromkeys(names, 1)})
-    blocks = section.build("", [part], Totals.of([part])).blocks
+    blocks = section.build("", [part], Totals.from_partitions([part])).blocks
     (counts,) = [block for block in blocks if isinstance(block, Table)]
     assert not counts.is_key
     assert len(counts.rows) == 51

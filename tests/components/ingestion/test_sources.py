@@ -26,7 +26,7 @@ WINDOW = Days(date(2024, 3, 1), DAY)
 
 
 def named(folder, template):
-    return sources.Folder(str(folder), parse(CONFIG | {"source": {"files": template}}), {})
+    return sources.FolderSource(str(folder), parse(CONFIG | {"source": {"files": template}}), {})
 
 
 def touch(folder, days, template="{date}.parquet"):

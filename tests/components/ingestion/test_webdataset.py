@@ -55,7 +55,7 @@ def read(data: bytes, columns: dict[str, str]) -> pd.DataFrame:
     return webdataset.parse(data, section(**columns))
 
 
-def split(data: bytes, columns: dict[str, str], labels_due: bool = True) -> core.Split:
+def split(data: bytes, columns: dict[str, str], labels_due: bool = True) -> core.SplitRows:
     given = config(columns=columns) if "image" in columns else text(columns=columns)
     given["columns"] = columns
     return core.split(read(data, columns), parse(given), DAY, labels_due)

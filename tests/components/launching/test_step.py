@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from components.launching.__main__ import body
-from nightshift.cluster.kubeflow import Place, Server
+from nightshift.cluster.kubeflow import KubeflowApi, KubeflowTarget
 from nightshift.contracts.request import Request
 from nightshift.contracts.section import read_section
 from nightshift.errors import UserError
@@ -35,8 +35,8 @@ def flags(server: Kubeflow, folder: Path, retrain: bool | None = True, **changed
     return samples.flags(**given | changed)
 
 
-def server_of(kubeflow: Kubeflow) -> Server:
-    return Server(Place(kubeflow.url, "fraud"), pause=0)
+def server_of(kubeflow: Kubeflow) -> KubeflowApi:
+    return KubeflowApi(KubeflowTarget(kubeflow.url, "fraud"), pause=0)
 
 
 def uploaded(kubeflow: Kubeflow, name: str) -> None:

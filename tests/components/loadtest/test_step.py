@@ -36,7 +36,7 @@ def ran(folder: Path, **options) -> dict:
 @pytest.fixture
 def promoted(stocked) -> Path:
     """The folder of a registry whose version 2 of `fraud` is the champion."""
-    release.promote(release.Place(stocked, "fraud"), 2)
+    release.promote(release.ReleaseRef(stocked, "fraud"), 2)
     return Path(stocked).parent
 
 

@@ -26,7 +26,7 @@ from nightshift.contracts.section import read_section
 from nightshift.contracts.state import State
 from nightshift.errors import UnavailableError, UserError
 from nightshift.local import endpoint
-from nightshift.release import Place as Kept
+from nightshift.release import ReleaseRef as Kept
 from tests.components import samples
 from tests.components.release import use_cases
 from tests.components.release.targets import aws

@@ -4,7 +4,7 @@ import pytest
 
 from components.reporting.formats import format_cell, moment
 from nightshift.contracts.section import Estimate
-from nightshift.figures import WRITERS, written
+from nightshift.figures import WRITERS, format_value
 
 
 @pytest.mark.parametrize(
@@ -30,17 +30,17 @@ from nightshift.figures import WRITERS, written
 )
 def test_a_figure_is_short_to_see_and_exact_to_read(name, value, text):
     assert format_cell(value, name) == f'<data value="{value}">{text}</data>'
-    assert written(value, name) == text
+    assert format_value(value, name) == text
 
 
 @pytest.mark.parametrize("name", sorted(WRITERS))
 def test_what_is_not_known_is_a_dash(name):
     assert format_cell(None, name) == '<span class="none">&ndash;</span>'
-    assert written(None, name) == "-"
+    assert format_value(None, name) == "-"
 
 
 def test_an_interval_stands_in_brackets():
-    assert written(Estimate(value=541.7, low=391.2, high=702.8), "plain") == "542 [391, 703]"
+    assert format_value(Estimate(value=541.7, low=391.2, high=702.8), "plain") == "542 [391, 703]"
     bounds = '<span class="interval">[0.61, 0.70]</span>'
     assert format_cell(Estimate(value=0.6579, low=0.61, high=0.7), "score").endswith(bounds)
 

@@ -14,7 +14,7 @@ from nightshift.contracts import package, tables
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.section import Bars, read_section
 from nightshift.errors import UserError
-from nightshift.release import Place
+from nightshift.release import ReleaseRef
 from nightshift.serving.predictions import Predictions, _Row
 from nightshift.tabular.online.event import Event
 from tests import packages
@@ -40,7 +40,7 @@ def by_champion(folder: Path, features: str) -> tables.Table:
 def register(folder: Path, promote: bool, **tags: str) -> None:
     version = registry.register(str(folder / "registry"), "tiny", str(folder / "model"), tags)
     if promote:
-        release.promote(Place(str(folder / "registry"), "tiny"), version.version)
+        release.promote(ReleaseRef(str(folder / "registry"), "tiny"), version.version)
 
 
 def test_the_newest_days_and_those_whose_labels_are_due_are_scored(tmp_path: Path, features: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 from kubernetes import config
 
-from components.training.trainjob import TrainJob, Work
+from components.training.trainjob import TrainJob, TrainJobWork
 from pipelines.environments import AWS, Role
 from tests.cluster import security
 from tests.cluster.cluster import CRDS, Cluster, running
@@ -20,7 +20,7 @@ from tests.cluster.trainer import Trainer
 
 INFRA = Path(__file__).parents[3] / "infra" / "kubernetes"
 NAMESPACE = "kubeflow"
-WORK = Work(("--config", "{}"), 2, {"NIGHTSHIFT_MACHINE": "g6.2xlarge spot"})
+WORK = TrainJobWork(("--config", "{}"), 2, {"NIGHTSHIFT_MACHINE": "g6.2xlarge spot"})
 
 
 class Site:
@@ -39,7 +39,7 @@ class Site:
         path.write_text(f"#!/bin/sh\n{text}\n")
         path.chmod(0o755)
 
-    def job(self, work: Work = WORK, connection: Any = None) -> TrainJob:
+    def job(self, work: TrainJobWork = WORK, connection: Any = None) -> TrainJob:
         return TrainJob(work, connection or self.connection, NAMESPACE, self.pause)
 
     def pause(self, _: float) -> None:

@@ -26,7 +26,7 @@ def rows(models: dict | None = None, frame: pd.DataFrame | None = None, **settin
     return TableRows(FitSettings(samples.config(models), samples.NUMERIC, ["channel"], "cpu", **settings), features)
 
 
-def train(models: dict | None = None, frame: pd.DataFrame | None = None, **settings: float) -> core.Trained:
+def train(models: dict | None = None, frame: pd.DataFrame | None = None, **settings: float) -> core.TrainedModel:
     return core.train(samples.config(models), PLAN, rows(models, frame, **settings), "cpu", LINEAGE)
 
 
@@ -45,7 +45,7 @@ def measured(**precisions: float) -> dict[str, metrics.RankingMetrics]:
 
 
 @pytest.fixture(scope="module")
-def trained() -> core.Trained:
+def trained() -> core.TrainedModel:
     return train()
 
 
@@ -262,7 +262,7 @@ def test_a_training_without_a_candidate_left_is_the_users_to_change():
 )
 def test_a_candidate_that_is_dropped_says_why(gap, reason):
     fits = core.Fits({}, {})
-    core.accept(fits, "net", core.Candidate(b"", 1.0), gap, 1e-4)
+    core.keep_or_drop(fits, "net", core.Candidate(b"", 1.0), gap, 1e-4)
     assert reason in fits.dropped["net"]
 
 

@@ -13,7 +13,7 @@ from kubernetes import client
 from urllib3.exceptions import ProtocolError, ReadTimeoutError
 
 from components.training.__main__ import body, parser
-from components.training.trainjob import CLEANUP_SECONDS, MADE_OF, POLL_SECONDS, TIMEOUT_SECONDS, Log, TrainJob
+from components.training.trainjob import CLEANUP_SECONDS, MADE_OF, POLL_SECONDS, TIMEOUT_SECONDS, PodLog, TrainJob
 from nightshift.costs.spending import MACHINES_GRACE
 from nightshift.errors import PreemptedError, UnavailableError, UserError
 from nightshift.neural.preemption import Notice
@@ -235,7 +235,7 @@ def test_without_its_role_a_step_may_make_nothing(site: Site) -> None:
 
 
 def test_a_line_of_a_log_is_new_once_also_where_two_have_the_same_time() -> None:
-    log = Log()
+    log = PodLog()
     assert list(log.new(f"{at(1)} a\n{at(2)} b\n{at(2)} c\n")) == ["a", "b", "c"]
     assert list(log.new(f"{at(2)} b\n{at(2)} c\n{at(3)} d\n")) == ["d"]
     assert log.age > 0
@@ -243,13 +243,13 @@ def test_a_line_of_a_log_is_new_once_also_where_two_have_the_same_time() -> None
 
 @pytest.mark.parametrize("character", ["\r", "\f", "\x85", "\u2028"])
 def test_a_line_of_a_log_may_hold_what_divides_lines_elsewhere(character: str) -> None:
-    log = Log()
+    log = PodLog()
     assert list(log.new(f"{at(1)} 10 %{character}20 %\n")) == [f"10 %{character}20 %"]
     assert list(log.new(f"{at(2)} b\n")) == ["b"]
 
 
 def test_a_line_without_a_time_is_not_the_pods_and_silences_no_other() -> None:
-    log = Log()
+    log = PodLog()
     assert list(log.new(f"unable to retrieve container logs\n~ ?\n{at(1)} a\n")) == ["a"]
     assert list(log.new(f"{at(1)} a\n{at(2)} b\n")) == ["b"]
 

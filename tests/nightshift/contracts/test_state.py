@@ -17,7 +17,7 @@ def test_a_state_is_read_as_it_was_written() -> None:
 
     assert (found.lake, found.checkpoints) == ("s3://bucket/lake", "s3://bucket/checkpoints")
     assert (found.target, found.kubeflow) == (Target.RECORD_ONLY, place)
-    assert State.of(json.loads(json.dumps(found.dump()))) == found
+    assert State.from_mapping(json.loads(json.dumps(found.dump()))) == found
     with pytest.raises(FrozenInstanceError):
         found.lake = "/elsewhere"
 

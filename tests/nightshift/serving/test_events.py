@@ -18,7 +18,7 @@ from nightshift.contracts import package as contract
 from nightshift.serving.files import Challenger
 from nightshift.serving.online import FULL, GroupCommit
 from nightshift.tabular.online.embedded import acknowledged
-from nightshift.tabular.online.state import Entry
+from nightshift.tabular.online.state import EventRecord
 from nightshift.tabular.windows import DAY
 from nightshift.tasks.tabular.features import core
 from tests.nightshift.serving.conftest import Running, point
@@ -127,7 +127,7 @@ def test_of_labels_with_a_wrong_one_among_them_none_is_taken(running) -> None:
     answer = httpx.post(f"{running.url}/labels", json={"labels": [right, right | {"label": 2}]})
     sent(running, LATER[1])
     kept = [type(record) for record in acknowledged(running.pointer.parent / "state")]
-    assert (answer.status_code, answer.json()["field"], kept) == (400, "labels[1]", [Entry, Entry])
+    assert (answer.status_code, answer.json()["field"], kept) == (400, "labels[1]", [EventRecord, EventRecord])
 
 
 def test_events_are_answered_throughout_by_the_version_whose_windows_they_were_computed_with(

@@ -10,7 +10,7 @@ import pytest
 from nightshift import registry, release
 from nightshift.errors import UserError
 from nightshift.local import endpoint, examples
-from nightshift.release import Place
+from nightshift.release import ReleaseRef
 from pipelines.cli.__main__ import parse_command_line
 from pipelines.environments import local
 from tests.servers import free_port
@@ -32,7 +32,7 @@ def served(stocked):
 
 def test_models_lists_every_version_and_marks_the_champion(stocked, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    release.promote(Place(stocked, "fraud"), 2)
+    release.promote(ReleaseRef(stocked, "fraud"), 2)
     run(stocked, "models")
     printed = capsys.readouterr().out
     assert re.search(r"average\s.*\n.* precision ", printed)
@@ -43,7 +43,7 @@ def test_models_lists_every_version_and_marks_the_champion(stocked, capsys, monk
         ["3", "2018-07-25 .. 2018-07-31", "0.6000"],
     ]
     registered = [version.tags["registered_at"][:10] for version in registry.versions(stocked, "fraud")]
-    (live,) = release.read(Place(stocked, "fraud")).live_since.values()
+    (live,) = release.read(ReleaseRef(stocked, "fraud")).live_since.values()
     dates = [[cell[:10] for cell in row[3:]] for row in rows]
     assert dates == [[registered[0], "-"], [registered[1], str(live)[:10]], [registered[2], "-"]]
 
@@ -57,13 +57,13 @@ def test_promote_and_rollback_move_the_champion_and_the_running_endpoint(stocked
     model = httpx.get(f"{served.url}/model").json()
     assert model["version"] == 1
     assert model["champion_since"] >= before
-    assert release.champion(Place(stocked, "fraud")).version == 1
+    assert release.champion(ReleaseRef(stocked, "fraud")).version == 1
     assert "fraud: version 1 is the champion now" in capsys.readouterr().out
 
 
 def test_promote_without_an_endpoint_starts_none(stocked, capsys):
     run(stocked, "promote", "2")
-    assert release.champion(Place(stocked, "fraud")).version == 2
+    assert release.champion(ReleaseRef(stocked, "fraud")).version == 2
     assert capsys.readouterr().out == "no endpoint is running here\nfraud: version 2 is the champion now\n"
 
 
@@ -71,7 +71,7 @@ def test_promote_without_an_endpoint_starts_none(stocked, capsys):
 def test_a_wrong_version_is_answered_with_those_that_exist(stocked, version):
     with pytest.raises(UserError, match=r"existing versions.*: 1, 2, 3"):
         run(stocked, "promote", version)
-    assert release.champion(Place(stocked, "fraud")) is None
+    assert release.champion(ReleaseRef(stocked, "fraud")) is None
 
 
 def test_a_rollback_without_an_earlier_champion_is_refused(stocked):
@@ -87,7 +87,7 @@ def test_a_model_has_to_be_named_where_there_are_several(stocked, save_model):
     with pytest.raises(UserError, match=r"--name is 'handbok'; .*did you mean 'handbook'\?"):
         run(stocked, "promote", "1", "--name", "handbok")
     run(stocked, "promote", "1", "--name", "handbook")
-    assert release.champion(Place(stocked, "fraud")) is None
+    assert release.champion(ReleaseRef(stocked, "fraud")) is None
 
 
 def test_an_empty_registry_says_how_to_fill_it(tmp_path):

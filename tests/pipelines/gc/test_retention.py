@@ -25,7 +25,7 @@ from nightshift.contracts.registry import RegisteredVersion
 from nightshift.contracts.tables import Partition, Table
 from nightshift.errors import UserError
 from nightshift.local import endpoint
-from nightshift.release import Place
+from nightshift.release import ReleaseRef
 from nightshift.serving.files import Pointer, pointer_uri
 from pipelines import arguments, configs
 from pipelines.engines.local import runs
@@ -195,7 +195,7 @@ def test_the_champions_run_and_partitions_stay_however_old(workspace: Workspace)
     made = workspace.run("made-1", 2000, part)
     workspace.run("new", 1)
     workspace.version(1, 2000, "made-1")
-    release.promote(Place(workspace.state.registry, "fraud"), 1)
+    release.promote(ReleaseRef(workspace.state.registry, "fraud"), 1)
 
     plan = workspace.collect()
 
@@ -211,7 +211,7 @@ def test_one_can_roll_back_afterwards(workspace: Workspace) -> None:
     for number in (1, 2, 3):
         workspace.run(f"made-{number}", 500, workspace.partition(f"2020-01-0{number}", 500))
         workspace.version(number, 500, f"made-{number}")
-        release.promote(Place(workspace.state.registry, "fraud"), number)
+        release.promote(ReleaseRef(workspace.state.registry, "fraud"), number)
     workspace.run("new", 1)
 
     plan = workspace.collect()
@@ -219,7 +219,7 @@ def test_one_can_roll_back_afterwards(workspace: Workspace) -> None:
     assert (names(plan.versions), names(plan.runs)) == (["1"], ["made-1"])
     done = command("rollback", "--workspace", str(workspace.folder))
     assert done.stdout.endswith("fraud: version 2 is the champion now\n"), done.stderr
-    champion = release.champion(Place(workspace.state.registry, "fraud"))
+    champion = release.champion(ReleaseRef(workspace.state.registry, "fraud"))
     assert champion is not None
     assert package.load(champion.uri).sha256 == champion.sha256
 
@@ -238,7 +238,7 @@ def test_a_version_past_its_age_goes_with_its_files_and_the_endpoints_never(work
     assert workspace.versions() == [1, 3]
     assert [path.exists() for path in files.values()] == [True, False, True]
     assert workspace.planned().empty
-    assert endpoint.pointed_at(uri, "fraud") == 1
+    assert endpoint.find_version(uri, "fraud") == 1
 
 
 def test_a_removed_versions_number_is_never_used_again_and_its_model_can_come_back(

@@ -10,7 +10,7 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from nightshift.cluster.kubeflow import Definition, Place, Server
+from nightshift.cluster.kubeflow import Definition, KubeflowApi, KubeflowTarget
 from nightshift.errors import UnavailableError, UserError
 from pipelines.engines.airflow.operators.context import EXPERIMENT, Rendering
 from pipelines.engines.airflow.operators.links import KUBEFLOW_RUN
@@ -35,12 +35,12 @@ class KubeflowRunOperator(BaseOperator):
             AirflowFailException: when Kubeflow refuses.
         """
         given = self.rendering.place
-        place = Place(given.kubeflow, EXPERIMENT, given.namespace, SERVICE_ACCOUNT)
+        place = KubeflowTarget(given.kubeflow, EXPERIMENT, given.namespace, SERVICE_ACCOUNT)
         commands = self.rendering.commands(context)
         # a cleared task asks for another run, a step of which Kubeflow may skip
         name = f"{commands.name}-{context['ti'].try_number}"
         try:
-            run = Server(place).submit(name, Definition.read(self.rendering.pipeline.yaml), commands.arguments)
+            run = KubeflowApi(place).submit(name, Definition.read(self.rendering.pipeline.yaml), commands.arguments)
         except UserError as error:
             raise AirflowFailException(str(error)) from None
         self.url = run.url
@@ -75,7 +75,7 @@ class KubeflowRunTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Yield the run's state once it has ended."""
-        server = Server(Place.parse(self.place))
+        server = KubeflowApi(KubeflowTarget.parse(self.place))
         while True:
             # a server that is away for a while has not lost the run
             with suppress(UnavailableError):

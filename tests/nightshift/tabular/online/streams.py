@@ -12,7 +12,7 @@ from nightshift.splits import Days
 from nightshift.tabular import frames
 from nightshift.tabular.online import snapshot
 from nightshift.tabular.online.base import Base
-from nightshift.tabular.online.state import Label, State
+from nightshift.tabular.online.state import Label, OnlineState
 from nightshift.tabular.windows import DAY
 from nightshift.tasks.tabular.features import core
 
@@ -56,7 +56,7 @@ def event(row: tuple[Any, ...], number: int, chosen: Config) -> Labeled:
     )
 
 
-def taken(state: State, each: Labeled) -> list[float]:
+def taken(state: OnlineState, each: Labeled) -> list[float]:
     """Have a state take an event in, and its label if there is one."""
     row, _ = state.take(each)
     if each.label is not None:
@@ -93,7 +93,7 @@ def base(events: list[Labeled], chosen: Config, days: int) -> Base:
 
 def stored(events: list[Labeled], chosen: Config, days: int, folder: str) -> Base:
     """The same, written to a file and mapped."""
-    return snapshot.mapped(written(events, chosen, days, folder), folder)
+    return snapshot.map_file(written(events, chosen, days, folder), folder)
 
 
 def written(events: list[Labeled], chosen: Config, days: int, folder: str) -> str:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from nightshift.contracts.online import Events
 from nightshift.errors import UserError
-from nightshift.tabular.online.event import Event, Reader, moment
+from nightshift.tabular.online.event import Event, EventParser, moment
 from nightshift.tasks import columns as ingestion
 
 COLUMNS = {"event_id": "tx", "event_time": "at", "customer": "card", "terminal": "shop", "amount": "eur"}
@@ -22,13 +22,13 @@ TIME = 19_783 * 86_400_000_000 + 1_000_002
 
 
 def test_an_event_is_read_under_the_users_names():
-    assert Reader(EVENTS).read(RAW) == Event(7, TIME, "c-1", 3, 12.5, (4.0,))
-    assert Reader(EVENTS).read(RAW | {"card": 12, "unknown": None}).customer == "12"
+    assert EventParser(EVENTS).read(RAW) == Event(7, TIME, "c-1", 3, 12.5, (4.0,))
+    assert EventParser(EVENTS).read(RAW | {"card": 12, "unknown": None}).customer == "12"
 
 
 def test_a_use_case_with_an_id_and_a_time_only_needs_no_more():
     short = EVENTS.model_copy(update={"columns": {"event_id": "tx", "event_time": "at"}, "numeric": []})
-    assert Reader(short).read({"tx": 7, "at": "2024-03-01T00:00:01.000002"}) == Event(7, TIME)
+    assert EventParser(short).read({"tx": 7, "at": "2024-03-01T00:00:01.000002"}) == Event(7, TIME)
 
 
 @pytest.mark.parametrize(
@@ -53,30 +53,36 @@ def test_a_use_case_with_an_id_and_a_time_only_needs_no_more():
 )
 def test_what_cannot_be_read_is_named_with_its_value_and_what_is_allowed(change, says):
     with pytest.raises(UserError, match=re.escape(says)):
-        Reader(EVENTS).read(RAW | change)
+        EventParser(EVENTS).read(RAW | change)
 
 
 @pytest.mark.parametrize("name", [name for name in RAW if name != "channel"])
 def test_a_missing_column_is_named_beside_those_that_an_event_has(name):
     with pytest.raises(UserError, match=f"{name}: missing; an event has tx, at, card, shop, eur, km, channel"):
-        Reader(EVENTS).read({key: value for key, value in RAW.items() if key != name})
+        EventParser(EVENTS).read({key: value for key, value in RAW.items() if key != name})
 
 
 def test_a_category_is_text_and_nothing_is_one_too():
-    read = Reader(EVENTS).categories
+    read = EventParser(EVENTS).categories
     assert [read({"channel": value}) for value in ("web", None, 7)] == [{"channel": text} for text in ("web", "", "7")]
 
 
 def test_an_id_is_the_same_in_every_spelling():
-    read = [Reader(EVENTS).read(RAW | {"tx": value, "card": value}) for value in (28, 28.0, "28", "28.0", " 28 ")]
+    read = [EventParser(EVENTS).read(RAW | {"tx": value, "card": value}) for value in (28, 28.0, "28", "28.0", " 28 ")]
     assert {(event.event_id, event.customer) for event in read} == {(28, "28")}
 
 
 @pytest.mark.parametrize("value", ["1_0", "\uff11", 2, "", None, [1]])
 def test_what_is_neither_0_nor_1_is_no_label(value):
     with pytest.raises(UserError, match="give 0 or 1"):
-        Reader(EVENTS).label(RAW | {"label": value})
-    assert [Reader(EVENTS).label(RAW | {"label": one})[2] for one in (1, 1.0, "1", True, "false")] == [1, 1, 1, 1, 0]
+        EventParser(EVENTS).label(RAW | {"label": value})
+    assert [EventParser(EVENTS).label(RAW | {"label": one})[2] for one in (1, 1.0, "1", True, "false")] == [
+        1,
+        1,
+        1,
+        1,
+        0,
+    ]
 
 
 VALUES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=4)
@@ -88,7 +94,7 @@ def test_a_category_is_the_one_that_ingestion_writes_or_refused_by_both(value):
     column = pd.Series([value], dtype=str if isinstance(value, str) else object)
     written = ingestion.canonical(column)[0]
     try:
-        assert Reader(EVENTS).categories({"channel": value}) == {"channel": written}
+        assert EventParser(EVENTS).categories({"channel": value}) == {"channel": written}
     except UserError:
         assert written is pd.NA
 

@@ -17,7 +17,7 @@ from nightshift.tabular.online.embedded import Embedded
 from nightshift.tabular.online.refusals import RefusedEventError
 from nightshift.tabular.online.repair import examine
 from nightshift.tabular.online.shared import Shared
-from nightshift.tabular.online.state import Label, State
+from nightshift.tabular.online.state import Label, OnlineState
 from nightshift.tabular.online.store import Store
 from nightshift.tabular.windows import DAY
 from tests import redis
@@ -168,7 +168,7 @@ def test_an_event_may_be_dated_so_many_days_after_now_or_after_the_snapshot_whic
     chosen = config(roles, windows=(1, 2) if "terminal" in roles else ())
     first = event((0, "a", "x", 1, None), 0, chosen)
     for now, last in ((0, END + DAY), (END / 1e6 + 10 * 86_400, END + 11 * DAY)):
-        state = State(base([], chosen, PAST), lambda now=now: now)
+        state = OnlineState(base([], chosen, PAST), lambda now=now: now)
         assert state.take(first._replace(time=last - 1))
         with pytest.raises(UserError, match="give at most 1 days after now"):
             state.take(first._replace(time=last + 1))
@@ -176,11 +176,11 @@ def test_an_event_may_be_dated_so_many_days_after_now_or_after_the_snapshot_whic
 
 def test_the_largest_amounts_add_up_exactly_whatever_they_add_up_to():
     chosen = config(("customer", "amount"), windows=(1,))
-    state = State(base([], chosen, PAST))
+    state = OnlineState(base([], chosen, PAST))
     largest = event((PAST * DAY, "a", None, 10**13, None), 0, chosen)._replace(amount=LIMITS.largest_amount)
-    customer = state.add(state._checked(largest)[0])
+    customer = state.add(state._check_event(largest)[0])
     assert customer == 1
-    state.add(state._checked(largest._replace(event_id=1))[0])
+    state.add(state._check_event(largest._replace(event_id=1))[0])
     rows = state._customers["a"]
     for number in range(2, 100):
         rows.totals[-1] = 2**63 - 10**13 if number == 50 else rows.totals[-1]

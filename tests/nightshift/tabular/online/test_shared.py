@@ -8,7 +8,7 @@ import pytest
 
 from nightshift.errors import UnavailableError, UserError
 from nightshift.tabular.online.shared import MOST_EVENTS, Shared
-from nightshift.tabular.online.state import Label, State
+from nightshift.tabular.online.state import Label, OnlineState
 from nightshift.tabular.windows import DAY
 from tests import redis
 from tests.nightshift.tabular.online.streams import ROLES, START, base, config, event, offline
@@ -81,7 +81,7 @@ def test_every_event_gets_the_bits_that_the_batch_gives_it_later(opened, roles, 
 
 def test_a_request_is_answered_as_the_embedded_store_does_late_twice_or_out_of_order(opened):
     shuffled = random.Random(0).sample(LATER, len(LATER))
-    embedded, shared = State(past()), opened(past())
+    embedded, shared = OnlineState(past()), opened(past())
     for start in range(0, len(shuffled), 7):
         part = sorted(shuffled[start : start + 7], key=lambda each: (each.time, each.event_id))
         assert shared.take(part) == [embedded.take(each)[0] for each in part]
@@ -95,7 +95,7 @@ def test_a_request_is_answered_as_the_embedded_store_does_late_twice_or_out_of_o
 
 def test_requests_that_come_at_once_are_answered_as_one_after_the_other_but_for_those_that_are_refused(opened):
     """More of them than one script takes in; the second one is of a day that the snapshot no longer serves."""
-    embedded, shared = State(past()), opened(past())
+    embedded, shared = OnlineState(past()), opened(past())
     rows = drawn(3000)
     events = [each for number, row in enumerate(rows) if (each := event(row, number, CHOSEN)).time >= PAST_END]
     requests = [events[start : start + 5] for start in range(0, len(events), 5)]
@@ -107,7 +107,7 @@ def test_requests_that_come_at_once_are_answered_as_one_after_the_other_but_for_
 
 
 def test_labels_that_change_count_as_in_the_embedded_store(opened):
-    embedded, shared, rng = State(past()), opened(past()), random.Random(0)
+    embedded, shared, rng = OnlineState(past()), opened(past()), random.Random(0)
     for each in LATER:
         embedded.take(each)
     shared.take(LATER)

@@ -12,7 +12,7 @@ from nightshift.splits import Days
 from nightshift.tabular import windows
 from nightshift.tabular.online import base as past
 from nightshift.tabular.online import snapshot
-from nightshift.tabular.online.state import State
+from nightshift.tabular.online.state import OnlineState
 from nightshift.tabular.windows import DAY
 from tests.nightshift.tabular.online.streams import FIRST, START, config, event, frame, offline
 
@@ -29,7 +29,7 @@ def written(lake: Path, chosen=CHOSEN, days=DAYS) -> str:
 
 
 def test_a_mapped_snapshot_answers_as_the_batch_does(tmp_path):
-    state = State(snapshot.mapped(written(tmp_path), str(tmp_path)))
+    state = OnlineState(snapshot.map_file(written(tmp_path), str(tmp_path)))
     probe = event((5 * DAY, "c1", 1, 100, None), "new", CHOSEN)
     assert state.take(probe)[0] == offline([*EVENTS, probe], CHOSEN)[-1]
 
@@ -46,7 +46,7 @@ def test_a_file_that_is_not_the_manifests_is_refused_and_no_copy_stays(tmp_path)
     content[100] ^= 1
     Path(uri).write_bytes(content)
     with pytest.raises(UserError, match="is not the file that its manifest names; restore it, or move both away"):
-        snapshot.mapped(uri, str(tmp_path))
+        snapshot.map_file(uri, str(tmp_path))
     assert not list(tmp_path.glob("*.state"))
 
 
@@ -72,7 +72,7 @@ def test_texts_that_share_half_of_their_hash_are_told_apart_and_may_repeat():
     checks = [check + 1, check, check - 1, check, check + 1]
     keys = past.Keys({"names": [first - 1, *[first] * 5], "names_check": [check, *checks]}, "names")
     assert keys.find("ann") == 2
-    assert list(keys.places("ann")) == [2, 4]
+    assert list(keys.find_all("ann")) == [2, 4]
     assert keys.find("bob") == past.NOWHERE
 
 
@@ -81,17 +81,17 @@ def test_an_id_is_found_on_each_of_its_days_and_on_no_other():
     events = [event((day * DAY + number, "ann", 1, 100, None), name, CHOSEN) for day, number, name in names]
     base = snapshot.in_memory(CHOSEN, DAYS, frame(events, CHOSEN))
     times = {(each.event_id, each.time // DAY): each.time for each in events}
-    assert {key: base.time(base.place(*key)) for key in times} == times
-    assert base.place("b", START + 1) == base.place("a", START + 2) == past.NOWHERE
+    assert {key: base.time(base.locate(*key)) for key in times} == times
+    assert base.locate("b", START + 1) == base.locate("a", START + 2) == past.NOWHERE
 
 
 def test_a_copy_that_was_damaged_is_made_again_and_is_for_this_user_alone(tmp_path):
     uri = written(tmp_path / "lake")
     whole = Path(uri).read_bytes()
-    snapshot.mapped(uri, str(tmp_path / "copies"))
+    snapshot.map_file(uri, str(tmp_path / "copies"))
     (copy,) = (tmp_path / "copies").iterdir()
     for damaged in (b"", whole[:-1], bytes(len(whole))):
         copy.write_bytes(damaged)
-        snapshot.mapped(uri, str(tmp_path / "copies"))
+        snapshot.map_file(uri, str(tmp_path / "copies"))
         assert copy.read_bytes() == whole
     assert (copy.stat().st_mode & 0o777, copy.parent.stat().st_mode & 0o777) == (0o600, 0o700)

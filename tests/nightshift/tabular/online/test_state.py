@@ -5,7 +5,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nightshift.errors import UserError
-from nightshift.tabular.online.state import Label, State
+from nightshift.tabular.online.state import Label, OnlineState
 from nightshift.tabular.windows import DAY, delay, of
 from tests.nightshift.tabular.online.streams import ROLES, START, base, config, event, offline, taken
 
@@ -21,7 +21,7 @@ streams = st.lists(rows, max_size=24) | st.lists(named, max_size=24)
 shapes = st.sampled_from([ROLES, ("customer", "amount"), ("terminal", "amount"), ("customer",), ("terminal",)])
 
 
-def told(state: State, waiting: list, now: int, after: int) -> None:
+def told(state: OnlineState, waiting: list, now: int, after: int) -> None:
     """Tell the state the labels of events that are old enough by now."""
     for each in [each for each in waiting if each.time + after <= now]:
         waiting.remove(each)
@@ -37,7 +37,7 @@ def test_every_event_gets_the_bits_that_the_batch_gives_it_later(given, roles, l
     events = [event(row, number, chosen) for number, row in enumerate(sorted(given, key=lambda row: row[0]))]
     # labels come in when they are due, those of the past too, which the snapshot has not got yet
     unlabeled = [each._replace(label=None) for each in events]
-    state, waiting = State(base(unlabeled, chosen, PAST)), list(events)
+    state, waiting = OnlineState(base(unlabeled, chosen, PAST)), list(events)
     for each, expected in zip(events, offline(events, chosen), strict=True):
         told(state, waiting, each.time, delay(of(chosen)))
         # those of the snapshot are known, and answered from their place
@@ -51,7 +51,7 @@ def test_an_event_that_comes_late_gets_what_the_batch_gives_it_among_those_that_
     chosen = config()
     events = [event(row, number, chosen) for number, row in enumerate(given)]
     past = sorted((each for each in events if each.time < (START + 3) * DAY), key=lambda each: each.time)
-    state, known = State(base(past, chosen, PAST)), list(past)
+    state, known = OnlineState(base(past, chosen, PAST)), list(past)
     for each in events:
         if each in past:
             continue
@@ -65,7 +65,7 @@ def test_an_event_that_comes_late_gets_what_the_batch_gives_it_among_those_that_
 def test_the_second_time_an_event_changes_nothing_and_has_the_same_answer(given):
     chosen = config()
     events = [event(row, number, chosen) for number, row in enumerate(sorted(given, key=lambda row: row[0]))]
-    state = State(base(events, chosen, PAST))
+    state = OnlineState(base(events, chosen, PAST))
     served = [each for each in events if each.time >= state.base.oldest]
     first = [state.take(each) for each in served]
     again = [state.take(each) for each in served]
@@ -76,7 +76,7 @@ def test_the_second_time_an_event_changes_nothing_and_has_the_same_answer(given)
 def test_a_known_event_is_not_answered_with_those_of_its_time_that_came_after_it():
     chosen = config()
     events = [event((4 * DAY - 5, "ann", 1, 100, None), number, chosen) for number in range(4)]
-    state = State(base(events[:1], chosen, PAST))
+    state = OnlineState(base(events[:1], chosen, PAST))
     first = state.take(events[0])[0]
     for late in events[1:]:
         answer = state.take(late)[0]
@@ -89,7 +89,7 @@ def test_a_known_event_is_not_answered_with_those_of_its_time_that_came_after_it
 def test_the_last_of_several_labels_counts_wherever_the_event_lies(given, changes):
     chosen = config()
     events = [event(row, number, chosen) for number, row in enumerate(sorted(given, key=lambda row: row[0]))]
-    state, final = State(base(events, chosen, PAST)), dict(enumerate(events))
+    state, final = OnlineState(base(events, chosen, PAST)), dict(enumerate(events))
     for each in events:
         if each.time >= state.base.oldest:
             taken(state, each)
@@ -110,7 +110,7 @@ SAMPLE = [(4 * DAY - 5, "ann", 1, 250, None), (4 * DAY + 5, "ann", 1, 250, None)
 def test_an_id_that_comes_with_another_event_is_refused(place, change):
     chosen = config()
     events = [event(row, number, chosen) for number, row in enumerate(SAMPLE)]
-    state = State(base(events, chosen, PAST))
+    state = OnlineState(base(events, chosen, PAST))
     state.take(events[1])
     other = events[place]._replace(**change | ({"time": events[place].time + 1} if "time" in change else {}))
     with pytest.raises(UserError, match=f"event {place} is known with another time, customer, terminal or amount"):
@@ -121,7 +121,7 @@ def test_an_id_that_comes_with_another_event_is_refused(place, change):
 def test_an_id_is_an_event_of_its_own_on_another_day():
     chosen = config()
     events = [event((day * DAY + 5, 0, 0, 100, None), 7, chosen) for day in (3, 4, 5)]
-    state = State(base(events, chosen, PAST))
+    state = OnlineState(base(events, chosen, PAST))
     assert [state.take(each)[0] for each in events] == offline(events, chosen)
     assert state.label(Label(7, events[1].time, 1))
     assert not state.label(Label(7, events[2].time + DAY, 1))
@@ -129,7 +129,7 @@ def test_an_id_is_an_event_of_its_own_on_another_day():
 
 def test_an_event_older_than_the_windows_reach_is_refused_and_the_snapshots_last_day_is_not():
     chosen = config()
-    state = State(base([], chosen, PAST))
+    state = OnlineState(base([], chosen, PAST))
     with pytest.raises(UserError, match="event 1 is of a day before 2024-03-04, the first whose windows"):
         state.take(event((3 * DAY - 1, 0, 0, 1, None), 1, chosen))
     assert state.take(event((3 * DAY, 0, 0, 1, None), 2, chosen))[0][3] == 1
@@ -137,7 +137,7 @@ def test_an_event_older_than_the_windows_reach_is_refused_and_the_snapshots_last
 
 def test_without_windows_nothing_is_kept_and_every_event_is_answered():
     chosen = config(("customer", "amount"), windows=())
-    state = State(base([], chosen, PAST))
+    state = OnlineState(base([], chosen, PAST))
     each = event((0, 0, 0, 150, None), 1, chosen)
     assert state.take(each) == ([1.5, 0.0, 1.0], None)
     assert state.take(each) == ([1.5, 0.0, 1.0], None)

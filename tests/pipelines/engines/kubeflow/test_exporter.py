@@ -10,7 +10,7 @@ import httpx
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from nightshift.cluster.kubeflow import Place, Server
+from nightshift.cluster.kubeflow import KubeflowApi, KubeflowTarget
 from nightshift.errors import UserError
 from pipelines.engines.kubeflow.exporter import Runs, serve
 from tests.kubeflow import CREATED, Failure, Kubeflow
@@ -23,8 +23,8 @@ HOUR = 3600.0
 NOW = CREATED.timestamp() + 24 * HOUR
 
 
-def server_of(kubeflow: Kubeflow) -> Server:
-    return Server(Place(kubeflow.url, "nightshift"), pause=0)
+def server_of(kubeflow: Kubeflow) -> KubeflowApi:
+    return KubeflowApi(KubeflowTarget(kubeflow.url, "nightshift"), pause=0)
 
 
 def shown(kubeflow: Kubeflow, said: list[str] | None = None) -> dict[str, dict[str, float]]:

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from nightshift.cluster import ACCOUNT
-from nightshift.cluster.kubeflow import Definition, Place, Server
+from nightshift.cluster.kubeflow import Definition, KubeflowApi, KubeflowTarget
 from nightshift.errors import UnavailableError, UserError
 from pipelines import arguments, configs
 from pipelines.engines.kubeflow.submission import change, recurring, schedule, upload, watch
@@ -34,8 +34,8 @@ def nightshift(kubeflow: Kubeflow, *words: str) -> "subprocess.CompletedProcess[
     return command(*words, KFP_ENDPOINT=kubeflow.url)
 
 
-def server_of(kubeflow: Kubeflow) -> Server:
-    return Server(Place(kubeflow.url, "nightshift"), pause=0)
+def server_of(kubeflow: Kubeflow) -> KubeflowApi:
+    return KubeflowApi(KubeflowTarget(kubeflow.url, "nightshift"), pause=0)
 
 
 def spec_of(name: str) -> Any:
@@ -72,7 +72,7 @@ def test_a_run_is_submitted_with_the_environments_pipeline_and_typed_parameters(
 def test_a_run_has_the_account_that_a_step_of_it_needs_and_there_is_one(kubeflow: Kubeflow) -> None:
     compiled = arguments.compiled("release", "aws")
     values = arguments.gathered(compiled, {"config": "fraud", "date": DATE, "data": "simulator"}, {})
-    server = Server(Place(kubeflow.url, "nightshift", service_account="runner"), pause=0)
+    server = KubeflowApi(KubeflowTarget(kubeflow.url, "nightshift", service_account="runner"), pause=0)
     server.submit("one", Definition.read(compiled.yaml), values)
     (body,) = kubeflow.bodies("/runs")
     assert body["service_account"] == "nightshift-release"
@@ -109,7 +109,7 @@ def test_an_experiment_of_that_name_is_used(kubeflow: Kubeflow, small: Definitio
 
 
 def test_a_namespace_is_passed_on(kubeflow: Kubeflow, small: Definition) -> None:
-    Server(Place(kubeflow.url, "nightshift", "team"), pause=0).submit("first", small, {})
+    KubeflowApi(KubeflowTarget(kubeflow.url, "nightshift", "team"), pause=0).submit("first", small, {})
     assert kubeflow.bodies("/experiments")[0]["namespace"] == "team"
     assert kubeflow.requests[0].query["namespace"] == "team"
 
@@ -129,7 +129,7 @@ def test_a_token_is_read_from_its_file_each_time_since_it_is_renewed(
 ) -> None:
     file = tmp_path / "token"
     file.write_text("old")
-    server = Server(Place(kubeflow.url, "nightshift"), str(file), pause=0)
+    server = KubeflowApi(KubeflowTarget(kubeflow.url, "nightshift"), str(file), pause=0)
     kubeflow.token = "new"
     with pytest.raises(UserError, match="401"):
         server.submit("first", small, {})
@@ -168,7 +168,7 @@ def test_a_server_that_is_not_there_is_one_line_and_exit_code_one(kubeflow: Kube
 
 
 def test_a_certificate_that_is_not_trusted_is_said_with_the_way_on(kubeflow: Kubeflow, small: Definition) -> None:
-    server = Server(Place(kubeflow.url.replace("http:", "https:"), "nightshift"), pause=0)
+    server = KubeflowApi(KubeflowTarget(kubeflow.url.replace("http:", "https:"), "nightshift"), pause=0)
     with pytest.raises(UserError, match="name its certificate authority's file in SSL_CERT_FILE"):
         server.submit("first", small, {})
 
