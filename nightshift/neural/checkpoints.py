@@ -109,8 +109,8 @@ class Checkpoints:
         self.save(training)
         if decided == STOP:
             self.finish()
-            place = self._folder(training.done)
-            raise preemption.preempted(f"step {training.done} of {training.steps} is saved in {place}")
+            folder = self._folder(training.done)
+            raise preemption.preempted(f"step {training.done} of {training.steps} is saved in {folder}")
 
     def save(self, training: Training) -> None:
         """Begin to write a checkpoint; the training may go on meanwhile."""
@@ -234,10 +234,10 @@ def damaged(folder: str) -> str:
         UserError: when its metadata hold anything but descriptions of tensors.
     """
     try:
-        found = storage.read_json(storage.join(folder, FILE))
-        if found["sha256"]["notes"] != storage.fingerprint(found["notes"]):
+        document = storage.read_json(storage.join(folder, FILE))
+        if document["sha256"]["notes"] != storage.fingerprint(document["notes"]):
             return f"{FILE} has changed"
-        if found["sha256"]["metadata"] != _hash(folder, METADATA_FILE):
+        if document["sha256"]["metadata"] != _hash(folder, METADATA_FILE):
             return f"{METADATA_FILE} has changed"
     except (UserError, KeyError, TypeError) as error:
         return str(error)

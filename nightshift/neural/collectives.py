@@ -149,9 +149,9 @@ def _print(sizes: list[int], device: torch.device) -> None:
     if step.is_first():
         backend = "NCCL" if device.type == "cuda" else "gloo"
         print(f"{dist.get_world_size()} processes, {backend}\n{HEADER}", flush=True)
-    for each in measured(sizes, device):
+    for timing in measured(sizes, device):
         if step.is_first():
-            print(each, flush=True)
+            print(timing, flush=True)
 
 
 if __name__ == "__main__":

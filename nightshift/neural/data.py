@@ -151,8 +151,8 @@ def streamed(take: Take, width: int, device: torch.device) -> Gather:
         device: where they go.
     """
 
-    def gather(asked: tuple[int, Tensor]) -> Tensor:
-        first, chosen = asked
+    def gather(block: tuple[int, Tensor]) -> Tensor:
+        first, chosen = block
         inputs = torch.from_numpy(take(chosen.numpy()))
         if device.type == "cuda":
             return inputs.pin_memory()
@@ -180,8 +180,8 @@ def ahead(call: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
     try:
         waiting = deque(pool.submit(call, item) for item in islice(rest, AHEAD))
         while waiting:
-            found = waiting.popleft().result()
+            output = waiting.popleft().result()
             waiting.extend(pool.submit(call, item) for item in islice(rest, 1))
-            yield found
+            yield output
     finally:
         pool.shutdown(cancel_futures=True)

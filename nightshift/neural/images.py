@@ -45,8 +45,8 @@ def augmented(how: Augmentation, images: Tensor, noise: Tensor) -> Tensor:
     )
     if how.flip:
         columns = torch.where(noise[:, 2:3] < 0.5, width - 1 - columns, columns)
-    each = torch.arange(len(images), device=images.device)[:, None, None]
-    return images[each, rows[:, :, None], columns[:, None, :]]
+    image_index = torch.arange(len(images), device=images.device)[:, None, None]
+    return images[image_index, rows[:, :, None], columns[:, None, :]]
 
 
 def mixed(batch: Batch, shares: Tensor, classes: int) -> Batch:
@@ -74,5 +74,5 @@ def beta(noise: Tensor, alpha: float) -> Tensor:
 
 @cache
 def _quantiles(alpha: float, device: torch.device) -> Tensor:
-    found = betaincinv(alpha, alpha, (np.arange(QUANTILES) + 0.5) / QUANTILES)
-    return torch.from_numpy(found.astype(np.float32)).to(device)
+    quantiles = betaincinv(alpha, alpha, (np.arange(QUANTILES) + 0.5) / QUANTILES)
+    return torch.from_numpy(quantiles.astype(np.float32)).to(device)

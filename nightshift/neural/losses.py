@@ -64,9 +64,9 @@ def averaged(losses: list[Tensor]) -> list[float]:
     """Return the means of losses () over the processes that know them: of a pipeline, those of its last stage."""
     if not dist.is_initialized() or not losses:
         return [loss.item() for loss in losses]
-    found = torch.stack(losses)
-    is_known = ~found.isnan()
-    known = torch.stack([found.where(is_known, 0), is_known.to(found.dtype)])
+    stacked = torch.stack(losses)
+    is_known = ~stacked.isnan()
+    known = torch.stack([stacked.where(is_known, 0), is_known.to(stacked.dtype)])
     dist.all_reduce(known)
     mean: list[float] = (known[0] / known[1]).tolist()
     return mean

@@ -65,7 +65,7 @@ class ParallelReplica(Replica):
     def clip(self, limit: float) -> None:
         """Scale the gradients of all processes down to one norm."""
         parameters = [parameter for part in self.parts for parameter in part.parameters()]
-        norm = local(nn.utils.get_total_norm([each.grad for each in parameters if each.grad is not None]))
+        norm = local(nn.utils.get_total_norm([parameter.grad for parameter in parameters if parameter.grad is not None]))
         if is_cut(self.mesh):
             squared = norm**2
             dist.all_reduce(squared, group=self.mesh["pipeline"].get_group())
@@ -76,11 +76,11 @@ class ParallelReplica(Replica):
         """Return the whole network, in every process, with the statistics of batches that this one has seen."""
         here = {name: local(value) for part in self.parts for name, value in part.state_dict().items()}
         model = self.recipe.model().to(self.device)
-        for name, place in model.state_dict().items():
-            value = here[name].clone() if name in here else torch.zeros_like(place)
+        for name, target in model.state_dict().items():
+            value = here[name].clone() if name in here else torch.zeros_like(target)
             if is_cut(self.mesh):  # each value lies in one stage
                 dist.all_reduce(value, group=self.mesh["pipeline"].get_group())
-            place.copy_(value)
+            target.copy_(value)
         return model
 
 

@@ -38,9 +38,9 @@ class Watched:
         self._training, self._batches = training, training.batches()
         self._computing = self._waiting = 0.0
         for _ in range(FIRST):
-            taken = self._round()
+            seconds = self._round()
         # the slowest process decides, so that all take equally many
-        slowest = max(each[2] for each in shared(taken))
+        slowest = max(timings[2] for timings in shared(seconds))
         self._rounds = max(LEAST, math.ceil(SECONDS / (2 * slowest)))
         if fault == STARVED_LOADER:
             self._waiting = DELAY * slowest
@@ -78,13 +78,13 @@ class Watched:
         _finish()
 
 
-def shared(found: list[float]) -> list[list[float]]:
+def shared(values: list[float]) -> list[list[float]]:
     """Return what each process has found, in their order."""
     if not dist.is_initialized():
-        return [found]
-    every = [torch.zeros(len(found), dtype=torch.float64) for _ in range(_processes())]
-    dist.all_gather(every, torch.tensor(found, dtype=torch.float64))
-    return [each.tolist() for each in every]
+        return [values]
+    every = [torch.zeros(len(values), dtype=torch.float64) for _ in range(_processes())]
+    dist.all_gather(every, torch.tensor(values, dtype=torch.float64))
+    return [timings.tolist() for timings in every]
 
 
 def exchange(size: int, device: torch.device) -> float:
@@ -99,20 +99,20 @@ def pieces(called: nn.Module) -> int:
     """Return in how many pieces replicas exchange gradients."""
     if not isinstance(called, DistributedDataParallel):
         return 1
-    told = called._get_ddp_logging_data()  # type: ignore[no-untyped-call]  # noqa: SLF001 nothing else tells
-    return len(str(told["rebuilt_bucket_sizes"] or told["bucket_sizes"]).split(","))
+    logging_data = called._get_ddp_logging_data()  # type: ignore[no-untyped-call]  # noqa: SLF001 nothing else tells
+    return len(str(logging_data["rebuilt_bucket_sizes"] or logging_data["bucket_sizes"]).split(","))
 
 
-def measured(asked: Request, device: torch.device) -> None:
+def measured(request: Request, device: torch.device) -> None:
     """Measure and say it."""
     if device.type == "cpu":
         cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {cores[int(os.environ.get("LOCAL_RANK", "0")) % len(cores)]})
-    with simulated.training(asked, device) as training:
-        size = sum(each.numel() for part in training.replica.parts for each in part.parameters())
-        found = {"processes": Watched(training, asked["fault"]).measured(), "exchange": exchange(size, device)}
-        found |= {"pieces": pieces(training.replica.called), "bytes": 4 * size, "rows": training.replica.fit.batch_size}
-        simulated.say(found)
+    with simulated.training(request, device) as training:
+        size = sum(parameter.numel() for part in training.replica.parts for parameter in part.parameters())
+        answer = {"processes": Watched(training, request["fault"]).measured(), "exchange": exchange(size, device)}
+        answer |= {"pieces": pieces(training.replica.called), "bytes": 4 * size, "rows": training.replica.fit.batch_size}
+        simulated.say(answer)
 
 
 def _timed(call: Callable[[], object]) -> float:

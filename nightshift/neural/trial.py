@@ -37,8 +37,8 @@ class Trial:
         self._training, self._device = training, training.replica.device
         self._batches = self._training.batches()
         self.steps = 1
-        taken = [self.stretch()["seconds"] for _ in range(2 * FIRST)]
-        self.steps = max(1, round(SECONDS / min(taken[FIRST:])))
+        seconds = [self.stretch()["seconds"] for _ in range(2 * FIRST)]
+        self.steps = max(1, round(SECONDS / min(seconds[FIRST:])))
 
     def stretch(self) -> dict[str, float]:
         """Take some steps; return their rows, and in the mean of all processes seconds, and CPU seconds of them all."""
@@ -46,11 +46,11 @@ class Trial:
         wall, cpu = time.perf_counter(), time.process_time()
         rows = sum(self._step() for _ in range(self.steps))
         self._wait()
-        taken = torch.tensor([time.perf_counter() - wall, time.process_time() - cpu], dtype=torch.float64)
+        times = torch.tensor([time.perf_counter() - wall, time.process_time() - cpu], dtype=torch.float64)
         if dist.is_initialized():
-            dist.all_reduce(taken)
-            taken[0] /= dist.get_world_size()
-        seconds, cpu_seconds = taken.tolist()
+            dist.all_reduce(times)
+            times[0] /= dist.get_world_size()
+        seconds, cpu_seconds = times.tolist()
         return {"rows": rows, "seconds": seconds, "cpu_seconds": cpu_seconds}
 
     def trace(self, path: str) -> None:
@@ -74,9 +74,9 @@ class Trial:
             torch.cuda.synchronize()
 
 
-def measured(asked: Request, device: torch.device) -> None:
+def measured(request: Request, device: torch.device) -> None:
     """Answer until the input ends."""
-    with simulated.training(asked, device) as training:
+    with simulated.training(request, device) as training:
         trial = Trial(training)
         gpu = torch.cuda.get_device_name() if device.type == "cuda" else ""
         arithmetic = devices.arithmetic(training.replica.model, training.replica.fit.precision)
@@ -93,10 +93,10 @@ def _next() -> tuple[Asked, str]:
     """Return what the next line asks for, and the path it holds, both of which only the first process sees."""
     line = sys.stdin.readline() if step.is_first() else ""
     path = line.strip()
-    asked = torch.tensor(Asked.TRACE if path else Asked.STRETCH if line else Asked.END)
+    command = torch.tensor(Asked.TRACE if path else Asked.STRETCH if line else Asked.END)
     if dist.is_initialized():
-        dist.broadcast(asked, 0)
-    return Asked(int(asked)), path
+        dist.broadcast(command, 0)
+    return Asked(int(command)), path
 
 
 if __name__ == "__main__":

@@ -129,9 +129,9 @@ def _check_pipeline(model: Model, layout: Layout, micro_batches: int) -> None:
         )
 
 
-def _divides(name: str, value: int, whole: str, of: int) -> None:
-    if of % value:
-        near = [each for each in range(1, of + 1) if of % each == 0]
-        below, above = [each for each in near if each < value][-1:], [each for each in near if each > value][:1]
-        allowed = " or ".join(str(each) for each in below + above)
-        raise UserError(f"{name} is {value}, which does not divide {whole}, {of}; give {allowed}")
+def _divides(name: str, value: int, whole: str, total: int) -> None:
+    if total % value:
+        divisors = [divisor for divisor in range(1, total + 1) if total % divisor == 0]
+        below, above = [divisor for divisor in divisors if divisor < value][-1:], [divisor for divisor in divisors if divisor > value][:1]
+        allowed = " or ".join(str(divisor) for divisor in below + above)
+        raise UserError(f"{name} is {value}, which does not divide {whole}, {total}; give {allowed}")

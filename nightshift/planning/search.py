@@ -62,11 +62,11 @@ def fitting(model: Model, cluster: Cluster, layout: Layout) -> Plan:
     Raises:
         UserError: when it does not; the message says by how much, and what would.
     """
-    found = plan(model, cluster, layout)
-    if found.fits:
-        return found
+    candidate = plan(model, cluster, layout)
+    if candidate.fits:
+        return candidate
     best = fastest(model, cluster, layout)
-    raise UserError(f"{_overfull(found)}; {_instead(best) if best else _more(model, cluster, layout)}")
+    raise UserError(f"{_overfull(candidate)}; {_instead(best) if best else _more(model, cluster, layout)}")
 
 
 def proposed(model: Model, cluster: Cluster, like: Layout) -> Plan:
@@ -91,12 +91,12 @@ def proposed(model: Model, cluster: Cluster, like: Layout) -> Plan:
 def fastest(model: Model, cluster: Cluster, like: Layout) -> Plan | None:
     """Return the fastest plan that fits, None where none does; see `proposed`."""
     plans = (_tried(model, cluster, layout) for layout in _layouts(model, cluster, like))
-    return min((found for found in plans if found and found.fits), key=_rank, default=None)
+    return min((candidate for candidate in plans if candidate and candidate.fits), key=_rank, default=None)
 
 
-def _rank(found: Plan) -> tuple[float, int]:
+def _rank(candidate: Plan) -> tuple[float, int]:
     # what the formulas leave out, kernels' launches, is less with larger micro-batches
-    return found.timing.step, -found.layout.micro_batch
+    return candidate.timing.step, -candidate.layout.micro_batch
 
 
 def _tried(model: Model, cluster: Cluster, layout: Layout) -> Plan | None:
@@ -129,14 +129,14 @@ def _layouts(model: Model, cluster: Cluster, like: Layout) -> Iterator[Layout]:
 
 def _chunks(model: Model, pipeline: int) -> list[int]:
     """Return the numbers of chunks that divide the layers of a stage evenly; 1 always can be."""
-    each = model.layers // pipeline if pipeline > 1 and model.layers % pipeline == 0 else 1
-    return [count for count in range(1, each + 1) if each % count == 0]
+    layers = model.layers // pipeline if pipeline > 1 and model.layers % pipeline == 0 else 1
+    return [count for count in range(1, layers + 1) if layers % count == 0]
 
 
-def _overfull(found: Plan) -> str:
-    need, has = found.memory.total / GIB, found.cluster.gpu.memory / GIB
-    parts = f"{found.memory.states / GIB:.1f} states, {found.memory.activations / GIB:.1f} activations"
-    return f"the layout needs {need:.1f} GiB a GPU ({parts}), {found.cluster.gpu.name} has {has:.1f}"
+def _overfull(candidate: Plan) -> str:
+    need, has = candidate.memory.total / GIB, candidate.cluster.gpu.memory / GIB
+    parts = f"{candidate.memory.states / GIB:.1f} states, {candidate.memory.activations / GIB:.1f} activations"
+    return f"the layout needs {need:.1f} GiB a GPU ({parts}), {candidate.cluster.gpu.name} has {has:.1f}"
 
 
 def _instead(best: Plan) -> str:

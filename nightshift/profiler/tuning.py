@@ -102,12 +102,12 @@ def _threads(now: Variant, on: Setting) -> Iterable[Value]:
 
 def _precisions(_: Variant, on: Setting) -> Iterable[Value]:
     # processors have no fp16 arithmetic to speak of
-    return [each.value for each in Precision if on.device == "cuda" or each is not Precision.FP16]
+    return [precision.value for precision in Precision if on.device == "cuda" or precision is not Precision.FP16]
 
 
 def _compiled(now: Variant, on: Setting) -> Iterable[Value]:
     has_graphs = on.device == "cuda" and now.processes == now.value("microbatches") == 1
-    return [each.value for each in Compile if has_graphs or each is not Compile.CUDA_GRAPHS]
+    return [mode.value for mode in Compile if has_graphs or mode is not Compile.CUDA_GRAPHS]
 
 
 def _microbatches(now: Variant, _: Setting) -> Iterable[Value]:
@@ -160,12 +160,12 @@ class Side:
 
     def __enter__(self) -> Self:
         setting = self.setting
-        asked = {"device": setting.device, "rows": setting.rows}
-        asked |= {"kind": setting.network.kind, "shape": dict(setting.network.shape)}
-        asked |= {"parameters": dict(self.variant.parameters), "trainer": dict(self.variant.trainer)}
-        words = [*launcher(self.variant.processes), "nightshift.neural.trial", json.dumps(asked)]
+        request = {"device": setting.device, "rows": setting.rows}
+        request |= {"kind": setting.network.kind, "shape": dict(setting.network.shape)}
+        request |= {"parameters": dict(self.variant.parameters), "trainer": dict(self.variant.trainer)}
+        arguments = [*launcher(self.variant.processes), "nightshift.neural.trial", json.dumps(request)]
         self._process = subprocess.Popen(
-            [sys.executable, "-m", *words],
+            [sys.executable, "-m", *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -173,11 +173,11 @@ class Side:
             env=environment(self.variant.processes),
         )
         try:
-            found = self._answer()
+            answer = self._answer()
         except UserError:
             self.__exit__()
             raise
-        self.flops, self.gpu, self.arithmetic = float(found["flops"]), str(found["gpu"]), str(found["arithmetic"])
+        self.flops, self.gpu, self.arithmetic = float(answer["flops"]), str(answer["gpu"]), str(answer["arithmetic"])
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -200,7 +200,7 @@ class Side:
 
     def _answer(self) -> dict[str, Any]:
         assert self._process.stdout
-        answers = (found for line in self._process.stdout if (found := answered(line)))
+        answers = (parsed for line in self._process.stdout if (parsed := answered(line)))
         answer = next(answers, {"refused": ENDED})
         if "refused" in answer:
             self.has_ended = True
@@ -211,10 +211,10 @@ class Side:
 def answered(line: str) -> dict[str, Any]:
     """Return the JSON object that a line is; empty for another one, which a library or a compiler has printed."""
     try:
-        found = json.loads(line)
+        answer = json.loads(line)
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return answer if isinstance(answer, dict) else {}
 
 
 def environment(processes: int) -> dict[str, str]:
@@ -226,8 +226,8 @@ def environment(processes: int) -> dict[str, str]:
 
 def launcher(processes: int) -> list[str]:
     """Return the words between `python -m` and a module that start so many processes on this machine."""
-    words = ["nightshift.neural", "--standalone", "--nproc-per-node", str(processes), "-m"]
-    return words if processes > 1 else []
+    arguments = ["nightshift.neural", "--standalone", "--nproc-per-node", str(processes), "-m"]
+    return arguments if processes > 1 else []
 
 
 @dataclass(frozen=True)
@@ -311,21 +311,21 @@ class Tuned:
 Start = Callable[[Variant], Side]
 
 
-def tuned(given: Variant, search: "Search") -> Tuned:
+def tuned(initial: Variant, search: "Search") -> Tuned:
     """Look for the fastest variant, along one axis after the other.
 
     Raises:
         UserError: when the given variant cannot run.
     """
-    best = given
+    best = initial
     wins: dict[str, Tried] = {}
     for axis in search.setting.axes:
-        winner = max(search.along(axis, best), key=lambda each: each.gain, default=None)
+        winner = max(search.along(axis, best), key=lambda tried: tried.gain, default=None)
         if winner and winner.gain:
             best, wins[axis] = best.changed(axis, winner.value), winner
     total = next((winner.comparison for winner in wins.values()), None)
     if len(wins) > 1:
-        with search.start(given) as first, search.start(best) as last:
+        with search.start(initial) as first, search.start(best) as last:
             total = search.compared(first, last)
     return Tuned(best, {axis: winner.value for axis, winner in wins.items()}, total)
 
@@ -336,16 +336,16 @@ class Search:
     Args:
         start: starts the processes of a variant.
         setting: what all variants share.
-        told: is called with each variant that was tried.
+        report: is called with each variant that was tried.
     """
 
-    def __init__(self, start: Start, setting: Setting, told: Callable[[Tried], object]) -> None:
-        self.start, self.setting, self._told = start, setting, told
+    def __init__(self, start: Start, setting: Setting, report: Callable[[Tried], object]) -> None:
+        self.start, self.setting, self._told = start, setting, report
         self._number = 0
 
     def along(self, axis: str, best: Variant) -> list[Tried]:
         """Compare each value of an axis that is worth a try with the best variant so far."""
-        values = [each for each in dict.fromkeys(AXES[axis](best, self.setting)) if each != best.value(axis)]
+        values = [value for value in dict.fromkeys(AXES[axis](best, self.setting)) if value != best.value(axis)]
         if not values:
             return []
         with self.start(best) as now:
@@ -362,15 +362,15 @@ class Search:
 
         self._number += 1
         alpha = performance.FALSE_ALARMS / (self._number * (self._number + 1))
-        taken: dict[Side, list[Stretch]] = {now: [], other: []}
+        stretches: dict[Side, list[Stretch]] = {now: [], other: []}
         ratios: list[float] = []
         decision = Decision.UNDECIDED
         while decision is Decision.UNDECIDED and len(ratios) < MOST:
             for side in (now, other) if len(ratios) % 2 else (other, now):
-                taken[side].append(side.stretch())
-            ratios.append(_per_row(taken[now][-1]) / _per_row(taken[other][-1]))
+                stretches[side].append(side.stretch())
+            ratios.append(_per_row(stretches[now][-1]) / _per_row(stretches[other][-1]))
             decision = performance.decided(ratios, alpha)
-        return Comparison(ratios, decision, speed(now, taken[now]), speed(other, taken[other]))
+        return Comparison(ratios, decision, speed(now, stretches[now]), speed(other, stretches[other]))
 
     def _tried(self, axis: str, value: Value, now: Side) -> Tried:
         try:
@@ -383,13 +383,13 @@ class Search:
         return tried
 
 
-def speed(side: Side, taken: Sequence[Stretch]) -> Speed:
+def speed(side: Side, stretches: Sequence[Stretch]) -> Speed:
     """Return how fast a variant is, by the median of its stretches."""
-    rows = 1 / median(map(_per_row, taken))
+    rows = 1 / median(map(_per_row, stretches))
     flops = rows * side.flops
     if not side.gpu:
         cores = side.setting.cores
-        return Speed(rows, flops, median(each.cpu_seconds / each.seconds for each in taken) / cores)
+        return Speed(rows, flops, median(stretch.cpu_seconds / stretch.seconds for stretch in stretches) / cores)
     from nightshift.profiler.traces import ceiling  # NumPy as well
 
     gpu = ceiling.find(side.gpu)

@@ -89,20 +89,20 @@ def decay_groups(fit: Fit, trained: Mapping[str, Tensor]) -> list[Group]:
     return [{"params": matrices, "weight_decay": fit.weight_decay}, {"params": vectors}]
 
 
-def checked(kind: type[F], field: str, given: Mapping[str, Any]) -> F:
+def checked(kind: type[F], field: str, values: Mapping[str, Any]) -> F:
     """Check a candidate's parameters.
 
     Args:
         kind: what they are of.
         field: where they stand in the config, for the message.
-        given: name -> value.
+        values: name -> value.
 
     Raises:
         UserError: on an unknown name or a wrong value.
     """
-    check_names(field, given, kind.model_fields)
+    check_names(field, values, kind.model_fields)
     try:
-        return kind.checked(given)
+        return kind.checked(values)
     except ValidationError as error:
         wrong = error.errors()[0]
         raise UserError(

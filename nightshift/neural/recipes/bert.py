@@ -69,9 +69,9 @@ class Encoder(nn.Module):
         is_token = tokens != self.pad
         attended = is_token.long()
         attended[:, 0] = 1  # of a text without any token, nothing to attend to would make no number
-        found = self.bert(input_ids=tokens.long(), attention_mask=attended).last_hidden_state
-        weights = is_token.unsqueeze(2).to(found.dtype)
-        mean: Tensor = (found * weights).sum(1) / weights.sum(1).clamp(min=1)
+        states = self.bert(input_ids=tokens.long(), attention_mask=attended).last_hidden_state
+        weights = is_token.unsqueeze(2).to(states.dtype)
+        mean: Tensor = (states * weights).sum(1) / weights.sum(1).clamp(min=1)
         return mean
 
 
@@ -174,9 +174,9 @@ class Bert:
                 pad_token_id=self.pad,
                 **WITHOUT_DROPOUT,
             )
-        found: BertConfig = pretrained.read(BertConfig, self._source, fit.pretrained, **WITHOUT_DROPOUT)
-        self._check(found)
-        return found
+        config: BertConfig = pretrained.read(BertConfig, self._source, fit.pretrained, **WITHOUT_DROPOUT)
+        self._check(config)
+        return config
 
     @property
     def _source(self) -> str:
@@ -208,6 +208,6 @@ class Bert:
             raise UserError(f"task.length: is {self.length}; the network takes at most {most}")
 
 
-def build(field: str, shape: Mapping[str, int], given: Mapping[str, Any]) -> Bert:
+def build(field: str, shape: Mapping[str, int], values: Mapping[str, Any]) -> Bert:
     """Return a recipe; see `nightshift.neural.recipes.build`."""
-    return Bert(field, **shape, fit=checked(Parameters, field, given))
+    return Bert(field, **shape, fit=checked(Parameters, field, values))

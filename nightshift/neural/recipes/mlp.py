@@ -31,9 +31,9 @@ class Parameters(Fit):
     layers: Layers = Field(1, description="hidden layers")
 
 
-def parameters(field: str, given: Mapping[str, Any]) -> Parameters:
+def parameters(field: str, values: Mapping[str, Any]) -> Parameters:
     """Check an MLP's parameters, which stand at `field` of the config; see `checked`."""
-    return checked(Parameters, field, given)
+    return checked(Parameters, field, values)
 
 
 @dataclass(frozen=True)
@@ -89,9 +89,9 @@ class MLP:
         return [self.inputs] + [self.fit.hidden] * self.fit.layers
 
 
-def build(field: str, shape: Mapping[str, int], given: Mapping[str, Any]) -> MLP:
+def build(field: str, shape: Mapping[str, int], values: Mapping[str, Any]) -> MLP:
     """Return a recipe; see `nightshift.neural.recipes.build`."""
-    return MLP(**shape, fit=parameters(field, given))
+    return MLP(**shape, fit=parameters(field, values))
 
 
 def resident(matrix: Matrix, labels: npt.NDArray[np.int8], device: torch.device) -> tuple[Tensor, Tensor]:

@@ -102,8 +102,8 @@ class Stem(nn.Module):
     def forward(self, pixels: Tensor) -> Tensor:
         """Center pixels and convolve them; their last axis goes first, in memory where the layout says so."""
         images = pixels.permute(0, 3, 1, 2).contiguous(memory_format=self._layout)
-        found: Tensor = self.path(images.float() / self.scale - self.shift)
-        return found
+        convolved: Tensor = self.path(images.float() / self.scale - self.shift)
+        return convolved
 
 
 class BatchNorm(nn.BatchNorm2d):
@@ -157,8 +157,8 @@ class Head(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Return logits."""
-        found: Tensor = self.linear(images.mean((2, 3)))
-        return found
+        logits: Tensor = self.linear(images.mean((2, 3)))
+        return logits
 
 
 @dataclass(frozen=True)
@@ -214,11 +214,11 @@ class ResNet:
             return Shape(
                 [int(count) for count in fit.stages.split(",")], fit.width, fit.bottleneck, fit.stem == "large"
             )
-        found, is_deep = self._config, self._config.layer_type == "bottleneck"
+        config, is_deep = self._config, self._config.layer_type == "bottleneck"
         mean, deviation = self._normalization()
-        scale = [255 * each for each in deviation]
-        shift = [each / other for each, other in zip(mean, deviation, strict=True)]
-        return Shape(list(found.depths or []), found.embedding_size, is_deep, True, scale, shift)
+        scale = [255 * channel for channel in deviation]
+        shift = [channel / other for channel, other in zip(mean, deviation, strict=True)]
+        return Shape(list(config.depths or []), config.embedding_size, is_deep, True, scale, shift)
 
     def augmented(self, batch: Batch, noise: Tensor) -> Batch:
         """Move, mirror and mix a batch of training images, uint8 (b, side, side, channels), by noise, (b, NOISE)."""
@@ -247,42 +247,42 @@ class ResNet:
         from transformers import ResNetConfig
 
         source = f"{self.field}.pretrained"
-        found: ResNetConfig = pretrained.read(ResNetConfig, source, self.fit.pretrained)
-        if found.model_type != "resnet":
-            raise UserError(f"{source}: is a network of type {found.model_type!r}; choose one of type 'resnet'")
-        widths, depths = list(found.hidden_sizes or []), found.depths or []
+        config: ResNetConfig = pretrained.read(ResNetConfig, source, self.fit.pretrained)
+        if config.model_type != "resnet":
+            raise UserError(f"{source}: is a network of type {config.model_type!r}; choose one of type 'resnet'")
+        widths, depths = list(config.hidden_sizes or []), config.depths or []
         expected = {
             "num_channels": self.channels,
-            "embedding_size": widths[0] // (WIDER if found.layer_type == "bottleneck" else 1),
+            "embedding_size": widths[0] // (WIDER if config.layer_type == "bottleneck" else 1),
             "hidden_sizes": [widths[0] << stage for stage in range(len(depths))],
             "hidden_act": "relu",
             "downsample_in_first_stage": False,
             "downsample_in_bottleneck": False,
         }
         for name, value in expected.items():
-            if getattr(found, name) != value:
-                raise UserError(f"{source}: its {name} is {getattr(found, name)!r}; choose a network with {value!r}")
-        return found
+            if getattr(config, name) != value:
+                raise UserError(f"{source}: its {name} is {getattr(config, name)!r}; choose a network with {value!r}")
+        return config
 
     def _normalization(self) -> tuple[Sequence[float], Sequence[float]]:
         """Return the mean and deviation of each channel by which it was pretrained; without a word, ImageNet's."""
         from transformers.models.auto.image_processing_auto import get_image_processor_config
 
-        told = get_image_processor_config(self.fit.pretrained)
-        found = told.get("image_mean", IMAGENET_MEAN), told.get("image_std", IMAGENET_STD)
-        if any(len(each) != self.channels for each in found):
+        config = get_image_processor_config(self.fit.pretrained)
+        normalization = config.get("image_mean", IMAGENET_MEAN), config.get("image_std", IMAGENET_STD)
+        if any(len(values) != self.channels for values in normalization):
             raise UserError(
-                f"{self.field}.pretrained: has {len(found[0])} means, and task.channels is {self.channels}; "
+                f"{self.field}.pretrained: has {len(normalization[0])} means, and task.channels is {self.channels}; "
                 "write image_mean and image_std into a preprocessor_config.json beside the weights"
             )
-        return found
+        return normalization
 
     def _published(self) -> "ResNetModel":
         from transformers import ResNetModel
 
         source, name = f"{self.field}.pretrained", self.fit.pretrained
-        found: ResNetModel = pretrained.network(ResNetModel, source, name, config=self._config)
-        return found
+        model: ResNetModel = pretrained.network(ResNetModel, source, name, config=self._config)
+        return model
 
     def flops(self) -> int:
         """Return what PyTorch counts for one image, forward and backward."""
@@ -300,22 +300,22 @@ class ResNet:
         return Changed(held(pixels), labels, self.fit.batch_size, self.augmented)
 
 
-def build(field: str, shape: Mapping[str, int], given: Mapping[str, Any]) -> ResNet:
+def build(field: str, shape: Mapping[str, int], values: Mapping[str, Any]) -> ResNet:
     """Return a recipe; see `nightshift.neural.recipes.build`."""
-    return ResNet(field, **shape, fit=checked(Parameters, field, given))
+    return ResNet(field, **shape, fit=checked(Parameters, field, values))
 
 
-def _fill(blocks: Sequence[nn.Module], given: "ResNetModel") -> None:
+def _fill(blocks: Sequence[nn.Module], network: "ResNetModel") -> None:
     """Copy weights and statistics: convolution after convolution, the shortcut's last."""
-    layers: list[Any] = [layer for stage in given.encoder.stages for layer in stage.layers]  # type: ignore[union-attr]
-    theirs = [_weighted(given.embedder), *([*_weighted(each.layer), *_weighted(each.shortcut)] for each in layers)]
-    for block, found in zip(blocks, theirs, strict=True):
-        for own, other in zip(_weighted(block), found, strict=True):
+    layers: list[Any] = [layer for stage in network.encoder.stages for layer in stage.layers]  # type: ignore[union-attr]
+    theirs = [_weighted(network.embedder), *([*_weighted(layer.layer), *_weighted(layer.shortcut)] for layer in layers)]
+    for block, modules in zip(blocks, theirs, strict=True):
+        for own, other in zip(_weighted(block), modules, strict=True):
             own.load_state_dict(other.state_dict())
 
 
 def _weighted(part: nn.Module) -> list[nn.Module]:
-    return [each for each in part.modules() if isinstance(each, nn.Conv2d | nn.BatchNorm2d)]
+    return [module for module in part.modules() if isinstance(module, nn.Conv2d | nn.BatchNorm2d)]
 
 
 def _layers(inputs: int, width: int, outputs: int, stride: int, bottleneck: bool) -> list[nn.Module]:

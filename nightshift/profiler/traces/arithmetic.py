@@ -84,18 +84,18 @@ def judge(traces: Sequence[Trace], device: Gpu | None = None, counted: Sequence[
 
 
 def _verdict(name: str, products: _Products | None, tensor_flops: float | None, ordinary: float | None) -> Verdict:
-    said = names.classify(name)
-    kind = Kind.MATRIX if said.kind is Kind.UNKNOWN and (products or tensor_flops) else said.kind
+    kernel_class = names.classify(name)
+    kind = Kind.MATRIX if kernel_class.kind is Kind.UNKNOWN and (products or tensor_flops) else kernel_class.kind
     if kind is not Kind.MATRIX:
         return Verdict(kind)
     operands = (
         max(products.precisions, key=products.precisions.__getitem__) if products and products.precisions else None
     )
-    precision = said.precision or operands
+    precision = kernel_class.precision or operands
     if products and ordinary and 1e6 * products.flops > ordinary * products.time:
         return Verdict(kind, True, precision, Basis.RATE)
-    if said.tensor_cores is not None:
-        return Verdict(kind, said.tensor_cores, precision, Basis.NAME)
+    if kernel_class.tensor_cores is not None:
+        return Verdict(kind, kernel_class.tensor_cores, precision, Basis.NAME)
     if operands in LOW:
         return Verdict(kind, True, precision, Basis.OPERANDS)
     if tensor_flops is not None:
@@ -109,25 +109,25 @@ def _launched(traces: Sequence[Trace]) -> dict[str, _Products]:
     An operation's floating-point operations are spread over its kernels by their times, so that two kernels of one
     operation do not count them twice.
     """
-    found: dict[str, _Products] = defaultdict(_Products)
+    products: dict[str, _Products] = defaultdict(_Products)
     for trace in traces:
         rows = trace.multiplying()
         times = rows["end"] - rows["start"]
         _, operations = np.unique(rows["operation"], return_inverse=True)
         shares = times / np.maximum(np.bincount(operations, weights=times), 1e-9)[operations]
         for name, product, (time, share) in trace.by_product(rows, times, shares):
-            one = found[name]
+            one = products[name]
             if product.flops:
                 one.flops += product.flops * share
                 one.time += time
             if product.precision:
                 one.precisions[product.precision] += time
-    return found
+    return products
 
 
 def _sums(keys: Rows, times: Rows) -> tuple[list[int], list[float]]:
-    unique, places = np.unique(keys, return_inverse=True)
-    return unique.tolist(), np.bincount(places, weights=times, minlength=len(unique)).tolist()
+    unique, groups = np.unique(keys, return_inverse=True)
+    return unique.tolist(), np.bincount(groups, weights=times, minlength=len(unique)).tolist()
 
 
 def add_up(traces: Sequence[Trace], verdicts: Verdicts) -> Sums:

@@ -89,7 +89,7 @@ def measure(trace: Trace, device: int) -> Breakdown:
         exposed_copies=timeline.length(timeline.without(copies, kernels)),
         exposed_pageable=timeline.length(timeline.without(unpinned, kernels)),
         loading=timeline.length(timeline.clip(gaps.loading(trace), window)),
-        idle={cause: timeline.length(found) for cause, found in gaps.causes(trace, device).items()},
+        idle={cause: timeline.length(moments) for cause, moments in gaps.causes(trace, device).items()},
     )
 
 

@@ -58,13 +58,13 @@ def mfu(flops_per_step: float, step_ms: float, peak: float) -> float:
 
 def products(traces: Sequence[Trace]) -> list[Counted]:
     """Return the matrix kernels of operations whose shapes were recorded; an operation's kernels share its counts."""
-    found: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
+    totals: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
     for trace in traces:
         rows = trace.multiplying()
         for name, product, (calls, time) in trace.by_product(rows, np.ones(len(rows)), rows["end"] - rows["start"]):
             added = (calls * product.flops, calls * product.bytes, time)
-            found[name] = [one + other for one, other in zip(found[name], added, strict=True)]
-    return [Counted(name, *sums) for name, sums in found.items()]
+            totals[name] = [one + other for one, other in zip(totals[name], added, strict=True)]
+    return [Counted(name, *sums) for name, sums in totals.items()]
 
 
 def roofline(device: Gpu, precision: str, counted: Sequence[Counted], basis: str) -> Roofline | None:

@@ -28,7 +28,7 @@ def communicates(trace: Trace, rows: Rows) -> Mask:
     kinds = [names.classify(name).kind for name in trace.names]
     is_kernel = rows["kind"] == Work.KERNEL
     known, doubtful = (
-        is_kernel & np.array([each is kind for each in kinds], dtype=bool)[rows["name"]]
+        is_kernel & np.array([kernel_kind is kind for kernel_kind in kinds], dtype=bool)[rows["name"]]
         for kind in (Kind.COMMUNICATION, Kind.UNKNOWN)
     )
     if doubtful.any():
@@ -39,8 +39,8 @@ def communicates(trace: Trace, rows: Rows) -> Mask:
 
 def _operations(trace: Trace) -> list[int]:
     talks = np.array([OPERATION.match(name) is not None for name in trace.names], dtype=bool)
-    found = trace.host["operation"][talks[trace.host["name"]]] if len(trace.host) else trace.host["operation"]
-    return [int(one) for one in np.unique(found) if one >= 0]
+    operations = trace.host["operation"][talks[trace.host["name"]]] if len(trace.host) else trace.host["operation"]
+    return [int(one) for one in np.unique(operations) if one >= 0]
 
 
 def _on_its_streams(rows: Rows, talks: Mask, computes: Mask) -> Mask:

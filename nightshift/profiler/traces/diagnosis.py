@@ -52,23 +52,23 @@ class Case:
 Rule = Callable[[Case], Finding | None]
 
 
-def diagnose(found: Sequence[Breakdown], sums: Sums) -> list[Finding]:
+def diagnose(breakdowns: Sequence[Breakdown], sums: Sums) -> list[Finding]:
     """Return what to change, what would win most first.
 
     Args:
-        found: one per GPU, at least one.
+        breakdowns: one per GPU, at least one.
         sums: how long their kernels multiply matrices, on tensor cores or not.
     """
-    case = Case(slowest(found), found, ranks.imbalance(found))
+    case = Case(slowest(breakdowns), breakdowns, ranks.imbalance(breakdowns))
     lost = [one for rule in RULES if (one := rule(case)) and (one.won_pct or 0.0) >= LEAST]
     ranked = sorted(lost, key=lambda one: -(one.won_ms or 0.0))
     slow, limit = list(_arithmetic(case, sums)), list(_limit(case, ranked))
     return [*slow, *limit, *ranked, *_unknown(sums)] if limit else [*ranked, *slow, *_unknown(sums)]
 
 
-def slowest(found: Sequence[Breakdown]) -> Breakdown:
+def slowest(breakdowns: Sequence[Breakdown]) -> Breakdown:
     """Return the GPU with the longest steps, of several of them the one that computes most."""
-    return max(found, key=lambda one: (round(one.step_ms, 3), one.compute))
+    return max(breakdowns, key=lambda one: (round(one.step_ms, 3), one.compute))
 
 
 def _data(case: Case) -> Finding | None:
@@ -139,8 +139,8 @@ def _pauses(case: Case) -> Finding | None:
     one = case.one
     moments = gaps.causes(case.trace, one.device)[Cause.PAUSE]
     doing = kernels.during(case.trace, timeline.union(moments))
-    said = f"; meanwhile the host is mostly in {doing}" if doing else "; the trace shows nothing of the host meanwhile"
-    evidence = f"The host launches nothing for {len(moments)} gaps of a millisecond and more{said}."
+    activity = f"; meanwhile the host is mostly in {doing}" if doing else "; the trace shows nothing of the host meanwhile"
+    evidence = f"The host launches nothing for {len(moments)} gaps of a millisecond and more{activity}."
     fix = "Take what the host does there (Python, logging, checkpoints, evaluation) out of the loop or into a thread."
     return case.finding("Gaps while the host does something else", one.idle[Cause.PAUSE], evidence, fix)
 
@@ -158,8 +158,8 @@ def _waits(case: Case) -> Finding | None:
 def _communication(case: Case) -> Finding | None:
     one = case.one
     share = 100 * one.exposed_communication / one.communication if one.communication else 0.0
-    found = kernels.collectives([case.trace])
-    most = f", most of it {found[0].name}" if found else ""
+    collectives = kernels.collectives([case.trace])
+    most = f", most of it {collectives[0].name}" if collectives else ""
     evidence = (
         f"Communication takes {one.percent(one.communication):.1f} % of the step{most}; {share:.0f} % of that runs "
         "while nothing is computed."

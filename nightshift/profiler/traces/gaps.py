@@ -54,12 +54,12 @@ def blocking(trace: Trace) -> dict[Cause, Floats]:
     calls = trace.host[trace.host["kind"] == Host.CALL]
     copies, back = (trace.work[_copies(trace, text)] for text in ("pageable -> device", "device -> pageable"))
     waits = trace.named(calls, *SYNCHRONIZING, *BLOCKING_COPIES) | np.isin(calls["cause"], _known(back["cause"]))
-    found = {
+    masks = {
         Cause.COPY: np.isin(calls["cause"], _known(copies["cause"])),
         Cause.SYNC: waits,
         Cause.ALLOCATION: trace.named(calls, *ALLOCATING),
     }
-    return {cause: timeline.union(timeline.spans(calls, mask)) for cause, mask in found.items()}
+    return {cause: timeline.union(timeline.spans(calls, mask)) for cause, mask in masks.items()}
 
 
 def causes(trace: Trace, device: int) -> dict[Cause, Floats]:
@@ -71,15 +71,15 @@ def causes(trace: Trace, device: int) -> dict[Cause, Floats]:
     is_pending = idle[:, 1] - np.maximum(ready, idle[:, 0]) >= LONG
     pending = np.column_stack([np.maximum(ready, idle[:, 0]), idle[:, 1]])[is_pending]
     own = np.concatenate([idle[ready <= idle[:, 0]], timeline.common(pending, calls[Cause.SYNC])])
-    found = {Cause.DEVICE: timeline.union(own)}
-    left = timeline.without(idle, found[Cause.DEVICE])
-    found[Cause.DATA] = timeline.common(left, loading(trace))
-    left = timeline.without(left, found[Cause.DATA])
+    moments = {Cause.DEVICE: timeline.union(own)}
+    left = timeline.without(idle, moments[Cause.DEVICE])
+    moments[Cause.DATA] = timeline.common(left, loading(trace))
+    left = timeline.without(left, moments[Cause.DATA])
     for cause, spans in calls.items():
-        found[cause] = timeline.union(np.concatenate([_dry(left, spans), timeline.common(left, spans)]))
-        left = timeline.without(left, found[cause])
+        moments[cause] = timeline.union(np.concatenate([_dry(left, spans), timeline.common(left, spans)]))
+        left = timeline.without(left, moments[cause])
     is_long = left[:, 1] - left[:, 0] >= LONG
-    return found | {Cause.LAUNCH: left[~is_long], Cause.PAUSE: left[is_long]}
+    return moments | {Cause.LAUNCH: left[~is_long], Cause.PAUSE: left[is_long]}
 
 
 def _dry(idle: Floats, calls: Floats) -> Floats:
@@ -99,10 +99,10 @@ def _launched(trace: Trace, work: Rows, idle: Floats) -> Floats:
         return np.full(len(idle), np.inf)
     order = np.argsort(trace.host["cause"][launching], kind="stable")
     causes, ends = (trace.host[column][launching][order] for column in ("cause", "end"))
-    places = np.searchsorted(work["start"], idle[:, 1] - 1e-3)  # times are rounded
-    following = work["cause"][np.minimum(places, len(work) - 1)]
+    positions = np.searchsorted(work["start"], idle[:, 1] - 1e-3)  # times are rounded
+    following = work["cause"][np.minimum(positions, len(work) - 1)]
     launches = np.minimum(np.searchsorted(causes, following), len(causes) - 1)
-    is_known = (causes[launches] == following) & (places < len(work))
+    is_known = (causes[launches] == following) & (positions < len(work))
     return np.asarray(np.where(is_known, ends[launches], np.inf))
 
 

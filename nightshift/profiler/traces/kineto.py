@@ -45,13 +45,13 @@ def read(file: BinaryIO, source: str) -> Trace:
     Raises:
         UserError: when it is not a trace, or only a part of one.
     """
-    reader, found = Reader(file, source), Gathered()
+    reader, builder = Reader(file, source), Gathered()
     for piece in reader.pieces():
-        found.add(piece)
-    if not len(found.work) and not len(found.host):
+        builder.add(piece)
+    if not len(builder.work) and not len(builder.host):
         raise UserError(f"{source}: {reader.events:,} events, none of the CPU or of a GPU; record it with "
                         "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])")  # fmt: skip
-    return found.trace(_origin(source, reader.about), _mended(reader))
+    return builder.trace(_origin(source, reader.about), _mended(reader))
 
 
 @cache
@@ -123,14 +123,14 @@ class Gathered:
         if not self.collectives:
             return {}
         pairs = zip(own.tolist(), causes.tolist(), strict=True)
-        return {cause: told for key, cause in pairs if (told := self.collectives.get(key))}
+        return {cause: collective for key, cause in pairs if (collective := self.collectives.get(key))}
 
     def _multiply(self, work: Rows) -> None:
         """Fill in what the operations multiply that launched some work."""
         known = self.multiplied.sort()
         if len(known):
-            places = np.minimum(np.searchsorted(known["operation"], work["operation"]), len(known) - 1)
-            work["product"] = np.where(known["operation"][places] == work["operation"], known["product"][places], -1)
+            positions = np.minimum(np.searchsorted(known["operation"], work["operation"]), len(known) - 1)
+            work["product"] = np.where(known["operation"][positions] == work["operation"], known["product"][positions], -1)
 
     def _ends(self, event: Event) -> bool:
         """Return whether an event ends one that has begun, and make it the whole of it then."""
@@ -210,17 +210,17 @@ class Gathered:
         return at - self.zero, _integer(args.device_id), level or 0.0, reserved or 0.0, process
 
     def _caveats(self, has_steps: bool, work: int) -> list[str]:
-        found = []
+        caveats = []
         if self.broken:
-            found.append(f"{self.broken:,} events have no time or a negative duration; they are left out.")
+            caveats.append(f"{self.broken:,} events have no time or a negative duration; they are left out.")
         if self.strange:
             kinds = ", ".join(f"{count:,} of {kind!r}" for kind, count in self.strange.most_common(5))
-            found.append(f"Events on a device whose category is not known are left out: {kinds}.")
+            caveats.append(f"Events on a device whose category is not known are left out: {kinds}.")
         if work and not has_steps:
-            found.append(
+            caveats.append(
                 "No step is marked, so all figures are of the whole trace: call profiler.step() after each batch."
             )
-        return found
+        return caveats
 
     def _name(self, event: Event) -> int:
         return self.names.setdefault(str(event.name), len(self.names))
@@ -229,13 +229,13 @@ class Gathered:
 def _origin(source: str, about: dict[str, Any]) -> Origin:
     spread, devices = about.get("distributedInfo"), about.get("deviceProperties")
     spread = spread if isinstance(spread, dict) else {}
-    listed = [each for each in devices if isinstance(each, dict)] if isinstance(devices, list) else []
+    listed = [properties for properties in devices if isinstance(properties, dict)] if isinstance(devices, list) else []
     rank, size = _integer(spread.get("rank")), _integer(spread.get("world_size"))
     return Origin(
         source=source,
         rank=rank if rank >= 0 else None,
         world_size=size if size > 0 else None,
-        devices={_integer(each.get("id")): str(each.get("name", "")) for each in listed},
+        devices={_integer(properties.get("id")): str(properties.get("name", "")) for properties in listed},
     )
 
 
@@ -249,15 +249,15 @@ def _mended(reader: Reader) -> list[str]:
     return sentences
 
 
-def _levels(found: Rows) -> Rows:
+def _levels(rows: Rows) -> Rows:
     """Make levels of memory rows; PyTorch 1.x only says by how much each device's changed."""
-    changes = found["reserved"] < 0
-    for process, device in np.unique(found[["process", "device"]][changes]).tolist():
-        mine = changes & (found["process"] == process) & (found["device"] == device)
-        levels = np.cumsum(found["allocated"][mine])
-        found["allocated"][mine] = levels - min(levels.min(), 0)
-    found["reserved"][changes] = 0
-    return found
+    changes = rows["reserved"] < 0
+    for process, device in np.unique(rows[["process", "device"]][changes]).tolist():
+        mine = changes & (rows["process"] == process) & (rows["device"] == device)
+        levels = np.cumsum(rows["allocated"][mine])
+        rows["allocated"][mine] = levels - min(levels.min(), 0)
+    rows["reserved"][changes] = 0
+    return rows
 
 
 def _external(args: Arguments) -> Any:
@@ -268,10 +268,10 @@ def _number(value: Any) -> float | None:
     if type(value) is float:  # nearly all are: nothing else is worth its time
         return value if isfinite(value) else None
     try:
-        found = float(value)
+        number = float(value)
     except (TypeError, ValueError, OverflowError):
         return None
-    return found if isfinite(found) else None
+    return number if isfinite(number) else None
 
 
 def _integer(value: Any, otherwise: int = -1) -> int:
@@ -280,5 +280,5 @@ def _integer(value: Any, otherwise: int = -1) -> int:
         return value if abs(value) < LARGEST else otherwise
     if isinstance(value, str):
         value = value.rsplit(" ", 1)[-1]
-    found = _number(value)
-    return otherwise if found is None or abs(found) >= LARGEST else int(found)
+    number = _number(value)
+    return otherwise if number is None or abs(number) >= LARGEST else int(number)

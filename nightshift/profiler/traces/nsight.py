@@ -167,13 +167,13 @@ class Export:
 
     def _gpus_of_processes(self, gpus: dict[int, str]) -> dict[int, dict[int, str]]:
         """Return the names of GPUs by a process's number of them, which `CUDA_VISIBLE_DEVICES` changes."""
-        found: dict[int, dict[int, str]] = {}
+        names: dict[int, dict[int, str]] = {}
         devices = list(self._rows("TARGET_INFO_CUDA_DEVICE", "pid", "cudaId", "gpuId"))
         for key, process in self.processes.items():
             seen = {own: gpus.get(gpu, "") for pid, own, gpu in devices if pid in (key & PID, None)}
             if seen:
-                found[process] = seen
-        return found
+                names[process] = seen
+        return names
 
     def _name(self, text: str) -> int:
         return self.names.setdefault(text, len(self.names))
@@ -218,7 +218,7 @@ def _array(tuples: Iterable[tuple[Any, ...]], dtype: np.dtype[np.void]) -> Rows:
 
 
 def _caveats(has_steps: bool) -> list[str]:
-    said = ["Nsight Systems does not record memory over time, operations of PyTorch or shapes; their parts are empty."]
+    caveats = ["Nsight Systems does not record memory over time, operations of PyTorch or shapes; their parts are empty."]
     if not has_steps:
-        said.append("No step is marked, so all figures are of the whole trace: put each in an NVTX range 'step 1', ...")
-    return said
+        caveats.append("No step is marked, so all figures are of the whole trace: put each in an NVTX range 'step 1', ...")
+    return caveats

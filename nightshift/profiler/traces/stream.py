@@ -181,11 +181,11 @@ class Reader:
         is_closed = rest.startswith(b"]")
         return events, rest[is_closed:], is_closed
 
-    def _event(self, value: Any, text: str, place: int) -> Event:
+    def _event(self, value: Any, text: str, position: int) -> Event:
         try:
             return msgspec.convert(value, Event)
         except msgspec.ValidationError as error:
-            at = self.offset + len(text[:place].encode())
+            at = self.offset + len(text[:position].encode())
             where = f"at byte {at:,}, after {self.events:,} events"
             raise UserError(f"{self.source} is no trace: {where}: {error}; {EXPECTED}") from None
 
@@ -232,7 +232,7 @@ class Reader:
         )
 
 
-def _next(text: str, place: int) -> int:
+def _next(text: str, position: int) -> int:
     """Return the position of the next event, or of the end of their list."""
-    match = SEPARATORS.match(text, place)
-    return match.end() if match else place
+    match = SEPARATORS.match(text, position)
+    return match.end() if match else position

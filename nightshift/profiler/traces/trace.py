@@ -117,8 +117,8 @@ class Trace:
     def window(self) -> tuple[float, float]:
         """The time that is looked at: from the first step to the last one, or all that GPUs or else the host did."""
         rows = timeline.spans(self.work if len(self.work) else self.host)
-        found = self.steps if len(self.steps) else rows
-        return (float(found[:, 0].min()), float(found[:, 1].max())) if len(found) else (0.0, 0.0)
+        spans = self.steps if len(self.steps) else rows
+        return (float(spans[:, 0].min()), float(spans[:, 1].max())) if len(spans) else (0.0, 0.0)
 
     @property
     def devices(self) -> list[int]:
@@ -142,8 +142,8 @@ class Trace:
 
     def by_product(self, rows: Rows, *weights: Floats) -> Iterator[tuple[str, Matmul, list[float]]]:
         """Return the sums of weights of each name of a kernel and each product that it computes, and these two."""
-        keys, places = np.unique(rows["name"] * np.int64(len(self.products)) + rows["product"], return_inverse=True)
-        sums = np.column_stack([np.bincount(places, weights=each, minlength=len(keys)) for each in weights])
+        keys, groups = np.unique(rows["name"] * np.int64(len(self.products)) + rows["product"], return_inverse=True)
+        sums = np.column_stack([np.bincount(groups, weights=weight, minlength=len(keys)) for weight in weights])
         for key, row in zip(keys.tolist(), sums.tolist(), strict=True):
             name, product = divmod(key, len(self.products))
             yield self.names[name], self.products[product], row
