@@ -26,9 +26,9 @@ from torch.distributed.checkpoint.metadata import Metadata, StorageMeta
 from nightshift import storage
 from nightshift.errors import UserError
 from nightshift.neural import preemption
-from nightshift.neural.preemption import Notice
+from nightshift.neural.preemption import PreemptionNotice
 from nightshift.neural.processes import PATIENCE
-from nightshift.neural.trainer import Training
+from nightshift.neural.trainer import NetworkTraining
 
 log = logging.getLogger("nightshift")
 
@@ -41,9 +41,9 @@ warnings.filterwarnings("ignore", "torch.distributed is disabled, unavailable or
 
 
 @contextmanager
-def kept(root: str, seconds: float) -> "Iterator[Checkpoints]":
+def open_checkpoints(root: str, seconds: float) -> "Iterator[Checkpoints]":
     """Give the checkpoints of a training below a URI; a checkpoint begins every so many seconds, and on SIGTERM."""
-    with preemption.heeded() as notice:
+    with preemption.heed_sigterm() as notice:
         yield Checkpoints(root, seconds, notice)
 
 
@@ -56,13 +56,13 @@ class Checkpoints:
         notice: whether the training has to end.
     """
 
-    def __init__(self, root: str, seconds: float, notice: Notice) -> None:
+    def __init__(self, root: str, seconds: float, notice: PreemptionNotice) -> None:
         self.root, self.seconds, self.notice = root, seconds, notice
         self._processes = Together() if dist.is_initialized() else Alone()
         self._saved = time.monotonic()
         self._pending: tuple[Future[Any], dict[str, Any]] | None = None
 
-    def resume(self, training: Training) -> None:
+    def resume(self, training: NetworkTraining) -> None:
         """Take a training to where its newest whole checkpoint was saved, if there is one.
 
         A damaged one is removed, and the one before is tried: without any, the training starts anew, which costs time
@@ -76,7 +76,7 @@ class Checkpoints:
             return
         state = training.state()
         folder = self._folder(newest)
-        reader = Reader(folder)
+        reader = CheckpointReader(folder)
         reader.read_metadata()  # what it refuses would be a traceback below
         dcp.load(state, storage_reader=reader, **self._processes.options)  # type: ignore[attr-defined]
         training.load(state, storage.read_json(storage.join(folder, FILE))["notes"])
@@ -86,7 +86,7 @@ class Checkpoints:
         """Return the step of the newest checkpoint that is whole, 0 without any, and remove those that are not."""
         complete = self.complete()
         for step in reversed(complete):
-            damage = damaged(self._folder(step))
+            damage = find_damage(self._folder(step))
             if not damage:
                 return step
             log.warning("the checkpoint after step %d is damaged (%s) and is removed", step, damage)
@@ -95,7 +95,7 @@ class Checkpoints:
             log.warning("no checkpoint is whole: the training starts anew")
         return 0
 
-    def after(self, training: Training) -> None:
+    def after(self, training: NetworkTraining) -> None:
         """Save a checkpoint when it is time.
 
         Raises:
@@ -110,9 +110,9 @@ class Checkpoints:
         if decided == STOP:
             self.finish()
             folder = self._folder(training.done)
-            raise preemption.preempted(f"step {training.done} of {training.steps} is saved in {folder}")
+            raise preemption.report_saved(f"step {training.done} of {training.steps} is saved in {folder}")
 
-    def save(self, training: Training) -> None:
+    def save(self, training: NetworkTraining) -> None:
         """Begin to write a checkpoint; the training may go on meanwhile."""
         self._publish()
         folder = self._folder(training.done)
@@ -208,7 +208,7 @@ class Together:
         return int(shared)
 
 
-class Reader(FsspecReader):
+class CheckpointReader(FsspecReader):
     """Reads a checkpoint whose metadata, which PyTorch pickles, can hold nothing but descriptions of tensors."""
 
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:  # noqa: ARG002
@@ -225,7 +225,7 @@ class Reader(FsspecReader):
         return metadata
 
 
-def damaged(folder: str) -> str:
+def find_damage(folder: str) -> str:
     """Return what is wrong with a complete checkpoint; empty when every file is as it was written.
 
     The metadata and the notes have their hashes beside them, each tensor the CRC-32 of the archive it is stored as.
@@ -241,7 +241,7 @@ def damaged(folder: str) -> str:
             return f"{METADATA_FILE} has changed"
     except (UserError, KeyError, TypeError) as error:
         return str(error)
-    infos = list(Reader(folder).read_metadata().storage_data.values())
+    infos = list(CheckpointReader(folder).read_metadata().storage_data.values())
     names = sorted({info.relative_path for info in infos})
     wrong = [name for name in names if not _is_whole(storage.join(folder, name), infos, name)]
     return f"{wrong[0]} has changed, or is missing" if wrong else ""

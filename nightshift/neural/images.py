@@ -27,7 +27,7 @@ class Augmentation:
     flip: bool = False
 
 
-def augmented(how: Augmentation, images: Tensor, noise: Tensor) -> Tensor:
+def augment(how: Augmentation, images: Tensor, noise: Tensor) -> Tensor:
     """Move and mirror images.
 
     Args:
@@ -49,7 +49,7 @@ def augmented(how: Augmentation, images: Tensor, noise: Tensor) -> Tensor:
     return images[image_index, rows[:, :, None], columns[:, None, :]]
 
 
-def mixed(batch: Batch, shares: Tensor, classes: int) -> Batch:
+def mix(batch: Batch, shares: Tensor, classes: int) -> Batch:
     """Mix each image of a batch with another one, and the labels alike.
 
     Zhang, Cisse, Dauphin & Lopez-Paz, mixup: Beyond Empirical Risk Minimization, 2018; with a share for each image.

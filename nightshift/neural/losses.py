@@ -54,13 +54,13 @@ class Losses:
 
     def _fetch(self) -> None:
         # one after the other, as without a checkpoint inside the part
-        for loss in averaged(self._new):
+        for loss in average_losses(self._new):
             self._sum += loss
         self._count += len(self._new)
         self._new.clear()
 
 
-def averaged(losses: list[Tensor]) -> list[float]:
+def average_losses(losses: list[Tensor]) -> list[float]:
     """Return the means of losses () over the processes that know them: of a pipeline, those of its last stage."""
     if not dist.is_initialized() or not losses:
         return [loss.item() for loss in losses]

@@ -35,7 +35,7 @@ class ParallelReplica(Replica):
     def _distribute(self) -> None:
         self._split(self.model)
         if self.mesh["replicate"].size() == self.mesh.size():
-            self.called = replicated(self.model, self.mesh["replicate"], self.trainer)
+            self.called = replicate(self.model, self.mesh["replicate"], self.trainer)
 
     def _split(self, part: nn.Sequential) -> None:
         """Share the layers of a part of the network, then the parameters of its blocks."""
@@ -65,7 +65,9 @@ class ParallelReplica(Replica):
     def clip(self, limit: float) -> None:
         """Scale the gradients of all processes down to one norm."""
         parameters = [parameter for part in self.parts for parameter in part.parameters()]
-        norm = local(nn.utils.get_total_norm([parameter.grad for parameter in parameters if parameter.grad is not None]))
+        norm = local(
+            nn.utils.get_total_norm([parameter.grad for parameter in parameters if parameter.grad is not None])
+        )
         if is_cut(self.mesh):
             squared = norm**2
             dist.all_reduce(squared, group=self.mesh["pipeline"].get_group())
@@ -89,7 +91,7 @@ def is_cut(mesh: DeviceMesh) -> bool:
     return mesh["pipeline"].size() > 1
 
 
-def replicated(model: nn.Module, mesh: DeviceMesh, trainer: Trainer) -> DistributedDataParallel:
+def replicate(model: nn.Module, mesh: DeviceMesh, trainer: Trainer) -> DistributedDataParallel:
     """Have gradients averaged over replicas of a whole network."""
     called = DistributedDataParallel(
         model, process_group=mesh.get_group(), gradient_as_bucket_view=True, bucket_cap_mb=trainer.bucket_mb

@@ -28,10 +28,10 @@ TIMEOUT = 2.0
 
 
 @dataclass
-class Notice:
+class PreemptionNotice:
     """Whether the end has been announced."""
 
-    given: bool = False
+    received: bool = False
 
     def give(self, number: int, _: FrameType | None) -> None:
         """Take a signal."""
@@ -40,9 +40,9 @@ class Notice:
 
 
 @contextmanager
-def heeded() -> Iterator[Notice]:
+def heed_sigterm() -> Iterator[PreemptionNotice]:
     """Have SIGTERM give notice, and end the process only once nobody has heeded it."""
-    notice = Notice()
+    notice = PreemptionNotice()
     before, wakeup = signal.signal(signal.SIGTERM, notice.give), signal.set_wakeup_fd(-1)
     try:
         yield notice
@@ -53,7 +53,7 @@ def heeded() -> Iterator[Notice]:
         signal.raise_signal(signal.SIGTERM)
 
 
-def preempted(message: str, environment: Mapping[str, str] = os.environ) -> PreemptedError:
+def report_saved(message: str, environment: Mapping[str, str] = os.environ) -> PreemptedError:
     """Return the error that ends a process after it has saved a checkpoint, and tell the launcher, if there is one."""
     if path := environment.get(SAVED):
         Path(path).touch()
@@ -106,13 +106,13 @@ CLOUDS: dict[str, tuple[Callable[[str], bool], str]] = {
 
 def _watch(probe: Callable[[str], bool], address: str, seconds: float) -> None:
     pause = threading.Event()
-    while not _announced(probe, address):
+    while not _is_announced(probe, address):
         pause.wait(seconds)
     log.warning("%s announces the end of this machine", address)
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _announced(probe: Callable[[str], bool], address: str) -> bool:
+def _is_announced(probe: Callable[[str], bool], address: str) -> bool:
     try:
         return probe(address)
     except (OSError, ValueError, KeyError) as error:

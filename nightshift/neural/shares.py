@@ -19,14 +19,14 @@ from torch.nn.parallel import DistributedDataParallel
 from nightshift.neural import simulated
 from nightshift.neural.data import Batch
 from nightshift.neural.simulated import Request
-from nightshift.neural.trainer import Training
+from nightshift.neural.trainer import NetworkTraining
 
 FIRST, LEAST, SECONDS = 2, 7, 4.0  # rounds that do not count, rounds that do at least, and how long those take
 SLOW_PROCESS, STARVED_LOADER = "slow-process", "starved-loader"
 DELAY = 0.5  # of a step, by which a fault delays it
 
 
-class Watched:
+class TimedTraining:
     """A training whose steps are timed in parts.
 
     Args:
@@ -34,13 +34,13 @@ class Watched:
         fault: delays the last of several processes' computation, or everybody's rows; empty for none.
     """
 
-    def __init__(self, training: Training, fault: str) -> None:
+    def __init__(self, training: NetworkTraining, fault: str) -> None:
         self._training, self._batches = training, training.batches()
         self._computing = self._waiting = 0.0
         for _ in range(FIRST):
             seconds = self._round()
         # the slowest process decides, so that all take equally many
-        slowest = max(timings[2] for timings in shared(seconds))
+        slowest = max(timings[2] for timings in gather_values(seconds))
         self._rounds = max(LEAST, math.ceil(SECONDS / (2 * slowest)))
         if fault == STARVED_LOADER:
             self._waiting = DELAY * slowest
@@ -50,7 +50,7 @@ class Watched:
     def measured(self) -> list[list[float]]:
         """Return seconds of each process: waiting for rows, computing with nobody, and a step with all."""
         rounds = [self._round() for _ in range(self._rounds)]
-        return shared([median(part) for part in zip(*rounds, strict=True)])
+        return gather_values([median(part) for part in zip(*rounds, strict=True)])
 
     def _round(self) -> list[float]:
         _meet()
@@ -78,7 +78,7 @@ class Watched:
         _finish()
 
 
-def shared(values: list[float]) -> list[list[float]]:
+def gather_values(values: list[float]) -> list[list[float]]:
     """Return what each process has found, in their order."""
     if not dist.is_initialized():
         return [values]
@@ -103,15 +103,19 @@ def pieces(called: nn.Module) -> int:
     return len(str(logging_data["rebuilt_bucket_sizes"] or logging_data["bucket_sizes"]).split(","))
 
 
-def measured(request: Request, device: torch.device) -> None:
+def measure_shares(request: Request, device: torch.device) -> None:
     """Measure and say it."""
     if device.type == "cpu":
         cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {cores[int(os.environ.get("LOCAL_RANK", "0")) % len(cores)]})
     with simulated.training(request, device) as training:
         size = sum(parameter.numel() for part in training.replica.parts for parameter in part.parameters())
-        answer = {"processes": Watched(training, request["fault"]).measured(), "exchange": exchange(size, device)}
-        answer |= {"pieces": pieces(training.replica.called), "bytes": 4 * size, "rows": training.replica.fit.batch_size}
+        answer = {"processes": TimedTraining(training, request["fault"]).measured(), "exchange": exchange(size, device)}
+        answer |= {
+            "pieces": pieces(training.replica.called),
+            "bytes": 4 * size,
+            "rows": training.replica.fit.batch_size,
+        }
         simulated.say(answer)
 
 
@@ -143,4 +147,4 @@ def _processes() -> int:
 
 
 if __name__ == "__main__":
-    simulated.answer(sys.argv[1], measured)
+    simulated.answer(sys.argv[1], measure_shares)

@@ -17,9 +17,9 @@ from nightshift import step
 from nightshift.config.neural import Trainer
 from nightshift.errors import UserError
 from nightshift.neural import devices, processes, recipes
-from nightshift.neural.data import Rows
+from nightshift.neural.data import TrainingDataset
 from nightshift.neural.recipes import Recipe
-from nightshift.neural.trainer import Training
+from nightshift.neural.trainer import NetworkTraining
 
 FIELD = "parameters"
 ENDLESS = 100_000  # epochs: the most that a config may have, which nobody waits for
@@ -45,7 +45,7 @@ def say(message: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def training(request: Request, device: torch.device) -> Iterator[Training]:
+def training(request: Request, device: torch.device) -> Iterator[NetworkTraining]:
     """Give the endless training that a request describes, to every process that shares it.
 
     Raises:
@@ -53,12 +53,12 @@ def training(request: Request, device: torch.device) -> Iterator[Training]:
     """
     parameters = {**request["parameters"], "epochs": ENDLESS}
     recipe = recipes.build(request["kind"], FIELD, request["shape"], parameters)
-    with processes.joined(device), devices.reproducible(0, recipe.fit.threads):
+    with processes.join_processes(device), devices.reproducible(0, recipe.fit.threads):
         dataset = rows(recipe, request["rows"], device)
-        yield Training(processes.replica(recipe, Trainer.checked(request["trainer"]), device), dataset)
+        yield NetworkTraining(processes.replica(recipe, Trainer.checked(request["trainer"]), device), dataset)
 
 
-def rows(recipe: Recipe, count: int, device: torch.device) -> Rows:
+def rows(recipe: Recipe, count: int, device: torch.device) -> TrainingDataset:
     """Return random rows for a recipe, in whole batches, which take the same time each.
 
     Raises:

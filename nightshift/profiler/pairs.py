@@ -16,7 +16,7 @@ SHORTEST = 1e-3  # seconds of a repetition: shorter calls are repeated inside it
 PAIRS, ROUNDS = 400, 5  # pairs of a kernel in a round, and rounds
 
 
-class Side:
+class BenchmarkProcess:
     """A process that times the kernels of a model."""
 
     def __init__(self, model: str, code: Path | None = None) -> None:
@@ -64,10 +64,12 @@ class Side:
         return json.loads(line)
 
 
-Start = Callable[[], Side]
+Start = Callable[[], BenchmarkProcess]
 
 
-def compared(baseline: Start, current: Start, pairs: int = PAIRS, rounds: int = ROUNDS) -> dict[str, list[float]]:
+def compare_kernels(
+    baseline: Start, current: Start, pairs: int = PAIRS, rounds: int = ROUNDS
+) -> dict[str, list[float]]:
     """Measure the kernels that both sides have, in rounds with new processes, whose peculiarities so even out.
 
     Args:
@@ -88,7 +90,7 @@ def compared(baseline: Start, current: Start, pairs: int = PAIRS, rounds: int = 
     return {name: list(chain.from_iterable(columns)) for name, columns in in_turn.items()}
 
 
-def ratios(baseline: Side, current: Side, name: str) -> Iterator[float]:
+def ratios(baseline: BenchmarkProcess, current: BenchmarkProcess, name: str) -> Iterator[float]:
     """Measure a kernel on both sides in turn; yield how many times as long each repetition took as the baseline's.
 
     Every second pair begins with the other side, so that being first is no advantage; each side's first does not count.

@@ -74,7 +74,7 @@ class Variant:
 
 
 @dataclass(frozen=True)
-class Setting:
+class TuningSetting:
     """What is the same for every variant.
 
     Attributes:
@@ -96,39 +96,39 @@ class Setting:
     cores: int = len(os.sched_getaffinity(0))
 
 
-def _threads(now: Variant, on: Setting) -> Iterable[Value]:
+def _threads(now: Variant, on: TuningSetting) -> Iterable[Value]:
     return (1, max(1, on.cores // now.processes)) if on.device == "cpu" else ()
 
 
-def _precisions(_: Variant, on: Setting) -> Iterable[Value]:
+def _precisions(_: Variant, on: TuningSetting) -> Iterable[Value]:
     # processors have no fp16 arithmetic to speak of
     return [precision.value for precision in Precision if on.device == "cuda" or precision is not Precision.FP16]
 
 
-def _compiled(now: Variant, on: Setting) -> Iterable[Value]:
+def _compile_modes(now: Variant, on: TuningSetting) -> Iterable[Value]:
     has_graphs = on.device == "cuda" and now.processes == now.value("microbatches") == 1
     return [mode.value for mode in Compile if has_graphs or mode is not Compile.CUDA_GRAPHS]
 
 
-def _microbatches(now: Variant, _: Setting) -> Iterable[Value]:
+def _microbatches(now: Variant, _: TuningSetting) -> Iterable[Value]:
     # more of them fill a pipeline; elsewhere they only save memory
     pieces = int(now.value("microbatches"))
     return (2 * pieces, 4 * pieces) if now.trainer["pipeline"] > 1 and now.processes > 1 else (1,)
 
 
-def _compression(now: Variant, _: Setting) -> Iterable[Value]:
+def _compression(now: Variant, _: TuningSetting) -> Iterable[Value]:
     replicates = all(now.trainer[name] == 1 for name in ("shard", "tensor", "pipeline")) and not now.trainer["zero"]
     # PowerSGD is another training
     return (Compression.NONE.value, Compression.BF16.value) if replicates and now.processes > 1 else ()
 
 
 # what to try of each; images and texts are decoded by the features step, so there are no workers to try
-AXES: dict[str, Callable[[Variant, Setting], Iterable[Value]]] = {
+AXES: dict[str, Callable[[Variant, TuningSetting], Iterable[Value]]] = {
     PROCESSES: lambda _, on: on.processes,
     "threads": _threads,
     "precision": _precisions,
     "channels_last": lambda _, on: (True, False) if "side" in on.network.shape else (),
-    "compile": _compiled,
+    "compile": _compile_modes,
     "recompute": lambda _, __: (False,),
     "microbatches": _microbatches,
     "compression": _compression,
@@ -144,7 +144,7 @@ class Stretch(NamedTuple):
     cpu_seconds: float
 
 
-class Side:
+class VariantProcess:
     """The processes that train a variant, a stretch at a time.
 
     Attributes:
@@ -155,7 +155,7 @@ class Side:
         has_ended: whether they have ended before they were told to.
     """
 
-    def __init__(self, variant: Variant, setting: Setting) -> None:
+    def __init__(self, variant: Variant, setting: TuningSetting) -> None:
         self.variant, self.setting, self.has_ended = variant, setting, False
 
     def __enter__(self) -> Self:
@@ -200,7 +200,7 @@ class Side:
 
     def _answer(self) -> dict[str, Any]:
         assert self._process.stdout
-        answers = (parsed for line in self._process.stdout if (parsed := answered(line)))
+        answers = (parsed for line in self._process.stdout if (parsed := parse_answer(line)))
         answer = next(answers, {"refused": ENDED})
         if "refused" in answer:
             self.has_ended = True
@@ -208,7 +208,7 @@ class Side:
         return answer
 
 
-def answered(line: str) -> dict[str, Any]:
+def parse_answer(line: str) -> dict[str, Any]:
     """Return the JSON object that a line is; empty for another one, which a library or a compiler has printed."""
     try:
         answer = json.loads(line)
@@ -247,7 +247,7 @@ class Speed:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class VariantComparison:
     """Two variants, measured in turn.
 
     Attributes:
@@ -279,7 +279,7 @@ class Tried:
 
     axis: str
     value: Value
-    comparison: Comparison | None = None
+    comparison: VariantComparison | None = None
     refused: str = ""
 
     @property
@@ -300,7 +300,7 @@ class Tuned:
 
     best: Variant
     changes: dict[str, Value]
-    total: Comparison | None
+    total: VariantComparison | None
 
     @property
     def is_faster(self) -> bool:
@@ -308,10 +308,10 @@ class Tuned:
         return self.total is not None and self.total.is_faster
 
 
-Start = Callable[[Variant], Side]
+Start = Callable[[Variant], VariantProcess]
 
 
-def tuned(initial: Variant, search: "Search") -> Tuned:
+def tune(initial: Variant, search: "Search") -> Tuned:
     """Look for the fastest variant, along one axis after the other.
 
     Raises:
@@ -339,7 +339,7 @@ class Search:
         report: is called with each variant that was tried.
     """
 
-    def __init__(self, start: Start, setting: Setting, report: Callable[[Tried], object]) -> None:
+    def __init__(self, start: Start, setting: TuningSetting, report: Callable[[Tried], object]) -> None:
         self.start, self.setting, self._told = start, setting, report
         self._number = 0
 
@@ -351,7 +351,7 @@ class Search:
         with self.start(best) as now:
             return [self._tried(axis, value, now) for value in values]
 
-    def compared(self, now: Side, other: Side) -> Comparison:
+    def compared(self, now: VariantProcess, other: VariantProcess) -> VariantComparison:
         """Measure two variants in turn until it is clear whether the other one is faster, or for `MOST` pairs.
 
         Every second pair begins with the other one, so that being first is no advantage. The other one is taken for
@@ -362,7 +362,7 @@ class Search:
 
         self._number += 1
         alpha = performance.FALSE_ALARMS / (self._number * (self._number + 1))
-        stretches: dict[Side, list[Stretch]] = {now: [], other: []}
+        stretches: dict[VariantProcess, list[Stretch]] = {now: [], other: []}
         ratios: list[float] = []
         decision = Decision.UNDECIDED
         while decision is Decision.UNDECIDED and len(ratios) < MOST:
@@ -370,9 +370,9 @@ class Search:
                 stretches[side].append(side.stretch())
             ratios.append(_per_row(stretches[now][-1]) / _per_row(stretches[other][-1]))
             decision = performance.decided(ratios, alpha)
-        return Comparison(ratios, decision, speed(now, stretches[now]), speed(other, stretches[other]))
+        return VariantComparison(ratios, decision, speed(now, stretches[now]), speed(other, stretches[other]))
 
-    def _tried(self, axis: str, value: Value, now: Side) -> Tried:
+    def _tried(self, axis: str, value: Value, now: VariantProcess) -> Tried:
         try:
             with self.start(now.variant.changed(axis, value)) as other:
                 tried = Tried(axis, value, self.compared(now, other))
@@ -383,7 +383,7 @@ class Search:
         return tried
 
 
-def speed(side: Side, stretches: Sequence[Stretch]) -> Speed:
+def speed(side: VariantProcess, stretches: Sequence[Stretch]) -> Speed:
     """Return how fast a variant is, by the median of its stretches."""
     rows = 1 / median(map(_per_row, stretches))
     flops = rows * side.flops

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from nightshift.config.neural import Fit
 from nightshift.errors import UserError, check_names
-from nightshift.neural.data import Rows
+from nightshift.neural.data import TrainingDataset
 
 if TYPE_CHECKING:
     from torch.distributed.tensor.parallel import ParallelStyle
@@ -55,7 +55,7 @@ class Recipe(Protocol):
     def flops(self) -> int:
         """Return floating-point operations per row of a step, forward and backward."""
 
-    def random_rows(self, count: int, device: torch.device) -> Rows:
+    def random_rows(self, count: int, device: torch.device) -> TrainingDataset:
         """Return random rows in whole batches; how fast a network trains depends on their shape alone."""
 
 
@@ -89,7 +89,7 @@ def decay_groups(fit: Fit, trained: Mapping[str, Tensor]) -> list[Group]:
     return [{"params": matrices, "weight_decay": fit.weight_decay}, {"params": vectors}]
 
 
-def checked(kind: type[F], field: str, values: Mapping[str, Any]) -> F:
+def check_parameters(kind: type[F], field: str, values: Mapping[str, Any]) -> F:
     """Check a candidate's parameters.
 
     Args:

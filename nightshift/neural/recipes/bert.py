@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from nightshift.config.neural import LearningRate
 from nightshift.config.section import BatchSize, Epochs, Layers, Threads, Width
 from nightshift.errors import UserError
-from nightshift.neural.data import Changed, held, unchanged
-from nightshift.neural.recipes import Group, checked, decay_groups, pretrained
+from nightshift.neural.data import AugmentedDataset, gather_resident, keep_batch
+from nightshift.neural.recipes import Group, check_parameters, decay_groups, pretrained
 from nightshift.neural.recipes.pretrained import Pretrained
 
 if TYPE_CHECKING:
@@ -145,11 +145,11 @@ class Bert:
             shape.num_hidden_layers * self.length * token + 2 * width * self.classes
         )
 
-    def random_rows(self, count: int, device: torch.device) -> Changed:
+    def random_rows(self, count: int, device: torch.device) -> AugmentedDataset:
         """Return texts of random tokens, all of the full length."""
         tokens = torch.randint(self.vocabulary, (count, self.length), dtype=torch.int32, device=device)
         labels = torch.randint(self.classes, (count,), device=device)
-        return Changed(held(tokens), labels, self.fit.batch_size, unchanged)
+        return AugmentedDataset(gather_resident(tokens), labels, self.fit.batch_size, keep_batch)
 
     @cached_property
     def shape(self) -> "BertConfig":
@@ -210,4 +210,4 @@ class Bert:
 
 def build(field: str, shape: Mapping[str, int], values: Mapping[str, Any]) -> Bert:
     """Return a recipe; see `nightshift.neural.recipes.build`."""
-    return Bert(field, **shape, fit=checked(Parameters, field, values))
+    return Bert(field, **shape, fit=check_parameters(Parameters, field, values))

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from nightshift.config.neural import Fit
 from nightshift.config.section import Layers, Width
-from nightshift.neural.data import Resident
-from nightshift.neural.recipes import Group, checked, decay_groups
+from nightshift.neural.data import ResidentDataset
+from nightshift.neural.recipes import Group, check_parameters, decay_groups
 
 if TYPE_CHECKING:
     from torch.distributed.tensor.parallel import ParallelStyle
@@ -32,8 +32,8 @@ class Parameters(Fit):
 
 
 def parameters(field: str, values: Mapping[str, Any]) -> Parameters:
-    """Check an MLP's parameters, which stand at `field` of the config; see `checked`."""
-    return checked(Parameters, field, values)
+    """Check an MLP's parameters, which stand at `field` of the config; see `check_parameters`."""
+    return check_parameters(Parameters, field, values)
 
 
 @dataclass(frozen=True)
@@ -79,10 +79,10 @@ class MLP:
         weights = [before * after for before, after in pairwise([*self._widths, 1])]
         return 6 * sum(weights) - 2 * weights[0]
 
-    def random_rows(self, count: int, device: torch.device) -> Resident:
+    def random_rows(self, count: int, device: torch.device) -> ResidentDataset:
         """Return rows whose label is the sign of their first input."""
         inputs = torch.randn(count, self.inputs, device=device)
-        return Resident(inputs, (inputs[:, 0] > 0).float(), self.fit.batch_size)
+        return ResidentDataset(inputs, (inputs[:, 0] > 0).float(), self.fit.batch_size)
 
     @property
     def _widths(self) -> list[int]:

@@ -18,9 +18,9 @@ from torch.utils.flop_counter import FlopCounterMode
 from nightshift.config.neural import LearningRate
 from nightshift.config.section import BatchSize, Epochs, Threads, Width
 from nightshift.errors import UserError
-from nightshift.neural.data import Batch, Changed, held
-from nightshift.neural.images import Augmentation, augmented, beta, mixed
-from nightshift.neural.recipes import Group, checked, decay_groups, pretrained
+from nightshift.neural.data import AugmentedDataset, Batch, gather_resident
+from nightshift.neural.images import Augmentation, augment, beta, mix
+from nightshift.neural.recipes import Group, check_parameters, decay_groups, pretrained
 from nightshift.neural.recipes.pretrained import Pretrained
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class Stem(nn.Module):
             value = torch.tensor(getattr(shape, name))[:, None, None]
             self.register_buffer(name, value, persistent=False)
         size, stride = (7, 2) if shape.is_large else (3, 1)
-        self.path = nn.Sequential(*_convolved(channels, shape.width, size, stride), nn.ReLU())
+        self.path = nn.Sequential(*_build_convolution(channels, shape.width, size, stride), nn.ReLU())
         if shape.is_large:
             self.path.append(nn.MaxPool2d(3, 2, 1))
 
@@ -141,14 +141,14 @@ class Residual(nn.Module):
         outputs = width * WIDER if bottleneck else width
         self.path = nn.Sequential(*_layers(inputs, width, outputs, stride, bottleneck))
         is_same = stride == 1 and inputs == outputs
-        self.shortcut = nn.Sequential() if is_same else nn.Sequential(*_convolved(inputs, outputs, 1, stride))
+        self.shortcut = nn.Sequential() if is_same else nn.Sequential(*_build_convolution(inputs, outputs, 1, stride))
 
     def forward(self, images: Tensor) -> Tensor:
         """Return the rectified sum, (n, outputs, ...)."""
         return nn.functional.relu(self.path(images) + self.shortcut(images))
 
 
-class Head(nn.Module):
+class ClassifierHead(nn.Module):
     """The mean over places, and a score for each class: (n, inputs, ...) -> logits (n, classes)."""
 
     def __init__(self, inputs: int, classes: int) -> None:
@@ -200,7 +200,7 @@ class ResNet:
                 stride = 2 if stage and not number else 1
                 blocks.append(Residual(inputs, shape.width << stage, stride, shape.bottleneck))
                 inputs = (shape.width << stage) * (WIDER if shape.bottleneck else 1)
-        return nn.Sequential(*blocks, Head(inputs, self.classes))
+        return nn.Sequential(*blocks, ClassifierHead(inputs, self.classes))
 
     @cached_property
     def shape(self) -> Shape:
@@ -222,9 +222,9 @@ class ResNet:
 
     def augmented(self, batch: Batch, noise: Tensor) -> Batch:
         """Move, mirror and mix a batch of training images, uint8 (b, side, side, channels), by noise, (b, NOISE)."""
-        images = augmented(Augmentation(round(self.fit.shift * self.side), self.fit.flip), batch[0], noise)
+        images = augment(Augmentation(round(self.fit.shift * self.side), self.fit.flip), batch[0], noise)
         moved = images, batch[1]
-        return mixed(moved, beta(noise[:, 3], self.fit.mixup), self.classes) if self.fit.mixup else moved
+        return mix(moved, beta(noise[:, 3], self.fit.mixup), self.classes) if self.fit.mixup else moved
 
     def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """Return the mean cross-entropy of logits (n, classes) and classes: numbers, int64 (n,), or shares."""
@@ -292,40 +292,43 @@ class ResNet:
             self._untrained()(pixels).sum().backward()
         return int(counter.get_total_flops()) // 2
 
-    def random_rows(self, count: int, device: torch.device) -> Changed:
+    def random_rows(self, count: int, device: torch.device) -> AugmentedDataset:
         """Return images of random pixels."""
         size = (count, self.side, self.side, self.channels)
         pixels = torch.randint(256, size, dtype=torch.uint8, device=device)
         labels = torch.randint(self.classes, (count,), device=device)
-        return Changed(held(pixels), labels, self.fit.batch_size, self.augmented)
+        return AugmentedDataset(gather_resident(pixels), labels, self.fit.batch_size, self.augmented)
 
 
 def build(field: str, shape: Mapping[str, int], values: Mapping[str, Any]) -> ResNet:
     """Return a recipe; see `nightshift.neural.recipes.build`."""
-    return ResNet(field, **shape, fit=checked(Parameters, field, values))
+    return ResNet(field, **shape, fit=check_parameters(Parameters, field, values))
 
 
 def _fill(blocks: Sequence[nn.Module], network: "ResNetModel") -> None:
     """Copy weights and statistics: convolution after convolution, the shortcut's last."""
     layers: list[Any] = [layer for stage in network.encoder.stages for layer in stage.layers]  # type: ignore[union-attr]
-    theirs = [_weighted(network.embedder), *([*_weighted(layer.layer), *_weighted(layer.shortcut)] for layer in layers)]
+    theirs = [
+        _find_weighted(network.embedder),
+        *([*_find_weighted(layer.layer), *_find_weighted(layer.shortcut)] for layer in layers),
+    ]
     for block, modules in zip(blocks, theirs, strict=True):
-        for own, other in zip(_weighted(block), modules, strict=True):
+        for own, other in zip(_find_weighted(block), modules, strict=True):
             own.load_state_dict(other.state_dict())
 
 
-def _weighted(part: nn.Module) -> list[nn.Module]:
+def _find_weighted(part: nn.Module) -> list[nn.Module]:
     return [module for module in part.modules() if isinstance(module, nn.Conv2d | nn.BatchNorm2d)]
 
 
 def _layers(inputs: int, width: int, outputs: int, stride: int, bottleneck: bool) -> list[nn.Module]:
     if not bottleneck:
-        return [*_convolved(inputs, width, 3, stride), nn.ReLU(), *_convolved(width, outputs, 3, 1)]
-    before, middle = _convolved(inputs, width, 1, 1), _convolved(width, width, 3, stride)
-    return [*before, nn.ReLU(), *middle, nn.ReLU(), *_convolved(width, outputs, 1, 1)]
+        return [*_build_convolution(inputs, width, 3, stride), nn.ReLU(), *_build_convolution(width, outputs, 3, 1)]
+    before, middle = _build_convolution(inputs, width, 1, 1), _build_convolution(width, width, 3, stride)
+    return [*before, nn.ReLU(), *middle, nn.ReLU(), *_build_convolution(width, outputs, 1, 1)]
 
 
-def _convolved(inputs: int, outputs: int, size: int, stride: int) -> list[nn.Module]:
+def _build_convolution(inputs: int, outputs: int, size: int, stride: int) -> list[nn.Module]:
     kind = Pointwise if size == 1 else nn.Conv2d
     convolution = kind(inputs, outputs, size, stride, size // 2, bias=False)
     nn.init.kaiming_normal_(convolution.weight, mode="fan_out", nonlinearity="relu")

@@ -21,7 +21,7 @@ from nightshift.profiler.traces import (
 )
 from nightshift.profiler.traces.arithmetic import Sums
 from nightshift.profiler.traces.breakdown import Breakdown
-from nightshift.profiler.traces.ceiling import Counted
+from nightshift.profiler.traces.ceiling import KernelCounters
 from nightshift.profiler.traces.gaps import Cause
 from nightshift.profiler.traces.trace import Trace
 
@@ -53,7 +53,7 @@ class Known:
     flops_per_step: float | None = None
     precision: str = "fp32"
     device: str = ""
-    counted: Sequence[Counted] = ()
+    counted: Sequence[KernelCounters] = ()
 
 
 def analyze(traces: Sequence[Trace], known: Known) -> TraceProfile:
@@ -68,7 +68,7 @@ def analyze(traces: Sequence[Trace], known: Known) -> TraceProfile:
     """
     parts = [part for trace in traces for part in processes.split(trace)]
     every = [breakdown.measure(part, device) for part in parts for device in part.devices]
-    breakdowns = ranks.working(every)
+    breakdowns = ranks.find_working(every)
     traces = [one.trace for one in breakdowns] or parts[:1]
     worst = diagnosis.slowest(breakdowns) if breakdowns else None
     uneven = ranks.imbalance(_comparable(breakdowns))
@@ -95,7 +95,7 @@ def analyze(traces: Sequence[Trace], known: Known) -> TraceProfile:
         step_times_ms=[round(float(took) / 1000, 4) for took in _between(traces[0])],
         gpu_busy_over_time=_busy_over_time(breakdowns),
         memory=_memory(traces),
-        ranks=[ranks.described(one) for one in breakdowns],
+        ranks=[ranks.describe_rank(one) for one in breakdowns],
         imbalance_pct=round(uneven.percent, 3) if uneven else None,
         roofline=_roofline(device, traces, known),
         scaling=_scaling(breakdowns),
@@ -198,7 +198,9 @@ def _caveats(
     traces: Sequence[Trace], breakdowns: Sequence[Breakdown], known: Known, device: Gpu | None
 ) -> list[str]:  # fmt: skip
     several = len({trace.origin.source for trace in traces}) > 1
-    prefixed = [f"{trace.origin.source}: {caveat}" if several else caveat for trace in traces for caveat in trace.caveats]
+    prefixed = [
+        f"{trace.origin.source}: {caveat}" if several else caveat for trace in traces for caveat in trace.caveats
+    ]
     caveats = list(dict.fromkeys(prefixed))
     if breakdowns and device is None:
         named = known.device or "the GPU, which the trace does not name"

@@ -7,7 +7,7 @@ import numpy as np
 from nightshift.profiler.traces import names
 from nightshift.profiler.traces.names import Kind
 from nightshift.profiler.traces.timeline import Mask
-from nightshift.profiler.traces.trace import Rows, Trace, Work
+from nightshift.profiler.traces.trace import DeviceWork, Rows, Trace
 
 # operations of PyTorch that communicate; what else they launch, such as copies, is known by name
 OPERATION = re.compile(
@@ -26,7 +26,7 @@ def communicates(trace: Trace, rows: Rows) -> Mask:
     stream does little else.
     """
     kinds = [names.classify(name).kind for name in trace.names]
-    is_kernel = rows["kind"] == Work.KERNEL
+    is_kernel = rows["kind"] == DeviceWork.KERNEL
     known, doubtful = (
         is_kernel & np.array([kernel_kind is kind for kernel_kind in kinds], dtype=bool)[rows["name"]]
         for kind in (Kind.COMMUNICATION, Kind.UNKNOWN)

@@ -16,7 +16,7 @@ from nightshift.profiler.traces.arithmetic import Sums
 from nightshift.profiler.traces.breakdown import Breakdown
 from nightshift.profiler.traces.gaps import Cause
 from nightshift.profiler.traces.ranks import Imbalance
-from nightshift.profiler.traces.trace import Host, Rows, Trace, Work
+from nightshift.profiler.traces.trace import DeviceWork, Host, Rows, Trace
 
 LEAST = 1.0  # per cent of a step: what costs less is not worth a change
 GPU_BOUND = 5.0  # per cent of a step: where nothing costs more, what the GPU computes is what to change first
@@ -139,7 +139,9 @@ def _pauses(case: Case) -> Finding | None:
     one = case.one
     moments = gaps.causes(case.trace, one.device)[Cause.PAUSE]
     doing = kernels.during(case.trace, timeline.union(moments))
-    activity = f"; meanwhile the host is mostly in {doing}" if doing else "; the trace shows nothing of the host meanwhile"
+    activity = (
+        f"; meanwhile the host is mostly in {doing}" if doing else "; the trace shows nothing of the host meanwhile"
+    )
     evidence = f"The host launches nothing for {len(moments)} gaps of a millisecond and more{activity}."
     fix = "Take what the host does there (Python, logging, checkpoints, evaluation) out of the loop or into a thread."
     return case.finding("Gaps while the host does something else", one.idle[Cause.PAUSE], evidence, fix)
@@ -260,7 +262,7 @@ def _calls(trace: Trace) -> Rows:
 
 def _kernels(case: Case) -> Rows:
     work = case.trace.work
-    rows = work[(work["kind"] == Work.KERNEL) & (work["device"] == case.one.device)]
+    rows = work[(work["kind"] == DeviceWork.KERNEL) & (work["device"] == case.one.device)]
     return np.asarray(rows[~communication.communicates(case.trace, rows)])
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from nightshift.profiler.traces import timeline
 from nightshift.profiler.traces.timeline import Floats, Mask
-from nightshift.profiler.traces.trace import Host, Rows, Trace, Work
+from nightshift.profiler.traces.trace import DeviceWork, Host, Rows, Trace
 
 
 class Cause(StrEnum):
@@ -46,7 +46,7 @@ def loading(trace: Trace) -> Floats:
 
 def pageable(trace: Trace, rows: Rows) -> Mask:
     """Return which rows of work copy from memory of the host that is not pinned."""
-    return np.asarray((rows["kind"] == Work.COPY) & trace.named(rows, "pageable -> device"))
+    return np.asarray((rows["kind"] == DeviceWork.COPY) & trace.named(rows, "pageable -> device"))
 
 
 def blocking(trace: Trace) -> dict[Cause, Floats]:
@@ -67,7 +67,7 @@ def causes(trace: Trace, device: int) -> dict[Cause, Floats]:
     work = trace.on(device)
     idle = timeline.gaps(timeline.union(timeline.spans(work)), trace.window)
     calls = blocking(trace)
-    ready = _launched(trace, work, idle)
+    ready = _find_launches(trace, work, idle)
     is_pending = idle[:, 1] - np.maximum(ready, idle[:, 0]) >= LONG
     pending = np.column_stack([np.maximum(ready, idle[:, 0]), idle[:, 1]])[is_pending]
     own = np.concatenate([idle[ready <= idle[:, 0]], timeline.common(pending, calls[Cause.SYNC])])
@@ -92,7 +92,7 @@ def _dry(idle: Floats, calls: Floats) -> Floats:
     return np.column_stack([starts, np.where(stops - ends < CATCHING_UP, stops, ends)])
 
 
-def _launched(trace: Trace, work: Rows, idle: Floats) -> Floats:
+def _find_launches(trace: Trace, work: Rows, idle: Floats) -> Floats:
     """Return when the work that ends each gap had been launched; infinite where nothing tells or nothing ends it."""
     launching = (trace.host["kind"] == Host.CALL) & (trace.host["cause"] >= 0)
     if not len(work) or not launching.any():
@@ -111,7 +111,7 @@ def _ranges(trace: Trace) -> Mask:
 
 
 def _copies(trace: Trace, text: str) -> Mask:
-    return np.asarray((trace.work["kind"] == Work.COPY) & trace.named(trace.work, text))
+    return np.asarray((trace.work["kind"] == DeviceWork.COPY) & trace.named(trace.work, text))
 
 
 def _known(causes: Floats) -> Floats:

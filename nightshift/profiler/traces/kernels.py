@@ -8,10 +8,10 @@ import numpy as np
 
 from nightshift.contracts.profile import CollectiveTime, Kernel, Operation
 from nightshift.profiler.traces import arithmetic, communication, names, timeline
-from nightshift.profiler.traces.arithmetic import Verdict, Verdicts
+from nightshift.profiler.traces.arithmetic import KernelVerdict, Verdicts
 from nightshift.profiler.traces.names import Kind
 from nightshift.profiler.traces.timeline import Floats
-from nightshift.profiler.traces.trace import Collective, Host, Rows, Trace, Work
+from nightshift.profiler.traces.trace import Collective, DeviceWork, Host, Rows, Trace
 
 TOP = 20
 PART = 100_000  # rows that are held as objects at once
@@ -38,7 +38,7 @@ def top_kernels(traces: Sequence[Trace], verdicts: Verdicts) -> list[Kernel]:
     """Return the kernels of all traces with the largest totals, largest first."""
     by_name: dict[str, Total] = defaultdict(Total)
     for trace in traces:
-        rows = trace.work[trace.work["kind"] == Work.KERNEL]
+        rows = trace.work[trace.work["kind"] == DeviceWork.KERNEL]
         times = rows["end"] - rows["start"]
         talking = totals(trace, rows, times * communication.communicates(trace, rows))
         for name, one in totals(trace, rows, times).items():
@@ -50,7 +50,7 @@ def top_kernels(traces: Sequence[Trace], verdicts: Verdicts) -> list[Kernel]:
     return [_kernel(name, by_name[name], whole, verdicts[name]) for name in first]
 
 
-def _kernel(name: str, total: Total, whole: float, verdict: Verdict) -> Kernel:
+def _kernel(name: str, total: Total, whole: float, verdict: KernelVerdict) -> Kernel:
     talks = names.classify(name).kind is Kind.COMMUNICATION or 2 * total.talking > total.time
     return Kernel(
         name=name,
@@ -125,8 +125,8 @@ def top_operations(trace: Trace) -> list[Operation]:
 
 def longest(trace: Trace) -> list[tuple[str, float]]:
     """Return the three names with the most time, and their shares: kernels, or operations of the host without a GPU."""
-    shares = [(each.name, each.pct / 100) for each in top_kernels([trace], arithmetic.judge([trace]))]
-    return (shares or [(each.name, each.share) for each in top_operations(trace)])[:3]
+    shares = [(entry.name, entry.pct / 100) for entry in top_kernels([trace], arithmetic.judge([trace]))]
+    return (shares or [(entry.name, entry.share) for entry in top_operations(trace)])[:3]
 
 
 def _own_times(rows: Rows) -> Floats:
@@ -149,7 +149,7 @@ def _own_times(rows: Rows) -> Floats:
 def during(trace: Trace, moments: Floats) -> str | None:
     """Return the name of what the host does for most of some moments, steps aside; None where nothing is known."""
     rows = trace.host[(trace.host["kind"] != Host.CALL) & ~trace.named(trace.host, "profilerstep")]
-    shared = timeline.shared(timeline.spans(rows), moments)
+    shared = timeline.measure_overlap(timeline.spans(rows), moments)
     if not len(moments) or not shared.any():
         return None
     sums = np.bincount(rows["name"], weights=shared, minlength=len(trace.names))

@@ -12,16 +12,27 @@ import numpy as np
 
 from nightshift.errors import UserError
 from nightshift.profiler.traces import processes, products, steps
-from nightshift.profiler.traces.rows import Table
-from nightshift.profiler.traces.steps import Mark
-from nightshift.profiler.traces.stream import Arguments, Event, Reader
-from nightshift.profiler.traces.trace import HOST, MEMORY, WORK, Collective, Host, Matmul, Origin, Rows, Trace, Work
+from nightshift.profiler.traces.rows import RowBuffer
+from nightshift.profiler.traces.steps import StepMark
+from nightshift.profiler.traces.stream import Arguments, EventReader, TraceEvent
+from nightshift.profiler.traces.trace import (
+    HOST,
+    MEMORY,
+    WORK,
+    Collective,
+    DeviceWork,
+    Host,
+    Matmul,
+    Origin,
+    Rows,
+    Trace,
+)
 
 # categories of events by PyTorch 1.x, Kineto (`ActivityType`) and its plugins: XPU, MTIA, HPU, PrivateUse1
 CATEGORIES = (
-    (re.compile(r"(\w+_)?kernel|hccl|mtia_ccp_events"), Work.KERNEL),
-    (re.compile(r"(\w+_)?memcpy"), Work.COPY),
-    (re.compile(r"(\w+_)?memset"), Work.SET),
+    (re.compile(r"(\w+_)?kernel|hccl|mtia_ccp_events"), DeviceWork.KERNEL),
+    (re.compile(r"(\w+_)?memcpy"), DeviceWork.COPY),
+    (re.compile(r"(\w+_)?memset"), DeviceWork.SET),
     (re.compile(r"operator|cpu_op"), Host.OPERATION),
     (re.compile(r"(\w+_)?(runtime|driver)|hpu_op"), Host.CALL),
     (re.compile(r"user_annotation"), Host.RANGE),
@@ -29,7 +40,7 @@ CATEGORIES = (
 # on devices, beside what they do
 NO_WORK = ("gpu_user_annotation", "cuda_sync", "cuda_event", "cuda_profiler_range", "gpu_pm_counter", "overhead")
 # what MTIA's control processors write beside kernels
-MTIA = {"dma_request": Work.COPY, "event_wait": None, "event_record": None}
+MTIA = {"dma_request": DeviceWork.COPY, "event_wait": None, "event_record": None}
 CPU = 0  # c10::DeviceType; all others are devices
 LARGEST = 2**31
 MULTIPLIED = np.dtype([("operation", "i8"), ("product", "i4")])
@@ -45,23 +56,23 @@ def read(file: BinaryIO, source: str) -> Trace:
     Raises:
         UserError: when it is not a trace, or only a part of one.
     """
-    reader, builder = Reader(file, source), Gathered()
+    reader, builder = EventReader(file, source), TraceBuilder()
     for piece in reader.pieces():
         builder.add(piece)
     if not len(builder.work) and not len(builder.host):
         raise UserError(f"{source}: {reader.events:,} events, none of the CPU or of a GPU; record it with "
                         "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])")  # fmt: skip
-    return builder.trace(_origin(source, reader.about), _mended(reader))
+    return builder.trace(_origin(source, reader.about), _list_repairs(reader))
 
 
 @cache
-def category(name: str) -> Work | Host | None:
+def category(name: str) -> DeviceWork | Host | None:
     """Return what events of a category are."""
     return next((kind for pattern, kind in CATEGORIES if pattern.fullmatch(name.lower())), None)
 
 
 @dataclass
-class Gathered:
+class TraceBuilder:
     """What has been read of a trace; times are as they stand there, less the first one."""
 
     zero: float | None = None
@@ -69,19 +80,19 @@ class Gathered:
     processes: dict[str, int] = field(default_factory=dict)
     threads: dict[str, int] = field(default_factory=dict)
     lanes: dict[tuple[str, int], int] = field(default_factory=dict)
-    marks: list[Mark] = field(default_factory=list)
+    marks: list[StepMark] = field(default_factory=list)
     collectives: dict[tuple[int, int], Collective] = field(default_factory=dict)
     products: dict[Matmul, int] = field(default_factory=dict)
     multiplying: list[tuple[int, int]] = field(default_factory=list)  # of the piece that is being read
-    multiplied: Table = field(default_factory=lambda: Table(MULTIPLIED))
-    work: Table = field(default_factory=lambda: Table(WORK))
-    host: Table = field(default_factory=lambda: Table(HOST))
-    memory: Table = field(default_factory=lambda: Table(MEMORY))
-    begun: dict[str, list[Event]] = field(default_factory=lambda: defaultdict(list))
+    multiplied: RowBuffer = field(default_factory=lambda: RowBuffer(MULTIPLIED))
+    work: RowBuffer = field(default_factory=lambda: RowBuffer(WORK))
+    host: RowBuffer = field(default_factory=lambda: RowBuffer(HOST))
+    memory: RowBuffer = field(default_factory=lambda: RowBuffer(MEMORY))
+    begun: dict[str, list[TraceEvent]] = field(default_factory=lambda: defaultdict(list))
     strange: Counter[str] = field(default_factory=Counter)
     broken: int = 0
 
-    def add(self, events: Iterable[Event]) -> None:
+    def add(self, events: Iterable[TraceEvent]) -> None:
         """Take some more events."""
         work: list[tuple[Any, ...]] = []
         host: list[tuple[Any, ...]] = []
@@ -130,9 +141,11 @@ class Gathered:
         known = self.multiplied.sort()
         if len(known):
             positions = np.minimum(np.searchsorted(known["operation"], work["operation"]), len(known) - 1)
-            work["product"] = np.where(known["operation"][positions] == work["operation"], known["product"][positions], -1)
+            work["product"] = np.where(
+                known["operation"][positions] == work["operation"], known["product"][positions], -1
+            )
 
-    def _ends(self, event: Event) -> bool:
+    def _ends(self, event: TraceEvent) -> bool:
         """Return whether an event ends one that has begun, and make it the whole of it then."""
         open_events = self.begun[f"{event.pid}/{event.tid}"]
         if event.ph == "B":
@@ -145,7 +158,7 @@ class Gathered:
         event.dur = None if start is None or end is None else end - start
         return True
 
-    def _complete(self, event: Event, work: list[tuple[Any, ...]], host: list[tuple[Any, ...]]) -> None:
+    def _complete(self, event: TraceEvent, work: list[tuple[Any, ...]], host: list[tuple[Any, ...]]) -> None:
         span = self._span(event)
         if span is None or not isinstance(event.cat, str):
             return
@@ -154,14 +167,14 @@ class Gathered:
             kind = MTIA.get(str(event.name), kind)
             if kind is None:
                 return
-        if isinstance(kind, Work):
+        if isinstance(kind, DeviceWork):
             work.append(self._work(event, span, kind))
         elif kind is not None:
             host.append(self._host(event, span, kind))
         elif event.args and event.args.stream is not None and event.cat not in NO_WORK:
             self.strange[event.cat] += 1
 
-    def _span(self, event: Event) -> tuple[float, float] | None:
+    def _span(self, event: TraceEvent) -> tuple[float, float] | None:
         start, took = _number(event.ts), _number(event.dur)
         if start is None or took is None or took < 0:
             self.broken += 1
@@ -170,7 +183,7 @@ class Gathered:
             self.zero = start
         return start - self.zero, start - self.zero + took
 
-    def _work(self, event: Event, span: tuple[float, float], kind: Work) -> tuple[Any, ...]:
+    def _work(self, event: TraceEvent, span: tuple[float, float], kind: DeviceWork) -> tuple[Any, ...]:
         args = event.args or Arguments()
         device = _integer(args.device if args.device is not None else event.pid)
         stream = _integer(args.stream if args.stream is not None else event.tid)
@@ -183,7 +196,7 @@ class Gathered:
         size = _integer(args.bytes, 0)
         return (*span, size, cause, operation, self._name(event), device, stream, kind, lane, -1, -1)
 
-    def _host(self, event: Event, span: tuple[float, float], kind: Host) -> tuple[Any, ...]:
+    def _host(self, event: TraceEvent, span: tuple[float, float], kind: Host) -> tuple[Any, ...]:
         args, name = event.args or Arguments(), str(event.name)
         process = self.processes.setdefault(str(event.pid), len(self.processes))
         thread = self.threads.setdefault(f"{event.pid}/{event.tid}", len(self.threads))
@@ -195,10 +208,10 @@ class Gathered:
                 product = self.products.setdefault(counted, len(self.products))
                 self.multiplying.append((processes.number(process, operation), product))
         if kind is Host.RANGE and (step := steps.parse(name)):
-            self.marks.append(Mark(*span, process, thread, *step))
+            self.marks.append(StepMark(*span, process, thread, *step))
         return (*span, _integer(args.correlation), operation, thread, self._name(event), kind, process)
 
-    def _memory(self, event: Event, args: Arguments) -> tuple[Any, ...] | None:
+    def _memory(self, event: TraceEvent, args: Arguments) -> tuple[Any, ...] | None:
         at, kind = _number(event.ts), _integer(args.device_type)
         if at is None or kind in (-1, CPU):
             return None
@@ -222,7 +235,7 @@ class Gathered:
             )
         return caveats
 
-    def _name(self, event: Event) -> int:
+    def _name(self, event: TraceEvent) -> int:
         return self.names.setdefault(str(event.name), len(self.names))
 
 
@@ -239,7 +252,7 @@ def _origin(source: str, about: dict[str, Any]) -> Origin:
     )
 
 
-def _mended(reader: Reader) -> list[str]:
+def _list_repairs(reader: EventReader) -> list[str]:
     sentences = []
     if reader.mended:
         sentences.append(f"{reader.mended:,} events are no JSON (N/A as a number, quotes in a name); they are read as "

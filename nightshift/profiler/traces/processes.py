@@ -124,7 +124,7 @@ def _by_calls(work: Rows, calls: Rows, callers: Sequence[int]) -> None:
         if not total:
             continue
         if scores.max() < NEARLY * total or _are_pairs(work[rows], starts):
-            work["process"][rows] = _each(work[rows], starts, callers)
+            work["process"][rows] = _match_rows(work[rows], starts, callers)
             continue
         best = [caller for caller, score in zip(callers, scores, strict=True) if score >= NEARLY * scores.max()]
         if len(best) == 1:
@@ -155,7 +155,7 @@ def _are_pairs(work: Rows, starts: Floats) -> bool:
     return bool(np.mean((counts[groups] == callers) & (callers > 1)) > NEARLY / 2)
 
 
-def _each(work: Rows, starts: Floats, callers: Sequence[int]) -> npt.NDArray[np.int64]:
+def _match_rows(work: Rows, starts: Floats, callers: Sequence[int]) -> npt.NDArray[np.int64]:
     """Return the process of each row: of calls of one number the first launches first, or else the latest one did."""
     order = np.lexsort([work["start"], work["cause"]])
     causes = work["cause"][order]

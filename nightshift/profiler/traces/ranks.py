@@ -7,7 +7,7 @@ import numpy as np
 
 from nightshift.contracts.profile import Rank
 from nightshift.profiler.traces.breakdown import Breakdown
-from nightshift.profiler.traces.scaling import Point
+from nightshift.profiler.traces.scaling import StepMeasurement
 
 NEGLIGIBLE = 0.01  # of what another GPU does
 APART = 1.5  # ratio of step times from which on traces hardly are of one training
@@ -22,7 +22,7 @@ class Imbalance:
     won: float
 
 
-def described(one: Breakdown) -> Rank:
+def describe_rank(one: Breakdown) -> Rank:
     """Return one GPU's figures."""
     origin = one.trace.origin
     return Rank(
@@ -58,7 +58,7 @@ def are_ranks(breakdowns: Sequence[Breakdown]) -> bool:
     return len(breakdowns) > 1 and len(apart) == len(breakdowns) and len(set(numbers)) == len(numbers) and talk
 
 
-def working(breakdowns: Sequence[Breakdown]) -> list[Breakdown]:
+def find_working(breakdowns: Sequence[Breakdown]) -> list[Breakdown]:
     """Return the GPUs that do the work.
 
     Left out is a GPU that does next to nothing beside another one of its process, and a process that does next to
@@ -84,7 +84,7 @@ def imbalance(breakdowns: Sequence[Breakdown]) -> Imbalance | None:
     return Imbalance(slowest, 100 * above / mean if mean else 0.0, above * slowest.steps)
 
 
-def points(breakdowns: Sequence[Breakdown]) -> list[Point]:
+def points(breakdowns: Sequence[Breakdown]) -> list[StepMeasurement]:
     """Return one point per world size, of the slowest of its GPUs; none when there is one size only."""
     sizes = sorted({one.trace.origin.world_size for one in breakdowns if one.trace.origin.world_size})
     if len(sizes) < 2:
@@ -92,6 +92,6 @@ def points(breakdowns: Sequence[Breakdown]) -> list[Point]:
     groups = [[one for one in breakdowns if one.trace.origin.world_size == size] for size in sizes]
     slowest = [max(group, key=lambda one: one.step_ms) for group in groups]
     return [
-        Point(size, one.step_ms, one.ms(one.compute), one.ms(one.exposed_communication))
+        StepMeasurement(size, one.step_ms, one.ms(one.compute), one.ms(one.exposed_communication))
         for size, one in zip(sizes, slowest, strict=True)
     ]

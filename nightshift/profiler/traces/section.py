@@ -149,7 +149,11 @@ def _roofline(roofline: Roofline) -> Chart:
     x = _decades("FLOPs per byte", [ridge, *(point.flops_per_byte for point in roofline.points)])
     y = _decades("10^12 FLOP/s", [roofline.peak_tflops, *(point.tflops for point in roofline.points)])
     low, high = x.ticks[0], x.ticks[-1]
-    roof = [(low, low * roofline.bandwidth_gb_per_s / 1000), (ridge, roofline.peak_tflops), (high, roofline.peak_tflops)]
+    roof = [
+        (low, low * roofline.bandwidth_gb_per_s / 1000),
+        (ridge, roofline.peak_tflops),
+        (high, roofline.peak_tflops),
+    ]
     notes = [
         f"{short(point.name)}: {point.flops_per_byte:.3g} FLOPs/byte, {point.tflops:.3g} TFLOP/s, {point.ms:.3g} ms"
         for point in roofline.points
@@ -244,7 +248,8 @@ def _collectives(profile: TraceProfile) -> Table:
         Column(title="Bus GB/s", format="plain"),
     ]
     rows = [
-        Row(cells=[collective.name, collective.calls, collective.total_ms, collective.bytes, collective.bus_gb_per_s]) for collective in profile.collectives
+        Row(cells=[collective.name, collective.calls, collective.total_ms, collective.bytes, collective.bus_gb_per_s])
+        for collective in profile.collectives
     ]
     return Table(title="Communication", columns=columns, rows=rows)
 
@@ -283,7 +288,10 @@ def _operations(profile: TraceProfile) -> Table:
         Column(title="Own CPU ms", format="plain"),
         Column(title="Of all operations", format="percent", has_bars=True),
     ]
-    rows = [Row(cells=[short(operation.name), operation.calls, operation.self_cpu_ms, operation.share]) for operation in profile.top_operations]
+    rows = [
+        Row(cells=[short(operation.name), operation.calls, operation.self_cpu_ms, operation.share])
+        for operation in profile.top_operations
+    ]
     return Table(title="Top operations of the host", columns=columns, rows=rows, shown=ROWS)
 
 

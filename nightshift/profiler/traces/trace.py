@@ -9,13 +9,13 @@ import numpy.typing as npt
 
 from nightshift.profiler.traces import names, timeline
 from nightshift.profiler.traces.names import Kind
-from nightshift.profiler.traces.steps import Mark
+from nightshift.profiler.traces.steps import StepMark
 from nightshift.profiler.traces.timeline import Floats, Mask
 
 Rows = npt.NDArray[np.void]
 
 
-class Work(IntEnum):
+class DeviceWork(IntEnum):
     """What a GPU does."""
 
     KERNEL = 0
@@ -110,7 +110,7 @@ class Trace:
     products: list[Matmul] = field(default_factory=list)
     caveats: list[str] = field(default_factory=list)
     processes: list[str] = field(default_factory=lambda: [""])
-    marks: list[Mark] = field(default_factory=list)
+    marks: list[StepMark] = field(default_factory=list)
     gpus: dict[int, dict[int, str]] = field(default_factory=dict)
 
     @property
@@ -137,7 +137,7 @@ class Trace:
         """
         kinds = [names.classify(name).kind for name in self.names]
         may_multiply = np.array([kind in (Kind.MATRIX, Kind.UNKNOWN) for kind in kinds], dtype=bool)
-        rows = self.work[(self.work["kind"] == Work.KERNEL) & (self.work["product"] >= 0)]
+        rows = self.work[(self.work["kind"] == DeviceWork.KERNEL) & (self.work["product"] >= 0)]
         return np.asarray(rows[may_multiply[rows["name"]]])
 
     def by_product(self, rows: Rows, *weights: Floats) -> Iterator[tuple[str, Matmul, list[float]]]:

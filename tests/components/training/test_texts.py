@@ -23,7 +23,7 @@ from nightshift.contracts import preprocessing as parts
 from nightshift.errors import UnavailableError, UserError
 from nightshift.graph import Graph
 from nightshift.neural import devices, trainer
-from nightshift.neural.data import unchanged
+from nightshift.neural.data import keep_batch
 from nightshift.neural.recipes.bert import Bert, Parameters
 from nightshift.neural.replica import Replica
 from nightshift.tasks.classification import networks
@@ -184,7 +184,7 @@ def test_adapters_are_trained_while_pretrained_weights_stay_and_become_part_of_t
 
     with devices.reproducible(0, threads=1):
         before = recipe(pretrained=place).model().state_dict()
-        data = networks.gathered(networks.Setting(TASK, "cpu"), given, given.rows, 16, unchanged)
+        data = networks.gathered(networks.Setting(TASK, "cpu"), given, given.rows, 16, keep_batch)
         after = made.merged(trainer.fit(Replica(made, torch.device("cpu")), data).model).state_dict()
     assert after.keys() == before.keys()
     changed = {name for name in before if not torch.equal(after[name], before[name])}

@@ -10,8 +10,8 @@ from transformers import ResNetConfig, ResNetForImageClassification
 
 from nightshift.errors import UserError
 from nightshift.neural import devices, trainer
-from nightshift.neural.data import Changed, held, unchanged
-from nightshift.neural.recipes import checked
+from nightshift.neural.data import AugmentedDataset, gather_resident, keep_batch
+from nightshift.neural.recipes import check_parameters
 from nightshift.neural.recipes.resnet import IMAGENET_MEAN, IMAGENET_STD, Parameters, Pointwise, ResNet
 from nightshift.neural.replica import Replica
 
@@ -84,12 +84,12 @@ def test_processes_that_share_layers_are_told_that_they_cannot():
 @pytest.mark.parametrize(("name", "value"), [("stages", "1,0"), ("stages", "two"), ("stem", "huge"), ("shift", 0.5)])
 def test_a_parameter_that_is_wrong_is_named(name, value):
     with pytest.raises(UserError, match=rf"^task.x.{name}: .*, got {value!r}$"):
-        checked(Parameters, "task.x", {name: value})
+        check_parameters(Parameters, "task.x", {name: value})
 
 
 def test_a_parameter_that_is_unknown_is_named_with_the_nearest():
     with pytest.raises(UserError, match=r"task.x.stage: unknown; .*did you mean 'stages'\?"):
-        checked(Parameters, "task.x", {"stage": "1"})
+        check_parameters(Parameters, "task.x", {"stage": "1"})
 
 
 def published(folder: Path, **changes) -> ResNetForImageClassification:
@@ -152,11 +152,14 @@ def test_published_weights_for_gray_images_have_to_say_what_gray_is(tmp_path):
 )
 def test_a_batch_of_one_row_whose_pixels_are_down_to_one_trains_like_others(given, rows, batch_size, microbatches):
     fit = {"stages": "1,1,1,1", "width": 4, "epochs": 2, "batch_size": batch_size, "microbatches": microbatches}
-    recipe = ResNet("parameters", 8, 3, 2, checked(Parameters, "parameters", fit | given))
+    recipe = ResNet("parameters", 8, 3, 2, check_parameters(Parameters, "parameters", fit | given))
     pixels, known = torch.randint(256, (rows, 8, 8, 3), dtype=torch.uint8), torch.arange(rows) % 2
 
     with devices.reproducible(0, threads=1):
-        trained = trainer.fit(Replica(recipe, torch.device("cpu")), Changed(held(pixels), known, batch_size, unchanged))
+        trained = trainer.fit(
+            Replica(recipe, torch.device("cpu")),
+            AugmentedDataset(gather_resident(pixels), known, batch_size, keep_batch),
+        )
 
     assert all(value.isfinite().all() for value in trained.model.state_dict().values())
     assert trained.model.eval()(pixels).isfinite().all()
