@@ -297,7 +297,7 @@ class TrainJob:
         Raises:
             PreemptedError: when this step has to end.
         """
-        if self._notice.given:
+        if self._notice.received:
             raise PreemptedError(f"TrainJob {self._work.name} is deleted; its pods save a checkpoint")
         self._pause(POLL_SECONDS)
 

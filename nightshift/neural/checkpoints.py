@@ -103,7 +103,7 @@ class Checkpoints:
         """
         if self._pending and self._pending[0].done():
             self._publish()
-        decided = self._processes.agreed(self._wish())
+        decided = self._processes.agree(self._wish())
         if decided == NOTHING:
             return
         self.save(training)
@@ -136,7 +136,7 @@ class Checkpoints:
         )
 
     def _wish(self) -> int:
-        if self.notice.given:
+        if self.notice.received:
             return STOP
         return SAVE if time.monotonic() - self._saved >= self.seconds else NOTHING
 
@@ -167,7 +167,7 @@ class Alone:
     is_first = True
     options = {"no_dist": True}  # noqa: RUF012
 
-    def agreed(self, wish: int) -> int:
+    def agree(self, wish: int) -> int:
         """Return what is to be done."""
         return wish
 
@@ -184,24 +184,24 @@ class Together:
         # of its own, since a checkpoint is written while gradients are exchanged
         self.options = {"process_group": dist.new_group(backend="gloo", timeout=PATIENCE)}
         self._group = dist.new_group(backend="gloo", timeout=PATIENCE)
-        self._asked: tuple[Any, Tensor] | None = None
+        self._vote: tuple[Any, Tensor] | None = None
 
-    def agreed(self, wish: int) -> int:
+    def agree(self, wish: int) -> int:
         """Return the most urgent wish of all processes after the step before: they exchange it during this one."""
         decided = NOTHING
-        if self._asked:
-            work, wishes = self._asked
+        if self._vote:
+            work, wishes = self._vote
             work.wait()
             decided = int(wishes)
         wishes = torch.tensor(wish if decided != SAVE or wish == STOP else NOTHING)
-        self._asked = dist.all_reduce(wishes, dist.ReduceOp.MAX, group=self._group, async_op=True), wishes
+        self._vote = dist.all_reduce(wishes, dist.ReduceOp.MAX, group=self._group, async_op=True), wishes
         return decided
 
     def first(self, value: int) -> int:
         """Return the first process's value; all processes wait for it."""
-        if self._asked:
-            self._asked[0].wait()
-            self._asked = None
+        if self._vote:
+            self._vote[0].wait()
+            self._vote = None
         shared = torch.tensor(value)
         dist.broadcast(shared, 0, group=self._group)
         dist.barrier(group=self._group)

@@ -35,7 +35,7 @@ class ParallelReplica(Replica):
     def _distribute(self) -> None:
         self._split(self.model)
         if self.mesh["replicate"].size() == self.mesh.size():
-            self.called = replicate(self.model, self.mesh["replicate"], self.trainer)
+            self.module = replicate(self.model, self.mesh["replicate"], self.trainer)
 
     def _split(self, part: nn.Sequential) -> None:
         """Share the layers of a part of the network, then the parameters of its blocks."""
@@ -54,12 +54,12 @@ class ParallelReplica(Replica):
 
     def no_sync(self) -> AbstractContextManager[object]:
         """Keep gradients in this process."""
-        if isinstance(self.called, DistributedDataParallel):
-            return self.called.no_sync()
+        if isinstance(self.module, DistributedDataParallel):
+            return self.module.no_sync()
         stack = ExitStack()
-        if isinstance(self.called, FSDPModule):
-            self.called.set_requires_gradient_sync(False)
-            stack.callback(self.called.set_requires_gradient_sync, True)
+        if isinstance(self.module, FSDPModule):
+            self.module.set_requires_gradient_sync(False)
+            stack.callback(self.module.set_requires_gradient_sync, True)
         return stack
 
     def clip(self, limit: float) -> None:
@@ -93,17 +93,17 @@ def is_cut(mesh: DeviceMesh) -> bool:
 
 def replicate(model: nn.Module, mesh: DeviceMesh, trainer: Trainer) -> DistributedDataParallel:
     """Have gradients averaged over replicas of a whole network."""
-    called = DistributedDataParallel(
+    module = DistributedDataParallel(
         model, process_group=mesh.get_group(), gradient_as_bucket_view=True, bucket_cap_mb=trainer.bucket_mb
     )
-    called.broadcast_buffers = False  # no step needs the statistics of batches, and the first process's are written
+    module.broadcast_buffers = False  # no step needs the statistics of batches, and the first process's are written
     if trainer.compression is Compression.BF16:
-        called.register_comm_hook(mesh.get_group(), as_bf16)
+        module.register_comm_hook(mesh.get_group(), as_bf16)
     if trainer.compression is Compression.POWER_SGD:
-        called.register_comm_hook(
+        module.register_comm_hook(
             power_sgd.PowerSGDState(mesh.get_group(), start_powerSGD_iter=2), power_sgd.powerSGD_hook
         )
-    return called
+    return module
 
 
 def as_bf16(

@@ -41,9 +41,9 @@ class PipelineReplica(ParallelReplica):
         group = self.mesh["pipeline"].get_group()
         own = [PipelineStage(cut[number], number, len(cut), self.device, group=group) for number in here]
         self._is_first, self._is_last = 0 in here, len(cut) - 1 in here
-        self._schedule = self._scheduled(own)
+        self._schedule = self._build_schedule(own)
 
-    def _scheduled(self, own: list[Any]) -> Any:
+    def _build_schedule(self, own: list[Any]) -> Any:
         # gradients are not averaged over pieces: the loss says what each counts
         common: dict[str, Any] = {"loss_fn": self._loss, "scale_grads": False}
         if self.trainer.schedule in LOOPED:
@@ -57,7 +57,7 @@ class PipelineReplica(ParallelReplica):
         start, end = (number * rows // self.processes for number in (self.index, self.index + 1))
         self._share = self.processes / rows
         # the stages expect pieces of one size: rows beyond the own ones are there and count nothing
-        indices = torch.arange(start, start + self._padded(), device=self.device)
+        indices = torch.arange(start, start + self._padded_rows(), device=self.device)
         indices, target = indices.clamp(max=rows - 1), torch.where(indices < end, indices, -1)
         losses: list[Tensor] = []
         options = {"target": target, "losses": losses} if self._is_last else {}
@@ -87,7 +87,7 @@ class PipelineReplica(ParallelReplica):
                 dist.all_reduce(gradient, group=replicas.get_group())
                 gradient /= replicas.size()
 
-    def _padded(self) -> int:
+    def _padded_rows(self) -> int:
         pieces = self.fit.microbatches
         own = -(-self.fit.batch_size // self.processes)
         return -(-own // pieces) * pieces

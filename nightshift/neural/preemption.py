@@ -33,23 +33,23 @@ class PreemptionNotice:
 
     received: bool = False
 
-    def give(self, number: int, _: FrameType | None) -> None:
+    def receive(self, number: int, _: FrameType | None) -> None:
         """Take a signal."""
         log.warning("%s: saving a checkpoint", signal.Signals(number).name)
-        self.given = True
+        self.received = True
 
 
 @contextmanager
 def heed_sigterm() -> Iterator[PreemptionNotice]:
     """Have SIGTERM give notice, and end the process only once nobody has heeded it."""
     notice = PreemptionNotice()
-    before, wakeup = signal.signal(signal.SIGTERM, notice.give), signal.set_wakeup_fd(-1)
+    before, wakeup = signal.signal(signal.SIGTERM, notice.receive), signal.set_wakeup_fd(-1)
     try:
         yield notice
     finally:
         signal.signal(signal.SIGTERM, before)
         signal.set_wakeup_fd(wakeup)
-    if notice.given:  # too late for a checkpoint
+    if notice.received:  # too late for a checkpoint
         signal.raise_signal(signal.SIGTERM)
 
 

@@ -47,7 +47,7 @@ class TimedTraining:
         elif fault == SLOW_PROCESS and 0 < _rank() == _processes() - 1:
             self._computing = DELAY * slowest
 
-    def measured(self) -> list[list[float]]:
+    def measure(self) -> list[list[float]]:
         """Return seconds of each process: waiting for rows, computing with nobody, and a step with all."""
         rounds = [self._round() for _ in range(self._rounds)]
         return gather_values([median(part) for part in zip(*rounds, strict=True)])
@@ -95,11 +95,11 @@ def exchange(size: int, device: torch.device) -> float:
     return median(_timed(lambda: dist.all_reduce(buffer)) for _ in range(FIRST + LEAST))
 
 
-def pieces(called: nn.Module) -> int:
+def pieces(module: nn.Module) -> int:
     """Return in how many pieces replicas exchange gradients."""
-    if not isinstance(called, DistributedDataParallel):
+    if not isinstance(module, DistributedDataParallel):
         return 1
-    logging_data = called._get_ddp_logging_data()  # type: ignore[no-untyped-call]  # noqa: SLF001 nothing else tells
+    logging_data = module._get_ddp_logging_data()  # type: ignore[no-untyped-call]  # noqa: SLF001 nothing else tells
     return len(str(logging_data["rebuilt_bucket_sizes"] or logging_data["bucket_sizes"]).split(","))
 
 
@@ -110,9 +110,9 @@ def measure_shares(request: Request, device: torch.device) -> None:
         os.sched_setaffinity(0, {cores[int(os.environ.get("LOCAL_RANK", "0")) % len(cores)]})
     with simulated.training(request, device) as training:
         size = sum(parameter.numel() for part in training.replica.parts for parameter in part.parameters())
-        answer = {"processes": TimedTraining(training, request["fault"]).measured(), "exchange": exchange(size, device)}
+        answer = {"processes": TimedTraining(training, request["fault"]).measure(), "exchange": exchange(size, device)}
         answer |= {
-            "pieces": pieces(training.replica.called),
+            "pieces": pieces(training.replica.module),
             "bytes": 4 * size,
             "rows": training.replica.fit.batch_size,
         }

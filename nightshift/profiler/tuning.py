@@ -64,7 +64,7 @@ class Variant:
             return self.trainer[axis]
         return self.parameters[axis]
 
-    def changed(self, axis: str, value: Value) -> "Variant":
+    def with_value(self, axis: str, value: Value) -> "Variant":
         """Return the variant with an axis set to another value."""
         if axis == PROCESSES:
             return replace(self, processes=int(value))
@@ -185,13 +185,13 @@ class VariantProcess:
 
     def stretch(self) -> Stretch:
         """Train for a stretch."""
-        return Stretch(**self._asked(""))
+        return Stretch(**self._request(""))
 
     def trace(self, path: str) -> None:
         """Train for a stretch under torch.profiler, whose trace is then at a path that ends with `.json.gz`."""
-        self._asked(path)
+        self._request(path)
 
-    def _asked(self, line: str) -> dict[str, Any]:
+    def _request(self, line: str) -> dict[str, Any]:
         assert self._process.stdin
         with suppress(BrokenPipeError):  # the answer says it
             self._process.stdin.write(f"{line}\n")
@@ -322,11 +322,11 @@ def tune(initial: Variant, search: "Search") -> Tuned:
     for axis in search.setting.axes:
         winner = max(search.along(axis, best), key=lambda tried: tried.gain, default=None)
         if winner and winner.gain:
-            best, wins[axis] = best.changed(axis, winner.value), winner
+            best, wins[axis] = best.with_value(axis, winner.value), winner
     total = next((winner.comparison for winner in wins.values()), None)
     if len(wins) > 1:
         with search.start(initial) as first, search.start(best) as last:
-            total = search.compared(first, last)
+            total = search.compare(first, last)
     return Tuned(best, {axis: winner.value for axis, winner in wins.items()}, total)
 
 
@@ -340,7 +340,7 @@ class Search:
     """
 
     def __init__(self, start: Start, setting: TuningSetting, report: Callable[[Tried], object]) -> None:
-        self.start, self.setting, self._told = start, setting, report
+        self.start, self.setting, self._report = start, setting, report
         self._number = 0
 
     def along(self, axis: str, best: Variant) -> list[Tried]:
@@ -349,9 +349,9 @@ class Search:
         if not values:
             return []
         with self.start(best) as now:
-            return [self._tried(axis, value, now) for value in values]
+            return [self._try_value(axis, value, now) for value in values]
 
-    def compared(self, now: VariantProcess, other: VariantProcess) -> VariantComparison:
+    def compare(self, now: VariantProcess, other: VariantProcess) -> VariantComparison:
         """Measure two variants in turn until it is clear whether the other one is faster, or for `MOST` pairs.
 
         Every second pair begins with the other one, so that being first is no advantage. The other one is taken for
@@ -372,14 +372,14 @@ class Search:
             decision = performance.decided(ratios, alpha)
         return VariantComparison(ratios, decision, speed(now, stretches[now]), speed(other, stretches[other]))
 
-    def _tried(self, axis: str, value: Value, now: VariantProcess) -> Tried:
+    def _try_value(self, axis: str, value: Value, now: VariantProcess) -> Tried:
         try:
-            with self.start(now.variant.changed(axis, value)) as other:
-                tried = Tried(axis, value, self.compared(now, other))
+            with self.start(now.variant.with_value(axis, value)) as other:
+                tried = Tried(axis, value, self.compare(now, other))
         except UserError as error:
             whose = "the best so far has ended beside it: " if now.has_ended else ""
             tried = Tried(axis, value, refused=f"{whose}{error}")
-        self._told(tried)
+        self._report(tried)
         return tried
 
 

@@ -47,7 +47,9 @@ def compare(args: argparse.Namespace) -> int:
             f"--baseline-code {args.baseline_code} has no folder `components`; give a checkout of this project"
         )
     ours, theirs = _model(args, args.run), _model(args, args.baseline)
-    pairs = compare_kernels(lambda: BenchmarkProcess(theirs, args.baseline_code), lambda: BenchmarkProcess(ours), args.pairs, args.rounds)
+    pairs = compare_kernels(
+        lambda: BenchmarkProcess(theirs, args.baseline_code), lambda: BenchmarkProcess(ours), args.pairs, args.rounds
+    )
     verdict = performance.judged(pairs, package.load(ours).sha256)
     if args.output:
         verdict.write(args.output)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from nightshift.config import parse
 from nightshift.errors import UserError
 from nightshift.profiler import replicas
-from nightshift.profiler.replicas import FAULTS, ScalingSpec, ScalingMeasurement
+from nightshift.profiler.replicas import FAULTS, ScalingMeasurement, ScalingSpec
 from pipelines import configs
 from pipelines.cli import options
 from pipelines.cli.tune import chosen, network_of, width

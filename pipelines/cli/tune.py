@@ -16,13 +16,13 @@ from nightshift.profiler.tuning import (
     PROCESSES,
     Network,
     Search,
-    TuningSetting,
-    VariantProcess,
     Speed,
     Start,
     Tried,
     Tuned,
+    TuningSetting,
     Variant,
+    VariantProcess,
 )
 from pipelines import configs
 from pipelines.cli import options

@@ -108,9 +108,9 @@ class Bert:
         bert = pretrained.network(
             BertModel, self._source, self.fit.pretrained, config=self.shape, add_pooling_layer=False
         )
-        return self._network(self._adapted(bert) if self.fit.lora_rank else bert)
+        return self._network(self._adapt(bert) if self.fit.lora_rank else bert)
 
-    def merged(self, model: nn.Sequential) -> nn.Sequential:
+    def merge(self, model: nn.Sequential) -> nn.Sequential:
         """Return a trained network whose adapters, if it has any, are part of its weights."""
         if self.fit.lora_rank:
             encoder: Any = model[0]
@@ -185,7 +185,7 @@ class Bert:
     def _network(self, bert: "BertModel | LoraModel") -> nn.Sequential:
         return nn.Sequential(Encoder(bert, self.pad), nn.Linear(self.shape.hidden_size, self.classes))
 
-    def _adapted(self, bert: "BertModel") -> "LoraModel":
+    def _adapt(self, bert: "BertModel") -> "LoraModel":
         """Return a network of which differences of attention's weights are trained alone (Hu et al., LoRA, 2021)."""
         from peft import LoraConfig, LoraModel
 

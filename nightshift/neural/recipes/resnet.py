@@ -185,13 +185,13 @@ class ResNet:
         Raises:
             UserError: when the pretrained weights cannot be had, or are those of another network.
         """
-        *blocks, head = self._untrained()
+        *blocks, head = self._build_untrained()
         if self.fit.pretrained:
-            _fill(blocks, self._published())
+            _fill(blocks, self._load_published())
         # as the images are: weights and gradients of another layout would be copied in every step
         return nn.Sequential(*blocks, head).to(memory_format=self.fit.layout)  # type: ignore[call-overload, no-any-return]
 
-    def _untrained(self) -> nn.Sequential:
+    def _build_untrained(self) -> nn.Sequential:
         shape = self.shape
         blocks: list[nn.Module] = [Stem(self.channels, shape, self.fit.layout)]
         inputs = shape.width
@@ -220,7 +220,7 @@ class ResNet:
         shift = [channel / other for channel, other in zip(mean, deviation, strict=True)]
         return Shape(list(config.depths or []), config.embedding_size, is_deep, True, scale, shift)
 
-    def augmented(self, batch: Batch, noise: Tensor) -> Batch:
+    def augment(self, batch: Batch, noise: Tensor) -> Batch:
         """Move, mirror and mix a batch of training images, uint8 (b, side, side, channels), by noise, (b, NOISE)."""
         images = augment(Augmentation(round(self.fit.shift * self.side), self.fit.flip), batch[0], noise)
         moved = images, batch[1]
@@ -277,7 +277,7 @@ class ResNet:
             )
         return normalization
 
-    def _published(self) -> "ResNetModel":
+    def _load_published(self) -> "ResNetModel":
         from transformers import ResNetModel
 
         source, name = f"{self.field}.pretrained", self.fit.pretrained
@@ -289,7 +289,7 @@ class ResNet:
         with torch.device("meta"), FlopCounterMode(display=False) as counter:
             # two, since the statistics of a batch need more than one value
             pixels = torch.zeros((2, self.side, self.side, self.channels), dtype=torch.uint8)
-            self._untrained()(pixels).sum().backward()
+            self._build_untrained()(pixels).sum().backward()
         return int(counter.get_total_flops()) // 2
 
     def random_rows(self, count: int, device: torch.device) -> AugmentedDataset:
@@ -297,7 +297,7 @@ class ResNet:
         size = (count, self.side, self.side, self.channels)
         pixels = torch.randint(256, size, dtype=torch.uint8, device=device)
         labels = torch.randint(self.classes, (count,), device=device)
-        return AugmentedDataset(gather_resident(pixels), labels, self.fit.batch_size, self.augmented)
+        return AugmentedDataset(gather_resident(pixels), labels, self.fit.batch_size, self.augment)
 
 
 def build(field: str, shape: Mapping[str, int], values: Mapping[str, Any]) -> ResNet:

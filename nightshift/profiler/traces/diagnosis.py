@@ -73,8 +73,8 @@ def slowest(breakdowns: Sequence[Breakdown]) -> Breakdown:
 
 def _data(case: Case) -> Finding | None:
     one = case.one
-    spans = case.trace.host[case.trace.named(case.trace.host, *gaps.LOADING)]
-    alone = case.trace.named(spans, "singleprocess").any()
+    spans = case.trace.host[case.trace.match_names(case.trace.host, *gaps.LOADING)]
+    alone = case.trace.match_names(spans, "singleprocess").any()
     fix = (
         "The loader works in the training process: raise num_workers, and keep them with persistent_workers=True."
         if alone
@@ -113,7 +113,7 @@ def _synchronization(case: Case) -> Finding | None:
 
 def _allocation(case: Case) -> Finding | None:
     one = case.one
-    calls = int(case.trace.named(_calls(case.trace), *gaps.ALLOCATING).sum())
+    calls = int(case.trace.match_names(_calls(case.trace), *gaps.ALLOCATING).sum())
     evidence = f"{calls / one.steps:.3g} allocations or releases {case.unit} wait for the GPU, while it is idle."
     fix = (
         "Keep shapes constant, or set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; do not call "
@@ -242,7 +242,7 @@ def synchronizations(trace: Trace) -> int:
     """Return in how many calls the host waits for the GPU in the trace's window."""
     calls, (first, last) = _calls(trace), trace.window
     inside = calls[(calls["start"] >= first) & (calls["end"] <= last)]
-    return int(trace.named(inside, *gaps.SYNCHRONIZING).sum())
+    return int(trace.match_names(inside, *gaps.SYNCHRONIZING).sum())
 
 
 def without_gpu(host_ms: float) -> Finding:

@@ -41,23 +41,23 @@ LOADING = ("enumerate(dataloader)", "dataloader.__next__")
 
 def loading(trace: Trace) -> Floats:
     """Return when the host waits for its data loader, as `enumerate(DataLoader)` marks it."""
-    return timeline.union(timeline.spans(trace.host, _ranges(trace) & trace.named(trace.host, *LOADING)))
+    return timeline.union(timeline.spans(trace.host, _ranges(trace) & trace.match_names(trace.host, *LOADING)))
 
 
 def pageable(trace: Trace, rows: Rows) -> Mask:
     """Return which rows of work copy from memory of the host that is not pinned."""
-    return np.asarray((rows["kind"] == DeviceWork.COPY) & trace.named(rows, "pageable -> device"))
+    return np.asarray((rows["kind"] == DeviceWork.COPY) & trace.match_names(rows, "pageable -> device"))
 
 
 def blocking(trace: Trace) -> dict[Cause, Floats]:
     """Return when the host is in calls that block it, by cause."""
     calls = trace.host[trace.host["kind"] == Host.CALL]
     copies, back = (trace.work[_copies(trace, text)] for text in ("pageable -> device", "device -> pageable"))
-    waits = trace.named(calls, *SYNCHRONIZING, *BLOCKING_COPIES) | np.isin(calls["cause"], _known(back["cause"]))
+    waits = trace.match_names(calls, *SYNCHRONIZING, *BLOCKING_COPIES) | np.isin(calls["cause"], _known(back["cause"]))
     masks = {
         Cause.COPY: np.isin(calls["cause"], _known(copies["cause"])),
         Cause.SYNC: waits,
-        Cause.ALLOCATION: trace.named(calls, *ALLOCATING),
+        Cause.ALLOCATION: trace.match_names(calls, *ALLOCATING),
     }
     return {cause: timeline.union(timeline.spans(calls, mask)) for cause, mask in masks.items()}
 
@@ -111,7 +111,7 @@ def _ranges(trace: Trace) -> Mask:
 
 
 def _copies(trace: Trace, text: str) -> Mask:
-    return np.asarray((trace.work["kind"] == DeviceWork.COPY) & trace.named(trace.work, text))
+    return np.asarray((trace.work["kind"] == DeviceWork.COPY) & trace.match_names(trace.work, text))
 
 
 def _known(causes: Floats) -> Floats:

@@ -148,7 +148,7 @@ def _own_times(rows: Rows) -> Floats:
 
 def during(trace: Trace, moments: Floats) -> str | None:
     """Return the name of what the host does for most of some moments, steps aside; None where nothing is known."""
-    rows = trace.host[(trace.host["kind"] != Host.CALL) & ~trace.named(trace.host, "profilerstep")]
+    rows = trace.host[(trace.host["kind"] != Host.CALL) & ~trace.match_names(trace.host, "profilerstep")]
     shared = timeline.measure_overlap(timeline.spans(rows), moments)
     if not len(moments) or not shared.any():
         return None

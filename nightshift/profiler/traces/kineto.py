@@ -122,14 +122,14 @@ class TraceBuilder:
             host=host,
             memory=_levels(memory),
             steps=steps.choose(marks, {}),
-            collectives=self._numbered(own, work["cause"]),
+            collectives=self._number_collectives(own, work["cause"]),
             products=list(self.products),
             caveats=[*caveats, *self._caveats(bool(marks), len(work))],
             processes=list(self.processes) or [""],
             marks=marks,
         )
 
-    def _numbered(self, own: Rows, causes: Rows) -> dict[int, Collective]:
+    def _number_collectives(self, own: Rows, causes: Rows) -> dict[int, Collective]:
         """Return collective operations by their causes as all processes are numbered."""
         if not self.collectives:
             return {}

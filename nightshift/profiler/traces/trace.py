@@ -148,7 +148,7 @@ class Trace:
             name, product = divmod(key, len(self.products))
             yield self.names[name], self.products[product], row
 
-    def named(self, rows: Rows, *parts: str) -> Mask:
+    def match_names(self, rows: Rows, *parts: str) -> Mask:
         """Return which rows have a name with one of the parts in it, whatever the case."""
         wanted = [any(part in name.lower() for part in parts) for name in self.names]
         return np.asarray(np.array(wanted, dtype=bool)[rows["name"]] if len(rows) else np.zeros(0, dtype=bool))

@@ -56,7 +56,7 @@ def fit(setting: Setting[Images], name: str, items: Items, rows: pd.DataFrame) -
     made = recipe(task, name)
     if made.fit.frozen:
         return _frozen(setting, name, made, items, rows)
-    data = networks.gathered(setting, items, rows, made.fit.batch_size, made.augmented)
+    data = networks.gathered(setting, items, rows, made.fit.batch_size, made.augment)
     found = networks.fit(setting, name, made, rows, data)
     scores = partial(networks.probabilities, found.model)
     return Fitted(lambda: onnx_export.images(found.model, made), scores, found.losses)

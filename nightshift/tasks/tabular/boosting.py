@@ -39,12 +39,12 @@ class Saving(TrainingCallback):  # type: ignore[misc]
         Raises:
             PreemptedError: when it has to end, after it has been saved.
         """
-        if not self.notice.given and time.monotonic() - self._saved < self.seconds:
+        if not self.notice.received and time.monotonic() - self._saved < self.seconds:
             return False
         content = bytes(model.save_raw("ubj"))
         storage.write_bytes(self.uri, storage.sha256(content).encode() + content)
         self._saved = time.monotonic()
-        if self.notice.given:
+        if self.notice.received:
             raise preemption.report_saved(f"round {model.num_boosted_rounds()} is saved in {self.uri}")
         return False
 

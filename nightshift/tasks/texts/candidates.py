@@ -77,7 +77,7 @@ def fit(setting: Setting[Texts], name: str, items: Items, rows: pd.DataFrame) ->
     change = keep_batch if task.trainer.pipeline > 1 else partial(_shortened, made.pad)
     data = networks.gathered(setting, items, rows, made.fit.batch_size, change)
     found = networks.fit(setting, name, made, rows, data)
-    model = made.merged(found.model)
+    model = made.merge(found.model)
     scores = partial(networks.probabilities, model)
     return Fitted(lambda: texts_export.transformer(model, made), scores, found.losses)
 

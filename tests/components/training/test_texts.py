@@ -185,7 +185,7 @@ def test_adapters_are_trained_while_pretrained_weights_stay_and_become_part_of_t
     with devices.reproducible(0, threads=1):
         before = recipe(pretrained=place).model().state_dict()
         data = networks.gathered(networks.Setting(TASK, "cpu"), given, given.rows, 16, keep_batch)
-        after = made.merged(trainer.fit(Replica(made, torch.device("cpu")), data).model).state_dict()
+        after = made.merge(trainer.fit(Replica(made, torch.device("cpu")), data).model).state_dict()
     assert after.keys() == before.keys()
     changed = {name for name in before if not torch.equal(after[name], before[name])}
     attention = {f"layer.{layer}.attention.self.{part}.weight" for layer in (0, 1) for part in ("query", "value")}

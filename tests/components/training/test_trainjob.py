@@ -132,7 +132,7 @@ def test_a_step_that_has_to_end_takes_the_machines_with_it_which_save_a_checkpoi
     notice = PreemptionNotice()
 
     def end() -> None:
-        notice.given = site.run_at_once()
+        notice.received = site.run_at_once()
 
     site.meanwhile = end
     with pytest.raises(PreemptedError, match="is deleted; its pods save a checkpoint"):
@@ -380,7 +380,7 @@ def test_an_api_that_gives_no_answer_is_asked_for_ten_minutes_by_the_clock() -> 
 
 def test_a_step_that_has_to_end_waits_for_no_answer() -> None:
     notice = PreemptionNotice()
-    time = Time(lambda: vars(notice).update(given=True))
+    time = Time(lambda: vars(notice).update(received=True))
 
     with pytest.raises(PreemptedError):
         job(Silent(time), time).run(notice)

@@ -104,7 +104,7 @@ def test_shares_are_drawn_from_a_beta_distribution(alpha):
 
 def test_a_network_learns_from_mixed_images():
     recipe = ResNet("parameters", 4, 1, 10, Parameters(width=4, mixup=1.0, label_smoothing=0.1))
-    images, labels = recipe.augmented((IMAGES, LABELS), torch.rand(10, 4))
+    images, labels = recipe.augment((IMAGES, LABELS), torch.rand(10, 4))
     loss = recipe.loss(recipe.model()(images), labels)
     loss.backward()
     assert labels.shape == (10, 10)

@@ -76,10 +76,10 @@ def test_a_spot_notice_becomes_sigterm_and_not_before(metadata, cloud):
         wait_until(lambda: server.asked > 2, "the broken server was asked")
         server.broken = False
         wait_until(lambda: server.asked > 20, "the server was asked")
-        assert not notice.given
+        assert not notice.received
 
         server.ends = True
-        wait_until(lambda: notice.given, "the notice is taken")
+        wait_until(lambda: notice.received, "the notice is taken")
 
 
 @pytest.mark.parametrize(("cloud", "asked"), [("aws", preemption.aws), ("gcp", preemption.gcp)])
@@ -105,9 +105,9 @@ def test_sigterm_that_comes_too_late_for_a_checkpoint_ends_the_process_after_the
     script = """if True:
         import os, signal
         from nightshift.neural import preemption
-        with preemption.heeded() as notice:
+        with preemption.heed_sigterm() as notice:
             os.kill(os.getpid(), signal.SIGTERM)
-            print("given", notice.given, flush=True)
+            print("given", notice.received, flush=True)
         print("the next candidate", flush=True)
     """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=300)
@@ -128,4 +128,4 @@ def test_after_the_training_sigterm_is_handled_as_before(taken):
         pass
     os.kill(os.getpid(), signal.SIGTERM)
 
-    assert (notice.given, taken) == (False, [signal.SIGTERM])
+    assert (notice.received, taken) == (False, [signal.SIGTERM])
