@@ -55,7 +55,7 @@ class Fake:
 def test_rounds_are_measured_with_new_sides_and_stand_in_turn() -> None:
     rounds = iter([1.0, 1.5])
 
-    found = compare_kernels(lambda: Fake(a=1.0, b=1.0), lambda: Fake(a=next(rounds), c=1.0), each=3, rounds=2)
+    found = compare_kernels(lambda: Fake(a=1.0, b=1.0), lambda: Fake(a=next(rounds), c=1.0), pairs=3, rounds=2)
 
     assert found == {"a": [1.0, 1.5, 1.0, 1.5, 1.0, 1.5]}
 
