@@ -37,7 +37,7 @@ from nightshift.neural.data import Gather, GatherDataset, ResidentDataset, Take,
 from nightshift.neural.preemption import PreemptionNotice
 from nightshift.neural.recipes import mlp
 from nightshift.neural.recipes import resnet as images
-from nightshift.neural.recipes.mlp import MLP, Parameters
+from nightshift.neural.recipes.mlp import MLP, MLPParameters
 from nightshift.neural.recipes.resnet import ResNet
 from nightshift.neural.replica import Replica
 from nightshift.neural.trainer import NetworkTraining
@@ -97,7 +97,7 @@ def batches() -> None:
 
 def mlp_training() -> None:
     """The same architecture, batch, precision, optimizer, threads and epochs."""
-    count, parameters = 50_000, Parameters(epochs=2)
+    count, parameters = 50_000, MLPParameters(epochs=2)
     matrix, labels = rows(count)
 
     def ours() -> None:
@@ -141,7 +141,7 @@ def bare(recipe: MLP, data: object) -> None:
 
 def loop() -> None:
     """What the loop adds to forward, backward and step, with checkpoints and progress on."""
-    count, parameters = 100_000, Parameters(epochs=1)
+    count, parameters = 100_000, MLPParameters(epochs=1)
     data, recipe = resident(count, parameters.batch_size), MLP(WIDTH, parameters)
     with tempfile.TemporaryDirectory() as folder, devices.reproducible(0, 1):
         kept = Checkpoints(folder, 3600, PreemptionNotice())
@@ -154,7 +154,7 @@ def loop() -> None:
 
 def table() -> None:
     """A table that is gathered from the host in blocks, beside one on the device as a whole: at least 0.9."""
-    count, parameters = 200_000, Parameters(epochs=1)
+    count, parameters = 200_000, MLPParameters(epochs=1)
     recipe, (matrix, labels) = MLP(WIDTH, parameters), rows(count)
     whole = resident(count, parameters.batch_size)
     gather = data.gather_streamed(matrix.__getitem__, matrix[0].nbytes, CPU)
@@ -172,7 +172,7 @@ SIDE, IMAGES = 224, 768
 
 def ahead() -> None:
     """Images that stay on disk, gathered ahead of the steps, beside gathered when a step asks for them."""
-    small = images.Parameters(width=8, stages="1,1", stem="large", batch_size=32, epochs=1, threads=1)
+    small = images.ResNetParameters(width=8, stages="1,1", stem="large", batch_size=32, epochs=1, threads=1)
     recipe, labels = ResNet("parameters", SIDE, 3, 10, small), torch.randint(10, (IMAGES,))
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "day.npy"
@@ -220,7 +220,7 @@ def epoch(recipe: ResNet, data: TrainingDataset) -> tuple[float, float]:
         return timed(lambda: trainer.fit(replica, data))
 
 
-WIDE = Parameters(hidden=1024, layers=2, batch_size=4096, epochs=1)
+WIDE = MLPParameters(hidden=1024, layers=2, batch_size=4096, epochs=1)
 SCALED = 60_000
 
 

@@ -315,7 +315,7 @@ def tune(initial: Variant, search: "Search") -> Tuned:
     """Look for the fastest variant, along one axis after the other.
 
     Raises:
-        UserError: when the given variant cannot run.
+        UserError: when the initial variant cannot run.
     """
     best = initial
     wins: dict[str, Tried] = {}

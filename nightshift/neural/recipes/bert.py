@@ -30,7 +30,7 @@ WITHOUT_DROPOUT: dict[str, Any] = {"hidden_dropout_prob": 0.0, "attention_probs_
 WIDER = 4  # the layer between, over what is between the layers
 
 
-class Parameters(Pretrained):
+class BertParameters(Pretrained):
     """What `task.candidates.<name>.parameters` may hold for the kind `bert`; BERT-base is in the docs."""
 
     epochs: Epochs = 4
@@ -93,7 +93,7 @@ class Bert:
     pad: int
     length: int
     classes: int
-    fit: Parameters
+    fit: BertParameters
 
     def model(self) -> nn.Sequential:
         """Return a network, int32 (n, tokens) -> logits (n, classes): what is pretrained is, the rest is not.
@@ -210,4 +210,4 @@ class Bert:
 
 def build(field: str, shape: Mapping[str, int], values: Mapping[str, Any]) -> Bert:
     """Return a recipe; see `nightshift.neural.recipes.build`."""
-    return Bert(field, **shape, fit=check_parameters(Parameters, field, values))
+    return Bert(field, **shape, fit=check_parameters(BertParameters, field, values))

@@ -24,16 +24,16 @@ AT_ONCE = 1 << 16  # rows that are on the device while they are scored
 Matrix = npt.NDArray[np.float32]
 
 
-class Parameters(Fit):
+class MLPParameters(Fit):
     """What `task.candidates.<name>.parameters` may hold for the kind `mlp`."""
 
     hidden: Width = Field(256, description="units of each hidden layer")
     layers: Layers = Field(1, description="hidden layers")
 
 
-def parameters(field: str, values: Mapping[str, Any]) -> Parameters:
+def parameters(field: str, values: Mapping[str, Any]) -> MLPParameters:
     """Check an MLP's parameters, which stand at `field` of the config; see `check_parameters`."""
-    return check_parameters(Parameters, field, values)
+    return check_parameters(MLPParameters, field, values)
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class MLP:
     """
 
     inputs: int
-    fit: Parameters
+    fit: MLPParameters
 
     def model(self) -> nn.Sequential:
         """Return an untrained network, (n, inputs) -> logits (n, 1); a block is a linear layer and what follows it."""

@@ -31,7 +31,7 @@ IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 WIDER = 4  # a bottleneck's outputs over its 3 x 3 convolution's
 
 
-class Parameters(Pretrained):
+class ResNetParameters(Pretrained):
     """What `task.candidates.<name>.parameters` may hold for the kind `resnet`; ResNet-50 is in the docs."""
 
     epochs: Epochs = 30
@@ -177,7 +177,7 @@ class ResNet:
     side: int
     channels: int
     classes: int
-    fit: Parameters
+    fit: ResNetParameters
 
     def model(self) -> nn.Sequential:
         """Return a network, uint8 (n, side, side, channels) -> logits (n, classes): what is pretrained is.
@@ -302,7 +302,7 @@ class ResNet:
 
 def build(field: str, shape: Mapping[str, int], values: Mapping[str, Any]) -> ResNet:
     """Return a recipe; see `nightshift.neural.recipes.build`."""
-    return ResNet(field, **shape, fit=check_parameters(Parameters, field, values))
+    return ResNet(field, **shape, fit=check_parameters(ResNetParameters, field, values))
 
 
 def _fill(blocks: Sequence[nn.Module], network: "ResNetModel") -> None:

@@ -12,7 +12,7 @@ from nightshift.contracts import preprocessing as parts
 from nightshift.contracts.package import Datatype, Signature, Tensor
 from nightshift.neural import devices
 from nightshift.neural.recipes import check_parameters
-from nightshift.neural.recipes.resnet import ClassifierHead, Parameters, ResNet
+from nightshift.neural.recipes.resnet import ClassifierHead, ResNet, ResNetParameters
 from nightshift.tasks import onnx_export
 from nightshift.tasks.classification import linear, networks
 from nightshift.tasks.classification.networks import Setting
@@ -68,7 +68,7 @@ def recipe(task: Images, name: str) -> ResNet:
     Raises:
         UserError: when it refuses a parameter.
     """
-    parameters = check_parameters(Parameters, networks.field(name), task.candidates[name].parameters)
+    parameters = check_parameters(ResNetParameters, networks.field(name), task.candidates[name].parameters)
     return ResNet(networks.field(name), task.side, task.channels, len(task.classes), parameters)
 
 

@@ -23,7 +23,7 @@ from nightshift.contracts.package import Tensor as Input
 from nightshift.neural import devices
 from nightshift.neural.data import Batch, keep_batch
 from nightshift.neural.recipes import check_parameters
-from nightshift.neural.recipes.bert import Bert, Parameters
+from nightshift.neural.recipes.bert import Bert, BertParameters
 from nightshift.tasks.classification import linear, networks
 from nightshift.tasks.classification.networks import Scores, Setting
 from nightshift.tasks.fitting import Fitted
@@ -89,7 +89,7 @@ def recipe(task: Texts, name: str) -> Bert:
         UserError: when it refuses a parameter.
     """
     field, tokenizer = networks.field(name), tokens.named(task)
-    given = check_parameters(Parameters, field, task.candidates[name].parameters)
+    given = check_parameters(BertParameters, field, task.candidates[name].parameters)
     return Bert(field, tokenizer.vocabulary, tokenizer.pad, task.length, len(task.classes), given)
 
 

@@ -24,7 +24,7 @@ from nightshift.errors import UnavailableError, UserError
 from nightshift.graph import Graph
 from nightshift.neural import devices, trainer
 from nightshift.neural.data import keep_batch
-from nightshift.neural.recipes.bert import Bert, Parameters
+from nightshift.neural.recipes.bert import Bert, BertParameters
 from nightshift.neural.replica import Replica
 from nightshift.tasks.classification import networks
 from nightshift.tasks.texts import candidates as texts
@@ -53,7 +53,7 @@ def items(count: int = 48) -> Items:
 
 def recipe(**parameters) -> Bert:
     sizes = {"width": 16, "heads": 2, "layers": 2, "threads": 1}
-    return Bert("task.candidates.bert.parameters", 512, tokens.PAD, 16, 4, Parameters(**sizes | parameters))
+    return Bert("task.candidates.bert.parameters", 512, tokens.PAD, 16, 4, BertParameters(**sizes | parameters))
 
 
 def saved(folder, **changes) -> str:

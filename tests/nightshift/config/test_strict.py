@@ -104,7 +104,7 @@ def test_no_config_that_is_valid_asks_for_a_day_that_is_none(config: dict[str, A
     assert 1677 < events.first.year < events.last.year + 1
 
 
-@pytest.mark.parametrize("kind", [mlp.Parameters, resnet.Parameters, bert.Parameters])
+@pytest.mark.parametrize("kind", [mlp.MLPParameters, resnet.ResNetParameters, bert.BertParameters])
 def test_a_networks_parameters_are_bounded_too(kind: Any) -> None:
     for (name,), number in numbers(kind):
         for value in [*WRONG, *([30.0] if number is int else [])]:

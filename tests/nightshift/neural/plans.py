@@ -15,7 +15,7 @@ from nightshift.config.neural import Trainer
 from nightshift.neural import devices, processes, trainer
 from nightshift.neural.data import ResidentDataset
 from nightshift.neural.recipes import mlp
-from nightshift.neural.recipes.mlp import MLP, Parameters
+from nightshift.neural.recipes.mlp import MLP, MLPParameters
 from nightshift.neural.replica import Replica
 from nightshift.neural.trainer import NetworkTraining
 from tests.nightshift.neural import resumable
@@ -90,7 +90,7 @@ def fitted(kind: type[MLP], shared: dict[str, Any] | None, given: dict[str, Any]
     rng = np.random.default_rng(0)
     matrix = rng.normal(size=(103, 5)).astype(np.float32)
     labels = (matrix[:, 0] * matrix[:, 1] > 0).astype(np.int8)
-    recipe = kind(5, Parameters.model_validate(BASE | given))
+    recipe = kind(5, MLPParameters.model_validate(BASE | given))
     with devices.reproducible(0, threads=1):
         alone = shared is None
         replica = Replica(recipe, CPU) if alone else processes.replica(recipe, Trainer.model_validate(shared), CPU)

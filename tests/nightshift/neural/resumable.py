@@ -19,11 +19,11 @@ from nightshift.errors import PreemptedError
 from nightshift.neural import checkpoints, devices, processes, trainer
 from nightshift.neural.data import ResidentDataset
 from nightshift.neural.recipes import mlp
-from nightshift.neural.recipes.mlp import MLP, Parameters
+from nightshift.neural.recipes.mlp import MLP, MLPParameters
 from nightshift.neural.trainer import NetworkTraining, TrainedNetwork
 
 CPU = torch.device("cpu")
-PARAMETERS = Parameters(
+PARAMETERS = MLPParameters(
     hidden=8,
     layers=3,
     epochs=4,

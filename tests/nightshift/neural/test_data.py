@@ -20,7 +20,7 @@ from nightshift.neural.data import (
     gather_streamed,
     prefetch,
 )
-from nightshift.neural.recipes.mlp import MLP, Parameters
+from nightshift.neural.recipes.mlp import MLP, MLPParameters
 from nightshift.neural.replica import Replica
 from nightshift.neural.trainer import NetworkTraining
 
@@ -132,5 +132,5 @@ def test_a_training_that_ends_inside_an_epoch_leaves_no_thread_behind() -> None:
 
     rows = gathered(size=2)
     with devices.reproducible(0, threads=1), pytest.raises(PreemptedError):
-        trainer.fit(Replica(MLP(2, Parameters(hidden=4, batch_size=2)), CPU), rows, Preempted())
+        trainer.fit(Replica(MLP(2, MLPParameters(hidden=4, batch_size=2)), CPU), rows, Preempted())
     assert not threads()

@@ -7,7 +7,7 @@ from scipy import stats
 
 from nightshift.neural.data import AugmentedDataset, gather_resident
 from nightshift.neural.images import Augmentation, augment, beta, mix
-from nightshift.neural.recipes.resnet import Parameters, ResNet
+from nightshift.neural.recipes.resnet import ResNet, ResNetParameters
 
 IMAGES = torch.arange(10 * 4 * 4).reshape(10, 4, 4, 1).to(torch.uint8)
 LABELS = torch.arange(10)
@@ -103,7 +103,7 @@ def test_shares_are_drawn_from_a_beta_distribution(alpha):
 
 
 def test_a_network_learns_from_mixed_images():
-    recipe = ResNet("parameters", 4, 1, 10, Parameters(width=4, mixup=1.0, label_smoothing=0.1))
+    recipe = ResNet("parameters", 4, 1, 10, ResNetParameters(width=4, mixup=1.0, label_smoothing=0.1))
     images, labels = recipe.augment((IMAGES, LABELS), torch.rand(10, 4))
     loss = recipe.loss(recipe.model()(images), labels)
     loss.backward()

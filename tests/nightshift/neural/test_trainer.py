@@ -16,22 +16,22 @@ from nightshift.neural import devices, replica, trainer
 from nightshift.neural.data import ResidentDataset
 from nightshift.neural.progress import TrainingProgress
 from nightshift.neural.recipes import mlp
-from nightshift.neural.recipes.mlp import MLP, Parameters
+from nightshift.neural.recipes.mlp import MLP, MLPParameters
 from nightshift.neural.replica import Replica
 from nightshift.neural.trainer import NetworkTraining
 from tests.components.training import samples
 
 CPU = torch.device("cpu")
-SMALL = Parameters(hidden=8, layers=2, epochs=2, batch_size=64, learning_rate=0.02)
+SMALL = MLPParameters(hidden=8, layers=2, epochs=2, batch_size=64, learning_rate=0.02)
 
 
-def rows(parameters: Parameters) -> tuple[ResidentDataset, int]:
+def rows(parameters: MLPParameters) -> tuple[ResidentDataset, int]:
     matrix, labels = samples.matrix()
     matrix = (matrix - matrix.mean(axis=0)) / matrix.std(axis=0)
     return ResidentDataset(*mlp.resident(matrix, labels, CPU), parameters.batch_size), matrix.shape[1]
 
 
-def trained(parameters: Parameters = SMALL, seed: int = 0) -> nn.Sequential:
+def trained(parameters: MLPParameters = SMALL, seed: int = 0) -> nn.Sequential:
     data, width = rows(parameters)
     with devices.reproducible(seed, threads=1):
         return trainer.fit(Replica(MLP(width, parameters), CPU), data).model
@@ -98,7 +98,7 @@ def test_training_learns_what_separates_the_classes():
     rng = np.random.default_rng(0)
     matrix = rng.normal(size=(2000, 3)).astype(np.float32)
     labels = (matrix[:, 0] * matrix[:, 1] > 0).astype(np.int8)  # no line separates these
-    parameters = Parameters(hidden=32, epochs=30, batch_size=64, learning_rate=0.02)
+    parameters = MLPParameters(hidden=32, epochs=30, batch_size=64, learning_rate=0.02)
     with devices.reproducible(0, threads=1):
         found = trainer.fit(Replica(MLP(3, parameters), CPU), ResidentDataset(*mlp.resident(matrix, labels, CPU), 64))
 
@@ -148,7 +148,7 @@ class Halved(MLP):
 
 def test_each_group_of_parameters_follows_the_schedule_from_its_own_rate():
     data = ResidentDataset(torch.ones(8, 1), torch.ones(8), 2)
-    training = NetworkTraining(Replica(Halved(1, Parameters(hidden=2, learning_rate=0.5, epochs=1)), CPU), data)
+    training = NetworkTraining(Replica(Halved(1, MLPParameters(hidden=2, learning_rate=0.5, epochs=1)), CPU), data)
     rates = []
     for batch in training.batches():
         training.step(batch)
@@ -253,7 +253,7 @@ def test_gradients_are_clipped_to_the_norm():
 
 
 def test_rows_are_scored_so_many_at_once_as_the_device_can_hold():
-    network = MLP(1, Parameters(hidden=2)).model()
+    network = MLP(1, MLPParameters(hidden=2)).model()
     sizes = []
     network.register_forward_hook(lambda _, inputs, __: sizes.append(len(inputs[0])))
     matrix = np.linspace(-1, 1, mlp.AT_ONCE + 3, dtype=np.float32)[:, None]
