@@ -17,7 +17,7 @@ import pandas as pd
 from nightshift.contracts import package
 from nightshift.contracts.preprocessing import Inputs
 from nightshift.contracts.verdict import Decision
-from nightshift.profiler.pairs import EACH, ROUNDS, Side, ratios
+from nightshift.profiler.pairs import PAIRS, ROUNDS, BenchmarkProcess, ratios
 from nightshift.stats import performance
 from tests import packages
 
@@ -37,15 +37,15 @@ def model(folder: Path) -> str:
 
 def measured(uri: str, pairs: int) -> Pairs:
     """A round: pairs of a model and itself, in two new processes."""
-    with Side(uri) as one, Side(uri) as other:
+    with BenchmarkProcess(uri) as one, BenchmarkProcess(uri) as other:
         return {name: list(islice(ratios(one, other, name), pairs)) for name in one.names}
 
 
 def stretch(rounds: list[Pairs], random: np.random.Generator) -> Pairs:
     """What a comparison would have measured: as many rounds as it has, of each a stretch of pairs, in turn."""
     chosen = [rounds[number] for number in random.choice(len(rounds), ROUNDS, replace=False)]
-    first = random.integers(len(next(iter(chosen[0].values()))) - EACH + 1)
-    return {name: list(np.ravel([one[name][first : first + EACH] for one in chosen], order="F")) for name in chosen[0]}
+    first = random.integers(len(next(iter(chosen[0].values()))) - PAIRS + 1)
+    return {name: list(np.ravel([one[name][first : first + PAIRS] for one in chosen], order="F")) for name in chosen[0]}
 
 
 def failed(rounds: list[Pairs], comparisons: int, slower: str = "", times: float = 1.1) -> int:
@@ -61,7 +61,7 @@ def failed(rounds: list[Pairs], comparisons: int, slower: str = "", times: float
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.performance", description=__doc__)
     parser.add_argument("--rounds", type=int, default=12, help="that are measured, with new processes each")
-    parser.add_argument("--pairs", type=int, default=EACH, help="that a round measures of each kernel")
+    parser.add_argument("--pairs", type=int, default=PAIRS, help="that a round measures of each kernel")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         uri, started = model(Path(folder) / "model"), time.monotonic()

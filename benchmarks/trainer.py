@@ -33,14 +33,14 @@ from nightshift.classification.shards import Shards
 from nightshift.config.neural import Trainer
 from nightshift.neural import data, devices, processes, trainer
 from nightshift.neural.checkpoints import Checkpoints
-from nightshift.neural.data import Gather, Gathered, Resident, Rows, Take
-from nightshift.neural.preemption import Notice
+from nightshift.neural.data import Gather, GatherDataset, ResidentDataset, Take, TrainingDataset
+from nightshift.neural.preemption import PreemptionNotice
 from nightshift.neural.recipes import mlp
 from nightshift.neural.recipes import resnet as images
-from nightshift.neural.recipes.mlp import MLP, Parameters
+from nightshift.neural.recipes.mlp import MLP, MLPParameters
 from nightshift.neural.recipes.resnet import ResNet
 from nightshift.neural.replica import Replica
-from nightshift.neural.trainer import Training
+from nightshift.neural.trainer import NetworkTraining
 from tests.components.training import machines as site
 from tests.components.training import samples
 from tests.components.training.test_step import flags, scores
@@ -60,8 +60,8 @@ def rows(count: int) -> tuple[np.ndarray, np.ndarray]:
     return matrix, (matrix[:, 0] * matrix[:, 1] > 0).astype(np.int8)
 
 
-def resident(count: int, size: int) -> Resident:
-    return Resident(*mlp.resident(*rows(count), CPU), size)
+def resident(count: int, size: int) -> ResidentDataset:
+    return ResidentDataset(*mlp.resident(*rows(count), CPU), size)
 
 
 def timed(work: Callable[[], object]) -> tuple[float, float]:
@@ -97,7 +97,7 @@ def batches() -> None:
 
 def mlp_training() -> None:
     """The same architecture, batch, precision, optimizer, threads and epochs."""
-    count, parameters = 50_000, Parameters(epochs=2)
+    count, parameters = 50_000, MLPParameters(epochs=2)
     matrix, labels = rows(count)
 
     def ours() -> None:
@@ -141,10 +141,10 @@ def bare(recipe: MLP, data: object) -> None:
 
 def loop() -> None:
     """What the loop adds to forward, backward and step, with checkpoints and progress on."""
-    count, parameters = 100_000, Parameters(epochs=1)
+    count, parameters = 100_000, MLPParameters(epochs=1)
     data, recipe = resident(count, parameters.batch_size), MLP(WIDTH, parameters)
     with tempfile.TemporaryDirectory() as folder, devices.reproducible(0, 1):
-        kept = Checkpoints(folder, 3600, Notice())
+        kept = Checkpoints(folder, 3600, PreemptionNotice())
         variants = {
             "bare": lambda: bare(recipe, data.epoch()),
             "ours": lambda: trainer.fit(Replica(recipe, CPU), data, kept),
@@ -154,11 +154,11 @@ def loop() -> None:
 
 def table() -> None:
     """A table that is gathered from the host in blocks, beside one on the device as a whole: at least 0.9."""
-    count, parameters = 200_000, Parameters(epochs=1)
+    count, parameters = 200_000, MLPParameters(epochs=1)
     recipe, (matrix, labels) = MLP(WIDTH, parameters), rows(count)
     whole = resident(count, parameters.batch_size)
-    gather = data.streamed(matrix.__getitem__, matrix[0].nbytes, CPU)
-    gathered = Gathered(gather, mlp.targets(labels, CPU), parameters.batch_size)
+    gather = data.gather_streamed(matrix.__getitem__, matrix[0].nbytes, CPU)
+    gathered = GatherDataset(gather, mlp.targets(labels, CPU), parameters.batch_size)
     with devices.reproducible(0, 1):
         variants = {
             "gathered from the host": lambda: trainer.fit(Replica(recipe, CPU), gathered),
@@ -172,7 +172,7 @@ SIDE, IMAGES = 224, 768
 
 def ahead() -> None:
     """Images that stay on disk, gathered ahead of the steps, beside gathered when a step asks for them."""
-    small = images.Parameters(width=8, stages="1,1", stem="large", batch_size=32, epochs=1, threads=1)
+    small = images.ResNetParameters(width=8, stages="1,1", stem="large", batch_size=32, epochs=1, threads=1)
     recipe, labels = ResNet("parameters", SIDE, 3, 10, small), torch.randint(10, (IMAGES,))
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "day.npy"
@@ -183,7 +183,7 @@ def ahead() -> None:
                 for name, taken in found.items():
                     shards = mapped(file, is_cold)
                     gather = gathers(name, shards.take, shards.width)
-                    taken.append(epoch(recipe, Gathered(gather, labels, small.batch_size)))
+                    taken.append(epoch(recipe, GatherDataset(gather, labels, small.batch_size)))
             console.print(f"{IMAGES} images {'read from the disk' if is_cold else 'in the page cache'}")
             for name, title in (("ahead", "batches gathered ahead"), ("none", "no gathering at all")):
                 wall, cpu = (
@@ -205,7 +205,7 @@ def mapped(file: Path, is_cold: bool) -> Shards:
 def gathers(name: str, take: Take, width: int) -> Gather:
     """Gather ahead, as asked for, or the same rows again and again."""
     if name == "ahead":
-        return data.streamed(take, width, CPU)
+        return data.gather_streamed(take, width, CPU)
     if name == "asked":
         return lambda order, size, skip: (
             torch.from_numpy(take(each.numpy())) for each in torch.split(order, size)[skip:]
@@ -214,21 +214,21 @@ def gathers(name: str, take: Take, width: int) -> Gather:
     return lambda order, size, skip: (held[: len(each)] for each in torch.split(order, size)[skip:])
 
 
-def epoch(recipe: ResNet, data: Rows) -> tuple[float, float]:
+def epoch(recipe: ResNet, data: TrainingDataset) -> tuple[float, float]:
     with devices.reproducible(0, 1):
         replica = Replica(recipe, CPU)
         return timed(lambda: trainer.fit(replica, data))
 
 
-WIDE = Parameters(hidden=1024, layers=2, batch_size=4096, epochs=1)
+WIDE = MLPParameters(hidden=1024, layers=2, batch_size=4096, epochs=1)
 SCALED = 60_000
 
 
 def worker(file: Path) -> None:
     """One of the processes that `ddp` starts."""
-    with processes.joined(CPU), devices.reproducible(0, 1):
+    with processes.join_processes(CPU), devices.reproducible(0, 1):
         data = resident(SCALED, WIDE.batch_size)
-        training = Training(processes.replica(MLP(WIDTH, WIDE), Trainer(), CPU), data)
+        training = NetworkTraining(processes.replica(MLP(WIDTH, WIDE), Trainer(), CPU), data)
         steps = training.batches()
         training.step(next(steps))
         wall, cpu = timed(lambda: [training.step(batch) for batch in steps])

@@ -10,9 +10,9 @@ from sklearn.metrics import average_precision_score
 
 from nightshift.graph import Graph
 from nightshift.neural import devices, recipes, simulated
-from nightshift.neural.data import Resident
+from nightshift.neural.data import ResidentDataset
 from nightshift.neural.replica import Replica
-from nightshift.neural.trainer import Training
+from nightshift.neural.trainer import NetworkTraining
 from nightshift.tasks.fitting import FitSpec
 from nightshift.tasks.tabular import estimators
 from tests.components.training import samples
@@ -34,8 +34,8 @@ def stepped(kind: str, device: torch.device, steps: int = 1, **fit: Any) -> tupl
     recipe = recipes.build(kind, "parameters", shape, {**parameters, "batch_size": ROWS, "threads": 1, **fit})
     with devices.reproducible(0, 1), devices.exact():
         inputs, labels = next(simulated.rows(recipe, ROWS, CPU).epoch())
-        rows = Resident(inputs.to(device), labels.to(device), ROWS)
-        training = Training(Replica(recipe, device), rows)
+        rows = ResidentDataset(inputs.to(device), labels.to(device), ROWS)
+        training = NetworkTraining(Replica(recipe, device), rows)
         loss = torch.stack([training.step((rows.inputs, rows.labels)) for _ in range(steps)])[-1]
         weights = [each.detach().cpu().flatten() for each in training.replica.model.parameters()]
     return float(loss), torch.cat(weights).numpy()

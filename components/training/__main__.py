@@ -49,7 +49,7 @@ def body(args: Namespace, trainjob: Callable[[TrainJobWork], TrainJob] = here) -
         return _elsewhere(context, trainjob(_work(args, config)))
     from nightshift.neural import devices, processes
 
-    with processes.joined(devices.torch_device(args.device)):
+    with processes.join_processes(devices.torch_device(args.device)):
         if step.is_first():
             folder = _checkpoints(context, code_version())
             _check_writable(args.model, folder)
@@ -91,7 +91,7 @@ def _work(args: Namespace, config: Config) -> TrainJobWork:
 
 def _elsewhere(context: StepContext, trainjob: TrainJob) -> dict[str, float | None]:
     """Have several machines run this step together, and take what they have written for its own."""
-    with preemption.heeded() as notice:
+    with preemption.heed_sigterm() as notice:
         trainjob.run(notice)
     uri = context.args.model
     if not storage.exists(storage.join(uri, package.MANIFEST)):

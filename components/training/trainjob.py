@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from nightshift import cluster, storage
 from nightshift.cluster import MissingError
 from nightshift.errors import PreemptedError, UnavailableError, UserError
-from nightshift.neural.preemption import Notice
+from nightshift.neural.preemption import PreemptionNotice
 from nightshift.step import USER_ERROR
 
 log = logging.getLogger("nightshift")
@@ -106,12 +106,12 @@ class TrainJob:
         from kubernetes.client import CoreV1Api, CustomObjectsApi
 
         self._work, self._namespace, self._pause, self._clock = work, namespace, pause, clock
-        self._notice = Notice()
+        self._notice = PreemptionNotice()
         self._objects, self._core = CustomObjectsApi(connection), CoreV1Api(connection)
         self._logs: dict[str, PodLog] = {}
         self._logged: set[str] = set()
 
-    def run(self, notice: Notice) -> None:
+    def run(self, notice: PreemptionNotice) -> None:
         """Have the work done, by a TrainJob that is there or a new one, and have that deleted.
 
         Args:
@@ -247,7 +247,7 @@ class TrainJob:
 
     def _give_up(self, uid: str) -> None:
         """Delete the TrainJob, as far as that is possible: the step ends with another error, which stays."""
-        self._notice = Notice()  # heeded already
+        self._notice = PreemptionNotice()  # heeded already
         try:
             self._patiently(lambda: self._delete(uid), CLEANUP_SECONDS)
         except (UserError, UnavailableError) as error:
@@ -297,7 +297,7 @@ class TrainJob:
         Raises:
             PreemptedError: when this step has to end.
         """
-        if self._notice.given:
+        if self._notice.received:
             raise PreemptedError(f"TrainJob {self._work.name} is deleted; its pods save a checkpoint")
         self._pause(POLL_SECONDS)
 

@@ -26,7 +26,7 @@ from nightshift.step import PREEMPTED, USER_ERROR
 STARTUP_SECONDS = 1800  # a machine may have to be made first, and the others wait for it
 
 
-def main(words: list[str]) -> int:
+def main(arguments: list[str]) -> int:
     """Run torchrun with its own flags; return the exit code."""
     with tempfile.TemporaryDirectory() as folder:
         saved = Path(folder) / "saved"
@@ -36,7 +36,7 @@ def main(words: list[str]) -> int:
             # not as a flag, which PyTorch 2.10 on GPUs does not know
             os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(preemption.SHUTDOWN_SECONDS))
             meet(os.environ)
-            run.run(run.parse_args(words))  # type: ignore[no-untyped-call]
+            run.run(run.parse_args(arguments))  # type: ignore[no-untyped-call]
         except UserError as error:
             print(error, file=sys.stderr)
             return USER_ERROR

@@ -26,9 +26,9 @@ from torch.distributed.checkpoint.metadata import Metadata, StorageMeta
 from nightshift import storage
 from nightshift.errors import UserError
 from nightshift.neural import preemption
-from nightshift.neural.preemption import Notice
+from nightshift.neural.preemption import PreemptionNotice
 from nightshift.neural.processes import PATIENCE
-from nightshift.neural.trainer import Training
+from nightshift.neural.trainer import NetworkTraining
 
 log = logging.getLogger("nightshift")
 
@@ -41,9 +41,9 @@ warnings.filterwarnings("ignore", "torch.distributed is disabled, unavailable or
 
 
 @contextmanager
-def kept(root: str, seconds: float) -> "Iterator[Checkpoints]":
+def open_checkpoints(root: str, seconds: float) -> "Iterator[Checkpoints]":
     """Give the checkpoints of a training below a URI; a checkpoint begins every so many seconds, and on SIGTERM."""
-    with preemption.heeded() as notice:
+    with preemption.heed_sigterm() as notice:
         yield Checkpoints(root, seconds, notice)
 
 
@@ -56,13 +56,13 @@ class Checkpoints:
         notice: whether the training has to end.
     """
 
-    def __init__(self, root: str, seconds: float, notice: Notice) -> None:
+    def __init__(self, root: str, seconds: float, notice: PreemptionNotice) -> None:
         self.root, self.seconds, self.notice = root, seconds, notice
         self._processes = Together() if dist.is_initialized() else Alone()
         self._saved = time.monotonic()
         self._pending: tuple[Future[Any], dict[str, Any]] | None = None
 
-    def resume(self, training: Training) -> None:
+    def resume(self, training: NetworkTraining) -> None:
         """Take a training to where its newest whole checkpoint was saved, if there is one.
 
         A damaged one is removed, and the one before is tried: without any, the training starts anew, which costs time
@@ -76,7 +76,7 @@ class Checkpoints:
             return
         state = training.state()
         folder = self._folder(newest)
-        reader = Reader(folder)
+        reader = CheckpointReader(folder)
         reader.read_metadata()  # what it refuses would be a traceback below
         dcp.load(state, storage_reader=reader, **self._processes.options)  # type: ignore[attr-defined]
         training.load(state, storage.read_json(storage.join(folder, FILE))["notes"])
@@ -86,7 +86,7 @@ class Checkpoints:
         """Return the step of the newest checkpoint that is whole, 0 without any, and remove those that are not."""
         complete = self.complete()
         for step in reversed(complete):
-            damage = damaged(self._folder(step))
+            damage = find_damage(self._folder(step))
             if not damage:
                 return step
             log.warning("the checkpoint after step %d is damaged (%s) and is removed", step, damage)
@@ -95,7 +95,7 @@ class Checkpoints:
             log.warning("no checkpoint is whole: the training starts anew")
         return 0
 
-    def after(self, training: Training) -> None:
+    def after(self, training: NetworkTraining) -> None:
         """Save a checkpoint when it is time.
 
         Raises:
@@ -103,16 +103,16 @@ class Checkpoints:
         """
         if self._pending and self._pending[0].done():
             self._publish()
-        decided = self._processes.agreed(self._wish())
+        decided = self._processes.agree(self._wish())
         if decided == NOTHING:
             return
         self.save(training)
         if decided == STOP:
             self.finish()
-            place = self._folder(training.done)
-            raise preemption.preempted(f"step {training.done} of {training.steps} is saved in {place}")
+            folder = self._folder(training.done)
+            raise preemption.report_saved(f"step {training.done} of {training.steps} is saved in {folder}")
 
-    def save(self, training: Training) -> None:
+    def save(self, training: NetworkTraining) -> None:
         """Begin to write a checkpoint; the training may go on meanwhile."""
         self._publish()
         folder = self._folder(training.done)
@@ -136,7 +136,7 @@ class Checkpoints:
         )
 
     def _wish(self) -> int:
-        if self.notice.given:
+        if self.notice.received:
             return STOP
         return SAVE if time.monotonic() - self._saved >= self.seconds else NOTHING
 
@@ -167,7 +167,7 @@ class Alone:
     is_first = True
     options = {"no_dist": True}  # noqa: RUF012
 
-    def agreed(self, wish: int) -> int:
+    def agree(self, wish: int) -> int:
         """Return what is to be done."""
         return wish
 
@@ -184,31 +184,31 @@ class Together:
         # of its own, since a checkpoint is written while gradients are exchanged
         self.options = {"process_group": dist.new_group(backend="gloo", timeout=PATIENCE)}
         self._group = dist.new_group(backend="gloo", timeout=PATIENCE)
-        self._asked: tuple[Any, Tensor] | None = None
+        self._vote: tuple[Any, Tensor] | None = None
 
-    def agreed(self, wish: int) -> int:
+    def agree(self, wish: int) -> int:
         """Return the most urgent wish of all processes after the step before: they exchange it during this one."""
         decided = NOTHING
-        if self._asked:
-            work, wishes = self._asked
+        if self._vote:
+            work, wishes = self._vote
             work.wait()
             decided = int(wishes)
         wishes = torch.tensor(wish if decided != SAVE or wish == STOP else NOTHING)
-        self._asked = dist.all_reduce(wishes, dist.ReduceOp.MAX, group=self._group, async_op=True), wishes
+        self._vote = dist.all_reduce(wishes, dist.ReduceOp.MAX, group=self._group, async_op=True), wishes
         return decided
 
     def first(self, value: int) -> int:
         """Return the first process's value; all processes wait for it."""
-        if self._asked:
-            self._asked[0].wait()
-            self._asked = None
+        if self._vote:
+            self._vote[0].wait()
+            self._vote = None
         shared = torch.tensor(value)
         dist.broadcast(shared, 0, group=self._group)
         dist.barrier(group=self._group)
         return int(shared)
 
 
-class Reader(FsspecReader):
+class CheckpointReader(FsspecReader):
     """Reads a checkpoint whose metadata, which PyTorch pickles, can hold nothing but descriptions of tensors."""
 
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:  # noqa: ARG002
@@ -225,7 +225,7 @@ class Reader(FsspecReader):
         return metadata
 
 
-def damaged(folder: str) -> str:
+def find_damage(folder: str) -> str:
     """Return what is wrong with a complete checkpoint; empty when every file is as it was written.
 
     The metadata and the notes have their hashes beside them, each tensor the CRC-32 of the archive it is stored as.
@@ -234,14 +234,14 @@ def damaged(folder: str) -> str:
         UserError: when its metadata hold anything but descriptions of tensors.
     """
     try:
-        found = storage.read_json(storage.join(folder, FILE))
-        if found["sha256"]["notes"] != storage.fingerprint(found["notes"]):
+        document = storage.read_json(storage.join(folder, FILE))
+        if document["sha256"]["notes"] != storage.fingerprint(document["notes"]):
             return f"{FILE} has changed"
-        if found["sha256"]["metadata"] != _hash(folder, METADATA_FILE):
+        if document["sha256"]["metadata"] != _hash(folder, METADATA_FILE):
             return f"{METADATA_FILE} has changed"
     except (UserError, KeyError, TypeError) as error:
         return str(error)
-    infos = list(Reader(folder).read_metadata().storage_data.values())
+    infos = list(CheckpointReader(folder).read_metadata().storage_data.values())
     names = sorted({info.relative_path for info in infos})
     wrong = [name for name in names if not _is_whole(storage.join(folder, name), infos, name)]
     return f"{wrong[0]} has changed, or is missing" if wrong else ""

@@ -57,7 +57,7 @@ COLLECTIVES: dict[str, tuple[Callable[[int], float], Callable[[Buffers], object]
 
 
 @dataclass(frozen=True)
-class Measured:
+class CollectiveTiming:
     """A collective of one size.
 
     Attributes:
@@ -90,7 +90,7 @@ class Measured:
 HEADER = f"{'collective':16}{'bytes':>14}{'us':>14}{'alg. GB/s':>14}{'bus GB/s':>14}"
 
 
-def measured(sizes: list[int], device: torch.device) -> Iterator[Measured]:
+def measure_collectives(sizes: list[int], device: torch.device) -> Iterator[CollectiveTiming]:
     """Measure every collective with every size, in bytes, rounded up to what the processes can share."""
     count = dist.get_world_size()
     for name, (_, call) in COLLECTIVES.items():
@@ -99,7 +99,7 @@ def measured(sizes: list[int], device: torch.device) -> Iterator[Measured]:
             # zeros stay what they are, however often they are added up
             whole, other = torch.zeros(items, device=device), torch.zeros(items, device=device)
             buffers = Buffers(whole, other, torch.zeros(items // count, device=device))
-            yield Measured(name, items * ITEM, _seconds(call, buffers), count)
+            yield CollectiveTiming(name, items * ITEM, _seconds(call, buffers), count)
 
 
 def _seconds(call: Callable[[Buffers], object], buffers: Buffers) -> float:
@@ -128,13 +128,15 @@ def _mean(value: float) -> float:
 
 def main() -> None:
     """Measure, and print a line each in the first process."""
-    parser = argparse.ArgumentParser(prog="python -m nightshift.neural.collectives", description=measured.__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m nightshift.neural.collectives", description=measure_collectives.__doc__
+    )
     parser.add_argument("--device", choices=["cpu", "cuda"], required=True, help="what to exchange between")
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="bytes (default: 1 KiB to 64 MiB)")
     args = parser.parse_args()
     try:
         device = devices.torch_device(args.device)
-        with processes.joined(device):
+        with processes.join_processes(device):
             _print(args.sizes, device)
     except UserError as error:
         print(f"collectives: {error}", file=sys.stderr)
@@ -149,9 +151,9 @@ def _print(sizes: list[int], device: torch.device) -> None:
     if step.is_first():
         backend = "NCCL" if device.type == "cuda" else "gloo"
         print(f"{dist.get_world_size()} processes, {backend}\n{HEADER}", flush=True)
-    for each in measured(sizes, device):
+    for timing in measure_collectives(sizes, device):
         if step.is_first():
-            print(each, flush=True)
+            print(timing, flush=True)
 
 
 if __name__ == "__main__":

@@ -30,12 +30,12 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-def unchanged(batch: Batch, _: Tensor) -> Batch:
+def keep_batch(batch: Batch, _: Tensor) -> Batch:
     """Change nothing."""
     return batch
 
 
-class Rows:
+class TrainingDataset:
     """Rows of a training, in random order once an epoch.
 
     Args:
@@ -79,7 +79,7 @@ class Rows:
         raise NotImplementedError
 
 
-class Resident(Rows):
+class ResidentDataset(TrainingDataset):
     """All rows of a training, on the device as a whole.
 
     Args:
@@ -98,7 +98,7 @@ class Resident(Rows):
         yield from zip(*(torch.split(rows, self.size)[skip:] for rows in whole), strict=True)
 
 
-class Gathered(Rows):
+class GatherDataset(TrainingDataset):
     """Rows whose inputs are gathered a batch at a time.
 
     Args:
@@ -117,7 +117,7 @@ class Gathered(Rows):
             yield inputs, self.labels[chosen]
 
 
-class Changed(Gathered):
+class AugmentedDataset(GatherDataset):
     """Rows that are gathered a batch at a time, and changed; what is random follows from the state of that epoch.
 
     Args:
@@ -137,12 +137,12 @@ class Changed(Gathered):
         yield from map(self._change, super()._batches(order, skip), drawn)
 
 
-def held(inputs: Tensor) -> Gather:
+def gather_resident(inputs: Tensor) -> Gather:
     """Gather from inputs that lie on the device as a whole, (n, ...)."""
     return lambda order, size, skip: (inputs[chosen] for chosen in torch.split(order, size)[skip:])
 
 
-def streamed(take: Take, width: int, device: torch.device) -> Gather:
+def gather_streamed(take: Take, width: int, device: torch.device) -> Gather:
     """Gather on the host, ahead, in memory from which a GPU copies while it computes.
 
     Args:
@@ -151,8 +151,8 @@ def streamed(take: Take, width: int, device: torch.device) -> Gather:
         device: where they go.
     """
 
-    def gather(asked: tuple[int, Tensor]) -> Tensor:
-        first, chosen = asked
+    def gather(block: tuple[int, Tensor]) -> Tensor:
+        first, chosen = block
         inputs = torch.from_numpy(take(chosen.numpy()))
         if device.type == "cuda":
             return inputs.pin_memory()
@@ -165,13 +165,13 @@ def streamed(take: Take, width: int, device: torch.device) -> Gather:
         # the order is copied once: each copy from a GPU waits for what it computes
         left = torch.split(order[skip * size :].cpu(), together)
         firsts = range(skip * size, len(order), together)
-        for block in ahead(gather, zip(firsts, left, strict=True)):
+        for block in prefetch(gather, zip(firsts, left, strict=True)):
             yield from torch.split(block.to(device, non_blocking=True), size)
 
     return batches
 
 
-def ahead(call: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+def prefetch(call: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
     """Yield what a function returns for each item; a thread calls it for the next ones meanwhile.
 
     What the function raises is raised for that item. The thread ends with the iterator, however early.
@@ -180,8 +180,8 @@ def ahead(call: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
     try:
         waiting = deque(pool.submit(call, item) for item in islice(rest, AHEAD))
         while waiting:
-            found = waiting.popleft().result()
+            output = waiting.popleft().result()
             waiting.extend(pool.submit(call, item) for item in islice(rest, 1))
-            yield found
+            yield output
     finally:
         pool.shutdown(cancel_futures=True)

@@ -27,7 +27,7 @@ class Augmentation:
     flip: bool = False
 
 
-def augmented(how: Augmentation, images: Tensor, noise: Tensor) -> Tensor:
+def augment(how: Augmentation, images: Tensor, noise: Tensor) -> Tensor:
     """Move and mirror images.
 
     Args:
@@ -45,11 +45,11 @@ def augmented(how: Augmentation, images: Tensor, noise: Tensor) -> Tensor:
     )
     if how.flip:
         columns = torch.where(noise[:, 2:3] < 0.5, width - 1 - columns, columns)
-    each = torch.arange(len(images), device=images.device)[:, None, None]
-    return images[each, rows[:, :, None], columns[:, None, :]]
+    image_index = torch.arange(len(images), device=images.device)[:, None, None]
+    return images[image_index, rows[:, :, None], columns[:, None, :]]
 
 
-def mixed(batch: Batch, shares: Tensor, classes: int) -> Batch:
+def mix(batch: Batch, shares: Tensor, classes: int) -> Batch:
     """Mix each image of a batch with another one, and the labels alike.
 
     Zhang, Cisse, Dauphin & Lopez-Paz, mixup: Beyond Empirical Risk Minimization, 2018; with a share for each image.
@@ -74,5 +74,5 @@ def beta(noise: Tensor, alpha: float) -> Tensor:
 
 @cache
 def _quantiles(alpha: float, device: torch.device) -> Tensor:
-    found = betaincinv(alpha, alpha, (np.arange(QUANTILES) + 0.5) / QUANTILES)
-    return torch.from_numpy(found.astype(np.float32)).to(device)
+    quantiles = betaincinv(alpha, alpha, (np.arange(QUANTILES) + 0.5) / QUANTILES)
+    return torch.from_numpy(quantiles.astype(np.float32)).to(device)

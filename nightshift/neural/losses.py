@@ -54,19 +54,19 @@ class Losses:
 
     def _fetch(self) -> None:
         # one after the other, as without a checkpoint inside the part
-        for loss in averaged(self._new):
+        for loss in average_losses(self._new):
             self._sum += loss
         self._count += len(self._new)
         self._new.clear()
 
 
-def averaged(losses: list[Tensor]) -> list[float]:
+def average_losses(losses: list[Tensor]) -> list[float]:
     """Return the means of losses () over the processes that know them: of a pipeline, those of its last stage."""
     if not dist.is_initialized() or not losses:
         return [loss.item() for loss in losses]
-    found = torch.stack(losses)
-    is_known = ~found.isnan()
-    known = torch.stack([found.where(is_known, 0), is_known.to(found.dtype)])
+    stacked = torch.stack(losses)
+    is_known = ~stacked.isnan()
+    known = torch.stack([stacked.where(is_known, 0), is_known.to(stacked.dtype)])
     dist.all_reduce(known)
     mean: list[float] = (known[0] / known[1]).tolist()
     return mean

@@ -35,7 +35,7 @@ class ParallelReplica(Replica):
     def _distribute(self) -> None:
         self._split(self.model)
         if self.mesh["replicate"].size() == self.mesh.size():
-            self.called = replicated(self.model, self.mesh["replicate"], self.trainer)
+            self.module = replicate(self.model, self.mesh["replicate"], self.trainer)
 
     def _split(self, part: nn.Sequential) -> None:
         """Share the layers of a part of the network, then the parameters of its blocks."""
@@ -54,18 +54,20 @@ class ParallelReplica(Replica):
 
     def no_sync(self) -> AbstractContextManager[object]:
         """Keep gradients in this process."""
-        if isinstance(self.called, DistributedDataParallel):
-            return self.called.no_sync()
+        if isinstance(self.module, DistributedDataParallel):
+            return self.module.no_sync()
         stack = ExitStack()
-        if isinstance(self.called, FSDPModule):
-            self.called.set_requires_gradient_sync(False)
-            stack.callback(self.called.set_requires_gradient_sync, True)
+        if isinstance(self.module, FSDPModule):
+            self.module.set_requires_gradient_sync(False)
+            stack.callback(self.module.set_requires_gradient_sync, True)
         return stack
 
     def clip(self, limit: float) -> None:
         """Scale the gradients of all processes down to one norm."""
         parameters = [parameter for part in self.parts for parameter in part.parameters()]
-        norm = local(nn.utils.get_total_norm([each.grad for each in parameters if each.grad is not None]))
+        norm = local(
+            nn.utils.get_total_norm([parameter.grad for parameter in parameters if parameter.grad is not None])
+        )
         if is_cut(self.mesh):
             squared = norm**2
             dist.all_reduce(squared, group=self.mesh["pipeline"].get_group())
@@ -76,11 +78,11 @@ class ParallelReplica(Replica):
         """Return the whole network, in every process, with the statistics of batches that this one has seen."""
         here = {name: local(value) for part in self.parts for name, value in part.state_dict().items()}
         model = self.recipe.model().to(self.device)
-        for name, place in model.state_dict().items():
-            value = here[name].clone() if name in here else torch.zeros_like(place)
+        for name, target in model.state_dict().items():
+            value = here[name].clone() if name in here else torch.zeros_like(target)
             if is_cut(self.mesh):  # each value lies in one stage
                 dist.all_reduce(value, group=self.mesh["pipeline"].get_group())
-            place.copy_(value)
+            target.copy_(value)
         return model
 
 
@@ -89,19 +91,19 @@ def is_cut(mesh: DeviceMesh) -> bool:
     return mesh["pipeline"].size() > 1
 
 
-def replicated(model: nn.Module, mesh: DeviceMesh, trainer: Trainer) -> DistributedDataParallel:
+def replicate(model: nn.Module, mesh: DeviceMesh, trainer: Trainer) -> DistributedDataParallel:
     """Have gradients averaged over replicas of a whole network."""
-    called = DistributedDataParallel(
+    module = DistributedDataParallel(
         model, process_group=mesh.get_group(), gradient_as_bucket_view=True, bucket_cap_mb=trainer.bucket_mb
     )
-    called.broadcast_buffers = False  # no step needs the statistics of batches, and the first process's are written
+    module.broadcast_buffers = False  # no step needs the statistics of batches, and the first process's are written
     if trainer.compression is Compression.BF16:
-        called.register_comm_hook(mesh.get_group(), as_bf16)
+        module.register_comm_hook(mesh.get_group(), as_bf16)
     if trainer.compression is Compression.POWER_SGD:
-        called.register_comm_hook(
+        module.register_comm_hook(
             power_sgd.PowerSGDState(mesh.get_group(), start_powerSGD_iter=2), power_sgd.powerSGD_hook
         )
-    return called
+    return module
 
 
 def as_bf16(

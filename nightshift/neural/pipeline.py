@@ -41,9 +41,9 @@ class PipelineReplica(ParallelReplica):
         group = self.mesh["pipeline"].get_group()
         own = [PipelineStage(cut[number], number, len(cut), self.device, group=group) for number in here]
         self._is_first, self._is_last = 0 in here, len(cut) - 1 in here
-        self._schedule = self._scheduled(own)
+        self._schedule = self._build_schedule(own)
 
-    def _scheduled(self, own: list[Any]) -> Any:
+    def _build_schedule(self, own: list[Any]) -> Any:
         # gradients are not averaged over pieces: the loss says what each counts
         common: dict[str, Any] = {"loss_fn": self._loss, "scale_grads": False}
         if self.trainer.schedule in LOOPED:
@@ -57,21 +57,21 @@ class PipelineReplica(ParallelReplica):
         start, end = (number * rows // self.processes for number in (self.index, self.index + 1))
         self._share = self.processes / rows
         # the stages expect pieces of one size: rows beyond the own ones are there and count nothing
-        places = torch.arange(start, start + self._padded(), device=self.device)
-        places, target = places.clamp(max=rows - 1), torch.where(places < end, places, -1)
+        indices = torch.arange(start, start + self._padded_rows(), device=self.device)
+        indices, target = indices.clamp(max=rows - 1), torch.where(indices < end, indices, -1)
         losses: list[Tensor] = []
-        words = {"target": target, "losses": losses} if self._is_last else {}
+        options = {"target": target, "losses": losses} if self._is_last else {}
         with self.autocast:
-            self._schedule.step(*([inputs[places]] if self._is_first else []), **words, return_outputs=False)
+            self._schedule.step(*([inputs[indices]] if self._is_first else []), **options, return_outputs=False)
         self._average()
         return torch.stack(losses).sum().detach_() if losses else torch.tensor(float("nan"), device=self.device)
 
-    def _loss(self, outputs: Tensor, places: Tensor) -> Tensor:
-        """Return what a piece adds to the mean; `places` (n,) are its rows in the batch, -1 for padding."""
-        own = places >= 0
+    def _loss(self, outputs: Tensor, indices: Tensor) -> Tensor:
+        """Return what a piece adds to the mean; `indices` (n,) are its rows in the batch, -1 for padding."""
+        own = indices >= 0
         if not own.any():
             return outputs.sum() * 0
-        labels = self._labels[places[own].clamp(max=len(self._labels) - 1)]
+        labels = self._labels[indices[own].clamp(max=len(self._labels) - 1)]
         loss: Tensor = self.recipe.loss(outputs[own], labels) * (len(labels) * self._share)
         return loss
 
@@ -87,7 +87,7 @@ class PipelineReplica(ParallelReplica):
                 dist.all_reduce(gradient, group=replicas.get_group())
                 gradient /= replicas.size()
 
-    def _padded(self) -> int:
+    def _padded_rows(self) -> int:
         pieces = self.fit.microbatches
         own = -(-self.fit.batch_size // self.processes)
         return -(-own // pieces) * pieces

@@ -28,36 +28,36 @@ TIMEOUT = 2.0
 
 
 @dataclass
-class Notice:
+class PreemptionNotice:
     """Whether the end has been announced."""
 
-    given: bool = False
+    received: bool = False
 
-    def give(self, number: int, _: FrameType | None) -> None:
+    def receive(self, number: int, _: FrameType | None) -> None:
         """Take a signal."""
         log.warning("%s: saving a checkpoint", signal.Signals(number).name)
-        self.given = True
+        self.received = True
 
 
 @contextmanager
-def heeded() -> Iterator[Notice]:
+def heed_sigterm() -> Iterator[PreemptionNotice]:
     """Have SIGTERM give notice, and end the process only once nobody has heeded it."""
-    notice = Notice()
-    before, wakeup = signal.signal(signal.SIGTERM, notice.give), signal.set_wakeup_fd(-1)
+    notice = PreemptionNotice()
+    before, wakeup = signal.signal(signal.SIGTERM, notice.receive), signal.set_wakeup_fd(-1)
     try:
         yield notice
     finally:
         signal.signal(signal.SIGTERM, before)
         signal.set_wakeup_fd(wakeup)
-    if notice.given:  # too late for a checkpoint
+    if notice.received:  # too late for a checkpoint
         signal.raise_signal(signal.SIGTERM)
 
 
-def preempted(said: str, environment: Mapping[str, str] = os.environ) -> PreemptedError:
+def report_saved(message: str, environment: Mapping[str, str] = os.environ) -> PreemptedError:
     """Return the error that ends a process after it has saved a checkpoint, and tell the launcher, if there is one."""
     if path := environment.get(SAVED):
         Path(path).touch()
-    return PreemptedError(said)
+    return PreemptedError(message)
 
 
 def watch(environment: Mapping[str, str] = os.environ, seconds: float = SECONDS) -> None:
@@ -66,12 +66,12 @@ def watch(environment: Mapping[str, str] = os.environ, seconds: float = SECONDS)
     Raises:
         UserError: when it names another one.
     """
-    if given := environment.get(SPOT):
-        cloud, _, address = given.partition("=")
+    if setting := environment.get(SPOT):
+        cloud, _, address = setting.partition("=")
         if cloud not in CLOUDS:
-            raise UserError(f"{SPOT} is {given!r}; allowed: {', '.join(CLOUDS)}{nearest(cloud, CLOUDS)}")
-        asked, usual = CLOUDS[cloud]
-        threading.Thread(target=_watch, args=(asked, address or usual, seconds), daemon=True).start()
+            raise UserError(f"{SPOT} is {setting!r}; allowed: {', '.join(CLOUDS)}{nearest(cloud, CLOUDS)}")
+        probe, default = CLOUDS[cloud]
+        threading.Thread(target=_watch, args=(probe, address or default, seconds), daemon=True).start()
 
 
 def aws(address: str) -> bool:
@@ -104,17 +104,17 @@ CLOUDS: dict[str, tuple[Callable[[str], bool], str]] = {
 }
 
 
-def _watch(asked: Callable[[str], bool], address: str, seconds: float) -> None:
+def _watch(probe: Callable[[str], bool], address: str, seconds: float) -> None:
     pause = threading.Event()
-    while not _announced(asked, address):
+    while not _is_announced(probe, address):
         pause.wait(seconds)
     log.warning("%s announces the end of this machine", address)
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _announced(asked: Callable[[str], bool], address: str) -> bool:
+def _is_announced(probe: Callable[[str], bool], address: str) -> bool:
     try:
-        return asked(address)
+        return probe(address)
     except (OSError, ValueError, KeyError) as error:
         log.warning("%s does not say whether this machine stays: %s", address, error)
         return False

@@ -18,7 +18,7 @@ PATIENCE = timedelta(hours=6)
 
 
 @contextmanager
-def joined(device: torch.device) -> Iterator[None]:
+def join_processes(device: torch.device) -> Iterator[None]:
     """Join the other processes of torchrun, if there are any: gloo on the CPU, NCCL on GPUs."""
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield

@@ -12,7 +12,7 @@ SECONDS = 10.0  # between two lines
 
 
 @dataclass
-class Progress:
+class TrainingProgress:
     """A line now and then.
 
     Attributes:

@@ -24,7 +24,7 @@ class Replica:
 
     Attributes:
         parts: what of the network lies in this process, under the names that it has in the whole.
-        called: what computes the outputs from the inputs.
+        module: computes outputs from inputs.
         processes: how many share a batch's rows.
         index: of this one among them.
     """
@@ -35,7 +35,7 @@ class Replica:
         self.recipe, self.fit, self.device = recipe, recipe.fit, device
         check(self.fit, device)
         self.model = recipe.model().to(device)
-        self.called: nn.Module = self.model
+        self.module: nn.Module = self.model
         self.parts: list[nn.Sequential] = [self.model]
         self.autocast = autocast(self.fit, device)
         prepare(self.model, self.fit)
@@ -100,7 +100,7 @@ class Replica:
 
     def _backward(self, piece: Batch, share: float, scale: Callable[[Tensor], Tensor]) -> Tensor:
         with self.autocast:
-            loss = self.recipe.loss(self.called(piece[0]), piece[1])
+            loss = self.recipe.loss(self.module(piece[0]), piece[1])
         if share != 1.0:
             loss = loss * share
         scale(loss).backward()  # type: ignore[no-untyped-call]

@@ -19,14 +19,14 @@ from torch.nn.parallel import DistributedDataParallel
 from nightshift.neural import simulated
 from nightshift.neural.data import Batch
 from nightshift.neural.simulated import Request
-from nightshift.neural.trainer import Training
+from nightshift.neural.trainer import NetworkTraining
 
 FIRST, LEAST, SECONDS = 2, 7, 4.0  # rounds that do not count, rounds that do at least, and how long those take
 SLOW_PROCESS, STARVED_LOADER = "slow-process", "starved-loader"
 DELAY = 0.5  # of a step, by which a fault delays it
 
 
-class Watched:
+class TimedTraining:
     """A training whose steps are timed in parts.
 
     Args:
@@ -34,23 +34,23 @@ class Watched:
         fault: delays the last of several processes' computation, or everybody's rows; empty for none.
     """
 
-    def __init__(self, training: Training, fault: str) -> None:
+    def __init__(self, training: NetworkTraining, fault: str) -> None:
         self._training, self._batches = training, training.batches()
         self._computing = self._waiting = 0.0
         for _ in range(FIRST):
-            taken = self._round()
+            seconds = self._round()
         # the slowest process decides, so that all take equally many
-        slowest = max(each[2] for each in shared(taken))
+        slowest = max(timings[2] for timings in gather_values(seconds))
         self._rounds = max(LEAST, math.ceil(SECONDS / (2 * slowest)))
         if fault == STARVED_LOADER:
             self._waiting = DELAY * slowest
         elif fault == SLOW_PROCESS and 0 < _rank() == _processes() - 1:
             self._computing = DELAY * slowest
 
-    def measured(self) -> list[list[float]]:
+    def measure(self) -> list[list[float]]:
         """Return seconds of each process: waiting for rows, computing with nobody, and a step with all."""
         rounds = [self._round() for _ in range(self._rounds)]
-        return shared([median(part) for part in zip(*rounds, strict=True)])
+        return gather_values([median(part) for part in zip(*rounds, strict=True)])
 
     def _round(self) -> list[float]:
         _meet()
@@ -78,13 +78,13 @@ class Watched:
         _finish()
 
 
-def shared(found: list[float]) -> list[list[float]]:
+def gather_values(values: list[float]) -> list[list[float]]:
     """Return what each process has found, in their order."""
     if not dist.is_initialized():
-        return [found]
-    every = [torch.zeros(len(found), dtype=torch.float64) for _ in range(_processes())]
-    dist.all_gather(every, torch.tensor(found, dtype=torch.float64))
-    return [each.tolist() for each in every]
+        return [values]
+    every = [torch.zeros(len(values), dtype=torch.float64) for _ in range(_processes())]
+    dist.all_gather(every, torch.tensor(values, dtype=torch.float64))
+    return [timings.tolist() for timings in every]
 
 
 def exchange(size: int, device: torch.device) -> float:
@@ -95,24 +95,28 @@ def exchange(size: int, device: torch.device) -> float:
     return median(_timed(lambda: dist.all_reduce(buffer)) for _ in range(FIRST + LEAST))
 
 
-def pieces(called: nn.Module) -> int:
+def pieces(module: nn.Module) -> int:
     """Return in how many pieces replicas exchange gradients."""
-    if not isinstance(called, DistributedDataParallel):
+    if not isinstance(module, DistributedDataParallel):
         return 1
-    told = called._get_ddp_logging_data()  # type: ignore[no-untyped-call]  # noqa: SLF001 nothing else tells
-    return len(str(told["rebuilt_bucket_sizes"] or told["bucket_sizes"]).split(","))
+    logging_data = module._get_ddp_logging_data()  # type: ignore[no-untyped-call]  # noqa: SLF001 nothing else tells
+    return len(str(logging_data["rebuilt_bucket_sizes"] or logging_data["bucket_sizes"]).split(","))
 
 
-def measured(asked: Request, device: torch.device) -> None:
+def measure_shares(request: Request, device: torch.device) -> None:
     """Measure and say it."""
     if device.type == "cpu":
         cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {cores[int(os.environ.get("LOCAL_RANK", "0")) % len(cores)]})
-    with simulated.training(asked, device) as training:
-        size = sum(each.numel() for part in training.replica.parts for each in part.parameters())
-        found = {"processes": Watched(training, asked["fault"]).measured(), "exchange": exchange(size, device)}
-        found |= {"pieces": pieces(training.replica.called), "bytes": 4 * size, "rows": training.replica.fit.batch_size}
-        simulated.say(found)
+    with simulated.training(request, device) as training:
+        size = sum(parameter.numel() for part in training.replica.parts for parameter in part.parameters())
+        answer = {"processes": TimedTraining(training, request["fault"]).measure(), "exchange": exchange(size, device)}
+        answer |= {
+            "pieces": pieces(training.replica.module),
+            "bytes": 4 * size,
+            "rows": training.replica.fit.batch_size,
+        }
+        simulated.say(answer)
 
 
 def _timed(call: Callable[[], object]) -> float:
@@ -143,4 +147,4 @@ def _processes() -> int:
 
 
 if __name__ == "__main__":
-    simulated.answer(sys.argv[1], measured)
+    simulated.answer(sys.argv[1], measure_shares)

@@ -17,9 +17,9 @@ from nightshift import step
 from nightshift.config.neural import Trainer
 from nightshift.errors import UserError
 from nightshift.neural import devices, processes, recipes
-from nightshift.neural.data import Rows
+from nightshift.neural.data import TrainingDataset
 from nightshift.neural.recipes import Recipe
-from nightshift.neural.trainer import Training
+from nightshift.neural.trainer import NetworkTraining
 
 FIELD = "parameters"
 ENDLESS = 100_000  # epochs: the most that a config may have, which nobody waits for
@@ -28,37 +28,37 @@ LENGTH = 300  # of a reason
 Request = Mapping[str, Any]
 
 
-def answer(request: str, work: Callable[[Request, torch.device], None]) -> None:
+def answer(text: str, work: Callable[[Request, torch.device], None]) -> None:
     """Do what a request asks for, or say why it cannot be done, and exit with 2."""
-    asked = json.loads(request)
+    request = json.loads(text)
     try:
-        work(asked, devices.torch_device(asked["device"]))
+        work(request, devices.torch_device(request["device"]))
     except (UserError, RuntimeError) as error:  # the latter: out of memory, no compiler
         say({"refused": " ".join((str(error) or type(error).__name__).split())[:LENGTH]})
         sys.exit(step.USER_ERROR)
 
 
-def say(found: Mapping[str, Any]) -> None:
+def say(message: Mapping[str, Any]) -> None:
     """Answer a line."""
     if step.is_first():
-        print(json.dumps(found), flush=True)  # noqa: T201 the answer of a program
+        print(json.dumps(message), flush=True)  # noqa: T201 the answer of a program
 
 
 @contextmanager
-def training(asked: Request, device: torch.device) -> Iterator[Training]:
+def training(request: Request, device: torch.device) -> Iterator[NetworkTraining]:
     """Give the endless training that a request describes, to every process that shares it.
 
     Raises:
         UserError: when a parameter is refused, or the processes cannot share it so.
     """
-    parameters = {**asked["parameters"], "epochs": ENDLESS}
-    recipe = recipes.build(asked["kind"], FIELD, asked["shape"], parameters)
-    with processes.joined(device), devices.reproducible(0, recipe.fit.threads):
-        drawn = rows(recipe, asked["rows"], device)
-        yield Training(processes.replica(recipe, Trainer.checked(asked["trainer"]), device), drawn)
+    parameters = {**request["parameters"], "epochs": ENDLESS}
+    recipe = recipes.build(request["kind"], FIELD, request["shape"], parameters)
+    with processes.join_processes(device), devices.reproducible(0, recipe.fit.threads):
+        dataset = rows(recipe, request["rows"], device)
+        yield NetworkTraining(processes.replica(recipe, Trainer.checked(request["trainer"]), device), dataset)
 
 
-def rows(recipe: Recipe, count: int, device: torch.device) -> Rows:
+def rows(recipe: Recipe, count: int, device: torch.device) -> TrainingDataset:
     """Return random rows for a recipe, in whole batches, which take the same time each.
 
     Raises:

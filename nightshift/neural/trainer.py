@@ -9,14 +9,14 @@ import torch
 from torch import Tensor, nn
 
 from nightshift.config.neural import Decay, Fit, Precision
-from nightshift.neural.data import Batch, Rows
+from nightshift.neural.data import Batch, TrainingDataset
 from nightshift.neural.ema import Average
 from nightshift.neural.losses import Losses, Points
-from nightshift.neural.progress import Progress
+from nightshift.neural.progress import TrainingProgress
 from nightshift.neural.replica import Replica, Values
 
 
-class Training:
+class NetworkTraining:
     """A network, its optimizer, its rows, and how far it is.
 
     Attributes:
@@ -27,7 +27,7 @@ class Training:
         losses: of those.
     """
 
-    def __init__(self, replica: Replica, rows: Rows) -> None:
+    def __init__(self, replica: Replica, rows: TrainingDataset) -> None:
         self.replica, self.rows, self.fit = replica, rows, replica.fit
         self.steps, self.done = self.fit.epochs * len(rows), 0
         self.losses = Losses(self.steps)
@@ -109,37 +109,37 @@ def learning_rate(peak: float, fit: Fit, done: int, steps: int) -> float:
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedNetwork:
     """What a training leaves, in every process: the whole network, and the course of its loss."""
 
     model: nn.Sequential
     losses: Points
 
 
-class Keeper(Protocol):
+class Checkpointer(Protocol):
     """Saves a training now and then: `nightshift.neural.checkpoints`."""
 
-    def resume(self, training: Training) -> None:
+    def resume(self, training: NetworkTraining) -> None:
         """Take a training to where it was saved."""
 
-    def after(self, training: Training) -> None:
+    def after(self, training: NetworkTraining) -> None:
         """Save a training after a step, when it is time."""
 
     def finish(self) -> None:
         """Wait until what has begun is written."""
 
 
-def fit(replica: Replica, rows: Rows, checkpoints: Keeper | None = None) -> Trained:
+def fit(replica: Replica, rows: TrainingDataset, checkpoints: Checkpointer | None = None) -> TrainedNetwork:
     """Train a network; call it inside `devices.reproducible`, after the replica is made.
 
     Raises:
         PreemptedError: when the machine is about to be taken away, after a checkpoint has been saved.
     """
     rows.seed()
-    training = Training(replica, rows)
+    training = NetworkTraining(replica, rows)
     if checkpoints:
         checkpoints.resume(training)
-    progress = Progress(training.steps, rows.size, replica.recipe.flops(), training.done)
+    progress = TrainingProgress(training.steps, rows.size, replica.recipe.flops(), training.done)
     for batch in training.batches():
         loss = training.step(batch)
         training.losses.add(training.done, loss)
@@ -149,4 +149,4 @@ def fit(replica: Replica, rows: Rows, checkpoints: Keeper | None = None) -> Trai
     if checkpoints:
         checkpoints.finish()
     training.finish()
-    return Trained(replica.whole(), training.losses.points)
+    return TrainedNetwork(replica.whole(), training.losses.points)

@@ -16,13 +16,13 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from nightshift import step
 from nightshift.neural import devices, simulated
 from nightshift.neural.simulated import Request
-from nightshift.neural.trainer import Training
+from nightshift.neural.trainer import NetworkTraining
 
 SECONDS = 0.05  # of a stretch
 FIRST = 3  # stretches that do not count: memory is allocated, kernels are chosen, blocks are compiled
 
 
-class Asked(IntEnum):
+class Command(IntEnum):
     """What a line of the input asks all processes for."""
 
     END = 0
@@ -30,15 +30,15 @@ class Asked(IntEnum):
     TRACE = 2
 
 
-class Trial:
+class StretchTimer:
     """A training that goes on from stretch to stretch."""
 
-    def __init__(self, training: Training) -> None:
+    def __init__(self, training: NetworkTraining) -> None:
         self._training, self._device = training, training.replica.device
         self._batches = self._training.batches()
         self.steps = 1
-        taken = [self.stretch()["seconds"] for _ in range(2 * FIRST)]
-        self.steps = max(1, round(SECONDS / min(taken[FIRST:])))
+        seconds = [self.stretch()["seconds"] for _ in range(2 * FIRST)]
+        self.steps = max(1, round(SECONDS / min(seconds[FIRST:])))
 
     def stretch(self) -> dict[str, float]:
         """Take some steps; return their rows, and in the mean of all processes seconds, and CPU seconds of them all."""
@@ -46,11 +46,11 @@ class Trial:
         wall, cpu = time.perf_counter(), time.process_time()
         rows = sum(self._step() for _ in range(self.steps))
         self._wait()
-        taken = torch.tensor([time.perf_counter() - wall, time.process_time() - cpu], dtype=torch.float64)
+        times = torch.tensor([time.perf_counter() - wall, time.process_time() - cpu], dtype=torch.float64)
         if dist.is_initialized():
-            dist.all_reduce(taken)
-            taken[0] /= dist.get_world_size()
-        seconds, cpu_seconds = taken.tolist()
+            dist.all_reduce(times)
+            times[0] /= dist.get_world_size()
+        seconds, cpu_seconds = times.tolist()
         return {"rows": rows, "seconds": seconds, "cpu_seconds": cpu_seconds}
 
     def trace(self, path: str) -> None:
@@ -74,31 +74,31 @@ class Trial:
             torch.cuda.synchronize()
 
 
-def measured(asked: Request, device: torch.device) -> None:
+def answer_commands(request: Request, device: torch.device) -> None:
     """Answer until the input ends."""
-    with simulated.training(asked, device) as training:
-        trial = Trial(training)
+    with simulated.training(request, device) as training:
+        trial = StretchTimer(training)
         gpu = torch.cuda.get_device_name() if device.type == "cuda" else ""
         arithmetic = devices.arithmetic(training.replica.model, training.replica.fit.precision)
         simulated.say({"flops": training.replica.recipe.flops(), "gpu": gpu, "arithmetic": arithmetic})
-        while (asks := _next())[0] is not Asked.END:
-            if asks[0] is Asked.TRACE:
+        while (asks := _next())[0] is not Command.END:
+            if asks[0] is Command.TRACE:
                 trial.trace(asks[1])
                 simulated.say({"trace": asks[1]})
             else:
                 simulated.say(trial.stretch())
 
 
-def _next() -> tuple[Asked, str]:
+def _next() -> tuple[Command, str]:
     """Return what the next line asks for, and the path it holds, both of which only the first process sees."""
     line = sys.stdin.readline() if step.is_first() else ""
     path = line.strip()
-    asked = torch.tensor(Asked.TRACE if path else Asked.STRETCH if line else Asked.END)
+    command = torch.tensor(Command.TRACE if path else Command.STRETCH if line else Command.END)
     if dist.is_initialized():
-        dist.broadcast(asked, 0)
-    return Asked(int(asked)), path
+        dist.broadcast(command, 0)
+    return Command(int(command)), path
 
 
 if __name__ == "__main__":
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # where nobody waits for the answer any more, it ends without a word
-    simulated.answer(sys.argv[1], measured)
+    simulated.answer(sys.argv[1], answer_commands)

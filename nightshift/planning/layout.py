@@ -42,7 +42,7 @@ class Cluster:
 
 
 @dataclass(frozen=True)
-class Layout:
+class ParallelLayout:
     """A strategy.
 
     Attributes:
@@ -90,7 +90,7 @@ class Layout:
         return self.batch // (self.data(cluster) * self.micro_batch)
 
 
-def check(model: Model, cluster: Cluster, layout: Layout) -> None:
+def check(model: Model, cluster: Cluster, layout: ParallelLayout) -> None:
     """Refuse a layout that cannot be.
 
     Raises:
@@ -111,12 +111,12 @@ def check(model: Model, cluster: Cluster, layout: Layout) -> None:
     _check_pipeline(model, layout, layout.micro_batches(cluster))
 
 
-def _positive(cluster: Cluster, layout: Layout) -> dict[str, int]:
+def _positive(cluster: Cluster, layout: ParallelLayout) -> dict[str, int]:
     counts = {name: getattr(layout, name) for name in ("batch", "micro_batch", *SPLITS)}
     return {"nodes": cluster.nodes, "gpus_per_node": cluster.per_node} | counts
 
 
-def _check_pipeline(model: Model, layout: Layout, micro_batches: int) -> None:
+def _check_pipeline(model: Model, layout: ParallelLayout, micro_batches: int) -> None:
     chunks = layout.pipeline * layout.interleave
     if chunks > model.layers:
         raise UserError(
@@ -129,9 +129,12 @@ def _check_pipeline(model: Model, layout: Layout, micro_batches: int) -> None:
         )
 
 
-def _divides(name: str, value: int, whole: str, of: int) -> None:
-    if of % value:
-        near = [each for each in range(1, of + 1) if of % each == 0]
-        below, above = [each for each in near if each < value][-1:], [each for each in near if each > value][:1]
-        allowed = " or ".join(str(each) for each in below + above)
-        raise UserError(f"{name} is {value}, which does not divide {whole}, {of}; give {allowed}")
+def _divides(name: str, value: int, whole: str, total: int) -> None:
+    if total % value:
+        divisors = [divisor for divisor in range(1, total + 1) if total % divisor == 0]
+        below, above = (
+            [divisor for divisor in divisors if divisor < value][-1:],
+            [divisor for divisor in divisors if divisor > value][:1],
+        )
+        allowed = " or ".join(str(divisor) for divisor in below + above)
+        raise UserError(f"{name} is {value}, which does not divide {whole}, {total}; give {allowed}")

@@ -8,8 +8,8 @@ gradients, parameters and Adam's two moments in 4 bytes each. DeepSpeed: `estima
 
 from dataclasses import dataclass
 
-from nightshift.planning.layout import Checkpointing, Cluster, Layout
-from nightshift.planning.models import Model, Work
+from nightshift.planning.layout import Checkpointing, Cluster, ParallelLayout
+from nightshift.planning.models import LayerWork, Model
 
 GIB = 2**30
 CONTEXT = 1.5e9  # of CUDA, NCCL and the allocator's rounding
@@ -35,12 +35,12 @@ class Memory:
         return self.states + self.activations + self.context
 
 
-def needed(model: Model, cluster: Cluster, layout: Layout) -> Memory:
+def estimate_memory(model: Model, cluster: Cluster, layout: ParallelLayout) -> Memory:
     """Return what the fullest GPU, that of the first pipeline stage, holds."""
     return Memory(states(model, layout, layout.shards(cluster)), activations(model, cluster, layout))
 
 
-def states(model: Model, layout: Layout, replicas: int) -> float:
+def states(model: Model, layout: ParallelLayout, replicas: int) -> float:
     """Return the bytes of parameters, gradients and optimizer on one GPU.
 
     Args:
@@ -59,7 +59,7 @@ def states(model: Model, layout: Layout, replicas: int) -> float:
     return 18 * mine / replicas + 4 * model.largest / layout.tensor
 
 
-def activations(model: Model, cluster: Cluster, layout: Layout) -> float:
+def activations(model: Model, cluster: Cluster, layout: ParallelLayout) -> float:
     """Return the bytes that are kept on one GPU.
 
     1F1B keeps as many micro-batches as there are stages, interleaved 1F1B a share (p - 1) / (p v) more (Narayanan et
@@ -69,13 +69,13 @@ def activations(model: Model, cluster: Cluster, layout: Layout) -> float:
     stages, chunks = layout.pipeline, layout.interleave
     held = min(layout.micro_batches(cluster), stages)
     more = 1 + (stages - 1) / (stages * chunks) if chunks > 1 else 1
-    layers = layout.stage_layers(model.layers) * kept(model, layer, layout)
+    layers = layout.stage_layers(model.layers) * count_kept_bytes(model, layer, layout)
     # the loss is computed by the last stage, which holds one micro-batch only
     fullest = max(held * more * layers, layers + head) if stages > 1 else layers + head
     return layout.micro_batch * fullest / layout.context
 
 
-def kept(model: Model, layer: Work, layout: Layout) -> float:
+def count_kept_bytes(model: Model, layer: LayerWork, layout: ParallelLayout) -> float:
     """Return the bytes that a layer keeps of a sample, on one GPU."""
     share = layout.tensor if layout.sequence_parallel else 1
     if layout.checkpointing is Checkpointing.FULL:

@@ -20,7 +20,7 @@ VALUE = 2  # bytes, fp16 or bf16
 
 
 @dataclass(frozen=True)
-class Work:
+class LayerWork:
     """Of a layer, for one sample.
 
     Attributes:
@@ -83,13 +83,13 @@ class Transformer:
     def _grouped(self) -> float:
         return self.hidden * (self.groups or self.heads) / self.heads
 
-    def layer(self, fused: bool) -> Work:
+    def layer(self, fused: bool) -> LayerWork:
         """Return one layer's work; `fused`: elementwise operations run as few kernels (torch.compile, Megatron)."""
         hidden, inner, keys, tokens = self.hidden, self.feed_forward, self._grouped, self.sequence
         matrices = 2 * hidden * hidden + 2 * hidden * keys + (3 if self.gated else 2) * hidden * inner
         vectors = 2 * hidden if self.gated else 6 * hidden + 2 * keys + inner + hidden
         masks = 0 if self.gated else 2 * hidden  # of dropout, a byte each
-        return Work(
+        return LayerWork(
             parameters=matrices + vectors,
             products=2 * tokens * matrices,
             attention=4 * tokens * tokens * hidden,
@@ -108,13 +108,13 @@ class Transformer:
             return (2 if fused else 4) * self.feed_forward
         return (2 if fused else 10) * (self.hidden + self._grouped) + (3 if fused else 5) * self.feed_forward
 
-    def head(self, fused: bool) -> Work:
+    def head(self, fused: bool) -> LayerWork:
         """Return the work of the output layer and the loss, whose values have 4 bytes.
 
         A fused loss writes the gradient of the logits where they were (as flash-attention's cross-entropy does).
         """
         logits = self.sequence * self.vocabulary
-        return Work(
+        return LayerWork(
             products=2 * logits * self.hidden,
             moved_split=VALUE * logits * (5 if fused else 14),
             kept_split=(4 if fused else VALUE + 4 + 4) * logits,
@@ -161,19 +161,19 @@ class Convolutions:
     causal: bool = False
     exchanged: float = 0.0
 
-    def layer(self, fused: bool) -> Work:
+    def layer(self, fused: bool) -> LayerWork:
         """Return the work of all: batch norm reads twice and writes, ReLU reads and writes, beside the convolution."""
         passes = 5 if fused else 7
-        return Work(
+        return LayerWork(
             parameters=self.weights,
             products=self.operations,
             moved_whole=VALUE * passes * self.values,
             kept_whole=3 * VALUE * self.values,
         )
 
-    def head(self, fused: bool) -> Work:  # noqa: ARG002 - as a transformer's
+    def head(self, fused: bool) -> LayerWork:  # noqa: ARG002 - as a transformer's
         """Return nothing: the classifier is part of the layer."""
-        return Work()
+        return LayerWork()
 
     @property
     def parameters(self) -> float:

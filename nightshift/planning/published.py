@@ -15,9 +15,9 @@ import yaml
 
 from nightshift.hardware import gpu
 from nightshift.planning import memory, search
-from nightshift.planning.layout import Checkpointing, Cluster, Layout
+from nightshift.planning.layout import Checkpointing, Cluster, ParallelLayout
 from nightshift.planning.models import Model, preset
-from nightshift.planning.search import Plan
+from nightshift.planning.search import LayoutPlan
 
 TABLE, SOURCES = (Path(__file__).with_name(f"published.{kind}") for kind in ("csv", "yaml"))
 FITTED, HELD_OUT = "fitted", "held out"
@@ -27,7 +27,7 @@ SWITCHES = ("fused", "flash", "sequence_parallel")
 
 
 @dataclass(frozen=True)
-class Point:
+class PublishedFigure:
     """A published figure, and the setup it was measured on.
 
     Attributes:
@@ -48,18 +48,18 @@ class Point:
     unit: str
     row: Mapping[str, str]
 
-    def plan(self) -> Plan:
+    def plan(self) -> LayoutPlan:
         """Return the planner's figures for the same setup."""
         row = self.row
         sizes = {"sequence": int(row["sequence"])} if row["sequence"] else {}
         cluster = Cluster(gpu(row["gpu"]), int(row["nodes"]), int(row["per_node"]), float(row["gbit"]) / 8 * 1e9)
         splits: dict[str, Any] = {name: int(row[name]) for name in COUNTS if row[name]}
-        layout = Layout(
+        layout = ParallelLayout(
             **splits | {name: row[name] == "1" for name in SWITCHES},
             checkpointing=Checkpointing(row["checkpointing"] or "none"),
             precision=row["precision"],
         )
-        compute = search.plan if row["micro_batch"] else search.proposed
+        compute = search.plan if row["micro_batch"] else search.propose_plan
         return compute(preset(row["model"], **sizes), cluster, layout)
 
     @cached_property
@@ -79,18 +79,18 @@ class Point:
         return self.name, f"{self.value:,g} {self.unit}", f"{self.predicted:,.4g}", error, self.role
 
 
-def points() -> list[Point]:
+def points() -> list[PublishedFigure]:
     """Return the table."""
     with TABLE.open(newline="") as file:
         return [_point(row) for row in csv.DictReader(file)]
 
 
-def _point(row: dict[str, str]) -> Point:
+def _point(row: dict[str, str]) -> PublishedFigure:
     names = ("name", "source", "role", "quantity", "unit")
-    return Point(**{name: row[name] for name in names}, value=float(row["value"]), row=row)
+    return PublishedFigure(**{name: row[name] for name in names}, value=float(row["value"]), row=row)
 
 
-def errors(table: Iterable[Point], role: str) -> list[float]:
+def errors(table: Iterable[PublishedFigure], role: str) -> list[float]:
     """Return how far the speeds of a role are off, relative to the published ones."""
     return [point.error for point in table if point.role == role and point.quantity in SPEEDS]
 
@@ -101,7 +101,7 @@ def spread(relative: Iterable[float]) -> tuple[float, float]:
     return median(absolute), quantiles(absolute, n=10)[-1]
 
 
-def page(table: Sequence[Point]) -> Iterator[str]:
+def page(table: Sequence[PublishedFigure]) -> Iterator[str]:
     """Yield the lines of docs/planning-points.md."""
     yield "# The planner against published figures, point by point\n"
     yield "How far `nightshift plan` can be trusted, in detail; [planning.md](planning.md) has the summary. No GPU of"
@@ -115,18 +115,18 @@ def page(table: Sequence[Point]) -> Iterator[str]:
         yield from (f"| {' | '.join(point.cells)} |" for point in table if point.source == source)
 
 
-def _speedup(plan: Plan) -> float:
+def _speedup(plan: LayoutPlan) -> float:
     """Return how much faster all GPUs are than one, with as many samples a GPU."""
     alone = replace(plan.cluster, nodes=1, per_node=1)
     one = search.plan(plan.model, alone, replace(plan.layout, batch=plan.layout.batch // plan.cluster.gpus))
     return plan.throughput * plan.cluster.gpus / one.throughput
 
 
-def _states(model: Model, plan: Plan) -> float:
+def _states(model: Model, plan: LayoutPlan) -> float:
     return memory.states(model, plan.layout, plan.layout.shards(plan.cluster))
 
 
-QUANTITIES: dict[str, Callable[[Plan], float]] = {
+QUANTITIES: dict[str, Callable[[LayoutPlan], float]] = {
     "step": lambda plan: plan.timing.step,
     "throughput": lambda plan: plan.throughput,
     "mfu": lambda plan: 100 * plan.mfu,

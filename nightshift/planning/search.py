@@ -6,7 +6,7 @@ from itertools import product
 
 from nightshift.errors import UserError
 from nightshift.planning import memory, timing
-from nightshift.planning.layout import Checkpointing, Cluster, Layout, check
+from nightshift.planning.layout import Checkpointing, Cluster, ParallelLayout, check
 from nightshift.planning.memory import GIB, Memory
 from nightshift.planning.models import Convolutions, Model
 from nightshift.planning.timing import Timing
@@ -17,12 +17,12 @@ LONG = 32768  # tokens of a sequence from which on splitting it is tried
 
 
 @dataclass(frozen=True)
-class Plan:
+class LayoutPlan:
     """A layout of a model on a cluster, with what it needs and takes."""
 
     model: Model
     cluster: Cluster
-    layout: Layout
+    layout: ParallelLayout
     memory: Memory
     timing: Timing
 
@@ -46,30 +46,32 @@ class Plan:
         return samples / self.layout.batch * self.timing.step / 3600
 
 
-def plan(model: Model, cluster: Cluster, layout: Layout) -> Plan:
+def plan(model: Model, cluster: Cluster, layout: ParallelLayout) -> LayoutPlan:
     """Compute what a layout needs and takes.
 
     Raises:
         UserError: when the layout cannot be.
     """
     check(model, cluster, layout)
-    return Plan(model, cluster, layout, memory.needed(model, cluster, layout), timing.estimate(model, cluster, layout))
+    return LayoutPlan(
+        model, cluster, layout, memory.estimate_memory(model, cluster, layout), timing.estimate(model, cluster, layout)
+    )
 
 
-def fitting(model: Model, cluster: Cluster, layout: Layout) -> Plan:
+def plan_fitting(model: Model, cluster: Cluster, layout: ParallelLayout) -> LayoutPlan:
     """Return the plan of a layout that fits.
 
     Raises:
         UserError: when it does not; the message says by how much, and what would.
     """
-    found = plan(model, cluster, layout)
-    if found.fits:
-        return found
+    candidate = plan(model, cluster, layout)
+    if candidate.fits:
+        return candidate
     best = fastest(model, cluster, layout)
-    raise UserError(f"{_overfull(found)}; {_instead(best) if best else _more(model, cluster, layout)}")
+    raise UserError(f"{_overfull(candidate)}; {_instead(best) if best else _more(model, cluster, layout)}")
 
 
-def proposed(model: Model, cluster: Cluster, like: Layout) -> Plan:
+def propose_plan(model: Model, cluster: Cluster, like: ParallelLayout) -> LayoutPlan:
     """Return the fastest plan that fits.
 
     Args:
@@ -88,25 +90,25 @@ def proposed(model: Model, cluster: Cluster, like: Layout) -> Plan:
     return best
 
 
-def fastest(model: Model, cluster: Cluster, like: Layout) -> Plan | None:
-    """Return the fastest plan that fits, None where none does; see `proposed`."""
-    plans = (_tried(model, cluster, layout) for layout in _layouts(model, cluster, like))
-    return min((found for found in plans if found and found.fits), key=_rank, default=None)
+def fastest(model: Model, cluster: Cluster, like: ParallelLayout) -> LayoutPlan | None:
+    """Return the fastest plan that fits, None where none does; see `propose_plan`."""
+    plans = (_try_plan(model, cluster, layout) for layout in _layouts(model, cluster, like))
+    return min((candidate for candidate in plans if candidate and candidate.fits), key=_rank, default=None)
 
 
-def _rank(found: Plan) -> tuple[float, int]:
+def _rank(candidate: LayoutPlan) -> tuple[float, int]:
     # what the formulas leave out, kernels' launches, is less with larger micro-batches
-    return found.timing.step, -found.layout.micro_batch
+    return candidate.timing.step, -candidate.layout.micro_batch
 
 
-def _tried(model: Model, cluster: Cluster, layout: Layout) -> Plan | None:
+def _try_plan(model: Model, cluster: Cluster, layout: ParallelLayout) -> LayoutPlan | None:
     try:
         return plan(model, cluster, layout)
     except UserError:
         return None
 
 
-def _layouts(model: Model, cluster: Cluster, like: Layout) -> Iterator[Layout]:
+def _layouts(model: Model, cluster: Cluster, like: ParallelLayout) -> Iterator[ParallelLayout]:
     tensors = [size for size in SPLITS if size <= cluster.per_node and model.heads % size == 0]
     contexts = SPLITS if model.tokens >= LONG else (1,)
     stages = [count for count in range(1, model.layers + 1) if cluster.gpus % count == 0]
@@ -129,28 +131,28 @@ def _layouts(model: Model, cluster: Cluster, like: Layout) -> Iterator[Layout]:
 
 def _chunks(model: Model, pipeline: int) -> list[int]:
     """Return the numbers of chunks that divide the layers of a stage evenly; 1 always can be."""
-    each = model.layers // pipeline if pipeline > 1 and model.layers % pipeline == 0 else 1
-    return [count for count in range(1, each + 1) if each % count == 0]
+    layers = model.layers // pipeline if pipeline > 1 and model.layers % pipeline == 0 else 1
+    return [count for count in range(1, layers + 1) if layers % count == 0]
 
 
-def _overfull(found: Plan) -> str:
-    need, has = found.memory.total / GIB, found.cluster.gpu.memory / GIB
-    parts = f"{found.memory.states / GIB:.1f} states, {found.memory.activations / GIB:.1f} activations"
-    return f"the layout needs {need:.1f} GiB a GPU ({parts}), {found.cluster.gpu.name} has {has:.1f}"
+def _overfull(candidate: LayoutPlan) -> str:
+    need, has = candidate.memory.total / GIB, candidate.cluster.gpu.memory / GIB
+    parts = f"{candidate.memory.states / GIB:.1f} states, {candidate.memory.activations / GIB:.1f} activations"
+    return f"the layout needs {need:.1f} GiB a GPU ({parts}), {candidate.cluster.gpu.name} has {has:.1f}"
 
 
-def _instead(best: Plan) -> str:
+def _instead(best: LayoutPlan) -> str:
     needs = f"{best.memory.total / GIB:.1f} GiB and {best.timing.step:.3g} s a step"
     return f"this would fit, in {needs}: {flags(best.layout)}"
 
 
-def flags(layout: Layout) -> str:
+def flags(layout: ParallelLayout) -> str:
     """Return the flags of the command that describe a layout."""
     names = ("micro_batch", "tensor", "context", "pipeline", "interleave", "zero", "checkpointing")
     return " ".join(f"--{name.replace('_', '-')} {getattr(layout, name)}" for name in names)
 
 
-def _more(model: Model, cluster: Cluster, like: Layout) -> str:
+def _more(model: Model, cluster: Cluster, like: ParallelLayout) -> str:
     """Say how many nodes would do, with as many samples a GPU."""
     for doubled in (2, 4, 8, 16, 32, 64, 128):
         larger = replace(cluster, nodes=cluster.nodes * doubled)

@@ -8,8 +8,8 @@ Messages are large, so that latency is left out.
 from dataclasses import dataclass, replace
 
 from nightshift.planning.efficiency import Efficiency, efficiency
-from nightshift.planning.layout import Checkpointing, Cluster, Layout
-from nightshift.planning.models import Convolutions, Model, Work
+from nightshift.planning.layout import Checkpointing, Cluster, ParallelLayout
+from nightshift.planning.models import Convolutions, LayerWork, Model
 
 # of the products, the attention and the traffic of a forward pass, what is computed again
 AGAIN = {
@@ -51,10 +51,10 @@ class Timing:
         return self.tensor + self.stages + self.data
 
 
-def estimate(model: Model, cluster: Cluster, layout: Layout) -> Timing:
+def estimate(model: Model, cluster: Cluster, layout: ParallelLayout) -> Timing:
     """Return how long a step takes."""
     count = layout.micro_batches(cluster)
-    compute = layout.micro_batch * _computed(model, cluster, layout)
+    compute = layout.micro_batch * _compute_seconds(model, cluster, layout)
     tensor = layout.micro_batch * (_tensor(model, cluster, layout) + _context(model, cluster, layout))
     stages = 0.0
     if layout.pipeline > 1:
@@ -72,7 +72,7 @@ def estimate(model: Model, cluster: Cluster, layout: Layout) -> Timing:
     )
 
 
-def bubble(layout: Layout, micro_batches: int) -> float:
+def bubble(layout: ParallelLayout, micro_batches: int) -> float:
     """Return the bubble relative to the computation, (p - 1) / (v m) (Narayanan et al., 2021, section 2.2)."""
     return (layout.pipeline - 1) / (layout.interleave * micro_batches)
 
@@ -86,12 +86,12 @@ def model_flops(model: Model) -> float:
     return 3 * (model.layers * (layer.products + layer.attention) + model.head(fused=True).products)
 
 
-def mfu(model: Model, cluster: Cluster, layout: Layout, step: float) -> float:
+def mfu(model: Model, cluster: Cluster, layout: ParallelLayout, step: float) -> float:
     """Return the model FLOPs utilization of a step of so many seconds, 0..1."""
     return layout.batch * model_flops(model) / (step * cluster.gpus * cluster.gpu.peak(layout.precision))
 
 
-def _computed(model: Model, cluster: Cluster, layout: Layout) -> float:
+def _compute_seconds(model: Model, cluster: Cluster, layout: ParallelLayout) -> float:
     """Return the seconds of a sample on a GPU of the fullest stage, forward and backward."""
     layer = _passes(model.layer(layout.fused), model, cluster, layout, layout.checkpointing)
     # the head stays in 16 bits, and is not computed again
@@ -101,7 +101,9 @@ def _computed(model: Model, cluster: Cluster, layout: Layout) -> float:
     return (layout.stage_layers(model.layers) * layer + head / layout.pipeline) / layout.context
 
 
-def _passes(work: Work, model: Model, cluster: Cluster, layout: Layout, checkpointing: Checkpointing) -> float:
+def _passes(
+    work: LayerWork, model: Model, cluster: Cluster, layout: ParallelLayout, checkpointing: Checkpointing
+) -> float:
     """Return the seconds of a layer: forward, backward at twice as much, and what is computed again.
 
     Flash attention's backward pass has 5 products for the forward pass's 2 (Dao, FlashAttention-2, 2023).
@@ -120,7 +122,7 @@ def _passes(work: Work, model: Model, cluster: Cluster, layout: Layout, checkpoi
     )
 
 
-def _product_rate(shares: Efficiency, model: Model, cluster: Cluster, layout: Layout) -> float:
+def _product_rate(shares: Efficiency, model: Model, cluster: Cluster, layout: ParallelLayout) -> float:
     """Return the FLOP/s of products with weights, or of convolutions."""
     peak = cluster.gpu.peak(layout.precision)
     if isinstance(model, Convolutions):
@@ -128,12 +130,12 @@ def _product_rate(shares: Efficiency, model: Model, cluster: Cluster, layout: La
     return shares.product(layout.precision, model.hidden / layout.tensor) * peak
 
 
-def _attention_rate(shares: Efficiency, cluster: Cluster, layout: Layout) -> float:
+def _attention_rate(shares: Efficiency, cluster: Cluster, layout: ParallelLayout) -> float:
     """Return the FLOP/s of attention, which has no kernels in 8 bits."""
     return shares.attention * cluster.gpu.peak("bf16" if layout.precision == "fp8" else layout.precision)
 
 
-def _tensor(model: Model, cluster: Cluster, layout: Layout) -> float:
+def _tensor(model: Model, cluster: Cluster, layout: ParallelLayout) -> float:
     """Return the seconds of a sample's all-reduces inside the layers of a stage that are not hidden.
 
     Two forward, two backward, two more where the forward pass is repeated, of 2 (t - 1) / t of the hidden values each
@@ -149,7 +151,7 @@ def _tensor(model: Model, cluster: Cluster, layout: Layout) -> float:
     return shares.tensor_exposed * seconds
 
 
-def _context(model: Model, cluster: Cluster, layout: Layout) -> float:
+def _context(model: Model, cluster: Cluster, layout: ParallelLayout) -> float:
     """Return the seconds in which the GPUs of a sequence exchange keys and values that are not hidden.
 
     Each sees the others' in the forward pass and again in the backward pass, where their gradients return (Liu et al.,
@@ -164,7 +166,7 @@ def _context(model: Model, cluster: Cluster, layout: Layout) -> float:
     return shares.data_exposed * layout.stage_layers(model.layers) * sent / (link * shares.links)
 
 
-def _data(model: Model, cluster: Cluster, layout: Layout, micro_batch: float) -> float:
+def _data(model: Model, cluster: Cluster, layout: ParallelLayout, micro_batch: float) -> float:
     """Return the seconds of communication between replicas that are not hidden.
 
     Gradients of 2 bytes are reduced once a step, those that are sharded in each micro-batch, and sharded parameters
@@ -183,13 +185,13 @@ def _data(model: Model, cluster: Cluster, layout: Layout, micro_batch: float) ->
     return max(shares.data_exposed * seconds, seconds - (1 - shares.data_exposed) * beside)
 
 
-def _between(cluster: Cluster, layout: Layout, replicas: int) -> float:
+def _between(cluster: Cluster, layout: ParallelLayout, replicas: int) -> float:
     """Return the bytes/s of a replica's collectives: the link, or all network cards that its node's replicas have."""
     inside = max(1, min(replicas, cluster.per_node // layout.tensor))
     return cluster.gpu.link if replicas <= inside else min(cluster.gpu.link, inside * cluster.network)
 
 
-def _optimizer(model: Model, cluster: Cluster, layout: Layout) -> float:
+def _optimizer(model: Model, cluster: Cluster, layout: ParallelLayout) -> float:
     """Return the seconds of Adam: it reads 16 bytes a parameter and writes 14."""
     shards = layout.shards(cluster) if layout.zero else 1
     mine = model.parameters / (layout.tensor * layout.pipeline * shards)

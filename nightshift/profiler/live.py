@@ -20,11 +20,11 @@ def record(command: str) -> bytes:
     Raises:
         UserError: when it is no Python program, or fails.
     """
-    words = shlex.split(command)
-    if words and Path(words[0]).name.startswith("python"):
-        words = words[1:]
-    is_module = words[:1] == ["-m"]
-    program = words[1:] if is_module else words
+    arguments = shlex.split(command)
+    if arguments and Path(arguments[0]).name.startswith("python"):
+        arguments = arguments[1:]
+    is_module = arguments[:1] == ["-m"]
+    program = arguments[1:] if is_module else arguments
     if not program or not (is_module or program[0].endswith(".py")):
         raise UserError(f"--command {command!r} is no Python program that can run in this process; record it with: "
                         f"nsys profile --trace=cuda,nvtx --output=train {command}; nsys export --type sqlite "

@@ -13,10 +13,10 @@ from nightshift.errors import UserError
 from nightshift.interpreter import isolate
 
 SHORTEST = 1e-3  # seconds of a repetition: shorter calls are repeated inside it
-EACH, ROUNDS = 400, 5  # pairs of a kernel in a round, and rounds
+PAIRS, ROUNDS = 400, 5  # pairs of a kernel in a round, and rounds
 
 
-class Side:
+class BenchmarkProcess:
     """A process that times the kernels of a model."""
 
     def __init__(self, model: str, code: Path | None = None) -> None:
@@ -64,31 +64,33 @@ class Side:
         return json.loads(line)
 
 
-Start = Callable[[], Side]
+Start = Callable[[], BenchmarkProcess]
 
 
-def compared(baseline: Start, current: Start, each: int = EACH, rounds: int = ROUNDS) -> dict[str, list[float]]:
+def compare_kernels(
+    baseline: Start, current: Start, pairs: int = PAIRS, rounds: int = ROUNDS
+) -> dict[str, list[float]]:
     """Measure the kernels that both sides have, in rounds with new processes, whose peculiarities so even out.
 
     Args:
         baseline: starts that side.
         current: starts the other.
-        each: pairs of a kernel in a round.
+        pairs: of a kernel, in a round.
         rounds: how many.
 
     Returns:
         kernel -> ratios, see `ratios`, the first of every round before the second of any.
     """
-    found: list[dict[str, list[float]]] = []
+    measurements: list[dict[str, list[float]]] = []
     for _ in range(rounds):
         with baseline() as theirs, current() as ours:
             shared = [name for name in ours.names if name in theirs.names]
-            found.append({name: list(islice(ratios(theirs, ours, name), each)) for name in shared})
-    in_turn = {name: zip(*(one[name] for one in found), strict=True) for name in found[0]}
-    return {name: list(chain.from_iterable(pairs)) for name, pairs in in_turn.items()}
+            measurements.append({name: list(islice(ratios(theirs, ours, name), pairs)) for name in shared})
+    in_turn = {name: zip(*(one[name] for one in measurements), strict=True) for name in measurements[0]}
+    return {name: list(chain.from_iterable(columns)) for name, columns in in_turn.items()}
 
 
-def ratios(baseline: Side, current: Side, name: str) -> Iterator[float]:
+def ratios(baseline: BenchmarkProcess, current: BenchmarkProcess, name: str) -> Iterator[float]:
     """Measure a kernel on both sides in turn; yield how many times as long each repetition took as the baseline's.
 
     Every second pair begins with the other side, so that being first is no advantage; each side's first does not count.
@@ -98,5 +100,5 @@ def ratios(baseline: Side, current: Side, name: str) -> Iterator[float]:
         side.seconds(name, calls)
     for number in count():
         sides = (baseline, current) if number % 2 else (current, baseline)
-        taken = {side: side.seconds(name, calls) for side in sides}
-        yield taken[current] / taken[baseline]
+        seconds = {side: side.seconds(name, calls) for side in sides}
+        yield seconds[current] / seconds[baseline]

@@ -27,7 +27,7 @@ BATCHES = 8  # of an epoch
 
 
 @dataclass(frozen=True)
-class Job:
+class ScalingSpec:
     """A training to be measured.
 
     Attributes:
@@ -75,7 +75,7 @@ class Process:
 
 
 @dataclass(frozen=True)
-class Measured:
+class ScalingMeasurement:
     """A training with one number of processes.
 
     Attributes:
@@ -95,7 +95,7 @@ class Measured:
     @property
     def step(self) -> float:
         """Seconds of a step."""
-        return mean(each.step for each in self.processes)
+        return mean(process.step for process in self.processes)
 
     @property
     def speed(self) -> float:
@@ -105,82 +105,86 @@ class Measured:
     @property
     def data(self) -> float:
         """Seconds of a step in which rows are waited for."""
-        return mean(each.data for each in self.processes)
+        return mean(process.data for process in self.processes)
 
     @property
     def computing(self) -> float:
         """Seconds of a step in which a process computes, in the mean."""
-        return mean(each.computing for each in self.processes)
+        return mean(process.computing for process in self.processes)
 
     @property
     def waiting(self) -> float:
         """Seconds of a step in which processes wait for the slowest, in the mean."""
-        return max(each.own for each in self.processes) - mean(each.own for each in self.processes)
+        return max(process.own for process in self.processes) - mean(process.own for process in self.processes)
 
     @property
     def exchanging(self) -> float:
         """Seconds that the exchange adds to a step of the slowest: exposed communication."""
-        return max(self.step - max(each.own for each in self.processes), 0.0)
+        return max(self.step - max(process.own for process in self.processes), 0.0)
 
     def finding(self, title: str, lost: float, evidence: str, fix: str) -> Finding:
         """Return a finding about so many seconds of a step."""
         ms, percent = round(1e3 * lost, 3), round(100 * lost / self.step, 2)
         return Finding(title=title, won_ms=ms, won_pct=percent, evidence=evidence, fix=fix)
 
-    def efficiency(self, first: "Measured") -> float:
+    def efficiency(self, first: "ScalingMeasurement") -> float:
         """Return the speed of a process as a share of what it is in a smaller training."""
         return self.speed / len(self.processes) / (first.speed / len(first.processes))
 
 
-def measured(job: Job, processes: int) -> Measured:
+def measure_scaling(job: ScalingSpec, processes: int) -> ScalingMeasurement:
     """Train for some steps with so many processes.
 
     Raises:
         UserError: when they cannot.
     """
-    words = [*tuning.launcher(processes), "nightshift.neural.shares", json.dumps(job.request(processes))]
+    arguments = [*tuning.launcher(processes), "nightshift.neural.shares", json.dumps(job.request(processes))]
     options: dict[str, Any] = {"text": True, "env": tuning.environment(processes), "check": False}
-    done = subprocess.run([sys.executable, "-m", *words], stdout=subprocess.PIPE, **options)
-    answers = [found for line in done.stdout.splitlines() if (found := tuning.answered(line))]
+    done = subprocess.run([sys.executable, "-m", *arguments], stdout=subprocess.PIPE, **options)
+    answers = [parsed for line in done.stdout.splitlines() if (parsed := tuning.parse_answer(line))]
     answer: dict[str, Any] = answers[-1] if answers else {"refused": tuning.ENDED}
     if "refused" in answer:
         raise UserError(f"{processes} processes: {answer['refused']}")
-    every = [Process(*each) for each in answer["processes"]]
-    return Measured(every, answer["exchange"], answer["pieces"], answer["bytes"], answer["rows"])
+    timed = [Process(*timings) for timings in answer["processes"]]
+    return ScalingMeasurement(timed, answer["exchange"], answer["pieces"], answer["bytes"], answer["rows"])
 
 
-def diagnosed(alone: Measured, found: Measured) -> list[Finding]:
+def diagnose_scaling(alone: ScalingMeasurement, measurement: ScalingMeasurement) -> list[Finding]:
     """Return what keeps the processes from scaling, what would win most first; `alone` is one process."""
-    told = [_data(found), _straggler(found), _exchange(found), _contention(alone, found)]
-    lost = [each for each in told if (each.won_pct or 0.0) >= LEAST]
-    return sorted(lost, key=lambda each: -(each.won_ms or 0.0))
+    findings = [_data(measurement), _straggler(measurement), _exchange(measurement), _contention(alone, measurement)]
+    lost = [finding for finding in findings if (finding.won_pct or 0.0) >= LEAST]
+    return sorted(lost, key=lambda finding: -(finding.won_ms or 0.0))
 
 
-def _data(found: Measured) -> Finding:
+def _data(measurement: ScalingMeasurement) -> Finding:
     evidence = "In this time processes wait for rows and compute nothing."
     fix = "Put the data nearer by, keep it decoded (the features step does), or compute more on each row."
-    return found.finding("The data loader", found.data, evidence, fix)
+    return measurement.finding("The data loader", measurement.data, evidence, fix)
 
 
-def _straggler(found: Measured) -> Finding:
-    owns = [each.own for each in found.processes]
+def _straggler(measurement: ScalingMeasurement) -> Finding:
+    owns = [process.own for process in measurement.processes]
     evidence = f"Process {owns.index(max(owns))} takes {max(owns) / mean(owns) - 1:.0%} longer than the mean."
     fix = "Look at what else runs on its core or GPU and at its clocks; give every process the same work."
-    return found.finding("A straggler", found.waiting, evidence, fix)
+    return measurement.finding("A straggler", measurement.waiting, evidence, fix)
 
 
-def _exchange(found: Measured) -> Finding:
-    as_one = f"{found.size / 1e6:,.2f} MB of gradients take {1e3 * found.exchange:,.1f} ms in one piece"
-    evidence = f"{as_one}; they go in {found.pieces}."
-    if found.pieces > 1 and found.size < SMALL * found.pieces and found.exchanging > LONGER * found.exchange:
+def _exchange(measurement: ScalingMeasurement) -> Finding:
+    as_one = f"{measurement.size / 1e6:,.2f} MB of gradients take {1e3 * measurement.exchange:,.1f} ms in one piece"
+    evidence = f"{as_one}; they go in {measurement.pieces}."
+    if (
+        measurement.pieces > 1
+        and measurement.size < SMALL * measurement.pieces
+        and measurement.exchanging > LONGER * measurement.exchange
+    ):
         fix = "Raise task.trainer.bucket_mb."
-        return found.finding("Gradients in small pieces", found.exchanging, evidence, fix)
+        return measurement.finding("Gradients in small pieces", measurement.exchanging, evidence, fix)
     fix = "Send less: task.trainer.compression: bf16, more rows of a process, or fewer exchanges by microbatches."
-    return found.finding("Exposed communication", found.exchanging, evidence, fix)
+    return measurement.finding("Exposed communication", measurement.exchanging, evidence, fix)
 
 
-def _contention(alone: Measured, found: Measured) -> Finding:
-    longer = max(found.computing - found.waiting - alone.computing, 0.0)
+def _contention(alone: ScalingMeasurement, measurement: ScalingMeasurement) -> Finding:
+    longer = max(measurement.computing - measurement.waiting - alone.computing, 0.0)
     evidence = "A process computes longer than one does alone: they share memory, caches or power."
     fix = "Try precision: bf16, which moves half as much, or fewer processes with more threads."
-    return found.finding("Processes that slow each other down", longer, evidence, fix)
+    return measurement.finding("Processes that slow each other down", longer, evidence, fix)

@@ -64,7 +64,7 @@ class Variant:
             return self.trainer[axis]
         return self.parameters[axis]
 
-    def changed(self, axis: str, value: Value) -> "Variant":
+    def with_value(self, axis: str, value: Value) -> "Variant":
         """Return the variant with an axis set to another value."""
         if axis == PROCESSES:
             return replace(self, processes=int(value))
@@ -74,7 +74,7 @@ class Variant:
 
 
 @dataclass(frozen=True)
-class Setting:
+class TuningSetting:
     """What is the same for every variant.
 
     Attributes:
@@ -96,39 +96,39 @@ class Setting:
     cores: int = len(os.sched_getaffinity(0))
 
 
-def _threads(now: Variant, on: Setting) -> Iterable[Value]:
+def _threads(now: Variant, on: TuningSetting) -> Iterable[Value]:
     return (1, max(1, on.cores // now.processes)) if on.device == "cpu" else ()
 
 
-def _precisions(_: Variant, on: Setting) -> Iterable[Value]:
+def _precisions(_: Variant, on: TuningSetting) -> Iterable[Value]:
     # processors have no fp16 arithmetic to speak of
-    return [each.value for each in Precision if on.device == "cuda" or each is not Precision.FP16]
+    return [precision.value for precision in Precision if on.device == "cuda" or precision is not Precision.FP16]
 
 
-def _compiled(now: Variant, on: Setting) -> Iterable[Value]:
+def _compile_modes(now: Variant, on: TuningSetting) -> Iterable[Value]:
     has_graphs = on.device == "cuda" and now.processes == now.value("microbatches") == 1
-    return [each.value for each in Compile if has_graphs or each is not Compile.CUDA_GRAPHS]
+    return [mode.value for mode in Compile if has_graphs or mode is not Compile.CUDA_GRAPHS]
 
 
-def _microbatches(now: Variant, _: Setting) -> Iterable[Value]:
+def _microbatches(now: Variant, _: TuningSetting) -> Iterable[Value]:
     # more of them fill a pipeline; elsewhere they only save memory
     pieces = int(now.value("microbatches"))
     return (2 * pieces, 4 * pieces) if now.trainer["pipeline"] > 1 and now.processes > 1 else (1,)
 
 
-def _compression(now: Variant, _: Setting) -> Iterable[Value]:
+def _compression(now: Variant, _: TuningSetting) -> Iterable[Value]:
     replicates = all(now.trainer[name] == 1 for name in ("shard", "tensor", "pipeline")) and not now.trainer["zero"]
     # PowerSGD is another training
     return (Compression.NONE.value, Compression.BF16.value) if replicates and now.processes > 1 else ()
 
 
 # what to try of each; images and texts are decoded by the features step, so there are no workers to try
-AXES: dict[str, Callable[[Variant, Setting], Iterable[Value]]] = {
+AXES: dict[str, Callable[[Variant, TuningSetting], Iterable[Value]]] = {
     PROCESSES: lambda _, on: on.processes,
     "threads": _threads,
     "precision": _precisions,
     "channels_last": lambda _, on: (True, False) if "side" in on.network.shape else (),
-    "compile": _compiled,
+    "compile": _compile_modes,
     "recompute": lambda _, __: (False,),
     "microbatches": _microbatches,
     "compression": _compression,
@@ -144,7 +144,7 @@ class Stretch(NamedTuple):
     cpu_seconds: float
 
 
-class Side:
+class VariantProcess:
     """The processes that train a variant, a stretch at a time.
 
     Attributes:
@@ -155,17 +155,17 @@ class Side:
         has_ended: whether they have ended before they were told to.
     """
 
-    def __init__(self, variant: Variant, setting: Setting) -> None:
+    def __init__(self, variant: Variant, setting: TuningSetting) -> None:
         self.variant, self.setting, self.has_ended = variant, setting, False
 
     def __enter__(self) -> Self:
         setting = self.setting
-        asked = {"device": setting.device, "rows": setting.rows}
-        asked |= {"kind": setting.network.kind, "shape": dict(setting.network.shape)}
-        asked |= {"parameters": dict(self.variant.parameters), "trainer": dict(self.variant.trainer)}
-        words = [*launcher(self.variant.processes), "nightshift.neural.trial", json.dumps(asked)]
+        request = {"device": setting.device, "rows": setting.rows}
+        request |= {"kind": setting.network.kind, "shape": dict(setting.network.shape)}
+        request |= {"parameters": dict(self.variant.parameters), "trainer": dict(self.variant.trainer)}
+        arguments = [*launcher(self.variant.processes), "nightshift.neural.trial", json.dumps(request)]
         self._process = subprocess.Popen(
-            [sys.executable, "-m", *words],
+            [sys.executable, "-m", *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -173,11 +173,11 @@ class Side:
             env=environment(self.variant.processes),
         )
         try:
-            found = self._answer()
+            answer = self._answer()
         except UserError:
             self.__exit__()
             raise
-        self.flops, self.gpu, self.arithmetic = float(found["flops"]), str(found["gpu"]), str(found["arithmetic"])
+        self.flops, self.gpu, self.arithmetic = float(answer["flops"]), str(answer["gpu"]), str(answer["arithmetic"])
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -185,13 +185,13 @@ class Side:
 
     def stretch(self) -> Stretch:
         """Train for a stretch."""
-        return Stretch(**self._asked(""))
+        return Stretch(**self._request(""))
 
     def trace(self, path: str) -> None:
         """Train for a stretch under torch.profiler, whose trace is then at a path that ends with `.json.gz`."""
-        self._asked(path)
+        self._request(path)
 
-    def _asked(self, line: str) -> dict[str, Any]:
+    def _request(self, line: str) -> dict[str, Any]:
         assert self._process.stdin
         with suppress(BrokenPipeError):  # the answer says it
             self._process.stdin.write(f"{line}\n")
@@ -200,7 +200,7 @@ class Side:
 
     def _answer(self) -> dict[str, Any]:
         assert self._process.stdout
-        answers = (found for line in self._process.stdout if (found := answered(line)))
+        answers = (parsed for line in self._process.stdout if (parsed := parse_answer(line)))
         answer = next(answers, {"refused": ENDED})
         if "refused" in answer:
             self.has_ended = True
@@ -208,13 +208,13 @@ class Side:
         return answer
 
 
-def answered(line: str) -> dict[str, Any]:
+def parse_answer(line: str) -> dict[str, Any]:
     """Return the JSON object that a line is; empty for another one, which a library or a compiler has printed."""
     try:
-        found = json.loads(line)
+        answer = json.loads(line)
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return answer if isinstance(answer, dict) else {}
 
 
 def environment(processes: int) -> dict[str, str]:
@@ -226,8 +226,8 @@ def environment(processes: int) -> dict[str, str]:
 
 def launcher(processes: int) -> list[str]:
     """Return the words between `python -m` and a module that start so many processes on this machine."""
-    words = ["nightshift.neural", "--standalone", "--nproc-per-node", str(processes), "-m"]
-    return words if processes > 1 else []
+    arguments = ["nightshift.neural", "--standalone", "--nproc-per-node", str(processes), "-m"]
+    return arguments if processes > 1 else []
 
 
 @dataclass(frozen=True)
@@ -247,7 +247,7 @@ class Speed:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class VariantComparison:
     """Two variants, measured in turn.
 
     Attributes:
@@ -279,7 +279,7 @@ class Tried:
 
     axis: str
     value: Value
-    comparison: Comparison | None = None
+    comparison: VariantComparison | None = None
     refused: str = ""
 
     @property
@@ -300,7 +300,7 @@ class Tuned:
 
     best: Variant
     changes: dict[str, Value]
-    total: Comparison | None
+    total: VariantComparison | None
 
     @property
     def is_faster(self) -> bool:
@@ -308,25 +308,25 @@ class Tuned:
         return self.total is not None and self.total.is_faster
 
 
-Start = Callable[[Variant], Side]
+Start = Callable[[Variant], VariantProcess]
 
 
-def tuned(given: Variant, search: "Search") -> Tuned:
+def tune(initial: Variant, search: "Search") -> Tuned:
     """Look for the fastest variant, along one axis after the other.
 
     Raises:
-        UserError: when the given variant cannot run.
+        UserError: when the initial variant cannot run.
     """
-    best = given
+    best = initial
     wins: dict[str, Tried] = {}
     for axis in search.setting.axes:
-        winner = max(search.along(axis, best), key=lambda each: each.gain, default=None)
+        winner = max(search.along(axis, best), key=lambda tried: tried.gain, default=None)
         if winner and winner.gain:
-            best, wins[axis] = best.changed(axis, winner.value), winner
+            best, wins[axis] = best.with_value(axis, winner.value), winner
     total = next((winner.comparison for winner in wins.values()), None)
     if len(wins) > 1:
-        with search.start(given) as first, search.start(best) as last:
-            total = search.compared(first, last)
+        with search.start(initial) as first, search.start(best) as last:
+            total = search.compare(first, last)
     return Tuned(best, {axis: winner.value for axis, winner in wins.items()}, total)
 
 
@@ -336,22 +336,22 @@ class Search:
     Args:
         start: starts the processes of a variant.
         setting: what all variants share.
-        told: is called with each variant that was tried.
+        report: is called with each variant that was tried.
     """
 
-    def __init__(self, start: Start, setting: Setting, told: Callable[[Tried], object]) -> None:
-        self.start, self.setting, self._told = start, setting, told
+    def __init__(self, start: Start, setting: TuningSetting, report: Callable[[Tried], object]) -> None:
+        self.start, self.setting, self._report = start, setting, report
         self._number = 0
 
     def along(self, axis: str, best: Variant) -> list[Tried]:
         """Compare each value of an axis that is worth a try with the best variant so far."""
-        values = [each for each in dict.fromkeys(AXES[axis](best, self.setting)) if each != best.value(axis)]
+        values = [value for value in dict.fromkeys(AXES[axis](best, self.setting)) if value != best.value(axis)]
         if not values:
             return []
         with self.start(best) as now:
-            return [self._tried(axis, value, now) for value in values]
+            return [self._try_value(axis, value, now) for value in values]
 
-    def compared(self, now: Side, other: Side) -> Comparison:
+    def compare(self, now: VariantProcess, other: VariantProcess) -> VariantComparison:
         """Measure two variants in turn until it is clear whether the other one is faster, or for `MOST` pairs.
 
         Every second pair begins with the other one, so that being first is no advantage. The other one is taken for
@@ -362,34 +362,34 @@ class Search:
 
         self._number += 1
         alpha = performance.FALSE_ALARMS / (self._number * (self._number + 1))
-        taken: dict[Side, list[Stretch]] = {now: [], other: []}
+        stretches: dict[VariantProcess, list[Stretch]] = {now: [], other: []}
         ratios: list[float] = []
         decision = Decision.UNDECIDED
         while decision is Decision.UNDECIDED and len(ratios) < MOST:
             for side in (now, other) if len(ratios) % 2 else (other, now):
-                taken[side].append(side.stretch())
-            ratios.append(_per_row(taken[now][-1]) / _per_row(taken[other][-1]))
+                stretches[side].append(side.stretch())
+            ratios.append(_per_row(stretches[now][-1]) / _per_row(stretches[other][-1]))
             decision = performance.decide(ratios, alpha)
-        return Comparison(ratios, decision, speed(now, taken[now]), speed(other, taken[other]))
+        return VariantComparison(ratios, decision, speed(now, stretches[now]), speed(other, stretches[other]))
 
-    def _tried(self, axis: str, value: Value, now: Side) -> Tried:
+    def _try_value(self, axis: str, value: Value, now: VariantProcess) -> Tried:
         try:
-            with self.start(now.variant.changed(axis, value)) as other:
-                tried = Tried(axis, value, self.compared(now, other))
+            with self.start(now.variant.with_value(axis, value)) as other:
+                tried = Tried(axis, value, self.compare(now, other))
         except UserError as error:
             whose = "the best so far has ended beside it: " if now.has_ended else ""
             tried = Tried(axis, value, refused=f"{whose}{error}")
-        self._told(tried)
+        self._report(tried)
         return tried
 
 
-def speed(side: Side, taken: Sequence[Stretch]) -> Speed:
+def speed(side: VariantProcess, stretches: Sequence[Stretch]) -> Speed:
     """Return how fast a variant is, by the median of its stretches."""
-    rows = 1 / median(map(_per_row, taken))
+    rows = 1 / median(map(_per_row, stretches))
     flops = rows * side.flops
     if not side.gpu:
         cores = side.setting.cores
-        return Speed(rows, flops, median(each.cpu_seconds / each.seconds for each in taken) / cores)
+        return Speed(rows, flops, median(stretch.cpu_seconds / stretch.seconds for stretch in stretches) / cores)
     from nightshift.profiler.traces import ceiling  # NumPy as well
 
     gpu = ceiling.find(side.gpu)

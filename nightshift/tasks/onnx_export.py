@@ -14,7 +14,7 @@ from onnx import NodeProto, TensorProto, ValueInfoProto, checker, helper, numpy_
 from torch import nn
 
 from nightshift.contracts.package import EMBEDDING, INPUT, OUTPUT
-from nightshift.neural.recipes.resnet import Head, Residual, ResNet, Stem
+from nightshift.neural.recipes.resnet import ClassifierHead, Residual, ResNet, Stem
 from nightshift.tabular.scaler import Matrix, Scaler
 
 Integers = npt.NDArray[np.integer[Any]]
@@ -76,7 +76,7 @@ def images(model: nn.Sequential, recipe: ResNet) -> bytes:
     drawn = graph.node("Transpose", graph.node("Sub", graph.node("Div", pixels, scale), shift), perm=[0, 3, 1, 2])
     for block in blocks:
         drawn = graph.module(block, drawn)
-    assert isinstance(head, Head)
+    assert isinstance(head, ClassifierHead)
     taken = helper.make_tensor_value_info(INPUT, TensorProto.UINT8, [None, recipe.side, recipe.side, recipe.channels])
     return graph.classifier(taken, graph.head(head, drawn), (head.linear.in_features, recipe.classes))
 
@@ -207,7 +207,7 @@ class Drawing:
         assert isinstance(module, Stem), f"no way to draw {type(module).__name__}"
         return self.path(module.path, drawn)
 
-    def head(self, head: Head, drawn: str) -> str:
+    def head(self, head: ClassifierHead, drawn: str) -> str:
         """Draw the last layer, and name what it takes; return the name of the logits."""
         taken = self.embedding("Flatten", self.node("GlobalAveragePool", drawn))
         weights, bias = (self.constant(_host(each)) for each in (head.linear.weight, head.linear.bias))

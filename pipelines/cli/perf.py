@@ -7,7 +7,7 @@ from nightshift import registry, release
 from nightshift.contracts import package
 from nightshift.contracts.verdict import Decision
 from nightshift.errors import UserError
-from nightshift.profiler.pairs import EACH, ROUNDS, Side, compared
+from nightshift.profiler.pairs import PAIRS, ROUNDS, BenchmarkProcess, compare_kernels
 from nightshift.registry import Version
 from nightshift.release import ReleaseRef
 from nightshift.step import USER_ERROR
@@ -27,7 +27,7 @@ def add(commands: options.Commands) -> None:
     command.add_argument("run", nargs="?", default="latest", help="what is judged, as --baseline (default: latest run)")
     command.add_argument("--baseline", required=True, help="a run, a model version's number, or `champion`")
     command.add_argument("--baseline-code", metavar="FOLDER", type=Path, help="another checkout that runs the baseline")
-    command.add_argument("--pairs", type=int, default=EACH, help="of a kernel in a round (default: %(default)s)")
+    command.add_argument("--pairs", type=int, default=PAIRS, help="of a kernel in a round (default: %(default)s)")
     command.add_argument("--rounds", type=int, default=ROUNDS, help="with new processes (default: %(default)s)")
     command.add_argument("--output", metavar="FILE", help="where to write the verdict (JSON)")
     options.add_workspace(command)
@@ -47,7 +47,9 @@ def compare(args: argparse.Namespace) -> int:
             f"--baseline-code {args.baseline_code} has no folder `components`; give a checkout of this project"
         )
     ours, theirs = _model(args, args.run), _model(args, args.baseline)
-    pairs = compared(lambda: Side(theirs, args.baseline_code), lambda: Side(ours), args.pairs, args.rounds)
+    pairs = compare_kernels(
+        lambda: BenchmarkProcess(theirs, args.baseline_code), lambda: BenchmarkProcess(ours), args.pairs, args.rounds
+    )
     verdict = performance.judge(pairs, package.load(ours).sha256)
     if args.output:
         verdict.write(args.output)

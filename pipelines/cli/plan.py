@@ -12,10 +12,10 @@ from nightshift.figures import format_value
 from nightshift.hardware import gpu, gpus
 from nightshift.planning import published, search
 from nightshift.planning.efficiency import efficiency
-from nightshift.planning.layout import Checkpointing, Cluster, Layout
+from nightshift.planning.layout import Checkpointing, Cluster, ParallelLayout
 from nightshift.planning.memory import GIB
 from nightshift.planning.models import Model, Transformer, preset
-from nightshift.planning.search import Plan
+from nightshift.planning.search import LayoutPlan
 from pipelines.cli import options
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def accuracy() -> "Table":
     return table
 
 
-def recipe(plan: Plan, name: str) -> str:
+def recipe(plan: LayoutPlan, name: str) -> str:
     """Return the recipe of a plan.
 
     Args:
@@ -105,18 +105,18 @@ def recipe(plan: Plan, name: str) -> str:
     return yaml.safe_dump(recipe, sort_keys=False)
 
 
-def _planned(args: argparse.Namespace) -> Plan:
+def _planned(args: argparse.Namespace) -> LayoutPlan:
     if not args.gpu or not args.batch:
         raise UserError(f"plan needs --gpu (one of {', '.join(gpus())}) and --batch")
     cluster = Cluster(gpu(args.gpu), args.nodes, args.gpus_per_node, args.network / 8 * 1e9)
     if cluster.gpus < 1 or args.batch < 1 or args.network <= 0:
         raise UserError("nodes, gpus-per-node, batch and network have to be above 0")
-    like = Layout(args.batch, precision=args.precision)
+    like = ParallelLayout(args.batch, precision=args.precision)
     given = {name: getattr(args, name) for name in STRATEGY if getattr(args, name) is not None}
     if not given and not args.checkpointing:
-        return search.proposed(_model(args), cluster, like)
+        return search.propose_plan(_model(args), cluster, like)
     checkpointing = Checkpointing(args.checkpointing or Checkpointing.NONE)
-    return search.fitting(_model(args), cluster, replace(like, checkpointing=checkpointing, **given))
+    return search.plan_fitting(_model(args), cluster, replace(like, checkpointing=checkpointing, **given))
 
 
 def _model(args: argparse.Namespace) -> Model:
@@ -129,7 +129,7 @@ def _model(args: argparse.Namespace) -> Model:
     return Transformer(**{"feed_forward": 4 * sizes["hidden"], **sizes})
 
 
-def _table(found: Plan, args: argparse.Namespace) -> "Table":
+def _table(found: LayoutPlan, args: argparse.Namespace) -> "Table":
     from rich.table import Table
 
     table = Table("", "", title=f"{args.model} on {found.cluster.gpus} x {found.cluster.gpu.name}", show_header=False)
@@ -138,7 +138,7 @@ def _table(found: Plan, args: argparse.Namespace) -> "Table":
     return table
 
 
-def _facts(found: Plan, args: argparse.Namespace) -> dict[str, str]:
+def _facts(found: LayoutPlan, args: argparse.Namespace) -> dict[str, str]:
     memory, time = found.memory, found.timing
     parts = f"{memory.states / GIB:.1f} states, {memory.activations / GIB:.1f} activations"
     facts = {

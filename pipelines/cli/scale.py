@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from nightshift.config import parse
 from nightshift.errors import UserError
 from nightshift.profiler import replicas
-from nightshift.profiler.replicas import FAULTS, Job, Measured
+from nightshift.profiler.replicas import FAULTS, ScalingMeasurement, ScalingSpec
 from pipelines import configs
 from pipelines.cli import options
 from pipelines.cli.tune import chosen, network_of, width
@@ -41,7 +41,7 @@ def scale(args: argparse.Namespace) -> int:
         raise UserError(
             "task.trainer: splits a network, and this measures replicas; leave out shard, tensor, pipeline and zero"
         )
-    job = Job(
+    job = ScalingSpec(
         network=network,
         trainer=trainer.model_dump(mode="json"),
         device=args.device,
@@ -50,28 +50,28 @@ def scale(args: argparse.Namespace) -> int:
     )
     options.say(f"{name} on {args.device}, {job.rows} rows of {width(network.shape)} a process and step")
     options.say("".join(f"{heading:>12}" for heading in HEADINGS))
-    found: list[Measured] = []
+    found: list[ScalingMeasurement] = []
     for processes in sorted({1, *args.processes}):
-        found.append(replicas.measured(job, processes))
+        found.append(replicas.measure_scaling(job, processes))
         options.say(line(found[0], found[-1]))
     for said in conclusion(found):
         options.say(said)
     return 0
 
 
-def line(first: Measured, found: Measured) -> str:
+def line(first: ScalingMeasurement, found: ScalingMeasurement) -> str:
     """Return a row of the table; the last four columns are milliseconds."""
     parts = (found.step, found.computing, found.data, found.waiting, found.exchanging)
     figures = [f"{len(found.processes)}", f"{found.speed:,.1f}", f"{found.efficiency(first):.1%}"]
     return "".join(f"{each:>12}" for each in [*figures, *(f"{1e3 * part:,.1f}" for part in parts)])
 
 
-def conclusion(found: Sequence[Measured]) -> Iterator[str]:
+def conclusion(found: Sequence[ScalingMeasurement]) -> Iterator[str]:
     """Yield what would win most with the most processes."""
     *_, last = found
     if len(found) < 2:
         return
-    findings = replicas.diagnosed(found[0], last)
+    findings = replicas.diagnose_scaling(found[0], last)
     if not findings:
         yield f"nothing that costs {replicas.LEAST:g} % of a step of {len(last.processes)} processes"
     for number, each in enumerate(findings, 1):

@@ -16,13 +16,13 @@ from nightshift.profiler.tuning import (
     PROCESSES,
     Network,
     Search,
-    Setting,
-    Side,
     Speed,
     Start,
     Tried,
     Tuned,
+    TuningSetting,
     Variant,
+    VariantProcess,
 )
 from pipelines import configs
 from pipelines.cli import options
@@ -59,9 +59,9 @@ def tune(args: argparse.Namespace) -> int:
     network = network_of(config, name, args.inputs)
     setting = _setting(args, network)
     options.say(f"{name} on {args.device}, {setting.rows:,} rows of {width(network.shape)}")
-    search = Search(partial(Side, setting=setting), setting, lambda tried: options.say(line(tried, setting)))
+    search = Search(partial(VariantProcess, setting=setting), setting, lambda tried: options.say(line(tried, setting)))
     given = Variant(network.parameters, config.task.trainer.model_dump(mode="json"), args.processes[0])
-    found = tuning.tuned(given, search)
+    found = tuning.tune(given, search)
     for said in conclusion(found, setting):
         options.say(said)
     if not found.is_faster:
@@ -72,7 +72,7 @@ def tune(args: argparse.Namespace) -> int:
     return kept(found, configs.file_of(args.config), name, args.dry_run)
 
 
-def line(tried: Tried, setting: Setting) -> str:
+def line(tried: Tried, setting: TuningSetting) -> str:
     """Return what is said of a variant: how fast it is, what it wins over the best before, how much it uses."""
     what = f"{tried.axis} {tried.value}"
     if not tried.comparison:
@@ -82,7 +82,7 @@ def line(tried: Tried, setting: Setting) -> str:
     return f"  {what:18} {figures}; {_said(compared.decision)}"
 
 
-def conclusion(found: Tuned, setting: Setting) -> Iterator[str]:
+def conclusion(found: Tuned, setting: TuningSetting) -> Iterator[str]:
     """Yield what is won in all, and what to know before it is kept."""
     if not found.total or not found.is_faster:
         yield "nothing is faster for sure; the config stays as it is"
@@ -120,7 +120,7 @@ def _said(decision: Decision) -> str:
     return {Decision.FAIL: "faster", Decision.PASS: slower, Decision.UNDECIDED: "undecided"}[decision]
 
 
-def _used(speed: Speed, setting: Setting) -> str:
+def _used(speed: Speed, setting: TuningSetting) -> str:
     share = "unknown share" if speed.used is None else format_value(speed.used, "percent")
     return f"{format_value(speed.flops, 'flops')}, {share} of {'the peak' if setting.device == 'cuda' else 'the CPU'}"
 
@@ -153,9 +153,9 @@ def width(shape: Mapping[str, int]) -> str:
     return f"{shape['length']} tokens" if "length" in shape else f"{shape['inputs']} inputs"
 
 
-def _setting(args: argparse.Namespace, network: Network) -> Setting:
+def _setting(args: argparse.Namespace, network: Network) -> TuningSetting:
     rows = TABLE if "inputs" in network.shape else BATCHES * max(network.parameters["batch_size"], *args.batch_size, 1)
-    return Setting(
+    return TuningSetting(
         device=args.device,
         network=network,
         rows=args.rows or rows,

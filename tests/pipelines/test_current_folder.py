@@ -13,7 +13,7 @@ from nightshift.contracts.loadtest import Settings
 from nightshift.errors import UnavailableError, UserError
 from nightshift.interpreter import isolate
 from nightshift.profiler import tuning
-from nightshift.profiler.pairs import Side
+from nightshift.profiler.pairs import BenchmarkProcess
 from pipelines import ir
 from pipelines.engines.local.processes import Processes
 from pipelines.engines.local.warm import Forks, Server
@@ -56,7 +56,7 @@ def by_torchrun(_: Path) -> None:
 
 
 def of_a_comparison(tmp_path: Path) -> None:
-    with suppress(UserError), Side(str(tmp_path / "missing")):
+    with suppress(UserError), BenchmarkProcess(str(tmp_path / "missing")):
         pass
 
 

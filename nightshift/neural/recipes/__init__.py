@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from nightshift.config.neural import Fit
 from nightshift.errors import UserError, check_names
-from nightshift.neural.data import Rows
+from nightshift.neural.data import TrainingDataset
 
 if TYPE_CHECKING:
     from torch.distributed.tensor.parallel import ParallelStyle
@@ -55,7 +55,7 @@ class Recipe(Protocol):
     def flops(self) -> int:
         """Return floating-point operations per row of a step, forward and backward."""
 
-    def random_rows(self, count: int, device: torch.device) -> Rows:
+    def random_rows(self, count: int, device: torch.device) -> TrainingDataset:
         """Return random rows in whole batches; how fast a network trains depends on their shape alone."""
 
 
@@ -89,20 +89,20 @@ def decay_groups(fit: Fit, trained: Mapping[str, Tensor]) -> list[Group]:
     return [{"params": matrices, "weight_decay": fit.weight_decay}, {"params": vectors}]
 
 
-def checked(kind: type[F], field: str, given: Mapping[str, Any]) -> F:
+def check_parameters(kind: type[F], field: str, values: Mapping[str, Any]) -> F:
     """Check a candidate's parameters.
 
     Args:
         kind: what they are of.
         field: where they stand in the config, for the message.
-        given: name -> value.
+        values: name -> value.
 
     Raises:
         UserError: on an unknown name or a wrong value.
     """
-    check_names(field, given, kind.model_fields)
+    check_names(field, values, kind.model_fields)
     try:
-        return kind.checked(given)
+        return kind.checked(values)
     except ValidationError as error:
         wrong = error.errors()[0]
         raise UserError(

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from nightshift.config.neural import LearningRate
 from nightshift.config.section import BatchSize, Epochs, Layers, Threads, Width
 from nightshift.errors import UserError
-from nightshift.neural.data import Changed, held, unchanged
-from nightshift.neural.recipes import Group, checked, decay_groups, pretrained
+from nightshift.neural.data import AugmentedDataset, gather_resident, keep_batch
+from nightshift.neural.recipes import Group, check_parameters, decay_groups, pretrained
 from nightshift.neural.recipes.pretrained import Pretrained
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ WITHOUT_DROPOUT: dict[str, Any] = {"hidden_dropout_prob": 0.0, "attention_probs_
 WIDER = 4  # the layer between, over what is between the layers
 
 
-class Parameters(Pretrained):
+class BertParameters(Pretrained):
     """What `task.candidates.<name>.parameters` may hold for the kind `bert`; BERT-base is in the docs."""
 
     epochs: Epochs = 4
@@ -69,9 +69,9 @@ class Encoder(nn.Module):
         is_token = tokens != self.pad
         attended = is_token.long()
         attended[:, 0] = 1  # of a text without any token, nothing to attend to would make no number
-        found = self.bert(input_ids=tokens.long(), attention_mask=attended).last_hidden_state
-        weights = is_token.unsqueeze(2).to(found.dtype)
-        mean: Tensor = (found * weights).sum(1) / weights.sum(1).clamp(min=1)
+        states = self.bert(input_ids=tokens.long(), attention_mask=attended).last_hidden_state
+        weights = is_token.unsqueeze(2).to(states.dtype)
+        mean: Tensor = (states * weights).sum(1) / weights.sum(1).clamp(min=1)
         return mean
 
 
@@ -93,7 +93,7 @@ class Bert:
     pad: int
     length: int
     classes: int
-    fit: Parameters
+    fit: BertParameters
 
     def model(self) -> nn.Sequential:
         """Return a network, int32 (n, tokens) -> logits (n, classes): what is pretrained is, the rest is not.
@@ -108,9 +108,9 @@ class Bert:
         bert = pretrained.network(
             BertModel, self._source, self.fit.pretrained, config=self.shape, add_pooling_layer=False
         )
-        return self._network(self._adapted(bert) if self.fit.lora_rank else bert)
+        return self._network(self._adapt(bert) if self.fit.lora_rank else bert)
 
-    def merged(self, model: nn.Sequential) -> nn.Sequential:
+    def merge(self, model: nn.Sequential) -> nn.Sequential:
         """Return a trained network whose adapters, if it has any, are part of its weights."""
         if self.fit.lora_rank:
             encoder: Any = model[0]
@@ -145,11 +145,11 @@ class Bert:
             shape.num_hidden_layers * self.length * token + 2 * width * self.classes
         )
 
-    def random_rows(self, count: int, device: torch.device) -> Changed:
+    def random_rows(self, count: int, device: torch.device) -> AugmentedDataset:
         """Return texts of random tokens, all of the full length."""
         tokens = torch.randint(self.vocabulary, (count, self.length), dtype=torch.int32, device=device)
         labels = torch.randint(self.classes, (count,), device=device)
-        return Changed(held(tokens), labels, self.fit.batch_size, unchanged)
+        return AugmentedDataset(gather_resident(tokens), labels, self.fit.batch_size, keep_batch)
 
     @cached_property
     def shape(self) -> "BertConfig":
@@ -174,9 +174,9 @@ class Bert:
                 pad_token_id=self.pad,
                 **WITHOUT_DROPOUT,
             )
-        found: BertConfig = pretrained.read(BertConfig, self._source, fit.pretrained, **WITHOUT_DROPOUT)
-        self._check(found)
-        return found
+        config: BertConfig = pretrained.read(BertConfig, self._source, fit.pretrained, **WITHOUT_DROPOUT)
+        self._check(config)
+        return config
 
     @property
     def _source(self) -> str:
@@ -185,7 +185,7 @@ class Bert:
     def _network(self, bert: "BertModel | LoraModel") -> nn.Sequential:
         return nn.Sequential(Encoder(bert, self.pad), nn.Linear(self.shape.hidden_size, self.classes))
 
-    def _adapted(self, bert: "BertModel") -> "LoraModel":
+    def _adapt(self, bert: "BertModel") -> "LoraModel":
         """Return a network of which differences of attention's weights are trained alone (Hu et al., LoRA, 2021)."""
         from peft import LoraConfig, LoraModel
 
@@ -208,6 +208,6 @@ class Bert:
             raise UserError(f"task.length: is {self.length}; the network takes at most {most}")
 
 
-def build(field: str, shape: Mapping[str, int], given: Mapping[str, Any]) -> Bert:
+def build(field: str, shape: Mapping[str, int], values: Mapping[str, Any]) -> Bert:
     """Return a recipe; see `nightshift.neural.recipes.build`."""
-    return Bert(field, **shape, fit=checked(Parameters, field, given))
+    return Bert(field, **shape, fit=check_parameters(BertParameters, field, values))

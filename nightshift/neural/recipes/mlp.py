@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from nightshift.config.neural import Fit
 from nightshift.config.section import Layers, Width
-from nightshift.neural.data import Resident
-from nightshift.neural.recipes import Group, checked, decay_groups
+from nightshift.neural.data import ResidentDataset
+from nightshift.neural.recipes import Group, check_parameters, decay_groups
 
 if TYPE_CHECKING:
     from torch.distributed.tensor.parallel import ParallelStyle
@@ -24,16 +24,16 @@ AT_ONCE = 1 << 16  # rows that are on the device while they are scored
 Matrix = npt.NDArray[np.float32]
 
 
-class Parameters(Fit):
+class MLPParameters(Fit):
     """What `task.candidates.<name>.parameters` may hold for the kind `mlp`."""
 
     hidden: Width = Field(256, description="units of each hidden layer")
     layers: Layers = Field(1, description="hidden layers")
 
 
-def parameters(field: str, given: Mapping[str, Any]) -> Parameters:
-    """Check an MLP's parameters, which stand at `field` of the config; see `checked`."""
-    return checked(Parameters, field, given)
+def parameters(field: str, values: Mapping[str, Any]) -> MLPParameters:
+    """Check an MLP's parameters, which stand at `field` of the config; see `check_parameters`."""
+    return check_parameters(MLPParameters, field, values)
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class MLP:
     """
 
     inputs: int
-    fit: Parameters
+    fit: MLPParameters
 
     def model(self) -> nn.Sequential:
         """Return an untrained network, (n, inputs) -> logits (n, 1); a block is a linear layer and what follows it."""
@@ -79,19 +79,19 @@ class MLP:
         weights = [before * after for before, after in pairwise([*self._widths, 1])]
         return 6 * sum(weights) - 2 * weights[0]
 
-    def random_rows(self, count: int, device: torch.device) -> Resident:
+    def random_rows(self, count: int, device: torch.device) -> ResidentDataset:
         """Return rows whose label is the sign of their first input."""
         inputs = torch.randn(count, self.inputs, device=device)
-        return Resident(inputs, (inputs[:, 0] > 0).float(), self.fit.batch_size)
+        return ResidentDataset(inputs, (inputs[:, 0] > 0).float(), self.fit.batch_size)
 
     @property
     def _widths(self) -> list[int]:
         return [self.inputs] + [self.fit.hidden] * self.fit.layers
 
 
-def build(field: str, shape: Mapping[str, int], given: Mapping[str, Any]) -> MLP:
+def build(field: str, shape: Mapping[str, int], values: Mapping[str, Any]) -> MLP:
     """Return a recipe; see `nightshift.neural.recipes.build`."""
-    return MLP(**shape, fit=parameters(field, given))
+    return MLP(**shape, fit=parameters(field, values))
 
 
 def resident(matrix: Matrix, labels: npt.NDArray[np.int8], device: torch.device) -> tuple[Tensor, Tensor]:

@@ -40,10 +40,10 @@ def network(kind: Any, field: str, name: str, **options: Any) -> Any:
         UserError: when it cannot be read, or does not have all weights.
         UnavailableError: when the hub does not answer.
     """
-    made, found = read(kind, field, name, output_loading_info=True, use_safetensors=True, **options)
-    if found["missing_keys"]:
-        raise UserError(f"{field}: {name!r} has no weights of {min(found['missing_keys'])}, and others")
-    return made
+    model, info = read(kind, field, name, output_loading_info=True, use_safetensors=True, **options)
+    if info["missing_keys"]:
+        raise UserError(f"{field}: {name!r} has no weights of {min(info['missing_keys'])}, and others")
+    return model
 
 
 def read(kind: Any, field: str, name: str, **options: Any) -> Any:

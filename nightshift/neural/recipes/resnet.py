@@ -18,9 +18,9 @@ from torch.utils.flop_counter import FlopCounterMode
 from nightshift.config.neural import LearningRate
 from nightshift.config.section import BatchSize, Epochs, Threads, Width
 from nightshift.errors import UserError
-from nightshift.neural.data import Batch, Changed, held
-from nightshift.neural.images import Augmentation, augmented, beta, mixed
-from nightshift.neural.recipes import Group, checked, decay_groups, pretrained
+from nightshift.neural.data import AugmentedDataset, Batch, gather_resident
+from nightshift.neural.images import Augmentation, augment, beta, mix
+from nightshift.neural.recipes import Group, check_parameters, decay_groups, pretrained
 from nightshift.neural.recipes.pretrained import Pretrained
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 WIDER = 4  # a bottleneck's outputs over its 3 x 3 convolution's
 
 
-class Parameters(Pretrained):
+class ResNetParameters(Pretrained):
     """What `task.candidates.<name>.parameters` may hold for the kind `resnet`; ResNet-50 is in the docs."""
 
     epochs: Epochs = 30
@@ -95,15 +95,15 @@ class Stem(nn.Module):
             value = torch.tensor(getattr(shape, name))[:, None, None]
             self.register_buffer(name, value, persistent=False)
         size, stride = (7, 2) if shape.is_large else (3, 1)
-        self.path = nn.Sequential(*_convolved(channels, shape.width, size, stride), nn.ReLU())
+        self.path = nn.Sequential(*_build_convolution(channels, shape.width, size, stride), nn.ReLU())
         if shape.is_large:
             self.path.append(nn.MaxPool2d(3, 2, 1))
 
     def forward(self, pixels: Tensor) -> Tensor:
         """Center pixels and convolve them; their last axis goes first, in memory where the layout says so."""
         images = pixels.permute(0, 3, 1, 2).contiguous(memory_format=self._layout)
-        found: Tensor = self.path(images.float() / self.scale - self.shift)
-        return found
+        convolved: Tensor = self.path(images.float() / self.scale - self.shift)
+        return convolved
 
 
 class BatchNorm(nn.BatchNorm2d):
@@ -141,14 +141,14 @@ class Residual(nn.Module):
         outputs = width * WIDER if bottleneck else width
         self.path = nn.Sequential(*_layers(inputs, width, outputs, stride, bottleneck))
         is_same = stride == 1 and inputs == outputs
-        self.shortcut = nn.Sequential() if is_same else nn.Sequential(*_convolved(inputs, outputs, 1, stride))
+        self.shortcut = nn.Sequential() if is_same else nn.Sequential(*_build_convolution(inputs, outputs, 1, stride))
 
     def forward(self, images: Tensor) -> Tensor:
         """Return the rectified sum, (n, outputs, ...)."""
         return nn.functional.relu(self.path(images) + self.shortcut(images))
 
 
-class Head(nn.Module):
+class ClassifierHead(nn.Module):
     """The mean over places, and a score for each class: (n, inputs, ...) -> logits (n, classes)."""
 
     def __init__(self, inputs: int, classes: int) -> None:
@@ -157,8 +157,8 @@ class Head(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Return logits."""
-        found: Tensor = self.linear(images.mean((2, 3)))
-        return found
+        logits: Tensor = self.linear(images.mean((2, 3)))
+        return logits
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ class ResNet:
     side: int
     channels: int
     classes: int
-    fit: Parameters
+    fit: ResNetParameters
 
     def model(self) -> nn.Sequential:
         """Return a network, uint8 (n, side, side, channels) -> logits (n, classes): what is pretrained is.
@@ -185,13 +185,13 @@ class ResNet:
         Raises:
             UserError: when the pretrained weights cannot be had, or are those of another network.
         """
-        *blocks, head = self._untrained()
+        *blocks, head = self._build_untrained()
         if self.fit.pretrained:
-            _fill(blocks, self._published())
+            _fill(blocks, self._load_published())
         # as the images are: weights and gradients of another layout would be copied in every step
         return nn.Sequential(*blocks, head).to(memory_format=self.fit.layout)  # type: ignore[call-overload, no-any-return]
 
-    def _untrained(self) -> nn.Sequential:
+    def _build_untrained(self) -> nn.Sequential:
         shape = self.shape
         blocks: list[nn.Module] = [Stem(self.channels, shape, self.fit.layout)]
         inputs = shape.width
@@ -200,7 +200,7 @@ class ResNet:
                 stride = 2 if stage and not number else 1
                 blocks.append(Residual(inputs, shape.width << stage, stride, shape.bottleneck))
                 inputs = (shape.width << stage) * (WIDER if shape.bottleneck else 1)
-        return nn.Sequential(*blocks, Head(inputs, self.classes))
+        return nn.Sequential(*blocks, ClassifierHead(inputs, self.classes))
 
     @cached_property
     def shape(self) -> Shape:
@@ -214,17 +214,17 @@ class ResNet:
             return Shape(
                 [int(count) for count in fit.stages.split(",")], fit.width, fit.bottleneck, fit.stem == "large"
             )
-        found, is_deep = self._config, self._config.layer_type == "bottleneck"
+        config, is_deep = self._config, self._config.layer_type == "bottleneck"
         mean, deviation = self._normalization()
-        scale = [255 * each for each in deviation]
-        shift = [each / other for each, other in zip(mean, deviation, strict=True)]
-        return Shape(list(found.depths or []), found.embedding_size, is_deep, True, scale, shift)
+        scale = [255 * channel for channel in deviation]
+        shift = [channel / other for channel, other in zip(mean, deviation, strict=True)]
+        return Shape(list(config.depths or []), config.embedding_size, is_deep, True, scale, shift)
 
-    def augmented(self, batch: Batch, noise: Tensor) -> Batch:
+    def augment(self, batch: Batch, noise: Tensor) -> Batch:
         """Move, mirror and mix a batch of training images, uint8 (b, side, side, channels), by noise, (b, NOISE)."""
-        images = augmented(Augmentation(round(self.fit.shift * self.side), self.fit.flip), batch[0], noise)
+        images = augment(Augmentation(round(self.fit.shift * self.side), self.fit.flip), batch[0], noise)
         moved = images, batch[1]
-        return mixed(moved, beta(noise[:, 3], self.fit.mixup), self.classes) if self.fit.mixup else moved
+        return mix(moved, beta(noise[:, 3], self.fit.mixup), self.classes) if self.fit.mixup else moved
 
     def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """Return the mean cross-entropy of logits (n, classes) and classes: numbers, int64 (n,), or shares."""
@@ -247,85 +247,88 @@ class ResNet:
         from transformers import ResNetConfig
 
         source = f"{self.field}.pretrained"
-        found: ResNetConfig = pretrained.read(ResNetConfig, source, self.fit.pretrained)
-        if found.model_type != "resnet":
-            raise UserError(f"{source}: is a network of type {found.model_type!r}; choose one of type 'resnet'")
-        widths, depths = list(found.hidden_sizes or []), found.depths or []
+        config: ResNetConfig = pretrained.read(ResNetConfig, source, self.fit.pretrained)
+        if config.model_type != "resnet":
+            raise UserError(f"{source}: is a network of type {config.model_type!r}; choose one of type 'resnet'")
+        widths, depths = list(config.hidden_sizes or []), config.depths or []
         expected = {
             "num_channels": self.channels,
-            "embedding_size": widths[0] // (WIDER if found.layer_type == "bottleneck" else 1),
+            "embedding_size": widths[0] // (WIDER if config.layer_type == "bottleneck" else 1),
             "hidden_sizes": [widths[0] << stage for stage in range(len(depths))],
             "hidden_act": "relu",
             "downsample_in_first_stage": False,
             "downsample_in_bottleneck": False,
         }
         for name, value in expected.items():
-            if getattr(found, name) != value:
-                raise UserError(f"{source}: its {name} is {getattr(found, name)!r}; choose a network with {value!r}")
-        return found
+            if getattr(config, name) != value:
+                raise UserError(f"{source}: its {name} is {getattr(config, name)!r}; choose a network with {value!r}")
+        return config
 
     def _normalization(self) -> tuple[Sequence[float], Sequence[float]]:
         """Return the mean and deviation of each channel by which it was pretrained; without a word, ImageNet's."""
         from transformers.models.auto.image_processing_auto import get_image_processor_config
 
-        told = get_image_processor_config(self.fit.pretrained)
-        found = told.get("image_mean", IMAGENET_MEAN), told.get("image_std", IMAGENET_STD)
-        if any(len(each) != self.channels for each in found):
+        config = get_image_processor_config(self.fit.pretrained)
+        normalization = config.get("image_mean", IMAGENET_MEAN), config.get("image_std", IMAGENET_STD)
+        if any(len(values) != self.channels for values in normalization):
             raise UserError(
-                f"{self.field}.pretrained: has {len(found[0])} means, and task.channels is {self.channels}; "
+                f"{self.field}.pretrained: has {len(normalization[0])} means, and task.channels is {self.channels}; "
                 "write image_mean and image_std into a preprocessor_config.json beside the weights"
             )
-        return found
+        return normalization
 
-    def _published(self) -> "ResNetModel":
+    def _load_published(self) -> "ResNetModel":
         from transformers import ResNetModel
 
         source, name = f"{self.field}.pretrained", self.fit.pretrained
-        found: ResNetModel = pretrained.network(ResNetModel, source, name, config=self._config)
-        return found
+        model: ResNetModel = pretrained.network(ResNetModel, source, name, config=self._config)
+        return model
 
     def flops(self) -> int:
         """Return what PyTorch counts for one image, forward and backward."""
         with torch.device("meta"), FlopCounterMode(display=False) as counter:
             # two, since the statistics of a batch need more than one value
             pixels = torch.zeros((2, self.side, self.side, self.channels), dtype=torch.uint8)
-            self._untrained()(pixels).sum().backward()
+            self._build_untrained()(pixels).sum().backward()
         return int(counter.get_total_flops()) // 2
 
-    def random_rows(self, count: int, device: torch.device) -> Changed:
+    def random_rows(self, count: int, device: torch.device) -> AugmentedDataset:
         """Return images of random pixels."""
         size = (count, self.side, self.side, self.channels)
         pixels = torch.randint(256, size, dtype=torch.uint8, device=device)
         labels = torch.randint(self.classes, (count,), device=device)
-        return Changed(held(pixels), labels, self.fit.batch_size, self.augmented)
+        return AugmentedDataset(gather_resident(pixels), labels, self.fit.batch_size, self.augment)
 
 
-def build(field: str, shape: Mapping[str, int], given: Mapping[str, Any]) -> ResNet:
+def build(field: str, shape: Mapping[str, int], values: Mapping[str, Any]) -> ResNet:
     """Return a recipe; see `nightshift.neural.recipes.build`."""
-    return ResNet(field, **shape, fit=checked(Parameters, field, given))
+    return ResNet(field, **shape, fit=check_parameters(ResNetParameters, field, values))
 
 
-def _fill(blocks: Sequence[nn.Module], given: "ResNetModel") -> None:
+def _fill(blocks: Sequence[nn.Module], network: "ResNetModel") -> None:
     """Copy weights and statistics: convolution after convolution, the shortcut's last."""
-    layers: list[Any] = [layer for stage in given.encoder.stages for layer in stage.layers]  # type: ignore[union-attr]
-    theirs = [_weighted(given.embedder), *([*_weighted(each.layer), *_weighted(each.shortcut)] for each in layers)]
-    for block, found in zip(blocks, theirs, strict=True):
-        for own, other in zip(_weighted(block), found, strict=True):
+    layers: list[Any] = [layer for stage in network.encoder.stages for layer in stage.layers]  # type: ignore[union-attr]
+    theirs = [
+        _find_weighted(network.embedder),
+        *([*_find_weighted(layer.layer), *_find_weighted(layer.shortcut)] for layer in layers),
+    ]
+    for block, modules in zip(blocks, theirs, strict=True):
+        for own, other in zip(_find_weighted(block), modules, strict=True):
             own.load_state_dict(other.state_dict())
 
 
-def _weighted(part: nn.Module) -> list[nn.Module]:
-    return [each for each in part.modules() if isinstance(each, nn.Conv2d | nn.BatchNorm2d)]
+def _find_weighted(part: nn.Module) -> list[nn.Module]:
+    return [module for module in part.modules() if isinstance(module, nn.Conv2d | nn.BatchNorm2d)]
 
 
 def _layers(inputs: int, width: int, outputs: int, stride: int, bottleneck: bool) -> list[nn.Module]:
     if not bottleneck:
-        return [*_convolved(inputs, width, 3, stride), nn.ReLU(), *_convolved(width, outputs, 3, 1)]
-    before, middle = _convolved(inputs, width, 1, 1), _convolved(width, width, 3, stride)
-    return [*before, nn.ReLU(), *middle, nn.ReLU(), *_convolved(width, outputs, 1, 1)]
+        return [*_build_convolution(inputs, width, 3, stride), nn.ReLU(), *_build_convolution(width, outputs, 3, 1)]
+    before, middle = _build_convolution(inputs, width, 1, 1), _build_convolution(width, width, 3, stride)
+    return [*before, nn.ReLU(), *middle, nn.ReLU(), *_build_convolution(width, outputs, 1, 1)]
 
 
-def _convolved(inputs: int, outputs: int, size: int, stride: int) -> list[nn.Module]:
+def _build_convolution(inputs: int, outputs: int, size: int, stride: int) -> list[nn.Module]:
     kind = Pointwise if size == 1 else nn.Conv2d
     convolution = kind(inputs, outputs, size, stride, size // 2, bias=False)
     nn.init.kaiming_normal_(convolution.weight, mode="fan_out", nonlinearity="relu")

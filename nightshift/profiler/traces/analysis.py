@@ -21,7 +21,7 @@ from nightshift.profiler.traces import (
 )
 from nightshift.profiler.traces.arithmetic import Sums
 from nightshift.profiler.traces.breakdown import Breakdown
-from nightshift.profiler.traces.ceiling import Counted
+from nightshift.profiler.traces.ceiling import KernelCounters
 from nightshift.profiler.traces.gaps import Cause
 from nightshift.profiler.traces.trace import Trace
 
@@ -53,7 +53,7 @@ class Known:
     flops_per_step: float | None = None
     precision: str = "fp32"
     device: str = ""
-    counted: Sequence[Counted] = ()
+    counted: Sequence[KernelCounters] = ()
 
 
 def analyze(traces: Sequence[Trace], known: Known) -> TraceProfile:
@@ -68,11 +68,11 @@ def analyze(traces: Sequence[Trace], known: Known) -> TraceProfile:
     """
     parts = [part for trace in traces for part in processes.split(trace)]
     every = [breakdown.measure(part, device) for part in parts for device in part.devices]
-    found = ranks.working(every)
-    traces = [one.trace for one in found] or parts[:1]
-    worst = diagnosis.slowest(found) if found else None
-    uneven = ranks.imbalance(_comparable(found))
-    device = _device(found, known)
+    breakdowns = ranks.find_working(every)
+    traces = [one.trace for one in breakdowns] or parts[:1]
+    worst = diagnosis.slowest(breakdowns) if breakdowns else None
+    uneven = ranks.imbalance(_comparable(breakdowns))
+    device = _device(breakdowns, known)
     verdicts = arithmetic.judge(traces, device, known.counted)
     sums = arithmetic.add_up(traces, verdicts)
     steps = worst.trace.steps if worst else traces[0].steps
@@ -80,38 +80,38 @@ def analyze(traces: Sequence[Trace], known: Known) -> TraceProfile:
     return TraceProfile(
         sources=list(dict.fromkeys(part.origin.source for part in parts)),
         step_ms=round(step_ms, 4) if len(steps) else None,
-        gpu_busy_pct=_mean([one.percent(one.busy) for one in found]),
-        data_wait_pct=_mean([one.percent(one.loading) for one in found]) or _host_waits(traces),
-        communication_pct=_mean([one.percent(one.communication) for one in found]) or 0.0,
-        exposed_communication_pct=_mean([one.percent(one.exposed_communication) for one in found]) or 0.0,
+        gpu_busy_pct=_mean([one.percent(one.busy) for one in breakdowns]),
+        data_wait_pct=_mean([one.percent(one.loading) for one in breakdowns]) or _host_waits(traces),
+        communication_pct=_mean([one.percent(one.communication) for one in breakdowns]) or 0.0,
+        exposed_communication_pct=_mean([one.percent(one.exposed_communication) for one in breakdowns]) or 0.0,
         tensor_core_pct=round(100 * sums.on / (sums.on + sums.off), 3) if sums.on + sums.off else None,
         unknown_pct=round(100 * sums.unknown / sums.whole, 3) if sums.whole else 0.0,
         mfu_pct=_mfu(known, device, step_ms if len(steps) else None),
-        diagnosis=_diagnosis(found, traces, sums),
+        diagnosis=_diagnosis(breakdowns, traces, sums),
         breakdown=_shares(worst) if worst else [],
         top_kernels=kernels.top_kernels(traces, verdicts),
         top_operations=kernels.top_operations(worst.trace if worst else traces[0]),
         collectives=kernels.collectives(traces),
         step_times_ms=[round(float(took) / 1000, 4) for took in _between(traces[0])],
-        gpu_busy_over_time=_busy_over_time(found),
+        gpu_busy_over_time=_busy_over_time(breakdowns),
         memory=_memory(traces),
-        ranks=[ranks.described(one) for one in found],
+        ranks=[ranks.describe_rank(one) for one in breakdowns],
         imbalance_pct=round(uneven.percent, 3) if uneven else None,
         roofline=_roofline(device, traces, known),
-        scaling=_scaling(found),
-        caveats=[*_caveats(traces, found, known, device), *_left_out(every, found)],
+        scaling=_scaling(breakdowns),
+        caveats=[*_caveats(traces, breakdowns, known, device), *_left_out(every, breakdowns)],
     )
 
 
-def _comparable(found: Sequence[Breakdown]) -> Sequence[Breakdown]:
+def _comparable(breakdowns: Sequence[Breakdown]) -> Sequence[Breakdown]:
     """Return the GPUs of the largest world size: only ranks of one training wait for each other."""
-    sizes = {one.trace.origin.world_size for one in found}
-    return [one for one in found if one.trace.origin.world_size == max(sizes, key=lambda size: size or 0)]
+    sizes = {one.trace.origin.world_size for one in breakdowns}
+    return [one for one in breakdowns if one.trace.origin.world_size == max(sizes, key=lambda size: size or 0)]
 
 
-def _diagnosis(found: Sequence[Breakdown], traces: Sequence[Trace], sums: Sums) -> list[Finding]:
-    if found:
-        return diagnosis.diagnose(_comparable(found), sums)
+def _diagnosis(breakdowns: Sequence[Breakdown], traces: Sequence[Trace], sums: Sums) -> list[Finding]:
+    if breakdowns:
+        return diagnosis.diagnose(_comparable(breakdowns), sums)
     first, last = traces[0].window
     return [diagnosis.without_gpu((last - first) / 1000)]
 
@@ -144,10 +144,10 @@ def _between(trace: Trace) -> timeline.Floats:
     return np.diff(np.r_[trace.steps[:, 0], trace.steps[-1, 1]])
 
 
-def _busy_over_time(found: Sequence[Breakdown]) -> list[float]:
-    if not found:
+def _busy_over_time(breakdowns: Sequence[Breakdown]) -> list[float]:
+    if not breakdowns:
         return []
-    shares = breakdown.busy_over_time(found[0].trace, found[0].device, BINS)
+    shares = breakdown.busy_over_time(breakdowns[0].trace, breakdowns[0].device, BINS)
     return [round(100 * float(share), 2) for share in np.clip(shares, 0, 1)]
 
 
@@ -169,8 +169,8 @@ def _memory(traces: Sequence[Trace]) -> list[MemoryPoint]:
     ]
 
 
-def _device(found: Sequence[Breakdown], known: Known) -> Gpu | None:
-    named = next((name for one in found if (name := one.trace.origin.devices.get(one.device))), "")
+def _device(breakdowns: Sequence[Breakdown], known: Known) -> Gpu | None:
+    named = next((name for one in breakdowns if (name := one.trace.origin.devices.get(one.device))), "")
     return ceiling.find(known.device or named)
 
 
@@ -189,42 +189,44 @@ def _roofline(device: Gpu | None, traces: Sequence[Trace], known: Known) -> Roof
     return ceiling.roofline(device, known.precision, ceiling.products(traces), basis)
 
 
-def _scaling(found: Sequence[Breakdown]) -> Scaling | None:
-    measured = ranks.points(found)
+def _scaling(breakdowns: Sequence[Breakdown]) -> Scaling | None:
+    measured = ranks.points(breakdowns)
     return scaling.fit(measured) if measured else None
 
 
 def _caveats(
-    traces: Sequence[Trace], found: Sequence[Breakdown], known: Known, device: Gpu | None
+    traces: Sequence[Trace], breakdowns: Sequence[Breakdown], known: Known, device: Gpu | None
 ) -> list[str]:  # fmt: skip
     several = len({trace.origin.source for trace in traces}) > 1
-    prefixed = [f"{trace.origin.source}: {each}" if several else each for trace in traces for each in trace.caveats]
-    said = list(dict.fromkeys(prefixed))
-    if found and device is None:
+    prefixed = [
+        f"{trace.origin.source}: {caveat}" if several else caveat for trace in traces for caveat in trace.caveats
+    ]
+    caveats = list(dict.fromkeys(prefixed))
+    if breakdowns and device is None:
         named = known.device or "the GPU, which the trace does not name"
-        said.append(f"The hardware table has no entry for {named}, so there is no MFU and no roofline.")
-    if known.flops_per_step is None and found:
-        said.append("MFU needs the floating-point operations of a step: --flops-per-step, by FlopCounterMode.")
-    steps = [one.step_ms for one in _comparable(found)]
+        caveats.append(f"The hardware table has no entry for {named}, so there is no MFU and no roofline.")
+    if known.flops_per_step is None and breakdowns:
+        caveats.append("MFU needs the floating-point operations of a step: --flops-per-step, by FlopCounterMode.")
+    steps = [one.step_ms for one in _comparable(breakdowns)]
     if len(steps) > 1 and max(steps) > ranks.APART * min(steps):
-        said.append("The steps of the traces take very different times: are they of one training?")
-    return said
+        caveats.append("The steps of the traces take very different times: are they of one training?")
+    return caveats
 
 
-def _left_out(every: Sequence[Breakdown], found: Sequence[Breakdown]) -> list[str]:
+def _left_out(every: Sequence[Breakdown], breakdowns: Sequence[Breakdown]) -> list[str]:
     """Name the GPUs whose work is negligible, and those whose process marks no step though others do."""
-    said = [
+    caveats = [
         f"{ranks.name(one)} works for {one.busy / 1000:.4g} ms in all, next to nothing beside others: it is left out."
         for one in every
-        if not any(one is kept for kept in found)
+        if not any(one is kept for kept in breakdowns)
     ]
-    marked = [len(one.trace.steps) > 0 for one in found]
-    said += [
+    marked = [len(one.trace.steps) > 0 for one in breakdowns]
+    caveats += [
         f"{ranks.name(one)} has no step marked: its figures are of all its time, and no step's."
-        for one, has_steps in zip(found, marked, strict=True)
+        for one, has_steps in zip(breakdowns, marked, strict=True)
         if any(marked) and not has_steps
     ]
-    return said
+    return caveats
 
 
 def _mean(values: Sequence[float]) -> float | None:

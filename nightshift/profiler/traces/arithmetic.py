@@ -9,9 +9,9 @@ import numpy as np
 
 from nightshift.hardware import Gpu
 from nightshift.profiler.traces import communication, names
-from nightshift.profiler.traces.ceiling import Counted
+from nightshift.profiler.traces.ceiling import KernelCounters
 from nightshift.profiler.traces.names import LOW, Kind
-from nightshift.profiler.traces.trace import Rows, Trace, Work
+from nightshift.profiler.traces.trace import DeviceWork, Rows, Trace
 
 FULL = ("fp32", "fp64")
 
@@ -26,7 +26,7 @@ class Basis(StrEnum):
 
 
 @dataclass(frozen=True)
-class Verdict:
+class KernelVerdict:
     """What is known of a kernel; None where nothing tells."""
 
     kind: Kind
@@ -35,7 +35,7 @@ class Verdict:
     basis: Basis | None = None
 
 
-Verdicts = Mapping[str, Verdict]
+Verdicts = Mapping[str, KernelVerdict]
 
 
 @dataclass
@@ -68,7 +68,7 @@ class _Products:
     precisions: dict[str, float] = field(default_factory=lambda: defaultdict(float))
 
 
-def judge(traces: Sequence[Trace], device: Gpu | None = None, counted: Sequence[Counted] = ()) -> Verdicts:
+def judge(traces: Sequence[Trace], device: Gpu | None = None, counted: Sequence[KernelCounters] = ()) -> Verdicts:
     """Return what is known of each kernel by name.
 
     Args:
@@ -77,64 +77,66 @@ def judge(traces: Sequence[Trace], device: Gpu | None = None, counted: Sequence[
         counted: kernels as Nsight Compute measured them.
     """
     ordinary = device.peaks.get("fp32") if device else None  # of ordinary cores: only tensor cores are faster
-    launched = _launched(traces)
+    launched = _sum_products(traces)
     counters = {names.short(one.name): one.tensor_flops for one in counted}
     listed = {name for trace in traces for name in trace.names}
     return {name: _verdict(name, launched.get(name), counters.get(names.short(name)), ordinary) for name in listed}
 
 
-def _verdict(name: str, products: _Products | None, tensor_flops: float | None, ordinary: float | None) -> Verdict:
-    said = names.classify(name)
-    kind = Kind.MATRIX if said.kind is Kind.UNKNOWN and (products or tensor_flops) else said.kind
+def _verdict(
+    name: str, products: _Products | None, tensor_flops: float | None, ordinary: float | None
+) -> KernelVerdict:
+    kernel_class = names.classify(name)
+    kind = Kind.MATRIX if kernel_class.kind is Kind.UNKNOWN and (products or tensor_flops) else kernel_class.kind
     if kind is not Kind.MATRIX:
-        return Verdict(kind)
+        return KernelVerdict(kind)
     operands = (
         max(products.precisions, key=products.precisions.__getitem__) if products and products.precisions else None
     )
-    precision = said.precision or operands
+    precision = kernel_class.precision or operands
     if products and ordinary and 1e6 * products.flops > ordinary * products.time:
-        return Verdict(kind, True, precision, Basis.RATE)
-    if said.tensor_cores is not None:
-        return Verdict(kind, said.tensor_cores, precision, Basis.NAME)
+        return KernelVerdict(kind, True, precision, Basis.RATE)
+    if kernel_class.tensor_cores is not None:
+        return KernelVerdict(kind, kernel_class.tensor_cores, precision, Basis.NAME)
     if operands in LOW:
-        return Verdict(kind, True, precision, Basis.OPERANDS)
+        return KernelVerdict(kind, True, precision, Basis.OPERANDS)
     if tensor_flops is not None:
-        return Verdict(kind, tensor_flops > 0, precision, Basis.COUNTERS)
-    return Verdict(kind, None, precision)
+        return KernelVerdict(kind, tensor_flops > 0, precision, Basis.COUNTERS)
+    return KernelVerdict(kind, None, precision)
 
 
-def _launched(traces: Sequence[Trace]) -> dict[str, _Products]:
+def _sum_products(traces: Sequence[Trace]) -> dict[str, _Products]:
     """Return what the operations of matrix products say about the kernels that they launched.
 
     An operation's floating-point operations are spread over its kernels by their times, so that two kernels of one
     operation do not count them twice.
     """
-    found: dict[str, _Products] = defaultdict(_Products)
+    products: dict[str, _Products] = defaultdict(_Products)
     for trace in traces:
         rows = trace.multiplying()
         times = rows["end"] - rows["start"]
         _, operations = np.unique(rows["operation"], return_inverse=True)
         shares = times / np.maximum(np.bincount(operations, weights=times), 1e-9)[operations]
         for name, product, (time, share) in trace.by_product(rows, times, shares):
-            one = found[name]
+            one = products[name]
             if product.flops:
                 one.flops += product.flops * share
                 one.time += time
             if product.precision:
                 one.precisions[product.precision] += time
-    return found
+    return products
 
 
 def _sums(keys: Rows, times: Rows) -> tuple[list[int], list[float]]:
-    unique, places = np.unique(keys, return_inverse=True)
-    return unique.tolist(), np.bincount(places, weights=times, minlength=len(unique)).tolist()
+    unique, groups = np.unique(keys, return_inverse=True)
+    return unique.tolist(), np.bincount(groups, weights=times, minlength=len(unique)).tolist()
 
 
 def add_up(traces: Sequence[Trace], verdicts: Verdicts) -> Sums:
     """Return how long kernels multiply matrices on tensor cores, elsewhere, and how long nobody knows."""
     sums = Sums()
     for trace in traces:
-        rows = trace.work[trace.work["kind"] == Work.KERNEL]
+        rows = trace.work[trace.work["kind"] == DeviceWork.KERNEL]
         rows = rows[~communication.communicates(trace, rows)]
         indices, times = _sums(rows["name"], rows["end"] - rows["start"])
         for index, time in zip(indices, times, strict=True):
@@ -142,7 +144,7 @@ def add_up(traces: Sequence[Trace], verdicts: Verdicts) -> Sums:
     return sums
 
 
-def _add(sums: Sums, verdict: Verdict, time: float) -> None:
+def _add(sums: Sums, verdict: KernelVerdict, time: float) -> None:
     sums.whole += time
     if verdict.kind is Kind.UNKNOWN or (verdict.kind is Kind.MATRIX and verdict.tensor_cores is None):
         sums.unknown += time

@@ -7,7 +7,7 @@ import numpy as np
 from nightshift.profiler.traces import communication, gaps, timeline
 from nightshift.profiler.traces.gaps import Cause
 from nightshift.profiler.traces.timeline import Floats, Mask
-from nightshift.profiler.traces.trace import Rows, Trace, Work
+from nightshift.profiler.traces.trace import DeviceWork, Rows, Trace
 
 
 @dataclass(frozen=True)
@@ -73,10 +73,10 @@ def measure(trace: Trace, device: int) -> Breakdown:
     """Return where the time of one GPU goes."""
     work, window = trace.on(device), trace.window
     talks = communication.communicates(trace, work)
-    compute = covered(work, (work["kind"] == Work.KERNEL) & ~talks, window)
+    compute = covered(work, (work["kind"] == DeviceWork.KERNEL) & ~talks, window)
     talking = covered(work, talks, window)
     kernels = timeline.union(np.concatenate([compute, talking]))
-    copies = covered(work, work["kind"] != Work.KERNEL, window)
+    copies = covered(work, work["kind"] != DeviceWork.KERNEL, window)
     unpinned = covered(work, gaps.pageable(trace, work), window)
     return Breakdown(
         trace=trace,
@@ -89,7 +89,7 @@ def measure(trace: Trace, device: int) -> Breakdown:
         exposed_copies=timeline.length(timeline.without(copies, kernels)),
         exposed_pageable=timeline.length(timeline.without(unpinned, kernels)),
         loading=timeline.length(timeline.clip(gaps.loading(trace), window)),
-        idle={cause: timeline.length(found) for cause, found in gaps.causes(trace, device).items()},
+        idle={cause: timeline.length(moments) for cause, moments in gaps.causes(trace, device).items()},
     )
 
 
@@ -98,5 +98,5 @@ def busy_over_time(trace: Trace, device: int, bins: int) -> Floats:
     work = trace.on(device)
     edges = np.linspace(*trace.window, bins + 1)
     parts = np.column_stack([edges[:-1], edges[1:]])
-    busy = timeline.shared(parts, timeline.union(timeline.spans(work)))
+    busy = timeline.measure_overlap(parts, timeline.union(timeline.spans(work)))
     return np.asarray(busy / max(float(edges[1] - edges[0]), 1e-9))

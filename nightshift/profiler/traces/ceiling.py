@@ -27,7 +27,7 @@ PATTERNS = {
 
 
 @dataclass(frozen=True)
-class Counted:
+class KernelCounters:
     """A kernel whose operations and bytes are known, in all its calls.
 
     Attributes:
@@ -56,18 +56,18 @@ def mfu(flops_per_step: float, step_ms: float, peak: float) -> float:
     return 100 * flops_per_step / (step_ms / 1000) / peak
 
 
-def products(traces: Sequence[Trace]) -> list[Counted]:
+def products(traces: Sequence[Trace]) -> list[KernelCounters]:
     """Return the matrix kernels of operations whose shapes were recorded; an operation's kernels share its counts."""
-    found: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
+    totals: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
     for trace in traces:
         rows = trace.multiplying()
         for name, product, (calls, time) in trace.by_product(rows, np.ones(len(rows)), rows["end"] - rows["start"]):
             added = (calls * product.flops, calls * product.bytes, time)
-            found[name] = [one + other for one, other in zip(found[name], added, strict=True)]
-    return [Counted(name, *sums) for name, sums in found.items()]
+            totals[name] = [one + other for one, other in zip(totals[name], added, strict=True)]
+    return [KernelCounters(name, *sums) for name, sums in totals.items()]
 
 
-def roofline(device: Gpu, precision: str, counted: Sequence[Counted], basis: str) -> Roofline | None:
+def roofline(device: Gpu, precision: str, counted: Sequence[KernelCounters], basis: str) -> Roofline | None:
     """Return kernels beside what their GPU can do (Williams et al. 2009); None without any kernel."""
     known = [one for one in counted if one.flops > 0 and one.bytes > 0 and one.time > 0]
     if not known:
@@ -83,7 +83,7 @@ def roofline(device: Gpu, precision: str, counted: Sequence[Counted], basis: str
     )
 
 
-def _point(one: Counted) -> RooflinePoint:
+def _point(one: KernelCounters) -> RooflinePoint:
     return RooflinePoint(
         name=one.name,
         flops_per_byte=float(f"{one.flops / one.bytes:.6g}"),  # of any magnitude

@@ -7,7 +7,7 @@ import numpy as np
 from nightshift.profiler.traces import names
 from nightshift.profiler.traces.names import Kind
 from nightshift.profiler.traces.timeline import Mask
-from nightshift.profiler.traces.trace import Rows, Trace, Work
+from nightshift.profiler.traces.trace import DeviceWork, Rows, Trace
 
 # operations of PyTorch that communicate; what else they launch, such as copies, is known by name
 OPERATION = re.compile(
@@ -26,9 +26,9 @@ def communicates(trace: Trace, rows: Rows) -> Mask:
     stream does little else.
     """
     kinds = [names.classify(name).kind for name in trace.names]
-    is_kernel = rows["kind"] == Work.KERNEL
+    is_kernel = rows["kind"] == DeviceWork.KERNEL
     known, doubtful = (
-        is_kernel & np.array([each is kind for each in kinds], dtype=bool)[rows["name"]]
+        is_kernel & np.array([kernel_kind is kind for kernel_kind in kinds], dtype=bool)[rows["name"]]
         for kind in (Kind.COMMUNICATION, Kind.UNKNOWN)
     )
     if doubtful.any():
@@ -39,8 +39,8 @@ def communicates(trace: Trace, rows: Rows) -> Mask:
 
 def _operations(trace: Trace) -> list[int]:
     talks = np.array([OPERATION.match(name) is not None for name in trace.names], dtype=bool)
-    found = trace.host["operation"][talks[trace.host["name"]]] if len(trace.host) else trace.host["operation"]
-    return [int(one) for one in np.unique(found) if one >= 0]
+    operations = trace.host["operation"][talks[trace.host["name"]]] if len(trace.host) else trace.host["operation"]
+    return [int(one) for one in np.unique(operations) if one >= 0]
 
 
 def _on_its_streams(rows: Rows, talks: Mask, computes: Mask) -> Mask:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import dropwhile
 
 from nightshift.errors import UserError
-from nightshift.profiler.traces.ceiling import Counted
+from nightshift.profiler.traces.ceiling import KernelCounters
 
 TIME, BYTES, NAME = "gpu__time_duration.sum", "dram__bytes.sum", "Kernel Name"
 SINGLE = "sm__sass_thread_inst_executed_op_{kind}{what}_pred_on.sum"
@@ -26,7 +26,7 @@ SCALES = {
 }  # fmt: skip
 
 
-def read(lines: Iterator[str], source: str) -> list[Counted]:
+def read(lines: Iterator[str], source: str) -> list[KernelCounters]:
     """Read a report.
 
     Args:
@@ -50,7 +50,7 @@ def read(lines: Iterator[str], source: str) -> list[Counted]:
         raise UserError(f"{source}: {error}; write it again with: {command()}") from None
     tells = any(name == TENSOR_INSTRUCTIONS or name.startswith(TENSOR_OPERATIONS) for name in columns)
     return [
-        Counted(name, flops, moved, time, tensor if tells else None)
+        KernelCounters(name, flops, moved, time, tensor if tells else None)
         for name, (flops, moved, time, tensor) in sums.items()
     ]
 

@@ -16,7 +16,7 @@ from nightshift.profiler.traces.arithmetic import Sums
 from nightshift.profiler.traces.breakdown import Breakdown
 from nightshift.profiler.traces.gaps import Cause
 from nightshift.profiler.traces.ranks import Imbalance
-from nightshift.profiler.traces.trace import Host, Rows, Trace, Work
+from nightshift.profiler.traces.trace import DeviceWork, Host, Rows, Trace
 
 LEAST = 1.0  # per cent of a step: what costs less is not worth a change
 GPU_BOUND = 5.0  # per cent of a step: where nothing costs more, what the GPU computes is what to change first
@@ -52,29 +52,29 @@ class Case:
 Rule = Callable[[Case], Finding | None]
 
 
-def diagnose(found: Sequence[Breakdown], sums: Sums) -> list[Finding]:
+def diagnose(breakdowns: Sequence[Breakdown], sums: Sums) -> list[Finding]:
     """Return what to change, what would win most first.
 
     Args:
-        found: one per GPU, at least one.
+        breakdowns: one per GPU, at least one.
         sums: how long their kernels multiply matrices, on tensor cores or not.
     """
-    case = Case(slowest(found), found, ranks.imbalance(found))
+    case = Case(slowest(breakdowns), breakdowns, ranks.imbalance(breakdowns))
     lost = [one for rule in RULES if (one := rule(case)) and (one.won_pct or 0.0) >= LEAST]
     ranked = sorted(lost, key=lambda one: -(one.won_ms or 0.0))
     slow, limit = list(_arithmetic(case, sums)), list(_limit(case, ranked))
     return [*slow, *limit, *ranked, *_unknown(sums)] if limit else [*ranked, *slow, *_unknown(sums)]
 
 
-def slowest(found: Sequence[Breakdown]) -> Breakdown:
+def slowest(breakdowns: Sequence[Breakdown]) -> Breakdown:
     """Return the GPU with the longest steps, of several of them the one that computes most."""
-    return max(found, key=lambda one: (round(one.step_ms, 3), one.compute))
+    return max(breakdowns, key=lambda one: (round(one.step_ms, 3), one.compute))
 
 
 def _data(case: Case) -> Finding | None:
     one = case.one
-    spans = case.trace.host[case.trace.named(case.trace.host, *gaps.LOADING)]
-    alone = case.trace.named(spans, "singleprocess").any()
+    spans = case.trace.host[case.trace.match_names(case.trace.host, *gaps.LOADING)]
+    alone = case.trace.match_names(spans, "singleprocess").any()
     fix = (
         "The loader works in the training process: raise num_workers, and keep them with persistent_workers=True."
         if alone
@@ -113,7 +113,7 @@ def _synchronization(case: Case) -> Finding | None:
 
 def _allocation(case: Case) -> Finding | None:
     one = case.one
-    calls = int(case.trace.named(_calls(case.trace), *gaps.ALLOCATING).sum())
+    calls = int(case.trace.match_names(_calls(case.trace), *gaps.ALLOCATING).sum())
     evidence = f"{calls / one.steps:.3g} allocations or releases {case.unit} wait for the GPU, while it is idle."
     fix = (
         "Keep shapes constant, or set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; do not call "
@@ -139,8 +139,10 @@ def _pauses(case: Case) -> Finding | None:
     one = case.one
     moments = gaps.causes(case.trace, one.device)[Cause.PAUSE]
     doing = kernels.during(case.trace, timeline.union(moments))
-    said = f"; meanwhile the host is mostly in {doing}" if doing else "; the trace shows nothing of the host meanwhile"
-    evidence = f"The host launches nothing for {len(moments)} gaps of a millisecond and more{said}."
+    activity = (
+        f"; meanwhile the host is mostly in {doing}" if doing else "; the trace shows nothing of the host meanwhile"
+    )
+    evidence = f"The host launches nothing for {len(moments)} gaps of a millisecond and more{activity}."
     fix = "Take what the host does there (Python, logging, checkpoints, evaluation) out of the loop or into a thread."
     return case.finding("Gaps while the host does something else", one.idle[Cause.PAUSE], evidence, fix)
 
@@ -158,8 +160,8 @@ def _waits(case: Case) -> Finding | None:
 def _communication(case: Case) -> Finding | None:
     one = case.one
     share = 100 * one.exposed_communication / one.communication if one.communication else 0.0
-    found = kernels.collectives([case.trace])
-    most = f", most of it {found[0].name}" if found else ""
+    collectives = kernels.collectives([case.trace])
+    most = f", most of it {collectives[0].name}" if collectives else ""
     evidence = (
         f"Communication takes {one.percent(one.communication):.1f} % of the step{most}; {share:.0f} % of that runs "
         "while nothing is computed."
@@ -240,7 +242,7 @@ def synchronizations(trace: Trace) -> int:
     """Return in how many calls the host waits for the GPU in the trace's window."""
     calls, (first, last) = _calls(trace), trace.window
     inside = calls[(calls["start"] >= first) & (calls["end"] <= last)]
-    return int(trace.named(inside, *gaps.SYNCHRONIZING).sum())
+    return int(trace.match_names(inside, *gaps.SYNCHRONIZING).sum())
 
 
 def without_gpu(host_ms: float) -> Finding:
@@ -260,7 +262,7 @@ def _calls(trace: Trace) -> Rows:
 
 def _kernels(case: Case) -> Rows:
     work = case.trace.work
-    rows = work[(work["kind"] == Work.KERNEL) & (work["device"] == case.one.device)]
+    rows = work[(work["kind"] == DeviceWork.KERNEL) & (work["device"] == case.one.device)]
     return np.asarray(rows[~communication.communicates(case.trace, rows)])
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from nightshift.profiler.traces import timeline
 from nightshift.profiler.traces.timeline import Floats, Mask
-from nightshift.profiler.traces.trace import Host, Rows, Trace, Work
+from nightshift.profiler.traces.trace import DeviceWork, Host, Rows, Trace
 
 
 class Cause(StrEnum):
@@ -41,25 +41,25 @@ LOADING = ("enumerate(dataloader)", "dataloader.__next__")
 
 def loading(trace: Trace) -> Floats:
     """Return when the host waits for its data loader, as `enumerate(DataLoader)` marks it."""
-    return timeline.union(timeline.spans(trace.host, _ranges(trace) & trace.named(trace.host, *LOADING)))
+    return timeline.union(timeline.spans(trace.host, _ranges(trace) & trace.match_names(trace.host, *LOADING)))
 
 
 def pageable(trace: Trace, rows: Rows) -> Mask:
     """Return which rows of work copy from memory of the host that is not pinned."""
-    return np.asarray((rows["kind"] == Work.COPY) & trace.named(rows, "pageable -> device"))
+    return np.asarray((rows["kind"] == DeviceWork.COPY) & trace.match_names(rows, "pageable -> device"))
 
 
 def blocking(trace: Trace) -> dict[Cause, Floats]:
     """Return when the host is in calls that block it, by cause."""
     calls = trace.host[trace.host["kind"] == Host.CALL]
     copies, back = (trace.work[_copies(trace, text)] for text in ("pageable -> device", "device -> pageable"))
-    waits = trace.named(calls, *SYNCHRONIZING, *BLOCKING_COPIES) | np.isin(calls["cause"], _known(back["cause"]))
-    found = {
+    waits = trace.match_names(calls, *SYNCHRONIZING, *BLOCKING_COPIES) | np.isin(calls["cause"], _known(back["cause"]))
+    masks = {
         Cause.COPY: np.isin(calls["cause"], _known(copies["cause"])),
         Cause.SYNC: waits,
-        Cause.ALLOCATION: trace.named(calls, *ALLOCATING),
+        Cause.ALLOCATION: trace.match_names(calls, *ALLOCATING),
     }
-    return {cause: timeline.union(timeline.spans(calls, mask)) for cause, mask in found.items()}
+    return {cause: timeline.union(timeline.spans(calls, mask)) for cause, mask in masks.items()}
 
 
 def causes(trace: Trace, device: int) -> dict[Cause, Floats]:
@@ -67,19 +67,19 @@ def causes(trace: Trace, device: int) -> dict[Cause, Floats]:
     work = trace.on(device)
     idle = timeline.gaps(timeline.union(timeline.spans(work)), trace.window)
     calls = blocking(trace)
-    ready = _launched(trace, work, idle)
+    ready = _find_launches(trace, work, idle)
     is_pending = idle[:, 1] - np.maximum(ready, idle[:, 0]) >= LONG
     pending = np.column_stack([np.maximum(ready, idle[:, 0]), idle[:, 1]])[is_pending]
     own = np.concatenate([idle[ready <= idle[:, 0]], timeline.common(pending, calls[Cause.SYNC])])
-    found = {Cause.DEVICE: timeline.union(own)}
-    left = timeline.without(idle, found[Cause.DEVICE])
-    found[Cause.DATA] = timeline.common(left, loading(trace))
-    left = timeline.without(left, found[Cause.DATA])
+    moments = {Cause.DEVICE: timeline.union(own)}
+    left = timeline.without(idle, moments[Cause.DEVICE])
+    moments[Cause.DATA] = timeline.common(left, loading(trace))
+    left = timeline.without(left, moments[Cause.DATA])
     for cause, spans in calls.items():
-        found[cause] = timeline.union(np.concatenate([_dry(left, spans), timeline.common(left, spans)]))
-        left = timeline.without(left, found[cause])
+        moments[cause] = timeline.union(np.concatenate([_dry(left, spans), timeline.common(left, spans)]))
+        left = timeline.without(left, moments[cause])
     is_long = left[:, 1] - left[:, 0] >= LONG
-    return found | {Cause.LAUNCH: left[~is_long], Cause.PAUSE: left[is_long]}
+    return moments | {Cause.LAUNCH: left[~is_long], Cause.PAUSE: left[is_long]}
 
 
 def _dry(idle: Floats, calls: Floats) -> Floats:
@@ -92,17 +92,17 @@ def _dry(idle: Floats, calls: Floats) -> Floats:
     return np.column_stack([starts, np.where(stops - ends < CATCHING_UP, stops, ends)])
 
 
-def _launched(trace: Trace, work: Rows, idle: Floats) -> Floats:
+def _find_launches(trace: Trace, work: Rows, idle: Floats) -> Floats:
     """Return when the work that ends each gap had been launched; infinite where nothing tells or nothing ends it."""
     launching = (trace.host["kind"] == Host.CALL) & (trace.host["cause"] >= 0)
     if not len(work) or not launching.any():
         return np.full(len(idle), np.inf)
     order = np.argsort(trace.host["cause"][launching], kind="stable")
     causes, ends = (trace.host[column][launching][order] for column in ("cause", "end"))
-    places = np.searchsorted(work["start"], idle[:, 1] - 1e-3)  # times are rounded
-    following = work["cause"][np.minimum(places, len(work) - 1)]
+    positions = np.searchsorted(work["start"], idle[:, 1] - 1e-3)  # times are rounded
+    following = work["cause"][np.minimum(positions, len(work) - 1)]
     launches = np.minimum(np.searchsorted(causes, following), len(causes) - 1)
-    is_known = (causes[launches] == following) & (places < len(work))
+    is_known = (causes[launches] == following) & (positions < len(work))
     return np.asarray(np.where(is_known, ends[launches], np.inf))
 
 
@@ -111,7 +111,7 @@ def _ranges(trace: Trace) -> Mask:
 
 
 def _copies(trace: Trace, text: str) -> Mask:
-    return np.asarray((trace.work["kind"] == Work.COPY) & trace.named(trace.work, text))
+    return np.asarray((trace.work["kind"] == DeviceWork.COPY) & trace.match_names(trace.work, text))
 
 
 def _known(causes: Floats) -> Floats:

@@ -8,10 +8,10 @@ import numpy as np
 
 from nightshift.contracts.profile import CollectiveTime, Kernel, Operation
 from nightshift.profiler.traces import arithmetic, communication, names, timeline
-from nightshift.profiler.traces.arithmetic import Verdict, Verdicts
+from nightshift.profiler.traces.arithmetic import KernelVerdict, Verdicts
 from nightshift.profiler.traces.names import Kind
 from nightshift.profiler.traces.timeline import Floats
-from nightshift.profiler.traces.trace import Collective, Host, Rows, Trace, Work
+from nightshift.profiler.traces.trace import Collective, DeviceWork, Host, Rows, Trace
 
 TOP = 20
 PART = 100_000  # rows that are held as objects at once
@@ -36,21 +36,21 @@ def totals(trace: Trace, rows: Rows, times: Floats) -> dict[str, Total]:
 
 def top_kernels(traces: Sequence[Trace], verdicts: Verdicts) -> list[Kernel]:
     """Return the kernels of all traces with the largest totals, largest first."""
-    found: dict[str, Total] = defaultdict(Total)
+    by_name: dict[str, Total] = defaultdict(Total)
     for trace in traces:
-        rows = trace.work[trace.work["kind"] == Work.KERNEL]
+        rows = trace.work[trace.work["kind"] == DeviceWork.KERNEL]
         times = rows["end"] - rows["start"]
         talking = totals(trace, rows, times * communication.communicates(trace, rows))
         for name, one in totals(trace, rows, times).items():
-            found[name].calls += one.calls
-            found[name].time += one.time
-            found[name].talking += talking[name].time
-    whole = sum(one.time for one in found.values()) or 1.0
-    first = sorted(found, key=lambda name: (-found[name].time, name))[:TOP]
-    return [_kernel(name, found[name], whole, verdicts[name]) for name in first]
+            by_name[name].calls += one.calls
+            by_name[name].time += one.time
+            by_name[name].talking += talking[name].time
+    whole = sum(one.time for one in by_name.values()) or 1.0
+    first = sorted(by_name, key=lambda name: (-by_name[name].time, name))[:TOP]
+    return [_kernel(name, by_name[name], whole, verdicts[name]) for name in first]
 
 
-def _kernel(name: str, total: Total, whole: float, verdict: Verdict) -> Kernel:
+def _kernel(name: str, total: Total, whole: float, verdict: KernelVerdict) -> Kernel:
     talks = names.classify(name).kind is Kind.COMMUNICATION or 2 * total.talking > total.time
     return Kernel(
         name=name,
@@ -71,15 +71,15 @@ def collectives(traces: Sequence[Trace]) -> list[CollectiveTime]:
     times: dict[str, list[tuple[float, Collective | None]]] = defaultdict(list)
     for trace in traces:
         for row in trace.work[communication.communicates(trace, trace.work)]:
-            told = trace.collectives.get(int(row["cause"]))
-            one = names.collective(told.name if told and told.name else trace.names[row["name"]])
-            times[one].append((float(row["end"] - row["start"]), told))
-    found = [_collective(name, calls) for name, calls in times.items()]
-    return sorted(found, key=lambda one: -one.total_ms)
+            metadata = trace.collectives.get(int(row["cause"]))
+            one = names.collective(metadata.name if metadata and metadata.name else trace.names[row["name"]])
+            times[one].append((float(row["end"] - row["start"]), metadata))
+    summaries = [_collective(name, calls) for name, calls in times.items()]
+    return sorted(summaries, key=lambda one: -one.total_ms)
 
 
 def _collective(name: str, calls: list[tuple[float, Collective | None]]) -> CollectiveTime:
-    moved = [(time, size(told), told.ranks) for time, told in calls if told and told.elements > 0]
+    moved = [(time, size(metadata), metadata.ranks) for time, metadata in calls if metadata and metadata.elements > 0]
     total, known = sum(time for time, _ in calls), sum(time for time, _, _ in moved)
     on_bus = sum(moved_bytes * _bus_factor(name, ranks) for _, moved_bytes, ranks in moved)
     return CollectiveTime(
@@ -91,9 +91,9 @@ def _collective(name: str, calls: list[tuple[float, Collective | None]]) -> Coll
     )
 
 
-def size(told: Collective) -> int:
+def size(collective: Collective) -> int:
     """Return the bytes that went into a collective operation."""
-    return told.elements * WIDTHS.get(told.dtype.lower(), 1)
+    return collective.elements * WIDTHS.get(collective.dtype.lower(), 1)
 
 
 def _bus_factor(name: str, ranks: int) -> float:
@@ -109,15 +109,15 @@ def top_operations(trace: Trace) -> list[Operation]:
     kind = Host.OPERATION if np.any(trace.host["kind"] == Host.OPERATION) else Host.RANGE
     rows = trace.host[trace.host["kind"] == kind]
     own = _own_times(rows)
-    found, whole = totals(trace, rows, own), float(own.sum()) or 1.0
-    first = sorted(found, key=lambda name: (-found[name].time, name))[:TOP]
+    by_name, whole = totals(trace, rows, own), float(own.sum()) or 1.0
+    first = sorted(by_name, key=lambda name: (-by_name[name].time, name))[:TOP]
     return [
         Operation(
             name=name,
-            calls=found[name].calls,
-            self_cpu_ms=round(found[name].time / 1000, 3),
+            calls=by_name[name].calls,
+            self_cpu_ms=round(by_name[name].time / 1000, 3),
             self_device_ms=None,
-            share=round(found[name].time / whole, 4),
+            share=round(by_name[name].time / whole, 4),
         )
         for name in first
     ]
@@ -125,8 +125,8 @@ def top_operations(trace: Trace) -> list[Operation]:
 
 def longest(trace: Trace) -> list[tuple[str, float]]:
     """Return the three names with the most time, and their shares: kernels, or operations of the host without a GPU."""
-    found = [(each.name, each.pct / 100) for each in top_kernels([trace], arithmetic.judge([trace]))]
-    return (found or [(each.name, each.share) for each in top_operations(trace)])[:3]
+    shares = [(entry.name, entry.pct / 100) for entry in top_kernels([trace], arithmetic.judge([trace]))]
+    return (shares or [(entry.name, entry.share) for entry in top_operations(trace)])[:3]
 
 
 def _own_times(rows: Rows) -> Floats:
@@ -148,8 +148,8 @@ def _own_times(rows: Rows) -> Floats:
 
 def during(trace: Trace, moments: Floats) -> str | None:
     """Return the name of what the host does for most of some moments, steps aside; None where nothing is known."""
-    rows = trace.host[(trace.host["kind"] != Host.CALL) & ~trace.named(trace.host, "profilerstep")]
-    shared = timeline.shared(timeline.spans(rows), moments)
+    rows = trace.host[(trace.host["kind"] != Host.CALL) & ~trace.match_names(trace.host, "profilerstep")]
+    shared = timeline.measure_overlap(timeline.spans(rows), moments)
     if not len(moments) or not shared.any():
         return None
     sums = np.bincount(rows["name"], weights=shared, minlength=len(trace.names))

@@ -12,16 +12,27 @@ import numpy as np
 
 from nightshift.errors import UserError
 from nightshift.profiler.traces import processes, products, steps
-from nightshift.profiler.traces.rows import Table
-from nightshift.profiler.traces.steps import Mark
-from nightshift.profiler.traces.stream import Arguments, Event, Reader
-from nightshift.profiler.traces.trace import HOST, MEMORY, WORK, Collective, Host, Matmul, Origin, Rows, Trace, Work
+from nightshift.profiler.traces.rows import RowBuffer
+from nightshift.profiler.traces.steps import StepMark
+from nightshift.profiler.traces.stream import Arguments, EventReader, TraceEvent
+from nightshift.profiler.traces.trace import (
+    HOST,
+    MEMORY,
+    WORK,
+    Collective,
+    DeviceWork,
+    Host,
+    Matmul,
+    Origin,
+    Rows,
+    Trace,
+)
 
 # categories of events by PyTorch 1.x, Kineto (`ActivityType`) and its plugins: XPU, MTIA, HPU, PrivateUse1
 CATEGORIES = (
-    (re.compile(r"(\w+_)?kernel|hccl|mtia_ccp_events"), Work.KERNEL),
-    (re.compile(r"(\w+_)?memcpy"), Work.COPY),
-    (re.compile(r"(\w+_)?memset"), Work.SET),
+    (re.compile(r"(\w+_)?kernel|hccl|mtia_ccp_events"), DeviceWork.KERNEL),
+    (re.compile(r"(\w+_)?memcpy"), DeviceWork.COPY),
+    (re.compile(r"(\w+_)?memset"), DeviceWork.SET),
     (re.compile(r"operator|cpu_op"), Host.OPERATION),
     (re.compile(r"(\w+_)?(runtime|driver)|hpu_op"), Host.CALL),
     (re.compile(r"user_annotation"), Host.RANGE),
@@ -29,7 +40,7 @@ CATEGORIES = (
 # on devices, beside what they do
 NO_WORK = ("gpu_user_annotation", "cuda_sync", "cuda_event", "cuda_profiler_range", "gpu_pm_counter", "overhead")
 # what MTIA's control processors write beside kernels
-MTIA = {"dma_request": Work.COPY, "event_wait": None, "event_record": None}
+MTIA = {"dma_request": DeviceWork.COPY, "event_wait": None, "event_record": None}
 CPU = 0  # c10::DeviceType; all others are devices
 LARGEST = 2**31
 MULTIPLIED = np.dtype([("operation", "i8"), ("product", "i4")])
@@ -45,23 +56,23 @@ def read(file: BinaryIO, source: str) -> Trace:
     Raises:
         UserError: when it is not a trace, or only a part of one.
     """
-    reader, found = Reader(file, source), Gathered()
+    reader, builder = EventReader(file, source), TraceBuilder()
     for piece in reader.pieces():
-        found.add(piece)
-    if not len(found.work) and not len(found.host):
+        builder.add(piece)
+    if not len(builder.work) and not len(builder.host):
         raise UserError(f"{source}: {reader.events:,} events, none of the CPU or of a GPU; record it with "
                         "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])")  # fmt: skip
-    return found.trace(_origin(source, reader.about), _mended(reader))
+    return builder.trace(_origin(source, reader.about), _list_repairs(reader))
 
 
 @cache
-def category(name: str) -> Work | Host | None:
+def category(name: str) -> DeviceWork | Host | None:
     """Return what events of a category are."""
     return next((kind for pattern, kind in CATEGORIES if pattern.fullmatch(name.lower())), None)
 
 
 @dataclass
-class Gathered:
+class TraceBuilder:
     """What has been read of a trace; times are as they stand there, less the first one."""
 
     zero: float | None = None
@@ -69,19 +80,19 @@ class Gathered:
     processes: dict[str, int] = field(default_factory=dict)
     threads: dict[str, int] = field(default_factory=dict)
     lanes: dict[tuple[str, int], int] = field(default_factory=dict)
-    marks: list[Mark] = field(default_factory=list)
+    marks: list[StepMark] = field(default_factory=list)
     collectives: dict[tuple[int, int], Collective] = field(default_factory=dict)
     products: dict[Matmul, int] = field(default_factory=dict)
     multiplying: list[tuple[int, int]] = field(default_factory=list)  # of the piece that is being read
-    multiplied: Table = field(default_factory=lambda: Table(MULTIPLIED))
-    work: Table = field(default_factory=lambda: Table(WORK))
-    host: Table = field(default_factory=lambda: Table(HOST))
-    memory: Table = field(default_factory=lambda: Table(MEMORY))
-    begun: dict[str, list[Event]] = field(default_factory=lambda: defaultdict(list))
+    multiplied: RowBuffer = field(default_factory=lambda: RowBuffer(MULTIPLIED))
+    work: RowBuffer = field(default_factory=lambda: RowBuffer(WORK))
+    host: RowBuffer = field(default_factory=lambda: RowBuffer(HOST))
+    memory: RowBuffer = field(default_factory=lambda: RowBuffer(MEMORY))
+    begun: dict[str, list[TraceEvent]] = field(default_factory=lambda: defaultdict(list))
     strange: Counter[str] = field(default_factory=Counter)
     broken: int = 0
 
-    def add(self, events: Iterable[Event]) -> None:
+    def add(self, events: Iterable[TraceEvent]) -> None:
         """Take some more events."""
         work: list[tuple[Any, ...]] = []
         host: list[tuple[Any, ...]] = []
@@ -111,28 +122,30 @@ class Gathered:
             host=host,
             memory=_levels(memory),
             steps=steps.choose(marks, {}),
-            collectives=self._numbered(own, work["cause"]),
+            collectives=self._number_collectives(own, work["cause"]),
             products=list(self.products),
             caveats=[*caveats, *self._caveats(bool(marks), len(work))],
             processes=list(self.processes) or [""],
             marks=marks,
         )
 
-    def _numbered(self, own: Rows, causes: Rows) -> dict[int, Collective]:
+    def _number_collectives(self, own: Rows, causes: Rows) -> dict[int, Collective]:
         """Return collective operations by their causes as all processes are numbered."""
         if not self.collectives:
             return {}
         pairs = zip(own.tolist(), causes.tolist(), strict=True)
-        return {cause: told for key, cause in pairs if (told := self.collectives.get(key))}
+        return {cause: collective for key, cause in pairs if (collective := self.collectives.get(key))}
 
     def _multiply(self, work: Rows) -> None:
         """Fill in what the operations multiply that launched some work."""
         known = self.multiplied.sort()
         if len(known):
-            places = np.minimum(np.searchsorted(known["operation"], work["operation"]), len(known) - 1)
-            work["product"] = np.where(known["operation"][places] == work["operation"], known["product"][places], -1)
+            positions = np.minimum(np.searchsorted(known["operation"], work["operation"]), len(known) - 1)
+            work["product"] = np.where(
+                known["operation"][positions] == work["operation"], known["product"][positions], -1
+            )
 
-    def _ends(self, event: Event) -> bool:
+    def _ends(self, event: TraceEvent) -> bool:
         """Return whether an event ends one that has begun, and make it the whole of it then."""
         open_events = self.begun[f"{event.pid}/{event.tid}"]
         if event.ph == "B":
@@ -145,7 +158,7 @@ class Gathered:
         event.dur = None if start is None or end is None else end - start
         return True
 
-    def _complete(self, event: Event, work: list[tuple[Any, ...]], host: list[tuple[Any, ...]]) -> None:
+    def _complete(self, event: TraceEvent, work: list[tuple[Any, ...]], host: list[tuple[Any, ...]]) -> None:
         span = self._span(event)
         if span is None or not isinstance(event.cat, str):
             return
@@ -154,14 +167,14 @@ class Gathered:
             kind = MTIA.get(str(event.name), kind)
             if kind is None:
                 return
-        if isinstance(kind, Work):
+        if isinstance(kind, DeviceWork):
             work.append(self._work(event, span, kind))
         elif kind is not None:
             host.append(self._host(event, span, kind))
         elif event.args and event.args.stream is not None and event.cat not in NO_WORK:
             self.strange[event.cat] += 1
 
-    def _span(self, event: Event) -> tuple[float, float] | None:
+    def _span(self, event: TraceEvent) -> tuple[float, float] | None:
         start, took = _number(event.ts), _number(event.dur)
         if start is None or took is None or took < 0:
             self.broken += 1
@@ -170,7 +183,7 @@ class Gathered:
             self.zero = start
         return start - self.zero, start - self.zero + took
 
-    def _work(self, event: Event, span: tuple[float, float], kind: Work) -> tuple[Any, ...]:
+    def _work(self, event: TraceEvent, span: tuple[float, float], kind: DeviceWork) -> tuple[Any, ...]:
         args = event.args or Arguments()
         device = _integer(args.device if args.device is not None else event.pid)
         stream = _integer(args.stream if args.stream is not None else event.tid)
@@ -183,7 +196,7 @@ class Gathered:
         size = _integer(args.bytes, 0)
         return (*span, size, cause, operation, self._name(event), device, stream, kind, lane, -1, -1)
 
-    def _host(self, event: Event, span: tuple[float, float], kind: Host) -> tuple[Any, ...]:
+    def _host(self, event: TraceEvent, span: tuple[float, float], kind: Host) -> tuple[Any, ...]:
         args, name = event.args or Arguments(), str(event.name)
         process = self.processes.setdefault(str(event.pid), len(self.processes))
         thread = self.threads.setdefault(f"{event.pid}/{event.tid}", len(self.threads))
@@ -195,10 +208,10 @@ class Gathered:
                 product = self.products.setdefault(counted, len(self.products))
                 self.multiplying.append((processes.number(process, operation), product))
         if kind is Host.RANGE and (step := steps.parse(name)):
-            self.marks.append(Mark(*span, process, thread, *step))
+            self.marks.append(StepMark(*span, process, thread, *step))
         return (*span, _integer(args.correlation), operation, thread, self._name(event), kind, process)
 
-    def _memory(self, event: Event, args: Arguments) -> tuple[Any, ...] | None:
+    def _memory(self, event: TraceEvent, args: Arguments) -> tuple[Any, ...] | None:
         at, kind = _number(event.ts), _integer(args.device_type)
         if at is None or kind in (-1, CPU):
             return None
@@ -210,36 +223,36 @@ class Gathered:
         return at - self.zero, _integer(args.device_id), level or 0.0, reserved or 0.0, process
 
     def _caveats(self, has_steps: bool, work: int) -> list[str]:
-        found = []
+        caveats = []
         if self.broken:
-            found.append(f"{self.broken:,} events have no time or a negative duration; they are left out.")
+            caveats.append(f"{self.broken:,} events have no time or a negative duration; they are left out.")
         if self.strange:
             kinds = ", ".join(f"{count:,} of {kind!r}" for kind, count in self.strange.most_common(5))
-            found.append(f"Events on a device whose category is not known are left out: {kinds}.")
+            caveats.append(f"Events on a device whose category is not known are left out: {kinds}.")
         if work and not has_steps:
-            found.append(
+            caveats.append(
                 "No step is marked, so all figures are of the whole trace: call profiler.step() after each batch."
             )
-        return found
+        return caveats
 
-    def _name(self, event: Event) -> int:
+    def _name(self, event: TraceEvent) -> int:
         return self.names.setdefault(str(event.name), len(self.names))
 
 
 def _origin(source: str, about: dict[str, Any]) -> Origin:
     spread, devices = about.get("distributedInfo"), about.get("deviceProperties")
     spread = spread if isinstance(spread, dict) else {}
-    listed = [each for each in devices if isinstance(each, dict)] if isinstance(devices, list) else []
+    listed = [properties for properties in devices if isinstance(properties, dict)] if isinstance(devices, list) else []
     rank, size = _integer(spread.get("rank")), _integer(spread.get("world_size"))
     return Origin(
         source=source,
         rank=rank if rank >= 0 else None,
         world_size=size if size > 0 else None,
-        devices={_integer(each.get("id")): str(each.get("name", "")) for each in listed},
+        devices={_integer(properties.get("id")): str(properties.get("name", "")) for properties in listed},
     )
 
 
-def _mended(reader: Reader) -> list[str]:
+def _list_repairs(reader: EventReader) -> list[str]:
     sentences = []
     if reader.mended:
         sentences.append(f"{reader.mended:,} events are no JSON (N/A as a number, quotes in a name); they are read as "
@@ -249,15 +262,15 @@ def _mended(reader: Reader) -> list[str]:
     return sentences
 
 
-def _levels(found: Rows) -> Rows:
+def _levels(rows: Rows) -> Rows:
     """Make levels of memory rows; PyTorch 1.x only says by how much each device's changed."""
-    changes = found["reserved"] < 0
-    for process, device in np.unique(found[["process", "device"]][changes]).tolist():
-        mine = changes & (found["process"] == process) & (found["device"] == device)
-        levels = np.cumsum(found["allocated"][mine])
-        found["allocated"][mine] = levels - min(levels.min(), 0)
-    found["reserved"][changes] = 0
-    return found
+    changes = rows["reserved"] < 0
+    for process, device in np.unique(rows[["process", "device"]][changes]).tolist():
+        mine = changes & (rows["process"] == process) & (rows["device"] == device)
+        levels = np.cumsum(rows["allocated"][mine])
+        rows["allocated"][mine] = levels - min(levels.min(), 0)
+    rows["reserved"][changes] = 0
+    return rows
 
 
 def _external(args: Arguments) -> Any:
@@ -268,10 +281,10 @@ def _number(value: Any) -> float | None:
     if type(value) is float:  # nearly all are: nothing else is worth its time
         return value if isfinite(value) else None
     try:
-        found = float(value)
+        number = float(value)
     except (TypeError, ValueError, OverflowError):
         return None
-    return found if isfinite(found) else None
+    return number if isfinite(number) else None
 
 
 def _integer(value: Any, otherwise: int = -1) -> int:
@@ -280,5 +293,5 @@ def _integer(value: Any, otherwise: int = -1) -> int:
         return value if abs(value) < LARGEST else otherwise
     if isinstance(value, str):
         value = value.rsplit(" ", 1)[-1]
-    found = _number(value)
-    return otherwise if found is None or abs(found) >= LARGEST else int(found)
+    number = _number(value)
+    return otherwise if number is None or abs(number) >= LARGEST else int(number)

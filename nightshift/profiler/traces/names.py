@@ -20,7 +20,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True)
-class Class:
+class KernelClass:
     """What a name says of a kernel.
 
     Attributes:
@@ -52,13 +52,13 @@ MANGLED = re.compile(r"_ZN(\d.*)")  # https://itanium-cxx-abi.github.io/cxx-abi/
 
 
 @functools.cache
-def classify(name: str) -> Class:
+def classify(name: str) -> KernelClass:
     """Return what a name says of a kernel."""
     kind = next((kind for kind, pattern in KINDS if pattern.search(name)), Kind.UNKNOWN)
     if kind is not Kind.MATRIX:
-        return Class(kind)
+        return KernelClass(kind)
     precision = _precision(name)
-    return Class(kind, _tensor_cores(name, precision), precision)
+    return KernelClass(kind, _tensor_cores(name, precision), precision)
 
 
 def _precision(name: str) -> str | None:

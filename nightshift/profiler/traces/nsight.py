@@ -28,9 +28,9 @@ import numpy as np
 
 from nightshift.errors import UserError
 from nightshift.profiler.traces import processes, steps
-from nightshift.profiler.traces.rows import Table
-from nightshift.profiler.traces.steps import Mark
-from nightshift.profiler.traces.trace import HOST, MEMORY, WORK, Host, Origin, Rows, Trace, Work
+from nightshift.profiler.traces.rows import RowBuffer
+from nightshift.profiler.traces.steps import StepMark
+from nightshift.profiler.traces.trace import HOST, MEMORY, WORK, DeviceWork, Host, Origin, Rows, Trace
 
 # enumerations by the documentation: what is copied from where, and kinds of memory
 DIRECTIONS = {1: "HtoD", 2: "DtoH", 8: "DtoD", 9: "HtoH", 10: "PtoP", 11: "HtoD", 12: "DtoH", 13: "DtoD"}
@@ -69,7 +69,7 @@ class Export:
     names: dict[str, int] = field(default_factory=dict)
     processes: dict[int, int] = field(default_factory=dict)
     lanes: dict[int, int] = field(default_factory=dict)
-    marks: list[Mark] = field(default_factory=list)
+    marks: list[StepMark] = field(default_factory=list)
 
     def trace(self, source: str) -> Trace:
         """Return all of it that is used.
@@ -125,11 +125,11 @@ class Export:
     def _kernels(self, texts: dict[int, str]) -> Iterator[tuple[Any, ...]]:
         for *when, long, short in self._rows("CUPTI_ACTIVITY_KIND_KERNEL", *WHEN, "demangledName", "shortName"):
             name = texts.get(long) or texts.get(short) or "unknown kernel"
-            yield self._work(name, Work.KERNEL, 0, *when)
+            yield self._work(name, DeviceWork.KERNEL, 0, *when)
 
     def _graphs(self) -> Iterator[tuple[Any, ...]]:
         for *when, graph in self._rows("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", *WHEN, "graphExecId|graphId"):
-            yield self._work(f"CUDA graph {graph}", Work.KERNEL, 0, *when)
+            yield self._work(f"CUDA graph {graph}", DeviceWork.KERNEL, 0, *when)
 
     def _copies(self) -> Iterator[tuple[Any, ...]]:
         memories = MEMORIES | dict(self._rows("ENUM_CUDA_MEM_KIND", "id", "label|name"))
@@ -138,11 +138,11 @@ class Export:
             name = (
                 f"Memcpy {DIRECTIONS.get(kind, 'other')} ({_sides(kind, memories.get(source), memories.get(target))})"
             )
-            yield self._work(name, Work.COPY, size, *when)
+            yield self._work(name, DeviceWork.COPY, size, *when)
 
     def _sets(self) -> Iterator[tuple[Any, ...]]:
         for *when, size in self._rows("CUPTI_ACTIVITY_KIND_MEMSET", *WHEN, "bytes"):
-            yield self._work("Memset (Device)", Work.SET, size, *when)
+            yield self._work("Memset (Device)", DeviceWork.SET, size, *when)
 
     def _calls(self, texts: dict[int, str]) -> Iterator[tuple[Any, ...]]:
         columns = ("start", "end", "globalTid", "correlationId", "nameId")
@@ -156,7 +156,7 @@ class Export:
                 name = text or texts.get(number) or "unnamed range"
                 row = self._host(start, end, thread, None, name, Host.RANGE)
                 if step := steps.parse(name):
-                    self.marks.append(Mark(row[0], row[1], row[-1], row[4], *step))
+                    self.marks.append(StepMark(row[0], row[1], row[-1], row[4], *step))
                 yield row
 
     def _gpus(self) -> dict[int, str]:
@@ -167,13 +167,13 @@ class Export:
 
     def _gpus_of_processes(self, gpus: dict[int, str]) -> dict[int, dict[int, str]]:
         """Return the names of GPUs by a process's number of them, which `CUDA_VISIBLE_DEVICES` changes."""
-        found: dict[int, dict[int, str]] = {}
+        names: dict[int, dict[int, str]] = {}
         devices = list(self._rows("TARGET_INFO_CUDA_DEVICE", "pid", "cudaId", "gpuId"))
         for key, process in self.processes.items():
             seen = {own: gpus.get(gpu, "") for pid, own, gpu in devices if pid in (key & PID, None)}
             if seen:
-                found[process] = seen
-        return found
+                names[process] = seen
+        return names
 
     def _name(self, text: str) -> int:
         return self.names.setdefault(text, len(self.names))
@@ -182,7 +182,7 @@ class Export:
         """Return the process of a `globalTid` or `globalPid`; -1 where it is missing."""
         return self.processes.setdefault(number >> THREAD_BITS, len(self.processes)) if number else -1
 
-    def _work(self, name: str, kind: Work, size: int | None, *when: int | None) -> tuple[Any, ...]:
+    def _work(self, name: str, kind: DeviceWork, size: int | None, *when: int | None) -> tuple[Any, ...]:
         """Return a row; `when` are the columns `WHEN`."""
         start, end, device, stream, cause, process = when
         number = -1 if device is None else device
@@ -211,14 +211,18 @@ def _sides(kind: int, source: str | None, target: str | None) -> str:
 
 
 def _array(tuples: Iterable[tuple[Any, ...]], dtype: np.dtype[np.void]) -> Rows:
-    remaining, table = iter(tuples), Table(dtype)
+    remaining, table = iter(tuples), RowBuffer(dtype)
     while part := list(islice(remaining, PART)):
         table.extend([row for row in part if row[1] >= row[0]])
     return table.sort()
 
 
 def _caveats(has_steps: bool) -> list[str]:
-    said = ["Nsight Systems does not record memory over time, operations of PyTorch or shapes; their parts are empty."]
+    caveats = [
+        "Nsight Systems does not record memory over time, operations of PyTorch or shapes; their parts are empty."
+    ]
     if not has_steps:
-        said.append("No step is marked, so all figures are of the whole trace: put each in an NVTX range 'step 1', ...")
-    return said
+        caveats.append(
+            "No step is marked, so all figures are of the whole trace: put each in an NVTX range 'step 1', ..."
+        )
+    return caveats

@@ -124,7 +124,7 @@ def _by_calls(work: Rows, calls: Rows, callers: Sequence[int]) -> None:
         if not total:
             continue
         if scores.max() < NEARLY * total or _are_pairs(work[rows], starts):
-            work["process"][rows] = _each(work[rows], starts, callers)
+            work["process"][rows] = _match_rows(work[rows], starts, callers)
             continue
         best = [caller for caller, score in zip(callers, scores, strict=True) if score >= NEARLY * scores.max()]
         if len(best) == 1:
@@ -144,26 +144,26 @@ def _lanes(work: Rows) -> Iterator[Indices]:
 def _starts(work: Rows, calls: Rows) -> Floats:
     """Return when a process's call of the same number began, infinity where it has none."""
     causes, firsts = np.unique(calls["cause"], return_index=True)
-    places = np.minimum(np.searchsorted(causes, work["cause"]), len(causes) - 1)
-    return np.where(causes[places] == work["cause"], calls["start"][firsts[places]], np.inf)
+    positions = np.minimum(np.searchsorted(causes, work["cause"]), len(causes) - 1)
+    return np.where(causes[positions] == work["cause"], calls["start"][firsts[positions]], np.inf)
 
 
 def _are_pairs(work: Rows, starts: Floats) -> bool:
     """Return whether as much work bears a number as there are processes with a call of it."""
-    _, places, counts = np.unique(work["cause"], return_inverse=True, return_counts=True)
+    _, groups, counts = np.unique(work["cause"], return_inverse=True, return_counts=True)
     callers = np.isfinite(starts).sum(axis=0)
-    return bool(np.mean((counts[places] == callers) & (callers > 1)) > NEARLY / 2)
+    return bool(np.mean((counts[groups] == callers) & (callers > 1)) > NEARLY / 2)
 
 
-def _each(work: Rows, starts: Floats, callers: Sequence[int]) -> npt.NDArray[np.int64]:
+def _match_rows(work: Rows, starts: Floats, callers: Sequence[int]) -> npt.NDArray[np.int64]:
     """Return the process of each row: of calls of one number the first launches first, or else the latest one did."""
     order = np.lexsort([work["start"], work["cause"]])
     causes = work["cause"][order]
     firsts = np.searchsorted(causes, causes)
     turns = np.empty(len(work), dtype=np.intp)
     turns[order] = np.arange(len(work)) - firsts
-    _, places, counts = np.unique(work["cause"], return_inverse=True, return_counts=True)
-    in_turn = counts[places] == np.isfinite(starts).sum(axis=0)
+    _, groups, counts = np.unique(work["cause"], return_inverse=True, return_counts=True)
+    in_turn = counts[groups] == np.isfinite(starts).sum(axis=0)
     before = np.where(starts <= work["start"] + EARLIER, starts, -np.inf)
     by_turn = np.argsort(starts, axis=0)[np.minimum(turns, len(callers) - 1), np.arange(len(work))]
     chosen = np.where(in_turn, by_turn, np.argmax(before, axis=0))
@@ -175,7 +175,7 @@ def _break_ties(work: Rows, ties: Sequence[tuple[Indices, tuple[int, ...]]]) -> 
     """Give GPUs that several processes could have used to those in order that have none yet, least choice first."""
     for candidates in sorted({best for _, best in ties}, key=len):
         lanes = [rows for rows, best in ties if best == candidates]
-        taken = np.unique(work["process"])
-        free = [caller for caller in candidates if caller not in taken] or list(candidates)
+        used = np.unique(work["process"])
+        free = [caller for caller in candidates if caller not in used] or list(candidates)
         for turn, rows in enumerate(lanes):
             work["process"][rows] = free[turn * len(free) // len(lanes)]

@@ -7,7 +7,7 @@ import numpy as np
 
 from nightshift.contracts.profile import Rank
 from nightshift.profiler.traces.breakdown import Breakdown
-from nightshift.profiler.traces.scaling import Point
+from nightshift.profiler.traces.scaling import StepMeasurement
 
 NEGLIGIBLE = 0.01  # of what another GPU does
 APART = 1.5  # ratio of step times from which on traces hardly are of one training
@@ -22,7 +22,7 @@ class Imbalance:
     won: float
 
 
-def described(one: Breakdown) -> Rank:
+def describe_rank(one: Breakdown) -> Rank:
     """Return one GPU's figures."""
     origin = one.trace.origin
     return Rank(
@@ -49,22 +49,22 @@ def name(one: Breakdown) -> str:
     return f"GPU {one.device} of process {origin.process}" if origin.process else f"GPU {one.device}"
 
 
-def are_ranks(found: Sequence[Breakdown]) -> bool:
+def are_ranks(breakdowns: Sequence[Breakdown]) -> bool:
     """Return whether GPUs wait for each other: those of several processes, each another rank, that communicate."""
-    origins = [one.trace.origin for one in found]
+    origins = [one.trace.origin for one in breakdowns]
     numbers = [origin.rank for origin in origins if origin.rank is not None]
     apart = {(origin.source, origin.rank, origin.process) for origin in origins}
-    talk = all(one.communication > 0 or (one.trace.origin.world_size or 1) > 1 for one in found)
-    return len(found) > 1 and len(apart) == len(found) and len(set(numbers)) == len(numbers) and talk
+    talk = all(one.communication > 0 or (one.trace.origin.world_size or 1) > 1 for one in breakdowns)
+    return len(breakdowns) > 1 and len(apart) == len(breakdowns) and len(set(numbers)) == len(numbers) and talk
 
 
-def working(found: Sequence[Breakdown]) -> list[Breakdown]:
+def find_working(breakdowns: Sequence[Breakdown]) -> list[Breakdown]:
     """Return the GPUs that do the work.
 
     Left out is a GPU that does next to nothing beside another one of its process, and a process that does next to
     nothing beside another one of its recording and marks no step of its own.
     """
-    return [one for one in found if not any(_is_dwarfed(one, other) for other in found)]
+    return [one for one in breakdowns if not any(_is_dwarfed(one, other) for other in breakdowns)]
 
 
 def _is_dwarfed(one: Breakdown, other: Breakdown) -> bool:
@@ -74,24 +74,24 @@ def _is_dwarfed(one: Breakdown, other: Breakdown) -> bool:
     return together and one.busy < NEGLIGIBLE * other.busy
 
 
-def imbalance(found: Sequence[Breakdown]) -> Imbalance | None:
+def imbalance(breakdowns: Sequence[Breakdown]) -> Imbalance | None:
     """Return how much longer the slowest GPU computes than the mean; None where they are no ranks."""
-    if not are_ranks(found):
+    if not are_ranks(breakdowns):
         return None
-    times = np.array([one.compute / one.steps for one in found])
-    slowest, mean = found[int(np.argmax(times))], float(times.mean())
+    times = np.array([one.compute / one.steps for one in breakdowns])
+    slowest, mean = breakdowns[int(np.argmax(times))], float(times.mean())
     above = float(times.max()) - mean
     return Imbalance(slowest, 100 * above / mean if mean else 0.0, above * slowest.steps)
 
 
-def points(found: Sequence[Breakdown]) -> list[Point]:
+def points(breakdowns: Sequence[Breakdown]) -> list[StepMeasurement]:
     """Return one point per world size, of the slowest of its GPUs; none when there is one size only."""
-    sizes = sorted({one.trace.origin.world_size for one in found if one.trace.origin.world_size})
+    sizes = sorted({one.trace.origin.world_size for one in breakdowns if one.trace.origin.world_size})
     if len(sizes) < 2:
         return []
-    groups = [[one for one in found if one.trace.origin.world_size == size] for size in sizes]
+    groups = [[one for one in breakdowns if one.trace.origin.world_size == size] for size in sizes]
     slowest = [max(group, key=lambda one: one.step_ms) for group in groups]
     return [
-        Point(size, one.step_ms, one.ms(one.compute), one.ms(one.exposed_communication))
+        StepMeasurement(size, one.step_ms, one.ms(one.compute), one.ms(one.exposed_communication))
         for size, one in zip(sizes, slowest, strict=True)
     ]

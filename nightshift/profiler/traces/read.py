@@ -5,7 +5,7 @@ from pathlib import Path
 from nightshift import storage
 from nightshift.errors import UserError
 from nightshift.profiler.traces import compute, kineto, nsight
-from nightshift.profiler.traces.ceiling import Counted
+from nightshift.profiler.traces.ceiling import KernelCounters
 from nightshift.profiler.traces.trace import Trace
 from nightshift.storage import stores
 
@@ -17,7 +17,7 @@ REPORTS = {
 }
 
 
-def read(uri: str) -> Trace | list[Counted]:
+def read(uri: str) -> Trace | list[KernelCounters]:
     """Read a trace of torch.profiler or Nsight Systems, or the metrics of kernels by Nsight Compute.
 
     Args:

@@ -10,7 +10,7 @@ from nightshift.profiler.traces.trace import Rows
 GROWTH = 1 << 18  # rows
 
 
-class Table:
+class RowBuffer:
     """Rows that become more."""
 
     def __init__(self, dtype: np.dtype[np.void]) -> None:

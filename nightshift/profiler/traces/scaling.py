@@ -9,7 +9,7 @@ from nightshift.contracts.profile import Scaling, ScalingPoint
 
 
 @dataclass(frozen=True)
-class Point:
+class StepMeasurement:
     """A measured step with one number of GPUs, the same work on each; milliseconds.
 
     Attributes:
@@ -30,7 +30,7 @@ class Point:
         return max(self.step - self.compute - self.communication, 0.0)
 
 
-def fit(points: Sequence[Point]) -> Scaling:
+def fit(points: Sequence[StepMeasurement]) -> Scaling:
     """Fit how step time grows with the number n of GPUs.
 
     A step is computation and a residual (host, data), which do not depend on n when each GPU has the same work, and

@@ -19,7 +19,7 @@ TOLERANCE = 0.01  # of a step: by how much neighbors overlap where times are onl
 
 
 @dataclass(frozen=True)
-class Mark:
+class StepMark:
     """A range that may be a step; `kind` is its name without the number, which is -1 where it has none."""
 
     start: float
@@ -39,7 +39,7 @@ def parse(name: str) -> tuple[str, int] | None:
     return (match.string[: match.start("number")].lower(), int(number)) if number else (match.string.lower(), -1)
 
 
-def choose(marks: Sequence[Mark], launches: Mapping[int, int]) -> Floats:
+def choose(marks: Sequence[StepMark], launches: Mapping[int, int]) -> Floats:
     """Return start and end of each step, float64 (n, 2), in order and disjoint.
 
     Args:
@@ -47,7 +47,7 @@ def choose(marks: Sequence[Mark], launches: Mapping[int, int]) -> Floats:
         launches: thread -> how much of a GPU's work it launched. The steps are those of the thread that launches most;
             of several kinds on it PyTorch's own, or else the outermost.
     """
-    groups: dict[tuple[int, str], list[Mark]] = defaultdict(list)
+    groups: dict[tuple[int, str], list[StepMark]] = defaultdict(list)
     for mark in marks:
         groups[mark.thread, mark.kind].append(mark)
     usable = [group for group in groups.values() if len(group) > 1 or group[0].number >= 0]
@@ -57,12 +57,12 @@ def choose(marks: Sequence[Mark], launches: Mapping[int, int]) -> Floats:
     return _in_order(max(usable, key=lambda group: _weight(group, launches)))
 
 
-def _weight(marks: Sequence[Mark], launches: Mapping[int, int]) -> tuple[int, bool, float]:
+def _weight(marks: Sequence[StepMark], launches: Mapping[int, int]) -> tuple[int, bool, float]:
     covered = sum(mark.end - mark.start for mark in marks)
     return launches.get(marks[0].thread, 0), marks[0].kind.startswith("profilerstep"), covered
 
 
-def _in_order(marks: Sequence[Mark]) -> Floats:
+def _in_order(marks: Sequence[StepMark]) -> Floats:
     """Return the steps of one thread.
 
     Steps that overlap are those of several ranks under one thread's number where a number comes twice, of which one
@@ -78,7 +78,7 @@ def _in_order(marks: Sequence[Mark]) -> Floats:
     return spans
 
 
-def _spans(marks: Sequence[Mark]) -> Floats:
+def _spans(marks: Sequence[StepMark]) -> Floats:
     return np.array(sorted((mark.start, mark.end) for mark in marks), dtype=np.float64)
 
 

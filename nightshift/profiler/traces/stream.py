@@ -57,7 +57,7 @@ class Arguments(msgspec.Struct, gc=False):
     reserved: Any = msgspec.field(default=None, name="Total Reserved")
 
 
-class Event(msgspec.Struct, gc=False):
+class TraceEvent(msgspec.Struct, gc=False):
     """An event of a Chrome trace; times are microseconds."""
 
     ph: Any = None
@@ -71,11 +71,11 @@ class Event(msgspec.Struct, gc=False):
 
 
 PROBLEMS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-DECODER = msgspec.json.Decoder(list[Event])
+DECODER = msgspec.json.Decoder(list[TraceEvent])
 
 
 @dataclass
-class Reader:
+class EventReader:
     """Reads a trace once, from its start to its end.
 
     Attributes:
@@ -98,7 +98,7 @@ class Reader:
     is_list: bool = False
     is_open: bool = False
 
-    def pieces(self) -> Iterator[list[Event]]:
+    def pieces(self) -> Iterator[list[TraceEvent]]:
         """Return the events, some thousands at a time.
 
         Raises:
@@ -151,7 +151,7 @@ class Reader:
         self.offset += end
         return text[end:]
 
-    def _cut(self, text: bytes) -> tuple[list[Event], bytes, bool]:
+    def _cut(self, text: bytes) -> tuple[list[TraceEvent], bytes, bool]:
         """Return the complete events at the start of a text, what follows them, and whether the list has ended."""
         ends = [match.start() + 1 for match in BETWEEN.finditer(text, max(len(text) - texts.PIECE, 0))]
         for end in reversed(ends[-GUESSES:]):
@@ -163,10 +163,10 @@ class Reader:
             return events, self._after(text, text.index(b"{", end)), False
         return self._read_each(text)
 
-    def _read_each(self, data: bytes, margin: int = MARGIN) -> tuple[list[Event], bytes, bool]:
+    def _read_each(self, data: bytes, margin: int = MARGIN) -> tuple[list[TraceEvent], bytes, bool]:
         """Do as `_cut`, event by event, which need not be JSON."""
         text = mending.decode(data[: data.rfind(b"}") + 1])  # where no character is cut
-        events: list[Event] = []
+        events: list[TraceEvent] = []
         end = _next(text, 0)
         while end < len(text) and text[end] != "]":
             try:
@@ -181,15 +181,15 @@ class Reader:
         is_closed = rest.startswith(b"]")
         return events, rest[is_closed:], is_closed
 
-    def _event(self, value: Any, text: str, place: int) -> Event:
+    def _event(self, value: Any, text: str, position: int) -> TraceEvent:
         try:
-            return msgspec.convert(value, Event)
+            return msgspec.convert(value, TraceEvent)
         except msgspec.ValidationError as error:
-            at = self.offset + len(text[:place].encode())
+            at = self.offset + len(text[:position].encode())
             where = f"at byte {at:,}, after {self.events:,} events"
             raise UserError(f"{self.source} is no trace: {where}: {error}; {EXPECTED}") from None
 
-    def _close(self, rest: bytes, is_closed: bool) -> list[Event]:
+    def _close(self, rest: bytes, is_closed: bool) -> list[TraceEvent]:
         """Read what stands behind the events; return the events of another list there."""
         text = mending.decode(rest).strip("\0 \t\r\n")
         if not self.is_list and is_closed:
@@ -199,7 +199,7 @@ class Reader:
         self.is_open = not is_closed
         return []
 
-    def _describe(self, data: bytes) -> list[Event]:
+    def _describe(self, data: bytes) -> list[TraceEvent]:
         """Take what stands beside the events; return the events among it."""
         text = mending.decode(data)
         try:
@@ -232,7 +232,7 @@ class Reader:
         )
 
 
-def _next(text: str, place: int) -> int:
+def _next(text: str, position: int) -> int:
     """Return the position of the next event, or of the end of their list."""
-    match = SEPARATORS.match(text, place)
-    return match.end() if match else place
+    match = SEPARATORS.match(text, position)
+    return match.end() if match else position

@@ -46,14 +46,14 @@ def _bytes(file: BinaryIO, source: str) -> Iterator[bytes]:
             yield piece
         return
     try:
-        yield from _unpacked(file)
+        yield from _unpack(file)
     except (EOFError, zlib.error) as error:
         raise UserError(
             f"{source} is a truncated or broken gzip file ({error}) near its byte {file.tell():,}; {AGAIN}"
         ) from None
 
 
-def _unpacked(file: BinaryIO) -> Iterator[bytes]:
+def _unpack(file: BinaryIO) -> Iterator[bytes]:
     """Unpack the members of a gzip file; what follows them and is none is left out, as the program gzip does."""
     packed = file.read(PACKED)
     while packed.startswith(GZIP):

@@ -70,7 +70,7 @@ def common(one: Floats, other: Floats) -> Floats:
     return np.asarray(met[met[:, 1] > met[:, 0]])
 
 
-def shared(intervals: Floats, others: Floats) -> Floats:
+def measure_overlap(intervals: Floats, others: Floats) -> Floats:
     """Return how much of each interval is in the others, float64 (n,); the intervals may overlap."""
     if not len(others):
         return np.zeros(len(intervals))

@@ -9,13 +9,13 @@ import numpy.typing as npt
 
 from nightshift.profiler.traces import names, timeline
 from nightshift.profiler.traces.names import Kind
-from nightshift.profiler.traces.steps import Mark
+from nightshift.profiler.traces.steps import StepMark
 from nightshift.profiler.traces.timeline import Floats, Mask
 
 Rows = npt.NDArray[np.void]
 
 
-class Work(IntEnum):
+class DeviceWork(IntEnum):
     """What a GPU does."""
 
     KERNEL = 0
@@ -110,15 +110,15 @@ class Trace:
     products: list[Matmul] = field(default_factory=list)
     caveats: list[str] = field(default_factory=list)
     processes: list[str] = field(default_factory=lambda: [""])
-    marks: list[Mark] = field(default_factory=list)
+    marks: list[StepMark] = field(default_factory=list)
     gpus: dict[int, dict[int, str]] = field(default_factory=dict)
 
     @property
     def window(self) -> tuple[float, float]:
         """The time that is looked at: from the first step to the last one, or all that GPUs or else the host did."""
         rows = timeline.spans(self.work if len(self.work) else self.host)
-        found = self.steps if len(self.steps) else rows
-        return (float(found[:, 0].min()), float(found[:, 1].max())) if len(found) else (0.0, 0.0)
+        spans = self.steps if len(self.steps) else rows
+        return (float(spans[:, 0].min()), float(spans[:, 1].max())) if len(spans) else (0.0, 0.0)
 
     @property
     def devices(self) -> list[int]:
@@ -137,18 +137,18 @@ class Trace:
         """
         kinds = [names.classify(name).kind for name in self.names]
         may_multiply = np.array([kind in (Kind.MATRIX, Kind.UNKNOWN) for kind in kinds], dtype=bool)
-        rows = self.work[(self.work["kind"] == Work.KERNEL) & (self.work["product"] >= 0)]
+        rows = self.work[(self.work["kind"] == DeviceWork.KERNEL) & (self.work["product"] >= 0)]
         return np.asarray(rows[may_multiply[rows["name"]]])
 
     def by_product(self, rows: Rows, *weights: Floats) -> Iterator[tuple[str, Matmul, list[float]]]:
         """Return the sums of weights of each name of a kernel and each product that it computes, and these two."""
-        keys, places = np.unique(rows["name"] * np.int64(len(self.products)) + rows["product"], return_inverse=True)
-        sums = np.column_stack([np.bincount(places, weights=each, minlength=len(keys)) for each in weights])
+        keys, groups = np.unique(rows["name"] * np.int64(len(self.products)) + rows["product"], return_inverse=True)
+        sums = np.column_stack([np.bincount(groups, weights=weight, minlength=len(keys)) for weight in weights])
         for key, row in zip(keys.tolist(), sums.tolist(), strict=True):
             name, product = divmod(key, len(self.products))
             yield self.names[name], self.products[product], row
 
-    def named(self, rows: Rows, *parts: str) -> Mask:
+    def match_names(self, rows: Rows, *parts: str) -> Mask:
         """Return which rows have a name with one of the parts in it, whatever the case."""
         wanted = [any(part in name.lower() for part in parts) for name in self.names]
         return np.asarray(np.array(wanted, dtype=bool)[rows["name"]] if len(rows) else np.zeros(0, dtype=bool))

@@ -16,9 +16,9 @@ from nightshift.classification import scorer
 from nightshift.classification.shards import Array, Items, labels
 from nightshift.config.classes import Classes
 from nightshift.neural import checkpoints, data, devices, processes, trainer
-from nightshift.neural.data import Change, Changed, Gather, Rows
+from nightshift.neural.data import AugmentedDataset, Change, Gather, TrainingDataset
 from nightshift.neural.recipes import Recipe
-from nightshift.neural.trainer import Trained
+from nightshift.neural.trainer import TrainedNetwork
 
 Scores = npt.NDArray[np.float32]
 
@@ -57,7 +57,9 @@ def field(name: str) -> str:
     return f"task.candidates.{name}.parameters"
 
 
-def fit(setting: Setting[Any], name: str, recipe: Recipe, rows: pd.DataFrame, gathered: Rows) -> Trained:
+def fit(
+    setting: Setting[Any], name: str, recipe: Recipe, rows: pd.DataFrame, gathered: TrainingDataset
+) -> TrainedNetwork:
     """Fit a network on some rows of a training.
 
     Args:
@@ -70,7 +72,7 @@ def fit(setting: Setting[Any], name: str, recipe: Recipe, rows: pd.DataFrame, ga
     task, folder = setting.task, storage.fingerprint(list(rows["content"]))[:16]
     place, seconds = storage.join(setting.checkpoints, field(name), folder), task.trainer.checkpoint_seconds
     with (
-        checkpoints.kept(place, seconds) if setting.checkpoints else nullcontext() as kept,
+        checkpoints.open_checkpoints(place, seconds) if setting.checkpoints else nullcontext() as kept,
         devices.reproducible(task.seed, recipe.fit.threads),
     ):
         replica = processes.replica(recipe, task.trainer, setting.torch_device)
@@ -79,7 +81,7 @@ def fit(setting: Setting[Any], name: str, recipe: Recipe, rows: pd.DataFrame, ga
         return trained
 
 
-def gathered(setting: Setting[Any], items: Items, rows: pd.DataFrame, size: int, change: Change) -> Changed:
+def gathered(setting: Setting[Any], items: Items, rows: pd.DataFrame, size: int, change: Change) -> AugmentedDataset:
     """Return what a network is trained on.
 
     Args:
@@ -92,8 +94,12 @@ def gathered(setting: Setting[Any], items: Items, rows: pd.DataFrame, size: int,
     device = setting.torch_device
     known = torch.from_numpy(labels(rows, setting.task.classes)).to(device)
     is_small = items.shards.width * len(rows) <= setting.resident
-    gather = data.held(torch.from_numpy(items.inputs(rows)).to(device)) if is_small else _mapped(items, rows, device)
-    return Changed(gather, known, size, change)
+    gather = (
+        data.gather_resident(torch.from_numpy(items.inputs(rows)).to(device))
+        if is_small
+        else _mapped(items, rows, device)
+    )
+    return AugmentedDataset(gather, known, size, change)
 
 
 def probabilities(model: nn.Sequential, inputs: Array) -> Scores:
@@ -124,4 +130,4 @@ def batched(call: Callable[[Tensor], Tensor], inputs: Array, device: torch.devic
 
 def _mapped(items: Items, rows: pd.DataFrame, device: torch.device) -> Gather:
     numbers = rows.index.to_numpy()
-    return data.streamed(lambda chosen: items.shards.take(numbers[chosen]), items.shards.width, device)
+    return data.gather_streamed(lambda chosen: items.shards.take(numbers[chosen]), items.shards.width, device)

@@ -11,8 +11,8 @@ from nightshift.config.images import Images
 from nightshift.contracts import preprocessing as parts
 from nightshift.contracts.package import Datatype, Signature, Tensor
 from nightshift.neural import devices
-from nightshift.neural.recipes import checked
-from nightshift.neural.recipes.resnet import Head, Parameters, ResNet
+from nightshift.neural.recipes import check_parameters
+from nightshift.neural.recipes.resnet import ClassifierHead, ResNet, ResNetParameters
 from nightshift.tasks import onnx_export
 from nightshift.tasks.classification import linear, networks
 from nightshift.tasks.classification.networks import Setting
@@ -56,7 +56,7 @@ def fit(setting: Setting[Images], name: str, items: Items, rows: pd.DataFrame) -
     made = recipe(task, name)
     if made.fit.frozen:
         return _frozen(setting, name, made, items, rows)
-    data = networks.gathered(setting, items, rows, made.fit.batch_size, made.augmented)
+    data = networks.gathered(setting, items, rows, made.fit.batch_size, made.augment)
     found = networks.fit(setting, name, made, rows, data)
     scores = partial(networks.probabilities, found.model)
     return Fitted(lambda: onnx_export.images(found.model, made), scores, found.losses)
@@ -68,7 +68,7 @@ def recipe(task: Images, name: str) -> ResNet:
     Raises:
         UserError: when it refuses a parameter.
     """
-    parameters = checked(Parameters, networks.field(name), task.candidates[name].parameters)
+    parameters = check_parameters(ResNetParameters, networks.field(name), task.candidates[name].parameters)
     return ResNet(networks.field(name), task.side, task.channels, len(task.classes), parameters)
 
 
@@ -80,6 +80,6 @@ def _frozen(setting: Setting[Images], name: str, made: ResNet, items: Items, row
         *blocks, head = model
         seen = nn.Sequential(*blocks)
         embedded = networks.batched(lambda batch: seen(batch).mean((2, 3)), items.inputs(rows), setting.torch_device)
-    assert isinstance(head, Head)
+    assert isinstance(head, ClassifierHead)
     linear.fit(task, name, embedded, labels(rows, task.classes)).give(head.linear)
     return Fitted(lambda: onnx_export.images(model, made), partial(networks.probabilities, model))

@@ -11,7 +11,7 @@ from xgboost.callback import TrainingCallback
 
 from nightshift import storage
 from nightshift.neural import preemption
-from nightshift.neural.preemption import Notice
+from nightshift.neural.preemption import PreemptionNotice
 
 log = logging.getLogger("nightshift")
 
@@ -30,7 +30,7 @@ class Saving(TrainingCallback):  # type: ignore[misc]
 
     uri: str
     seconds: float
-    notice: Notice
+    notice: PreemptionNotice
     _saved: float = field(default_factory=time.monotonic)
 
     def after_iteration(self, model: xgboost.Booster, epoch: int, evals_log: object) -> bool:  # noqa: ARG002
@@ -39,13 +39,13 @@ class Saving(TrainingCallback):  # type: ignore[misc]
         Raises:
             PreemptedError: when it has to end, after it has been saved.
         """
-        if not self.notice.given and time.monotonic() - self._saved < self.seconds:
+        if not self.notice.received and time.monotonic() - self._saved < self.seconds:
             return False
         content = bytes(model.save_raw("ubj"))
         storage.write_bytes(self.uri, storage.sha256(content).encode() + content)
         self._saved = time.monotonic()
-        if self.notice.given:
-            raise preemption.preempted(f"round {model.num_boosted_rounds()} is saved in {self.uri}")
+        if self.notice.received:
+            raise preemption.report_saved(f"round {model.num_boosted_rounds()} is saved in {self.uri}")
         return False
 
 
@@ -53,7 +53,7 @@ class Saving(TrainingCallback):  # type: ignore[misc]
 def kept(folder: str, seconds: float) -> Iterator[tuple[Saving, xgboost.Booster | None]]:
     """Give what saves a boosting below a URI, and the booster that was saved there."""
     uri = storage.join(folder, "booster.ubj")
-    with preemption.heeded() as notice:
+    with preemption.heed_sigterm() as notice:
         yield Saving(uri, seconds, notice), _saved(uri)
 
 

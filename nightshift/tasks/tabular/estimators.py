@@ -23,9 +23,9 @@ from nightshift import storage
 from nightshift.config.tabular import CandidateKind
 from nightshift.errors import UserError
 from nightshift.neural import devices, processes, trainer
-from nightshift.neural.data import Gathered, Resident, Rows, streamed
+from nightshift.neural.data import GatherDataset, ResidentDataset, TrainingDataset, gather_streamed
 from nightshift.neural.recipes import mlp
-from nightshift.neural.trainer import Keeper
+from nightshift.neural.trainer import Checkpointer
 from nightshift.tabular.scaler import Matrix, Scaler
 from nightshift.tasks import onnx_export
 from nightshift.tasks.fitting import FitSpec, Fitted, fit_estimator
@@ -165,22 +165,22 @@ def _mlp(spec: FitSpec, matrix: Matrix, labels: Labels) -> Fitted:
     )
 
 
-def _rows(spec: FitSpec, scaler: Scaler, matrix: Matrix, labels: Labels, size: int) -> Rows:
+def _rows(spec: FitSpec, scaler: Scaler, matrix: Matrix, labels: Labels, size: int) -> TrainingDataset:
     """Return what a network is trained on, all of it on the device where it fits."""
     device = devices.torch_device(spec.device)
     if matrix.nbytes <= spec.resident:
-        return Resident(*mlp.resident(scaler.apply(matrix), labels, device), size)
+        return ResidentDataset(*mlp.resident(scaler.apply(matrix), labels, device), size)
     # a batch is standardized when it is gathered, so that there is no second matrix
-    gather = streamed(lambda chosen: scaler.apply(matrix[chosen]), matrix[0].nbytes, device)
-    return Gathered(gather, mlp.targets(labels, device), size)
+    gather = gather_streamed(lambda chosen: scaler.apply(matrix[chosen]), matrix[0].nbytes, device)
+    return GatherDataset(gather, mlp.targets(labels, device), size)
 
 
-def _kept(spec: FitSpec, matrix: Matrix, labels: Labels) -> AbstractContextManager[Keeper | None]:
+def _kept(spec: FitSpec, matrix: Matrix, labels: Labels) -> AbstractContextManager[Checkpointer | None]:
     if not spec.checkpoints:
         return nullcontext()
     from nightshift.neural import checkpoints
 
-    return checkpoints.kept(_folder(spec, matrix, labels), spec.trainer.checkpoint_seconds)
+    return checkpoints.open_checkpoints(_folder(spec, matrix, labels), spec.trainer.checkpoint_seconds)
 
 
 def _folder(spec: FitSpec, matrix: Matrix, labels: Labels) -> str:

@@ -21,9 +21,9 @@ from nightshift.contracts import preprocessing as parts
 from nightshift.contracts.package import Datatype, Signature
 from nightshift.contracts.package import Tensor as Input
 from nightshift.neural import devices
-from nightshift.neural.data import Batch, unchanged
-from nightshift.neural.recipes import checked
-from nightshift.neural.recipes.bert import Bert, Parameters
+from nightshift.neural.data import Batch, keep_batch
+from nightshift.neural.recipes import check_parameters
+from nightshift.neural.recipes.bert import Bert, BertParameters
 from nightshift.tasks.classification import linear, networks
 from nightshift.tasks.classification.networks import Scores, Setting
 from nightshift.tasks.fitting import Fitted
@@ -74,10 +74,10 @@ def fit(setting: Setting[Texts], name: str, items: Items, rows: pd.DataFrame) ->
     if made.fit.frozen:
         return _frozen(setting, name, made, items.inputs(rows), known)
     # of a pipeline every batch has the same shape
-    change = unchanged if task.trainer.pipeline > 1 else partial(_shortened, made.pad)
+    change = keep_batch if task.trainer.pipeline > 1 else partial(_shortened, made.pad)
     data = networks.gathered(setting, items, rows, made.fit.batch_size, change)
     found = networks.fit(setting, name, made, rows, data)
-    model = made.merged(found.model)
+    model = made.merge(found.model)
     scores = partial(networks.probabilities, model)
     return Fitted(lambda: texts_export.transformer(model, made), scores, found.losses)
 
@@ -89,7 +89,7 @@ def recipe(task: Texts, name: str) -> Bert:
         UserError: when it refuses a parameter.
     """
     field, tokenizer = networks.field(name), tokens.named(task)
-    given = checked(Parameters, field, task.candidates[name].parameters)
+    given = check_parameters(BertParameters, field, task.candidates[name].parameters)
     return Bert(field, tokenizer.vocabulary, tokenizer.pad, task.length, len(task.classes), given)
 
 

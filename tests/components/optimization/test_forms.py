@@ -7,7 +7,7 @@ import pytest
 from components.optimization import forms
 from nightshift.contracts import package
 from nightshift.graph import Graph, runtime
-from nightshift.neural.recipes.resnet import Parameters, ResNet
+from nightshift.neural.recipes.resnet import ResNet, ResNetParameters
 from nightshift.tasks import onnx_export
 from nightshift.tensors import by_name
 from tests.conftest import graph
@@ -76,7 +76,7 @@ def test_weights_of_static_int8_have_a_scale_for_each_output(made) -> None:
 
 
 def test_static_int8_holds_each_gray_of_an_image_exactly() -> None:
-    recipe = ResNet("parameters", 16, 1, 3, Parameters(stages="1", width=4))
+    recipe = ResNet("parameters", 16, 1, 3, ResNetParameters(stages="1", width=4))
     grays = np.arange(256, dtype=np.uint8).reshape(1, 16, 16, 1)
     found = forms.int8_static(onnx_export.images(recipe.model().eval(), recipe), by_name(grays))
     graph = onnx.load_from_string(found).graph

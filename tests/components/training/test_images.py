@@ -16,7 +16,7 @@ from nightshift.contracts import package, tables
 from nightshift.contracts import preprocessing as parts
 from nightshift.errors import UserError
 from nightshift.graph import Graph
-from nightshift.neural.recipes.resnet import Parameters, ResNet
+from nightshift.neural.recipes.resnet import ResNet, ResNetParameters
 from nightshift.tasks import onnx_export
 from nightshift.tasks.classification import drift_reference, networks
 from nightshift.tasks.classification.training import unlearned_classes
@@ -90,7 +90,7 @@ def test_rows_that_share_their_content_with_the_training_days_are_no_reference(i
 @pytest.mark.parametrize("given", [{"stages": "1,2"}, {"stages": "1,1", "bottleneck": True, "stem": "large"}])
 def test_the_graph_gives_the_network_s_probabilities(given):
     torch.manual_seed(0)
-    recipe = ResNet("parameters", 16, 3, 5, Parameters(width=4, **given))
+    recipe = ResNet("parameters", 16, 3, 5, ResNetParameters(width=4, **given))
     model = recipe.model()
     pixels = torch.randint(0, 256, (40, 16, 16, 3), dtype=torch.uint8)
     with torch.no_grad():  # so that its statistics are none of those it begins with

@@ -23,8 +23,8 @@ from nightshift.contracts import preprocessing as parts
 from nightshift.errors import UnavailableError, UserError
 from nightshift.graph import Graph
 from nightshift.neural import devices, trainer
-from nightshift.neural.data import unchanged
-from nightshift.neural.recipes.bert import Bert, Parameters
+from nightshift.neural.data import keep_batch
+from nightshift.neural.recipes.bert import Bert, BertParameters
 from nightshift.neural.replica import Replica
 from nightshift.tasks.classification import networks
 from nightshift.tasks.texts import candidates as texts
@@ -53,7 +53,7 @@ def items(count: int = 48) -> Items:
 
 def recipe(**parameters) -> Bert:
     sizes = {"width": 16, "heads": 2, "layers": 2, "threads": 1}
-    return Bert("task.candidates.bert.parameters", 512, tokens.PAD, 16, 4, Parameters(**sizes | parameters))
+    return Bert("task.candidates.bert.parameters", 512, tokens.PAD, 16, 4, BertParameters(**sizes | parameters))
 
 
 def saved(folder, **changes) -> str:
@@ -184,8 +184,8 @@ def test_adapters_are_trained_while_pretrained_weights_stay_and_become_part_of_t
 
     with devices.reproducible(0, threads=1):
         before = recipe(pretrained=place).model().state_dict()
-        data = networks.gathered(networks.Setting(TASK, "cpu"), given, given.rows, 16, unchanged)
-        after = made.merged(trainer.fit(Replica(made, torch.device("cpu")), data).model).state_dict()
+        data = networks.gathered(networks.Setting(TASK, "cpu"), given, given.rows, 16, keep_batch)
+        after = made.merge(trainer.fit(Replica(made, torch.device("cpu")), data).model).state_dict()
     assert after.keys() == before.keys()
     changed = {name for name in before if not torch.equal(after[name], before[name])}
     attention = {f"layer.{layer}.attention.self.{part}.weight" for layer in (0, 1) for part in ("query", "value")}

@@ -16,7 +16,7 @@ from components.training.__main__ import body, parser
 from components.training.trainjob import CLEANUP_SECONDS, MADE_OF, POLL_SECONDS, TIMEOUT_SECONDS, PodLog, TrainJob
 from nightshift.costs.spending import MACHINES_GRACE
 from nightshift.errors import PreemptedError, UnavailableError, UserError
-from nightshift.neural.preemption import Notice
+from nightshift.neural.preemption import PreemptionNotice
 from tests.cluster.cluster import CRDS
 from tests.cluster.kinds import Json
 from tests.components.training.machines import NAMESPACE, WORK, Site, standing, with_nodes
@@ -49,7 +49,7 @@ def test_machines_run_the_step_together_while_the_first_ones_log_is_copied_and_n
     seen: dict[str, Json] = {}
     site.meanwhile = lambda: seen.update({pod["metadata"]["name"]: pod for pod in site.cluster.pods(NAMESPACE)})
 
-    site.job().run(Notice())
+    site.job().run(PreemptionNotice())
 
     assert "machine 0 of 2: -m nightshift.neural --max-restarts 3 -m components.training --config {}" in caplog.messages
     assert not any(line.startswith("machine 1") for line in caplog.messages)
@@ -69,7 +69,7 @@ def test_what_a_machine_that_is_not_the_first_has_found_is_in_the_log(
     site.script('if [ "$PET_NODE_RANK" = 1 ]; then echo "a file is missing here"; exit 2; fi; exec sleep 1000')
 
     with pytest.raises(UserError, match="exit code 2"):
-        site.job().run(Notice())
+        site.job().run(PreemptionNotice())
     assert "a file is missing here" in caplog.messages
 
 
@@ -96,7 +96,7 @@ def test_all_machines_start_again_when_one_is_taken_away(
             end(site)
 
     site.meanwhile = once
-    site.job().run(Notice())
+    site.job().run(PreemptionNotice())
 
     assert any(line.startswith("machine 0 of 2") for line in caplog.messages)
     assert site.left() == []
@@ -108,7 +108,7 @@ def test_any_number_of_preemptions_is_no_failure(site: Site, caplog: pytest.LogC
     count = f"echo x >> {site.folder}/tries-$PET_NODE_RANK; if [ $(wc -l < {site.folder}/tries-$PET_NODE_RANK) -lt 4 ]"
     site.script(f"{count}; then exit 75; fi; {DONE}")
 
-    site.job().run(Notice())
+    site.job().run(PreemptionNotice())
 
     assert any(line.startswith("machine 0 of 2") for line in caplog.messages)
     # more where one machine was done and the other was preempted: all start again
@@ -121,7 +121,7 @@ def test_a_failure_is_not_tried_again_there_and_leaves_nothing(site: Site, code:
     site.script(f"echo x >> {site.folder}/tries; exit {code}")
 
     with pytest.raises(error, match=rf"TrainJob nightshift-\w+ failed: .*exit code {code} \(Error\)"):
-        site.job().run(Notice())
+        site.job().run(PreemptionNotice())
     assert (site.folder / "tries").read_text().count("x") <= WORK.nodes
     assert site.left() == []
 
@@ -129,10 +129,10 @@ def test_a_failure_is_not_tried_again_there_and_leaves_nothing(site: Site, code:
 @needs_kinds
 def test_a_step_that_has_to_end_takes_the_machines_with_it_which_save_a_checkpoint(site: Site) -> None:
     site.script(f'trap "touch {site.folder}/saved-$PET_NODE_RANK; exit 75" TERM; echo begun; sleep 1000 & wait')
-    notice = Notice()
+    notice = PreemptionNotice()
 
     def end() -> None:
-        notice.given = site.run_at_once()
+        notice.received = site.run_at_once()
 
     site.meanwhile = end
     with pytest.raises(PreemptedError, match="is deleted; its pods save a checkpoint"):
@@ -140,7 +140,7 @@ def test_a_step_that_has_to_end_takes_the_machines_with_it_which_save_a_checkpoi
     site.meanwhile = lambda: None
     site.script(DONE)
 
-    site.job().run(Notice())  # waits until all of the first is gone
+    site.job().run(PreemptionNotice())  # waits until all of the first is gone
 
     assert {path.name for path in site.folder.glob("saved-*")} == {"saved-0", "saved-1"}
     assert site.left() == []
@@ -154,7 +154,7 @@ def test_somebody_elses_trainjob_of_the_same_name_is_refused_and_left_alone(site
     site.cluster.apply(other)
 
     with pytest.raises(UserError, match=f"TrainJob '{WORK.name}' exists and has no annotation {MADE_OF}="):
-        site.job().run(Notice())
+        site.job().run(PreemptionNotice())
     assert "TrainJob" in site.left()
 
 
@@ -192,9 +192,9 @@ def test_a_step_killed_at_any_call_is_carried_on_by_the_next_one(site: Site, ans
     calls = [("GET", 1), ("POST", 1), ("GET", 2), ("pods", 1), ("pods", 2), ("log", 1), ("GET", 3), ("DELETE", 1)]
     for at in calls:
         with pytest.raises(DeadError):
-            site.job(connection=Deadly(site.connection, at, answered)).run(Notice())
+            site.job(connection=Deadly(site.connection, at, answered)).run(PreemptionNotice())
 
-        site.job().run(Notice())
+        site.job().run(PreemptionNotice())
 
         assert site.left() == [], at
 
@@ -218,7 +218,7 @@ class Flaky(client.ApiClient):
 def test_a_while_without_an_answer_is_waited_for_and_nothing_is_done_twice(site: Site) -> None:
     site.script(f"echo x >> {site.folder}/tries-$PET_NODE_RANK")
 
-    site.job(connection=Flaky(site.connection, 9)).run(Notice())
+    site.job(connection=Flaky(site.connection, 9)).run(PreemptionNotice())
 
     assert (site.folder / "tries-0").read_text() == "x\n"
     assert site.left() == []
@@ -230,7 +230,7 @@ def test_without_its_role_a_step_may_make_nothing(site: Site) -> None:
     site.cluster.api.operations.delete(role, "nightshift-training", NAMESPACE)
 
     with pytest.raises(UserError, match="Kubernetes refuses to get trainjobs for 'nightshift-"):
-        site.job().run(Notice())
+        site.job().run(PreemptionNotice())
     assert site.left() == []
 
 
@@ -340,7 +340,7 @@ def test_a_log_that_breaks_off_while_it_is_read_ends_no_training(caplog: pytest.
     server = Server()
     server.log = [Broken(), SimpleNamespace(data=f"{at(1)} epoch 1\n".encode()), SimpleNamespace(data=b"")]
 
-    job(server).run(Notice())
+    job(server).run(PreemptionNotice())
 
     assert "epoch 1" in caplog.messages
     assert any("IncompleteRead" in each for each in caplog.messages)
@@ -360,7 +360,7 @@ def test_a_step_that_is_stopped_while_it_makes_a_trainjob_has_it_deleted_for_som
     server = Server(meanwhile)
 
     with pytest.raises(DeadError):
-        job(server).run(Notice())
+        job(server).run(PreemptionNotice())
     assert server.asked.count("DELETE") == asked
     assert (server.made is None) == ("may be left" not in caplog.text) == (failures < 99)
 
@@ -374,13 +374,13 @@ def test_an_api_that_gives_no_answer_is_asked_for_ten_minutes_by_the_clock() -> 
     time = Time()
 
     with pytest.raises(UnavailableError, match="Kubernetes does not answer"):
-        job(Silent(time), time).run(Notice())
+        job(Silent(time), time).run(PreemptionNotice())
     assert 600 <= time.now <= 615
 
 
 def test_a_step_that_has_to_end_waits_for_no_answer() -> None:
-    notice = Notice()
-    time = Time(lambda: vars(notice).update(given=True))
+    notice = PreemptionNotice()
+    time = Time(lambda: vars(notice).update(received=True))
 
     with pytest.raises(PreemptedError):
         job(Silent(time), time).run(notice)

@@ -17,7 +17,7 @@ from nightshift.config.tabular import TabularConfig
 from nightshift.config.texts import TextConfig
 from nightshift.dates import FIRST, LAST
 from nightshift.errors import UserError
-from nightshift.neural.recipes import bert, checked, mlp, resnet
+from nightshift.neural.recipes import bert, check_parameters, mlp, resnet
 
 TABULAR: dict[str, Any] = {
     "name": "fraud",
@@ -104,12 +104,12 @@ def test_no_config_that_is_valid_asks_for_a_day_that_is_none(config: dict[str, A
     assert 1677 < events.first.year < events.last.year + 1
 
 
-@pytest.mark.parametrize("kind", [mlp.Parameters, resnet.Parameters, bert.Parameters])
+@pytest.mark.parametrize("kind", [mlp.MLPParameters, resnet.ResNetParameters, bert.BertParameters])
 def test_a_networks_parameters_are_bounded_too(kind: Any) -> None:
     for (name,), number in numbers(kind):
         for value in [*WRONG, *([30.0] if number is int else [])]:
             with pytest.raises(UserError, match=f"task.x.{name}: "):
-                checked(kind, "task.x", {name: value})
+                check_parameters(kind, "task.x", {name: value})
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("-inf"), 2**31, -1e300, None, [1], {"a": 1}])

@@ -20,7 +20,7 @@ from nightshift.neural import checkpoints, devices, processes
 from nightshift.neural.checkpoints import Checkpoints
 from nightshift.neural.recipes.mlp import MLP
 from nightshift.neural.replica import Replica
-from nightshift.neural.trainer import Training
+from nightshift.neural.trainer import NetworkTraining
 from tests.nightshift.neural import resumable
 from tests.nightshift.neural.resumable import CPU, PARAMETERS
 
@@ -35,13 +35,13 @@ class Ending:
     def __init__(self, inner: Checkpoints) -> None:
         self.inner = inner
 
-    def resume(self, training: Training) -> None:
+    def resume(self, training: NetworkTraining) -> None:
         self.inner.resume(training)
         self.end = training.done + STEPS
         if step.is_first():
             print(training.done, flush=True)
 
-    def after(self, training: Training) -> None:
+    def after(self, training: NetworkTraining) -> None:
         if training.done == self.end and step.is_first():
             os.kill(os.getpid(), signal.SIGTERM)
         self.inner.after(training)
@@ -57,13 +57,13 @@ def replica(layout: dict[str, Any] | None) -> Replica:
 
 @contextmanager
 def kept_in(folder: Path) -> Iterator[Checkpoints]:
-    with checkpoints.kept(str(folder / "kept"), 1000) as kept, devices.reproducible(0, threads=1):
+    with checkpoints.open_checkpoints(str(folder / "kept"), 1000) as kept, devices.reproducible(0, threads=1):
         yield kept
 
 
 def main() -> None:
     folder = Path(sys.argv[1])
-    with processes.joined(CPU):
+    with processes.join_processes(CPU):
         *others, last = LAYOUTS
         for layout in others:
             with suppress(PreemptedError), kept_in(folder) as kept:

@@ -13,11 +13,11 @@ from torch.distributed.tensor import DTensor
 
 from nightshift.config.neural import Trainer
 from nightshift.neural import devices, processes, trainer
-from nightshift.neural.data import Resident
+from nightshift.neural.data import ResidentDataset
 from nightshift.neural.recipes import mlp
-from nightshift.neural.recipes.mlp import MLP, Parameters
+from nightshift.neural.recipes.mlp import MLP, MLPParameters
 from nightshift.neural.replica import Replica
-from nightshift.neural.trainer import Training
+from nightshift.neural.trainer import NetworkTraining
 from tests.nightshift.neural import resumable
 
 CPU = torch.device("cpu")
@@ -90,18 +90,18 @@ def fitted(kind: type[MLP], shared: dict[str, Any] | None, given: dict[str, Any]
     rng = np.random.default_rng(0)
     matrix = rng.normal(size=(103, 5)).astype(np.float32)
     labels = (matrix[:, 0] * matrix[:, 1] > 0).astype(np.int8)
-    recipe = kind(5, Parameters.model_validate(BASE | given))
+    recipe = kind(5, MLPParameters.model_validate(BASE | given))
     with devices.reproducible(0, threads=1):
         alone = shared is None
         replica = Replica(recipe, CPU) if alone else processes.replica(recipe, Trainer.model_validate(shared), CPU)
-        rows = Resident(*mlp.resident(matrix, labels, CPU), recipe.fit.batch_size)
+        rows = ResidentDataset(*mlp.resident(matrix, labels, CPU), recipe.fit.batch_size)
         found = trainer.fit(replica, rows)
         if shared and "zero" in shared:
-            check_shards(Training(replica, rows), shared["zero"])
+            check_shards(NetworkTraining(replica, rows), shared["zero"])
         return resumable.left(found)
 
 
-def check_shards(training: Training, zero: int) -> None:
+def check_shards(training: NetworkTraining, zero: int) -> None:
     """Two processes have half of the optimizer's state each; from forward to backward, weights are whole in ZeRO-2."""
     model = training.replica.model
     trained = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
@@ -118,7 +118,7 @@ def local_size(value: torch.Tensor) -> int:
 
 
 def main() -> None:
-    with processes.joined(CPU):
+    with processes.join_processes(CPU):
         for name, (shared, given) in PLANS[dist.get_world_size()].items():
             kind = Mixed if "mixed" in name else MLP
             together, alone = fitted(kind, shared, given), fitted(kind, None, given)

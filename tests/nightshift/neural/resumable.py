@@ -17,13 +17,13 @@ from nightshift import step
 from nightshift.config.neural import Trainer
 from nightshift.errors import PreemptedError
 from nightshift.neural import checkpoints, devices, processes, trainer
-from nightshift.neural.data import Resident
+from nightshift.neural.data import ResidentDataset
 from nightshift.neural.recipes import mlp
-from nightshift.neural.recipes.mlp import MLP, Parameters
-from nightshift.neural.trainer import Trained, Training
+from nightshift.neural.recipes.mlp import MLP, MLPParameters
+from nightshift.neural.trainer import NetworkTraining, TrainedNetwork
 
 CPU = torch.device("cpu")
-PARAMETERS = Parameters(
+PARAMETERS = MLPParameters(
     hidden=8,
     layers=3,
     epochs=4,
@@ -36,18 +36,18 @@ PARAMETERS = Parameters(
 STEPS = 44  # 103 rows
 
 
-def rows() -> Resident:
+def rows() -> ResidentDataset:
     rng = np.random.default_rng(0)
     matrix = rng.normal(size=(103, 5)).astype(np.float32)
     labels = (matrix[:, 0] * matrix[:, 1] > 0).astype(np.int8)
-    return Resident(*mlp.resident(matrix, labels, CPU), PARAMETERS.batch_size)
+    return ResidentDataset(*mlp.resident(matrix, labels, CPU), PARAMETERS.batch_size)
 
 
-def fitted(replica: Any, keeper: Any = None) -> Trained:
+def fitted(replica: Any, keeper: Any = None) -> TrainedNetwork:
     return trainer.fit(replica, rows(), keeper)
 
 
-def left(trained: Trained) -> dict[str, torch.Tensor]:
+def left(trained: TrainedNetwork) -> dict[str, torch.Tensor]:
     """Everything that a training leaves."""
     return trained.model.state_dict() | {"losses": torch.tensor(trained.losses, dtype=torch.float64)}
 
@@ -58,12 +58,12 @@ class Slow:
     def __init__(self, inner: checkpoints.Checkpoints, folder: Path, seconds: float) -> None:
         self.inner, self.folder, self.seconds = inner, folder, seconds
 
-    def resume(self, training: Training) -> None:
+    def resume(self, training: NetworkTraining) -> None:
         self.inner.resume(training)
         (self.folder / f"{os.environ.get('RANK', '0')}.pid").write_text(str(os.getpid()))
         self._note(f"resumed {training.done}")
 
-    def after(self, training: Training) -> None:
+    def after(self, training: NetworkTraining) -> None:
         self._note(f"step {training.done}")
         time.sleep(self.seconds)
         self.inner.after(training)
@@ -81,7 +81,7 @@ def main() -> None:
     folder, shared = Path(sys.argv[1]), Trainer.model_validate(json.loads(sys.argv[2]))
     every, pause = (float(word) for word in sys.argv[3:5])
     try:
-        with processes.joined(CPU), checkpoints.kept(str(folder / "kept"), every) as kept:
+        with processes.join_processes(CPU), checkpoints.open_checkpoints(str(folder / "kept"), every) as kept:
             with devices.reproducible(0, threads=1):
                 replica = processes.replica(MLP(5, PARAMETERS), shared, CPU)
                 found = left(fitted(replica, Slow(kept, folder, pause)))

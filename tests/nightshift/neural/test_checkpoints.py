@@ -22,12 +22,12 @@ from nightshift import storage
 from nightshift.config.neural import Precision
 from nightshift.errors import PreemptedError, UserError
 from nightshift.neural import checkpoints, devices
-from nightshift.neural.checkpoints import Checkpoints, Reader, Together
-from nightshift.neural.preemption import Notice
+from nightshift.neural.checkpoints import CheckpointReader, Checkpoints, Together
+from nightshift.neural.preemption import PreemptionNotice
 from nightshift.neural.processes import PATIENCE
 from nightshift.neural.recipes.mlp import MLP
 from nightshift.neural.replica import Replica
-from nightshift.neural.trainer import Training
+from nightshift.neural.trainer import NetworkTraining
 from tests import processes
 from tests.nightshift import s3
 from tests.nightshift.neural import elastic, handed, resumable
@@ -73,7 +73,7 @@ def undisturbed(precision: Precision = Precision.FLOAT32) -> dict[str, torch.Ten
 
 def resumed(folder: Path | str, precision: Precision = Precision.FLOAT32) -> tuple[int, dict[str, torch.Tensor]]:
     """The step after which a training resumes from the checkpoints of a folder, and what it leaves."""
-    again = Stopping(Checkpoints(str(folder), 1000, Notice()))
+    again = Stopping(Checkpoints(str(folder), 1000, PreemptionNotice()))
     weights = fitted(again, precision)
     return again.resumed, weights
 
@@ -92,7 +92,7 @@ def stop():
 
 def saved_three(folder: Path) -> None:
     """Leave checkpoints after the first three steps."""
-    kept = Checkpoints(str(folder), 0, Notice())
+    kept = Checkpoints(str(folder), 0, PreemptionNotice())
     with pytest.raises(StoppedError):
         fitted(Stopping(kept, 4, stop))
     kept.finish()
@@ -104,7 +104,7 @@ def saved_three(folder: Path) -> None:
 )
 def test_a_training_that_fails_resumes_from_its_newest_checkpoint_with_equal_weights(tmp_path, step, precision):
     with pytest.raises(StoppedError):
-        fitted(Stopping(Checkpoints(str(tmp_path), 0, Notice()), step, stop), precision)
+        fitted(Stopping(Checkpoints(str(tmp_path), 0, PreemptionNotice()), step, stop), precision)
 
     start, weights = resumed(tmp_path, precision)
 
@@ -116,7 +116,7 @@ def test_a_training_that_fails_resumes_from_its_newest_checkpoint_with_equal_wei
 def test_on_sigterm_a_checkpoint_is_saved_after_the_step_and_nothing_is_lost(tmp_path):
     with (
         pytest.raises(PreemptedError, match=rf"step 15 of {STEPS} is saved in .*step-000000000015"),
-        checkpoints.kept(str(tmp_path), 1000) as kept,
+        checkpoints.open_checkpoints(str(tmp_path), 1000) as kept,
     ):
         fitted(Stopping(kept, 15, lambda: os.kill(os.getpid(), signal.SIGTERM)))
 
@@ -176,7 +176,7 @@ def test_every_flipped_bit_of_a_checkpoint_is_noticed_or_changes_nothing(tmp_pat
     changed = []
     for place in range(0, len(whole), len(whole) // 50):
         file.write_bytes(whole[:place] + bytes([whole[place] ^ 16]) + whole[place + 1 :])
-        if not checkpoints.damaged(str(file.parent)):
+        if not checkpoints.find_damage(str(file.parent)):
             changed.append(place)
     for place in changed[:3]:
         file.write_bytes(whole[:place] + bytes([whole[place] ^ 16]) + whole[place + 1 :])
@@ -197,13 +197,13 @@ def test_where_no_checkpoint_is_whole_the_training_starts_anew_and_says_so(tmp_p
 def test_checkpoints_may_lie_in_an_object_store():
     with s3.bucket() as url, s3.reached_at(url):
         root = "s3://lake/checkpoints"
-        with pytest.raises(PreemptedError), checkpoints.kept(root, 1000) as kept:
+        with pytest.raises(PreemptedError), checkpoints.open_checkpoints(root, 1000) as kept:
             fitted(Stopping(kept, 15, lambda: os.kill(os.getpid(), signal.SIGTERM)))
 
         start, weights = resumed(root)
         assert (start, same(weights, undisturbed())) == (15, True)
         storage.remove_folder(root)
-        assert Checkpoints(root, 1000, Notice()).complete() == []
+        assert Checkpoints(root, 1000, PreemptionNotice()).complete() == []
 
 
 class Copies(TorchDispatchMode):
@@ -217,7 +217,7 @@ class Copies(TorchDispatchMode):
 
 
 def test_a_checkpoint_is_what_was_there_when_it_began_without_a_copy_on_the_device(tmp_path):
-    kept, training = Checkpoints(str(tmp_path), 0, Notice()), Training(replica(), resumable.rows())
+    kept, training = Checkpoints(str(tmp_path), 0, PreemptionNotice()), NetworkTraining(replica(), resumable.rows())
     training.step(next(training.batches()))
     before = {name: value.clone() for name, value in training.state().items()}
 
@@ -250,7 +250,7 @@ def test_processes_wait_as_long_for_a_checkpoint_as_for_one_another():
 
 
 def test_without_time_having_passed_nothing_is_written(tmp_path):
-    fitted(Checkpoints(str(tmp_path / "none"), 1000, Notice()))
+    fitted(Checkpoints(str(tmp_path / "none"), 1000, PreemptionNotice()))
 
     assert not (tmp_path / "none").exists()
 
@@ -270,7 +270,7 @@ def test_metadata_that_would_run_code_are_refused(tmp_path, module, name):
     (tmp_path / ".metadata").write_bytes(calling(module, name, reached))
 
     with pytest.raises(UserError, match=rf"names {re.escape(module)}\.{re.escape(name)}, which no checkpoint needs"):
-        Reader(str(tmp_path)).read_metadata()
+        CheckpointReader(str(tmp_path)).read_metadata()
     assert not (tmp_path / "run").exists()
 
 
@@ -297,7 +297,7 @@ def test_a_checkpoint_that_holds_a_pickle_is_refused_before_it_is_read(tmp_path)
     storage.write_json(str(newest / checkpoints.FILE), notes)
 
     with pytest.raises(UserError, match=r"names .*\.BytesStorageMetadata, which no checkpoint needs"):
-        fitted(Checkpoints(str(tmp_path), 1000, Notice()))
+        fitted(Checkpoints(str(tmp_path), 1000, PreemptionNotice()))
     assert not (tmp_path / "run").exists()
 
 

@@ -10,24 +10,33 @@ import torch
 
 from nightshift.errors import PreemptedError
 from nightshift.neural import devices, trainer
-from nightshift.neural.data import AHEAD, BLOCK, Batch, Gathered, Resident, Rows, ahead, streamed
-from nightshift.neural.recipes.mlp import MLP, Parameters
+from nightshift.neural.data import (
+    AHEAD,
+    BLOCK,
+    Batch,
+    GatherDataset,
+    ResidentDataset,
+    TrainingDataset,
+    gather_streamed,
+    prefetch,
+)
+from nightshift.neural.recipes.mlp import MLP, MLPParameters
 from nightshift.neural.replica import Replica
-from nightshift.neural.trainer import Training
+from nightshift.neural.trainer import NetworkTraining
 
 CPU = torch.device("cpu")
 INPUTS = np.arange(40, dtype=np.float32).reshape(20, 2)
 LABELS = torch.arange(20.0)
 
 
-def gathered(size: int = 3, inputs: npt.NDArray[np.float32] = INPUTS, width: int = BLOCK) -> Gathered:
-    found = Gathered(streamed(inputs.__getitem__, width, CPU), torch.arange(float(len(inputs))), size)
+def gathered(size: int = 3, inputs: npt.NDArray[np.float32] = INPUTS, width: int = BLOCK) -> GatherDataset:
+    found = GatherDataset(gather_streamed(inputs.__getitem__, width, CPU), torch.arange(float(len(inputs))), size)
     found.seed()
     return found
 
 
-def resident(size: int = 3) -> Resident:
-    found = Resident(torch.from_numpy(INPUTS), LABELS, size)
+def resident(size: int = 3) -> ResidentDataset:
+    found = ResidentDataset(torch.from_numpy(INPUTS), LABELS, size)
     found.seed()
     return found
 
@@ -41,7 +50,7 @@ def threads() -> list[str]:
     return [each.name for each in threading.enumerate() if each.name.startswith("ahead")]
 
 
-def epochs(rows: Rows, count: int) -> Iterator[Batch]:
+def epochs(rows: TrainingDataset, count: int) -> Iterator[Batch]:
     return (batch for _ in range(count) for batch in rows.epoch())
 
 
@@ -67,7 +76,7 @@ def test_a_batch_lies_in_memory_as_among_resident_rows(done: int) -> None:
     """Up to the width of a register: the last bits of a product may depend on it."""
     inputs = np.zeros((9000, 77), np.float32)
     assert inputs.nbytes > 2 * BLOCK
-    among = Resident(torch.from_numpy(inputs), torch.arange(9000.0), 33).epoch(done)
+    among = ResidentDataset(torch.from_numpy(inputs), torch.arange(9000.0), 33).epoch(done)
     alone = gathered(33, inputs, inputs[0].nbytes).epoch(done)
     places = [[batch[0].data_ptr() % 64 for batch in batches] for batches in (among, alone)]
     assert places[0] == places[1]
@@ -81,13 +90,13 @@ def test_the_next_batches_are_gathered_while_a_step_computes() -> None:
         begun[number].set()
         return number
 
-    for number in ahead(call, range(6)):
+    for number in prefetch(call, range(6)):
         assert all(each.wait(timeout=30) for each in begun[number : number + 1 + AHEAD])
 
 
 def test_no_more_is_gathered_than_that() -> None:
     asked: list[int] = []
-    found = ahead(lambda _: 0, (asked.append(number) or number for number in range(9)))
+    found = prefetch(lambda _: 0, (asked.append(number) or number for number in range(9)))
     next(found)
 
     assert asked == [*range(1 + AHEAD)]
@@ -99,7 +108,7 @@ def test_what_cannot_be_gathered_is_said_where_the_batch_is_asked_for() -> None:
             raise OSError("the shard is gone")
         return number
 
-    found = ahead(call, range(9))
+    found = prefetch(call, range(9))
 
     assert [next(found) for _ in range(3)] == [0, 1, 2]
     with pytest.raises(OSError, match="the shard is gone"):
@@ -113,15 +122,15 @@ def test_a_whole_epoch_leaves_no_thread_behind() -> None:
 
 
 def test_a_training_that_ends_inside_an_epoch_leaves_no_thread_behind() -> None:
-    class Preempted(trainer.Keeper):
-        def resume(self, training: Training) -> None:
+    class Preempted(trainer.Checkpointer):
+        def resume(self, training: NetworkTraining) -> None:
             pass
 
-        def after(self, training: Training) -> None:
+        def after(self, training: NetworkTraining) -> None:
             assert threads()
             raise PreemptedError("a notice")
 
     rows = gathered(size=2)
     with devices.reproducible(0, threads=1), pytest.raises(PreemptedError):
-        trainer.fit(Replica(MLP(2, Parameters(hidden=4, batch_size=2)), CPU), rows, Preempted())
+        trainer.fit(Replica(MLP(2, MLPParameters(hidden=4, batch_size=2)), CPU), rows, Preempted())
     assert not threads()

@@ -5,24 +5,24 @@ import pytest
 import torch
 from scipy import stats
 
-from nightshift.neural.data import Changed, held
-from nightshift.neural.images import Augmentation, augmented, beta, mixed
-from nightshift.neural.recipes.resnet import Parameters, ResNet
+from nightshift.neural.data import AugmentedDataset, gather_resident
+from nightshift.neural.images import Augmentation, augment, beta, mix
+from nightshift.neural.recipes.resnet import ResNet, ResNetParameters
 
 IMAGES = torch.arange(10 * 4 * 4).reshape(10, 4, 4, 1).to(torch.uint8)
 LABELS = torch.arange(10)
 HOW = Augmentation(shift=1, flip=True)
 
 
-def pictures(how: Augmentation = HOW, size: int = 3) -> Changed:
+def pictures(how: Augmentation = HOW, size: int = 3) -> AugmentedDataset:
     torch.manual_seed(0)
-    change = lambda batch, noise: (augmented(how, batch[0], noise), batch[1])  # noqa: E731
-    found = Changed(held(IMAGES), LABELS, size, change)
+    change = lambda batch, noise: (augment(how, batch[0], noise), batch[1])  # noqa: E731
+    found = AugmentedDataset(gather_resident(IMAGES), LABELS, size, change)
     found.seed()
     return found
 
 
-def epochs(found: Changed, count: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
+def epochs(found: AugmentedDataset, count: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
     return [batch for _ in range(count) for batch in found.epoch()]
 
 
@@ -71,25 +71,25 @@ def test_the_state_is_that_of_the_epoch_until_its_last_batch_is_handed_over():
 
 def test_an_image_is_moved_and_what_it_leaves_is_filled_from_its_edge():
     image = torch.arange(9, dtype=torch.uint8).reshape(1, 3, 3, 1)
-    down_right = augmented(Augmentation(shift=1), image, torch.tensor([[0.99, 0.99, 0.9]]))
+    down_right = augment(Augmentation(shift=1), image, torch.tensor([[0.99, 0.99, 0.9]]))
     assert down_right[0, :, :, 0].tolist() == [[0, 0, 1], [0, 0, 1], [3, 3, 4]]
-    up_left = augmented(Augmentation(shift=1), image, torch.tensor([[0.0, 0.0, 0.9]]))
+    up_left = augment(Augmentation(shift=1), image, torch.tensor([[0.0, 0.0, 0.9]]))
     assert up_left[0, :, :, 0].tolist() == [[4, 5, 5], [7, 8, 8], [7, 8, 8]]
 
 
 def test_half_of_the_images_are_mirrored():
     image = torch.arange(3, dtype=torch.uint8).reshape(1, 1, 3, 1).expand(2, 1, 3, 1)
-    found = augmented(Augmentation(flip=True), image, torch.tensor([[0.5, 0.5, 0.4], [0.5, 0.5, 0.6]]))
+    found = augment(Augmentation(flip=True), image, torch.tensor([[0.5, 0.5, 0.4], [0.5, 0.5, 0.6]]))
     assert found[:, 0, :, 0].tolist() == [[2, 1, 0], [0, 1, 2]]
 
 
 def test_images_are_mixed_in_pairs_and_their_labels_alike():
     images = torch.tensor([0, 100, 201], dtype=torch.uint8).reshape(3, 1, 1, 1)
-    blended, labels = mixed((images, torch.tensor([0, 1, 0])), torch.tensor([0.75, 0.4, 1.0]), classes=3)
+    blended, labels = mix((images, torch.tensor([0, 1, 0])), torch.tensor([0.75, 0.4, 1.0]), classes=3)
     assert blended.flatten().tolist() == [50, 100, 201]
     assert blended.dtype == torch.uint8
     assert torch.allclose(labels, torch.tensor([[1.0, 0, 0], [0, 1, 0], [1, 0, 0]]))
-    _, labels = mixed((images[:2], torch.tensor([0, 2])), torch.tensor([0.75, 0.4]), classes=3)
+    _, labels = mix((images[:2], torch.tensor([0, 2])), torch.tensor([0.75, 0.4]), classes=3)
     assert torch.allclose(labels, torch.tensor([[0.75, 0, 0.25], [0.6, 0, 0.4]]))
 
 
@@ -103,8 +103,8 @@ def test_shares_are_drawn_from_a_beta_distribution(alpha):
 
 
 def test_a_network_learns_from_mixed_images():
-    recipe = ResNet("parameters", 4, 1, 10, Parameters(width=4, mixup=1.0, label_smoothing=0.1))
-    images, labels = recipe.augmented((IMAGES, LABELS), torch.rand(10, 4))
+    recipe = ResNet("parameters", 4, 1, 10, ResNetParameters(width=4, mixup=1.0, label_smoothing=0.1))
+    images, labels = recipe.augment((IMAGES, LABELS), torch.rand(10, 4))
     loss = recipe.loss(recipe.model()(images), labels)
     loss.backward()
     assert labels.shape == (10, 10)

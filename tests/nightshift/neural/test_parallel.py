@@ -10,7 +10,7 @@ import torch
 from nightshift.config.neural import Trainer
 from nightshift.errors import UserError
 from nightshift.neural import mesh, pipeline
-from nightshift.neural.recipes.mlp import MLP, Parameters
+from nightshift.neural.recipes.mlp import MLP, MLPParameters
 from tests.nightshift.neural.plans import PLANS
 
 # what is computed or sent in fewer bits differs by more
@@ -56,11 +56,11 @@ def test_processes_that_share_a_training_in_any_way_get_the_weights_of_one_proce
 )
 def test_what_processes_cannot_share_is_refused_with_the_reason(given, fit, message):
     with pytest.raises(UserError, match=message):
-        mesh.build_mesh(Parameters(**fit), Trainer(**given), torch.device("cpu"), 8)
+        mesh.build_mesh(MLPParameters(**fit), Trainer(**given), torch.device("cpu"), 8)
 
 
 def test_a_network_is_cut_into_stages_of_whole_blocks_under_their_own_names():
-    model = MLP(3, Parameters(hidden=4, layers=4)).model()
+    model = MLP(3, MLPParameters(hidden=4, layers=4)).model()
 
     parts = pipeline.stages(model, 3)
 
@@ -70,4 +70,4 @@ def test_a_network_is_cut_into_stages_of_whole_blocks_under_their_own_names():
 
 def test_more_stages_than_blocks_are_refused():
     with pytest.raises(UserError, match=r"pipeline: 2 blocks of layers cannot fill 4 stages; use fewer"):
-        pipeline.stages(MLP(3, Parameters()).model(), 4)
+        pipeline.stages(MLP(3, MLPParameters()).model(), 4)

@@ -70,16 +70,16 @@ def taken():
 @pytest.mark.parametrize("cloud", ["aws", "gcp"])
 def test_a_spot_notice_becomes_sigterm_and_not_before(metadata, cloud):
     server, address = metadata
-    with preemption.heeded() as notice:
+    with preemption.heed_sigterm() as notice:
         server.broken = True
         preemption.watch({"NIGHTSHIFT_SPOT": f"{cloud}={address}"}, seconds=0.01)
         wait_until(lambda: server.asked > 2, "the broken server was asked")
         server.broken = False
         wait_until(lambda: server.asked > 20, "the server was asked")
-        assert not notice.given
+        assert not notice.received
 
         server.ends = True
-        wait_until(lambda: notice.given, "the notice is taken")
+        wait_until(lambda: notice.received, "the notice is taken")
 
 
 @pytest.mark.parametrize(("cloud", "asked"), [("aws", preemption.aws), ("gcp", preemption.gcp)])
@@ -96,7 +96,7 @@ def test_another_cloud_is_refused_with_those_that_are_known():
 
 
 def test_the_launcher_is_told_that_a_checkpoint_was_saved(tmp_path):
-    error = preemption.preempted("step 3 is saved", {preemption.SAVED: str(tmp_path / "saved")})
+    error = preemption.report_saved("step 3 is saved", {preemption.SAVED: str(tmp_path / "saved")})
 
     assert (str(error), (tmp_path / "saved").exists()) == ("step 3 is saved", True)
 
@@ -105,9 +105,9 @@ def test_sigterm_that_comes_too_late_for_a_checkpoint_ends_the_process_after_the
     script = """if True:
         import os, signal
         from nightshift.neural import preemption
-        with preemption.heeded() as notice:
+        with preemption.heed_sigterm() as notice:
             os.kill(os.getpid(), signal.SIGTERM)
-            print("given", notice.given, flush=True)
+            print("given", notice.received, flush=True)
         print("the next candidate", flush=True)
     """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=300)
@@ -116,7 +116,7 @@ def test_sigterm_that_comes_too_late_for_a_checkpoint_ends_the_process_after_the
 
 
 def test_a_notice_that_was_heeded_is_not_given_again(taken):
-    with pytest.raises(PreemptedError), preemption.heeded():
+    with pytest.raises(PreemptedError), preemption.heed_sigterm():
         os.kill(os.getpid(), signal.SIGTERM)
         raise PreemptedError
 
@@ -124,8 +124,8 @@ def test_a_notice_that_was_heeded_is_not_given_again(taken):
 
 
 def test_after_the_training_sigterm_is_handled_as_before(taken):
-    with preemption.heeded() as notice:
+    with preemption.heed_sigterm() as notice:
         pass
     os.kill(os.getpid(), signal.SIGTERM)
 
-    assert (notice.given, taken) == (False, [signal.SIGTERM])
+    assert (notice.received, taken) == (False, [signal.SIGTERM])

@@ -13,25 +13,25 @@ from torch import nn
 from nightshift.config.neural import Compile, Decay, Fit, Precision
 from nightshift.errors import UserError
 from nightshift.neural import devices, replica, trainer
-from nightshift.neural.data import Resident
-from nightshift.neural.progress import Progress
+from nightshift.neural.data import ResidentDataset
+from nightshift.neural.progress import TrainingProgress
 from nightshift.neural.recipes import mlp
-from nightshift.neural.recipes.mlp import MLP, Parameters
+from nightshift.neural.recipes.mlp import MLP, MLPParameters
 from nightshift.neural.replica import Replica
-from nightshift.neural.trainer import Training
+from nightshift.neural.trainer import NetworkTraining
 from tests.components.training import samples
 
 CPU = torch.device("cpu")
-SMALL = Parameters(hidden=8, layers=2, epochs=2, batch_size=64, learning_rate=0.02)
+SMALL = MLPParameters(hidden=8, layers=2, epochs=2, batch_size=64, learning_rate=0.02)
 
 
-def rows(parameters: Parameters) -> tuple[Resident, int]:
+def rows(parameters: MLPParameters) -> tuple[ResidentDataset, int]:
     matrix, labels = samples.matrix()
     matrix = (matrix - matrix.mean(axis=0)) / matrix.std(axis=0)
-    return Resident(*mlp.resident(matrix, labels, CPU), parameters.batch_size), matrix.shape[1]
+    return ResidentDataset(*mlp.resident(matrix, labels, CPU), parameters.batch_size), matrix.shape[1]
 
 
-def trained(parameters: Parameters = SMALL, seed: int = 0) -> nn.Sequential:
+def trained(parameters: MLPParameters = SMALL, seed: int = 0) -> nn.Sequential:
     data, width = rows(parameters)
     with devices.reproducible(seed, threads=1):
         return trainer.fit(Replica(MLP(width, parameters), CPU), data).model
@@ -45,7 +45,7 @@ def gap(first: nn.Sequential, second: nn.Sequential) -> float:
 def test_an_epoch_serves_every_row_once_with_its_own_label_in_batches_of_the_given_size():
     inputs = torch.arange(10.0)[:, None]
 
-    batches = list(Resident(inputs, inputs[:, 0] * 2, 4).epoch())
+    batches = list(ResidentDataset(inputs, inputs[:, 0] * 2, 4).epoch())
 
     assert [len(labels) for _, labels in batches] == [4, 4, 2]
     served = torch.cat([inputs[:, 0] for inputs, _ in batches])
@@ -53,14 +53,14 @@ def test_an_epoch_serves_every_row_once_with_its_own_label_in_batches_of_the_giv
     assert all(torch.equal(inputs[:, 0] * 2, labels) for inputs, labels in batches)
 
 
-def orders(data: Resident, epochs: int, skip: int = 0) -> list[float]:
+def orders(data: ResidentDataset, epochs: int, skip: int = 0) -> list[float]:
     return [
         label for epoch in range(epochs) for _, labels in data.epoch(0 if epoch else skip) for label in labels.tolist()
     ]
 
 
 def test_two_epochs_serve_the_rows_in_different_orders_that_the_seed_decides():
-    data = Resident(torch.zeros(50, 1), torch.arange(50.0), 50)
+    data = ResidentDataset(torch.zeros(50, 1), torch.arange(50.0), 50)
     found = []
     for seed in (1, 1, 2):
         torch.manual_seed(seed)
@@ -74,14 +74,14 @@ def test_two_epochs_serve_the_rows_in_different_orders_that_the_seed_decides():
 @pytest.mark.parametrize("served", range(1, 9))
 def test_an_epoch_goes_on_after_any_batch(served):
     """Three batches an epoch: after the last one, the state is the next epoch's."""
-    data = Resident(torch.zeros(10, 1), torch.arange(10.0), 4)
+    data = ResidentDataset(torch.zeros(10, 1), torch.arange(10.0), 4)
     data.seed()
     whole = orders(data, 3)
     data.seed()
     batches = (batch for _ in range(3) for batch in data.epoch())
     before = [label for _ in range(served) for label in next(batches)[1].tolist()]
 
-    resumed = Resident(data.inputs, data.labels, 4)
+    resumed = ResidentDataset(data.inputs, data.labels, 4)
     resumed.load(data.state())
 
     assert before + orders(resumed, 3 - served // 3, skip=served % 3) == whole
@@ -98,9 +98,9 @@ def test_training_learns_what_separates_the_classes():
     rng = np.random.default_rng(0)
     matrix = rng.normal(size=(2000, 3)).astype(np.float32)
     labels = (matrix[:, 0] * matrix[:, 1] > 0).astype(np.int8)  # no line separates these
-    parameters = Parameters(hidden=32, epochs=30, batch_size=64, learning_rate=0.02)
+    parameters = MLPParameters(hidden=32, epochs=30, batch_size=64, learning_rate=0.02)
     with devices.reproducible(0, threads=1):
-        found = trainer.fit(Replica(MLP(3, parameters), CPU), Resident(*mlp.resident(matrix, labels, CPU), 64))
+        found = trainer.fit(Replica(MLP(3, parameters), CPU), ResidentDataset(*mlp.resident(matrix, labels, CPU), 64))
 
     assert ((mlp.probabilities(found.model, matrix) > 0.5) == labels).mean() > 0.95
     assert [step for step, _ in found.losses][-1] == 30 * 32
@@ -147,8 +147,8 @@ class Halved(MLP):
 
 
 def test_each_group_of_parameters_follows_the_schedule_from_its_own_rate():
-    data = Resident(torch.ones(8, 1), torch.ones(8), 2)
-    training = Training(Replica(Halved(1, Parameters(hidden=2, learning_rate=0.5, epochs=1)), CPU), data)
+    data = ResidentDataset(torch.ones(8, 1), torch.ones(8), 2)
+    training = NetworkTraining(Replica(Halved(1, MLPParameters(hidden=2, learning_rate=0.5, epochs=1)), CPU), data)
     rates = []
     for batch in training.batches():
         training.step(batch)
@@ -166,7 +166,7 @@ def test_what_is_kept_is_the_moving_average_of_the_weights_after_each_step():
     data, width = rows(SMALL)
     fit = SMALL.model_copy(update={"ema_decay": 0.6})
     with devices.reproducible(0, threads=1):
-        training = Training(Replica(MLP(width, fit), CPU), data)
+        training = NetworkTraining(Replica(MLP(width, fit), CPU), data)
         data.seed()
         expected = [parameter.detach().clone() for parameter in training.replica.model.parameters()]
         for number, batch in enumerate(training.batches(), 1):
@@ -233,7 +233,7 @@ def test_lower_precision_trains_nearly_the_same_network(precision, clip):
 
 def test_a_step_whose_gradients_overflow_is_left_out():
     data, width = rows(SMALL)
-    training = Training(Replica(MLP(width, SMALL.model_copy(update={"precision": Precision.FP16})), CPU), data)
+    training = NetworkTraining(Replica(MLP(width, SMALL.model_copy(update={"precision": Precision.FP16})), CPU), data)
     before = [parameter.clone() for parameter in training.replica.model.parameters()]
 
     training.step((torch.full((64, width), 1e30), torch.ones(64)))
@@ -253,7 +253,7 @@ def test_gradients_are_clipped_to_the_norm():
 
 
 def test_rows_are_scored_so_many_at_once_as_the_device_can_hold():
-    network = MLP(1, Parameters(hidden=2)).model()
+    network = MLP(1, MLPParameters(hidden=2)).model()
     sizes = []
     network.register_forward_hook(lambda _, inputs, __: sizes.append(len(inputs[0])))
     matrix = np.linspace(-1, 1, mlp.AT_ONCE + 3, dtype=np.float32)[:, None]
@@ -266,7 +266,7 @@ def test_rows_are_scored_so_many_at_once_as_the_device_can_hold():
 
 def test_progress_names_step_loss_speed_and_what_is_left(caplog):
     caplog.set_level(logging.INFO, "nightshift")
-    silent, told = Progress(100, 64, 1000), Progress(100, 64, 1000, seconds=0)
+    silent, told = TrainingProgress(100, 64, 1000), TrainingProgress(100, 64, 1000, seconds=0)
     silent.advance(50, torch.tensor(0.5))
     told.advance(50, torch.tensor(0.5))
 

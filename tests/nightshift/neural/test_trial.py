@@ -7,8 +7,8 @@ import torch
 
 from nightshift.config.neural import Precision
 from nightshift.neural import devices, recipes, simulated
-from nightshift.neural.collectives import Measured
-from nightshift.neural.trial import Trial, measured
+from nightshift.neural.collectives import CollectiveTiming
+from nightshift.neural.trial import StretchTimer, answer_commands
 
 CPU = torch.device("cpu")
 SMALL = {"threads": 1, "batch_size": 30}
@@ -25,7 +25,7 @@ def test_a_stretch_trains_whole_batches_for_about_the_same_time_on_end(kind: str
     asked = {"kind": kind, "shape": shape, "parameters": SMALL | parameters, "rows": 100, "trainer": {}}
 
     with simulated.training(asked, CPU) as training:
-        found = Trial(training)
+        found = StretchTimer(training)
         stretches = [found.stretch() for _ in range(3)]
 
     assert {each["rows"] for each in stretches} == {30 * found.steps}
@@ -58,7 +58,7 @@ def test_a_variant_that_cannot_be_says_why(capsys: pytest.CaptureFixture[str]) -
     asked |= {"parameters": {"batch_size": 30}, "trainer": {}}
 
     with pytest.raises(SystemExit, match="2"):
-        simulated.answer(json.dumps(asked), measured)
+        simulated.answer(json.dumps(asked), answer_commands)
 
     refused = "batch_size is 30, and there are 20 rows; give more with --rows"
     assert json.loads(capsys.readouterr().out)["refused"] == refused
@@ -68,7 +68,7 @@ def test_a_variant_that_cannot_be_says_why(capsys: pytest.CaptureFixture[str]) -
     ("name", "share"), [("all-reduce", 14 / 8), ("all-gather", 7 / 8), ("reduce-scatter", 7 / 8), ("all-to-all", 7 / 8)]
 )
 def test_bus_bandwidth_is_that_of_nccl_tests(name: str, share: float) -> None:
-    found = Measured(name, size=1_000_000, seconds=0.001, processes=8)
+    found = CollectiveTiming(name, size=1_000_000, seconds=0.001, processes=8)
 
     assert found.algorithm == pytest.approx(1e9)
     assert found.bus == pytest.approx(share * 1e9)

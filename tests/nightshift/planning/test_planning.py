@@ -10,7 +10,7 @@ from nightshift.errors import UserError
 from nightshift.hardware import gpu, gpus
 from nightshift.planning import memory, published, search, timing
 from nightshift.planning.efficiency import efficiency
-from nightshift.planning.layout import Checkpointing, Cluster, Layout
+from nightshift.planning.layout import Checkpointing, Cluster, ParallelLayout
 from nightshift.planning.models import preset
 
 NODE = Cluster(gpu("h100-80gb"), 1, 8, 50e9)
@@ -85,10 +85,10 @@ def test_the_flops_of_a_gpt_are_those_of_the_megatron_paper() -> None:
 def test_a_layer_keeps_the_activations_of_korthikantis_formulas() -> None:
     model = preset("gpt-175b")
     tokens, hidden, heads = 2048, 12288, 96
-    plain = Layout(1, flash=False, sequence_parallel=False)
+    plain = ParallelLayout(1, flash=False, sequence_parallel=False)
 
-    def kept(layout: Layout) -> float:
-        return memory.kept(model, model.layer(fused=True), layout) / (tokens * hidden)
+    def kept(layout: ParallelLayout) -> float:
+        return memory.count_kept_bytes(model, model.layer(fused=True), layout) / (tokens * hidden)
 
     scores = 5 * heads * tokens / hidden
     assert kept(plain) == pytest.approx(34 + scores)
@@ -100,27 +100,28 @@ def test_a_layer_keeps_the_activations_of_korthikantis_formulas() -> None:
 def test_the_more_is_sharded_or_computed_again_the_less_memory_is_needed() -> None:
     model = preset("llama3-8b")
 
-    by_zero = [memory.needed(model, NODE, Layout(16, zero=zero)).total for zero in range(4)]
+    by_zero = [memory.estimate_memory(model, NODE, ParallelLayout(16, zero=zero)).total for zero in range(4)]
     by_checkpointing = [
-        memory.needed(model, NODE, Layout(16, zero=3, checkpointing=each)).total for each in Checkpointing
+        memory.estimate_memory(model, NODE, ParallelLayout(16, zero=3, checkpointing=each)).total
+        for each in Checkpointing
     ]
 
     assert by_zero == sorted(by_zero, reverse=True)
     assert by_checkpointing == sorted(by_checkpointing, reverse=True)
-    assert timing.estimate(model, NODE, Layout(16, zero=3, checkpointing=Checkpointing.FULL)).compute > (
-        timing.estimate(model, NODE, Layout(16, zero=3)).compute
+    assert timing.estimate(model, NODE, ParallelLayout(16, zero=3, checkpointing=Checkpointing.FULL)).compute > (
+        timing.estimate(model, NODE, ParallelLayout(16, zero=3)).compute
     )
 
 
 def test_a_pipelines_bubble_shrinks_with_micro_batches_and_chunks() -> None:
-    assert timing.bubble(Layout(64, pipeline=8), 16) == 7 / 16
-    assert timing.bubble(Layout(64, pipeline=8, interleave=4), 16) == 7 / 64
+    assert timing.bubble(ParallelLayout(64, pipeline=8), 16) == 7 / 16
+    assert timing.bubble(ParallelLayout(64, pipeline=8, interleave=4), 16) == 7 / 64
 
 
 def test_layers_that_stages_do_not_divide_leave_the_fullest_stage_to_wait_for() -> None:
     model, cluster = preset("llama3-405b"), replace(NODE, nodes=64)
 
-    uneven = search.plan(model, cluster, Layout(256, tensor=8, pipeline=8, zero=3))
+    uneven = search.plan(model, cluster, ParallelLayout(256, tensor=8, pipeline=8, zero=3))
 
     even = search.plan(replace(model, layers=128), cluster, uneven.layout)
     assert uneven.timing.compute == even.timing.compute
@@ -129,8 +130,8 @@ def test_layers_that_stages_do_not_divide_leave_the_fullest_stage_to_wait_for() 
 
 def test_logits_are_split_by_tensor_parallelism_and_sequences_by_context_parallelism() -> None:
     model = preset("nemotron-8b")
-    whole, split = (memory.activations(model, NODE, Layout(16, tensor=size)) for size in (1, 8))
-    shared = memory.activations(model, NODE, Layout(16, context=8))
+    whole, split = (memory.activations(model, NODE, ParallelLayout(16, tensor=size)) for size in (1, 8))
+    shared = memory.activations(model, NODE, ParallelLayout(16, context=8))
 
     assert split < whole / 7
     assert shared == whole / 8
@@ -147,51 +148,54 @@ def test_a_layout_that_does_not_fit_is_refused_with_one_that_does() -> None:
     model = preset("llama3-8b")
 
     with pytest.raises(UserError, match=r"needs \d+\.\d GiB a GPU .* has 79.1; this would fit, .*--zero [23]") as error:
-        search.fitting(model, NODE, Layout(16))
+        search.plan_fitting(model, NODE, ParallelLayout(16))
 
     words = str(error.value).split("step: ")[1].split()
     given = {
         name.removeprefix("--").replace("-", "_"): value for name, value in zip(words[::2], words[1::2], strict=True)
     }
     checkpointing = Checkpointing(given.pop("checkpointing"))
-    layout = Layout(16, checkpointing=checkpointing, **{name: int(value) for name, value in given.items()})
-    assert search.fitting(model, NODE, layout).fits
+    layout = ParallelLayout(16, checkpointing=checkpointing, **{name: int(value) for name, value in given.items()})
+    assert search.plan_fitting(model, NODE, layout).fits
 
 
 def test_a_model_that_fits_in_no_layout_is_refused_with_the_nodes_it_takes() -> None:
     model = preset("llama3-70b")
 
     with pytest.raises(UserError, match=r"no layout .* fits 8 x h100-80gb; it would on 2 nodes with --batch 32"):
-        search.proposed(model, NODE, Layout(32))
+        search.propose_plan(model, NODE, ParallelLayout(32))
 
-    assert search.proposed(model, replace(NODE, nodes=2), Layout(32)).fits
-    assert search.fastest(model, NODE, Layout(32)) is None
+    assert search.propose_plan(model, replace(NODE, nodes=2), ParallelLayout(32)).fits
+    assert search.fastest(model, NODE, ParallelLayout(32)) is None
 
 
 def test_the_proposal_is_at_least_as_fast_as_every_published_layout_that_fits() -> None:
     model, cluster = preset("llama3-8b"), Cluster(gpu("h100-96gb-500w"), 16, 8, 50e9)
-    theirs = Layout(256, micro_batch=2, zero=3, checkpointing=Checkpointing.SELECTIVE)
+    theirs = ParallelLayout(256, micro_batch=2, zero=3, checkpointing=Checkpointing.SELECTIVE)
 
-    assert search.proposed(model, cluster, theirs).timing.step <= search.fitting(model, cluster, theirs).timing.step
+    assert (
+        search.propose_plan(model, cluster, theirs).timing.step
+        <= search.plan_fitting(model, cluster, theirs).timing.step
+    )
 
 
 @pytest.mark.parametrize(
     ("layout", "said"),
     (
-        (Layout(16, tensor=3), r"tensor is 3, which does not divide the model's heads, 32; give 2 or 4"),
+        (ParallelLayout(16, tensor=3), r"tensor is 3, which does not divide the model's heads, 32; give 2 or 4"),
         (
-            Layout(16, pipeline=8, interleave=8),
+            ParallelLayout(16, pipeline=8, interleave=8),
             r"pipeline x interleave is 64, and the model has 32 layers; give as many or",
         ),
-        (Layout(16, context=3), r"context is 3, which does not divide the model's sequence, 8192; give 2 or 4"),
-        (Layout(12), r"replicas x micro_batch is 8, which does not divide batch, 12; give 6 or 12"),
-        (Layout(16, zero=4), r"zero is 4; give 0, 1, 2 or 3"),
-        (Layout(12, pipeline=8, interleave=2), r"interleave is 2 with 12 micro-batches and 8 stages"),
-        (Layout(16, micro_batch=0), r"micro_batch is 0; give 1 or more"),
-        (Layout(16, precision="fp4"), r"precision is 'fp4'; h100-80gb has fp32, tf32"),
+        (ParallelLayout(16, context=3), r"context is 3, which does not divide the model's sequence, 8192; give 2 or 4"),
+        (ParallelLayout(12), r"replicas x micro_batch is 8, which does not divide batch, 12; give 6 or 12"),
+        (ParallelLayout(16, zero=4), r"zero is 4; give 0, 1, 2 or 3"),
+        (ParallelLayout(12, pipeline=8, interleave=2), r"interleave is 2 with 12 micro-batches and 8 stages"),
+        (ParallelLayout(16, micro_batch=0), r"micro_batch is 0; give 1 or more"),
+        (ParallelLayout(16, precision="fp4"), r"precision is 'fp4'; h100-80gb has fp32, tf32"),
     ),
 )
-def test_a_layout_that_cannot_be_is_refused_with_what_can(layout: Layout, said: str) -> None:
+def test_a_layout_that_cannot_be_is_refused_with_what_can(layout: ParallelLayout, said: str) -> None:
     with pytest.raises(UserError, match=said):
         search.plan(preset("llama3-8b"), NODE, layout)
 
@@ -202,7 +206,7 @@ def test_an_unknown_name_is_refused_with_those_that_are_known() -> None:
     with pytest.raises(UserError, match=r"model 'llama3-8' is not known; .*did you mean 'llama3-8b'"):
         preset("llama3-8")
     with pytest.raises(UserError, match=r"tensor, context and pipeline are for transformers"):
-        search.plan(preset("resnet50"), NODE, Layout(16, tensor=2))
+        search.plan(preset("resnet50"), NODE, ParallelLayout(16, tensor=2))
 
 
 def test_every_gpu_of_the_table_has_a_source_and_a_date() -> None:

@@ -12,7 +12,7 @@ from nightshift.contracts import package
 from nightshift.contracts.preprocessing import Inputs
 from nightshift.contracts.verdict import Decision, Verdict
 from nightshift.errors import UserError
-from nightshift.profiler.pairs import Side, compared
+from nightshift.profiler.pairs import BenchmarkProcess, compare_kernels
 from pipelines.cli.__main__ import parse_command_line
 from tests import packages
 from tests.components import samples
@@ -55,7 +55,7 @@ class Fake:
 def test_rounds_are_measured_with_new_sides_and_stand_in_turn() -> None:
     rounds = iter([1.0, 1.5])
 
-    found = compared(lambda: Fake(a=1.0, b=1.0), lambda: Fake(a=next(rounds), c=1.0), each=3, rounds=2)
+    found = compare_kernels(lambda: Fake(a=1.0, b=1.0), lambda: Fake(a=next(rounds), c=1.0), pairs=3, rounds=2)
 
     assert found == {"a": [1.0, 1.5, 1.0, 1.5, 1.0, 1.5]}
 
@@ -80,7 +80,7 @@ def test_the_command_finds_a_larger_graph_to_be_slower(tmp_path: Path, capsys: p
 
 
 def test_a_model_that_cannot_be_measured_is_a_users_mistake(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"nowhere cannot be measured"), Side(str(tmp_path / "nowhere")):
+    with pytest.raises(UserError, match=r"nowhere cannot be measured"), BenchmarkProcess(str(tmp_path / "nowhere")):
         pass
 
 

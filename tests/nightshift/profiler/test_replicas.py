@@ -6,17 +6,17 @@ import pytest
 
 from nightshift.config.neural import Trainer
 from nightshift.profiler import replicas
-from nightshift.profiler.replicas import FAULTS, SMALL_BUCKETS, Job, Measured, Process
+from nightshift.profiler.replicas import FAULTS, SMALL_BUCKETS, Process, ScalingMeasurement, ScalingSpec
 from nightshift.profiler.tuning import Network
 
 NETWORK = Network("mlp", {"inputs": 3}, {"batch_size": 256, "threads": 4})
 
 
-def measured(processes: Sequence[tuple[float, float]], exchange: float = 0.0, pieces: int = 1) -> Measured:
+def measured(processes: Sequence[tuple[float, float]], exchange: float = 0.0, pieces: int = 1) -> ScalingMeasurement:
     """A training whose processes wait for rows and compute so long; the exchange adds a tenth where there is one."""
     step = max(map(sum, processes)) + exchange
     every = [Process(data, computing, step) for data, computing in processes]
-    return Measured(every, exchange / 2, pieces, size=1_000_000, rows=100 * len(processes))
+    return ScalingMeasurement(every, exchange / 2, pieces, size=1_000_000, rows=100 * len(processes))
 
 
 ALONE = measured([(0.0, 1.0)])
@@ -32,15 +32,15 @@ ALONE = measured([(0.0, 1.0)])
         (measured([(0.0, 1.3), (0.0, 1.3)]), "Processes that slow each other down", 300),
     ],
 )
-def test_what_takes_the_time_is_named_with_what_it_costs(found: Measured, title: str, won_ms: float) -> None:
-    (finding,) = replicas.diagnosed(ALONE, found)
+def test_what_takes_the_time_is_named_with_what_it_costs(found: ScalingMeasurement, title: str, won_ms: float) -> None:
+    (finding,) = replicas.diagnose_scaling(ALONE, found)
 
     assert (finding.title, finding.won_ms) == (title, pytest.approx(won_ms))
     assert finding.won_pct == pytest.approx(won_ms / 10 / found.step, abs=0.01)
 
 
 def test_what_costs_most_comes_first_and_a_straggler_is_named() -> None:
-    found = replicas.diagnosed(ALONE, measured([(0.1, 1.0), (0.1, 1.0), (0.1, 4.0), (0.1, 1.0)], exchange=0.5))
+    found = replicas.diagnose_scaling(ALONE, measured([(0.1, 1.0), (0.1, 1.0), (0.1, 4.0), (0.1, 1.0)], exchange=0.5))
 
     assert [each.title for each in found] == ["A straggler", "Exposed communication", "The data loader"]
     assert found[0].evidence.startswith("Process 2 takes 122% longer than the mean")
@@ -49,24 +49,24 @@ def test_what_costs_most_comes_first_and_a_straggler_is_named() -> None:
 def test_processes_that_lose_nothing_scale_perfectly() -> None:
     found = measured([(0.0, 1.0), (0.0, 1.0)])
 
-    assert replicas.diagnosed(ALONE, found) == []
+    assert replicas.diagnose_scaling(ALONE, found) == []
     assert (ALONE.efficiency(ALONE), found.efficiency(ALONE), found.speed) == (1, 1, 200)
     assert measured([(0.0, 1.0), (0.0, 1.0)], exchange=0.25).efficiency(ALONE) == pytest.approx(0.8)
 
 
 def test_every_process_has_as_many_rows_as_one_alone_and_a_core() -> None:
-    job = Job(NETWORK, Trainer().model_dump(mode="json"), "cpu", rows=64)
+    job = ScalingSpec(NETWORK, Trainer().model_dump(mode="json"), "cpu", rows=64)
 
     assert [job.request(count)["parameters"] for count in (1, 4)] == [
         {"batch_size": 64, "threads": 1},
         {"batch_size": 256, "threads": 1},
     ]
-    assert Job(NETWORK, {}, "cuda", rows=64).request(1)["parameters"]["threads"] == 4
+    assert ScalingSpec(NETWORK, {}, "cuda", rows=64).request(1)["parameters"]["threads"] == 4
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_planted_in_the_processes_or_in_their_setting(fault: str) -> None:
-    asked = Job(NETWORK, Trainer().model_dump(mode="json"), "cpu", rows=64, fault=fault).request(2)
+    asked = ScalingSpec(NETWORK, Trainer().model_dump(mode="json"), "cpu", rows=64, fault=fault).request(2)
 
     assert (asked["fault"] == fault) == (fault != SMALL_BUCKETS)
     assert (asked["trainer"]["bucket_mb"] == Trainer().bucket_mb) == (fault != SMALL_BUCKETS)

@@ -13,17 +13,27 @@ import pytest
 from nightshift.config.neural import Fit, Trainer
 from nightshift.errors import UserError
 from nightshift.profiler import tuning
-from nightshift.profiler.tuning import AXES, Network, Search, Setting, Side, Stretch, Tried, Tuned, Variant
+from nightshift.profiler.tuning import (
+    AXES,
+    Network,
+    Search,
+    Stretch,
+    Tried,
+    Tuned,
+    TuningSetting,
+    Variant,
+    VariantProcess,
+)
 
 PARAMETERS = Fit().model_dump(mode="json") | {"hidden": 8, "channels_last": True}
 GIVEN = Variant(PARAMETERS, Trainer().model_dump(mode="json"))
-SETTING = Setting("cpu", Network("mlp", {"inputs": 3}, PARAMETERS), rows=1000, axes=list(AXES), cores=4)
+SETTING = TuningSetting("cpu", Network("mlp", {"inputs": 3}, PARAMETERS), rows=1000, axes=list(AXES), cores=4)
 
 
 class Fake:
     """A side that takes so many seconds for 100 rows, again and again."""
 
-    def __init__(self, variant: Variant, setting: Setting, seconds: Callable[[], float], gpu: str = "") -> None:
+    def __init__(self, variant: Variant, setting: TuningSetting, seconds: Callable[[], float], gpu: str = "") -> None:
         self.variant, self.setting, self._seconds = variant, setting, seconds
         self.flops, self.gpu, self.arithmetic, self.has_ended = 1e6, gpu, "bf16", False
 
@@ -40,7 +50,7 @@ class Fake:
 def searched(
     factors: dict[tuple[str, Any], float],
     given: Variant = GIVEN,
-    setting: Setting = SETTING,
+    setting: TuningSetting = SETTING,
     noise: float = 0,
     seed: int = 0,
 ) -> tuple[Tuned, list[Tried]]:
@@ -53,7 +63,7 @@ def searched(
             raise UserError("no compiler")
         return Fake(variant, setting, lambda: float(np.prod(found) * random.lognormal(0, noise)))
 
-    return tuning.tuned(given, Search(start, setting, tried.append)), tried
+    return tuning.tune(given, Search(start, setting, tried.append)), tried
 
 
 def test_the_fastest_value_of_each_axis_is_kept_and_the_whole_is_measured_beside_what_was_given() -> None:
@@ -80,7 +90,7 @@ def test_an_axis_begins_where_the_one_before_has_ended() -> None:
         seconds = {("bf16", "default"): 0.6, ("bf16", "none"): 0.5, ("float32", "default"): 0.9}.get(values, 1.0)
         return Fake(variant, SETTING, lambda: seconds)
 
-    found = tuning.tuned(GIVEN, Search(start, SETTING, lambda _: None))
+    found = tuning.tune(GIVEN, Search(start, SETTING, lambda _: None))
 
     assert found.changes == {"precision": "bf16"}
     assert searched(both)[0].changes == {"precision": "bf16", "compile": "default"}
@@ -129,7 +139,7 @@ def test_a_value_is_not_blamed_when_the_best_so_far_ends_beside_it() -> None:
 
 
 def test_what_libraries_print_is_no_answer() -> None:
-    side, answer = Side(GIVEN, SETTING), {"rows": 1, "seconds": 2.0, "cpu_seconds": 3.0}
+    side, answer = VariantProcess(GIVEN, SETTING), {"rows": 1, "seconds": 2.0, "cpu_seconds": 3.0}
     said = ["NCCL version 2.27.5", "[1]", "3", "", json.dumps(answer)]
     side._process = Popen([sys.executable, "-c", f"print({chr(10).join(said)!r})"], stdin=PIPE, stdout=PIPE, text=True)
 

@@ -8,7 +8,7 @@ import yaml
 
 from nightshift.hardware import gpu
 from nightshift.planning import search
-from nightshift.planning.layout import Checkpointing, Cluster, Layout
+from nightshift.planning.layout import Checkpointing, Cluster, ParallelLayout
 from nightshift.planning.models import preset
 from pipelines.cli import plan
 from tests.pipelines.samples import called
@@ -39,11 +39,11 @@ def test_a_model_is_given_by_its_sizes(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_a_recipe_says_what_was_planned() -> None:
-    found = search.proposed(preset("llama3-8b"), Cluster(gpu("h100-80gb"), 1, 8, 50e9), Layout(16))
+    found = search.propose_plan(preset("llama3-8b"), Cluster(gpu("h100-80gb"), 1, 8, 50e9), ParallelLayout(16))
 
     written = yaml.safe_load(plan.recipe(found, "llama3-8b"))
 
     layout = {name: value for name, value in written["layout"].items() if name not in ("data", "micro_batches")}
-    assert Layout(**layout | {"checkpointing": Checkpointing(layout["checkpointing"])}) == found.layout
+    assert ParallelLayout(**layout | {"checkpointing": Checkpointing(layout["checkpointing"])}) == found.layout
     assert written["expected"]["step_seconds"] == pytest.approx(found.timing.step, rel=1e-3)
     assert written["layout"]["data"] * written["layout"]["micro_batches"] * written["layout"]["micro_batch"] == 16

@@ -13,7 +13,7 @@ from nightshift.config import parse
 from nightshift.config.neural import Trainer
 from nightshift.errors import UserError
 from nightshift.neural import simulated
-from nightshift.neural.trial import Trial
+from nightshift.neural.trial import StretchTimer
 from nightshift.profiler.traces import analysis, read
 from nightshift.profiler.tuning import Tuned, Value, Variant
 from pipelines import configs
@@ -75,7 +75,7 @@ def test_networks_of_images_and_of_texts_are_trained_too(
 
     assert width(network.shape) == wide
     with simulated.training({**vars(network), "rows": 8, "trainer": {}}, torch.device("cpu")) as training:
-        assert Trial(training).stretch()["rows"] > 0
+        assert StretchTimer(training).stretch()["rows"] > 0
 
 
 def test_a_frozen_network_has_no_training_to_make_faster(tmp_path: Path) -> None:

@@ -7,11 +7,11 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from nightshift.errors import UserError
 from nightshift.neural.recipes import mlp
-from nightshift.neural.recipes.mlp import MLP, Parameters
+from nightshift.neural.recipes.mlp import MLP, MLPParameters
 
 
 def test_a_network_has_the_layers_the_parameters_ask_for():
-    model = MLP(5, Parameters(hidden=7, layers=2)).model()
+    model = MLP(5, MLPParameters(hidden=7, layers=2)).model()
 
     assert [(weights.shape, bias.shape) for weights, bias in mlp.layers(model)] == [
         ((7, 5), (7,)),
@@ -24,7 +24,7 @@ def test_a_network_has_the_layers_the_parameters_ask_for():
 
 @pytest.mark.parametrize("layers", [1, 2, 3])
 def test_floating_point_operations_are_those_that_pytorch_counts(layers):
-    recipe = MLP(5, Parameters(hidden=7, layers=layers))
+    recipe = MLP(5, MLPParameters(hidden=7, layers=layers))
     model = recipe.model()
 
     with FlopCounterMode(display=False) as counter:
@@ -35,7 +35,7 @@ def test_floating_point_operations_are_those_that_pytorch_counts(layers):
 
 @pytest.mark.parametrize("layers", [1, 2, 3, 4])
 def test_every_layer_has_a_place_in_the_plan_for_sharing_it(layers):
-    recipe = MLP(5, Parameters(hidden=7, layers=layers))
+    recipe = MLP(5, MLPParameters(hidden=7, layers=layers))
     model = recipe.model()
 
     plan = recipe.tensor_plan(model)
@@ -59,4 +59,4 @@ def test_a_parameter_that_is_unknown_or_wrong_is_named(given, message):
 
 
 def test_parameters_not_given_have_defaults():
-    assert mlp.parameters("field", {"epochs": 2}) == Parameters(epochs=2)
+    assert mlp.parameters("field", {"epochs": 2}) == MLPParameters(epochs=2)

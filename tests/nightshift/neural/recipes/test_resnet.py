@@ -10,9 +10,9 @@ from transformers import ResNetConfig, ResNetForImageClassification
 
 from nightshift.errors import UserError
 from nightshift.neural import devices, trainer
-from nightshift.neural.data import Changed, held, unchanged
-from nightshift.neural.recipes import checked
-from nightshift.neural.recipes.resnet import IMAGENET_MEAN, IMAGENET_STD, Parameters, Pointwise, ResNet
+from nightshift.neural.data import AugmentedDataset, gather_resident, keep_batch
+from nightshift.neural.recipes import check_parameters
+from nightshift.neural.recipes.resnet import IMAGENET_MEAN, IMAGENET_STD, Pointwise, ResNet, ResNetParameters
 from nightshift.neural.replica import Replica
 
 RESNET50 = {"stages": "3,4,6,3", "width": 64, "bottleneck": True, "stem": "large"}
@@ -20,7 +20,7 @@ RESNET50 = {"stages": "3,4,6,3", "width": 64, "bottleneck": True, "stem": "large
 
 def parameters_of(**given) -> int:
     with torch.device("meta"):
-        model = ResNet("parameters", 224, 3, 1000, Parameters(**given)).model()
+        model = ResNet("parameters", 224, 3, 1000, ResNetParameters(**given)).model()
     return sum(each.numel() for each in model.parameters())
 
 
@@ -31,7 +31,7 @@ def test_resnet_50_and_18_have_the_sizes_that_everybody_knows():
 
 def test_resnet_50_takes_the_operations_that_everybody_knows():
     with torch.device("meta"), FlopCounterMode(display=False) as counter:
-        ResNet("parameters", 224, 3, 1000, Parameters(**RESNET50)).model().eval()(
+        ResNet("parameters", 224, 3, 1000, ResNetParameters(**RESNET50)).model().eval()(
             torch.zeros(1, 224, 224, 3, dtype=torch.uint8)
         )
     assert counter.get_total_flops() == pytest.approx(2 * 4.09e9, rel=0.01)
@@ -39,7 +39,7 @@ def test_resnet_50_takes_the_operations_that_everybody_knows():
 
 @pytest.mark.parametrize("given", [{"stages": "1,2"}, {"stages": "1,1", "bottleneck": True, "stem": "large"}])
 def test_images_come_in_as_bytes_and_leave_as_a_score_for_each_class(given):
-    recipe = ResNet("parameters", 16, 3, 5, Parameters(width=4, **given))
+    recipe = ResNet("parameters", 16, 3, 5, ResNetParameters(width=4, **given))
     pixels = torch.randint(0, 256, (6, 16, 16, 3), dtype=torch.uint8)
     logits = recipe.model()(pixels)
     assert logits.shape == (6, 5)
@@ -51,7 +51,9 @@ def test_the_layout_in_memory_changes_nothing_that_is_learned(stem):
     pixels, found = torch.randint(0, 256, (4, 32, 32, 3), dtype=torch.uint8), []
     for channels_last in (True, False):
         torch.manual_seed(0)
-        model = ResNet("parameters", 32, 3, 5, Parameters(width=8, stem=stem, channels_last=channels_last)).model()
+        model = ResNet(
+            "parameters", 32, 3, 5, ResNetParameters(width=8, stem=stem, channels_last=channels_last)
+        ).model()
         model(pixels).square().sum().backward()
         layout = torch.channels_last if channels_last else torch.contiguous_format
         assert model[0].path[0].weight.is_contiguous(memory_format=layout)
@@ -69,14 +71,14 @@ def test_a_shortcut_that_leaves_out_pixels_is_the_convolution_with_that_stride()
 
 
 def test_operations_are_those_that_pytorch_counts_for_each_image():
-    recipe = ResNet("parameters", 16, 1, 5, Parameters(width=4))
+    recipe = ResNet("parameters", 16, 1, 5, ResNetParameters(width=4))
     with FlopCounterMode(display=False) as counter:
         recipe.model()(torch.zeros(6, 16, 16, 1, dtype=torch.uint8)).sum().backward()
     assert counter.get_total_flops() == 6 * recipe.flops()
 
 
 def test_processes_that_share_layers_are_told_that_they_cannot():
-    recipe = ResNet("parameters", 16, 1, 5, Parameters())
+    recipe = ResNet("parameters", 16, 1, 5, ResNetParameters())
     with pytest.raises(UserError, match=r"task.trainer.tensor: .*write tensor: 1"):
         recipe.tensor_plan(recipe.model())
 
@@ -84,12 +86,12 @@ def test_processes_that_share_layers_are_told_that_they_cannot():
 @pytest.mark.parametrize(("name", "value"), [("stages", "1,0"), ("stages", "two"), ("stem", "huge"), ("shift", 0.5)])
 def test_a_parameter_that_is_wrong_is_named(name, value):
     with pytest.raises(UserError, match=rf"^task.x.{name}: .*, got {value!r}$"):
-        checked(Parameters, "task.x", {name: value})
+        check_parameters(ResNetParameters, "task.x", {name: value})
 
 
 def test_a_parameter_that_is_unknown_is_named_with_the_nearest():
     with pytest.raises(UserError, match=r"task.x.stage: unknown; .*did you mean 'stages'\?"):
-        checked(Parameters, "task.x", {"stage": "1"})
+        check_parameters(ResNetParameters, "task.x", {"stage": "1"})
 
 
 def published(folder: Path, **changes) -> ResNetForImageClassification:
@@ -115,7 +117,7 @@ def test_a_network_begins_with_published_weights_and_sees_pixels_as_they_did(tmp
     pixels = torch.randint(0, 256, (4, 37, 37, 3), dtype=torch.uint8)
     mean, deviation = told.values() if told else (IMAGENET_MEAN, IMAGENET_STD)
 
-    *blocks, _ = ResNet("parameters", 37, 3, 5, Parameters(pretrained=str(tmp_path))).model().eval()
+    *blocks, _ = ResNet("parameters", 37, 3, 5, ResNetParameters(pretrained=str(tmp_path))).model().eval()
 
     with torch.no_grad():
         ours = torch.nn.Sequential(*blocks)(pixels).mean((2, 3))
@@ -136,12 +138,12 @@ def test_a_network_begins_with_published_weights_and_sees_pixels_as_they_did(tmp
 def test_published_weights_of_another_network_are_refused(tmp_path, shape, why):
     published(tmp_path, **shape)
     with pytest.raises(UserError, match=why):
-        ResNet("parameters", 37, 3, 5, Parameters(pretrained=str(tmp_path))).model()
+        ResNet("parameters", 37, 3, 5, ResNetParameters(pretrained=str(tmp_path))).model()
 
 
 def test_published_weights_for_gray_images_have_to_say_what_gray_is(tmp_path):
     published(tmp_path, num_channels=1)
-    recipe = ResNet("parameters", 37, 1, 5, Parameters(pretrained=str(tmp_path)))
+    recipe = ResNet("parameters", 37, 1, 5, ResNetParameters(pretrained=str(tmp_path)))
     with pytest.raises(UserError, match=r"pretrained: has 3 means, and task.channels is 1; write image_mean"):
         recipe.model()
 
@@ -152,11 +154,14 @@ def test_published_weights_for_gray_images_have_to_say_what_gray_is(tmp_path):
 )
 def test_a_batch_of_one_row_whose_pixels_are_down_to_one_trains_like_others(given, rows, batch_size, microbatches):
     fit = {"stages": "1,1,1,1", "width": 4, "epochs": 2, "batch_size": batch_size, "microbatches": microbatches}
-    recipe = ResNet("parameters", 8, 3, 2, checked(Parameters, "parameters", fit | given))
+    recipe = ResNet("parameters", 8, 3, 2, check_parameters(ResNetParameters, "parameters", fit | given))
     pixels, known = torch.randint(256, (rows, 8, 8, 3), dtype=torch.uint8), torch.arange(rows) % 2
 
     with devices.reproducible(0, threads=1):
-        trained = trainer.fit(Replica(recipe, torch.device("cpu")), Changed(held(pixels), known, batch_size, unchanged))
+        trained = trainer.fit(
+            Replica(recipe, torch.device("cpu")),
+            AugmentedDataset(gather_resident(pixels), known, batch_size, keep_batch),
+        )
 
     assert all(value.isfinite().all() for value in trained.model.state_dict().values())
     assert trained.model.eval()(pixels).isfinite().all()

@@ -8,7 +8,7 @@ import pytest
 from nightshift.errors import UserError
 from nightshift.profiler.traces import arithmetic, breakdown, kernels, read
 from nightshift.profiler.traces.analysis import Known, analyze
-from nightshift.profiler.traces.ceiling import Counted, find
+from nightshift.profiler.traces.ceiling import KernelCounters, find
 from nightshift.profiler.traces.gaps import Cause
 from tests.nightshift.profiler.traces.samples import LOADER, TO_DEVICE, Events
 
@@ -266,7 +266,7 @@ def test_traces_of_several_world_sizes_are_fitted(tmp_path):
 
 def test_mfu_and_the_roofline_need_the_gpu_and_the_operations(tmp_path):
     trace = busy().trace(tmp_path, deviceProperties=[{"id": 0, "name": "NVIDIA A100-SXM4-80GB"}])
-    counted = [Counted("sgemm", flops=5e10, bytes=1e9, time=10_000)]
+    counted = [KernelCounters("sgemm", flops=5e10, bytes=1e9, time=10_000)]
     profile = said(trace, flops_per_step=97.5e9, precision="fp32", counted=counted)
     assert profile.mfu_pct == pytest.approx(50)  # 97.5 GFLOP in 10 ms of 19.5 TFLOP/s
     (point,) = profile.roofline.points

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from nightshift.profiler.traces import read
 from nightshift.profiler.traces.analysis import Known, analyze
-from nightshift.profiler.traces.ceiling import Counted
+from nightshift.profiler.traces.ceiling import KernelCounters
 from tests.nightshift.profiler.traces.samples import CASES, Events, cases
 
 A100 = {"deviceProperties": [{"id": 0, "name": "NVIDIA A100-SXM4-80GB"}]}
@@ -41,9 +41,9 @@ def product(events, kernel, took, size=1024, kind="float", operation="aten::mm")
         (BF16, 500, "float", (), (True, "bf16", "name")),
         ("mystery", 500, "c10::BFloat16", (), (True, "bf16", "types of operands")),
         ("mystery", 500, "c10::Float8_e4m3fn", (), (True, "fp8", "types of operands")),
-        ("mystery", 500, "float", (Counted("mystery", 1e9, 1e6, 500, 1e9),), (True, "fp32", "counters")),
-        ("mystery", 500, "float", (Counted("mystery", 1e9, 1e6, 500, 0.0),), (False, "fp32", "counters")),
-        ("mystery", 500, "float", (Counted("mystery", 1e9, 1e6, 500),), (None, "fp32", None)),
+        ("mystery", 500, "float", (KernelCounters("mystery", 1e9, 1e6, 500, 1e9),), (True, "fp32", "counters")),
+        ("mystery", 500, "float", (KernelCounters("mystery", 1e9, 1e6, 500, 0.0),), (False, "fp32", "counters")),
+        ("mystery", 500, "float", (KernelCounters("mystery", 1e9, 1e6, 500),), (None, "fp32", None)),
         ("mystery", 500, "float", (), (None, "fp32", None)),
     ],
 )

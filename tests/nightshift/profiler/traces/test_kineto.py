@@ -10,7 +10,7 @@ from nightshift.errors import UserError
 from nightshift.profiler.traces import kineto, stream, texts, timeline
 from nightshift.profiler.traces.analysis import Known, analyze
 from nightshift.profiler.traces.products import count
-from nightshift.profiler.traces.trace import Host, Work
+from nightshift.profiler.traces.trace import DeviceWork, Host
 from tests.nightshift.profiler.traces.samples import LOADER, TO_DEVICE, Events, read
 
 
@@ -27,7 +27,7 @@ def test_every_dialect_says_the_same(dialect, zero, tmp_path):
     trace = small(dialect, zero).trace(tmp_path)
 
     assert trace.steps.round(2).tolist() == [[0, 100], [100, 200]]
-    assert [Work(kind).name for kind in trace.work["kind"]] == ["KERNEL", "COPY", "SET"]
+    assert [DeviceWork(kind).name for kind in trace.work["kind"]] == ["KERNEL", "COPY", "SET"]
     # a double of today's microseconds since 1970 is exact to a quarter
     assert timeline.spans(trace.work).ravel() == pytest.approx([30, 50.5, 60, 70, 80, 81], abs=0.26)
     assert trace.work["bytes"].tolist() == [0, 4096, 0]
@@ -151,7 +151,7 @@ def test_every_device_is_a_device(device, tmp_path):
 
     assert (profile.gpu_busy_pct, profile.memory[0].allocated_bytes) == (80, 64)
     assert profile.diagnosis[0].title == "Synchronizations"
-    assert {Work(one).name for one in trace.work["kind"]} == {"KERNEL", "COPY", "SET"}
+    assert {DeviceWork(one).name for one in trace.work["kind"]} == {"KERNEL", "COPY", "SET"}
     assert not any("category" in one for one in profile.caveats)
 
 

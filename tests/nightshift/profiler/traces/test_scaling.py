@@ -2,12 +2,12 @@
 
 import pytest
 
-from nightshift.profiler.traces.scaling import Point, fit, serial_share
+from nightshift.profiler.traces.scaling import StepMeasurement, fit, serial_share
 
 
 def measured(sizes, alpha=0.5, ring=20.0, compute=100.0, residual=7.0):
     communication = {n: alpha * 2 * (n - 1) + ring * 2 * (n - 1) / n for n in sizes}
-    return [Point(n, compute + residual + moved, compute, moved) for n, moved in communication.items()]
+    return [StepMeasurement(n, compute + residual + moved, compute, moved) for n, moved in communication.items()]
 
 
 @pytest.mark.parametrize("sizes", [(1, 2, 4, 8), (2, 4, 8, 16), (8, 1, 64)])
@@ -20,7 +20,7 @@ def test_latency_bandwidth_and_residual_are_found_again(sizes):
 
 
 def test_a_slow_host_is_not_taken_for_a_slow_network():
-    points = [Point(n, 100 + 10 * n, 100, 0.0) for n in (1, 2, 4)]
+    points = [StepMeasurement(n, 100 + 10 * n, 100, 0.0) for n in (1, 2, 4)]
     found = fit(points)
     assert (found.alpha_ms, found.ring_ms) == (0, 0)
     assert found.residual_ms == pytest.approx(70 / 3, abs=1e-3)
@@ -34,6 +34,6 @@ def test_amdahls_serial_share_is_found_again():
 
 
 def test_perfect_scaling_has_no_limit():
-    found = fit([Point(n, 100, 100, 0.0) for n in (1, 2, 4)])
+    found = fit([StepMeasurement(n, 100, 100, 0.0) for n in (1, 2, 4)])
     assert (found.serial_share, found.largest_speedup) == (0, None)
     assert {point.efficiency for point in found.points} == {1}

@@ -3,7 +3,7 @@
 from components.reporting import report
 from nightshift.contracts.section import Chart, Table
 from nightshift.profiler.traces.analysis import Known, analyze
-from nightshift.profiler.traces.ceiling import Counted
+from nightshift.profiler.traces.ceiling import KernelCounters
 from nightshift.profiler.traces.section import build, commands
 from tests.nightshift.profiler.traces.samples import Events
 
@@ -23,7 +23,7 @@ def profile(tmp_path, sizes=(1, 2)):
         about = {"distributedInfo": {"rank": 0, "world_size": size}}
         return events.trace(tmp_path, deviceProperties=[{"id": 0, "name": "NVIDIA L4"}], **about)
 
-    counted = [Counted("sgemm", 1e9, 1e8, 1000), Counted("relu", 1e5, 1e8, 500)]
+    counted = [KernelCounters("sgemm", 1e9, 1e8, 1000), KernelCounters("relu", 1e5, 1e8, 500)]
     return analyze([trace(size) for size in sizes], Known(1e9, "bf16", "", counted))
 
 

@@ -43,6 +43,6 @@ def test_gaps_are_the_rest_of_a_window(some, first, last):
 @given(intervals, intervals)
 def test_each_interval_knows_how_much_of_it_is_shared(some, others):
     others = timeline.union(others)
-    assert timeline.shared(some, others).tolist() == [
+    assert timeline.measure_overlap(some, others).tolist() == [
         (at([each]) & at(others)).sum() if each[1] > each[0] else 0 for each in some
     ]
