@@ -16,12 +16,12 @@ class Commands:
     Attributes:
         root: URI of the run's folder, whose last part is the run's name; a step's artifacts lie in `<root>/<step>/`.
         arguments: the pipeline's parameters.
-        found: gives what a step has measured, where the run's folder is out of sight; empty when it is not done.
+        pull_metadata: returns a step's metadata where the run's folder is out of sight; empty until it is done.
     """
 
     root: str
     arguments: dict[str, Any]
-    found: Callable[[str], dict[str, Any]] | None = None
+    pull_metadata: Callable[[str], dict[str, Any]] | None = None
 
     @property
     def name(self) -> str:
@@ -50,11 +50,11 @@ class Commands:
 
     def metadata(self, artifact: ir.Artifact) -> dict[str, Any]:
         """Return what the step that made an artifact has measured; empty when it has not or is not done."""
-        if self.found:
-            return self.found(artifact.task)
+        if self.pull_metadata:
+            return self.pull_metadata(artifact.task)
         path = self._executor_output(artifact.task)
-        made = storage.read_json(path)["artifacts"] if storage.exists(path) else {}
-        return dict(made.get(artifact.output, {}).get("artifacts", [{}])[0].get("metadata", {}))
+        artifacts = storage.read_json(path)["artifacts"] if storage.exists(path) else {}
+        return dict(artifacts.get(artifact.output, {}).get("artifacts", [{}])[0].get("metadata", {}))
 
     def _value(self, source: ir.Constant | ir.Reference) -> Any:
         if source == ir.Constant(ir.RUN_NAME):

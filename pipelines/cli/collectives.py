@@ -25,7 +25,7 @@ def collectives(args: argparse.Namespace) -> int:
     if args.processes < 2:
         raise UserError(f"--processes is {args.processes}; two or more exchange something")
     sizes = ["--sizes", *map(str, args.sizes)] if args.sizes else []
-    words = [*launcher(args.processes), "nightshift.neural.collectives", "--device", args.device, *sizes]
+    argv = [*launcher(args.processes), "nightshift.neural.collectives", "--device", args.device, *sizes]
     # torchrun sets it too, with a warning
     environment = isolated({"OMP_NUM_THREADS": "1", **os.environ})
-    return subprocess.run([sys.executable, "-m", *words], env=environment, check=False).returncode
+    return subprocess.run([sys.executable, "-m", *argv], env=environment, check=False).returncode

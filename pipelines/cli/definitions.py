@@ -29,8 +29,8 @@ def add(commands: options.Commands) -> None:
 def compile_all(args: argparse.Namespace) -> int:
     """Compile the pipelines to the YAML that every engine reads."""
     for name in args.environment or SITES:
-        place = site(name).with_trainjobs() if args.trainjobs else site(name)
-        for path in compile_pipelines(place, Path(args.folder)):
+        variant = site(name).with_trainjobs() if args.trainjobs else site(name)
+        for path in compile_pipelines(variant, Path(args.folder)):
             options.say(f"wrote {path}")
     return 0
 

@@ -31,7 +31,7 @@ def gc(args: argparse.Namespace) -> int:
     state, now = options.state(args), datetime.now(UTC)
     config = parse(configs.load(args.config or configs.DEFAULT))
     state = replace(state, lake=args.lake or state.lake, checkpoints=args.checkpoints or state.checkpoints)
-    plan = (sweep.collect if args.delete else sweep.planned)(state, config, now)
+    plan = (sweep.collect if args.delete else sweep.plan_removals)(state, config, now)
     for problem in plan.problems:
         print(f"nightshift: kept: {problem}", file=sys.stderr)
     if plan.empty:

@@ -26,8 +26,8 @@ def submit(args: argparse.Namespace) -> int:
     from nightshift.cluster.kubeflow import Definition
     from pipelines.engines.kubeflow import submission
 
-    pipeline, server = arguments.compiled(args.pipeline, site(args.environment).name), _server(args)
-    values = arguments.gathered(pipeline, options.parameters(args), {"kubeflow": _inside(args)})
+    pipeline, server = arguments.load_compiled(args.pipeline, site(args.environment).name), _server(args)
+    values = arguments.gather_arguments(pipeline, options.parameters(args), {"kubeflow": _inside(args)})
     started = server.submit(arguments.run_name(pipeline, values), Definition.read(pipeline.yaml), values)
     options.say(f"run      {started.name}\nid       {started.run_id}\nurl      {started.url}")
     return int(args.wait and not submission.watch(server, started.run_id, partial(print, flush=True)))
@@ -37,11 +37,11 @@ def schedule(args: argparse.Namespace) -> int:
     """Schedule the pipelines of a use case on Kubeflow, by its config's `schedule`."""
     from pipelines.engines.kubeflow import submission
 
-    server, nightly = _server(args), arguments.compiled("nightly", site(args.environment).name)
+    server, nightly = _server(args), arguments.load_compiled("nightly", site(args.environment).name)
     changes = {}
     for pipeline, cron in configs.clocks(_config(args)).items():
-        given = options.parameters(args) | {"pipeline": pipeline}
-        values = arguments.gathered(nightly, given, {"kubeflow": _inside(args)})
+        parameters = options.parameters(args) | {"pipeline": pipeline}
+        values = arguments.gather_arguments(nightly, parameters, {"kubeflow": _inside(args)})
         name = f"{values['config']['name']}-{pipeline}"
         wanted = submission.recurring(name, nightly, values, cron) if cron else None
         changes[pipeline] = submission.change(server, name, wanted, args.replace)

@@ -34,8 +34,8 @@ def optimize(args: argparse.Namespace) -> int:
     training = runs.again(runs.folder_of(args.run, options.state(args).runs))
     task = _step(training, config["name"])
     with tempfile.TemporaryDirectory() as folder:
-        words = _command(training, task, folder)
-        code = subprocess.run(words, env=processes.environment(task), check=False).returncode
+        argv = _command(training, task, folder)
+        code = subprocess.run(argv, env=processes.environment(task), check=False).returncode
         if code:
             return code
         result = Optimization.read(storage.join(folder, FILE))
@@ -54,7 +54,7 @@ def report(result: Optimization) -> Iterator[str]:
 
 
 def _latencies(attempt: Attempt) -> str:
-    return ", ".join(f"{each.rows:,} in {each.median_ms:.3g} ms" for each in attempt.latencies)
+    return ", ".join(f"{latency.rows:,} in {latency.median_ms:.3g} ms" for latency in attempt.latencies)
 
 
 def _step(training: Run, use_case: str) -> ir.Task:
@@ -73,5 +73,5 @@ def _command(training: Run, task: ir.Task, folder: str) -> list[str]:
     config = training.commands.fill(task, "parameter", "config")
     features, model = (training.commands.fill(task, "input", name) for name in ("features", "model"))
     flags = {"config": config, "features": features, "model": model, "result": folder}
-    words = [word for name, value in flags.items() for word in (f"--{name}", value)]
-    return [sys.executable, "-m", "components.optimization.compare", *words]
+    arguments = [word for name, value in flags.items() for word in (f"--{name}", value)]
+    return [sys.executable, "-m", "components.optimization.compare", *arguments]

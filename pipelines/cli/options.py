@@ -27,7 +27,7 @@ def add_workspace(command: argparse.ArgumentParser) -> None:
 
 def add_pipeline(command: argparse.ArgumentParser) -> None:
     """Add the pipeline by its purpose."""
-    shipped = ", ".join(arguments.shipped())
+    shipped = ", ".join(arguments.list_shipped())
     text = f"{shipped}, or a file of compiled YAML (default: %(default)s)"
     command.add_argument("pipeline", nargs="?", default=arguments.DEFAULT, help=text)
 

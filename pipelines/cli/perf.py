@@ -12,7 +12,7 @@ from nightshift.registry import Version
 from nightshift.release import Place
 from nightshift.step import USER_ERROR
 from pipelines.cli import options
-from pipelines.cli.models import add_registry, kept
+from pipelines.cli.models import add_registry, select_state
 from pipelines.engines.local import runs
 
 CHAMPION = "champion"
@@ -57,23 +57,25 @@ def compare(args: argparse.Namespace) -> int:
     return USER_ERROR if verdict.decision is Decision.FAIL else 0
 
 
-def _model(args: argparse.Namespace, named: str) -> str:
+def _model(args: argparse.Namespace, reference: str) -> str:
     """Return the URI of a model: of a version in the registry, or of a run in the workspace."""
-    if named == CHAMPION or named.isdecimal():
-        return _version(args, named).uri
-    folder = runs.folder_of(named, options.state(args).runs)
+    if reference == CHAMPION or reference.isdecimal():
+        return _version(args, reference).uri
+    folder = runs.folder_of(reference, options.state(args).runs)
     # where a run has optimized its model, that is what is served
-    found = [path.parent for output in ("optimized", "model") for path in folder.glob(f"*/{output}/{package.MANIFEST}")]
-    if not found:
+    folders = [
+        path.parent for output in ("optimized", "model") for path in folder.glob(f"*/{output}/{package.MANIFEST}")
+    ]
+    if not folders:
         raise UserError(f"run {folder.name} has made no model; name one that trained, or a version's number")
-    return str(found[0])
+    return str(folders[0])
 
 
-def _version(args: argparse.Namespace, named: str) -> Version:
-    state = kept(args)
+def _version(args: argparse.Namespace, reference: str) -> Version:
+    state = select_state(args)
     name = registry.one(state.registry, args.name)
-    if named != CHAMPION:
-        return registry.find(state.registry, name, int(named))
+    if reference != CHAMPION:
+        return registry.find(state.registry, name, int(reference))
     champion = release.champion(Place.of(state, name))
     if champion is None:
         raise UserError(f"{name} has no champion yet; give a version's number, as in `nightshift models`")

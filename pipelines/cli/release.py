@@ -5,7 +5,7 @@ import argparse
 from components.release import manage
 from nightshift.errors import UserError
 from pipelines.cli import options
-from pipelines.cli.models import add_registry, kept
+from pipelines.cli.models import add_registry, select_state
 
 ACTIONS = {"status": manage.status, "pause": manage.pause, "resume": manage.resume, "abort": manage.abort}
 
@@ -26,7 +26,7 @@ def release(args: argparse.Namespace) -> int:
     if (args.version is not None) != (args.action == "start"):
         raise UserError(f"release {args.action} takes {'a version' if args.version is None else 'no version'}")
     if args.version is None:
-        return options.say(ACTIONS[args.action](kept(args), args.name))
+        return options.say(ACTIONS[args.action](select_state(args), args.name))
     if not args.version.isdecimal():
         raise UserError(f"version is {args.version!r}; give a number, as in `nightshift models`")
-    return options.say(manage.start(kept(args), args.name, int(args.version)))
+    return options.say(manage.start(select_state(args), args.name, int(args.version)))

@@ -22,9 +22,9 @@ def repair(args: argparse.Namespace) -> int:
     from nightshift.tabular.online import repair as online
 
     folder = Path(args.folder)
-    found = (online.repair if args.accept else online.examine)(folder)
-    written = "an unknown number" if found.written is None else f"{found.written:,}"
-    print(f"{len(found.records):,} records can be read; {written} had been written at least")
+    report = (online.repair if args.accept else online.examine)(folder)
+    written = "an unknown number" if report.written is None else f"{report.written:,}"
+    print(f"{len(report.records):,} records can be read; {written} had been written at least")
     if args.accept:
         return options.say(f"the state has these now, and {folder} keeps the files as they were: *.damaged-*")
     return options.say(f"go on with them   nightshift repair {shlex.quote(args.folder)} --accept")

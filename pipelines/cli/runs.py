@@ -17,7 +17,7 @@ from pipelines.cli import options
 from pipelines.engines.local import backfill as past
 from pipelines.engines.local import processes, runs
 from pipelines.engines.local.run import Run
-from pipelines.engines.local.warm import Server
+from pipelines.engines.local.warm import ForkServer
 from pipelines.environments import local
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ def add(commands: options.Commands) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run a pipeline on this machine, or resume an unfinished run."""
-    this = _resumed(args) if args.resume else _started(args)
-    code = _execute(runs.in_containers(this) if args.runner == "docker" else this)
+    this = _resume_run(args) if args.resume else _start_run(args)
+    code = _execute(runs.use_containers(this) if args.runner == "docker" else this)
     page = _page(this.folder)
     # a resumed run does not know the options it was started with
     if code == 0 and page and page.headline.next and not args.resume:
@@ -58,11 +58,11 @@ def backfill(args: argparse.Namespace) -> int:
     console = Console()
     dates = past.days(parse_date(args.first), parse_date(args.last))
     state = local(Path(args.workspace), target=Target.RECORD_ONLY)
-    pipeline, parameters = arguments.compiled(args.pipeline), options.parameters(args)
-    watched = partial(days.progress, dates=dates, console=console)
-    found = list(past.backfill(pipeline, dates, parameters, state, watched, args.force))
-    console.print(days.table(found))
-    return int(found[-1].state == "failed")
+    pipeline, parameters = arguments.load_compiled(args.pipeline), options.parameters(args)
+    observe = partial(days.progress, dates=dates, console=console)
+    outcomes = list(past.backfill(pipeline, dates, parameters, state, observe, args.force))
+    console.print(days.table(outcomes))
+    return int(outcomes[-1].state == "failed")
 
 
 def show(args: argparse.Namespace) -> int:
@@ -89,19 +89,19 @@ def loadtest(args: argparse.Namespace) -> int:
     if load and "load" in parameters:
         raise UserError(f"--set load=... and flags ({', '.join(load)}) say what the load is; give one of them")
     state = local(Path(args.workspace))
-    return _execute(runs.new(arguments.compiled("loadtest"), {"load": load} | parameters, state))
+    return _execute(runs.new(arguments.load_compiled("loadtest"), {"load": load} | parameters, state))
 
 
 def _execute(this: Run) -> int:
     """Run the steps and show what they found, or why they failed; return the exit code."""
     from rich.console import Console
 
-    from pipelines.cli.progress import Progress, explain_failure
+    from pipelines.cli.progress import RunProgress, explain_failure
 
     console = Console()
     console.print(f"run {this.folder.name}", highlight=False)
-    with Server() as server, runs.alone(this), Progress(this.pipeline, console) as progress:
-        succeeded = runs.forked(this, server).execute(progress)
+    with ForkServer() as server, runs.alone(this), RunProgress(this.pipeline, console) as progress:
+        succeeded = runs.use_forks(this, server).execute(progress)
     if succeeded:
         return _show(this.folder)
     explain_failure(this, console)
@@ -109,15 +109,17 @@ def _execute(this: Run) -> int:
     return USER_ERROR if USER_ERROR in failed else 1
 
 
-def _started(args: argparse.Namespace) -> Run:
+def _start_run(args: argparse.Namespace) -> Run:
     state = local(Path(args.workspace), args.target or RUNNERS[args.runner])
-    return runs.new(arguments.compiled(args.pipeline), options.parameters(args), state)
+    return runs.new(arguments.load_compiled(args.pipeline), options.parameters(args), state)
 
 
-def _resumed(args: argparse.Namespace) -> Run:
-    given = [*options.parameters(args), *(["target"] if args.target else [])]
-    if given:
-        raise UserError(f"a run resumes with its original parameters; leave out {', '.join(given)}, or start a new run")
+def _resume_run(args: argparse.Namespace) -> Run:
+    overrides = [*options.parameters(args), *(["target"] if args.target else [])]
+    if overrides:
+        raise UserError(
+            f"a run resumes with its original parameters; leave out {', '.join(overrides)}, or start a new run"
+        )
     return runs.again(runs.folder_of(args.resume, options.state(args).runs))
 
 
@@ -142,13 +144,13 @@ def _page(folder: Path) -> "Page | None":
 
 def _command(args: argparse.Namespace, pipeline: str, date: str) -> str:
     """Return the command that runs another pipeline for the date, with the options that this run was given."""
-    words = ["nightshift", "run", pipeline, "--date", date]
+    argv = ["nightshift", "run", pipeline, "--date", date]
     for name in ("config", "data", "device", "runner", "target", "workspace"):
         if getattr(args, name) != args.usual(name):
-            words += [f"--{name}", getattr(args, name)]
-    known = arguments.compiled(pipeline).parameters
-    words += [word for item in args.set if re.split("[.=]", item)[0] in known for word in ("--set", item)]
-    return shlex.join(words)
+            argv += [f"--{name}", getattr(args, name)]
+    known = arguments.load_compiled(pipeline).parameters
+    argv += [word for item in args.set if re.split("[.=]", item)[0] in known for word in ("--set", item)]
+    return shlex.join(argv)
 
 
 def _add_run(commands: options.Commands) -> None:

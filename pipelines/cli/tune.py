@@ -29,8 +29,8 @@ from pipelines.cli import options
 from pipelines.configs import edits
 
 TABLE, BATCHES = 50_000, 8  # rows of a table, batches of something larger
-LISTED = (PROCESSES, "batch_size")  # axes whose values are flags of their own
-ANOTHER = ("precision", "compression", "batch_size")  # these change what is learned
+VALUE_AXES = (PROCESSES, "batch_size")  # axes whose values are flags of their own
+CHANGES_RESULT = ("precision", "compression", "batch_size")  # these change what is learned
 
 
 def add(commands: options.Commands) -> None:
@@ -39,7 +39,7 @@ def add(commands: options.Commands) -> None:
     command.add_argument("--config", required=True, help="use case: a name in pipelines/configs/ or a YAML file")
     command.add_argument("--candidate", help="the network's name in the config (default: the only one)")
     command.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="where to compute (default: cpu)")
-    axes = [axis for axis in AXES if axis not in LISTED]
+    axes = [axis for axis in AXES if axis not in VALUE_AXES]
     command.add_argument("--try", dest="axes", nargs="+", choices=axes, default=axes, help="(default: all)")
     command.add_argument("--processes", type=int, nargs="+", default=[1], help="numbers of them to try (default: 1)")
     command.add_argument("--batch-size", type=int, nargs="+", default=[], help="sizes to try; another training each")
@@ -52,24 +52,24 @@ def add(commands: options.Commands) -> None:
 
 def tune(args: argparse.Namespace) -> int:
     """Measure a network's training in variants, in turn, and write the fastest into the config."""
-    if min([*args.processes, *args.batch_size, *(each for each in (args.rows, args.inputs) if each is not None)]) < 1:
+    if min([*args.processes, *args.batch_size, *(size for size in (args.rows, args.inputs) if size is not None)]) < 1:
         raise UserError("--rows, --inputs, --processes and --batch-size have to be above 0")
     config = parse(configs.load(args.config))
-    name = chosen(config, args.candidate)
-    network = network_of(config, name, args.inputs)
+    name = choose_network(config, args.candidate)
+    network = find_network(config, name, args.inputs)
     setting = _setting(args, network)
     options.say(f"{name} on {args.device}, {setting.rows:,} rows of {width(network.shape)}")
     search = Search(partial(Side, setting=setting), setting, lambda tried: options.say(line(tried, setting)))
-    given = Variant(network.parameters, config.task.trainer.model_dump(mode="json"), args.processes[0])
-    found = tuning.tuned(given, search)
-    for said in conclusion(found, setting):
-        options.say(said)
-    if not found.is_faster:
+    baseline = Variant(network.parameters, config.task.trainer.model_dump(mode="json"), args.processes[0])
+    tuned = tuning.tuned(baseline, search)
+    for sentence in conclusion(tuned, setting):
+        options.say(sentence)
+    if not tuned.is_faster:
         return 0
     folder = Path(args.traces or f"runs/tune-{config.name}-{name}")
-    for said in traced({"before": given, "after": found.best}, search.start, folder):
-        options.say(said)
-    return kept(found, configs.file_of(args.config), name, args.dry_run)
+    for sentence in record_traces({"before": baseline, "after": tuned.best}, search.start, folder):
+        options.say(sentence)
+    return write_changes(tuned, configs.file_of(args.config), name, args.dry_run)
 
 
 def line(tried: Tried, setting: Setting) -> str:
@@ -78,25 +78,25 @@ def line(tried: Tried, setting: Setting) -> str:
     if not tried.comparison:
         return f"  {what:18} not measured: {tried.refused}"
     compared = tried.comparison
-    figures = f"{compared.after.rows:>12,.1f} rows/s  {100 * compared.won:+7.1f} %  {_used(compared.after, setting)}"
-    return f"  {what:18} {figures}; {_said(compared.decision)}"
+    figures = f"{compared.after.rows:>12,.1f} rows/s  {100 * compared.won:+7.1f} %  {_describe_usage(compared.after, setting)}"
+    return f"  {what:18} {figures}; {_describe_decision(compared.decision)}"
 
 
-def conclusion(found: Tuned, setting: Setting) -> Iterator[str]:
+def conclusion(tuned: Tuned, setting: Setting) -> Iterator[str]:
     """Yield what is won in all, and what to know before it is kept."""
-    if not found.total or not found.is_faster:
+    if not tuned.total or not tuned.is_faster:
         yield "nothing is faster for sure; the config stays as it is"
         return
-    before, after = found.total.before, found.total.after
-    yield f"{100 * found.total.won:.1f} % more rows/s: {before.rows:,.1f} -> {after.rows:,.1f}"
-    yield f"used: {_used(before, setting)} -> {_used(after, setting)}"
-    if another := [axis for axis in ANOTHER if axis in found.changes]:
-        yield f"changes what is learned, so compare the models: {', '.join(another)}"
-    if found.best.processes > 1:
-        yield f"start it by: python -m {' '.join(tuning.launcher(found.best.processes))} components.training ..."
+    before, after = tuned.total.before, tuned.total.after
+    yield f"{100 * tuned.total.won:.1f} % more rows/s: {before.rows:,.1f} -> {after.rows:,.1f}"
+    yield f"used: {_describe_usage(before, setting)} -> {_describe_usage(after, setting)}"
+    if changed := [axis for axis in CHANGES_RESULT if axis in tuned.changes]:
+        yield f"changes what is learned, so compare the models: {', '.join(changed)}"
+    if tuned.best.processes > 1:
+        yield f"start it by: python -m {' '.join(tuning.launcher(tuned.best.processes))} components.training ..."
 
 
-def traced(variants: Mapping[str, Variant], start: Start, folder: Path) -> Iterator[str]:
+def record_traces(variants: Mapping[str, Variant], start: Start, folder: Path) -> Iterator[str]:
     """Record a trace of each variant; yield which three operations took longest, and what says more."""
     from nightshift.profiler.traces import kernels, kineto, names  # NumPy, too
 
@@ -107,12 +107,12 @@ def traced(variants: Mapping[str, Variant], start: Start, folder: Path) -> Itera
             side.trace(str(paths[name].resolve()))
         with paths[name].open("rb") as file:
             longest = kernels.longest(kineto.read(file, str(paths[name])))
-        said = ", ".join(f"{names.short(each)} {written(share, 'percent')}" for each, share in longest)
-        yield f"longest {name}: {said}"
+        operations = ", ".join(f"{names.short(kernel)} {written(share, 'percent')}" for kernel, share in longest)
+        yield f"longest {name}: {operations}"
     yield f"more of it: nightshift profile --trace {paths['after']} --output {folder / 'profile'}"
 
 
-def _said(decision: Decision) -> str:
+def _describe_decision(decision: Decision) -> str:
     """Return what is said of a variant, by what the gate says of the one before."""
     from nightshift.stats import performance  # NumPy, which Airflow's environment lacks
 
@@ -120,12 +120,12 @@ def _said(decision: Decision) -> str:
     return {Decision.FAIL: "faster", Decision.PASS: slower, Decision.UNDECIDED: "undecided"}[decision]
 
 
-def _used(speed: Speed, setting: Setting) -> str:
+def _describe_usage(speed: Speed, setting: Setting) -> str:
     share = "unknown share" if speed.used is None else written(speed.used, "percent")
     return f"{written(speed.flops, 'flops')}, {share} of {'the peak' if setting.device == 'cuda' else 'the CPU'}"
 
 
-def chosen(config: Config, named: str | None) -> str:
+def choose_network(config: Config, candidate: str | None) -> str:
     """Return the name of a network among the candidates of a config.
 
     Raises:
@@ -133,15 +133,17 @@ def chosen(config: Config, named: str | None) -> str:
     """
     from nightshift.neural import recipes  # PyTorch, which a command that asks for help does without
 
-    networks = [name for name, each in config.task.candidates.items() if recipes.has(each.kind)]
-    if named in networks:
-        return named
-    if named or len(networks) != 1:
-        raise UserError(f"--candidate is {named}; {config.name!r} has these networks: {', '.join(networks) or 'none'}")
+    networks = [name for name, estimator in config.task.candidates.items() if recipes.has(estimator.kind)]
+    if candidate in networks:
+        return candidate
+    if candidate or len(networks) != 1:
+        raise UserError(
+            f"--candidate is {candidate}; {config.name!r} has these networks: {', '.join(networks) or 'none'}"
+        )
     return networks[0]
 
 
-def network_of(config: Config, name: str, inputs: int | None) -> Network:
+def find_network(config: Config, name: str, inputs: int | None) -> Network:
     """Return a network of a config; of a table, with so many inputs, by default those of the config."""
     return tasks.find(config.task.kind).profiling.network(config, name, inputs)
 
@@ -159,16 +161,18 @@ def _setting(args: argparse.Namespace, network: Network) -> Setting:
         device=args.device,
         network=network,
         rows=args.rows or rows,
-        axes=[axis for axis in AXES if axis in (*args.axes, *LISTED)],
+        axes=[axis for axis in AXES if axis in (*args.axes, *VALUE_AXES)],
         processes=args.processes,
         batch_sizes=args.batch_size,
     )
 
 
-def kept(found: Tuned, file: Path, name: str, is_dry: bool) -> int:
+def write_changes(tuned: Tuned, file: Path, name: str, is_dry: bool) -> int:
     """Write what has changed into the config, or say which lines to write."""
-    places = {axis: ("trainer",) if axis in found.best.trainer else ("candidates", name, "parameters") for axis in AXES}
-    values = {("task", *places[axis], axis): each for axis, each in found.changes.items() if axis != PROCESSES}
+    sections = {
+        axis: ("trainer",) if axis in tuned.best.trainer else ("candidates", name, "parameters") for axis in AXES
+    }
+    values = {("task", *sections[axis], axis): value for axis, value in tuned.changes.items() if axis != PROCESSES}
     if not values:
         return 0
     return options.say(edits.write(file, values, is_dry))
