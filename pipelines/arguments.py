@@ -1,4 +1,4 @@
-"""What a run of a pipeline is given: its arguments gathered and checked, for every engine."""
+"""The arguments of a run of a pipeline, gathered and checked for every engine."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,13 +31,13 @@ def gather_arguments(pipeline: ir.Pipeline, options: dict[str, Any], state: dict
         pipeline: the pipeline.
         options: values for its parameters, the config by its name, a field of the state as `state.<field>`; what it
             does not declare is an error.
-        state: what the place it runs in gives of the state.
+        state: the environment's fields of the state.
 
     Raises:
         UserError: for an unknown name, a missing value, a wrong type or an invalid config.
     """
     defaults = {"date": yesterday(), "data": SIMULATOR, "device": "cpu"}
-    # what a pipeline was compiled for goes before what is usual
+    # a compiled pipeline's own defaults go before these
     required = {name for name, parameter in pipeline.parameters.items() if parameter.default is None}
     values = {name: value for name, value in defaults.items() if name in required} | options
     if "config" in pipeline.parameters:
@@ -50,7 +50,7 @@ def gather_arguments(pipeline: ir.Pipeline, options: dict[str, Any], state: dict
 
 
 def _merge_state(parameter: ir.Parameter, values: dict[str, Any], state: dict[str, Any]) -> dict[str, Any]:
-    """Return the values with their fields of the state put into one, which is checked."""
+    """Return the values with their fields of the state merged into one, which is checked."""
     whole = _check_value("state", parameter, values.get("state", {}))
     single = {name.removeprefix(FIELD): value for name, value in values.items() if name.startswith(FIELD)}
     others = {name: value for name, value in values.items() if not name.startswith(FIELD)}

@@ -1,4 +1,4 @@
-"""What the placeholders of a compiled pipeline stand for in one run: values, URIs and KFP's executor input."""
+"""The values of a compiled pipeline's placeholders in one run: parameters, URIs and KFP's executor input."""
 
 import json
 from collections.abc import Callable
@@ -49,7 +49,7 @@ class Commands:
         return storage.join(self.root, artifact.task, artifact.output)
 
     def metadata(self, artifact: ir.Artifact) -> dict[str, Any]:
-        """Return what the step that made an artifact has measured; empty when it has not or is not done."""
+        """Return the metadata of an artifact; empty when its step has written none or is not done."""
         if self.pull_metadata:
             return self.pull_metadata(artifact.task)
         path = self._executor_output(artifact.task)

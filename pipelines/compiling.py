@@ -33,6 +33,6 @@ def compile_pipelines(site: Site, folder: Path) -> Iterator[Path]:
         defaults = {key: value for key, value in site.parameters.items() if key in known}
         path = site_folder / f"{name}.yaml"
         compiler.Compiler().compile(pipeline, str(path), pipeline_parameters=defaults)
-        # the header's comment, whose words for a mapping kfp puts into another order each time
+        # kfp orders a mapping in the header's comment differently each time
         path.write_text(re.sub(r"(?m)^(#.*) \[Default: \{.*\}\]$", r"\1", path.read_text()))
         yield path

@@ -14,9 +14,13 @@ from pipelines.cli import options
 def add(commands: options.Commands) -> None:
     """Add the command."""
     command = options.add_command(commands, "collectives", collectives.__doc__)
-    command.add_argument("--processes", type=int, default=2, help="on this machine; a GPU each (default: 2)")
+    command.add_argument(
+        "--processes", type=int, default=2, help="processes on this machine, each with a GPU (default: 2)"
+    )
     command.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="cpu: gloo (default), cuda: NCCL")
-    command.add_argument("--sizes", type=int, nargs="+", default=[], help="bytes (default: 1 KiB to 64 MiB)")
+    command.add_argument(
+        "--sizes", type=int, nargs="+", default=[], help="tensor sizes in bytes (default: 1 KiB to 64 MiB)"
+    )
     command.set_defaults(command=collectives)
 
 

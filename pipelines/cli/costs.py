@@ -25,13 +25,19 @@ def add(commands: options.Commands) -> None:
     command = options.add_command(commands, "costs", costs.__doc__)
     command.add_argument("run", nargs="?", help="the run's id, for what each of its steps cost (default: all runs)")
     options.add_workspace(command)
-    command.add_argument("--samples", type=float, help="of a training: says what it would cost on each machine")
+    command.add_argument("--samples", type=float, help="samples to train on; prints the cost on each machine")
     command.add_argument(
-        "--measured", action="append", default=[], metavar="GPU=RATE", help="samples/s that one GPU was measured with"
+        "--measured",
+        action="append",
+        default=[],
+        metavar="GPU=RATE",
+        help="measured throughput of one GPU in samples/s",
     )
     command.add_argument("--interrupted-hours", type=float, default=5, help="mean time to lose a machine (default: 5)")
-    command.add_argument("--checkpoint-seconds", type=float, default=30, help="to save one (default: 30)")
-    command.add_argument("--restart-seconds", type=float, default=300, help="until it goes on elsewhere (default: 300)")
+    command.add_argument("--checkpoint-seconds", type=float, default=30, help="time to save a checkpoint (default: 30)")
+    command.add_argument(
+        "--restart-seconds", type=float, default=300, help="time to resume on another machine (default: 300)"
+    )
     command.set_defaults(command=costs)
 
 

@@ -1,4 +1,4 @@
-"""What a backfill prints: each day's progress, then a row a day."""
+"""The output of a backfill: each day's progress, then a row a day."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""The command that removes what is past its age."""
+"""The command that removes expired runs, days, checkpoints and versions."""
 
 import argparse
 import shlex
@@ -16,9 +16,9 @@ def add(commands: options.Commands) -> None:
     command = options.add_command(commands, "gc", gc.__doc__)
     options.add_workspace(command)
     options.add_config(command)
-    command.add_argument("--lake", help="root of the tables by day (default: the workspace's)")
+    command.add_argument("--lake", help="root of the daily tables (default: the workspace's)")
     command.add_argument("--checkpoints", help="root of trainings' checkpoints (default: the workspace's)")
-    command.add_argument("--delete", action="store_true", help="remove what the command lists otherwise")
+    command.add_argument("--delete", action="store_true", help="delete them; without it, only list")
     command.set_defaults(command=gc)
 
 

@@ -73,7 +73,7 @@ def _server(args: argparse.Namespace) -> "Server":
 
 
 def _inside(args: argparse.Namespace) -> dict[str, str]:
-    """Return the place as the steps see it."""
+    """Return the address of Kubeflow inside the cluster."""
     from nightshift.cluster.kubeflow import Place
 
     return asdict(Place(args.inside, args.experiment, args.namespace, args.service_account))
@@ -92,7 +92,7 @@ def _add_submit(commands: options.Commands) -> None:
 def _add_schedule(commands: options.Commands) -> None:
     command = options.add_command(commands, "schedule", schedule.__doc__)
     _add_cluster(command)
-    command.add_argument("--replace", action="store_true", help="delete other recurring runs of the same names")
+    command.add_argument("--replace", action="store_true", help="delete other recurring runs with the same names")
     options.add_parameters(command)
     command.set_defaults(command=schedule)
 
@@ -107,15 +107,21 @@ def _add_exporter(commands: options.Commands) -> None:
 
 def _add_cluster(command: argparse.ArgumentParser) -> None:
     _add_server(command)
-    command.add_argument("--environment", required=True, help=f"the cluster, such as {list(SITES)[-1]}")
-    command.add_argument("--inside", default=KUBEFLOW_INSIDE, help="its URL as the steps see it (default: %(default)s)")
-    usual = "of runs whose steps need no other (default: %(default)s)"
+    command.add_argument("--environment", required=True, help=f"cluster to compile for, such as {list(SITES)[-1]}")
+    command.add_argument(
+        "--inside", default=KUBEFLOW_INSIDE, help="Kubeflow's URL inside the cluster (default: %(default)s)"
+    )
+    usual = "service account of runs whose steps need no other (default: %(default)s)"
     command.add_argument("--service-account", default=SERVICE_ACCOUNT, help=usual)
 
 
 def _add_server(command: argparse.ArgumentParser) -> None:
     names = {"endpoint": os.environ.get("KFP_ENDPOINT", ""), "namespace": os.environ.get("KFP_NAMESPACE", "")}
     command.add_argument("--endpoint", default=names["endpoint"], help="URL of Kubeflow Pipelines (or: KFP_ENDPOINT)")
-    command.add_argument("--experiment", default="nightshift", help="of the runs (default: %(default)s)")
-    command.add_argument("--namespace", default=names["namespace"], help="the profile's, on a multi-user Kubeflow")
+    command.add_argument(
+        "--experiment", default="nightshift", help="Kubeflow experiment of the runs (default: %(default)s)"
+    )
+    command.add_argument(
+        "--namespace", default=names["namespace"], help="namespace of the profile on a multi-user Kubeflow"
+    )
     command.add_argument("--token-file", default="", help="file with the bearer token (default: the one in a pod)")

@@ -24,10 +24,10 @@ def add(commands: options.Commands) -> None:
         command = options.add_command(commands, function.__name__, str(function.__doc__))
         options.add_workspace(command)
         if function is promote:
-            command.add_argument("version", help="the version's number, as in `nightshift models`")
+            command.add_argument("version", help="version to promote; see `nightshift models`")
         if function is not stop:
             add_registry(command)
-        command.add_argument("--name", help="the use case (default: the only one)")
+        command.add_argument("--name", help="use case (default: the only one)")
         command.set_defaults(command=function)
 
 

@@ -21,7 +21,9 @@ STEP = "optimization"
 def add(commands: options.Commands) -> None:
     """Add the command."""
     command = options.add_command(commands, "optimize", optimize.__doc__)
-    command.add_argument("run", nargs="?", default="latest", help="of a training (default: the latest run)")
+    command.add_argument(
+        "run", nargs="?", default="latest", help="training run whose graph is measured (default: the latest run)"
+    )
     command.add_argument("--config", required=True, help="use case: a name in pipelines/configs/ or a YAML file")
     command.add_argument("--dry-run", action="store_true", help="leave the config as it is")
     options.add_workspace(command)
@@ -69,7 +71,7 @@ def _step(training: Run, use_case: str) -> ir.Task:
 
 
 def _command(training: Run, task: ir.Task, folder: str) -> list[str]:
-    """Return what measures the forms of a run's graph, and leaves what came of it in a folder."""
+    """Return the command that measures the forms of a run's graph and writes the result into a folder."""
     config = training.commands.fill(task, "parameter", "config")
     features, model = (training.commands.fill(task, "input", name) for name in ("features", "model"))
     flags = {"config": config, "features": features, "model": model, "result": folder}

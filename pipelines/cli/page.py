@@ -1,4 +1,4 @@
-"""What a person sees of a run at its end."""
+"""The report of a run on the terminal."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from nightshift.figures import written
 from pipelines.cli.progress import plain_text
 
 FILES = {"report": "report.html", "summary": "summary.json"}
-REASONS = 3  # of an outcome; the report has them all
+REASONS = 3  # shown of an outcome; the report has them all
 
 
 def show_page(page: Page, folder: Path, console: Console) -> None:

@@ -24,15 +24,21 @@ def add(commands: options.Commands) -> None:
         required=True, metavar="action"
     )
     command = options.add_command(actions, "compare", compare.__doc__)
-    command.add_argument("run", nargs="?", default="latest", help="what is judged, as --baseline (default: latest run)")
-    command.add_argument("--baseline", required=True, help="a run, a model version's number, or `champion`")
+    command.add_argument(
+        "run", nargs="?", default="latest", help="run, version or `champion` to judge (default: latest run)"
+    )
+    command.add_argument("--baseline", required=True, help="run, version or `champion` to compare with")
     command.add_argument("--baseline-code", metavar="FOLDER", type=Path, help="another checkout that runs the baseline")
-    command.add_argument("--pairs", type=int, default=EACH, help="of a kernel in a round (default: %(default)s)")
-    command.add_argument("--rounds", type=int, default=ROUNDS, help="with new processes (default: %(default)s)")
+    command.add_argument(
+        "--pairs", type=int, default=EACH, help="measured pairs per kernel and round (default: %(default)s)"
+    )
+    command.add_argument(
+        "--rounds", type=int, default=ROUNDS, help="rounds, each in new processes (default: %(default)s)"
+    )
     command.add_argument("--output", metavar="FILE", help="where to write the verdict (JSON)")
     options.add_workspace(command)
     add_registry(command)
-    command.add_argument("--name", help="the use case (default: the only one)")
+    command.add_argument("--name", help="use case (default: the only one)")
     command.set_defaults(command=compare)
 
 

@@ -34,19 +34,25 @@ def add(commands: options.Commands) -> None:
         command.add_argument(
             _flag(name), type=int, help=f"the model's {name.replace('_', ' ')} (default: the preset's)"
         )
-    command.add_argument("--gpu", help=f"one of {', '.join(gpus())}")
-    command.add_argument("--nodes", type=int, default=1, help="(default: 1)")
-    command.add_argument("--gpus-per-node", type=int, default=8, help="(default: 8)")
-    command.add_argument("--network", type=float, default=400, help="of a GPU to other nodes, Gbit/s (default: 400)")
-    command.add_argument("--batch", type=int, help="samples of a step, over all GPUs")
+    command.add_argument("--gpu", help=f"GPU model: one of {', '.join(gpus())}")
+    command.add_argument("--nodes", type=int, default=1, help="number of machines (default: 1)")
+    command.add_argument("--gpus-per-node", type=int, default=8, help="GPUs per machine (default: 8)")
+    command.add_argument(
+        "--network", type=float, default=400, help="Gbit/s between a GPU and other nodes (default: 400)"
+    )
+    command.add_argument("--batch", type=int, help="samples per step over all GPUs")
     for name in STRATEGY:
-        command.add_argument(_flag(name), type=int, help="part of the strategy (default: search all)")
+        command.add_argument(
+            _flag(name), type=int, help=f"{name.replace('_', '-')} setting of the layout (default: search all)"
+        )
     command.add_argument(
         "--checkpointing", choices=list(Checkpointing), help="activations to recompute (default: search all)"
     )
-    command.add_argument("--precision", default="bf16", help="of the matrix products (default: bf16)")
-    command.add_argument("--samples", type=float, help="of an epoch: prints its hours, and its cost with a price")
-    command.add_argument("--usd-per-gpu-hour", type=float, help="price of a GPU")
+    command.add_argument("--precision", default="bf16", help="precision of the matrix products (default: bf16)")
+    command.add_argument(
+        "--samples", type=float, help="samples per epoch; prints its hours and, with a price, its cost"
+    )
+    command.add_argument("--usd-per-gpu-hour", type=float, help="price of one GPU in USD per hour")
     command.add_argument("--output", metavar="FILE", help="where to write the recipe (YAML)")
     command.set_defaults(command=plan)
 

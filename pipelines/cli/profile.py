@@ -18,8 +18,8 @@ def add(commands: options.Commands) -> None:
     """Add the command."""
     command = options.add_command(commands, "profile", profile.__doc__)
     command.add_argument("--trace", nargs="+", action="extend", default=[], metavar="FILE_OR_URI",
-                         help="of torch.profiler (.json, .json.gz), Nsight Systems (.sqlite) or Nsight Compute (.csv); "
-                         "several are several ranks or several numbers of GPUs")  # fmt: skip
+                         help="traces of torch.profiler (.json, .json.gz), Nsight Systems (.sqlite) or Nsight Compute "
+                         "(.csv); several are several ranks or several numbers of GPUs")  # fmt: skip
     command.add_argument(
         "--command", dest="program", help="a Python program to run under torch.profiler, as 'train.py --epochs 1'"
     )
@@ -28,12 +28,12 @@ def add(commands: options.Commands) -> None:
         "--flops-per-step", help="floating-point operations of a step on one GPU (FlopCounterMode), for MFU"
     )
     command.add_argument(
-        "--precision", default="fp32", help="of the matrix products: fp32 (default), tf32, fp16, bf16, fp8"
+        "--precision", default="fp32", help="precision of the matrix products: fp32 (default), tf32, fp16, bf16, fp8"
     )
     command.add_argument(
         "--gpu",
         default="",
-        help="where the trace does not say it: a row of hardware.yaml, such as h100-80gb",
+        help="GPU if the trace does not name it: a row of hardware.yaml, such as h100-80gb",
     )
     command.set_defaults(command=profile)
 
@@ -77,7 +77,7 @@ def write(profiled: TraceProfile, folder: str) -> None:
 
 
 def summary(profile: TraceProfile, folder: str) -> list[str]:
-    """Return what a person reads in the terminal."""
+    """Return the lines for the terminal."""
     busy = "no GPU" if profile.gpu_busy_pct is None else f"GPU busy {profile.gpu_busy_pct:.1f} %"
     steps = "no step is marked" if profile.step_ms is None else f"{profile.step_ms:.1f} ms a step"
     unit = "ms" if profile.step_ms is None else "ms a step"

@@ -1,4 +1,4 @@
-"""What a person sees of a run, during it and when it has failed."""
+"""The progress of a run on the terminal, and the explanation of a failure."""
 
 import shlex
 import threading
@@ -77,7 +77,7 @@ class RunProgress:
 
 
 def explain_failure(run: Run, console: Console) -> None:
-    """Say which step failed, with which command, what it said last, and how to go on."""
+    """Print the failed step, its command, its last lines and how to resume."""
     for name, outcome in run.outcomes.items():
         if outcome.state != "failed":
             continue
@@ -100,7 +100,7 @@ def plain_text(text: str, style: str = "") -> Text:
 
 
 def _format_reference(run: Run) -> str:
-    """Return the words by which a command finds a run from here."""
+    """Return the arguments that name a run to a command in this folder."""
     workspace = run.folder.parent.parent
     flags = [] if workspace.resolve() == Path.cwd() else ["--workspace", str(workspace)]
     return shlex.join([run.folder.name, *flags])

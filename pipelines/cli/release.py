@@ -13,11 +13,11 @@ ACTIONS = {"status": manage.status, "pause": manage.pause, "resume": manage.resu
 def add(commands: options.Commands) -> None:
     """Add the command."""
     command = options.add_command(commands, "release", release.__doc__)
-    command.add_argument("action", choices=["start", *ACTIONS], help="what to do with it")
-    command.add_argument("version", nargs="?", help="that starts: the version's number, as in `nightshift models`")
+    command.add_argument("action", choices=["start", *ACTIONS], help="action on the release")
+    command.add_argument("version", nargs="?", help="version to release, for `start`; see `nightshift models`")
     options.add_workspace(command)
     add_registry(command)
-    command.add_argument("--name", help="the use case (default: the only one)")
+    command.add_argument("--name", help="use case (default: the only one)")
     command.set_defaults(command=release)
 
 

@@ -1,4 +1,4 @@
-"""The command that has a damaged online state go on."""
+"""The command that repairs a damaged online state."""
 
 import argparse
 import shlex
@@ -10,9 +10,9 @@ from pipelines.cli import options
 def add(commands: options.Commands) -> None:
     """Add the command."""
     command = options.add_command(commands, "repair", repair.__doc__)
-    command.add_argument("folder", help="of the online state, as the server names it")
+    command.add_argument("folder", help="folder of the online state, as in the server's message")
     command.add_argument(
-        "--accept", action="store_true", help="go on with what can be read, and keep the damaged files"
+        "--accept", action="store_true", help="continue with the readable records; keep the damaged files"
     )
     command.set_defaults(command=repair)
 

@@ -34,7 +34,7 @@ def add(commands: options.Commands) -> None:
     for name, function in (("show", show), ("report", report)):
         command = options.add_command(commands, name, function.__doc__)
         options.add_workspace(command)
-        command.add_argument("run", nargs="?" if name == "show" else None, default="latest", help="the run's id")
+        command.add_argument("run", nargs="?" if name == "show" else None, default="latest", help="run id")
         command.set_defaults(command=function)
 
 
@@ -158,7 +158,12 @@ def _add_run(commands: options.Commands) -> None:
     options.add_pipeline(command)
     options.add_date(command)
     options.add_workspace(command)
-    command.add_argument("--runner", choices=RUNNERS, default="process", help="docker: each step in its image")
+    command.add_argument(
+        "--runner",
+        choices=RUNNERS,
+        default="process",
+        help="how steps run; docker runs each in its image (default: process)",
+    )
     command.add_argument("--target", choices=TARGETS, help="where to deploy (default: local, in docker register-only)")
     command.add_argument("--resume", metavar="RUN", help="resume an unfinished run with its original parameters")
     options.add_parameters(command)
@@ -172,10 +177,10 @@ def _add_loadtest(commands: options.Commands) -> None:
     command.add_argument(
         "--p99-ms", type=float, help="limit of the 99th percentile of latency (default: release.max_p99_ms)"
     )
-    command.add_argument("--seconds", type=float, help="of each measurement (default: 2)")
-    command.add_argument("--connections", type=int, nargs="+", help="of the closed loop (default: 1 8 32)")
+    command.add_argument("--seconds", type=float, help="duration of each measurement (default: 2)")
+    command.add_argument("--connections", type=int, nargs="+", help="closed-loop connections (default: 1 8 32)")
     command.add_argument(
-        "--rate", type=float, nargs="+", help="of the open loop, requests a second (default: by itself)"
+        "--rate", type=float, nargs="+", help="open-loop rates in requests/s (default: chosen automatically)"
     )
     options.add_set(command)
     command.set_defaults(command=loadtest)

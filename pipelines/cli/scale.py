@@ -21,10 +21,14 @@ def add(commands: options.Commands) -> None:
     command.add_argument("--config", required=True, help="use case: a name in pipelines/configs/ or a YAML file")
     command.add_argument("--candidate", help="the network's name in the config (default: the only one)")
     command.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="where to compute (default: cpu)")
-    command.add_argument("--processes", type=int, nargs="+", default=[1, 2], help="numbers of them (default: 1 2)")
-    command.add_argument("--rows", type=int, help="of a process and step (default: the config's batch_size)")
-    command.add_argument("--inputs", type=int, help="of a table's row (default: the config's, one for each category)")
-    command.add_argument("--fault", choices=FAULTS, default="", help="to plant, and see whether it is found")
+    command.add_argument(
+        "--processes", type=int, nargs="+", default=[1, 2], help="numbers of processes to measure (default: 1 2)"
+    )
+    command.add_argument("--rows", type=int, help="rows per process and step (default: the config's batch_size)")
+    command.add_argument(
+        "--inputs", type=int, help="inputs of a table's row (default: the config's, one for each category)"
+    )
+    command.add_argument("--fault", choices=FAULTS, default="", help="inject a fault to check the diagnosis")
     command.set_defaults(command=scale)
 
 
@@ -67,7 +71,7 @@ def line(first: Measured, measurement: Measured) -> str:
 
 
 def conclusion(measurements: Sequence[Measured]) -> Iterator[str]:
-    """Yield what would win most with the most processes."""
+    """Yield the findings for the most processes, the costliest first."""
     *_, last = measurements
     if len(measurements) < 2:
         return

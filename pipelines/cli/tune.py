@@ -29,7 +29,7 @@ from pipelines.cli import options
 from pipelines.configs import edits
 
 TABLE, BATCHES = 50_000, 8  # rows of a table, batches of something larger
-VALUE_AXES = (PROCESSES, "batch_size")  # axes whose values are flags of their own
+VALUE_AXES = (PROCESSES, "batch_size")  # axes with flags of their own
 CHANGES_RESULT = ("precision", "compression", "batch_size")  # these change what is learned
 
 
@@ -40,11 +40,19 @@ def add(commands: options.Commands) -> None:
     command.add_argument("--candidate", help="the network's name in the config (default: the only one)")
     command.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="where to compute (default: cpu)")
     axes = [axis for axis in AXES if axis not in VALUE_AXES]
-    command.add_argument("--try", dest="axes", nargs="+", choices=axes, default=axes, help="(default: all)")
-    command.add_argument("--processes", type=int, nargs="+", default=[1], help="numbers of them to try (default: 1)")
-    command.add_argument("--batch-size", type=int, nargs="+", default=[], help="sizes to try; another training each")
-    command.add_argument("--rows", type=int, help="drawn at random (default: 50000 of a table, else 8 batches)")
-    command.add_argument("--inputs", type=int, help="of a table's row (default: the config's, one for each category)")
+    command.add_argument(
+        "--try", dest="axes", nargs="+", choices=axes, default=axes, help="axes to vary (default: all)"
+    )
+    command.add_argument(
+        "--processes", type=int, nargs="+", default=[1], help="numbers of processes to try (default: 1)"
+    )
+    command.add_argument(
+        "--batch-size", type=int, nargs="+", default=[], help="batch sizes to try; each trains differently"
+    )
+    command.add_argument("--rows", type=int, help="random rows to train on (default: 50000 of a table, else 8 batches)")
+    command.add_argument(
+        "--inputs", type=int, help="inputs of a table's row (default: the config's, one for each category)"
+    )
     command.add_argument("--traces", help="folder for traces of before and after (default: runs/tune-CONFIG-CANDIDATE)")
     command.add_argument("--dry-run", action="store_true", help="leave the config as it is")
     command.set_defaults(command=tune)
@@ -73,17 +81,17 @@ def tune(args: argparse.Namespace) -> int:
 
 
 def line(tried: Tried, setting: Setting) -> str:
-    """Return what is said of a variant: how fast it is, what it wins over the best before, how much it uses."""
+    """Return the line of a variant: its speed, its gain over the best before, and its use of the device."""
     what = f"{tried.axis} {tried.value}"
     if not tried.comparison:
         return f"  {what:18} not measured: {tried.refused}"
-    compared = tried.comparison
-    figures = f"{compared.after.rows:>12,.1f} rows/s  {100 * compared.won:+7.1f} %  {_describe_usage(compared.after, setting)}"
-    return f"  {what:18} {figures}; {_describe_decision(compared.decision)}"
+    after, decision = tried.comparison.after, _describe_decision(tried.comparison.decision)
+    figures = f"{after.rows:>12,.1f} rows/s  {100 * tried.comparison.won:+7.1f} %  {_describe_usage(after, setting)}"
+    return f"  {what:18} {figures}; {decision}"
 
 
 def conclusion(tuned: Tuned, setting: Setting) -> Iterator[str]:
-    """Yield what is won in all, and what to know before it is kept."""
+    """Yield the total gain, and what to know before it is written."""
     if not tuned.total or not tuned.is_faster:
         yield "nothing is faster for sure; the config stays as it is"
         return
@@ -97,7 +105,7 @@ def conclusion(tuned: Tuned, setting: Setting) -> Iterator[str]:
 
 
 def record_traces(variants: Mapping[str, Variant], start: Start, folder: Path) -> Iterator[str]:
-    """Record a trace of each variant; yield which three operations took longest, and what says more."""
+    """Record a trace of each variant; yield its three longest operations, and the command that shows more."""
     from nightshift.profiler.traces import kernels, kineto, names  # NumPy, too
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -113,7 +121,7 @@ def record_traces(variants: Mapping[str, Variant], start: Start, folder: Path) -
 
 
 def _describe_decision(decision: Decision) -> str:
-    """Return what is said of a variant, by what the gate says of the one before."""
+    """Return the verdict on a variant from the gate's decision on the one before."""
     from nightshift.stats import performance  # NumPy, which Airflow's environment lacks
 
     slower = f"not {100 * performance.EXCLUDED:.0f} % faster"
@@ -149,7 +157,7 @@ def find_network(config: Config, name: str, inputs: int | None) -> Network:
 
 
 def width(shape: Mapping[str, int]) -> str:
-    """Return what is said of the size of a row."""
+    """Return the size of a row as text."""
     if "side" in shape:
         return f"{shape['side']} x {shape['side']} pixels"
     return f"{shape['length']} tokens" if "length" in shape else f"{shape['inputs']} inputs"
@@ -168,7 +176,7 @@ def _setting(args: argparse.Namespace, network: Network) -> Setting:
 
 
 def write_changes(tuned: Tuned, file: Path, name: str, is_dry: bool) -> int:
-    """Write what has changed into the config, or say which lines to write."""
+    """Write the changes into the config, or say which lines to write."""
     sections = {
         axis: ("trainer",) if axis in tuned.best.trainer else ("candidates", name, "parameters") for axis in AXES
     }

@@ -74,7 +74,7 @@ class FileGroup(StoredItem):
 
 @dataclass(frozen=True)
 class Inventory:
-    """All there is of one use case.
+    """The stored versions, runs and files of one use case.
 
     Attributes:
         versions: registered versions.
@@ -129,7 +129,7 @@ class RemovalPlan:
 
 
 def plan(inventory: Inventory, limits: Retention, now: datetime) -> RemovalPlan:
-    """Decide what is to go.
+    """Return the plan of removals.
 
     A version lives while it is pinned or younger than `versions_days`. A run stays while it is younger than
     `runs_days`, made a live version, is the newest complete one of its pipeline, is what `latest` points at, or

@@ -49,7 +49,7 @@ def plan_removals(state: State, config: Config, now: datetime) -> RemovalPlan:
 
 
 def collect(state: State, config: Config, now: datetime) -> RemovalPlan:
-    """Remove what may go of a use case; return what that was.
+    """Remove everything past its age of a use case; return the plan that was carried out.
 
     Meanwhile nothing is promoted and no run of the use case starts, since a run may be about to use a day
     of a table that nothing names any more.
@@ -64,7 +64,7 @@ def collect(state: State, config: Config, now: datetime) -> RemovalPlan:
 
 
 def table(plan: RemovalPlan, title: str, now: datetime) -> Table:
-    """Return what a plan removes: versions and runs one a line, partitions by table."""
+    """Return the table of a plan's removals: versions and runs one a line, partitions by table."""
     table = _table(title, "kind", "name", "days", "size")
     for kind, items in (("version", plan.versions), ("run", plan.runs)):
         for item in items:
@@ -85,7 +85,7 @@ def table(plan: RemovalPlan, title: str, now: datetime) -> Table:
 
 
 def lineage(kept: list[VersionLineage]) -> Table:
-    """Return what stays for the sake of live versions."""
+    """Return the table of what live versions keep."""
     table = _table("kept for live models", "because", "version", "made by", "partitions")
     for line in kept:
         table.add_row(line.reason, _some(line.versions), _some(line.runs) or "a run that is gone", str(line.partitions))
@@ -204,7 +204,7 @@ def _unfinished(state: State, use_case: str) -> Iterator[FileGroup]:
 
 
 def _find_leftovers(folder: str) -> FileGroup | None:
-    """Return what a step has left in a folder, be it empty; None where there is no folder."""
+    """Return the files that a step has left in a folder, be it empty; None where there is no folder."""
     group = _group_files(folder, storage.walk(folder))
     if group.files:
         return group

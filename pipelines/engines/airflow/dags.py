@@ -97,5 +97,5 @@ def cron_schedule(cron: str) -> CronTriggerTimetable:
 
 
 def asset_schedule(asset: Asset) -> PartitionedAssetTimetable:
-    """Return a schedule by which every event of an asset starts a run of its own."""
+    """Return a schedule that starts a run for every event of an asset."""
     return PartitionedAssetTimetable(assets=asset)

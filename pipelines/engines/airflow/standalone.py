@@ -272,10 +272,8 @@ def add_use_case(config: str, dags: Path) -> str:
         UserError: when the config is not valid, or the file that is there names another one.
     """
     name = configs.load(config)["name"]
-    reference, path = (
-        json.dumps(config if config in configs.names() else str(Path(config).resolve())),
-        dags / f"{name}.py",
-    )
+    reference = json.dumps(config if config in configs.names() else str(Path(config).resolve()))
+    path = dags / f"{name}.py"
     if not path.exists():
         path.write_text(USE_CASE.format(name=name, config=reference))
     if reference not in path.read_text():

@@ -100,7 +100,7 @@ def recurring(name: str, pipeline: ir.Pipeline, parameters: dict[str, Any], cron
 
 @dataclass(frozen=True)
 class ScheduleChange:
-    """What is to become of the recurring runs of a name.
+    """A change to the recurring runs of a name.
 
     Attributes:
         name: their display name.

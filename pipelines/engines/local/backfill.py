@@ -17,7 +17,7 @@ from pipelines.engines.local.warm import ForkServer
 
 @dataclass(frozen=True)
 class BackfilledDay:
-    """What became of one day: `complete` (nothing to do), `done`, `resumed` (and done) or `failed`."""
+    """The outcome of one day: `complete` (nothing to do), `done`, `resumed` (and done) or `failed`."""
 
     date: str
     state: str
@@ -52,7 +52,7 @@ def backfill(
         dates: logical dates.
         options: the other parameters, as for one run.
         state: where this machine keeps things; its target should neither promote nor serve.
-        observe: is given each run that is started, and observes it for as long as its block lasts.
+        observe: returns the observer of a run, as a context manager that lasts as long as the run.
         force: run complete days again too.
     """
     with ForkServer() as server:

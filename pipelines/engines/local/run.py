@@ -215,13 +215,13 @@ class Run:
         return _hash(Path(self.commands.uri(artifact)))
 
     def _ignored(self) -> list[str]:
-        """Return, a line each, what steps ask for and this run does not give."""
+        """Return the settings of steps that this run ignores, a line for each step."""
         tasks = self.pipeline.tasks
         unsupported = {task.name: [*{"accelerator"} & set(task.resources), *sorted(task.kubernetes)] for task in tasks}
         return [self.runner.ignored, *(f"{name}: {', '.join(keys)}" for name, keys in unsupported.items() if keys)]
 
     def _read_peak_memory(self, task: ir.Task) -> int:
-        """Return the peak memory that a step has measured itself, in bytes; 0 when it has not."""
+        """Return the peak memory in bytes that a step measured itself; 0 when it has not."""
         entries = (self.commands.metadata(ir.Artifact(task.name, output)) for output in task.outputs)
         return max((int(metadata.get("peak_memory_bytes", 0)) for metadata in entries), default=0)
 

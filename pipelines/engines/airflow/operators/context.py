@@ -1,4 +1,4 @@
-"""Where Airflow runs a pipeline, and what its command lines say in one DAG run."""
+"""Where Airflow runs a pipeline, and its command lines in one DAG run."""
 
 import os
 import re
@@ -98,7 +98,7 @@ class AirflowSettings:
 
     @property
     def state(self) -> dict[str, Any]:
-        """What the place gives of the state: all but, on a cluster, the Kubeflow of a step."""
+        """The state in this environment; on a cluster, with the Kubeflow of its steps."""
         if self.is_cluster:
             return {**environments.site(self.environment).parameters["state"], "kubeflow": self.inside}
         return environments.local(self.workspace).dump()
@@ -113,7 +113,7 @@ class Rendering:
 
     @pass_context
     def fill(self, context: Any, step: str, kind: str, name: str) -> str:
-        """Return what stands for a placeholder of a step's command line; a macro of Jinja."""
+        """Return the value of a placeholder in a step's command line; a macro of Jinja."""
         (task,) = [task for task in self.pipeline.tasks if task.name == step]
         return self.commands(context).fill(task, kind, name)
 
@@ -172,7 +172,7 @@ def logical_date(context: Any) -> str:
 
 
 def _pull_metadata(context: Any, step: str) -> dict[str, Any]:
-    """Return what a step's pod has said at its end; see `kubernetes.PodOperator`."""
+    """Return the metadata that a step's pod wrote at its end; see `kubernetes.PodOperator`."""
     return context["ti"].xcom_pull(task_ids=step) or {}
 
 

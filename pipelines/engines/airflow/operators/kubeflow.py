@@ -70,7 +70,7 @@ class KubeflowRunTrigger(BaseTrigger):
         self.every = every
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return what another process makes this trigger of."""
+        """Return the class and the arguments from which another process rebuilds this trigger."""
         return f"{__name__}.{type(self).__name__}", {"target": self.target, "run_id": self.run_id, "every": self.every}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:

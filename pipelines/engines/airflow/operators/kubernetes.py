@@ -217,7 +217,7 @@ def _end(pod: k8s.V1Pod | None, container: str) -> k8s.V1ContainerStateTerminate
 
 
 def _read_message(ended: k8s.V1ContainerStateTerminated | None) -> dict[str, Any]:
-    """Return what a step has said of itself; a container that is none says what it likes, or nothing."""
+    """Return the metadata in a container's termination message; empty when it has none or is no step."""
     try:
         message = json.loads(ended.message) if ended else None
     except (TypeError, ValueError):

@@ -212,9 +212,9 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from pipelines import ir
-from pipelines.engines.local.warm import Forks, ForkServer
+from pipelines.engines.local.warm import ForkServer, Forks
 (task,) = ir.load(Path(sys.argv[1])).tasks
-with Server() as server, Forks(server=server) as forks:
+with ForkServer() as server, Forks(server=server) as forks:
     server.prepare(0, dict(os.environ))
     Path(sys.argv[2]).write_text(str(server.process.pid))
     forks.run(task, sys.argv[4:], Path(sys.argv[3]))
