@@ -262,8 +262,8 @@ def _engine(workspace: Path, limit: int) -> Case:
     def body() -> None:
         begun = [path.parent for path in (workspace / "runs").glob("*/run.json")]
         options = {"config": str(config), "date": DATE}
-        run = replace(runs.again(begun[0]), pipeline=kept) if begun else runs.new(kept, options, local(workspace))
-        with runs.alone(run), RunProgress(kept, Console(quiet=True)) as progress:
+        run = replace(runs.reopen(begun[0]), pipeline=kept) if begun else runs.new(kept, options, local(workspace))
+        with runs.lock_run(run), RunProgress(kept, Console(quiet=True)) as progress:
             assert run.execute(progress)
 
     return Case("engine", workspace, body, limit)

@@ -41,14 +41,14 @@ class Commands:
             case "input":
                 return self.uri(task.artifacts[name])
             case "output":
-                return self.uri(ir.Artifact(task.name, name))
+                return self.uri(ir.ArtifactRef(task.name, name))
         return json.dumps(self._executor_input(task))
 
-    def uri(self, artifact: ir.Artifact) -> str:
+    def uri(self, artifact: ir.ArtifactRef) -> str:
         """Return where an artifact lies."""
         return storage.join(self.root, artifact.task, artifact.output)
 
-    def metadata(self, artifact: ir.Artifact) -> dict[str, Any]:
+    def metadata(self, artifact: ir.ArtifactRef) -> dict[str, Any]:
         """Return the metadata of an artifact; empty when its step has written none or is not done."""
         if self.pull_metadata:
             return self.pull_metadata(artifact.task)
@@ -65,11 +65,11 @@ class Commands:
         return storage.join(self.root, task, "executor_output.json")
 
     def _executor_input(self, task: ir.Task) -> dict[str, Any]:
-        def artifact(key: str, source: ir.Artifact, metadata: dict[str, Any]) -> dict[str, Any]:
+        def artifact(key: str, source: ir.ArtifactRef, metadata: dict[str, Any]) -> dict[str, Any]:
             return {"artifacts": [{"name": key, "uri": self.uri(source), "metadata": metadata}]}
 
         inputs = {key: artifact(key, source, self.metadata(source)) for key, source in task.artifacts.items()}
-        outputs = {key: artifact(key, ir.Artifact(task.name, key), {}) for key in task.outputs}
+        outputs = {key: artifact(key, ir.ArtifactRef(task.name, key), {}) for key in task.outputs}
         values = {key: self._value(source) for key, (_, source) in task.parameters.items()}
         return {
             "inputs": {"parameterValues": values, "artifacts": inputs},

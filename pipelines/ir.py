@@ -46,7 +46,7 @@ class Reference:
 
 
 @dataclass(frozen=True)
-class Artifact:
+class ArtifactRef:
     """An output of a step that another step reads."""
 
     task: str
@@ -86,7 +86,7 @@ class Task:
     command: tuple[str, ...]
     environment: dict[str, str]
     parameters: dict[str, tuple[str, Constant | Reference]]
-    artifacts: dict[str, Artifact]
+    artifacts: dict[str, ArtifactRef]
     outputs: dict[str, str]
     needs: tuple[str, ...]
     retry: Retry
@@ -253,13 +253,13 @@ def _binding(name: str, key: str, argument: dict[str, Any] | None, definition: d
     raise _refusal(name, f"parameter {key!r} from another step's output (taskOutputParameter)")
 
 
-def _artifacts(name: str, task: dict[str, Any]) -> dict[str, Artifact]:
+def _artifacts(name: str, task: dict[str, Any]) -> dict[str, ArtifactRef]:
     artifacts = {}
     for key, argument in task.get("inputs", {}).get("artifacts", {}).items():
         if "taskOutputArtifact" not in argument:
             raise _refusal(name, f"artifact {key!r} that is not another step's output")
         source = argument["taskOutputArtifact"]
-        artifacts[key] = Artifact(source["producerTask"], source["outputArtifactKey"])
+        artifacts[key] = ArtifactRef(source["producerTask"], source["outputArtifactKey"])
     return artifacts
 
 

@@ -49,7 +49,7 @@ def costs(args: argparse.Namespace) -> int:
         Console().print(_estimate_costs(args))
         return 0
     folder = options.state(args).runs
-    Console().print(_steps(runs.folder_of(args.run, folder)) if args.run else _runs(Path(folder)))
+    Console().print(_steps(runs.find_folder(args.run, folder)) if args.run else _runs(Path(folder)))
     return 0
 
 

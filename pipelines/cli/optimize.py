@@ -32,8 +32,8 @@ def add(commands: options.Commands) -> None:
 
 def optimize(args: argparse.Namespace) -> int:
     """Measure every form of a graph, and write the fastest that is as accurate into the config."""
-    file, config = configs.file_of(args.config), configs.load(args.config)
-    training = runs.again(runs.folder_of(args.run, options.state(args).runs))
+    file, config = configs.find_file(args.config), configs.load(args.config)
+    training = runs.reopen(runs.find_folder(args.run, options.state(args).runs))
     task = _step(training, config["name"])
     with tempfile.TemporaryDirectory() as folder:
         argv = _command(training, task, folder)

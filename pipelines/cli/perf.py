@@ -67,7 +67,7 @@ def _model(args: argparse.Namespace, reference: str) -> str:
     """Return the URI of a model: of a version in the registry, or of a run in the workspace."""
     if reference == CHAMPION or reference.isdecimal():
         return _version(args, reference).uri
-    folder = runs.folder_of(reference, options.state(args).runs)
+    folder = runs.find_folder(reference, options.state(args).runs)
     # where a run has optimized its model, that is what is served
     folders = [
         path.parent for output in ("optimized", "model") for path in folder.glob(f"*/{output}/{package.MANIFEST}")

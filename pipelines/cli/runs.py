@@ -67,16 +67,16 @@ def backfill(args: argparse.Namespace) -> int:
 
 def show(args: argparse.Namespace) -> int:
     """Print the metrics and verdicts of a run."""
-    return _show(runs.folder_of(args.run, options.state(args).runs))
+    return _show(runs.find_folder(args.run, options.state(args).runs))
 
 
 def report(args: argparse.Namespace) -> int:
     """Write the summary and report of a run that failed before its last step."""
-    this = runs.again(runs.folder_of(args.run, options.state(args).runs))
+    this = runs.reopen(runs.find_folder(args.run, options.state(args).runs))
     task = next((task for task in this.pipeline.tasks if task.name == "reporting"), None)
     if task is None:
         raise UserError(f"{this.pipeline.name} writes no report; nightshift show {args.run} prints what it found")
-    with runs.alone(this):
+    with runs.lock_run(this):
         code = subprocess.run(this.commands.argv(task), env=processes.environment(task), check=False).returncode
     return code or options.say(f"report   {this.folder / 'report.html'}")
 
@@ -100,7 +100,7 @@ def _execute(this: Run) -> int:
 
     console = Console()
     console.print(f"run {this.folder.name}", highlight=False)
-    with ForkServer() as server, runs.alone(this), RunProgress(this.pipeline, console) as progress:
+    with ForkServer() as server, runs.lock_run(this), RunProgress(this.pipeline, console) as progress:
         succeeded = runs.use_forks(this, server).execute(progress)
     if succeeded:
         return _show(this.folder)
@@ -120,7 +120,7 @@ def _resume_run(args: argparse.Namespace) -> Run:
         raise UserError(
             f"a run resumes with its original parameters; leave out {', '.join(overrides)}, or start a new run"
         )
-    return runs.again(runs.folder_of(args.resume, options.state(args).runs))
+    return runs.reopen(runs.find_folder(args.resume, options.state(args).runs))
 
 
 def _show(folder: Path) -> int:

@@ -77,7 +77,7 @@ def tune(args: argparse.Namespace) -> int:
     folder = Path(args.traces or f"runs/tune-{config.name}-{name}")
     for sentence in record_traces({"before": baseline, "after": tuned.best}, search.start, folder):
         options.say(sentence)
-    return write_changes(tuned, configs.file_of(args.config), name, args.dry_run)
+    return write_changes(tuned, configs.find_file(args.config), name, args.dry_run)
 
 
 def line(tried: Tried, setting: Setting) -> str:

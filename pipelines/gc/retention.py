@@ -79,7 +79,7 @@ class Inventory:
     Attributes:
         versions: registered versions.
         runs: its runs.
-        partitions: days of tables in the lake; their names are what `partition_of` says.
+        partitions: days of tables in the lake; their names are what `find_partition` says.
         latest: the run that `runs/latest` points at, of whatever use case; None when there is none.
         leftovers: folders, on this machine, whose removal was cut short.
         unfinished: folders, by URI, that a step removes at its end and has not: of its checkpoints or its shards.
@@ -154,7 +154,7 @@ def plan(inventory: Inventory, limits: Retention, now: datetime) -> RemovalPlan:
     )
 
 
-def partition_of(uri: str) -> str | None:
+def find_partition(uri: str) -> str | None:
     """Return which partition a file in the lake belongs to: `<table>/date=<day>/<key>.parquet`, or `.state`.
 
     Only the end of the URI counts, since a lake may have been moved and a key is never used twice. Quarantined

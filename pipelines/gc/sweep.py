@@ -28,7 +28,7 @@ from pipelines.gc.retention import (
     StoredRun,
     StoredVersion,
     VersionLineage,
-    partition_of,
+    find_partition,
     plan,
 )
 
@@ -38,7 +38,7 @@ UNREAD = runs.Record(pipeline="", started=NEVER, parameters={}, complete=False)
 
 
 def plan_removals(state: State, config: Config, now: datetime) -> RemovalPlan:
-    """Return what may go of a use case, and remove nothing.
+    """Return the plan for a use case, and remove nothing.
 
     Args:
         state: where things lie; runs and registry are folders.
@@ -129,7 +129,7 @@ def _versions(uri: str, use_case: str) -> list[StoredVersion]:
         StoredVersion(
             name=str(version.version),
             since=datetime.fromisoformat(version.tags["registered_at"]),
-            size=_size_of(version.uri),
+            size=_folder_size(version.uri),
             run=version.tags.get("parent_run", ""),
             pinned=pinned.get(version.version, ""),
         )
@@ -152,11 +152,11 @@ def _runs(folder: Path, use_case: str) -> Iterator[StoredRun]:
 
 
 def _run(folder: Path, record: runs.Record, problem: str) -> StoredRun:
-    partitions = [partition_of(uri) for manifest in _manifests(folder) for uri in _list_uris(manifest)]
+    partitions = [find_partition(uri) for manifest in _manifests(folder) for uri in _list_uris(manifest)]
     return StoredRun(
         name=folder.name,
         since=record.started,
-        size=_size_of(str(folder)),
+        size=_folder_size(str(folder)),
         pipeline=record.pipeline,
         complete=record.complete,
         partitions=frozenset(name for name in partitions if name),
@@ -186,7 +186,7 @@ def _manifests(folder: Path) -> Iterator[dict[str, Any]]:
 def _partitions(folder: str) -> list[FileGroup]:
     files: dict[str, list[storage.Entry]] = defaultdict(list)
     for entry in storage.walk(folder):
-        if name := partition_of(entry.uri):
+        if name := find_partition(entry.uri):
             files[name].append(entry)
     return [_group_files(name, entries) for name, entries in sorted(files.items())]
 
@@ -251,5 +251,5 @@ def _size(items: Iterable[StoredItem]) -> int:
     return sum(item.size for item in items)
 
 
-def _size_of(folder: str) -> int:
+def _folder_size(folder: str) -> int:
     return sum(entry.size for entry in storage.walk(folder))

@@ -112,7 +112,7 @@ def test_the_lines_for_a_person_are_those_values() -> None:
 
 
 def test_the_shipped_configs_can_be_changed() -> None:
-    texts = {name: configs.file_of(name).read_text() for name in configs.names()}
+    texts = {name: configs.find_file(name).read_text() for name in configs.names()}
     with_network = {name: text for name, text in texts.items() if "mlp:" in text}
 
     assert with_network

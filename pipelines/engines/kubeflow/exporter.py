@@ -14,8 +14,8 @@ from nightshift.cluster.kubeflow import Server
 from nightshift.errors import UnavailableError, UserError
 from pipelines.engines.kubeflow.submission import SUCCEEDED
 
-NEWEST = 200  # runs that are looked at, some two months of two pipelines a day
-WHOSE = ["pipeline", "use_case"]
+MAX_RUNS = 200  # runs that are looked at, some two months of two pipelines a day
+LABELS = ["pipeline", "use_case"]
 UNDER_WAY = ("PENDING", "RUNNING", "CANCELING", "PAUSED")
 Whose = tuple[str, str]
 Grouped = dict[Whose, list[api.V2beta1Run]]
@@ -57,7 +57,7 @@ class Runs:
         since = {whose: self._now() - _begin(group[-1]) for whose, group in _select_states(UNDER_WAY, runs).items()}
         yield _gauge("run_under_way_seconds", "age of its oldest unfinished run", since)
         counts = Counter((*whose, run.state) for whose, group in runs.items() for run in group)
-        yield _gauge("runs", f"its runs among the newest {NEWEST}", counts, [*WHOSE, "state"])
+        yield _gauge("runs", f"its runs among the newest {MAX_RUNS}", counts, [*LABELS, "state"])
 
     def _group_runs(self, runs: Iterable[api.V2beta1Run]) -> Grouped:
         """Return the runs of each pipeline and use case, newest first; what has no use case is not ours."""
@@ -73,7 +73,7 @@ class Runs:
     def _pipelines(self) -> dict[str, str]:
         """Return the names of the uploaded pipelines by id."""
         listing = api.PipelineServiceApi(self._server.client).pipeline_service_list_pipelines
-        page = self._server.ask(lambda: listing(page_size=NEWEST, **self._server.inside))
+        page = self._server.ask(lambda: listing(page_size=MAX_RUNS, **self._server.inside))
         return {pipeline.pipeline_id: pipeline.display_name for pipeline in page.pipelines or []}
 
     def _list_newest(self, listing: Callable[..., Any], field: str) -> list[Any]:
@@ -83,7 +83,7 @@ class Runs:
         matches = server.ask(lambda: server.named(by_name, "experiments", server.place.experiment, **server.inside))
         if not matches:
             return []
-        options = {"page_size": NEWEST, "sort_by": "created_at desc", "experiment_id": matches[0].experiment_id}
+        options = {"page_size": MAX_RUNS, "sort_by": "created_at desc", "experiment_id": matches[0].experiment_id}
         return list(getattr(server.ask(lambda: listing(**options)), field) or [])
 
 
@@ -103,7 +103,7 @@ def serve(server: Server, host: str, port: int, say: Callable[[str], None]) -> N
     threading.Event().wait()
 
 
-def _gauge(name: str, text: str, values: Mapping[Any, float], labels: list[str] = WHOSE) -> GaugeMetricFamily:
+def _gauge(name: str, text: str, values: Mapping[Any, float], labels: list[str] = LABELS) -> GaugeMetricFamily:
     family = GaugeMetricFamily(f"nightshift_{name}", text, labels=labels)
     for key, value in values.items():
         family.add_metric(key, value)

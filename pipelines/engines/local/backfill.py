@@ -63,9 +63,9 @@ def backfill(
             if earlier and complete and not force:
                 yield BackfilledDay(day, "complete", earlier)
                 continue
-            run = fresh if complete or not earlier else runs.again(earlier)
+            run = fresh if complete or not earlier else runs.reopen(earlier)
             done = "done" if run is fresh else "resumed"
-            with runs.alone(run), observe(run) as observer:
+            with runs.lock_run(run), observe(run) as observer:
                 succeeded = runs.use_forks(run, server).execute(observer)
             yield BackfilledDay(day, done if succeeded else "failed", run.folder)
             if not succeeded:

@@ -137,7 +137,12 @@ class Run:
             for name, o in self.outcomes.items()
         }
         head = {"pipeline": self.pipeline.name, "engine": self.engine, "started": self.started}
-        body = {"parameters": self.arguments, "steps": steps, "complete": self.complete, "ignored": self._ignored()}
+        body = {
+            "parameters": self.arguments,
+            "steps": steps,
+            "complete": self.complete,
+            "ignored": self._list_ignored(),
+        }
         storage.write_json(str(self.folder / "run.json"), head | body)
 
     @property
@@ -209,12 +214,12 @@ class Run:
         return storage.fingerprint([argv, hashes])
 
     def _hashes(self, task: ir.Task) -> dict[str, str]:
-        return {name: self._hash(ir.Artifact(task.name, name)) for name in task.outputs}
+        return {name: self._hash(ir.ArtifactRef(task.name, name)) for name in task.outputs}
 
-    def _hash(self, artifact: ir.Artifact) -> str:
+    def _hash(self, artifact: ir.ArtifactRef) -> str:
         return _hash(Path(self.commands.uri(artifact)))
 
-    def _ignored(self) -> list[str]:
+    def _list_ignored(self) -> list[str]:
         """Return the settings of steps that this run ignores, a line for each step."""
         tasks = self.pipeline.tasks
         unsupported = {task.name: [*{"accelerator"} & set(task.resources), *sorted(task.kubernetes)] for task in tasks}
@@ -222,7 +227,7 @@ class Run:
 
     def _read_peak_memory(self, task: ir.Task) -> int:
         """Return the peak memory in bytes that a step measured itself; 0 when it has not."""
-        entries = (self.commands.metadata(ir.Artifact(task.name, output)) for output in task.outputs)
+        entries = (self.commands.metadata(ir.ArtifactRef(task.name, output)) for output in task.outputs)
         return max((int(metadata.get("peak_memory_bytes", 0)) for metadata in entries), default=0)
 
     def _folder(self, task: ir.Task) -> Path:

@@ -86,7 +86,7 @@ def use_forks(run: Run, server: ForkServer) -> Run:
     return replace(run, runner=Forks(server=server, tasks=run.pipeline.tasks))
 
 
-def again(folder: Path) -> Run:
+def reopen(folder: Path) -> Run:
     """Prepare a run's next attempt: the same definition and the same arguments."""
     return Run(ir.load(folder / DEFINITION), record(folder).parameters, folder)
 
@@ -109,7 +109,7 @@ def record(folder: Path) -> Record:
 
 
 @contextmanager
-def alone(run: Run) -> Iterator[None]:
+def lock_run(run: Run) -> Iterator[None]:
     """Keep other runs of the same pipeline, use case and date out during this one.
 
     The operating system ends the lock with this process and the one that ends its steps, so none is ever stale.
@@ -186,7 +186,7 @@ def _sweep(runs: Path, name: str) -> None:
         shutil.rmtree(runs / name, ignore_errors=True)
 
 
-def folder_of(run: str, runs: str) -> Path:
+def find_folder(run: str, runs: str) -> Path:
     """Return a run's folder.
 
     Raises:

@@ -26,7 +26,7 @@ NETWORK = "parameters: {hidden: 256, layers: 1, epochs: 15, batch_size: 256, lea
 
 def config(folder: Path, network: str = "parameters: {hidden: 8, batch_size: 4}") -> Path:
     file = folder / "mine.yaml"
-    text = configs.file_of("fraud").read_text()
+    text = configs.find_file("fraud").read_text()
     assert NETWORK in text
     file.write_text(text.replace(NETWORK, f"{network}  # ours"))
     return file

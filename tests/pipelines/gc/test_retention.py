@@ -326,7 +326,7 @@ def test_nothing_is_removed_while_a_run_is_under_way(workspace: Workspace) -> No
     under_way = runs.new(arguments.load_compiled("training"), {"date": "2025-01-01"}, workspace.state)
 
     with (
-        runs.alone(under_way),
+        runs.lock_run(under_way),
         pytest.raises(UserError, match=r"a run of 'fraud' in .* is in progress; try again when"),
     ):
         workspace.collect()
@@ -339,7 +339,7 @@ def test_a_run_that_starts_meanwhile_waits(workspace: Workspace) -> None:
     started = threading.Event()
 
     def start() -> None:
-        with runs.alone(run):
+        with runs.lock_run(run):
             started.set()
 
     thread = threading.Thread(target=start)

@@ -89,7 +89,7 @@ class AnnounceOperator(BaseOperator):
         return config is None or config["name"] == self.rendering.settings.use_case
 
     def _metadata(self, context: Any) -> Fields:
-        artifact = ir.Artifact(self.announcement.step, self.announcement.output)
+        artifact = ir.ArtifactRef(self.announcement.step, self.announcement.output)
         return self.rendering.commands(context).metadata(artifact) if self.is_readable else {}
 
 

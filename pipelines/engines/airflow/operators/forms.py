@@ -13,7 +13,7 @@ def start(pipeline: ir.Pipeline, settings: AirflowSettings) -> dict[str, Param]:
     target = Param(settings.target, type="string", enum=TARGETS, description="where models are deployed")
     known = {"date": Param(None, type=["null", "string"], format="date", description=day), "target": target}
     declared = {*pipeline.parameters, *(["target"] if "state" in pipeline.parameters else [])}
-    return {name: param for name, param in (known | _shared(settings)).items() if name in declared}
+    return {name: param for name, param in (known | _common_fields(settings)).items() if name in declared}
 
 
 def span(settings: AirflowSettings) -> dict[str, Param]:
@@ -21,10 +21,10 @@ def span(settings: AirflowSettings) -> dict[str, Param]:
     days = {
         name: Param(type="string", format="date", description=f"the {name} logical date") for name in ("first", "last")
     }
-    return days | _shared(settings)
+    return days | _common_fields(settings)
 
 
-def _shared(settings: AirflowSettings) -> dict[str, Param]:
+def _common_fields(settings: AirflowSettings) -> dict[str, Param]:
     return {
         "data": Param(settings.data, type="string", minLength=1, description="simulator, a folder, s3:// or gs://"),
         "config": Param(

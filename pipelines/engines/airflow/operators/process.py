@@ -20,7 +20,7 @@ from pipelines.engines.local.processes import Processes
 from pipelines.engines.local.run import Run, StepOutcome
 from pipelines.logs import last_lines
 
-SECONDS = 0.5
+POLL_SECONDS = 0.5
 
 
 class StepOperator(BaseOperator):
@@ -54,7 +54,7 @@ class StepOperator(BaseOperator):
             kind = AirflowFailException if outcome.exit_code == USER_ERROR else AirflowException
             raise kind(f"exit code {outcome.exit_code}: {last_lines(Path(outcome.log), 3)}")
         self.output_metadata = next(
-            (run.commands.metadata(ir.Artifact(self.step.name, name)) for name in self.step.outputs), {}
+            (run.commands.metadata(ir.ArtifactRef(self.step.name, name)) for name in self.step.outputs), {}
         )
         self.log.info("%s after %.1f s, %s", outcome.state, outcome.seconds, run.folder)
 
@@ -100,7 +100,7 @@ class _Follower:
     def _follow(self, log: Path) -> None:
         with log.open(errors="replace") as lines:
             while True:
-                last = self._ended.wait(SECONDS)
+                last = self._ended.wait(POLL_SECONDS)
                 for line in lines:
                     self._log.info("%s", line.rstrip())
                 if last:
