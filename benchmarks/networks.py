@@ -50,6 +50,7 @@ from nightshift.tasks.classification.kinds import candidates
 from nightshift.tasks.images import candidates as training
 from nightshift.tasks.texts import candidates as texts
 from nightshift.tasks.texts import onnx_export as texts_export
+from nightshift.tensors import by_name
 from pipelines import configs
 from tests import packages, triton
 from tests.processes import wait_until
@@ -87,7 +88,7 @@ class Network:
     def in_int8(self) -> "Network":
         """Return it in the INT8 form that is made for its operations."""
         is_static = isinstance(self.task, Images)
-        graph = forms.int8_static(self.graph, self.sample) if is_static else forms.int8_dynamic(self.graph)
+        graph = forms.int8_static(self.graph, by_name(self.sample)) if is_static else forms.int8_dynamic(self.graph)
         return replace(self, name=f"{self.name}, INT8", graph=graph)
 
 
@@ -116,7 +117,7 @@ NETWORKS = (resnet50, bert_base)
 
 def measure_forms(network: Network) -> None:
     """Every form that ONNX Runtime can make, at one row and one thread."""
-    found = [Form("original", Graph(network.graph), network.graph), *forms.made(network.graph, network.sample)]
+    found = [Form("original", Graph(network.graph), network.graph), *forms.made(network.graph, by_name(network.sample))]
     running = {form.name: form.graph.score for form in found if form.graph}
     taken = in_turn({name: partial(score, network.sample[:1]) for name, score in running.items()})
     scores = {name: np.concatenate([score(row[None]) for row in network.sample]) for name, score in running.items()}
@@ -136,10 +137,10 @@ def measure_served(network: Network) -> None:
     """The server, asked with a file or a text, beside the same work in a process."""
     body, headers = network.bodies[0], {"Content-Type": network.media_type}
     with tempfile.TemporaryDirectory() as folder, served(uri := saved(network, folder)) as ask:
-        items, graph = served_items.of(network.manifest(), uri), Graph(network.graph)
+        (field,), graph = served_items.of(network.manifest(), uri).fields, Graph(network.graph)
         taken = in_turn(
             {
-                "alone": lambda: graph.score(items.seen(body)[None]),
+                "alone": lambda: graph.score(field.seen(body)[None]),
                 "served": lambda: ask("/score", content=body, headers=headers).raise_for_status(),
             }
         )

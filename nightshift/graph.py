@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nightshift.contracts.package import EMBEDDING, INPUT, OUTPUT
+from nightshift.contracts.package import EMBEDDING, OUTPUT
 from nightshift.errors import UserError
+from nightshift.tensors import Array, Tensors, by_name
 
 CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
 PROVIDERS = {"cpu": CPU, "cuda": CUDA}  # by the name of the device
@@ -18,7 +19,9 @@ OPTIONS = {CUDA: {"use_tf32": "0", "cudnn_conv_algo_search": "HEURISTIC"}}
 
 
 class Graph:
-    """An ONNX graph, `inputs` (n, ...) -> `score` float32 (n,) or (n, classes), run by ONNX Runtime.
+    """An ONNX graph, one or more inputs (n, ...) -> `score` float32 (n,) or (n, classes), run by ONNX Runtime.
+
+    What it scores is an array an input, by name; of the graph that has one, `inputs`, the array alone will do.
 
     Args:
         content: the graph.
@@ -44,17 +47,17 @@ class Graph:
         _check(provider, self._session.get_providers()[:1])  # what does not load is replaced by the CPU
         self._session.disable_fallback()  # nor does a call that fails move the session to the CPU
 
-    def score(self, inputs: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+    def score(self, inputs: Array | Tensors) -> npt.NDArray[np.float32]:
         """Return the probability of the positive class of each row, (n,), or of each class, (n, classes); float32."""
-        return self._given(OUTPUT, inputs)
+        return self._run(OUTPUT, inputs)
 
-    def embedding(self, inputs: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+    def embedding(self, inputs: Array | Tensors) -> npt.NDArray[np.float32]:
         """Return what a network's last layer takes of each row, float32 (n, width)."""
-        return self._given(EMBEDDING, inputs)
+        return self._run(EMBEDDING, inputs)
 
-    def _given(self, output: str, inputs: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
-        (found,) = self._session.run([output], {INPUT: inputs})
-        return np.asarray(found, dtype=np.float32)
+    def _run(self, output: str, inputs: Array | Tensors) -> npt.NDArray[np.float32]:
+        (values,) = self._session.run([output], by_name(inputs))
+        return np.asarray(values, dtype=np.float32)
 
 
 def _check(provider: str, there: Sequence[str]) -> None:

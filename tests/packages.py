@@ -3,7 +3,17 @@
 from typing import Any
 
 from nightshift.contracts.artifact import LabeledWindow
-from nightshift.contracts.package import Candidate, DecisionRule, File, Format, Lineage, ModelPackage, Signature
+from nightshift.contracts.package import (
+    Candidate,
+    Datatype,
+    DecisionRule,
+    File,
+    Format,
+    Lineage,
+    ModelPackage,
+    Signature,
+    Tensor,
+)
 from nightshift.contracts.preprocessing import Inputs, Tabular, Windows
 
 DAYS = LabeledWindow(first="2024-03-15", last="2024-03-16", rows=80, positives=10)
@@ -38,7 +48,7 @@ def manifest(
     inputs = inputs or Inputs(numeric=["amount"], categorical={})
     package = ModelPackage(
         files=[File.of(f"{name}.onnx", graph, Format.ONNX) for name, graph in graphs.items()],
-        signature=Signature.of_rows(inputs.width),
+        signature=Signature.of_scores(Tensor.of_rows(Datatype.FP32, inputs.width)),
         preprocessing=Tabular(**dict(inputs), windows=WINDOWS),
         decision=DecisionRule(threshold=0.5),
         selected=next(iter(graphs)),

@@ -25,6 +25,15 @@ def test_there_is_a_runbook_for_each_of_the_usual_problems() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_lines_of_prose_have_at_most_120_characters(page: Path) -> None:
+    prose = re.sub(r"^ *```.*?^ *```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    prose = re.sub(r"`[^`\n]+`", "", prose)
+
+    # tables and indented code have the lines that they need
+    assert [line for line in prose.splitlines() if len(line) > 120 and not re.match(r" *\||    ", line)] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_make_target_that_is_named_exists(page: Path) -> None:
     assert set(re.findall(r"\bmake ([a-z][a-z-]+)(?= [A-Z]+=|`|\n)", page.read_text())) <= TARGETS
 

@@ -10,6 +10,7 @@ from nightshift.contracts import optimization as contract
 from nightshift.contracts import package, verdict
 from nightshift.contracts.optimization import ORIGINAL, Optimization
 from nightshift.contracts.section import write_section
+from nightshift.tensors import row_count
 
 if TYPE_CHECKING:
     from components.optimization.forms import Form
@@ -49,7 +50,7 @@ def _judged(context: StepContext, uri: str, name: str) -> "tuple[Form, Optimizat
 
     subject = subjects.read(context, uri)
     form = forms.served(name, subject.original.content, subject.sample)
-    step.log.info("judging %s of %s on %d rows", name, context.model.selected, len(subject.rows.inputs))
+    step.log.info("judging %s of %s on %d rows", name, context.model.selected, row_count(subject.rows.inputs))
     attempts = core.checked(subject.original, form, subject.rows)
     chosen = form if attempts[-1].accepted else subject.original
     return form, core.summarize(context.model, chosen, attempts, subject.rows)

@@ -5,6 +5,7 @@ from argparse import Namespace
 from nightshift import step, storage
 from nightshift.context import StepContext
 from nightshift.contracts import optimization as contract
+from nightshift.tensors import row_count
 
 
 def parser() -> step.Parser:
@@ -24,7 +25,7 @@ def body(args: Namespace) -> None:
     context = StepContext(args)
     subject = subjects.read(context, args.model)
     every = [subject.original, *forms.made(subject.original.content, subject.sample)]
-    count = len(subject.rows.inputs)
+    count = row_count(subject.rows.inputs)
     step.log.info(
         "measuring %d forms of %s on %d rows", sum(bool(form.graph) for form in every), context.model.selected, count
     )

@@ -16,8 +16,8 @@ from nightshift.contracts.verdict import Decision, Measure, Verdict
 from nightshift.graph import CPU
 from nightshift.stats.bootstrap import Interval
 from nightshift.tasks.protocol import OptimizationRows
+from nightshift.tensors import Tensors, row_count, split_rows, take_rows
 
-Inputs = npt.NDArray[Any]
 Floats = npt.NDArray[np.floating[Any]]
 Scores = npt.NDArray[np.float32]
 Clock = Callable[[], float]
@@ -62,7 +62,7 @@ def attempts(forms: Sequence[Form], rows: OptimizationRows, clock: Clock = time.
     Only the original and forms that are clearly faster score all rows: that takes minutes of a large network, and
     nothing depends on the others.
     """
-    able = [_scored(form, rows.inputs[: rows.many], rows.many)[0] for form in forms]
+    able = [_scored(form, take_rows(rows.inputs, slice(rows.many)), rows.many)[0] for form in forms]
     times = latencies({form.name: form.graph.score for form in able if form.graph}, rows, clock)
     worth = {form.name for form in able if form.graph and (form.name == ORIGINAL or _is_faster(times, form))}
     sound = [_scored(form, rows.inputs, rows.many) if form.name in worth else (form, None) for form in able]
@@ -70,7 +70,7 @@ def attempts(forms: Sequence[Form], rows: OptimizationRows, clock: Clock = time.
     return [_attempt(form, times, effects.get(form.name, NONE), rows) for form, _ in sound]
 
 
-def _scored(form: Form, inputs: Inputs, many: int) -> tuple[Form, Scores | None]:
+def _scored(form: Form, inputs: Tensors, many: int) -> tuple[Form, Scores | None]:
     """Return a form and its scores, so many rows a call.
 
     It loses its graph where that has no score for some row.
@@ -78,7 +78,7 @@ def _scored(form: Form, inputs: Inputs, many: int) -> tuple[Form, Scores | None]
     if form.graph is None:
         return form, None
     try:
-        scores = np.concatenate([form.graph.score(inputs[at : at + many]) for at in range(0, len(inputs), many)])
+        scores = np.concatenate([form.graph.score(batch) for batch in split_rows(inputs, many)])
     except Exception as error:  # whatever it is, the others go on
         if form.name == ORIGINAL:
             raise
@@ -90,12 +90,12 @@ def _scored(form: Form, inputs: Inputs, many: int) -> tuple[Form, Scores | None]
 
 
 def latencies(
-    running: Mapping[str, Callable[[Inputs], Scores]], rows: OptimizationRows, clock: Clock = time.perf_counter
+    running: Mapping[str, Callable[[Tensors], Scores]], rows: OptimizationRows, clock: Clock = time.perf_counter
 ) -> dict[str, list[Latency]]:
     """Return the median time of calls with one row and with many; the forms take turns, so that noise meets all."""
     found: dict[str, list[Latency]] = {name: [] for name in running}
-    whole = rows.inputs
-    for inputs, rounds in ((whole[:1], ROUNDS), (np.resize(whole, (rows.many, *whole.shape[1:])), MANY_ROUNDS)):
+    one, repeated = slice(1), np.arange(rows.many) % row_count(rows.inputs)
+    for inputs, rounds in ((take_rows(rows.inputs, one), ROUNDS), (take_rows(rows.inputs, repeated), MANY_ROUNDS)):
         taken: dict[str, list[float]] = {name: [] for name in running}
         for _ in _rounds(rounds, SECONDS * len(running), clock):
             for name, score in running.items():
@@ -103,7 +103,7 @@ def latencies(
                 score(inputs)
                 taken[name].append(clock() - started)
         for name, times in taken.items():
-            found[name].append(Latency(rows=len(inputs), median_ms=1000 * float(np.median(times))))
+            found[name].append(Latency(rows=row_count(inputs), median_ms=1000 * float(np.median(times))))
     return found
 
 
@@ -224,7 +224,7 @@ def summarize(model: ModelPackage, chosen: Form, tried: Sequence[Attempt], rows:
         candidate=model.selected,
         original_sha256=model.sha256,
         sha256=changed.sha256,
-        rows=len(rows.inputs),
+        rows=row_count(rows.inputs),
         metric=rows.metric,
         limit=rows.limit,
         attempts=list(tried),

@@ -8,12 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy.typing as npt
-
-from nightshift.contracts.package import INPUT
 from nightshift.graph import CPU, Graph, runtime
-
-Inputs = npt.NDArray[Any]
+from nightshift.tensors import Tensors, split_rows
 
 # weights of 7 bits: CPUs without VNNI add pairs of products of 8 bits in 16, which overflow
 SAFE = {"reduce_range": True}
@@ -42,12 +38,12 @@ class Form:
     missing: str = ""
 
 
-def made(content: bytes, sample: Inputs) -> Iterator[Form]:
+def made(content: bytes, sample: Tensors) -> Iterator[Form]:
     """Yield all forms of a graph.
 
     Args:
         content: the graph.
-        sample: inputs by which scales are chosen, (n, ...).
+        sample: inputs by which scales are chosen, n rows.
     """
     for name in MAKERS:
         yield served(name, content, sample)
@@ -59,7 +55,7 @@ def made(content: bytes, sample: Inputs) -> Iterator[Form]:
             yield Form(name, None, provider=provider, missing=f"ONNX Runtime has no {provider} here.")
 
 
-def served(name: str, content: bytes, sample: Inputs) -> Form:
+def served(name: str, content: bytes, sample: Tensors) -> Form:
     """Return a form that a server can call: one of `MAKERS`; the arguments are those of `made`."""
     return _tried(name, lambda: MAKERS[name](content, sample))
 
@@ -100,7 +96,7 @@ def int8_dynamic(content: bytes) -> bytes:
     return _quantized(lambda place: quantization.quantize_dynamic(model, place, **SAFE, extra_options=extra))
 
 
-def int8_static(content: bytes, sample: Inputs) -> bytes:
+def int8_static(content: bytes, sample: Tensors) -> bytes:
     """Return the graph with INT8 weights and activations, whose scales come from some rows.
 
     Raises:
@@ -109,11 +105,11 @@ def int8_static(content: bytes, sample: Inputs) -> bytes:
     from onnxruntime import quantization
 
     model = _parsed(content)
-    rows = iter([{INPUT: sample[start : start + AT_ONCE]} for start in range(0, len(sample), AT_ONCE)])
+    batches = split_rows(sample, AT_ONCE)
 
     class Reader(quantization.CalibrationDataReader):  # type: ignore[misc]
         def get_next(self) -> Any:
-            return next(rows, None)
+            return next(batches, None)
 
     # convolutions of signed activations are no faster than float32
     unsigned = quantization.QuantType.QUInt8
@@ -155,7 +151,7 @@ def _parsed(content: bytes) -> Any:
 
 
 # `optimization.form` in the config -> what makes it of a graph and a sample of inputs
-MAKERS: dict[str, Callable[[bytes, Inputs], bytes]] = {
+MAKERS: dict[str, Callable[[bytes, Tensors], bytes]] = {
     "graph": lambda content, _: optimized(content),
     "int8 dynamic": lambda content, _: int8_dynamic(content),
     "int8 static": int8_static,

@@ -3,13 +3,14 @@
 from dataclasses import dataclass
 
 from components.optimization.core import TENTH
-from components.optimization.forms import Form, Inputs
+from components.optimization.forms import Form
 from nightshift import tasks
 from nightshift.context import StepContext
 from nightshift.contracts import package
 from nightshift.contracts.optimization import ORIGINAL
 from nightshift.graph import Graph
 from nightshift.tasks.protocol import OptimizationRows
+from nightshift.tensors import Tensors
 
 
 @dataclass(frozen=True)
@@ -18,12 +19,12 @@ class Subject:
 
     Attributes:
         original: as it was trained.
-        sample: training rows' inputs by which scales are chosen, (n, ...).
+        sample: training rows' inputs by which scales are chosen.
         rows: the validation rows.
     """
 
     original: Form
-    sample: Inputs
+    sample: Tensors
     rows: OptimizationRows
 
 

@@ -9,6 +9,7 @@ from nightshift.context import StepContext
 from nightshift.contracts import profile
 from nightshift.contracts.section import write_section
 from nightshift.tasks.protocol import TrainingSetup
+from nightshift.tensors import row_count
 
 
 def parser() -> step.Parser:
@@ -38,7 +39,7 @@ def body(args: Namespace) -> dict[str, float]:
     devices.torch_device(args.device)
     watch, model = core.Watch(args.device == "cuda"), context.model
     subject = tasks.find(context.config.task.kind).profiling.selected_fit(setup, model, watch.phase)
-    count, days = len(subject.inputs), context.plan.test.train
+    count, days = row_count(subject.inputs), context.plan.test.train
     step.log.info("fitting %s again, on %d rows of %s, on %s", model.selected, count, days, args.device)
     found, trace = core.measure(subject, watch, model.graph(model.selected).sha256)
     step.log.info("%.0f rows per second. %s", found.rows_per_second, found.diagnosis)

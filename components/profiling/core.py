@@ -6,9 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from io import BytesIO
-from typing import Any
 
-import numpy.typing as npt
 import torch
 
 from components.profiling import instruments, sampling
@@ -18,6 +16,7 @@ from nightshift.memory import peak_memory
 from nightshift.profiler.traces import analysis, kineto, names
 from nightshift.profiler.traces.analysis import Known
 from nightshift.tasks.protocol import ProfiledFit
+from nightshift.tensors import Tensors, row_count, split_rows, take_rows
 
 SINGLE_CALLS = 500
 MUCH_WAITING = 0.2
@@ -67,17 +66,18 @@ def measure(subject: ProfiledFit, watch: Watch, trained_sha256: str) -> tuple[Pr
         content = fitted.graph
     graph = Graph(content)
     with watch.phase(PhaseName.SCORE):
-        for first in range(0, len(subject.inputs), subject.batch):
-            graph.score(subject.inputs[first : first + subject.batch])
+        for batch in split_rows(subject.inputs, subject.batch):
+            graph.score(batch)
     operations, trace = profiled(subject, watch)
+    rows = row_count(subject.inputs)
     waiting = data_wait_share(watch.seconds)
     found = Profile(
         model=subject.name,
         kind=subject.kind,
         device=subject.device,
-        rows=len(subject.inputs),
+        rows=rows,
         phases=[Phase(name=name, seconds=round(seconds, 4)) for name, seconds in watch.seconds.items()],
-        rows_per_second=len(subject.inputs) / watch.seconds[PhaseName.FIT],
+        rows_per_second=rows / watch.seconds[PhaseName.FIT],
         data_wait_share=waiting,
         scoring=[scoring(graph, subject.inputs, 1), scoring(graph, subject.inputs, subject.batch)],
         activity=activity[0] if activity else None,
@@ -106,12 +106,12 @@ def data_wait_share(seconds: dict[PhaseName, float]) -> float:
     return before / (before + seconds[PhaseName.FIT])
 
 
-def scoring(graph: Graph, matrix: npt.NDArray[Any], batch: int) -> Scoring:
+def scoring(graph: Graph, inputs: Tensors, batch: int) -> Scoring:
     """Measure calls with so many rows, after one that does not count."""
-    firsts = range(0, max(len(matrix) - batch, 0) + 1, batch)[:SINGLE_CALLS]
-    graph.score(matrix[:batch])
+    firsts = range(0, max(row_count(inputs) - batch, 0) + 1, batch)[:SINGLE_CALLS]
+    graph.score(take_rows(inputs, slice(batch)))
     started = time.perf_counter()
-    rows = sum(len(graph.score(matrix[first : first + batch])) for first in firsts)
+    rows = sum(len(graph.score(take_rows(inputs, slice(first, first + batch)))) for first in firsts)
     return Scoring(batch=batch, rows_per_second=rows / (time.perf_counter() - started))
 
 

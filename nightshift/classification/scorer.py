@@ -5,9 +5,9 @@ from collections.abc import Callable
 import numpy as np
 
 from nightshift.classification.metrics import Scores
-from nightshift.classification.shards import Array
 from nightshift.contracts.package import ModelPackage, read_graph
 from nightshift.graph import Graph
+from nightshift.tensors import Array, Tensors, by_name, row_count, split_rows
 
 AT_ONCE = 256  # rows
 
@@ -22,23 +22,23 @@ class Scorer:
     def __init__(self, uri: str, package: ModelPackage, candidate: str | None = None) -> None:
         self.graph = Graph(read_graph(uri, package, candidate or package.selected))
 
-    def score(self, inputs: Array) -> Scores:
+    def score(self, inputs: Array | Tensors) -> Scores:
         """Return the probability of each class of each row, float32 (n, classes)."""
         return scores(self.graph, inputs)
 
 
-def scores(graph: Graph, inputs: Array) -> Scores:
+def scores(graph: Graph, inputs: Array | Tensors) -> Scores:
     """Return a graph's probability of each class of each row, float32 (n, classes)."""
-    return _batched(graph.score, inputs)
+    return _batched(graph.score, by_name(inputs))
 
 
 def embeddings(graph: Graph, inputs: Array) -> Scores:
     """Return what a network's last layer takes of each row, float32 (n, width)."""
-    return _batched(graph.embedding, inputs)
+    return _batched(graph.embedding, by_name(inputs))
 
 
-def _batched(given: Callable[[Array], Scores], inputs: Array) -> Scores:
-    if not len(inputs):  # which ONNX Runtime does not take, and the graph alone knows how wide its outputs are
-        return given(np.zeros((1, *inputs.shape[1:]), inputs.dtype))[:0]
-    firsts = range(0, len(inputs), AT_ONCE)
-    return np.concatenate([given(inputs[first : first + AT_ONCE]) for first in firsts])
+def _batched(run: Callable[[Tensors], Scores], inputs: Tensors) -> Scores:
+    if not row_count(inputs):  # which ONNX Runtime does not take, and the graph alone knows how wide its outputs are
+        zeros = {name: np.zeros((1, *array.shape[1:]), array.dtype) for name, array in inputs.items()}
+        return run(zeros)[:0]
+    return np.concatenate([run(batch) for batch in split_rows(inputs, AT_ONCE)])

@@ -80,6 +80,11 @@ class Tensor(Part):
     datatype: Datatype
     shape: list[int] = Field(description="-1: any number")
 
+    @classmethod
+    def of_rows(cls, datatype: Datatype, *shape: int, name: str = INPUT) -> Self:
+        """Return an input of any number of rows, each of a shape."""
+        return cls(name=name, datatype=datatype, shape=[-1, *shape])
+
 
 class Signature(Part):
     """What every graph of the package takes and gives."""
@@ -93,22 +98,10 @@ class Signature(Part):
         return next(each for each in self.outputs if each.name == OUTPUT)
 
     @classmethod
-    def of_rows(cls, width: int) -> Self:
-        """Return the signature of a scorer of rows: `inputs` (n, width) -> `score` (n,)."""
-        taken = Tensor(name=INPUT, datatype=Datatype.FP32, shape=[-1, width])
-        return cls(inputs=[taken], outputs=[Tensor(name=OUTPUT, datatype=Datatype.FP32, shape=[-1])])
-
-    @classmethod
-    def of_images(cls, side: int, channels: int, classes: int) -> Self:
-        """Return the signature of a model of images: `inputs` (n, side, side, channels) -> `score` (n, classes)."""
-        taken = Tensor(name=INPUT, datatype=Datatype.UINT8, shape=[-1, side, side, channels])
-        return cls(inputs=[taken], outputs=[Tensor(name=OUTPUT, datatype=Datatype.FP32, shape=[-1, classes])])
-
-    @classmethod
-    def of_texts(cls, length: int, classes: int) -> Self:
-        """Return the signature of a model of texts: `inputs` (n, length) -> `score` (n, classes)."""
-        taken = Tensor(name=INPUT, datatype=Datatype.INT32, shape=[-1, length])
-        return cls(inputs=[taken], outputs=[Tensor(name=OUTPUT, datatype=Datatype.FP32, shape=[-1, classes])])
+    def of_scores(cls, *inputs: Tensor, classes: int | None = None) -> Self:
+        """Return the signature of a graph of some inputs -> `score` (n,), or (n, classes)."""
+        shape = [-1] if classes is None else [-1, classes]
+        return cls(inputs=list(inputs), outputs=[Tensor(name=OUTPUT, datatype=Datatype.FP32, shape=shape)])
 
 
 class DecisionRule(Part):

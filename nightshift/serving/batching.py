@@ -7,7 +7,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -15,10 +14,10 @@ import numpy.typing as npt
 
 from nightshift.serving.errors import NoScoreError, OverloadedError
 from nightshift.serving.futures import resolve
+from nightshift.tensors import Tensors, concatenate, row_count
 
-Matrix = npt.NDArray[Any]
 Scores = npt.NDArray[np.float32]
-Score = Callable[[Matrix], Scores]
+Score = Callable[[Tensors], Scores]
 Field = Callable[[int], str]
 
 QUICK_SECONDS = 0.001  # a shorter call is made in the event loop: handing it to a thread would take about as long
@@ -65,7 +64,8 @@ class Statistics:
 
 
 class _Waiting(msgspec.Struct):
-    rows: Matrix
+    inputs: Tensors
+    rows: int
     scores: "asyncio.Future[Scores]"
     field: Field
     since: int = msgspec.field(default_factory=time.perf_counter_ns)
@@ -77,12 +77,12 @@ class Batcher:
     One call is made at a time; what comes meanwhile is the next one. All but the call belongs to one event loop.
     """
 
-    def __init__(self, score: Score, example: Matrix, limits: Limits) -> None:
+    def __init__(self, score: Score, example: Tensors, limits: Limits) -> None:
         """Measure the graph, which decides where it is called.
 
         Args:
-            score: (n, ...) -> (n,) or (n, classes); called in the event loop when it is quick, in a thread otherwise.
-            example: a row, (1, ...).
+            score: n rows -> (n,) or (n, classes); called in the event loop when it is quick, in a thread otherwise.
+            example: inputs of one row.
             limits: how many rows may be joined and may wait.
         """
         self.statistics = Statistics()
@@ -93,11 +93,11 @@ class Batcher:
         self._thread = None if _seconds(score, example) < QUICK_SECONDS else ThreadPoolExecutor(1, "graph")
         self._is_calling = False
 
-    def score(self, rows: Matrix, field: Field = "instances[{}]".format) -> "asyncio.Future[Scores]":
+    def score(self, inputs: Tensors, field: Field = "instances[{}]".format) -> "asyncio.Future[Scores]":
         """Score rows with those of other requests.
 
         Args:
-            rows: (n, ...), n at most `Limits.rows`.
+            inputs: of n rows, at most `Limits.rows`.
             field: a row's index -> how the request names it.
 
         Returns:
@@ -106,11 +106,12 @@ class Batcher:
         Raises:
             OverloadedError: when too many rows wait already.
         """
-        if self._queued + len(rows) > self._limits.queue:
+        rows = row_count(inputs)
+        if self._queued + rows > self._limits.queue:
             raise OverloadedError(f"{self._queued} rows wait already; try again later")
         scores: asyncio.Future[Scores] = self._loop.create_future()
-        self._queue.append(_Waiting(rows, scores, field))
-        self._queued += len(rows)
+        self._queue.append(_Waiting(inputs, rows, scores, field))
+        self._queued += rows
         self._schedule()
         return scores
 
@@ -133,20 +134,20 @@ class Batcher:
     def _call(self) -> None:
         self._next, self._is_calling = None, True
         batch, began = self._taken(), time.perf_counter_ns()
-        rows = batch[0].rows if len(batch) == 1 else np.concatenate([each.rows for each in batch])
+        inputs = concatenate([waiting.inputs for waiting in batch])
         if self._thread:
-            call = self._loop.run_in_executor(self._thread, _try, self._score, rows)
+            call = self._loop.run_in_executor(self._thread, _try, self._score, inputs)
             call.add_done_callback(lambda done: self._answer(batch, began, done.result()))
         else:
-            self._answer(batch, began, _try(self._score, rows))
+            self._answer(batch, began, _try(self._score, inputs))
 
     def _taken(self) -> list[_Waiting]:
         """Take the oldest requests whose rows fit into a call, at least one."""
         batch = [self._queue.popleft()]
-        size = len(batch[0].rows)
-        while self._queue and size + len(self._queue[0].rows) <= self._limits.rows:
+        size = batch[0].rows
+        while self._queue and size + self._queue[0].rows <= self._limits.rows:
             batch.append(self._queue.popleft())
-            size += len(batch[-1].rows)
+            size += batch[-1].rows
         self._queued -= size
         return batch
 
@@ -155,7 +156,7 @@ class Batcher:
         self._count(batch, began, isinstance(outcome, Exception))
         first, is_finite = 0, not isinstance(outcome, Exception) and bool(np.isfinite(outcome).all())
         for waiting in batch:
-            last = first + len(waiting.rows)
+            last = first + waiting.rows
             if isinstance(outcome, Exception):
                 resolve(waiting.scores, outcome)
             else:
@@ -171,7 +172,7 @@ class Batcher:
             return
         counts.requests += size
         counts.calls += 1
-        counts.rows += sum(len(each.rows) for each in batch)
+        counts.rows += sum(waiting.rows for waiting in batch)
         counts.queue_ns += size * began - sum(each.since for each in batch)
         counts.compute_ns += size * (time.perf_counter_ns() - began)
         counts.last_ms = time.time_ns() // 1_000_000
@@ -187,14 +188,14 @@ def _check_finite(scores: Scores, field: Field) -> Scores | NoScoreError:
     return NoScoreError(said, field=where)
 
 
-def _try(score: Score, rows: Matrix) -> Scores | Exception:
+def _try(score: Score, inputs: Tensors) -> Scores | Exception:
     try:
-        return score(rows)
+        return score(inputs)
     except Exception as error:  # for the requests: whatever it is, the next batch has its own
         return error
 
 
-def _seconds(score: Score, example: Matrix) -> float:
+def _seconds(score: Score, example: Tensors) -> float:
     """Return what a call with a row takes, once everything is warm."""
     score(example)
     started = time.perf_counter()

@@ -51,10 +51,10 @@ def _items(items: Items, most: int) -> Schema:
     """Describe how images or texts are asked: one, in JSON or as it is, or some of them."""
     scores = _object(**{name: {"type": "number"} for name in items.classes})
     found = {"label": {"enum": list(items.classes)}, "score": {"type": "number"}, "scores": scores}
-    item = _object(**{items.name: items.schema})
+    item = _object(**{field.name: field.schema for field in items.fields})
     item["properties"]["id"] = {"type": ["string", "null"], "maxLength": MOST_OF_AN_ID}
     asked = _json({"oneOf": [item, _object(instances=_list(item, most))]})
-    asked |= {f"{items.bodies[0]}*": {"schema": {}}}
+    asked |= {f"{media_type}*": {"schema": {}} for media_type in items.bodies[:1]}
     answers = {"oneOf": [_object(**found, model_version={"type": "integer"}), _answer(_prediction(**found), most)]}
     return {"/score": _post("score", f"the class of each {items.name}", asked, answers)}
 

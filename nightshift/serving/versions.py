@@ -28,6 +28,7 @@ from nightshift.tabular.online.base import Base
 from nightshift.tabular.online.embedded import Embedded
 from nightshift.tabular.online.follower import Follower
 from nightshift.tabular.online.store import Store
+from nightshift.tensors import Array
 
 POLL_SECONDS = 0.2
 LOOK_SECONDS = 60  # for a newer snapshot, or once more at what failed: a listing of an object store has its price
@@ -63,10 +64,10 @@ class Model:
         return self.takes if isinstance(self.takes, Reader) else None
 
     @cached_property
-    def taken(self) -> dict[str, Tensor]:
-        """The tensors of which a request has one, by name."""
-        inputs = self.package.signature.inputs
-        return _named([*inputs, _bytes(self.reader.items.name)] if self.reader else inputs)
+    def forms(self) -> list[dict[str, Tensor]]:
+        """The tensors that a request has, by name: the graph's inputs, or instead the fields of items."""
+        graph = _named(self.package.signature.inputs)
+        return [graph, _named([_bytes(field.name) for field in self.reader.items.fields])] if self.reader else [graph]
 
     @cached_property
     def given(self) -> dict[str, Tensor]:
@@ -83,6 +84,11 @@ class Model:
 
 def _named(tensors: Sequence[Tensor]) -> dict[str, Tensor]:
     return {each.name: each for each in tensors}
+
+
+def _zeros(tensor: Tensor) -> Array:
+    """Return the input of one row."""
+    return np.zeros((1, *tensor.shape[1:]), tensor.datatype.dtype)
 
 
 def _bytes(name: str) -> Tensor:
@@ -127,8 +133,7 @@ def load(name: str, pointer: Pointer, limits: Limits, device: str = "cpu") -> Mo
         raise UserError(f"{pointer.uri} holds model {manifest.sha256[:8]}, not {pointer.sha256[:8]}; restore its files")
     content, made = read_graph(pointer.uri, manifest, manifest.selected), manifest.preprocessing
     graph = Graph(content, provider=PROVIDERS[device])
-    (taken,) = manifest.signature.inputs
-    example = np.zeros((1, *taken.shape[1:]), taken.datatype.dtype)
+    example = {tensor.name: _zeros(tensor) for tensor in manifest.signature.inputs}
     if isinstance(made, Inputs):
         return Model(name, pointer, manifest, Rows(made, limits.rows), Batcher(graph.score, example, limits))
     reader = Reader(tasks.of(manifest, pointer.uri), limits.queue)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from nightshift.splits import Watched
     from nightshift.tasks.examples import Example
     from nightshift.tasks.fitting import Fitted
+    from nightshift.tensors import Tensors
 
 U = TypeVar("U", bound=Config)  # the use case, in the class of its task
 
@@ -304,8 +305,8 @@ class ProfiledFit(Protocol):
         """Whether PyTorch trains it."""
 
     @property
-    def inputs(self) -> "npt.NDArray[Any]":
-        """What its graph takes of the training rows, (n, ...)."""
+    def inputs(self) -> "Tensors":
+        """What its graph takes of the training rows."""
 
     def fit(self) -> "Fitted":
         """Fit it, as the training does."""
@@ -408,8 +409,8 @@ class OptimizationRows(Protocol):
     many: ClassVar[int]  # rows of a large call
 
     @property
-    def inputs(self) -> "npt.NDArray[Any]":
-        """What the graph takes of the validation rows, (n, ...)."""
+    def inputs(self) -> "Tensors":
+        """What the graph takes of the validation rows."""
 
     @property
     def limit(self) -> float:
@@ -434,8 +435,8 @@ class Optimization(Protocol):
 
     def rows(
         self, config: Any, features: Table, uri: str, model: ModelPackage, limit: float, /
-    ) -> "tuple[npt.NDArray[Any], OptimizationRows]":
-        """Return a sample of training rows' inputs, (n, ...), by which scales are chosen, and the validation rows.
+    ) -> "tuple[Tensors, OptimizationRows]":
+        """Return a sample of training rows' inputs, by which scales are chosen, and the validation rows.
 
         Args:
             config: the use case.

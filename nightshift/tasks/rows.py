@@ -15,7 +15,7 @@ from nightshift.config.policy import Drift
 from nightshift.contracts import package
 from nightshift.contracts.artifact import LabeledWindow
 from nightshift.contracts.drift import SCORE, Signal
-from nightshift.contracts.package import ModelPackage, Signature
+from nightshift.contracts.package import Datatype, ModelPackage, Signature, Tensor
 from nightshift.contracts.preprocessing import Inputs
 from nightshift.contracts.section import Block
 from nightshift.contracts.tables import Table
@@ -63,7 +63,7 @@ class LabeledRows:
     @property
     def signature(self) -> Signature:
         """What every graph takes and gives."""
-        return Signature.of_rows(self.inputs.width)
+        return Signature.of_scores(Tensor.of_rows(Datatype.FP32, self.inputs.width))
 
     @property
     def preprocessing(self) -> Inputs:

@@ -21,7 +21,7 @@ from nightshift import splits
 from nightshift.config import Config, parse
 from nightshift.contracts import package, tables
 from nightshift.contracts import preprocessing as parts
-from nightshift.contracts.package import DecisionRule, Signature
+from nightshift.contracts.package import Datatype, DecisionRule, Signature, Tensor
 from nightshift.dates import parse_date
 from tests import packages
 from tests.components import samples
@@ -133,7 +133,7 @@ def model(folder: Path, seed: int = 0, weights: Weights | None = None, **rules: 
     graphs = {"linear": graph(drawn if weights is None else weights)}
     made = packages.manifest(
         graphs,
-        signature=Signature.of_images(side, channels, len(classes)),
+        signature=Signature.of_scores(Tensor.of_rows(Datatype.UINT8, side, side, channels), classes=len(classes)),
         preprocessing=parts.Images(side=side, channels=channels, classes=classes, **{**LIMITS, **rules}),
         decision=DecisionRule(threshold=None),
     )

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 from nightshift.config import parse
 from nightshift.config.texts import Texts
 from nightshift.contracts import package, tables
-from nightshift.contracts.package import DecisionRule, Signature
+from nightshift.contracts.package import Datatype, DecisionRule, Signature, Tensor
 from nightshift.tasks.texts import candidates
 from tests import packages
 from tests.components import pictures, samples
@@ -77,7 +77,7 @@ def model(folder: Path, seed: int = 0, weights: Weights | None = None) -> str:
     graphs = {"words": graph(drawn if weights is None else weights)}
     manifest = packages.manifest(
         graphs,
-        signature=Signature.of_texts(made.length, len(made.classes)),
+        signature=Signature.of_scores(Tensor.of_rows(Datatype.INT32, made.length), classes=len(made.classes)),
         preprocessing=candidates.preprocessing(made),
         decision=DecisionRule(threshold=None),
     )

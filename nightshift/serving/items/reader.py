@@ -2,14 +2,14 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, TypeVar
 
 from nightshift import storage
-from nightshift.classification.shards import Array
-from nightshift.serving.errors import OverloadedError, RequestError
-from nightshift.serving.items.base import Items
+from nightshift.serving.errors import OverloadedError
+from nightshift.serving.items.base import FieldContents, Items
+from nightshift.tensors import Tensors, row_count
 
 THREADS = 4  # at most: an image of 50 million pixels takes up 150 MB while it is decoded
 
@@ -20,11 +20,11 @@ class Seen(NamedTuple):
     """What the graph sees of n items.
 
     Attributes:
-        inputs: (n, ...).
-        hashes: SHA-256 of each item's input, as the features table has it under `content`.
+        inputs: n rows.
+        hashes: SHA-256 of each item's inputs, as the features table has it under `content`.
     """
 
-    inputs: Array
+    inputs: Tensors
     hashes: list[str]
 
 
@@ -45,25 +45,19 @@ class Reader:
         self.items, self._most, self._waiting = items, most, 0
         self._threads = ThreadPoolExecutor(min(len(os.sched_getaffinity(0)), THREADS), "items")
 
-    async def read(self, given: Sequence[object], fields: Sequence[str]) -> Seen:
-        """Read items.
-
-        Args:
-            given: their bytes, or what JSON has of each.
-            fields: what to call each in a message.
+    async def read(self, contents: Mapping[str, FieldContents]) -> Seen:
+        """Read items, by the names of their fields.
 
         Raises:
             RequestError: for the first one that cannot be scored.
             OverloadedError: when too many wait already.
         """
-        return await self._later(len(given), lambda: _seen(self.items.inputs(given, fields)))
+        size = len(next(iter(contents.values())).values)
+        return await self._later(size, lambda: _seen(self.items.inputs(contents)))
 
-    async def hashed(self, inputs: Array) -> Seen:
-        """Return inputs that were sent as they are, (n, ...), with their hashes; raises as `read`."""
-        if not 0 <= inputs.min() <= inputs.max() < self.items.known:
-            allowed = f"numbers from 0 to {self.items.known - 1}"
-            raise RequestError("inputs[0].data", f"{inputs.min()} to {inputs.max()}", allowed)
-        return await self._later(len(inputs), lambda: _seen(inputs))
+    async def hashed(self, inputs: Tensors) -> Seen:
+        """Return inputs that were sent as they are, in the order of the fields, with their hashes; raises as `read`."""
+        return await self._later(row_count(inputs), lambda: _seen(inputs))
 
     async def _later(self, size: int, work: Callable[[], Found]) -> Found:
         if self._waiting + size > self._most:
@@ -75,5 +69,6 @@ class Reader:
             self._waiting -= size
 
 
-def _seen(inputs: Array) -> Seen:
-    return Seen(inputs, [storage.sha256(each.tobytes()) for each in inputs])
+def _seen(inputs: Tensors) -> Seen:
+    rows = zip(*inputs.values(), strict=True)
+    return Seen(inputs, [storage.sha256(b"".join(array.tobytes() for array in row)) for row in rows])

@@ -14,6 +14,7 @@ from nightshift.serving.protocols.features import predictions
 from nightshift.serving.versions import Current, Model, Split
 from nightshift.tabular.online.event import Event, Id
 from nightshift.tabular.online.refusals import RefusedEventError
+from nightshift.tensors import by_name
 
 MAX_ERROR = 500  # characters: it may show a value of the request
 T = TypeVar("T")
@@ -44,7 +45,7 @@ async def score(current: Current, raw: object, most: int, only: Model | None = N
     split = None if only else current.beside(model)
     rows = taken.rows, [categories for _, categories in read]
     if split is None:
-        scores = await model.batcher.score(model.rows.joined(*rows), "events[{}]".format)
+        scores = await model.batcher.score(by_name(model.rows.joined(*rows)), "events[{}]".format)
         found = predictions(scores, model.package.threshold)
         return Answer(_response(model, found), [Scored(model, scores, events)])
     return await _divided(model, split, events, rows)
@@ -57,7 +58,8 @@ async def _divided(model: Model, split: Split, events: list[Event], rows: Rows) 
     for answering, places in split.divided(model, [_entity(event) for event in events]):
         numeric, categories = [rows[0][place] for place in places], [rows[1][place] for place in places]
         fields = [f"events[{place}]" for place in places]
-        scores = await answering.batcher.score(answering.rows.joined(numeric, categories), fields.__getitem__)
+        inputs = by_name(answering.rows.joined(numeric, categories))
+        scores = await answering.batcher.score(inputs, fields.__getitem__)
         parts.append(Scored(answering, scores, [events[place] for place in places]))
         said = predictions(scores, answering.package.threshold)
         for place, each in zip(places, said, strict=True):

@@ -8,6 +8,7 @@ import numpy.typing as npt
 from nightshift.serving.answers import Answer, Scored
 from nightshift.serving.messages import Response
 from nightshift.serving.versions import Current, Model
+from nightshift.tensors import by_name
 
 
 async def score(model: Model, asked: object) -> Answer:
@@ -18,7 +19,7 @@ async def score(model: Model, asked: object) -> Answer:
         RefusedError: when too much waits already, or an instance is so far out that it has no score.
     """
     rows = model.rows.matrix(asked)
-    scores = await model.batcher.score(rows)
+    scores = await model.batcher.score(by_name(rows))
     found = predictions(scores, model.package.decision.threshold)
     content = {"model": model.name, "version": model.pointer.version, "predictions": found}
     return Answer(Response.json(content), [Scored(model, scores)])

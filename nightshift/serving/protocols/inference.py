@@ -4,56 +4,39 @@ https://github.com/kserve/open-inference-protocol; the binary extension, model c
 index are those of Triton Inference Server's documentation, so that tritonclient and perf_analyzer work.
 """
 
-import struct
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from functools import cache, lru_cache
+from collections.abc import Mapping, Sequence
 from importlib import metadata
-from itertools import chain
-from math import prod
 from typing import Any
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from nightshift.contracts.package import OUTPUT, Datatype
 from nightshift.contracts.package import Tensor as Signature
 from nightshift.serving.answers import Answer, Scored
 from nightshift.serving.batching import Limits, Statistics
 from nightshift.serving.errors import NotFoundError, RequestError
+from nightshift.serving.items.base import FieldContents
 from nightshift.serving.items.reader import Reader, Seen
 from nightshift.serving.messages import Request, Response
 from nightshift.serving.protocols import items
+from nightshift.serving.protocols.request_tensors import (
+    FLOAT32,
+    Input,
+    Parameters,
+    RequestTensor,
+    check_rows,
+    read_arrays,
+    read_tensors,
+)
 from nightshift.serving.versions import Current, Model
+from nightshift.tensors import Array
 
 HEADER_LENGTH = b"inference-header-content-length"
 ROW = "inputs[0].data[{}]".format
 EXTENSIONS = ["binary_tensor_data", "classification", "model_configuration", "model_repository", "statistics"]
 PLATFORM = "onnxruntime_onnx"
 MAX_DIGITS = 19  # of a length
-FLOAT32 = np.dtype("<f4")
-
-Array = npt.NDArray[Any]
-
-
-class Parameters(msgspec.Struct):
-    """Parameters of a request, of an input or of an output; others are ignored, as the protocol asks."""
-
-    binary_data_size: int | None = None
-    binary_data: bool | None = None
-    binary_data_output: bool = False
-    classification: int = 0
-
-
-class Input(msgspec.Struct):
-    """A tensor of a request; its values follow the JSON where it has a `binary_data_size`."""
-
-    name: str
-    shape: list[int]
-    datatype: str
-    parameters: Parameters = msgspec.field(default_factory=Parameters)
-    data: msgspec.Raw = msgspec.Raw()
 
 
 class Output(msgspec.Struct):
@@ -73,8 +56,6 @@ class Inference(msgspec.Struct):
 
 
 _DECODER = msgspec.json.Decoder(Inference)
-_FLAT, _NESTED = msgspec.json.Decoder(list[float]), msgspec.json.Decoder(list[list[float]])
-_TEXTS, _COLUMN = msgspec.json.Decoder(list[str]), msgspec.json.Decoder(list[tuple[str]])
 
 
 async def infer(model: Model, limits: Limits, request: Request) -> Answer:
@@ -84,27 +65,32 @@ async def infer(model: Model, limits: Limits, request: Request) -> Answer:
         RequestError: when the request is not one, or not for this model's signature.
         OverloadedError: when too much waits already.
     """
-    head, values = _parts(request.body, request.header(HEADER_LENGTH))
+    head, payload = _parts(request.body, request.header(HEADER_LENGTH))
     try:
         asked = _DECODER.decode(head)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RequestError("body", str(error), "an inference request of the Open Inference Protocol") from None
-    given, wanted = _only(asked, model.taken)
-    asks = _asked(asked, model)
-    if values and given.parameters.binary_data_size is None:
-        allowed = f"{len(values)}, the bytes behind the JSON, or none there"
-        raise RequestError("inputs[0].parameters.binary_data_size", "missing", allowed)
+    tensors, asks = read_tensors(asked.inputs, payload, model.forms), _asked(asked, model)
     if model.reader:
-        return await _of_items(model, model.reader, asks, await _seen(model.reader, given, wanted, limits.rows, values))
-    scores = await model.batcher.score(_tensor(given, wanted, limits.rows, values), ROW)
+        return await _of_items(model, model.reader, asks, await _seen(model.reader, tensors, limits.rows))
+    scores = await model.batcher.score(read_arrays(tensors, limits.rows), ROW)
     return Answer(_response(model, asks, {OUTPUT: scores}), [Scored(model, scores)])
 
 
-async def _seen(reader: Reader, given: Input, wanted: Signature, most: int, values: bytes) -> Seen:
-    if wanted.datatype is not Datatype.BYTES:
-        return await reader.hashed(_tensor(given, wanted, most, values))
-    elements = _elements(given, most, values)
-    return await reader.read(elements, [f"inputs[0].data[{i}]" for i in range(len(elements))])
+async def _seen(reader: Reader, tensors: Mapping[str, RequestTensor], most: int) -> Seen:
+    """Read items from their fields' contents, or from the graph's inputs as they are."""
+    if any(tensor.signature.datatype is not Datatype.BYTES for tensor in tensors.values()):
+        arrays = read_arrays(tensors, most)
+        for field in reader.items.fields:
+            field.check(arrays[field.input], f"{tensors[field.input].field}.data")
+        return await reader.hashed({field.input: arrays[field.input] for field in reader.items.fields})
+    elements = {name: tensor.elements(most) for name, tensor in tensors.items()}
+    check_rows(tensors, elements)
+    return await reader.read({name: _contents(tensors[name], elements[name]) for name in tensors})
+
+
+def _contents(tensor: RequestTensor, elements: Sequence[object]) -> FieldContents:
+    return FieldContents(elements, [f"{tensor.field}.data[{i}]" for i in range(len(elements))])
 
 
 async def _of_items(model: Model, reader: Reader, asks: "Asks", seen: Seen) -> Answer:
@@ -124,126 +110,6 @@ def _parts(body: bytes, length: str) -> tuple[bytes, bytes]:
     if not length.isdecimal() or len(length) > MAX_DIGITS or int(length) > len(body):
         raise RequestError("Inference-Header-Content-Length", length, f"a number of at most {len(body)} bytes")
     return body[: int(length)], body[int(length) :]
-
-
-def _only(asked: Inference, known: Mapping[str, Signature]) -> tuple[Input, Signature]:
-    if len(asked.inputs) == 1 and (wanted := known.get(asked.inputs[0].name)):
-        return asked.inputs[0], wanted
-    names = " or ".join(map(repr, known))
-    raise RequestError("inputs", [each.name for each in asked.inputs], f"one input, {names}")
-
-
-def _check(given: Input, wanted: Signature, shapes: list[list[int]], most: int) -> None:
-    """Refuse another type or shape; `shapes` are those allowed of a row."""
-    if given.datatype != wanted.datatype:
-        raise RequestError("inputs[0].datatype", given.datatype, str(wanted.datatype))
-    if not given.shape or given.shape[1:] not in shapes or not 1 <= given.shape[0] <= most:
-        allowed = " or ".join(f"[{', '.join(map(str, ['n', *shape]))}]" for shape in shapes)
-        raise RequestError("inputs[0].shape", given.shape, f"{allowed} with n from 1 to {most}")
-
-
-def _tensor(given: Input, wanted: Signature, most: int, values: bytes) -> Array:
-    """Return a tensor of numbers."""
-    _check(given, wanted, [wanted.shape[1:]], most)
-    found = _listed(given) if given.parameters.binary_data_size is None else _behind(given, values)
-    size = prod(given.shape)
-    if found.size != size:
-        raise RequestError("inputs[0].data", f"{found.size} values", f"{size}, as the shape says")
-    return found.reshape(given.shape)
-
-
-def _behind(given: Input, values: bytes) -> Array:
-    dtype = _little_endian(given.datatype)
-    found = np.frombuffer(_binary(given, values, dtype.itemsize), dtype)
-    if dtype.kind == "f" and not np.isfinite(found).all():
-        place = int(np.flatnonzero(~np.isfinite(found))[0])
-        raise RequestError(f"inputs[0].data[{place}]", str(found[place]), "finite numbers")
-    return found
-
-
-@cache
-def _little_endian(datatype: str) -> np.dtype[Any]:
-    return np.dtype(Datatype(datatype).dtype).newbyteorder("<")
-
-
-def _elements(given: Input, most: int, values: bytes) -> Sequence[object]:
-    """Return the elements of a tensor of BYTES, bytes or what JSON has of them."""
-    # Triton's tensors have a dimension beside that of the batch
-    _check(given, Signature(name=given.name, datatype=Datatype.BYTES, shape=[-1]), [[], [1]], most)
-    is_binary = given.parameters.binary_data_size is not None
-    found: Sequence[object] = list(_split(_binary(given, values, 1))) if is_binary else _strings(given)
-    if len(found) != given.shape[0]:
-        raise RequestError("inputs[0].data", f"{len(found)} values", f"{given.shape[0]}, as the shape says")
-    return found
-
-
-def _binary(given: Input, values: bytes, itemsize: int) -> bytes:
-    size = given.parameters.binary_data_size
-    if size != len(values) or size % itemsize:
-        allowed = f"{len(values)}, the bytes behind the JSON, a multiple of {itemsize}"
-        raise RequestError("inputs[0].parameters.binary_data_size", size, allowed)
-    return values
-
-
-def _split(values: bytes) -> Iterator[bytes]:
-    """Yield the elements of BYTES: each has its length before it, 4 bytes, little-endian."""
-    first = 0
-    while first < len(values):
-        last = first + 4 + int.from_bytes(values[first : first + 4], "little")
-        if last > len(values):
-            raise RequestError("inputs[0].data", "cut short", "elements with their length before each, 4 bytes")
-        yield values[first + 4 : last]
-        first = last
-
-
-def _strings(given: Input) -> list[str]:
-    with suppress(msgspec.DecodeError, UnicodeDecodeError):
-        return _TEXTS.decode(given.data)
-    with suppress(msgspec.DecodeError, UnicodeDecodeError):
-        return [text for (text,) in _COLUMN.decode(given.data)]
-    raise RequestError("inputs[0].data", _shown(given), "texts in one list, or bytes behind the JSON")
-
-
-def _listed(given: Input) -> Array:
-    dtype = _little_endian(given.datatype)
-    return _floats(given) if dtype.kind == "f" else _integers(given, dtype)
-
-
-def _integers(given: Input, dtype: np.dtype[Any]) -> Array:
-    bounds = np.iinfo(dtype)
-    with suppress(msgspec.DecodeError, ValueError, RecursionError):
-        found = np.asarray(msgspec.json.decode(given.data))
-        if found.dtype.kind == "i" and bounds.min <= found.min() <= found.max() <= bounds.max:
-            return found.astype(dtype).ravel()
-    raise RequestError("inputs[0].data", _shown(given), f"whole numbers from {bounds.min} to {bounds.max} in lists")
-
-
-def _floats(given: Input) -> Array:
-    try:
-        values = _FLAT.decode(given.data)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        values = _rows_of(given)
-    try:
-        return np.frombuffer(_packer(len(values)).pack(*values), FLOAT32)
-    except OverflowError:
-        raise RequestError("inputs[0].data", "a larger number", "numbers within the range of float32") from None
-
-
-@lru_cache  # bounded: a request chooses the count
-def _packer(count: int) -> struct.Struct:
-    return struct.Struct(f"<{count}f")
-
-
-def _shown(given: Input) -> str:
-    return bytes(given.data)[:100].decode("utf-8", "replace") or "missing"
-
-
-def _rows_of(given: Input) -> list[float]:
-    with suppress(msgspec.DecodeError, UnicodeDecodeError):
-        rows = _NESTED.decode(given.data)
-        if len({len(row) for row in rows}) <= 1:
-            return list(chain.from_iterable(rows))
-    raise RequestError("inputs[0].data", _shown(given), "numbers in one list, or in a list a row")
 
 
 class Asks(msgspec.Struct):
@@ -342,22 +208,21 @@ def described(model: Model) -> dict[str, Any]:
         "name": model.name,
         "versions": [str(model.pointer.version)],
         "platform": PLATFORM,
-        "inputs": [each.model_dump(mode="json") for each in model.taken.values()],
+        "inputs": [each.model_dump(mode="json") for form in model.forms for each in form.values()],
         "outputs": [each.model_dump(mode="json") for each in model.given.values()],
     }
 
 
 def configuration(model: Model, limits: Limits) -> dict[str, Any]:
     """Return a model's configuration in Triton's terms, as far as this server has the same."""
-    taken = model.taken.values()
-    # of those that a request may have, it has one
-    some = {"optional": True} if len(taken) > 1 else {}
+    # a request has the tensors of one form
+    some = {"optional": True} if len(model.forms) > 1 else {}
     return {
         "name": model.name,
         "platform": PLATFORM,
         "backend": "onnxruntime",
         "max_batch_size": limits.rows,
-        "input": [_configured(each) | some for each in taken],
+        "input": [_configured(each) | some for form in model.forms for each in form.values()],
         "output": [_configured(each) for each in model.given.values()],
         "dynamic_batching": {"max_queue_delay_microseconds": round(limits.delay * 1e6)},
     }

@@ -1,6 +1,6 @@
 """Images and texts, one as a body of its own or some in JSON, to the class of each and the scores of all classes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,11 +9,12 @@ from nightshift.classification.metrics import Scores
 from nightshift.serving.answers import Answer, Item, Scored
 from nightshift.serving.batching import Limits
 from nightshift.serving.errors import RequestError
-from nightshift.serving.items.base import Items
+from nightshift.serving.items.base import FieldContents, Items
 from nightshift.serving.items.reader import Reader, Seen
 from nightshift.serving.messages import Request, Response
 from nightshift.serving.payloads import check_list, decode
 from nightshift.serving.versions import Model, Split
+from nightshift.tensors import take_rows
 
 MOST_OF_AN_ID = 200  # characters
 
@@ -52,17 +53,19 @@ async def score(answering: Answering, request: Request, limits: Limits) -> Answe
     """
     items, body = answering.reader.items, request.body
     if request.header(b"content-type").startswith(items.bodies):
-        return await _one(answering, body, "body", None)
-    asked = decode(body, f"JSON, or with a Content-Type such as {items.bodies[0]}... the {items.name} itself")
-    if isinstance(asked, dict) and items.name in asked:
-        content, name = _item(items, asked, "body")
-        return await _one(answering, content, items.name, name)
+        (field,) = items.fields
+        return await _one(answering, {field.name: FieldContents([body], ["body"])}, None)
+    as_it_is = f", or with a Content-Type such as {items.bodies[0]}... the {items.name} itself" if items.bodies else ""
+    asked = decode(body, f"JSON{as_it_is}")
+    if isinstance(asked, dict) and any(field.name in asked for field in items.fields):
+        contents, (name,) = _contents(items, [asked], [""])
+        return await _one(answering, contents, name)
     if not isinstance(asked, dict) or set(asked) != {"instances"}:
-        allowed = f'an object {{"{items.name}": ...}} or {{"instances": [{{"{items.name}": ...}}]}}'
-        raise RequestError("body", asked, allowed)
+        item = ", ".join(f'"{field.name}": ...' for field in items.fields)
+        raise RequestError("body", asked, f'an object {{{item}}} or {{"instances": [{{{item}}}]}}')
     instances = check_list("instances", asked["instances"], limits.rows)
-    contents, names = zip(*(_item(items, each, f"instances[{i}]") for i, each in enumerate(instances)), strict=True)
-    seen = await answering.reader.read(contents, [f"instances[{i}].{items.name}" for i in range(len(contents))])
+    contents, names = _contents(items, instances, [f"instances[{i}]" for i in range(len(instances))])
+    seen = await answering.reader.read(contents)
     found: list[dict[str, Any]] = [{}] * len(names)
     parts = []
     for model, places in answering.divided(names, seen):
@@ -75,8 +78,8 @@ async def score(answering: Answering, request: Request, limits: Limits) -> Answe
     return Answer(Response.json({"model": model.name, "version": model.pointer.version, "predictions": found}), parts)
 
 
-async def _one(answering: Answering, given: object, field: str, name: str | None) -> Answer:
-    seen = await answering.reader.read([given], [field])
+async def _one(answering: Answering, contents: Mapping[str, FieldContents], name: str | None) -> Answer:
+    seen = await answering.reader.read(contents)
     ((model, places),) = answering.divided([name], seen)
     (found,), part = await _scored(model, places, seen, [name])
     return Answer(Response.json(found | {"model_version": model.pointer.version}), [part])
@@ -86,19 +89,37 @@ async def _scored(model: Model, places: list[int], seen: Seen, names: Names) -> 
     """Return the predictions of one version for the items at some places."""
     assert model.reader
     items = model.reader.items
-    those = Seen(seen.inputs[places], [seen.hashes[place] for place in places])
+    those = Seen(take_rows(seen.inputs, places), [seen.hashes[place] for place in places])
     scores = await model.batcher.score(those.inputs, lambda row: f"instances[{places[row]}]")
     return predictions(items, scores), scored(model, items, scores, those, [names[place] for place in places])
 
 
-def _item(items: Items, given: object, where: str) -> tuple[object, str | None]:
-    """Return an item as JSON has it, and its id."""
-    if not isinstance(given, dict) or not {items.name} <= set(given) <= {items.name, "id"}:
-        raise RequestError(where, given, f"an object of {items.name!r} and, if you like, 'id'")
-    name = given.get("id")
+def _contents(
+    items: Items, instances: Sequence[object], labels: Sequence[str]
+) -> tuple[dict[str, FieldContents], Names]:
+    """Return the fields of items as JSON has them, and the items' ids; of one that is the body, the label is empty."""
+    rows = [_item(items, instance, label) for instance, label in zip(instances, labels, strict=True)]
+    contents = {
+        field.name: FieldContents(
+            [row[field.name] for row in rows],
+            [f"{label}.{field.name}".removeprefix(".") for label in labels],
+        )
+        for field in items.fields
+    }
+    return contents, [row.get("id") for row in rows]
+
+
+def _item(items: Items, instance: object, label: str) -> dict[str, Any]:
+    """Return an item, once it is known to have all fields and no others, but for an id."""
+    names = {field.name for field in items.fields}
+    label = label or "body"
+    if not isinstance(instance, dict) or not names <= set(instance) <= {*names, "id"}:
+        wanted = ", ".join(repr(field.name) for field in items.fields)
+        raise RequestError(label, instance, f"an object of {wanted} and, if you like, 'id'")
+    name = instance.get("id")
     if name is not None and not (isinstance(name, str) and len(name) <= MOST_OF_AN_ID):
-        raise RequestError(f"{where}.id", name, f"text of at most {MOST_OF_AN_ID} characters")
-    return given[items.name], name
+        raise RequestError(f"{label}.id", name, f"text of at most {MOST_OF_AN_ID} characters")
+    return instance
 
 
 def predictions(items: Items, scores: Scores) -> list[dict[str, Any]]:

@@ -73,7 +73,10 @@ class Contents(Stateless):
 
     def matrix(self, rows: Sequence[bytes]) -> npt.NDArray[Any]:
         """Return what the graph takes; see `Features`."""
-        return self._items.inputs(rows, [f"{self._items.name}[{number}]" for number in range(len(rows))])
+        from nightshift.serving.items.base import FieldContents
+
+        (field,) = self._items.fields
+        return field.stack(FieldContents(rows, [f"{field.name}[{number}]" for number in range(len(rows))]))
 
 
 class Raw:

@@ -59,12 +59,15 @@ def publish(folder: Path, uri: str, wanted: Wanted) -> Done:
 
     Raises:
         UserError: when the package's files are not those of its manifest, the version is another model's, its inputs
-            differ from those of the versions before, a version that is to be served is missing, or a snapshot is given
-            to a model that takes no raw events.
+            differ from those of the versions before, a version that is to be served is missing, a snapshot is given to
+            a model that takes no raw events, or the model has several inputs.
     """
     manifest = package.load(uri)
     if wanted.parameters and not manifest.preprocessing.takes_events:
         raise UserError(f"snapshot and state are of raw events, which {uri} does not take; leave them out")
+    if len(manifest.signature.inputs) > 1:
+        names = " and ".join(tensor.name for tensor in manifest.signature.inputs)
+        raise UserError(f"{uri} takes {names}, and this repository serves models of one input; use nightshift.serving")
     folder.mkdir(parents=True, exist_ok=True)
     with locks.held(folder / ".lock"):
         models = _Models(folder, wanted.name)

@@ -33,11 +33,11 @@ def from_lake(uri: str, model: ModelPackage, lake: str, use_case: str) -> tuple[
     Raises:
         UserError: when the lake has no image or text.
     """
-    served = tasks.of(model, uri)
-    content = min(served.usable(_newest(lake, use_case, served.name, TRIED)), key=len)
-    score = Scorer(uri, model).score(served.seen(content)[None]).max()
-    event = {served.name: served.shown(content)}
-    return Example("instances", event, float(score), media_type=served.media_type(content)), content
+    (field,) = tasks.of(model, uri).fields
+    content = min(field.usable(_newest(lake, use_case, field.name, TRIED)), key=len)
+    score = Scorer(uri, model).score(field.seen(content)[None]).max()
+    event = {field.name: field.shown(content)}
+    return Example("instances", event, float(score), media_type=field.media_type(content)), content
 
 
 def payloads(uri: str, model: ModelPackage, lake: str, use_case: str, most: int) -> list[Payload]:
@@ -46,16 +46,17 @@ def payloads(uri: str, model: ModelPackage, lake: str, use_case: str, most: int)
     Raises:
         UserError: when the lake has none.
     """
-    served = tasks.of(model, uri)
-    usable = served.usable(_newest(lake, use_case, served.name, most))
-    return [Payload(body, served.media_type(body)) for body in usable]
+    (field,) = tasks.of(model, uri).fields
+    usable = field.usable(_newest(lake, use_case, field.name, most))
+    return [Payload(body, field.media_type(body)) for body in usable]
 
 
 def stages(uri: str, model: ModelPackage, _: int) -> dict[str, Callable[[Any], Any]]:
     """Return what a server does with a body, one after the other."""
     served, graph = tasks.of(model, uri), Graph(package.read_graph(uri, model, model.selected))
+    (field,) = served.fields
     return {
-        "decode": lambda content: served.seen(content)[None],
+        "decode": lambda content: field.seen(content)[None],
         "compute": partial(scores, graph),
         "serialize": lambda scores: Response.json(items.predictions(served, scores)[0]),
     }

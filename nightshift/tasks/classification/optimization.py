@@ -10,7 +10,7 @@ import pandas as pd
 from nightshift import splits
 from nightshift.classification import bootstrap, shards
 from nightshift.classification.metrics import Labels, Scores
-from nightshift.classification.shards import Array, Items
+from nightshift.classification.shards import Items
 from nightshift.config.classes import ClassConfig
 from nightshift.contracts import package
 from nightshift.contracts.package import ModelPackage
@@ -18,6 +18,7 @@ from nightshift.contracts.tables import Table
 from nightshift.graph import Graph
 from nightshift.splits import Days
 from nightshift.tasks.classification import drift_reference
+from nightshift.tensors import Tensors, by_name
 
 SAMPLE = 256  # rows by which scales are chosen
 
@@ -27,7 +28,7 @@ class Rows:
     """Images or texts whose class is predicted.
 
     Attributes:
-        inputs: what the graph takes of the validation rows, (n, ...).
+        inputs: what the graph takes of the validation rows.
         labels: numbers of classes, (n,).
         groups: number of each row's group, (n,).
         limit: accuracy that a form may lose, at the high end of the interval.
@@ -35,7 +36,7 @@ class Rows:
 
     metric: ClassVar = "accuracy"
     many: ClassVar = 32
-    inputs: npt.NDArray[Any]
+    inputs: Tensors
     labels: Labels
     groups: Labels
     limit: float
@@ -55,7 +56,7 @@ class Rows:
         return bootstrap.resampled(self.labels, scores.argmax(1), self.groups, scores.shape[1])["accuracy"]
 
 
-def rows(config: ClassConfig, features: Table, _: str, model: ModelPackage, limit: float) -> tuple[Array, Rows]:
+def rows(config: ClassConfig, features: Table, _: str, model: ModelPackage, limit: float) -> tuple[Tensors, Rows]:
     """Return a sample of training rows' inputs, and the validation rows."""
     train, fold = model.lineage.train, splits.fold(config, model.lineage.validation.last)
     shards.check(features, model.classes)
@@ -64,7 +65,7 @@ def rows(config: ClassConfig, features: Table, _: str, model: ModelPackage, limi
     items = Items.of(features, Days(fold.train.first, fold.test.last))
     unseen = items.unseen(fold)
     known = shards.labels(unseen, config.task.classes)
-    return sample, Rows(items.inputs(unseen), known, bootstrap.groups(unseen), limit)
+    return by_name(sample), Rows(by_name(items.inputs(unseen)), known, bootstrap.groups(unseen), limit)
 
 
 def reference(features: Table, uri: str, model: ModelPackage, graph: Graph) -> pd.DataFrame:

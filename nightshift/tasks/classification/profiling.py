@@ -4,9 +4,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
-import numpy.typing as npt
 import pandas as pd
 
 from nightshift.classification.shards import Items
@@ -21,6 +20,7 @@ from nightshift.tasks.classification.kinds import Candidates
 from nightshift.tasks.classification.networks import Setting
 from nightshift.tasks.fitting import Fitted
 from nightshift.tasks.protocol import TrainingSetup
+from nightshift.tensors import Tensors, by_name, row_count
 
 STEPS = 10  # of the trace
 
@@ -58,9 +58,9 @@ class ItemFit:
         return self.setting.device
 
     @cached_property
-    def inputs(self) -> npt.NDArray[Any]:
-        """What networks see of the training rows, (n, ...)."""
-        return self.items.inputs(self.rows)
+    def inputs(self) -> Tensors:
+        """What networks see of the training rows."""
+        return by_name(self.items.inputs(self.rows))
 
     def fit(self) -> Fitted:
         """Fit it, as the training does."""
@@ -93,7 +93,7 @@ def selected_fit(
         items = Items.of(setup.features, setup.plan.test.train)
     fit = ItemFit(model.selected, Setting(setup.config.task, setup.device), items, items.rows)
     with phase(PhaseName.MATRIX):
-        assert len(fit.inputs) == len(items.rows)
+        assert row_count(fit.inputs) == len(items.rows)
     return fit
 
 

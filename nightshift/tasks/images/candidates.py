@@ -9,7 +9,7 @@ from torch import nn
 from nightshift.classification.shards import Items, labels
 from nightshift.config.images import Images
 from nightshift.contracts import preprocessing as parts
-from nightshift.contracts.package import Signature
+from nightshift.contracts.package import Datatype, Signature, Tensor
 from nightshift.neural import devices
 from nightshift.neural.recipes import checked
 from nightshift.neural.recipes.resnet import Head, Parameters, ResNet
@@ -32,7 +32,8 @@ def preprocessing(task: Images) -> parts.Images:
 
 def signature(task: Images) -> Signature:
     """Return what every graph takes and gives."""
-    return Signature.of_images(task.side, task.channels, len(task.classes))
+    pixels = Tensor.of_rows(Datatype.UINT8, task.side, task.side, task.channels)
+    return Signature.of_scores(pixels, classes=len(task.classes))
 
 
 def files(_: Images) -> Mapping[str, bytes]:

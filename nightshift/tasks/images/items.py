@@ -8,7 +8,7 @@ from nightshift.classification import images
 from nightshift.classification.images import Pixels, UnusableError
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.preprocessing import Images
-from nightshift.serving.items.base import ItemError, Items
+from nightshift.serving.items.base import ItemError, ItemField, Items
 
 ENCODED = {"type": "string", "contentEncoding": "base64", "minLength": 1}
 WRAPPED = {"type": "object", "properties": {"b64": ENCODED}, "required": ["b64"], "additionalProperties": False}
@@ -29,9 +29,8 @@ def items(model: ModelPackage, _: str) -> Items:
         UserError: when it is a model of another task.
     """
     made = model.of(Images)
-    return Items(
+    field = ItemField(
         name=made.item,
-        classes=made.classes,
         known=256,
         # SageMaker's clients say `application/x-image`
         bodies=("image/", "application/x-image", "application/octet-stream"),
@@ -41,6 +40,7 @@ def items(model: ModelPackage, _: str) -> Items:
         seen=partial(_seen, made),
         media_type=images.media_type,
     )
+    return Items(made.classes, (field,))
 
 
 def _content(given: Any) -> bytes:

@@ -17,8 +17,8 @@ from nightshift.graph import Graph
 from nightshift.splits import Days
 from nightshift.stats import bootstrap
 from nightshift.tabular import inputs
-from nightshift.tabular.scaler import Matrix
 from nightshift.tasks.tabular import compromise
+from nightshift.tensors import Tensors, by_name
 
 Floats = npt.NDArray[np.floating[Any]]
 Labels = npt.NDArray[np.integer[Any]]
@@ -30,7 +30,7 @@ class Rows:
     """Rows of a table that a model flags or does not.
 
     Attributes:
-        inputs: of the validation rows, (n, width).
+        inputs: of the validation rows.
         labels: 0 or 1, (n,).
         threshold: score from which an event is flagged.
         limit: average precision that a form may lose, at the high end of the interval.
@@ -38,7 +38,7 @@ class Rows:
 
     metric: ClassVar = "average precision"
     many: ClassVar = 1024
-    inputs: Matrix
+    inputs: Tensors
     labels: Labels
     threshold: float
     limit: float
@@ -61,7 +61,7 @@ class Rows:
         return bootstrap.average_precision(self.labels, scores)
 
 
-def rows(config: TabularConfig, features: Table, uri: str, model: ModelPackage, limit: float) -> tuple[Matrix, Rows]:
+def rows(config: TabularConfig, features: Table, uri: str, model: ModelPackage, limit: float) -> tuple[Tensors, Rows]:
     """Return a sample of training rows' inputs, and the validation rows."""
     sample = package.read_reference(uri).dropna(subset=model.tabular.columns)
     fold = splits.fold(config, model.lineage.validation.last)
@@ -69,8 +69,8 @@ def rows(config: TabularConfig, features: Table, uri: str, model: ModelPackage, 
     history = features.read(Days(fold.train.first, fold.test.last), columns)
     unseen = compromise.test_rows(history, fold, config.protocol)
     labels = unseen["label"].to_numpy(dtype=np.int8)
-    measured = Rows(inputs.matrix(model.tabular, unseen), labels, model.threshold, limit)
-    return inputs.matrix(model.tabular, sample), measured
+    measured = Rows(by_name(inputs.matrix(model.tabular, unseen)), labels, model.threshold, limit)
+    return by_name(inputs.matrix(model.tabular, sample)), measured
 
 
 def reference(_: Table, uri: str, __: ModelPackage, ___: Graph) -> pd.DataFrame:

@@ -18,6 +18,7 @@ from nightshift.tasks.fitting import FitSpec, Fitted
 from nightshift.tasks.protocol import TrainingSetup
 from nightshift.tasks.tabular import estimators
 from nightshift.tasks.tabular.estimators import Labels
+from nightshift.tensors import Tensors, by_name
 
 PROFILED_STEPS = 60  # of the MLP: the trace of a whole fit would have millions of events
 BATCH = 4096
@@ -31,7 +32,7 @@ class RowFit:
         name: of the candidate.
         kind: of the candidate.
         spec: its parameters and circumstances, those of the training.
-        inputs: of the training rows, float32 (n, d).
+        matrix: inputs of the training rows, float32 (n, d).
         labels: 0 or 1, int8 (n,).
     """
 
@@ -39,8 +40,13 @@ class RowFit:
     name: str
     kind: CandidateKind
     spec: FitSpec
-    inputs: Matrix
+    matrix: Matrix
     labels: Labels
+
+    @property
+    def inputs(self) -> Tensors:
+        """What its graph takes of the training rows."""
+        return by_name(self.matrix)
 
     @property
     def device(self) -> str:
@@ -54,14 +60,14 @@ class RowFit:
 
     def fit(self) -> Fitted:
         """Fit it, as the training does."""
-        return estimators.fit(self.kind, self.spec, self.inputs, self.labels)
+        return estimators.fit(self.kind, self.spec, self.matrix, self.labels)
 
     def brief(self) -> Callable[[], Fitted]:
         """Return the first steps of an MLP's fit; the whole fit of another candidate, on one thread on the CPU."""
         if self.is_network:
             batch = mlp.parameters(self.spec.field, self.spec.parameters).batch_size
             rows, spec = batch * PROFILED_STEPS, replace(self.spec, parameters={**self.spec.parameters, "epochs": 1})
-            return replace(self, spec=spec, inputs=self.inputs[:rows], labels=self.labels[:rows]).fit
+            return replace(self, spec=spec, matrix=self.matrix[:rows], labels=self.labels[:rows]).fit
         # cProfile sees one thread only
         return self.fit if self.device == "cuda" else replace(self, spec=replace(self.spec, threads=1)).fit
 

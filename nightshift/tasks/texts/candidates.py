@@ -18,7 +18,8 @@ from nightshift.classification.shards import Items, labels
 from nightshift.classification.tokens import Tokenizer, Tokens
 from nightshift.config.texts import Texts
 from nightshift.contracts import preprocessing as parts
-from nightshift.contracts.package import Signature
+from nightshift.contracts.package import Datatype, Signature
+from nightshift.contracts.package import Tensor as Input
 from nightshift.neural import devices
 from nightshift.neural.data import Batch, unchanged
 from nightshift.neural.recipes import checked
@@ -50,7 +51,7 @@ def preprocessing(task: Texts) -> parts.Texts:
 
 def signature(task: Texts) -> Signature:
     """Return what every graph takes and gives."""
-    return Signature.of_texts(task.length, len(task.classes))
+    return Signature.of_scores(Input.of_rows(Datatype.INT32, task.length), classes=len(task.classes))
 
 
 def files(task: Texts) -> Mapping[str, bytes]:

@@ -8,7 +8,7 @@ from nightshift.classification.shards import Array
 from nightshift.classification.tokens import Tokenizer
 from nightshift.contracts.package import ModelPackage, read_tokenizer
 from nightshift.contracts.preprocessing import Texts
-from nightshift.serving.items.base import ItemError, Items
+from nightshift.serving.items.base import ItemError, ItemField, Items
 
 
 def items(model: ModelPackage, uri: str) -> Items:
@@ -18,9 +18,8 @@ def items(model: ModelPackage, uri: str) -> Items:
         UserError: when it is a model of another task, or its tokenizer is not the one that its manifest names.
     """
     made, content = model.of(Texts), read_tokenizer(uri, model)
-    return Items(
+    field = ItemField(
         name=made.item,
-        classes=made.classes,
         known=made.vocabulary,
         bodies=("text/",),
         schema={"type": "string", "minLength": 1},
@@ -29,6 +28,7 @@ def items(model: ModelPackage, uri: str) -> Items:
         seen=partial(_seen, Tokenizer(content, made.vocabulary, made.pad), made.length),
         media_type=lambda _: "text/plain",
     )
+    return Items(made.classes, (field,))
 
 
 def _content(given: Any) -> bytes:

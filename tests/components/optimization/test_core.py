@@ -13,12 +13,13 @@ from nightshift.contracts.optimization import ORIGINAL, Attempt, Latency, Optimi
 from nightshift.contracts.section import Estimate
 from nightshift.contracts.verdict import Decision, Measure
 from nightshift.tasks.tabular.optimization import Rows
+from nightshift.tensors import Tensors, by_name, row_count
 from tests import packages
 
 RANDOM = np.random.default_rng(0)
 LABELS = (RANDOM.random(2000) < 0.1).astype(np.int8)
 SCORES = np.clip(0.3 * LABELS + RANDOM.normal(0.4, 0.15, 2000), 0, 1).astype(np.float32)
-ROWS = Rows(SCORES[:, None], LABELS, threshold=0.5, limit=0.002)
+ROWS = Rows(by_name(SCORES[:, None]), LABELS, threshold=0.5, limit=0.002)
 
 
 class Column:
@@ -27,8 +28,8 @@ class Column:
     def __init__(self, change=lambda values: values) -> None:
         self.change = change
 
-    def score(self, matrix: np.ndarray) -> np.ndarray:
-        return self.change(matrix[:, 0]).astype(np.float32)
+    def score(self, inputs: Tensors) -> np.ndarray:
+        return self.change(inputs["inputs"][:, 0]).astype(np.float32)
 
 
 def form(name: str, change=lambda values: values, **given) -> Form:
@@ -102,10 +103,10 @@ def test_the_forms_take_turns_and_their_medians_are_told() -> None:
     now, asked, calls = [0.0], [], itertools.count()
 
     def running(name: str, seconds: float):
-        def score(matrix: np.ndarray) -> np.ndarray:
-            asked.append((name, len(matrix)))
+        def score(inputs: Tensors) -> np.ndarray:
+            asked.append((name, row_count(inputs)))
             now[0] += seconds + (1000 if next(calls) % 7 == 0 else 0)
-            return matrix[:, 0]
+            return inputs["inputs"][:, 0]
 
         return score
 
@@ -122,10 +123,10 @@ def test_the_forms_take_turns_and_their_medians_are_told() -> None:
 def test_slow_forms_have_fewer_rounds(seconds: float, rounds: tuple[int, int]) -> None:
     now, asked = [0.0], []
 
-    def score(matrix: np.ndarray) -> np.ndarray:
-        asked.append(len(matrix))
+    def score(inputs: Tensors) -> np.ndarray:
+        asked.append(row_count(inputs))
         now[0] += seconds
-        return matrix[:, 0]
+        return inputs["inputs"][:, 0]
 
     core.latencies({"a": score, "b": score}, ROWS, lambda: now[0])
     assert asked.count(1) == pytest.approx(2 * rounds[0], abs=2)
@@ -153,14 +154,16 @@ def test_a_form_that_is_not_clearly_faster_is_not_judged_by_all_rows() -> None:
     assert [each.accepted for each in tried] == [True, False, True]
     assert [each.loss is None for each in tried] == [False, True, False]
     assert tried[1].reason.startswith("A row takes 90% of the original's time")
-    assert asked["fast"] - asked["slow"] == len(ROWS.inputs)
+    assert asked["fast"] - asked["slow"] == len(LABELS)
 
 
 def test_a_form_without_a_score_for_a_late_row_is_left_out() -> None:
     forms, clock, _ = timed(original=100, fast=50)
     late = np.where(np.arange(len(SCORES)) == len(SCORES) - 1, 2, SCORES)[:, None]
-    spoiled = form("spoiled", lambda values: np.where(values > 1, np.nan, forms[1].graph.score(values[:, None])))
-    tried = core.attempts([forms[0], spoiled], Rows(late, LABELS, 0.5, 0.002), clock)
+    spoiled = form(
+        "spoiled", lambda values: np.where(values > 1, np.nan, forms[1].graph.score(by_name(values[:, None])))
+    )
+    tried = core.attempts([forms[0], spoiled], Rows(by_name(late), LABELS, 0.5, 0.002), clock)
     assert tried[1].reason == "It has no finite score for some rows."
     assert tried[1].loss is None
 

@@ -9,6 +9,7 @@ from nightshift.contracts import package
 from nightshift.graph import Graph, runtime
 from nightshift.neural.recipes.resnet import Parameters, ResNet
 from nightshift.tasks import onnx_export
+from nightshift.tensors import by_name
 from tests.conftest import graph
 
 WIDTH = 16
@@ -42,7 +43,7 @@ def perceptron(rows: int | str = "n") -> bytes:
 
 @pytest.fixture(scope="module")
 def made() -> dict[str, forms.Form]:
-    return {form.name: form for form in forms.made(perceptron(), ROWS)}
+    return {form.name: form for form in forms.made(perceptron(), by_name(ROWS))}
 
 
 @pytest.mark.parametrize(("name", "tolerance"), list(zip(MAKERS, (1e-6, 0.05, 0.05), strict=True)))
@@ -57,7 +58,7 @@ def test_a_form_takes_the_same_inputs_and_scores_nearly_the_same(made, name: str
 def test_scales_are_chosen_from_a_few_rows_at_a_time() -> None:
     """All that a network computes of them is in memory at once."""
     sample = np.resize(ROWS, (3 * forms.AT_ONCE, WIDTH))
-    assert b"DequantizeLinear" in forms.int8_static(perceptron(rows=forms.AT_ONCE), sample)
+    assert b"DequantizeLinear" in forms.int8_static(perceptron(rows=forms.AT_ONCE), by_name(sample))
 
 
 def test_activations_of_static_int8_are_unsigned(made) -> None:
@@ -77,7 +78,7 @@ def test_weights_of_static_int8_have_a_scale_for_each_output(made) -> None:
 def test_static_int8_holds_each_gray_of_an_image_exactly() -> None:
     recipe = ResNet("parameters", 16, 1, 3, Parameters(stages="1", width=4))
     grays = np.arange(256, dtype=np.uint8).reshape(1, 16, 16, 1)
-    found = forms.int8_static(onnx_export.images(recipe.model().eval(), recipe), grays)
+    found = forms.int8_static(onnx_export.images(recipe.model().eval(), recipe), by_name(grays))
     graph = onnx.load_from_string(found).graph
     first = next(node for node in graph.node if node.op_type == "QuantizeLinear")
     values = {each.name: onnx.numpy_helper.to_array(each) for each in graph.initializer}
@@ -105,7 +106,7 @@ def test_a_graph_that_int8_cannot_change_is_left_out_with_the_reason() -> None:
         [onnx.numpy_helper.from_array(np.array([1]), "one")],
     )
     content = make.make_model(body, opset_imports=[make.make_opsetid("", 17)], ir_version=9).SerializeToString()
-    found = {form.name: form for form in forms.made(content, ROWS)}
+    found = {form.name: form for form in forms.made(content, by_name(ROWS))}
     for name in ("int8 dynamic", "int8 static"):
         assert found[name].graph is None
         assert found[name].missing == "It could not be made: it has no operation that INT8 could replace"
@@ -120,6 +121,6 @@ def test_what_needs_a_gpu_is_left_out_with_the_reason_where_there_is_none(made, 
 
 
 def test_a_spoiled_graph_has_no_form_and_stops_nothing() -> None:
-    found = list(forms.made(graph(0.1)[:20], ROWS[:, :4]))
+    found = list(forms.made(graph(0.1)[:20], by_name(ROWS[:, :4])))
     assert [form.graph for form in found] == [None] * len(found)
     assert all(form.missing for form in found)

@@ -39,7 +39,7 @@ def watch() -> Watch:
 @pytest.mark.parametrize("name", samples.MODELS)
 def test_a_model_of_any_kind_is_measured_by_fitting_it_again(name):
     one = subject(name)
-    trained = estimators.fit(one.kind, one.spec, one.inputs, one.labels)
+    trained = estimators.fit(one.kind, one.spec, one.matrix, one.labels)
 
     profile, trace = core.measure(one, watch(), sha256(trained.graph))
 
@@ -70,7 +70,7 @@ def test_the_selected_candidate_is_fitted_as_the_training_did(tmp_path):
     task, rows = config.task, table.read(samples.plan().test.train)
     assert fit.spec == FitSpec("task.candidates.line.parameters", {"C": 2.0}, task.seed, task.threads, "cuda")
     assert (fit.name, fit.kind, fit.device) == ("line", CandidateKind.LOGISTIC_REGRESSION, "cuda")
-    assert (fit.inputs.shape, fit.labels.sum()) == ((300, 3), rows["label"].sum())
+    assert (fit.matrix.shape, fit.labels.sum()) == ((300, 3), rows["label"].sum())
     assert clock.seconds[PhaseName.READ] > 0
 
 

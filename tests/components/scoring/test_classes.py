@@ -34,6 +34,7 @@ from nightshift.stats import shift
 from nightshift.tasks.classification import descriptors, drift_reference
 from nightshift.tasks.classification import drift as signals
 from nightshift.tasks.protocol import DriftInputs
+from nightshift.tensors import row_count
 from tests.components import pictures
 from tests.components.states import state
 
@@ -250,7 +251,7 @@ def test_the_validation_rows_of_the_choice_and_of_the_forms_are_the_same_without
     subject = subjects.read(
         StepContext(chain.flags(features="twice.json", model="chosen")), str(chain.folder / "chosen")
     )
-    assert len(subject.rows.inputs) == package.load(str(chain.folder / "chosen")).lineage.validation.rows == 47
+    assert row_count(subject.rows.inputs) == package.load(str(chain.folder / "chosen")).lineage.validation.rows == 47
 
 
 def test_a_form_that_takes_the_original_s_place_sees_the_reference_itself(chain):

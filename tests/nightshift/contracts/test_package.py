@@ -10,7 +10,7 @@ import pytest
 
 from nightshift import storage
 from nightshift.contracts import package
-from nightshift.contracts.package import DecisionRule, File, Format, ModelPackage, Signature
+from nightshift.contracts.package import Datatype, DecisionRule, File, Format, ModelPackage, Signature, Tensor
 from nightshift.contracts.preprocessing import Inputs
 from nightshift.errors import UserError
 from tests import packages
@@ -53,7 +53,7 @@ def test_a_package_names_every_file_with_its_hash_size_and_format(tmp_path):
 def test_the_signature_is_that_of_the_inputs():
     inputs = Inputs(numeric=["amount", "risk"], categorical={"channel": ["shop", "web", "phone"]})
 
-    assert Signature.of_rows(inputs.width).model_dump(mode="json") == {
+    assert Signature.of_scores(Tensor.of_rows(Datatype.FP32, inputs.width)).model_dump(mode="json") == {
         "inputs": [{"name": "inputs", "datatype": "FP32", "shape": [-1, 5]}],
         "outputs": [{"name": "score", "datatype": "FP32", "shape": [-1]}],
     }

@@ -6,8 +6,9 @@ import time
 import numpy as np
 import pytest
 
-from nightshift.serving.batching import Batcher, Limits, Matrix, Scores
+from nightshift.serving.batching import Batcher, Limits, Scores
 from nightshift.serving.errors import NoScoreError, OverloadedError
+from nightshift.tensors import Tensors, by_name, row_count
 
 
 class Graph:
@@ -16,27 +17,27 @@ class Graph:
     def __init__(self, seconds: float = 0.0) -> None:
         self.seconds, self.all, self.broken = seconds, [], False
 
-    def __call__(self, rows: Matrix) -> Scores:
+    def __call__(self, inputs: Tensors) -> Scores:
         time.sleep(self.seconds)
-        self.all.append(len(rows))
+        self.all.append(row_count(inputs))
         if self.broken:
             raise ZeroDivisionError
-        return rows[:, 0] * 2
+        return inputs["inputs"][:, 0] * 2
 
     @property
     def calls(self) -> list[int]:
         return self.all[2:]
 
 
-def rows(*values: float) -> Matrix:
-    return np.array(values, np.float32).reshape(-1, 1)
+def rows(*values: float) -> Tensors:
+    return by_name(np.array(values, np.float32).reshape(-1, 1))
 
 
-def together(graph: Graph, limits: Limits, *requests: Matrix) -> tuple[list[list[float]], Batcher]:
+def together(graph: Graph, limits: Limits, *requests: Tensors) -> tuple[list[list[float]], Batcher]:
     """Have requests come in one turn of the loop; return their answers."""
 
     async def ask() -> tuple[list[list[float]], Batcher]:
-        batcher = Batcher(graph, np.zeros((1, 1), np.float32), limits)
+        batcher = Batcher(graph, rows(0), limits)
         found = await asyncio.gather(*(batcher.score(each) for each in requests))
         return [each.tolist() for each in found], batcher
 
@@ -68,7 +69,7 @@ def test_a_call_has_no_more_rows_than_allowed_and_the_order_is_kept(graph) -> No
 
 def test_what_would_wait_too_long_is_told_to_come_again(graph) -> None:
     async def ask() -> None:
-        batcher = Batcher(graph, np.zeros((1, 1), np.float32), Limits(rows=4, queue=5))
+        batcher = Batcher(graph, rows(0), Limits(rows=4, queue=5))
         first = batcher.score(rows(1, 2, 3, 4))
         with pytest.raises(OverloadedError, match="4 rows wait already; try again later"):
             batcher.score(rows(5, 6))
@@ -82,12 +83,12 @@ def test_a_call_waits_for_more_rows_until_it_is_full_or_the_delay_is_over() -> N
     graph = Graph()
 
     async def ask() -> None:
-        batcher = Batcher(graph, np.zeros((1, 1), np.float32), Limits(rows=3, delay=600))
+        batcher = Batcher(graph, rows(0), Limits(rows=3, delay=600))
         first = batcher.score(rows(1))
         await asyncio.sleep(0.01)
         assert not graph.calls
         await asyncio.gather(first, batcher.score(rows(2, 3)))
-        short = Batcher(graph, np.zeros((1, 1), np.float32), Limits(rows=3, delay=0.001))
+        short = Batcher(graph, rows(0), Limits(rows=3, delay=0.001))
         assert (await short.score(rows(4))).tolist() == [8]
 
     asyncio.run(ask())
@@ -96,7 +97,7 @@ def test_a_call_waits_for_more_rows_until_it_is_full_or_the_delay_is_over() -> N
 
 def test_a_call_that_fails_is_told_to_each_of_its_requests_and_the_next_one_is_made(graph) -> None:
     async def ask() -> None:
-        batcher = Batcher(graph, np.zeros((1, 1), np.float32), Limits())
+        batcher = Batcher(graph, rows(0), Limits())
         graph.broken = True
         found = await asyncio.gather(batcher.score(rows(1)), batcher.score(rows(2)), return_exceptions=True)
         assert [type(each) for each in found] == [ZeroDivisionError] * 2
@@ -110,7 +111,7 @@ def test_a_call_that_fails_is_told_to_each_of_its_requests_and_the_next_one_is_m
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
 def test_a_row_without_a_finite_score_is_named_and_the_requests_beside_it_are_answered(graph, wrong) -> None:
     async def ask() -> None:
-        batcher = Batcher(graph, np.zeros((1, 1), np.float32), Limits())
+        batcher = Batcher(graph, rows(0), Limits())
         bad, good = batcher.score(rows(1, wrong), "events[{}]".format), batcher.score(rows(2))
         found, scores = await asyncio.gather(bad, good, return_exceptions=True)
         assert (type(found), found.details, scores.tolist()) == (NoScoreError, {"field": "events[1]"}, [4])
@@ -120,7 +121,7 @@ def test_a_row_without_a_finite_score_is_named_and_the_requests_beside_it_are_an
 
 def test_a_client_that_has_gone_takes_nothing_from_the_others(graph) -> None:
     async def ask() -> None:
-        batcher = Batcher(graph, np.zeros((1, 1), np.float32), Limits())
+        batcher = Batcher(graph, rows(0), Limits())
         gone, stays = asyncio.ensure_future(batcher.score(rows(1))), batcher.score(rows(2))
         await asyncio.sleep(0)
         gone.cancel()
@@ -133,7 +134,7 @@ def test_requests_that_come_during_a_slow_call_are_joined_in_the_next_one() -> N
     graph = Graph(0.05)
 
     async def ask() -> None:
-        batcher = Batcher(graph, np.zeros((1, 1), np.float32), Limits())
+        batcher = Batcher(graph, rows(0), Limits())
         first = batcher.score(rows(1))
         while not batcher._is_calling:
             await asyncio.sleep(0)

@@ -298,5 +298,5 @@ def test_another_version_takes_over_and_may_be_asked_for(uri, tmp_path) -> None:
 
 
 def test_an_image_that_is_shown_in_json_is_read_back(uri) -> None:
-    found = tasks.of(package.load(uri), uri)
-    assert found.content(found.shown(FILES[0])) == FILES[0]
+    (field,) = tasks.of(package.load(uri), uri).fields
+    assert field.content(field.shown(FILES[0])) == FILES[0]

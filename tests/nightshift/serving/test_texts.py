@@ -85,8 +85,8 @@ def test_tokens_that_there_are_not_are_refused(url, number) -> None:
 
 
 def test_a_text_that_is_shown_in_json_is_read_back(uri) -> None:
-    found = tasks.of(package.load(uri), uri)
-    assert found.content(found.shown("né 🙂".encode())) == "né 🙂".encode()
+    (field,) = tasks.of(package.load(uri), uri).fields
+    assert field.content(field.shown("né 🙂".encode())) == "né 🙂".encode()
 
 
 def test_a_tokenizer_that_is_not_the_registered_one_is_not_served(tmp_path, uri) -> None:
@@ -99,9 +99,9 @@ def test_a_tokenizer_that_is_not_the_registered_one_is_not_served(tmp_path, uri)
 
 
 def test_what_a_version_cannot_score_is_no_example(uri) -> None:
-    found = tasks.of(package.load(uri), uri)
-    assert list(found.usable([b"", b"night", b"\0"])) == [b"night"]
+    (field,) = tasks.of(package.load(uri), uri).fields
+    assert list(field.usable([b"", b"night", b"\0"])) == [b"night"]
     given = iter([b"", b"night", b"shift"])
-    assert (next(found.usable(given)), list(given)) == (b"night", [b"shift"])  # no more are read than are taken
+    assert (next(field.usable(given)), list(given)) == (b"night", [b"shift"])  # no more are read than are taken
     with pytest.raises(UserError, match="can score no text of the newest day"):
-        next(found.usable([b""]))
+        next(field.usable([b""]))

@@ -8,6 +8,7 @@ from nightshift import splits
 from nightshift.contracts import package
 from nightshift.tabular.inputs import matrix
 from nightshift.tasks.tabular.optimization import reference
+from nightshift.tensors import by_name
 from shop_counts import poisson
 
 __all__ = ["reference", "rows"]
@@ -22,5 +23,5 @@ def rows(config, features, uri, model, limit):
         "resampled": lambda scores: -poisson.resampled(counts, scores),
     }
     rows = SimpleNamespace(metric="Poisson deviance", many=1024, limit=limit, is_decidable=True, **measured)
-    rows.inputs = matrix(model.inputs, unseen)
-    return matrix(model.inputs, package.read_reference(uri)), rows
+    rows.inputs = by_name(matrix(model.inputs, unseen))
+    return by_name(matrix(model.inputs, package.read_reference(uri))), rows

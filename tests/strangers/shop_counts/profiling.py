@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 from nightshift.contracts.profile import PhaseName
+from nightshift.tensors import by_name
 from shop_counts import training
 
 
@@ -10,6 +11,6 @@ def selected_fit(setup, model, phase):
     with phase(PhaseName.READ):
         sample, name = training.rows(setup).sample(setup.plan.test), model.selected
     with phase(PhaseName.MATRIX):
-        matrix, kind = sample.matrix, model.candidates[name].kind
+        inputs, kind = by_name(sample.matrix), model.candidates[name].kind
     fit = {"fit": lambda: sample.fit(name), "brief": lambda: lambda: sample.fit(name)}
-    return SimpleNamespace(name=name, kind=kind, device="cpu", is_network=False, inputs=matrix, batch=1024, **fit)
+    return SimpleNamespace(name=name, kind=kind, device="cpu", is_network=False, inputs=inputs, batch=1024, **fit)
