@@ -34,7 +34,7 @@ from rich.table import Table
 from nightshift.contracts.section import PAGE, SUFFIX
 from nightshift.contracts.state import Target
 from pipelines import arguments
-from pipelines.cli.progress import Progress
+from pipelines.cli.progress import RunProgress
 from pipelines.engines.local import runs
 from pipelines.environments import local
 
@@ -254,7 +254,7 @@ def _step(name: str, workspace: Path, limit: int) -> Case:
 
 def _engine(workspace: Path, limit: int) -> Case:
     """Return the local engine as a case, with the first steps of the daily run."""
-    pipeline = arguments.compiled(arguments.DEFAULT)
+    pipeline = arguments.load_compiled(arguments.DEFAULT)
     kept = replace(pipeline, tasks=tuple(task for task in pipeline.tasks if task.name in ("ingestion", "features")))
     config = workspace / "killed.yaml"
     config.write_text(yaml.safe_dump(CONFIG))
@@ -262,8 +262,8 @@ def _engine(workspace: Path, limit: int) -> Case:
     def body() -> None:
         begun = [path.parent for path in (workspace / "runs").glob("*/run.json")]
         options = {"config": str(config), "date": DATE}
-        run = replace(runs.again(begun[0]), pipeline=kept) if begun else runs.new(kept, options, local(workspace))
-        with runs.alone(run), Progress(kept, Console(quiet=True)) as progress:
+        run = replace(runs.reopen(begun[0]), pipeline=kept) if begun else runs.new(kept, options, local(workspace))
+        with runs.lock_run(run), RunProgress(kept, Console(quiet=True)) as progress:
             assert run.execute(progress)
 
     return Case("engine", workspace, body, limit)

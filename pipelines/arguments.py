@@ -1,4 +1,4 @@
-"""What a run of a pipeline is given: its arguments gathered and checked, for every engine."""
+"""The arguments of a run of a pipeline, gathered and checked for every engine."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,36 +24,36 @@ _TYPES: dict[str, tuple[type, ...]] = {
 }
 
 
-def gathered(pipeline: ir.Pipeline, options: dict[str, Any], state: dict[str, Any]) -> dict[str, Any]:
+def gather_arguments(pipeline: ir.Pipeline, options: dict[str, Any], state: dict[str, Any]) -> dict[str, Any]:
     """Return the values of a pipeline's parameters.
 
     Args:
         pipeline: the pipeline.
         options: values for its parameters, the config by its name, a field of the state as `state.<field>`; what it
             does not declare is an error.
-        state: what the place it runs in gives of the state.
+        state: the environment's fields of the state.
 
     Raises:
         UserError: for an unknown name, a missing value, a wrong type or an invalid config.
     """
-    known = {"date": yesterday(), "data": SIMULATOR, "device": "cpu"}
-    # what a pipeline was compiled for goes before what is usual
-    needed = {name for name, parameter in pipeline.parameters.items() if parameter.default is None}
-    given = {name: value for name, value in known.items() if name in needed} | options
+    defaults = {"date": yesterday(), "data": SIMULATOR, "device": "cpu"}
+    # a compiled pipeline's own defaults go before these
+    required = {name for name, parameter in pipeline.parameters.items() if parameter.default is None}
+    values = {name: value for name, value in defaults.items() if name in required} | options
     if "config" in pipeline.parameters:
         from pipelines import configs
 
-        given["config"] = configs.load(str(given.get("config", configs.DEFAULT)))
+        values["config"] = configs.load(str(values.get("config", configs.DEFAULT)))
     if "state" in pipeline.parameters:
-        given = _with_state(pipeline.parameters["state"], given, state)
-    return arguments(pipeline, given)
+        values = _merge_state(pipeline.parameters["state"], values, state)
+    return check_arguments(pipeline, values)
 
 
-def _with_state(parameter: ir.Parameter, given: dict[str, Any], state: dict[str, Any]) -> dict[str, Any]:
-    """Return the values with their fields of the state put into one, which is checked."""
-    whole = _checked("state", parameter, given.get("state", {}))
-    single = {name.removeprefix(FIELD): value for name, value in given.items() if name.startswith(FIELD)}
-    others = {name: value for name, value in given.items() if not name.startswith(FIELD)}
+def _merge_state(parameter: ir.Parameter, values: dict[str, Any], state: dict[str, Any]) -> dict[str, Any]:
+    """Return the values with their fields of the state merged into one, which is checked."""
+    whole = _check_value("state", parameter, values.get("state", {}))
+    single = {name.removeprefix(FIELD): value for name, value in values.items() if name.startswith(FIELD)}
+    others = {name: value for name, value in values.items() if not name.startswith(FIELD)}
     return others | {"state": State.from_mapping({**state, **(parameter.default or {}), **whole, **single}).dump()}
 
 
@@ -64,7 +64,7 @@ def run_name(pipeline: ir.Pipeline, values: dict[str, Any], end: str = "") -> st
     return "-".join([*use_case, pipeline.name, *days, end or f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}"])
 
 
-def compiled(name_or_file: str, environment: str = "local") -> ir.Pipeline:
+def load_compiled(name_or_file: str, environment: str = "local") -> ir.Pipeline:
     """Read a compiled pipeline by the name of a shipped one, as compiled for an environment, or by its file.
 
     Raises:
@@ -72,7 +72,7 @@ def compiled(name_or_file: str, environment: str = "local") -> ir.Pipeline:
     """
     if name_or_file.endswith((".yaml", ".yml")):
         return ir.load(Path(name_or_file))
-    known = shipped(environment)
+    known = list_shipped(environment)
     if name_or_file not in known:
         raise UserError(
             f"pipeline {name_or_file!r} does not exist; give a file of compiled YAML or one of "
@@ -81,30 +81,30 @@ def compiled(name_or_file: str, environment: str = "local") -> ir.Pipeline:
     return ir.load(COMPILED / environment / f"{name_or_file}.yaml")
 
 
-def shipped(environment: str = "local") -> list[str]:
+def list_shipped(environment: str = "local") -> list[str]:
     """Return the names of the shipped pipelines that are compiled for an environment."""
     return sorted(path.stem for path in (COMPILED / environment).glob("*.yaml"))
 
 
-def arguments(pipeline: ir.Pipeline, given: dict[str, Any]) -> dict[str, Any]:
+def check_arguments(pipeline: ir.Pipeline, values: dict[str, Any]) -> dict[str, Any]:
     """Check the values for a pipeline's parameters and add the defaults.
 
     Raises:
         UserError: for an unknown name, a missing value or a wrong type.
     """
-    for name in given:
+    for name in values:
         if name not in pipeline.parameters:
             allowed = ", ".join(pipeline.parameters) or "none"
             raise UserError(
                 f"{pipeline.name} has no parameter {name!r}; it has: {allowed}{nearest(name, pipeline.parameters)}"
             )
     return {
-        name: _checked(name, parameter, given.get(name, parameter.default))
+        name: _check_value(name, parameter, values.get(name, parameter.default))
         for name, parameter in pipeline.parameters.items()
     }
 
 
-def _checked(name: str, parameter: ir.Parameter, value: Any) -> Any:
+def _check_value(name: str, parameter: ir.Parameter, value: Any) -> Any:
     if value is None:
         raise UserError(f"parameter {name!r} has no value and no default; give it with --set {name}=...")
     if not isinstance(value, _TYPES[parameter.type]) or (isinstance(value, bool) and parameter.type != "BOOLEAN"):

@@ -1,4 +1,4 @@
-"""What the placeholders of a compiled pipeline stand for in one run: values, URIs and KFP's executor input."""
+"""The values of a compiled pipeline's placeholders in one run: parameters, URIs and KFP's executor input."""
 
 import json
 from collections.abc import Callable
@@ -16,12 +16,12 @@ class Commands:
     Attributes:
         root: URI of the run's folder, whose last part is the run's name; a step's artifacts lie in `<root>/<step>/`.
         arguments: the pipeline's parameters.
-        found: gives what a step has measured, where the run's folder is out of sight; empty when it is not done.
+        pull_metadata: returns a step's metadata where the run's folder is out of sight; empty until it is done.
     """
 
     root: str
     arguments: dict[str, Any]
-    found: Callable[[str], dict[str, Any]] | None = None
+    pull_metadata: Callable[[str], dict[str, Any]] | None = None
 
     @property
     def name(self) -> str:
@@ -41,20 +41,20 @@ class Commands:
             case "input":
                 return self.uri(task.artifacts[name])
             case "output":
-                return self.uri(ir.Artifact(task.name, name))
+                return self.uri(ir.ArtifactRef(task.name, name))
         return json.dumps(self._executor_input(task))
 
-    def uri(self, artifact: ir.Artifact) -> str:
+    def uri(self, artifact: ir.ArtifactRef) -> str:
         """Return where an artifact lies."""
         return storage.join(self.root, artifact.task, artifact.output)
 
-    def metadata(self, artifact: ir.Artifact) -> dict[str, Any]:
-        """Return what the step that made an artifact has measured; empty when it has not or is not done."""
-        if self.found:
-            return self.found(artifact.task)
+    def metadata(self, artifact: ir.ArtifactRef) -> dict[str, Any]:
+        """Return the metadata of an artifact; empty when its step has written none or is not done."""
+        if self.pull_metadata:
+            return self.pull_metadata(artifact.task)
         path = self._executor_output(artifact.task)
-        made = storage.read_json(path)["artifacts"] if storage.exists(path) else {}
-        return dict(made.get(artifact.output, {}).get("artifacts", [{}])[0].get("metadata", {}))
+        artifacts = storage.read_json(path)["artifacts"] if storage.exists(path) else {}
+        return dict(artifacts.get(artifact.output, {}).get("artifacts", [{}])[0].get("metadata", {}))
 
     def _value(self, source: ir.Constant | ir.Reference) -> Any:
         if source == ir.Constant(ir.RUN_NAME):
@@ -65,11 +65,11 @@ class Commands:
         return storage.join(self.root, task, "executor_output.json")
 
     def _executor_input(self, task: ir.Task) -> dict[str, Any]:
-        def artifact(key: str, source: ir.Artifact, metadata: dict[str, Any]) -> dict[str, Any]:
+        def artifact(key: str, source: ir.ArtifactRef, metadata: dict[str, Any]) -> dict[str, Any]:
             return {"artifacts": [{"name": key, "uri": self.uri(source), "metadata": metadata}]}
 
         inputs = {key: artifact(key, source, self.metadata(source)) for key, source in task.artifacts.items()}
-        outputs = {key: artifact(key, ir.Artifact(task.name, key), {}) for key in task.outputs}
+        outputs = {key: artifact(key, ir.ArtifactRef(task.name, key), {}) for key in task.outputs}
         values = {key: self._value(source) for key, (_, source) in task.parameters.items()}
         return {
             "inputs": {"parameterValues": values, "artifacts": inputs},

@@ -25,14 +25,14 @@ def compile_pipelines(site: Site, folder: Path) -> Iterator[Path]:
         from kfp import compiler
     except ImportError:
         raise UserError("compiling needs kfp; run in the checkout: pip install -e '.[kfp]'") from None
-    place = folder / site.name
-    place.mkdir(parents=True, exist_ok=True)
+    site_folder = folder / site.name
+    site_folder.mkdir(parents=True, exist_ok=True)
     for name in PIPELINES:
         pipeline = importlib.import_module(f"pipelines.graphs.{name}").define(site.with_variables(**{PIPELINE: name}))
         known = pipeline.component_spec.inputs or {}
         defaults = {key: value for key, value in site.parameters.items() if key in known}
-        path = place / f"{name}.yaml"
+        path = site_folder / f"{name}.yaml"
         compiler.Compiler().compile(pipeline, str(path), pipeline_parameters=defaults)
-        # the header's comment, whose words for a mapping kfp puts into another order each time
+        # kfp orders a mapping in the header's comment differently each time
         path.write_text(re.sub(r"(?m)^(#.*) \[Default: \{.*\}\]$", r"\1", path.read_text()))
         yield path

@@ -213,8 +213,8 @@ def _cluster(name: str, images: str, machines: Mapping[Role, str]) -> Site:
     release = replace(light, secrets=(*light.secrets, token), account="nightshift-release")
     placements = {Role.LIGHT: light, Role.GPU: gpu, Role.TRAINING: gpu}
     placements |= {Role.LAUNCHER: launcher, Role.RELEASE: release}
-    place = Site(name, placements, {"state": state, "device": "cuda"})
-    return place.with_variables(**{GATEWAY: "http://pushgateway.nightshift:9091"})
+    cluster = Site(name, placements, {"state": state, "device": "cuda"})
+    return cluster.with_variables(**{GATEWAY: "http://pushgateway.nightshift:9091"})
 
 
 _STEP = Placement(image=image("base"), cpu_request="1", memory_request="1G", memory_limit="2G")
@@ -228,4 +228,4 @@ AWS = _cluster(
 GCP = _cluster(
     "gcp", "registry.example.com/nightshift", {Role.LIGHT: "e2-standard-8 on-demand", Role.GPU: "g2-standard-12 spot"}
 )
-SITES = {place.name: place for place in (LOCAL, AWS, GCP)}
+SITES = {site.name: site for site in (LOCAL, AWS, GCP)}

@@ -46,7 +46,7 @@ class Reference:
 
 
 @dataclass(frozen=True)
-class Artifact:
+class ArtifactRef:
     """An output of a step that another step reads."""
 
     task: str
@@ -86,7 +86,7 @@ class Task:
     command: tuple[str, ...]
     environment: dict[str, str]
     parameters: dict[str, tuple[str, Constant | Reference]]
-    artifacts: dict[str, Artifact]
+    artifacts: dict[str, ArtifactRef]
     outputs: dict[str, str]
     needs: tuple[str, ...]
     retry: Retry
@@ -124,7 +124,7 @@ def load(path: Path) -> Pipeline:
     if not isinstance(spec, dict) or "root" not in spec:
         raise UserError(f"pipeline {path} is not a compiled pipeline (no 'root'); run: nightshift compile")
     platform = documents[1] if len(documents) > 1 else {}
-    return _Reader(spec, platform or {}).pipeline(content)
+    return _SpecReader(spec, platform or {}).pipeline(content)
 
 
 def argv(task: Task, fill: Callable[[str, str], str]) -> list[str]:
@@ -135,7 +135,7 @@ def argv(task: Task, fill: Callable[[str, str], str]) -> list[str]:
         fill: gives the text for (kind, name); the kinds are `parameter`, `input` and `output` (URIs) and
             `executor_input` (KFP's JSON).
     """
-    return [_filled(word, fill) for word in task.command]
+    return [_fill_word(word, fill) for word in task.command]
 
 
 def text(value: Any, kfp_type: str) -> str:
@@ -151,7 +151,7 @@ def _whole(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _filled(word: str, fill: Callable[[str, str], str]) -> str:
+def _fill_word(word: str, fill: Callable[[str, str], str]) -> str:
     match = _PLACEHOLDER.fullmatch(word)
     if not match:
         return word
@@ -159,7 +159,7 @@ def _filled(word: str, fill: Callable[[str, str], str]) -> str:
     return fill(kind, name)
 
 
-class _Reader:
+class _SpecReader:
     """Walks one PipelineSpec."""
 
     def __init__(self, spec: dict[str, Any], platform: dict[str, Any]) -> None:
@@ -181,7 +181,7 @@ class _Reader:
         label = component["executorLabel"]
         executor = self.spec["deploymentSpec"]["executors"][label]
         if "container" not in executor:
-            raise _refused(name, "an importer")
+            raise _refusal(name, "an importer")
         container = executor["container"]
         retry = task.get("retryPolicy", {})
         return Task(
@@ -218,52 +218,52 @@ def _refuse_graph(name: str, task: dict[str, Any], component: dict[str, Any]) ->
     }
     for feature, used in refusals.items():
         if used:
-            raise _refused(name, feature)
+            raise _refusal(name, feature)
 
 
 def _command(name: str, words: list[Any]) -> tuple[str, ...]:
     for word in words:
         if not isinstance(word, str) or '{"Concat"' in word or '{"IfPresent"' in word:
-            raise _refused(name, "Concat or IfPresent")
+            raise _refusal(name, "Concat or IfPresent")
         if "{{$" in word and not _PLACEHOLDER.fullmatch(word):
-            raise _refused(name, f"a placeholder the engines do not fill in, or one inside a longer word: {word!r}")
+            raise _refusal(name, f"a placeholder the engines do not fill in, or one inside a longer word: {word!r}")
         if not word.startswith("{{$") and re.search(r"\{[{%#]", word):
-            raise _refused(name, f"a Jinja marker in a constant: {word!r}")
+            raise _refusal(name, f"a Jinja marker in a constant: {word!r}")
     return tuple(words)
 
 
 def _parameters(
     name: str, task: dict[str, Any], component: dict[str, Any]
 ) -> dict[str, tuple[str, Constant | Reference]]:
-    given = task.get("inputs", {}).get("parameters", {})
+    arguments = task.get("inputs", {}).get("parameters", {})
     definitions = component.get("inputDefinitions", {}).get("parameters", {})
-    return {key: (d["parameterType"], _binding(name, key, given.get(key), d)) for key, d in definitions.items()}
+    return {key: (d["parameterType"], _binding(name, key, arguments.get(key), d)) for key, d in definitions.items()}
 
 
-def _binding(name: str, key: str, given: dict[str, Any] | None, definition: dict[str, Any]) -> Constant | Reference:
-    if given is None:
+def _binding(name: str, key: str, argument: dict[str, Any] | None, definition: dict[str, Any]) -> Constant | Reference:
+    if argument is None:
         return Constant(definition.get("defaultValue"))
-    if "componentInputParameter" in given:
-        return Reference(given["componentInputParameter"])
-    if "runtimeValue" in given:
-        value = given["runtimeValue"]["constant"]
+    if "componentInputParameter" in argument:
+        return Reference(argument["componentInputParameter"])
+    if "runtimeValue" in argument:
+        value = argument["runtimeValue"]["constant"]
         if value != RUN_NAME and re.search(r"\{[{%#]", json.dumps(value)):
-            raise _refused(name, f"a placeholder or Jinja marker in the constant of {key!r}")
+            raise _refusal(name, f"a placeholder or Jinja marker in the constant of {key!r}")
         return Constant(value)
-    raise _refused(name, f"parameter {key!r} from another step's output (taskOutputParameter)")
+    raise _refusal(name, f"parameter {key!r} from another step's output (taskOutputParameter)")
 
 
-def _artifacts(name: str, task: dict[str, Any]) -> dict[str, Artifact]:
-    found = {}
-    for key, given in task.get("inputs", {}).get("artifacts", {}).items():
-        if "taskOutputArtifact" not in given:
-            raise _refused(name, f"artifact {key!r} that is not another step's output")
-        source = given["taskOutputArtifact"]
-        found[key] = Artifact(source["producerTask"], source["outputArtifactKey"])
-    return found
+def _artifacts(name: str, task: dict[str, Any]) -> dict[str, ArtifactRef]:
+    artifacts = {}
+    for key, argument in task.get("inputs", {}).get("artifacts", {}).items():
+        if "taskOutputArtifact" not in argument:
+            raise _refusal(name, f"artifact {key!r} that is not another step's output")
+        source = argument["taskOutputArtifact"]
+        artifacts[key] = ArtifactRef(source["producerTask"], source["outputArtifactKey"])
+    return artifacts
 
 
-def _refused(name: str, feature: str) -> UserError:
+def _refusal(name: str, feature: str) -> UserError:
     return UserError(
         f"step {name!r} uses {feature}, which only Kubeflow runs; see 'The subset of KFP' in docs/architecture.md"
     )

@@ -7,7 +7,7 @@ from nightshift.cluster import ACCOUNT
 from pipelines.environments import GPU, GRACE, SHARED_MEMORY, Placement, Role, Site
 
 
-def place(site: Site, role: Role, *steps: PipelineTask) -> None:
+def apply_placement(site: Site, role: Role, *steps: PipelineTask) -> None:
     """Give the steps of a pipeline, while it is traced, what their role gets at a site."""
     placement = site.placements[role]
     for step in steps:

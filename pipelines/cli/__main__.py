@@ -89,21 +89,21 @@ def main() -> None:
         sys.exit(INTERRUPTED)
 
 
-def parse_command_line(words: Sequence[str]) -> argparse.Namespace:
+def parse_command_line(argv: Sequence[str]) -> argparse.Namespace:
     """Return the flags of a command with their values; `command` is its function.
 
     Only the module of the command that is named knows its flags. The others are known by their names.
     """
     parser = argparse.ArgumentParser(prog="nightshift", description="A daily GPU machine-learning pipeline.")
     commands = parser.add_subparsers(required=True, metavar="command")
-    command = next((word for word in words if not word.startswith("-")), "")
+    command = next((word for word in argv if not word.startswith("-")), "")
     for module, texts in COMMANDS.items():
         if command in texts:
             importlib.import_module(f"pipelines.cli.{module}").add(commands)
         else:
             for name, text in texts.items():
                 commands.add_parser(name, help=text)
-    return parser.parse_args(words)
+    return parser.parse_args(argv)
 
 
 if __name__ == "__main__":

@@ -14,9 +14,13 @@ from pipelines.cli import options
 def add(commands: options.Commands) -> None:
     """Add the command."""
     command = options.add_command(commands, "collectives", collectives.__doc__)
-    command.add_argument("--processes", type=int, default=2, help="on this machine; a GPU each (default: 2)")
+    command.add_argument(
+        "--processes", type=int, default=2, help="processes on this machine, each with a GPU (default: 2)"
+    )
     command.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="cpu: gloo (default), cuda: NCCL")
-    command.add_argument("--sizes", type=int, nargs="+", default=[], help="bytes (default: 1 KiB to 64 MiB)")
+    command.add_argument(
+        "--sizes", type=int, nargs="+", default=[], help="tensor sizes in bytes (default: 1 KiB to 64 MiB)"
+    )
     command.set_defaults(command=collectives)
 
 
@@ -25,7 +29,7 @@ def collectives(args: argparse.Namespace) -> int:
     if args.processes < 2:
         raise UserError(f"--processes is {args.processes}; two or more exchange something")
     sizes = ["--sizes", *map(str, args.sizes)] if args.sizes else []
-    words = [*launcher(args.processes), "nightshift.neural.collectives", "--device", args.device, *sizes]
+    argv = [*launcher(args.processes), "nightshift.neural.collectives", "--device", args.device, *sizes]
     # torchrun sets it too, with a warning
     environment = isolate({"OMP_NUM_THREADS": "1", **os.environ})
-    return subprocess.run([sys.executable, "-m", *words], env=environment, check=False).returncode
+    return subprocess.run([sys.executable, "-m", *argv], env=environment, check=False).returncode

@@ -25,13 +25,19 @@ def add(commands: options.Commands) -> None:
     command = options.add_command(commands, "costs", costs.__doc__)
     command.add_argument("run", nargs="?", help="the run's id, for what each of its steps cost (default: all runs)")
     options.add_workspace(command)
-    command.add_argument("--samples", type=float, help="of a training: says what it would cost on each machine")
+    command.add_argument("--samples", type=float, help="samples to train on; prints the cost on each machine")
     command.add_argument(
-        "--measured", action="append", default=[], metavar="GPU=RATE", help="samples/s that one GPU was measured with"
+        "--measured",
+        action="append",
+        default=[],
+        metavar="GPU=RATE",
+        help="measured throughput of one GPU in samples/s",
     )
     command.add_argument("--interrupted-hours", type=float, default=5, help="mean time to lose a machine (default: 5)")
-    command.add_argument("--checkpoint-seconds", type=float, default=30, help="to save one (default: 30)")
-    command.add_argument("--restart-seconds", type=float, default=300, help="until it goes on elsewhere (default: 300)")
+    command.add_argument("--checkpoint-seconds", type=float, default=30, help="time to save a checkpoint (default: 30)")
+    command.add_argument(
+        "--restart-seconds", type=float, default=300, help="time to resume on another machine (default: 300)"
+    )
     command.set_defaults(command=costs)
 
 
@@ -40,10 +46,10 @@ def costs(args: argparse.Namespace) -> int:
     from rich.console import Console
 
     if args.samples or args.measured:
-        Console().print(_expected(args))
+        Console().print(_estimate_costs(args))
         return 0
     folder = options.state(args).runs
-    Console().print(_steps(runs.folder_of(args.run, folder)) if args.run else _runs(Path(folder)))
+    Console().print(_steps(runs.find_folder(args.run, folder)) if args.run else _runs(Path(folder)))
     return 0
 
 
@@ -58,19 +64,19 @@ def _steps(folder: Path) -> "Table":
     for name, step in summary["steps"].items():
         table.add_row(name, escape(step.get("machine") or ""), _seconds(step["seconds"]), _usd(step.get("usd")))
     table.add_section()
-    table.add_row("all", "", _seconds(_taken(summary)), _usd(summary.get("usd")))
+    table.add_row("all", "", _seconds(_sum_seconds(summary)), _usd(summary.get("usd")))
     return table
 
 
 def _runs(folder: Path) -> "Table":
     from rich.table import Table
 
-    found = [summary for path in sorted(folder.glob("*")) if not path.is_symlink() and (summary := _summary(path))]
-    if not found:
+    summaries = [summary for path in sorted(folder.glob("*")) if not path.is_symlink() and (summary := _summary(path))]
+    if not summaries:
         raise UserError(f"no run in {folder} has a summary yet; `nightshift run` makes one")
-    table = Table("run", "model version", "seconds", "USD", title="costs of runs", caption=_caption(found))
-    for name in sorted({summary["config"]["name"] for summary in found}):
-        mine = [summary for summary in found if summary["config"]["name"] == name]
+    table = Table("run", "model version", "seconds", "USD", title="costs of runs", caption=_caption(summaries))
+    for name in sorted({summary["config"]["name"] for summary in summaries}):
+        mine = [summary for summary in summaries if summary["config"]["name"] == name]
         for summary in mine:
             version = summary["model_version"]
             table.add_row(summary["run"], "" if version is None else str(version), *_figures([summary]))
@@ -80,26 +86,26 @@ def _runs(folder: Path) -> "Table":
     return table
 
 
-def _figures(found: list[Json]) -> tuple[str, str]:
-    prices = [summary.get("usd") for summary in found]
+def _figures(summaries: list[Json]) -> tuple[str, str]:
+    prices = [summary.get("usd") for summary in summaries]
     known = [price for price in prices if price is not None]
     missing = len(prices) - len(known)
     usd = _usd(sum(known)) if known else "-"
-    return _seconds(sum(map(_taken, found))), f"{usd}, {missing} unknown" if known and missing else usd
+    return _seconds(sum(map(_sum_seconds, summaries))), f"{usd}, {missing} unknown" if known and missing else usd
 
 
 def _summary(folder: Path) -> Json | None:
     path = folder / "summary.json"
-    found: Json | None = json.loads(path.read_text()) if path.exists() else None
-    return found
+    summary: Json | None = json.loads(path.read_text()) if path.exists() else None
+    return summary
 
 
-def _taken(summary: Json) -> float:
+def _sum_seconds(summary: Json) -> float:
     return sum(step["seconds"] or 0.0 for step in summary["steps"].values())
 
 
-def _caption(found: list[Json]) -> str:
-    return "" if all(summary.get("usd") is not None for summary in found) else f"- is {UNPRICED}"
+def _caption(summaries: list[Json]) -> str:
+    return "" if all(summary.get("usd") is not None for summary in summaries) else f"- is {UNPRICED}"
 
 
 def _seconds(value: float | None) -> str:
@@ -110,7 +116,7 @@ def _usd(value: float | None) -> str:
     return "-" if value is None else f"{value:,.4f}"
 
 
-def _expected(args: argparse.Namespace) -> "Table":
+def _estimate_costs(args: argparse.Namespace) -> "Table":
     from rich.table import Table
 
     if not args.samples or not args.measured:
@@ -124,7 +130,7 @@ def _expected(args: argparse.Namespace) -> "Table":
 
 
 def _offers(args: argparse.Namespace) -> Iterator[tuple[float, tuple[str, ...]]]:
-    rates = dict(map(_measured, args.measured))
+    rates = dict(map(_parse_rate, args.measured))
     for machine in machines().values():
         if machine.gpu not in rates:
             continue
@@ -141,13 +147,13 @@ def _offers(args: argparse.Namespace) -> Iterator[tuple[float, tuple[str, ...]]]
 
 
 def _interruptions(args: argparse.Namespace) -> Interruptions:
-    given = (args.interrupted_hours, args.checkpoint_seconds / HOUR, args.restart_seconds / HOUR)
-    if min(given) <= 0:
+    times = (args.interrupted_hours, args.checkpoint_seconds / HOUR, args.restart_seconds / HOUR)
+    if min(times) <= 0:
         raise UserError("--interrupted-hours, --checkpoint-seconds and --restart-seconds have to be above 0")
-    return Interruptions(*given)
+    return Interruptions(*times)
 
 
-def _measured(text: str) -> tuple[str, float]:
+def _parse_rate(text: str) -> tuple[str, float]:
     name, _, rate = text.partition("=")
     known = sorted({machine.gpu for machine in machines().values() if machine.gpu})
     try:

@@ -1,4 +1,4 @@
-"""What a backfill prints: each day's progress, then a row a day."""
+"""The output of a backfill: each day's progress, then a row a day."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,33 +11,33 @@ from rich.text import Text
 from nightshift.contracts.section import Estimate, Fact, read_page
 from nightshift.figures import format_value
 from nightshift.printable import printable
-from pipelines.cli.progress import Progress, explain_failure
-from pipelines.engines.local.backfill import Day
+from pipelines.cli.progress import RunProgress, explain_failure
+from pipelines.engines.local.backfill import BackfilledDay
 from pipelines.engines.local.run import Run
 
 TEXTS = ("date", "state")
 
 
 @contextmanager
-def progress(run: Run, dates: list[str], console: Console) -> Iterator[Progress]:
+def progress(run: Run, dates: list[str], console: Console) -> Iterator[RunProgress]:
     """Show the run of one of the days while it goes on, and why it failed if it did."""
     day = run.arguments["date"]
     console.print(f"\n[bold]{day}[/] ({dates.index(day) + 1} of {len(dates)}), run {run.folder.name}", highlight=False)
-    with Progress(run.pipeline, console) as shown:
+    with RunProgress(run.pipeline, console) as shown:
         yield shown
     explain_failure(run, console)
 
 
-def table(found: list[Day]) -> Table:
+def table(days: list[BackfilledDay]) -> Table:
     """Return the days with the highlights of their runs, a column each."""
-    made = Table(title="backfill", title_justify="left")
-    rows = [{"date": day.date, "state": day.state} | _figures(day.folder) for day in found]
+    table = Table(title="backfill", title_justify="left")
+    rows = [{"date": day.date, "state": day.state} | _figures(day.folder) for day in days]
     columns = list(dict.fromkeys(column for row in rows for column in row))
     for column in columns:
-        made.add_column(Text(printable(column)), justify="left" if column in TEXTS else "right")
+        table.add_column(Text(printable(column)), justify="left" if column in TEXTS else "right")
     for row in rows:
-        made.add_row(*[Text(row.get(column, "")) for column in columns])
-    return made
+        table.add_row(*[Text(row.get(column, "")) for column in columns])
+    return table
 
 
 def _figures(folder: Path) -> dict[str, str]:

@@ -14,9 +14,13 @@ from pipelines.environments import SITES, site
 def add(commands: options.Commands) -> None:
     """Add the commands."""
     command = options.add_command(commands, "compile", compile_all.__doc__)
-    command.add_argument("--environment", action="append", help=f"one of {', '.join(SITES)} (default: all)")
+    command.add_argument(
+        "--environment", action="append", help=f"environment to compile for: one of {', '.join(SITES)} (default: all)"
+    )
     command.add_argument("--folder", default=str(arguments.COMPILED), help="where to write (default: %(default)s)")
-    command.add_argument("--trainjobs", action="store_true", help="for configs whose task.trainer.nodes is not 1")
+    command.add_argument(
+        "--trainjobs", action="store_true", help="compile for configs whose task.trainer.nodes is not 1"
+    )
     command.set_defaults(command=compile_all)
     config = options.add_command(commands, "config", "Look at the config of a use case.")
     actions = config.add_subparsers(required=True, metavar="action")
@@ -29,8 +33,8 @@ def add(commands: options.Commands) -> None:
 def compile_all(args: argparse.Namespace) -> int:
     """Compile the pipelines to the YAML that every engine reads."""
     for name in args.environment or SITES:
-        place = site(name).with_trainjobs() if args.trainjobs else site(name)
-        for path in compile_pipelines(place, Path(args.folder)):
+        variant = site(name).with_trainjobs() if args.trainjobs else site(name)
+        for path in compile_pipelines(variant, Path(args.folder)):
             options.say(f"wrote {path}")
     return 0
 

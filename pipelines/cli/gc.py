@@ -1,4 +1,4 @@
-"""The command that removes what is past its age."""
+"""The command that removes expired runs, days, checkpoints and versions."""
 
 import argparse
 import shlex
@@ -16,9 +16,9 @@ def add(commands: options.Commands) -> None:
     command = options.add_command(commands, "gc", gc.__doc__)
     options.add_workspace(command)
     options.add_config(command)
-    command.add_argument("--lake", help="root of the tables by day (default: the workspace's)")
+    command.add_argument("--lake", help="root of the daily tables (default: the workspace's)")
     command.add_argument("--checkpoints", help="root of trainings' checkpoints (default: the workspace's)")
-    command.add_argument("--delete", action="store_true", help="remove what the command lists otherwise")
+    command.add_argument("--delete", action="store_true", help="delete them; without it, only list")
     command.set_defaults(command=gc)
 
 
@@ -31,7 +31,7 @@ def gc(args: argparse.Namespace) -> int:
     state, now = options.state(args), datetime.now(UTC)
     config = parse(configs.load(args.config or configs.DEFAULT))
     state = replace(state, lake=args.lake or state.lake, checkpoints=args.checkpoints or state.checkpoints)
-    plan = (sweep.collect if args.delete else sweep.planned)(state, config, now)
+    plan = (sweep.collect if args.delete else sweep.plan_removals)(state, config, now)
     for problem in plan.problems:
         print(f"nightshift: kept: {problem}", file=sys.stderr)
     if plan.empty:

@@ -26,8 +26,8 @@ def submit(args: argparse.Namespace) -> int:
     from nightshift.cluster.kubeflow import Definition
     from pipelines.engines.kubeflow import submission
 
-    pipeline, server = arguments.compiled(args.pipeline, site(args.environment).name), _server(args)
-    values = arguments.gathered(pipeline, options.parameters(args), {"kubeflow": _inside(args)})
+    pipeline, server = arguments.load_compiled(args.pipeline, site(args.environment).name), _server(args)
+    values = arguments.gather_arguments(pipeline, options.parameters(args), {"kubeflow": _inside(args)})
     started = server.submit(arguments.run_name(pipeline, values), Definition.read(pipeline.yaml), values)
     options.say(f"run      {started.name}\nid       {started.run_id}\nurl      {started.url}")
     return int(args.wait and not submission.watch(server, started.run_id, partial(print, flush=True)))
@@ -37,11 +37,11 @@ def schedule(args: argparse.Namespace) -> int:
     """Schedule the pipelines of a use case on Kubeflow, by its config's `schedule`."""
     from pipelines.engines.kubeflow import submission
 
-    server, nightly = _server(args), arguments.compiled("nightly", site(args.environment).name)
+    server, nightly = _server(args), arguments.load_compiled("nightly", site(args.environment).name)
     changes = {}
     for pipeline, cron in configs.clocks(_config(args)).items():
-        given = options.parameters(args) | {"pipeline": pipeline}
-        values = arguments.gathered(nightly, given, {"kubeflow": _inside(args)})
+        parameters = options.parameters(args) | {"pipeline": pipeline}
+        values = arguments.gather_arguments(nightly, parameters, {"kubeflow": _inside(args)})
         name = f"{values['config']['name']}-{pipeline}"
         wanted = submission.recurring(name, nightly, values, cron) if cron else None
         changes[pipeline] = submission.change(server, name, wanted, args.replace)
@@ -75,7 +75,7 @@ def _server(args: argparse.Namespace) -> "KubeflowApi":
 
 
 def _inside(args: argparse.Namespace) -> dict[str, str]:
-    """Return the place as the steps see it."""
+    """Return the address of Kubeflow inside the cluster."""
     from nightshift.cluster.kubeflow import KubeflowTarget
 
     return asdict(KubeflowTarget(args.inside, args.experiment, args.namespace, args.service_account))
@@ -94,7 +94,7 @@ def _add_submit(commands: options.Commands) -> None:
 def _add_schedule(commands: options.Commands) -> None:
     command = options.add_command(commands, "schedule", schedule.__doc__)
     _add_cluster(command)
-    command.add_argument("--replace", action="store_true", help="delete other recurring runs of the same names")
+    command.add_argument("--replace", action="store_true", help="delete other recurring runs with the same names")
     options.add_parameters(command)
     command.set_defaults(command=schedule)
 
@@ -109,15 +109,21 @@ def _add_exporter(commands: options.Commands) -> None:
 
 def _add_cluster(command: argparse.ArgumentParser) -> None:
     _add_server(command)
-    command.add_argument("--environment", required=True, help=f"the cluster, such as {list(SITES)[-1]}")
-    command.add_argument("--inside", default=KUBEFLOW_INSIDE, help="its URL as the steps see it (default: %(default)s)")
-    usual = "of runs whose steps need no other (default: %(default)s)"
+    command.add_argument("--environment", required=True, help=f"cluster to compile for, such as {list(SITES)[-1]}")
+    command.add_argument(
+        "--inside", default=KUBEFLOW_INSIDE, help="Kubeflow's URL inside the cluster (default: %(default)s)"
+    )
+    usual = "service account of runs whose steps need no other (default: %(default)s)"
     command.add_argument("--service-account", default=SERVICE_ACCOUNT, help=usual)
 
 
 def _add_server(command: argparse.ArgumentParser) -> None:
     names = {"endpoint": os.environ.get("KFP_ENDPOINT", ""), "namespace": os.environ.get("KFP_NAMESPACE", "")}
     command.add_argument("--endpoint", default=names["endpoint"], help="URL of Kubeflow Pipelines (or: KFP_ENDPOINT)")
-    command.add_argument("--experiment", default="nightshift", help="of the runs (default: %(default)s)")
-    command.add_argument("--namespace", default=names["namespace"], help="the profile's, on a multi-user Kubeflow")
+    command.add_argument(
+        "--experiment", default="nightshift", help="Kubeflow experiment of the runs (default: %(default)s)"
+    )
+    command.add_argument(
+        "--namespace", default=names["namespace"], help="namespace of the profile on a multi-user Kubeflow"
+    )
     command.add_argument("--token-file", default="", help="file with the bearer token (default: the one in a pod)")

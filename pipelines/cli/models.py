@@ -24,10 +24,10 @@ def add(commands: options.Commands) -> None:
         command = options.add_command(commands, function.__name__, str(function.__doc__))
         options.add_workspace(command)
         if function is promote:
-            command.add_argument("version", help="the version's number, as in `nightshift models`")
+            command.add_argument("version", help="version to promote; see `nightshift models`")
         if function is not stop:
             add_registry(command)
-        command.add_argument("--name", help="the use case (default: the only one)")
+        command.add_argument("--name", help="use case (default: the only one)")
         command.set_defaults(command=function)
 
 
@@ -35,7 +35,7 @@ def models(args: argparse.Namespace) -> int:
     """List the registered model versions."""
     from rich.console import Console
 
-    state = kept(args)
+    state = select_state(args)
     for name in [args.name] if args.name else registry.existing(state.registry):
         Console().print(
             _table(name, registry.versions(state.registry, name), release.read(ReleaseRef.from_state(state, name)))
@@ -45,18 +45,18 @@ def models(args: argparse.Namespace) -> int:
 
 def promote(args: argparse.Namespace) -> int:
     """Make a version the champion and serve it."""
-    state = kept(args)
-    place = _place(state, args.name)
+    state = select_state(args)
+    ref = _find_ref(state, args.name)
     with registry.exclusive(state.registry):
-        return _say(release.promote(place, _number(place, args.version), partial(_update, state)))
+        return _say(release.promote(ref, _parse_version(ref, args.version), partial(_update, state)))
 
 
 def rollback(args: argparse.Namespace) -> int:
     """Restore the previous champion."""
-    state = kept(args)
-    place = _place(state, args.name)
+    state = select_state(args)
+    ref = _find_ref(state, args.name)
     with registry.exclusive(state.registry):
-        return _say(release.rollback(place, partial(_update, state)))
+        return _say(release.rollback(ref, partial(_update, state)))
 
 
 def stop(args: argparse.Namespace) -> int:
@@ -71,22 +71,22 @@ def add_registry(command: argparse.ArgumentParser) -> None:
     command.add_argument("--audit", help="root of a tracking server's release records")
 
 
-def kept(args: argparse.Namespace) -> State:
+def select_state(args: argparse.Namespace) -> State:
     """Return the workspace's state, or with another registry."""
     usual = options.state(args)
     # a tracking server's records are never guessed to be in the workspace
     return replace(usual, registry=args.registry, audit=args.audit or "") if args.registry else usual
 
 
-def _place(state: State, name: str | None) -> ReleaseRef:
+def _find_ref(state: State, name: str | None) -> ReleaseRef:
     return ReleaseRef.from_state(state, registry.one(state.registry, name))
 
 
-def _number(place: ReleaseRef, number: str) -> int:
+def _parse_version(ref: ReleaseRef, number: str) -> int:
     if number.isdecimal():
         return int(number)
-    existing = ", ".join(str(version.version) for version in registry.versions(place.registry, place.name))
-    raise UserError(f"version is {number!r}; existing versions of {place.name!r}: {existing}")
+    existing = ", ".join(str(version.version) for version in registry.versions(ref.registry, ref.name))
+    raise UserError(f"version is {number!r}; existing versions of {ref.name!r}: {existing}")
 
 
 def _update(state: State, version: Version) -> None:
@@ -108,7 +108,7 @@ def _table(name: str, versions: list[Version], record: Release | None) -> "Table
 
     # narrow enough for 80 columns
     table = Table(title=f"{name} (* champion)", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    metric = next((each.tags["promise"] for each in reversed(versions) if "promise" in each.tags), "metric")
+    metric = next((version.tags["promise"] for version in reversed(versions) if "promise" in version.tags), "metric")
     for heading in ("version", "trained on", metric.replace("_", "\n"), "registered", "live since (UTC)"):
         table.add_column(heading, no_wrap=True)
     since = {number: str(moment)[:16] for number, moment in record.live_since.items()} if record else {}

@@ -21,7 +21,9 @@ STEP = "optimization"
 def add(commands: options.Commands) -> None:
     """Add the command."""
     command = options.add_command(commands, "optimize", optimize.__doc__)
-    command.add_argument("run", nargs="?", default="latest", help="of a training (default: the latest run)")
+    command.add_argument(
+        "run", nargs="?", default="latest", help="training run whose graph is measured (default: the latest run)"
+    )
     command.add_argument("--config", required=True, help="use case: a name in pipelines/configs/ or a YAML file")
     command.add_argument("--dry-run", action="store_true", help="leave the config as it is")
     options.add_workspace(command)
@@ -30,12 +32,12 @@ def add(commands: options.Commands) -> None:
 
 def optimize(args: argparse.Namespace) -> int:
     """Measure every form of a graph, and write the fastest that is as accurate into the config."""
-    file, config = configs.file_of(args.config), configs.load(args.config)
-    training = runs.again(runs.folder_of(args.run, options.state(args).runs))
+    file, config = configs.find_file(args.config), configs.load(args.config)
+    training = runs.reopen(runs.find_folder(args.run, options.state(args).runs))
     task = _step(training, config["name"])
     with tempfile.TemporaryDirectory() as folder:
-        words = _command(training, task, folder)
-        code = subprocess.run(words, env=processes.environment(task), check=False).returncode
+        argv = _command(training, task, folder)
+        code = subprocess.run(argv, env=processes.environment(task), check=False).returncode
         if code:
             return code
         result = Optimization.read(storage.join(folder, FILE))
@@ -54,7 +56,7 @@ def report(result: Optimization) -> Iterator[str]:
 
 
 def _latencies(attempt: Attempt) -> str:
-    return ", ".join(f"{each.rows:,} in {each.median_ms:.3g} ms" for each in attempt.latencies)
+    return ", ".join(f"{latency.rows:,} in {latency.median_ms:.3g} ms" for latency in attempt.latencies)
 
 
 def _step(training: Run, use_case: str) -> ir.Task:
@@ -69,9 +71,9 @@ def _step(training: Run, use_case: str) -> ir.Task:
 
 
 def _command(training: Run, task: ir.Task, folder: str) -> list[str]:
-    """Return what measures the forms of a run's graph, and leaves what came of it in a folder."""
+    """Return the command that measures the forms of a run's graph and writes the result into a folder."""
     config = training.commands.fill(task, "parameter", "config")
     features, model = (training.commands.fill(task, "input", name) for name in ("features", "model"))
     flags = {"config": config, "features": features, "model": model, "result": folder}
-    words = [word for name, value in flags.items() for word in (f"--{name}", value)]
-    return [sys.executable, "-m", "components.optimization.compare", *words]
+    arguments = [word for name, value in flags.items() for word in (f"--{name}", value)]
+    return [sys.executable, "-m", "components.optimization.compare", *arguments]

@@ -27,13 +27,13 @@ def add_workspace(command: argparse.ArgumentParser) -> None:
 
 def add_pipeline(command: argparse.ArgumentParser) -> None:
     """Add the pipeline by its purpose."""
-    shipped = ", ".join(arguments.shipped())
+    shipped = ", ".join(arguments.list_shipped())
     text = f"{shipped}, or a file of compiled YAML (default: %(default)s)"
     command.add_argument("pipeline", nargs="?", default=arguments.DEFAULT, help=text)
 
 
 def add_date(command: argparse.ArgumentParser) -> None:
-    """Add the day a run is about."""
+    """Add the logical date of a run."""
     command.add_argument("--date", help="logical date, the last complete UTC day (default: yesterday)")
 
 
@@ -52,7 +52,9 @@ def add_parameters(command: argparse.ArgumentParser) -> None:
 
 def add_set(command: argparse.ArgumentParser) -> None:
     """Add any parameter of a pipeline by its name."""
-    command.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a parameter or state.<root>")
+    command.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="set a pipeline parameter or state.<root>"
+    )
 
 
 def parameters(args: argparse.Namespace) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from nightshift.registry import Version
 from nightshift.release import ReleaseRef
 from nightshift.step import USER_ERROR
 from pipelines.cli import options
-from pipelines.cli.models import add_registry, kept
+from pipelines.cli.models import add_registry, select_state
 from pipelines.engines.local import runs
 
 CHAMPION = "champion"
@@ -24,15 +24,21 @@ def add(commands: options.Commands) -> None:
         required=True, metavar="action"
     )
     command = options.add_command(actions, "compare", compare.__doc__)
-    command.add_argument("run", nargs="?", default="latest", help="what is judged, as --baseline (default: latest run)")
-    command.add_argument("--baseline", required=True, help="a run, a model version's number, or `champion`")
+    command.add_argument(
+        "run", nargs="?", default="latest", help="run, version or `champion` to judge (default: latest run)"
+    )
+    command.add_argument("--baseline", required=True, help="run, version or `champion` to compare with")
     command.add_argument("--baseline-code", metavar="FOLDER", type=Path, help="another checkout that runs the baseline")
-    command.add_argument("--pairs", type=int, default=PAIRS, help="of a kernel in a round (default: %(default)s)")
-    command.add_argument("--rounds", type=int, default=ROUNDS, help="with new processes (default: %(default)s)")
+    command.add_argument(
+        "--pairs", type=int, default=PAIRS, help="measured pairs per kernel and round (default: %(default)s)"
+    )
+    command.add_argument(
+        "--rounds", type=int, default=ROUNDS, help="rounds, each in new processes (default: %(default)s)"
+    )
     command.add_argument("--output", metavar="FILE", help="where to write the verdict (JSON)")
     options.add_workspace(command)
     add_registry(command)
-    command.add_argument("--name", help="the use case (default: the only one)")
+    command.add_argument("--name", help="use case (default: the only one)")
     command.set_defaults(command=compare)
 
 
@@ -59,23 +65,25 @@ def compare(args: argparse.Namespace) -> int:
     return USER_ERROR if verdict.decision is Decision.FAIL else 0
 
 
-def _model(args: argparse.Namespace, named: str) -> str:
+def _model(args: argparse.Namespace, reference: str) -> str:
     """Return the URI of a model: of a version in the registry, or of a run in the workspace."""
-    if named == CHAMPION or named.isdecimal():
-        return _version(args, named).uri
-    folder = runs.folder_of(named, options.state(args).runs)
+    if reference == CHAMPION or reference.isdecimal():
+        return _version(args, reference).uri
+    folder = runs.find_folder(reference, options.state(args).runs)
     # where a run has optimized its model, that is what is served
-    found = [path.parent for output in ("optimized", "model") for path in folder.glob(f"*/{output}/{package.MANIFEST}")]
-    if not found:
+    folders = [
+        path.parent for output in ("optimized", "model") for path in folder.glob(f"*/{output}/{package.MANIFEST}")
+    ]
+    if not folders:
         raise UserError(f"run {folder.name} has made no model; name one that trained, or a version's number")
-    return str(found[0])
+    return str(folders[0])
 
 
-def _version(args: argparse.Namespace, named: str) -> Version:
-    state = kept(args)
+def _version(args: argparse.Namespace, reference: str) -> Version:
+    state = select_state(args)
     name = registry.one(state.registry, args.name)
-    if named != CHAMPION:
-        return registry.find(state.registry, name, int(named))
+    if reference != CHAMPION:
+        return registry.find(state.registry, name, int(reference))
     champion = release.champion(ReleaseRef.from_state(state, name))
     if champion is None:
         raise UserError(f"{name} has no champion yet; give a version's number, as in `nightshift models`")

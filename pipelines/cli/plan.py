@@ -34,19 +34,25 @@ def add(commands: options.Commands) -> None:
         command.add_argument(
             _flag(name), type=int, help=f"the model's {name.replace('_', ' ')} (default: the preset's)"
         )
-    command.add_argument("--gpu", help=f"one of {', '.join(gpus())}")
-    command.add_argument("--nodes", type=int, default=1, help="(default: 1)")
-    command.add_argument("--gpus-per-node", type=int, default=8, help="(default: 8)")
-    command.add_argument("--network", type=float, default=400, help="of a GPU to other nodes, Gbit/s (default: 400)")
-    command.add_argument("--batch", type=int, help="samples of a step, over all GPUs")
+    command.add_argument("--gpu", help=f"GPU model: one of {', '.join(gpus())}")
+    command.add_argument("--nodes", type=int, default=1, help="number of machines (default: 1)")
+    command.add_argument("--gpus-per-node", type=int, default=8, help="GPUs per machine (default: 8)")
+    command.add_argument(
+        "--network", type=float, default=400, help="Gbit/s between a GPU and other nodes (default: 400)"
+    )
+    command.add_argument("--batch", type=int, help="samples per step over all GPUs")
     for name in STRATEGY:
-        command.add_argument(_flag(name), type=int, help="part of the strategy (default: search all)")
+        command.add_argument(
+            _flag(name), type=int, help=f"{name.replace('_', '-')} setting of the layout (default: search all)"
+        )
     command.add_argument(
         "--checkpointing", choices=list(Checkpointing), help="activations to recompute (default: search all)"
     )
-    command.add_argument("--precision", default="bf16", help="of the matrix products (default: bf16)")
-    command.add_argument("--samples", type=float, help="of an epoch: prints its hours, and its cost with a price")
-    command.add_argument("--usd-per-gpu-hour", type=float, help="price of a GPU")
+    command.add_argument("--precision", default="bf16", help="precision of the matrix products (default: bf16)")
+    command.add_argument(
+        "--samples", type=float, help="samples per epoch; prints its hours and, with a price, its cost"
+    )
+    command.add_argument("--usd-per-gpu-hour", type=float, help="price of one GPU in USD per hour")
     command.add_argument("--output", metavar="FILE", help="where to write the recipe (YAML)")
     command.set_defaults(command=plan)
 
@@ -58,11 +64,11 @@ def plan(args: argparse.Namespace) -> int:
     if args.published:
         Console().print(accuracy())
         return 0
-    found = _planned(args)
-    Console().print(_table(found, args))
-    options.say(f"layout   {search.flags(found.layout)}")
+    proposal = _make_plan(args)
+    Console().print(_table(proposal, args))
+    options.say(f"layout   {search.flags(proposal.layout)}")
     if args.output:
-        Path(args.output).write_text(recipe(found, args.model))
+        Path(args.output).write_text(recipe(proposal, args.model))
         options.say(f"recipe   {args.output}")
     return 0
 
@@ -105,18 +111,18 @@ def recipe(plan: LayoutPlan, name: str) -> str:
     return yaml.safe_dump(recipe, sort_keys=False)
 
 
-def _planned(args: argparse.Namespace) -> LayoutPlan:
+def _make_plan(args: argparse.Namespace) -> LayoutPlan:
     if not args.gpu or not args.batch:
         raise UserError(f"plan needs --gpu (one of {', '.join(gpus())}) and --batch")
     cluster = Cluster(gpu(args.gpu), args.nodes, args.gpus_per_node, args.network / 8 * 1e9)
     if cluster.gpus < 1 or args.batch < 1 or args.network <= 0:
         raise UserError("nodes, gpus-per-node, batch and network have to be above 0")
     like = ParallelLayout(args.batch, precision=args.precision)
-    given = {name: getattr(args, name) for name in STRATEGY if getattr(args, name) is not None}
-    if not given and not args.checkpointing:
+    strategy = {name: getattr(args, name) for name in STRATEGY if getattr(args, name) is not None}
+    if not strategy and not args.checkpointing:
         return search.propose_plan(_model(args), cluster, like)
     checkpointing = Checkpointing(args.checkpointing or Checkpointing.NONE)
-    return search.plan_fitting(_model(args), cluster, replace(like, checkpointing=checkpointing, **given))
+    return search.plan_fitting(_model(args), cluster, replace(like, checkpointing=checkpointing, **strategy))
 
 
 def _model(args: argparse.Namespace) -> Model:
@@ -129,36 +135,36 @@ def _model(args: argparse.Namespace) -> Model:
     return Transformer(**{"feed_forward": 4 * sizes["hidden"], **sizes})
 
 
-def _table(found: LayoutPlan, args: argparse.Namespace) -> "Table":
+def _table(plan: LayoutPlan, args: argparse.Namespace) -> "Table":
     from rich.table import Table
 
-    table = Table("", "", title=f"{args.model} on {found.cluster.gpus} x {found.cluster.gpu.name}", show_header=False)
-    for name, value in _facts(found, args).items():
+    table = Table("", "", title=f"{args.model} on {plan.cluster.gpus} x {plan.cluster.gpu.name}", show_header=False)
+    for name, value in _facts(plan, args).items():
         table.add_row(name, value)
     return table
 
 
-def _facts(found: LayoutPlan, args: argparse.Namespace) -> dict[str, str]:
-    memory, time = found.memory, found.timing
+def _facts(plan: LayoutPlan, args: argparse.Namespace) -> dict[str, str]:
+    memory, time = plan.memory, plan.timing
     parts = f"{memory.states / GIB:.1f} states, {memory.activations / GIB:.1f} activations"
     facts = {
-        "parameters": f"{found.model.parameters / 1e9:,.3g} billion",
-        "memory a GPU": f"{memory.total / GIB:.1f} of {found.cluster.gpu.memory / GIB:.1f} GiB ({parts})",
+        "parameters": f"{plan.model.parameters / 1e9:,.3g} billion",
+        "memory a GPU": f"{memory.total / GIB:.1f} of {plan.cluster.gpu.memory / GIB:.1f} GiB ({parts})",
         "step": f"{time.step:.4g} s",
-        "throughput": f"{found.throughput:,.0f} {'tokens' if found.model.tokens > 1 else 'samples'}/s a GPU",
-        "MFU": format_value(found.mfu, "percent"),
+        "throughput": f"{plan.throughput:,.0f} {'tokens' if plan.model.tokens > 1 else 'samples'}/s a GPU",
+        "MFU": format_value(plan.mfu, "percent"),
         "pipeline bubble": format_value(time.bubble / time.step, "percent"),
         "communication": f"{format_value(time.communication / time.step, 'percent')} not hidden",
     }
-    if not efficiency(found.cluster.gpu).is_fitted:
+    if not efficiency(plan.cluster.gpu).is_fitted:
         facts["caveat"] = (
-            f"no training on {found.cluster.gpu.architecture} was fitted; the shares of its peaks are Ampere's"
+            f"no training on {plan.cluster.gpu.architecture} was fitted; the shares of its peaks are Ampere's"
         )
     if args.samples:
-        hours = found.hours(args.samples)
+        hours = plan.hours(args.samples)
         facts["epoch"] = f"{hours:,.4g} h"
         if args.usd_per_gpu_hour is not None:
-            facts["cost of an epoch"] = f"{hours * found.cluster.gpus * args.usd_per_gpu_hour:,.2f} USD"
+            facts["cost of an epoch"] = f"{hours * plan.cluster.gpus * args.usd_per_gpu_hour:,.2f} USD"
     return facts
 
 

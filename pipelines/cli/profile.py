@@ -18,8 +18,8 @@ def add(commands: options.Commands) -> None:
     """Add the command."""
     command = options.add_command(commands, "profile", profile.__doc__)
     command.add_argument("--trace", nargs="+", action="extend", default=[], metavar="FILE_OR_URI",
-                         help="of torch.profiler (.json, .json.gz), Nsight Systems (.sqlite) or Nsight Compute (.csv); "
-                         "several are several ranks or several numbers of GPUs")  # fmt: skip
+                         help="traces of torch.profiler (.json, .json.gz), Nsight Systems (.sqlite) or Nsight Compute "
+                         "(.csv); several are several ranks or several numbers of GPUs")  # fmt: skip
     command.add_argument(
         "--command", dest="program", help="a Python program to run under torch.profiler, as 'train.py --epochs 1'"
     )
@@ -28,12 +28,12 @@ def add(commands: options.Commands) -> None:
         "--flops-per-step", help="floating-point operations of a step on one GPU (FlopCounterMode), for MFU"
     )
     command.add_argument(
-        "--precision", default="fp32", help="of the matrix products: fp32 (default), tf32, fp16, bf16, fp8"
+        "--precision", default="fp32", help="precision of the matrix products: fp32 (default), tf32, fp16, bf16, fp8"
     )
     command.add_argument(
         "--gpu",
         default="",
-        help="where the trace does not say it: a row of hardware.yaml, such as h100-80gb",
+        help="GPU if the trace does not name it: a row of hardware.yaml, such as h100-80gb",
     )
     command.set_defaults(command=profile)
 
@@ -44,18 +44,18 @@ def profile(args: argparse.Namespace) -> int:
     from nightshift.profiler.traces.analysis import Known
     from nightshift.profiler.traces.trace import Trace
 
-    uris = [*args.trace, *_recorded(args)]
+    uris = [*args.trace, *_record_trace(args)]
     if not uris:
         raise UserError("nothing to look at; give --trace FILE_OR_URI, or --command 'train.py'")
-    flops = _number(args.flops_per_step)
+    flops = _parse_number(args.flops_per_step)
     traces, counters = [], []
     for uri in uris:
         options.say(f"reading {uri}")
-        found = read.read(uri)
-        if isinstance(found, Trace):
-            traces.append(found)
+        recording = read.read(uri)
+        if isinstance(recording, Trace):
+            traces.append(recording)
         else:
-            counters += found
+            counters += recording
     if not traces:
         raise UserError(f"{', '.join(uris)}: metrics of kernels alone do not say where the time goes; add a --trace "
                         "of torch.profiler or Nsight Systems")  # fmt: skip
@@ -76,19 +76,19 @@ def write(profiled: TraceProfile, folder: str) -> None:
     profiled.write(storage.join(folder, contract.FILE))
 
 
-def summary(found: TraceProfile, folder: str) -> list[str]:
-    """Return what a person reads in the terminal."""
-    busy = "no GPU" if found.gpu_busy_pct is None else f"GPU busy {found.gpu_busy_pct:.1f} %"
-    steps = "no step is marked" if found.step_ms is None else f"{found.step_ms:.1f} ms a step"
-    unit = "ms" if found.step_ms is None else "ms a step"
-    costs = ["" if each.won_ms is None else f" ({each.won_ms:.1f} {unit})" for each in found.diagnosis]
+def summary(profile: TraceProfile, folder: str) -> list[str]:
+    """Return the lines for the terminal."""
+    busy = "no GPU" if profile.gpu_busy_pct is None else f"GPU busy {profile.gpu_busy_pct:.1f} %"
+    steps = "no step is marked" if profile.step_ms is None else f"{profile.step_ms:.1f} ms a step"
+    unit = "ms" if profile.step_ms is None else "ms a step"
+    costs = ["" if finding.won_ms is None else f" ({finding.won_ms:.1f} {unit})" for finding in profile.diagnosis]
     ranked = [
-        f"{number}. {each.title}{cost}: {each.evidence} {each.fix}"
-        for number, (each, cost) in enumerate(zip(found.diagnosis, costs, strict=True), 1)
+        f"{number}. {finding.title}{cost}: {finding.evidence} {finding.fix}"
+        for number, (finding, cost) in enumerate(zip(profile.diagnosis, costs, strict=True), 1)
     ]
     return [
-        f"{steps}, {busy}, data wait {found.data_wait_pct:.1f} %, exposed communication "
-        f"{found.exposed_communication_pct:.1f} %",
+        f"{steps}, {busy}, data wait {profile.data_wait_pct:.1f} %, exposed communication "
+        f"{profile.exposed_communication_pct:.1f} %",
         *ranked,
         f"Report: {storage.join(folder, PAGE)}",
         "Next: fix the first, record again, and compare: "
@@ -96,7 +96,7 @@ def summary(found: TraceProfile, folder: str) -> list[str]:
     ]
 
 
-def _recorded(args: argparse.Namespace) -> list[str]:
+def _record_trace(args: argparse.Namespace) -> list[str]:
     if not args.program:
         return []
     from nightshift.profiler import live
@@ -107,13 +107,13 @@ def _recorded(args: argparse.Namespace) -> list[str]:
     return [trace]
 
 
-def _number(text: str | None) -> float | None:
+def _parse_number(text: str | None) -> float | None:
     if text is None:
         return None
     try:
-        found = float(text)
+        number = float(text)
     except ValueError:
-        found = 0.0
-    if not 0 < found < float("inf"):
+        number = 0.0
+    if not 0 < number < float("inf"):
         raise UserError(f"--flops-per-step {text}: give a number above 0, such as 4.1e12")
-    return found
+    return number

@@ -1,4 +1,4 @@
-"""What a person sees of a run, during it and when it has failed."""
+"""The progress of a run on the terminal, and the explanation of a failure."""
 
 import shlex
 import threading
@@ -14,13 +14,13 @@ from rich.text import Text
 from nightshift.printable import printable
 from pipelines import ir
 from pipelines.engines.local.processes import Processes
-from pipelines.engines.local.run import Outcome, Run
+from pipelines.engines.local.run import Run, StepOutcome
 from pipelines.logs import last_lines
 
 STYLES = {"waiting": "dim", "running": "cyan", "done": "green", "reused": "green", "failed": "bold red"}
 
 
-class Progress:
+class RunProgress:
     """A live table of the steps on a terminal, a line for each event elsewhere."""
 
     def __init__(self, pipeline: ir.Pipeline, console: Console) -> None:
@@ -28,7 +28,7 @@ class Progress:
         self._lock = threading.Lock()
         self._steps = [task.name for task in pipeline.tasks]
         self._running: dict[str, tuple[float, Path]] = {}
-        self._outcomes: dict[str, Outcome] = {}
+        self._outcomes: dict[str, StepOutcome] = {}
         self._live = Live(get_renderable=self._table, console=console, refresh_per_second=4)
 
     def __enter__(self) -> Self:
@@ -46,7 +46,7 @@ class Progress:
         if not self.console.is_terminal:
             self.console.print(f"{task.name} started", highlight=False)
 
-    def finished(self, task: ir.Task, outcome: Outcome) -> None:
+    def finished(self, task: ir.Task, outcome: StepOutcome) -> None:
         """Show how a step went."""
         with self._lock:
             self._running.pop(task.name, None)
@@ -71,39 +71,39 @@ class Progress:
             return [f"[{style}]{outcome.state}", f"{outcome.seconds:.1f}", _megabytes(outcome.peak_memory_bytes), ""]
         if name in self._running:
             since, log = self._running[name]
-            said = shown(last_lines(log, 1), "dim")
-            return [f"[{STYLES['running']}]running", f"{time.monotonic() - since:.1f}", "", said]
+            last_line = plain_text(last_lines(log, 1), "dim")
+            return [f"[{STYLES['running']}]running", f"{time.monotonic() - since:.1f}", "", last_line]
         return [f"[{STYLES['waiting']}]waiting", "", "", ""]
 
 
 def explain_failure(run: Run, console: Console) -> None:
-    """Say which step failed, with which command, what it said last, and how to go on."""
+    """Print the failed step, its command, its last lines and how to resume."""
     for name, outcome in run.outcomes.items():
         if outcome.state != "failed":
             continue
         console.print(f"\n[bold red]{name} failed[/] ({_reason(outcome.exit_code)}); its last lines:")
         console.print(Text(last_lines(Path(outcome.log), 12)), highlight=False)
         console.print(f"\nlog      {outcome.log}", markup=False, highlight=False, soft_wrap=True)
-        console.print(f"command  {_shortened(outcome.command)}", markup=False, highlight=False, soft_wrap=True)
-        named = _named(run)
+        console.print(f"command  {_shorten_command(outcome.command)}", markup=False, highlight=False, soft_wrap=True)
+        reference = _format_reference(run)
         runner = f" --runner {run.runner.name}" if run.runner.name != Processes.name else ""
         console.print(
-            f"resume   nightshift run --resume {named}{runner}", markup=False, highlight=False, soft_wrap=True
+            f"resume   nightshift run --resume {reference}{runner}", markup=False, highlight=False, soft_wrap=True
         )
         if "reporting" in [task.name for task in run.pipeline.tasks]:
-            console.print(f"report   nightshift report {named}", markup=False, highlight=False, soft_wrap=True)
+            console.print(f"report   nightshift report {reference}", markup=False, highlight=False, soft_wrap=True)
 
 
-def shown(text: str, style: str = "") -> Text:
+def plain_text(text: str, style: str = "") -> Text:
     """Return a text that is neither markup nor emoji, nor more than a line."""
     return Text(printable(text), style)
 
 
-def _named(run: Run) -> str:
-    """Return the words by which a command finds a run from here."""
+def _format_reference(run: Run) -> str:
+    """Return the arguments that name a run to a command in this folder."""
     workspace = run.folder.parent.parent
-    place = [] if workspace.resolve() == Path.cwd() else ["--workspace", str(workspace)]
-    return shlex.join([run.folder.name, *place])
+    flags = [] if workspace.resolve() == Path.cwd() else ["--workspace", str(workspace)]
+    return shlex.join([run.folder.name, *flags])
 
 
 def _reason(code: int) -> str:
@@ -112,7 +112,7 @@ def _reason(code: int) -> str:
     return f"exit code {code}"
 
 
-def _shortened(command: list[str]) -> str:
+def _shorten_command(command: list[str]) -> str:
     return " ".join(word if len(word) < 120 else f"{word[:60]}...({len(word)} characters)" for word in command)
 
 

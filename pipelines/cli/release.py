@@ -5,7 +5,7 @@ import argparse
 from components.release import manage
 from nightshift.errors import UserError
 from pipelines.cli import options
-from pipelines.cli.models import add_registry, kept
+from pipelines.cli.models import add_registry, select_state
 
 ACTIONS = {"status": manage.status, "pause": manage.pause, "resume": manage.resume, "abort": manage.abort}
 
@@ -13,11 +13,11 @@ ACTIONS = {"status": manage.status, "pause": manage.pause, "resume": manage.resu
 def add(commands: options.Commands) -> None:
     """Add the command."""
     command = options.add_command(commands, "release", release.__doc__)
-    command.add_argument("action", choices=["start", *ACTIONS], help="what to do with it")
-    command.add_argument("version", nargs="?", help="that starts: the version's number, as in `nightshift models`")
+    command.add_argument("action", choices=["start", *ACTIONS], help="action on the release")
+    command.add_argument("version", nargs="?", help="version to release, for `start`; see `nightshift models`")
     options.add_workspace(command)
     add_registry(command)
-    command.add_argument("--name", help="the use case (default: the only one)")
+    command.add_argument("--name", help="use case (default: the only one)")
     command.set_defaults(command=release)
 
 
@@ -26,7 +26,7 @@ def release(args: argparse.Namespace) -> int:
     if (args.version is not None) != (args.action == "start"):
         raise UserError(f"release {args.action} takes {'a version' if args.version is None else 'no version'}")
     if args.version is None:
-        return options.say(ACTIONS[args.action](kept(args), args.name))
+        return options.say(ACTIONS[args.action](select_state(args), args.name))
     if not args.version.isdecimal():
         raise UserError(f"version is {args.version!r}; give a number, as in `nightshift models`")
-    return options.say(manage.start(kept(args), args.name, int(args.version)))
+    return options.say(manage.start(select_state(args), args.name, int(args.version)))

@@ -1,4 +1,4 @@
-"""The command that has a damaged online state go on."""
+"""The command that repairs a damaged online state."""
 
 import argparse
 import shlex
@@ -10,9 +10,9 @@ from pipelines.cli import options
 def add(commands: options.Commands) -> None:
     """Add the command."""
     command = options.add_command(commands, "repair", repair.__doc__)
-    command.add_argument("folder", help="of the online state, as the server names it")
+    command.add_argument("folder", help="folder of the online state, as in the server's message")
     command.add_argument(
-        "--accept", action="store_true", help="go on with what can be read, and keep the damaged files"
+        "--accept", action="store_true", help="continue with the readable records; keep the damaged files"
     )
     command.set_defaults(command=repair)
 
@@ -22,9 +22,9 @@ def repair(args: argparse.Namespace) -> int:
     from nightshift.tabular.online import repair as online
 
     folder = Path(args.folder)
-    found = (online.repair if args.accept else online.examine)(folder)
-    written = "an unknown number" if found.written is None else f"{found.written:,}"
-    print(f"{len(found.records):,} records can be read; {written} had been written at least")
+    report = (online.repair if args.accept else online.examine)(folder)
+    written = "an unknown number" if report.written is None else f"{report.written:,}"
+    print(f"{len(report.records):,} records can be read; {written} had been written at least")
     if args.accept:
         return options.say(f"the state has these now, and {folder} keeps the files as they were: *.damaged-*")
     return options.say(f"go on with them   nightshift repair {shlex.quote(args.folder)} --accept")

@@ -17,7 +17,7 @@ from pipelines.cli import options
 from pipelines.engines.local import backfill as past
 from pipelines.engines.local import processes, runs
 from pipelines.engines.local.run import Run
-from pipelines.engines.local.warm import Server
+from pipelines.engines.local.warm import ForkServer
 from pipelines.environments import local
 
 if TYPE_CHECKING:
@@ -34,14 +34,14 @@ def add(commands: options.Commands) -> None:
     for name, function in (("show", show), ("report", report)):
         command = options.add_command(commands, name, function.__doc__)
         options.add_workspace(command)
-        command.add_argument("run", nargs="?" if name == "show" else None, default="latest", help="the run's id")
+        command.add_argument("run", nargs="?" if name == "show" else None, default="latest", help="run id")
         command.set_defaults(command=function)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run a pipeline on this machine, or resume an unfinished run."""
-    this = _resumed(args) if args.resume else _started(args)
-    code = _execute(runs.in_containers(this) if args.runner == "docker" else this)
+    this = _resume_run(args) if args.resume else _start_run(args)
+    code = _execute(runs.use_containers(this) if args.runner == "docker" else this)
     page = _page(this.folder)
     # a resumed run does not know the options it was started with
     if code == 0 and page and page.headline.next and not args.resume:
@@ -58,25 +58,25 @@ def backfill(args: argparse.Namespace) -> int:
     console = Console()
     dates = past.days(parse_date(args.first), parse_date(args.last))
     state = local(Path(args.workspace), target=Target.RECORD_ONLY)
-    pipeline, parameters = arguments.compiled(args.pipeline), options.parameters(args)
-    watched = partial(days.progress, dates=dates, console=console)
-    found = list(past.backfill(pipeline, dates, parameters, state, watched, args.force))
-    console.print(days.table(found))
-    return int(found[-1].state == "failed")
+    pipeline, parameters = arguments.load_compiled(args.pipeline), options.parameters(args)
+    observe = partial(days.progress, dates=dates, console=console)
+    outcomes = list(past.backfill(pipeline, dates, parameters, state, observe, args.force))
+    console.print(days.table(outcomes))
+    return int(outcomes[-1].state == "failed")
 
 
 def show(args: argparse.Namespace) -> int:
     """Print the metrics and verdicts of a run."""
-    return _show(runs.folder_of(args.run, options.state(args).runs))
+    return _show(runs.find_folder(args.run, options.state(args).runs))
 
 
 def report(args: argparse.Namespace) -> int:
     """Write the summary and report of a run that failed before its last step."""
-    this = runs.again(runs.folder_of(args.run, options.state(args).runs))
+    this = runs.reopen(runs.find_folder(args.run, options.state(args).runs))
     task = next((task for task in this.pipeline.tasks if task.name == "reporting"), None)
     if task is None:
         raise UserError(f"{this.pipeline.name} writes no report; nightshift show {args.run} prints what it found")
-    with runs.alone(this):
+    with runs.lock_run(this):
         code = subprocess.run(this.commands.argv(task), env=processes.environment(task), check=False).returncode
     return code or options.say(f"report   {this.folder / 'report.html'}")
 
@@ -89,19 +89,19 @@ def loadtest(args: argparse.Namespace) -> int:
     if load and "load" in parameters:
         raise UserError(f"--set load=... and flags ({', '.join(load)}) say what the load is; give one of them")
     state = local(Path(args.workspace))
-    return _execute(runs.new(arguments.compiled("loadtest"), {"load": load} | parameters, state))
+    return _execute(runs.new(arguments.load_compiled("loadtest"), {"load": load} | parameters, state))
 
 
 def _execute(this: Run) -> int:
     """Run the steps and show what they found, or why they failed; return the exit code."""
     from rich.console import Console
 
-    from pipelines.cli.progress import Progress, explain_failure
+    from pipelines.cli.progress import RunProgress, explain_failure
 
     console = Console()
     console.print(f"run {this.folder.name}", highlight=False)
-    with Server() as server, runs.alone(this), Progress(this.pipeline, console) as progress:
-        succeeded = runs.forked(this, server).execute(progress)
+    with ForkServer() as server, runs.lock_run(this), RunProgress(this.pipeline, console) as progress:
+        succeeded = runs.use_forks(this, server).execute(progress)
     if succeeded:
         return _show(this.folder)
     explain_failure(this, console)
@@ -109,16 +109,18 @@ def _execute(this: Run) -> int:
     return USER_ERROR if USER_ERROR in failed else 1
 
 
-def _started(args: argparse.Namespace) -> Run:
+def _start_run(args: argparse.Namespace) -> Run:
     state = local(Path(args.workspace), args.target or RUNNERS[args.runner])
-    return runs.new(arguments.compiled(args.pipeline), options.parameters(args), state)
+    return runs.new(arguments.load_compiled(args.pipeline), options.parameters(args), state)
 
 
-def _resumed(args: argparse.Namespace) -> Run:
-    given = [*options.parameters(args), *(["target"] if args.target else [])]
-    if given:
-        raise UserError(f"a run resumes with its original parameters; leave out {', '.join(given)}, or start a new run")
-    return runs.again(runs.folder_of(args.resume, options.state(args).runs))
+def _resume_run(args: argparse.Namespace) -> Run:
+    overrides = [*options.parameters(args), *(["target"] if args.target else [])]
+    if overrides:
+        raise UserError(
+            f"a run resumes with its original parameters; leave out {', '.join(overrides)}, or start a new run"
+        )
+    return runs.reopen(runs.find_folder(args.resume, options.state(args).runs))
 
 
 def _show(folder: Path) -> int:
@@ -142,13 +144,13 @@ def _page(folder: Path) -> "Page | None":
 
 def _command(args: argparse.Namespace, pipeline: str, date: str) -> str:
     """Return the command that runs another pipeline for the date, with the options that this run was given."""
-    words = ["nightshift", "run", pipeline, "--date", date]
+    argv = ["nightshift", "run", pipeline, "--date", date]
     for name in ("config", "data", "device", "runner", "target", "workspace"):
         if getattr(args, name) != args.usual(name):
-            words += [f"--{name}", getattr(args, name)]
-    known = arguments.compiled(pipeline).parameters
-    words += [word for item in args.set if re.split("[.=]", item)[0] in known for word in ("--set", item)]
-    return shlex.join(words)
+            argv += [f"--{name}", getattr(args, name)]
+    known = arguments.load_compiled(pipeline).parameters
+    argv += [word for item in args.set if re.split("[.=]", item)[0] in known for word in ("--set", item)]
+    return shlex.join(argv)
 
 
 def _add_run(commands: options.Commands) -> None:
@@ -156,7 +158,12 @@ def _add_run(commands: options.Commands) -> None:
     options.add_pipeline(command)
     options.add_date(command)
     options.add_workspace(command)
-    command.add_argument("--runner", choices=RUNNERS, default="process", help="docker: each step in its image")
+    command.add_argument(
+        "--runner",
+        choices=RUNNERS,
+        default="process",
+        help="how steps run; docker runs each in its image (default: process)",
+    )
     command.add_argument("--target", choices=TARGETS, help="where to deploy (default: local, in docker register-only)")
     command.add_argument("--resume", metavar="RUN", help="resume an unfinished run with its original parameters")
     options.add_parameters(command)
@@ -170,10 +177,10 @@ def _add_loadtest(commands: options.Commands) -> None:
     command.add_argument(
         "--p99-ms", type=float, help="limit of the 99th percentile of latency (default: release.max_p99_ms)"
     )
-    command.add_argument("--seconds", type=float, help="of each measurement (default: 2)")
-    command.add_argument("--connections", type=int, nargs="+", help="of the closed loop (default: 1 8 32)")
+    command.add_argument("--seconds", type=float, help="duration of each measurement (default: 2)")
+    command.add_argument("--connections", type=int, nargs="+", help="closed-loop connections (default: 1 8 32)")
     command.add_argument(
-        "--rate", type=float, nargs="+", help="of the open loop, requests a second (default: by itself)"
+        "--rate", type=float, nargs="+", help="open-loop rates in requests/s (default: chosen automatically)"
     )
     options.add_set(command)
     command.set_defaults(command=loadtest)

@@ -10,7 +10,7 @@ from nightshift.profiler import replicas
 from nightshift.profiler.replicas import FAULTS, ScalingMeasurement, ScalingSpec
 from pipelines import configs
 from pipelines.cli import options
-from pipelines.cli.tune import chosen, network_of, width
+from pipelines.cli.tune import choose_network, find_network, width
 
 HEADINGS = ("processes", "rows/s", "efficiency", "step ms", "computing", "rows", "waiting", "exchange")
 
@@ -21,22 +21,26 @@ def add(commands: options.Commands) -> None:
     command.add_argument("--config", required=True, help="use case: a name in pipelines/configs/ or a YAML file")
     command.add_argument("--candidate", help="the network's name in the config (default: the only one)")
     command.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="where to compute (default: cpu)")
-    command.add_argument("--processes", type=int, nargs="+", default=[1, 2], help="numbers of them (default: 1 2)")
-    command.add_argument("--rows", type=int, help="of a process and step (default: the config's batch_size)")
-    command.add_argument("--inputs", type=int, help="of a table's row (default: the config's, one for each category)")
-    command.add_argument("--fault", choices=FAULTS, default="", help="to plant, and see whether it is found")
+    command.add_argument(
+        "--processes", type=int, nargs="+", default=[1, 2], help="numbers of processes to measure (default: 1 2)"
+    )
+    command.add_argument("--rows", type=int, help="rows per process and step (default: the config's batch_size)")
+    command.add_argument(
+        "--inputs", type=int, help="inputs of a table's row (default: the config's, one for each category)"
+    )
+    command.add_argument("--fault", choices=FAULTS, default="", help="inject a fault to check the diagnosis")
     command.set_defaults(command=scale)
 
 
 def scale(args: argparse.Namespace) -> int:
     """Train a config's network in more and more processes, and say what keeps it from being faster."""
-    if min([*args.processes, *(each for each in (args.rows, args.inputs) if each is not None)]) < 1:
+    if min([*args.processes, *(number for number in (args.rows, args.inputs) if number is not None)]) < 1:
         raise UserError("--rows, --inputs and --processes have to be above 0")
     config, cores = parse(configs.load(args.config)), len(os.sched_getaffinity(0))
     if args.device == "cpu" and max(args.processes) > cores:
         raise UserError(f"--processes is {max(args.processes)}, and there are {cores} cores, one for each")
-    name = chosen(config, args.candidate)
-    network, trainer = network_of(config, name, args.inputs), config.task.trainer
+    name = choose_network(config, args.candidate)
+    network, trainer = find_network(config, name, args.inputs), config.task.trainer
     if max(trainer.shard, trainer.tensor, trainer.pipeline) > 1 or trainer.zero:
         raise UserError(
             "task.trainer: splits a network, and this measures replicas; leave out shard, tensor, pipeline and zero"
@@ -50,30 +54,30 @@ def scale(args: argparse.Namespace) -> int:
     )
     options.say(f"{name} on {args.device}, {job.rows} rows of {width(network.shape)} a process and step")
     options.say("".join(f"{heading:>12}" for heading in HEADINGS))
-    found: list[ScalingMeasurement] = []
+    measurements: list[ScalingMeasurement] = []
     for processes in sorted({1, *args.processes}):
-        found.append(replicas.measure_scaling(job, processes))
-        options.say(line(found[0], found[-1]))
-    for said in conclusion(found):
-        options.say(said)
+        measurements.append(replicas.measure_scaling(job, processes))
+        options.say(line(measurements[0], measurements[-1]))
+    for sentence in conclusion(measurements):
+        options.say(sentence)
     return 0
 
 
-def line(first: ScalingMeasurement, found: ScalingMeasurement) -> str:
+def line(first: ScalingMeasurement, measurement: ScalingMeasurement) -> str:
     """Return a row of the table; the last four columns are milliseconds."""
-    parts = (found.step, found.computing, found.data, found.waiting, found.exchanging)
-    figures = [f"{len(found.processes)}", f"{found.speed:,.1f}", f"{found.efficiency(first):.1%}"]
-    return "".join(f"{each:>12}" for each in [*figures, *(f"{1e3 * part:,.1f}" for part in parts)])
+    parts = (measurement.step, measurement.computing, measurement.data, measurement.waiting, measurement.exchanging)
+    figures = [f"{len(measurement.processes)}", f"{measurement.speed:,.1f}", f"{measurement.efficiency(first):.1%}"]
+    return "".join(f"{cell:>12}" for cell in [*figures, *(f"{1e3 * part:,.1f}" for part in parts)])
 
 
-def conclusion(found: Sequence[ScalingMeasurement]) -> Iterator[str]:
-    """Yield what would win most with the most processes."""
-    *_, last = found
-    if len(found) < 2:
+def conclusion(measurements: Sequence[ScalingMeasurement]) -> Iterator[str]:
+    """Yield the findings for the most processes, the costliest first."""
+    *_, last = measurements
+    if len(measurements) < 2:
         return
-    findings = replicas.diagnose_scaling(found[0], last)
+    findings = replicas.diagnose_scaling(measurements[0], last)
     if not findings:
         yield f"nothing that costs {replicas.LEAST:g} % of a step of {len(last.processes)} processes"
-    for number, each in enumerate(findings, 1):
-        lost = f"{each.won_ms:,.1f} ms, {each.won_pct:.1f} % of a step"
-        yield f"{number}. {each.title} ({lost}): {each.evidence} {each.fix}"
+    for number, finding in enumerate(findings, 1):
+        lost = f"{finding.won_ms:,.1f} ms, {finding.won_pct:.1f} % of a step"
+        yield f"{number}. {finding.title} ({lost}): {finding.evidence} {finding.fix}"

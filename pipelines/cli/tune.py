@@ -29,8 +29,8 @@ from pipelines.cli import options
 from pipelines.configs import edits
 
 TABLE, BATCHES = 50_000, 8  # rows of a table, batches of something larger
-LISTED = (PROCESSES, "batch_size")  # axes whose values are flags of their own
-ANOTHER = ("precision", "compression", "batch_size")  # these change what is learned
+VALUE_AXES = (PROCESSES, "batch_size")  # axes with flags of their own
+CHANGES_RESULT = ("precision", "compression", "batch_size")  # these change what is learned
 
 
 def add(commands: options.Commands) -> None:
@@ -39,12 +39,20 @@ def add(commands: options.Commands) -> None:
     command.add_argument("--config", required=True, help="use case: a name in pipelines/configs/ or a YAML file")
     command.add_argument("--candidate", help="the network's name in the config (default: the only one)")
     command.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="where to compute (default: cpu)")
-    axes = [axis for axis in AXES if axis not in LISTED]
-    command.add_argument("--try", dest="axes", nargs="+", choices=axes, default=axes, help="(default: all)")
-    command.add_argument("--processes", type=int, nargs="+", default=[1], help="numbers of them to try (default: 1)")
-    command.add_argument("--batch-size", type=int, nargs="+", default=[], help="sizes to try; another training each")
-    command.add_argument("--rows", type=int, help="drawn at random (default: 50000 of a table, else 8 batches)")
-    command.add_argument("--inputs", type=int, help="of a table's row (default: the config's, one for each category)")
+    axes = [axis for axis in AXES if axis not in VALUE_AXES]
+    command.add_argument(
+        "--try", dest="axes", nargs="+", choices=axes, default=axes, help="axes to vary (default: all)"
+    )
+    command.add_argument(
+        "--processes", type=int, nargs="+", default=[1], help="numbers of processes to try (default: 1)"
+    )
+    command.add_argument(
+        "--batch-size", type=int, nargs="+", default=[], help="batch sizes to try; each trains differently"
+    )
+    command.add_argument("--rows", type=int, help="random rows to train on (default: 50000 of a table, else 8 batches)")
+    command.add_argument(
+        "--inputs", type=int, help="inputs of a table's row (default: the config's, one for each category)"
+    )
     command.add_argument("--traces", help="folder for traces of before and after (default: runs/tune-CONFIG-CANDIDATE)")
     command.add_argument("--dry-run", action="store_true", help="leave the config as it is")
     command.set_defaults(command=tune)
@@ -52,52 +60,52 @@ def add(commands: options.Commands) -> None:
 
 def tune(args: argparse.Namespace) -> int:
     """Measure a network's training in variants, in turn, and write the fastest into the config."""
-    if min([*args.processes, *args.batch_size, *(each for each in (args.rows, args.inputs) if each is not None)]) < 1:
+    if min([*args.processes, *args.batch_size, *(size for size in (args.rows, args.inputs) if size is not None)]) < 1:
         raise UserError("--rows, --inputs, --processes and --batch-size have to be above 0")
     config = parse(configs.load(args.config))
-    name = chosen(config, args.candidate)
-    network = network_of(config, name, args.inputs)
+    name = choose_network(config, args.candidate)
+    network = find_network(config, name, args.inputs)
     setting = _setting(args, network)
     options.say(f"{name} on {args.device}, {setting.rows:,} rows of {width(network.shape)}")
     search = Search(partial(VariantProcess, setting=setting), setting, lambda tried: options.say(line(tried, setting)))
-    given = Variant(network.parameters, config.task.trainer.model_dump(mode="json"), args.processes[0])
-    found = tuning.tune(given, search)
-    for said in conclusion(found, setting):
-        options.say(said)
-    if not found.is_faster:
+    baseline = Variant(network.parameters, config.task.trainer.model_dump(mode="json"), args.processes[0])
+    tuned = tuning.tune(baseline, search)
+    for sentence in conclusion(tuned, setting):
+        options.say(sentence)
+    if not tuned.is_faster:
         return 0
     folder = Path(args.traces or f"runs/tune-{config.name}-{name}")
-    for said in traced({"before": given, "after": found.best}, search.start, folder):
-        options.say(said)
-    return kept(found, configs.file_of(args.config), name, args.dry_run)
+    for sentence in record_traces({"before": baseline, "after": tuned.best}, search.start, folder):
+        options.say(sentence)
+    return write_changes(tuned, configs.find_file(args.config), name, args.dry_run)
 
 
 def line(tried: Tried, setting: TuningSetting) -> str:
-    """Return what is said of a variant: how fast it is, what it wins over the best before, how much it uses."""
+    """Return the line of a variant: its speed, its gain over the best before, and its use of the device."""
     what = f"{tried.axis} {tried.value}"
     if not tried.comparison:
         return f"  {what:18} not measured: {tried.refused}"
-    compared = tried.comparison
-    figures = f"{compared.after.rows:>12,.1f} rows/s  {100 * compared.won:+7.1f} %  {_used(compared.after, setting)}"
-    return f"  {what:18} {figures}; {_said(compared.decision)}"
+    after, decision = tried.comparison.after, _describe_decision(tried.comparison.decision)
+    figures = f"{after.rows:>12,.1f} rows/s  {100 * tried.comparison.won:+7.1f} %  {_describe_usage(after, setting)}"
+    return f"  {what:18} {figures}; {decision}"
 
 
-def conclusion(found: Tuned, setting: TuningSetting) -> Iterator[str]:
-    """Yield what is won in all, and what to know before it is kept."""
-    if not found.total or not found.is_faster:
+def conclusion(tuned: Tuned, setting: TuningSetting) -> Iterator[str]:
+    """Yield the total gain, and what to know before it is written."""
+    if not tuned.total or not tuned.is_faster:
         yield "nothing is faster for sure; the config stays as it is"
         return
-    before, after = found.total.before, found.total.after
-    yield f"{100 * found.total.won:.1f} % more rows/s: {before.rows:,.1f} -> {after.rows:,.1f}"
-    yield f"used: {_used(before, setting)} -> {_used(after, setting)}"
-    if another := [axis for axis in ANOTHER if axis in found.changes]:
-        yield f"changes what is learned, so compare the models: {', '.join(another)}"
-    if found.best.processes > 1:
-        yield f"start it by: python -m {' '.join(tuning.launcher(found.best.processes))} components.training ..."
+    before, after = tuned.total.before, tuned.total.after
+    yield f"{100 * tuned.total.won:.1f} % more rows/s: {before.rows:,.1f} -> {after.rows:,.1f}"
+    yield f"used: {_describe_usage(before, setting)} -> {_describe_usage(after, setting)}"
+    if changed := [axis for axis in CHANGES_RESULT if axis in tuned.changes]:
+        yield f"changes what is learned, so compare the models: {', '.join(changed)}"
+    if tuned.best.processes > 1:
+        yield f"start it by: python -m {' '.join(tuning.launcher(tuned.best.processes))} components.training ..."
 
 
-def traced(variants: Mapping[str, Variant], start: Start, folder: Path) -> Iterator[str]:
-    """Record a trace of each variant; yield which three operations took longest, and what says more."""
+def record_traces(variants: Mapping[str, Variant], start: Start, folder: Path) -> Iterator[str]:
+    """Record a trace of each variant; yield its three longest operations, and the command that shows more."""
     from nightshift.profiler.traces import kernels, kineto, names  # NumPy, too
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -107,25 +115,25 @@ def traced(variants: Mapping[str, Variant], start: Start, folder: Path) -> Itera
             side.trace(str(paths[name].resolve()))
         with paths[name].open("rb") as file:
             longest = kernels.longest(kineto.read(file, str(paths[name])))
-        said = ", ".join(f"{names.short(each)} {format_value(share, 'percent')}" for each, share in longest)
-        yield f"longest {name}: {said}"
+        operations = ", ".join(f"{names.short(kernel)} {format_value(share, 'percent')}" for kernel, share in longest)
+        yield f"longest {name}: {operations}"
     yield f"more of it: nightshift profile --trace {paths['after']} --output {folder / 'profile'}"
 
 
-def _said(decision: Decision) -> str:
-    """Return what is said of a variant, by what the gate says of the one before."""
+def _describe_decision(decision: Decision) -> str:
+    """Return the verdict on a variant from the gate's decision on the one before."""
     from nightshift.stats import performance  # NumPy, which Airflow's environment lacks
 
     slower = f"not {100 * performance.EXCLUDED:.0f} % faster"
     return {Decision.FAIL: "faster", Decision.PASS: slower, Decision.UNDECIDED: "undecided"}[decision]
 
 
-def _used(speed: Speed, setting: TuningSetting) -> str:
+def _describe_usage(speed: Speed, setting: TuningSetting) -> str:
     share = "unknown share" if speed.used is None else format_value(speed.used, "percent")
     return f"{format_value(speed.flops, 'flops')}, {share} of {'the peak' if setting.device == 'cuda' else 'the CPU'}"
 
 
-def chosen(config: Config, named: str | None) -> str:
+def choose_network(config: Config, candidate: str | None) -> str:
     """Return the name of a network among the candidates of a config.
 
     Raises:
@@ -133,21 +141,23 @@ def chosen(config: Config, named: str | None) -> str:
     """
     from nightshift.neural import recipes  # PyTorch, which a command that asks for help does without
 
-    networks = [name for name, each in config.task.candidates.items() if recipes.has(each.kind)]
-    if named in networks:
-        return named
-    if named or len(networks) != 1:
-        raise UserError(f"--candidate is {named}; {config.name!r} has these networks: {', '.join(networks) or 'none'}")
+    networks = [name for name, estimator in config.task.candidates.items() if recipes.has(estimator.kind)]
+    if candidate in networks:
+        return candidate
+    if candidate or len(networks) != 1:
+        raise UserError(
+            f"--candidate is {candidate}; {config.name!r} has these networks: {', '.join(networks) or 'none'}"
+        )
     return networks[0]
 
 
-def network_of(config: Config, name: str, inputs: int | None) -> Network:
+def find_network(config: Config, name: str, inputs: int | None) -> Network:
     """Return a network of a config; of a table, with so many inputs, by default those of the config."""
     return tasks.find(config.task.kind).profiling.network(config, name, inputs)
 
 
 def width(shape: Mapping[str, int]) -> str:
-    """Return what is said of the size of a row."""
+    """Return the size of a row as text."""
     if "side" in shape:
         return f"{shape['side']} x {shape['side']} pixels"
     return f"{shape['length']} tokens" if "length" in shape else f"{shape['inputs']} inputs"
@@ -159,16 +169,18 @@ def _setting(args: argparse.Namespace, network: Network) -> TuningSetting:
         device=args.device,
         network=network,
         rows=args.rows or rows,
-        axes=[axis for axis in AXES if axis in (*args.axes, *LISTED)],
+        axes=[axis for axis in AXES if axis in (*args.axes, *VALUE_AXES)],
         processes=args.processes,
         batch_sizes=args.batch_size,
     )
 
 
-def kept(found: Tuned, file: Path, name: str, is_dry: bool) -> int:
-    """Write what has changed into the config, or say which lines to write."""
-    places = {axis: ("trainer",) if axis in found.best.trainer else ("candidates", name, "parameters") for axis in AXES}
-    values = {("task", *places[axis], axis): each for axis, each in found.changes.items() if axis != PROCESSES}
+def write_changes(tuned: Tuned, file: Path, name: str, is_dry: bool) -> int:
+    """Write the changes into the config, or say which lines to write."""
+    sections = {
+        axis: ("trainer",) if axis in tuned.best.trainer else ("candidates", name, "parameters") for axis in AXES
+    }
+    values = {("task", *sections[axis], axis): value for axis, value in tuned.changes.items() if axis != PROCESSES}
     if not values:
         return 0
     return options.say(edits.write(file, values, is_dry))

@@ -14,7 +14,7 @@ FOLDER = Path(__file__).parent
 DEFAULT = "fraud"
 
 
-def file_of(name_or_file: str) -> Path:
+def find_file(name_or_file: str) -> Path:
     """Return the file of a config: of a shipped one by its name.
 
     Raises:
@@ -35,7 +35,7 @@ def load(name_or_file: str) -> dict[str, Any]:
     Raises:
         UserError: when there is no such config, or it is not valid.
     """
-    path = file_of(name_or_file)
+    path = find_file(name_or_file)
     value = strict_yaml.load(path.read_bytes(), f"config {path}")
     if not isinstance(value, dict):
         raise UserError(f"config {path} is empty or not a mapping; start from {FOLDER / 'fraud.yaml'}")
@@ -61,13 +61,13 @@ def schema() -> dict[str, Any]:
     """Return the JSON Schema of a config, by which editors check and complete one."""
     classes = {name: kind.config_class for name, kind in kinds.registered().items()}
     references, definitions = models_json_schema([(config, "validation") for config in classes.values()])
-    cases = [{"if": _of_task({"const": name}), "then": references[config, "validation"]}
+    cases = [{"if": _task_schema({"const": name}), "then": references[config, "validation"]}
              for name, config in classes.items()]  # fmt: skip
     dialect = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
-    return dialect | _of_task({"enum": list(classes)}) | {"allOf": cases} | definitions
+    return dialect | _task_schema({"enum": list(classes)}) | {"allOf": cases} | definitions
 
 
-def _of_task(kind: dict[str, Any]) -> dict[str, Any]:
+def _task_schema(kind: dict[str, Any]) -> dict[str, Any]:
     """Return the schema of a mapping whose `task.kind` has one."""
     task = {"type": "object", "properties": {"kind": kind}, "required": ["kind"]}
     return {"type": "object", "properties": {"task": task}, "required": ["task"]}

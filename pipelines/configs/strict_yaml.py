@@ -37,13 +37,13 @@ def load(content: bytes, name: str) -> Any:
     Raises:
         UserError: naming line and key of what is no YAML, or can be read in more than one way.
     """
-    text = _decoded(content, name)
+    text = _decode(content, name)
     try:
-        return _Reader(name).value(yaml.parse(text, Loader=yaml.SafeLoader))
+        return _DocumentReader(name).value(yaml.parse(text, Loader=yaml.SafeLoader))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line if mark else 0
-        raise UserError(f"{_place(name, text, line)} is not YAML: {error.problem or error.context}") from None
+        raise UserError(f"{_locate(name, text, line)} is not YAML: {error.problem or error.context}") from None
 
 
 def dump(value: Any) -> str:
@@ -61,14 +61,14 @@ class _Dumper(yaml.SafeDumper):
     """Quotes what would not be text otherwise."""
 
 
-def _represented(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if is_plain(text) else '"')
 
 
-_Dumper.add_representer(str, _represented)
+_Dumper.add_representer(str, _represent_text)
 
 
-def _decoded(content: bytes, name: str) -> str:
+def _decode(content: bytes, name: str) -> str:
     if len(content) > LARGEST:
         raise UserError(f"{name} has {len(content)} bytes; a config has at most {LARGEST}")
     if content.startswith((b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")):
@@ -77,15 +77,15 @@ def _decoded(content: bytes, name: str) -> str:
         text = content.decode()
     except UnicodeDecodeError as error:
         text, line = content.decode(errors="replace"), content.count(b"\n", 0, error.start)
-        raise UserError(f"{_place(name, text, line)} is not UTF-8; save the file as UTF-8") from None
+        raise UserError(f"{_locate(name, text, line)} is not UTF-8; save the file as UTF-8") from None
     # line feeds of Windows stay
     if wrong := CONTROL.search(text.replace("\r\n", "\n")):
         line = text.replace("\r\n", "\n").count("\n", 0, wrong.start())
-        raise UserError(f"{_place(name, text, line)}: holds the control character U+{ord(wrong[0]):04X}; leave it out")
+        raise UserError(f"{_locate(name, text, line)}: holds the control character U+{ord(wrong[0]):04X}; leave it out")
     return text
 
 
-def _place(name: str, text: str, line: int) -> str:
+def _locate(name: str, text: str, line: int) -> str:
     """Return the file, the line and its key, as far as it has one."""
     lines = text.splitlines()
     key = lines[line].partition(":")[0].strip(" -{[\t") if line < len(lines) else ""
@@ -122,7 +122,7 @@ class _Open:
         return self.key or "" if isinstance(self.value, dict) else str(len(self.value))
 
 
-class _Reader:
+class _DocumentReader:
     """Builds the value from the parser's events, without recursion."""
 
     def __init__(self, name: str) -> None:

@@ -13,7 +13,7 @@ from nightshift.contracts.online import SUFFIX
 
 
 @dataclass(frozen=True)
-class Item:
+class StoredItem:
     """Something that takes up space.
 
     Attributes:
@@ -32,7 +32,7 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Version(Item):
+class StoredVersion(StoredItem):
     """A version of the model; its name is its number.
 
     Attributes:
@@ -45,7 +45,7 @@ class Version(Item):
 
 
 @dataclass(frozen=True)
-class Run(Item):
+class StoredRun(StoredItem):
     """A run.
 
     Attributes:
@@ -62,7 +62,7 @@ class Run(Item):
 
 
 @dataclass(frozen=True)
-class Files(Item):
+class FileGroup(StoredItem):
     """Files that belong together.
 
     Attributes:
@@ -73,28 +73,28 @@ class Files(Item):
 
 
 @dataclass(frozen=True)
-class Found:
-    """All there is of one use case.
+class Inventory:
+    """The stored versions, runs and files of one use case.
 
     Attributes:
         versions: registered versions.
         runs: its runs.
-        partitions: days of tables in the lake; their names are what `partition_of` says.
+        partitions: days of tables in the lake; their names are what `find_partition` says.
         latest: the run that `runs/latest` points at, of whatever use case; None when there is none.
         leftovers: folders, on this machine, whose removal was cut short.
         unfinished: folders, by URI, that a step removes at its end and has not: of its checkpoints or its shards.
     """
 
-    versions: list[Version]
-    runs: list[Run]
-    partitions: list[Files]
+    versions: list[StoredVersion]
+    runs: list[StoredRun]
+    partitions: list[FileGroup]
     latest: str | None = None
     leftovers: tuple[str, ...] = ()
-    unfinished: tuple[Files, ...] = ()
+    unfinished: tuple[FileGroup, ...] = ()
 
 
 @dataclass(frozen=True)
-class Lineage:
+class VersionLineage:
     """Versions that live for the same reason, and what they keep.
 
     Attributes:
@@ -111,15 +111,15 @@ class Lineage:
 
 
 @dataclass(frozen=True)
-class Plan:
+class RemovalPlan:
     """What is to go, what stays for the sake of live versions, and why runs stay that cannot be read."""
 
-    versions: list[Version]
-    runs: list[Run]
-    partitions: list[Files]
+    versions: list[StoredVersion]
+    runs: list[StoredRun]
+    partitions: list[FileGroup]
     leftovers: tuple[str, ...]
-    unfinished: list[Files]
-    lineage: list[Lineage]
+    unfinished: list[FileGroup]
+    lineage: list[VersionLineage]
     problems: list[str]
 
     @property
@@ -128,8 +128,8 @@ class Plan:
         return not (self.versions or self.runs or self.partitions or self.unfinished or self.leftovers)
 
 
-def plan(found: Found, limits: Retention, now: datetime) -> Plan:
-    """Decide what is to go.
+def plan(inventory: Inventory, limits: Retention, now: datetime) -> RemovalPlan:
+    """Return the plan of removals.
 
     A version lives while it is pinned or younger than `versions_days`. A run stays while it is younger than
     `runs_days`, made a live version, is the newest complete one of its pipeline, is what `latest` points at, or
@@ -137,24 +137,24 @@ def plan(found: Found, limits: Retention, now: datetime) -> Plan:
     A partition stays while such a run names it, or for `partitions_days` after it was written. As long stays what a
     step has left unfinished, after the last of its files was written, or the empty folder was changed.
     """
-    live = [version for version in found.versions if version.pinned or not version.past(limits.versions_days, now)]
-    roots = {version.run for version in live} | _newest(found.runs) | {found.latest}
-    kept = [run for run in found.runs if run.problem or run.name in roots or not run.past(limits.runs_days, now)]
+    live = [version for version in inventory.versions if version.pinned or not version.past(limits.versions_days, now)]
+    roots = {version.run for version in live} | _newest(inventory.runs) | {inventory.latest}
+    kept = [run for run in inventory.runs if run.problem or run.name in roots or not run.past(limits.runs_days, now)]
     needed = _partitions(kept)
-    return Plan(
-        versions=[version for version in found.versions if version not in live],
-        runs=[run for run in found.runs if run not in kept],
+    return RemovalPlan(
+        versions=[version for version in inventory.versions if version not in live],
+        runs=[run for run in inventory.runs if run not in kept],
         partitions=[
-            part for part in found.partitions if part.name not in needed and part.past(limits.partitions_days, now)
+            part for part in inventory.partitions if part.name not in needed and part.past(limits.partitions_days, now)
         ],
-        leftovers=found.leftovers,
-        unfinished=[each for each in found.unfinished if each.past(limits.partitions_days, now)],
-        lineage=_lineage(live, found.runs, f"younger than {limits.versions_days} days"),
-        problems=[run.problem for run in found.runs if run.problem],
+        leftovers=inventory.leftovers,
+        unfinished=[group for group in inventory.unfinished if group.past(limits.partitions_days, now)],
+        lineage=_lineage(live, inventory.runs, f"younger than {limits.versions_days} days"),
+        problems=[run.problem for run in inventory.runs if run.problem],
     )
 
 
-def partition_of(uri: str) -> str | None:
+def find_partition(uri: str) -> str | None:
     """Return which partition a file in the lake belongs to: `<table>/date=<day>/<key>.parquet`, or `.state`.
 
     Only the end of the URI counts, since a lake may have been moved and a key is never used twice. Quarantined
@@ -171,21 +171,21 @@ def partition_of(uri: str) -> str | None:
     return f"{'events' if table == 'quarantine' else table}/{day}/{content}" if whole else None
 
 
-def _newest(runs: Iterable[Run]) -> set[str | None]:
+def _newest(runs: Iterable[StoredRun]) -> set[str | None]:
     """Return the newest complete run of each pipeline."""
     complete = sorted((run for run in runs if run.complete), key=lambda run: run.since)
     return set({run.pipeline: run.name for run in complete}.values())
 
 
-def _partitions(runs: Iterable[Run]) -> set[str]:
+def _partitions(runs: Iterable[StoredRun]) -> set[str]:
     return {name for run in runs for name in run.partitions}
 
 
-def _lineage(live: list[Version], runs: list[Run], young: str) -> list[Lineage]:
-    made = []
+def _lineage(live: list[StoredVersion], runs: list[StoredRun], young: str) -> list[VersionLineage]:
+    lineages = []
     for reason, group in groupby(sorted(live, key=lambda version: version.pinned), lambda version: version.pinned):
         versions = list(group)
         makers = [run for run in runs if run.name in {version.run for version in versions}]
         names = [version.name for version in versions]
-        made.append(Lineage(reason or young, names, [run.name for run in makers], len(_partitions(makers))))
-    return made
+        lineages.append(VersionLineage(reason or young, names, [run.name for run in makers], len(_partitions(makers))))
+    return lineages

@@ -20,15 +20,25 @@ from nightshift.contracts.state import State
 from nightshift.errors import UserError
 from nightshift.local import endpoint
 from pipelines.engines.local import runs
-from pipelines.gc.retention import Files, Found, Item, Lineage, Plan, Run, Version, partition_of, plan
+from pipelines.gc.retention import (
+    FileGroup,
+    Inventory,
+    RemovalPlan,
+    StoredItem,
+    StoredRun,
+    StoredVersion,
+    VersionLineage,
+    find_partition,
+    plan,
+)
 
 REMOVED = ".removed"
 NEVER = datetime.min.replace(tzinfo=UTC)
 UNREAD = runs.Record(pipeline="", started=NEVER, parameters={}, complete=False)
 
 
-def planned(state: State, config: Config, now: datetime) -> Plan:
-    """Return what may go of a use case, and remove nothing.
+def plan_removals(state: State, config: Config, now: datetime) -> RemovalPlan:
+    """Return the plan for a use case, and remove nothing.
 
     Args:
         state: where things lie; runs and registry are folders.
@@ -38,8 +48,8 @@ def planned(state: State, config: Config, now: datetime) -> Plan:
     return plan(_gather(state, config.name), config.retention, now)
 
 
-def collect(state: State, config: Config, now: datetime) -> Plan:
-    """Remove what may go of a use case; return what that was.
+def collect(state: State, config: Config, now: datetime) -> RemovalPlan:
+    """Remove everything past its age of a use case; return the plan that was carried out.
 
     Meanwhile nothing is promoted and no run of the use case starts, since a run may be about to use a day
     of a table that nothing names any more.
@@ -48,45 +58,45 @@ def collect(state: State, config: Config, now: datetime) -> Plan:
         UserError: when a run is in progress, or something may not be removed; calling it again resumes.
     """
     with runs.none_under_way(Path(state.runs), config.name), registry.exclusive(state.registry):
-        found = planned(state, config, now)
-        _remove(found, state, config.name)
-    return found
+        removals = plan_removals(state, config, now)
+        _remove(removals, state, config.name)
+    return removals
 
 
-def table(found: Plan, title: str, now: datetime) -> Table:
-    """Return what a plan removes: versions and runs one a line, partitions by table."""
-    made = _table(title, "kind", "name", "days", "size")
-    for kind, items in (("version", found.versions), ("run", found.runs)):
+def table(plan: RemovalPlan, title: str, now: datetime) -> Table:
+    """Return the table of a plan's removals: versions and runs one a line, partitions by table."""
+    table = _table(title, "kind", "name", "days", "size")
+    for kind, items in (("version", plan.versions), ("run", plan.runs)):
         for item in items:
-            made.add_row(kind, escape(item.name), str((now - item.since).days), decimal(item.size))
-    for name, parts in _by_table(found.partitions).items():
+            table.add_row(kind, escape(item.name), str((now - item.since).days), decimal(item.size))
+    for name, parts in _group_by_table(plan.partitions).items():
         days = sorted(part.name.split("/")[1].removeprefix("date=") for part in parts)
         oldest = max((now - part.since).days for part in parts)
         span = f"{name}: {len(parts)}, {days[0]} .. {days[-1]}"
-        made.add_row("partitions", span, str(oldest), decimal(_size(parts)))
-    for each in found.unfinished:
-        made.add_row("unfinished", escape(each.name), str((now - each.since).days), decimal(each.size))
-    for folder in found.leftovers:
-        made.add_row("left over", escape(folder), "", "")
-    made.add_section()
-    everything: list[Item] = [*found.versions, *found.runs, *found.partitions, *found.unfinished]
-    made.add_row("all", "", "", decimal(_size(everything)))
-    return made
+        table.add_row("partitions", span, str(oldest), decimal(_size(parts)))
+    for group in plan.unfinished:
+        table.add_row("unfinished", escape(group.name), str((now - group.since).days), decimal(group.size))
+    for folder in plan.leftovers:
+        table.add_row("left over", escape(folder), "", "")
+    table.add_section()
+    everything: list[StoredItem] = [*plan.versions, *plan.runs, *plan.partitions, *plan.unfinished]
+    table.add_row("all", "", "", decimal(_size(everything)))
+    return table
 
 
-def lineage(kept: list[Lineage]) -> Table:
-    """Return what stays for the sake of live versions."""
-    made = _table("kept for live models", "because", "version", "made by", "partitions")
+def lineage(kept: list[VersionLineage]) -> Table:
+    """Return the table of what live versions keep."""
+    table = _table("kept for live models", "because", "version", "made by", "partitions")
     for line in kept:
-        made.add_row(line.reason, _some(line.versions), _some(line.runs) or "a run that is gone", str(line.partitions))
-    return made
+        table.add_row(line.reason, _some(line.versions), _some(line.runs) or "a run that is gone", str(line.partitions))
+    return table
 
 
-def _gather(state: State, use_case: str) -> Found:
+def _gather(state: State, use_case: str) -> Inventory:
     folder = Path(state.runs)
     latest = folder / "latest"
     discarded = [str(path) for path in sorted((folder / REMOVED).glob("*"))]
-    return Found(
+    return Inventory(
         versions=_versions(state.registry, use_case),
         runs=list(_runs(folder, use_case)),
         partitions=_partitions(storage.join(state.lake, use_case)),
@@ -96,30 +106,30 @@ def _gather(state: State, use_case: str) -> Found:
     )
 
 
-def _remove(found: Plan, state: State, use_case: str) -> None:
+def _remove(plan: RemovalPlan, state: State, use_case: str) -> None:
     """Remove first what needs something, then what is needed, so that nothing is ever left dangling."""
-    registry.remove(state.registry, use_case, [int(version.name) for version in found.versions])
-    for run in found.runs:
+    registry.remove(state.registry, use_case, [int(version.name) for version in plan.versions])
+    for run in plan.runs:
         _discard(Path(state.runs), run.name)
-    for uri in (uri for each in found.partitions for uri in each.files):
+    for uri in (uri for group in plan.partitions for uri in group.files):
         storage.remove(uri)
-    for each in found.unfinished:
-        if _left(each.name) == each:  # nobody has taken it up since
-            for uri in each.files:
+    for group in plan.unfinished:
+        if _find_leftovers(group.name) == group:  # nobody has taken it up since
+            for uri in group.files:
                 storage.remove(uri)
-            storage.remove_folder(each.name)
-    for folder in found.leftovers:
+            storage.remove_folder(group.name)
+    for folder in plan.leftovers:
         storage.remove_folder(folder)
 
 
-def _versions(uri: str, use_case: str) -> list[Version]:
+def _versions(uri: str, use_case: str) -> list[StoredVersion]:
     served = endpoint.find_version(uri, use_case)
     pinned = ({served: "endpoint"} if served else {}) | release.list_pinned(release.ReleaseRef(uri, use_case))
     return [
-        Version(
+        StoredVersion(
             name=str(version.version),
             since=datetime.fromisoformat(version.tags["registered_at"]),
-            size=_size_of(version.uri),
+            size=_folder_size(version.uri),
             run=version.tags.get("parent_run", ""),
             pinned=pinned.get(version.version, ""),
         )
@@ -127,7 +137,7 @@ def _versions(uri: str, use_case: str) -> list[Version]:
     ]
 
 
-def _runs(folder: Path, use_case: str) -> Iterator[Run]:
+def _runs(folder: Path, use_case: str) -> Iterator[StoredRun]:
     for path in sorted(folder.glob("*/run.json")):
         # the link to the newest run is no run
         if path.parent.is_symlink():
@@ -141,20 +151,20 @@ def _runs(folder: Path, use_case: str) -> Iterator[Run]:
             yield _run(path.parent, record, problem)
 
 
-def _run(folder: Path, record: runs.Record, problem: str) -> Run:
-    named = [partition_of(uri) for manifest in _manifests(folder) for uri in _named(manifest)]
-    return Run(
+def _run(folder: Path, record: runs.Record, problem: str) -> StoredRun:
+    partitions = [find_partition(uri) for manifest in _manifests(folder) for uri in _list_uris(manifest)]
+    return StoredRun(
         name=folder.name,
         since=record.started,
-        size=_size_of(str(folder)),
+        size=_folder_size(str(folder)),
         pipeline=record.pipeline,
         complete=record.complete,
-        partitions=frozenset(name for name in named if name),
+        partitions=frozenset(name for name in partitions if name),
         problem=problem,
     )
 
 
-def _named(manifest: dict[str, Any]) -> Iterator[str]:
+def _list_uris(manifest: dict[str, Any]) -> Iterator[str]:
     """Yield the files in the lake that a table's manifest names."""
     yield from (part["uri"] for part in manifest["partitions"])
     if snapshot := manifest.get("details", {}).get("online"):
@@ -173,15 +183,15 @@ def _manifests(folder: Path) -> Iterator[dict[str, Any]]:
                 yield value
 
 
-def _partitions(folder: str) -> list[Files]:
+def _partitions(folder: str) -> list[FileGroup]:
     files: dict[str, list[storage.FileEntry]] = defaultdict(list)
     for entry in storage.walk(folder):
-        if name := partition_of(entry.uri):
+        if name := find_partition(entry.uri):
             files[name].append(entry)
-    return [_together(name, entries) for name, entries in sorted(files.items())]
+    return [_group_files(name, entries) for name, entries in sorted(files.items())]
 
 
-def _unfinished(state: State, use_case: str) -> Iterator[Files]:
+def _unfinished(state: State, use_case: str) -> Iterator[FileGroup]:
     """Yield the folders of trainings and of features in shards: those that are complete have removed theirs."""
     roots = (
         storage.join(state.checkpoints, use_case, "training"),
@@ -189,25 +199,25 @@ def _unfinished(state: State, use_case: str) -> Iterator[Files]:
     )
     for root in roots:
         for key in storage.names(root):
-            if re.fullmatch("[0-9a-f]{16}", key) and (found := _left(storage.join(root, key))):
-                yield found
+            if re.fullmatch("[0-9a-f]{16}", key) and (group := _find_leftovers(storage.join(root, key))):
+                yield group
 
 
-def _left(folder: str) -> Files | None:
-    """Return what a step has left in a folder, be it empty; None where there is no folder."""
-    found = _together(folder, storage.walk(folder))
-    if found.files:
-        return found
+def _find_leftovers(folder: str) -> FileGroup | None:
+    """Return the files that a step has left in a folder, be it empty; None where there is no folder."""
+    group = _group_files(folder, storage.walk(folder))
+    if group.files:
+        return group
     # a training begins with it, and a removal leaves it last
     since = storage.last_change(folder)
-    return replace(found, since=since) if since else None
+    return replace(group, since=since) if since else None
 
 
-def _together(name: str, entries: list[storage.FileEntry]) -> Files:
+def _group_files(name: str, entries: list[storage.FileEntry]) -> FileGroup:
     # without its sidecar a Parquet file counts as not made, and is made anew; so does a checkpoint
     order = sorted((entry.uri for entry in entries), key=lambda uri: not uri.endswith(".json"))
     written = max((entry.written for entry in entries), default=NEVER)
-    return Files(name, written, sum(entry.size for entry in entries), tuple(order))
+    return FileGroup(name, written, sum(entry.size for entry in entries), tuple(order))
 
 
 def _discard(folder: Path, run: str) -> None:
@@ -219,27 +229,27 @@ def _discard(folder: Path, run: str) -> None:
 
 
 def _table(title: str, *headings: str) -> Table:
-    made = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in headings:
         numbers = heading in ("days", "size", "partitions")
-        made.add_column(heading, justify="right" if numbers else "left", overflow="fold")
-    return made
+        table.add_column(heading, justify="right" if numbers else "left", overflow="fold")
+    return table
 
 
-def _by_table(parts: Iterable[Files]) -> dict[str, list[Files]]:
-    found: dict[str, list[Files]] = defaultdict(list)
+def _group_by_table(parts: Iterable[FileGroup]) -> dict[str, list[FileGroup]]:
+    groups: dict[str, list[FileGroup]] = defaultdict(list)
     for part in parts:
-        found[part.name.split("/")[0]].append(part)
-    return found
+        groups[part.name.split("/")[0]].append(part)
+    return groups
 
 
 def _some(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"{len(names)} of them" if names else ""
 
 
-def _size(items: Iterable[Item]) -> int:
+def _size(items: Iterable[StoredItem]) -> int:
     return sum(item.size for item in items)
 
 
-def _size_of(folder: str) -> int:
+def _folder_size(folder: str) -> int:
     return sum(entry.size for entry in storage.walk(folder))

@@ -7,7 +7,7 @@ from kfp import dsl
 from components.ingestion.component import ingestion
 from components.reporting.component import reporting
 from pipelines.environments import Role, Site
-from pipelines.placement import always_run, place
+from pipelines.placement import always_run, apply_placement
 
 
 def define(site: Site) -> Any:
@@ -23,10 +23,10 @@ def define(site: Site) -> Any:
             data: where the raw events lie: `simulator`, a folder, s3:// or gs://.
             state: where things are kept, see `State`.
         """
-        given = {"config": config, "date": date, "data": data, "state": state}
-        events = ingestion(**given)
-        report = reporting(**given, device="cpu", events=events.output, run=dsl.PIPELINE_JOB_NAME_PLACEHOLDER)
-        place(site, Role.LIGHT, events, report)
+        inputs = {"config": config, "date": date, "data": data, "state": state}
+        events = ingestion(**inputs)
+        report = reporting(**inputs, device="cpu", events=events.output, run=dsl.PIPELINE_JOB_NAME_PLACEHOLDER)
+        apply_placement(site, Role.LIGHT, events, report)
         always_run(events, report)
 
     return ingestion_pipeline

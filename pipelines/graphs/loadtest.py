@@ -7,7 +7,7 @@ from kfp import dsl
 from components.loadtest.component import loadtest
 from components.reporting.component import reporting
 from pipelines.environments import Role, Site
-from pipelines.placement import always_run, place
+from pipelines.placement import always_run, apply_placement
 
 
 def define(site: Site) -> Any:
@@ -32,10 +32,10 @@ def define(site: Site) -> Any:
             state: where things are kept, see `State`; with the target local the best settings are kept there too.
             load: what differs from the usual load: p99_ms, seconds, connections, rates.
         """
-        found = loadtest(config=config, state=state, load=load)
+        measurement = loadtest(config=config, state=state, load=load)
         where = {"date": date, "data": data, "device": device, "state": state}
-        report = reporting(config=config, **where, loadtest=found.output, run=dsl.PIPELINE_JOB_NAME_PLACEHOLDER)
-        place(site, Role.LIGHT, found, report)
-        always_run(found, report)
+        report = reporting(config=config, **where, loadtest=measurement.output, run=dsl.PIPELINE_JOB_NAME_PLACEHOLDER)
+        apply_placement(site, Role.LIGHT, measurement, report)
+        always_run(measurement, report)
 
     return loadtest_pipeline

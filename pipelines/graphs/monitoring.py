@@ -12,7 +12,7 @@ from components.monitoring.component import monitoring
 from components.reporting.component import reporting
 from components.scoring.component import scoring_of_champion
 from pipelines.environments import Role, Site
-from pipelines.placement import always_run, place
+from pipelines.placement import always_run, apply_placement
 
 
 def define(site: Site) -> Any:
@@ -43,14 +43,16 @@ def define(site: Site) -> Any:
         scores = scoring_of_champion(**day, **rows, state=state)
         shift = drift(**day, **rows, scores=scores.output)
         decision = monitoring(**day, state=state, drift=shift.output)
-        place(site, Role.GPU, table)
-        given = {"pipeline": "training", "data": data, "device": device}
-        launch = retraining(**day, **given, state=state, request=decision.output)
+        apply_placement(site, Role.GPU, table)
+        parameters = {"pipeline": "training", "data": data, "device": device}
+        launch = retraining(**day, **parameters, state=state, request=decision.output)
         steps = {"events": events, "scores": scores, "drift": shift, "request": decision, "launch": launch}
-        made = rows | {name: step.output for name, step in steps.items()}
-        report = reporting(**day, **made, device=device, data=data, state=state, run=dsl.PIPELINE_JOB_NAME_PLACEHOLDER)
-        place(site, Role.LIGHT, events, scores, shift, decision, report)
-        place(site, Role.LAUNCHER, launch)
+        outputs = rows | {name: step.output for name, step in steps.items()}
+        report = reporting(
+            **day, **outputs, device=device, data=data, state=state, run=dsl.PIPELINE_JOB_NAME_PLACEHOLDER
+        )
+        apply_placement(site, Role.LIGHT, events, scores, shift, decision, report)
+        apply_placement(site, Role.LAUNCHER, launch)
         always_run(events, scores, shift, decision, launch, report)
 
     return monitoring_pipeline

@@ -6,7 +6,7 @@ from kfp import dsl
 
 from components.launching.component import launching
 from pipelines.environments import Role, Site
-from pipelines.placement import always_run, place
+from pipelines.placement import always_run, apply_placement
 
 
 def define(site: Site) -> Any:
@@ -24,7 +24,7 @@ def define(site: Site) -> Any:
             state: where things are kept, and where the run is started (its `kubeflow`), see `State`.
         """
         launch = launching(pipeline=pipeline, config=config, data=data, device=device, state=state)
-        place(site, Role.LAUNCHER, launch)
+        apply_placement(site, Role.LAUNCHER, launch)
         always_run(launch)
 
     return nightly

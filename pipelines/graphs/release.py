@@ -9,7 +9,7 @@ from components.ingestion.component import ingestion
 from components.release.component import release
 from components.reporting.component import reporting
 from pipelines.environments import Role, Site
-from pipelines.placement import always_run, place
+from pipelines.placement import always_run, apply_placement
 
 
 def define(site: Site) -> Any:
@@ -36,11 +36,13 @@ def define(site: Site) -> Any:
         events = ingestion(**day, data=data, state=state)
         table = features(**day, device=device, state=state, events=events.output)
         step = release(**day, state=state, features=table.output, run=dsl.PIPELINE_JOB_NAME_PLACEHOLDER)
-        place(site, Role.GPU, table)
-        made = {"events": events.output, "features": table.output, "release": step.output}
-        report = reporting(**day, **made, device=device, data=data, state=state, run=dsl.PIPELINE_JOB_NAME_PLACEHOLDER)
-        place(site, Role.LIGHT, events, report)
-        place(site, Role.RELEASE, step)
+        apply_placement(site, Role.GPU, table)
+        outputs = {"events": events.output, "features": table.output, "release": step.output}
+        report = reporting(
+            **day, **outputs, device=device, data=data, state=state, run=dsl.PIPELINE_JOB_NAME_PLACEHOLDER
+        )
+        apply_placement(site, Role.LIGHT, events, report)
+        apply_placement(site, Role.RELEASE, step)
         always_run(events, step, report)
 
     return release_pipeline

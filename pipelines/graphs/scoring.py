@@ -9,7 +9,7 @@ from components.ingestion.component import ingestion
 from components.reporting.component import reporting
 from components.scoring.component import scoring_of_champion
 from pipelines.environments import Role, Site
-from pipelines.placement import always_run, place
+from pipelines.placement import always_run, apply_placement
 
 
 def define(site: Site) -> Any:
@@ -30,10 +30,12 @@ def define(site: Site) -> Any:
         events = ingestion(**day, data=data, state=state)
         table = features(**day, device=device, state=state, events=events.output)
         scores = scoring_of_champion(**day, state=state, features=table.output)
-        place(site, Role.GPU, table)
-        made = {"events": events.output, "features": table.output, "scores": scores.output}
-        report = reporting(**day, **made, device=device, data=data, state=state, run=dsl.PIPELINE_JOB_NAME_PLACEHOLDER)
-        place(site, Role.LIGHT, events, scores, report)
+        apply_placement(site, Role.GPU, table)
+        outputs = {"events": events.output, "features": table.output, "scores": scores.output}
+        report = reporting(
+            **day, **outputs, device=device, data=data, state=state, run=dsl.PIPELINE_JOB_NAME_PLACEHOLDER
+        )
+        apply_placement(site, Role.LIGHT, events, scores, report)
         always_run(events, scores, report)
 
     return scoring_pipeline

@@ -15,7 +15,7 @@ from components.reporting.component import reporting
 from components.scoring.component import scoring
 from components.training.component import training
 from pipelines.environments import Role, Site
-from pipelines.placement import always_run, place
+from pipelines.placement import always_run, apply_placement
 
 
 def define(site: Site) -> Any:
@@ -43,15 +43,17 @@ def define(site: Site) -> Any:
         verdict = evaluation(**day, **rows, state=state, model=optimized.output)
         scores = scoring(**day, **rows, state=state, model=optimized.output)
         shift = drift(**day, **rows, scores=scores.output)
-        found = {"model": optimized.output, "evaluation": verdict.outputs["evaluation"], "drift": shift.output}
-        release = deployment(**day, **rows, **found, state=state, run=dsl.PIPELINE_JOB_NAME_PLACEHOLDER)
+        judged = {"model": optimized.output, "evaluation": verdict.outputs["evaluation"], "drift": shift.output}
+        release = deployment(**day, **rows, **judged, state=state, run=dsl.PIPELINE_JOB_NAME_PLACEHOLDER)
         steps = {"events": events, "profile": profile, "scores": scores, "deployment": release}
-        made = rows | found | {name: step.output for name, step in steps.items()}
-        made |= {"model": trained.output, "optimized": optimized.output}
-        report = reporting(**day, **made, device=device, data=data, state=state, run=dsl.PIPELINE_JOB_NAME_PLACEHOLDER)
-        place(site, Role.GPU, table, profile)
-        place(site, Role.TRAINING, trained)
-        place(site, Role.LIGHT, events, optimized, verdict, scores, shift, release, report)
+        outputs = rows | judged | {name: step.output for name, step in steps.items()}
+        outputs |= {"model": trained.output, "optimized": optimized.output}
+        report = reporting(
+            **day, **outputs, device=device, data=data, state=state, run=dsl.PIPELINE_JOB_NAME_PLACEHOLDER
+        )
+        apply_placement(site, Role.GPU, table, profile)
+        apply_placement(site, Role.TRAINING, trained)
+        apply_placement(site, Role.LIGHT, events, optimized, verdict, scores, shift, release, report)
         always_run(events, scores, shift, release, report)
 
     return training_pipeline

@@ -38,7 +38,7 @@ def unknown() -> dsl.ContainerSpec:
 
 
 def execute(pipeline: ir.Pipeline, folder: Path) -> tuple[bool, Run]:
-    run = runs.in_containers(Run(pipeline, {}, folder / "runs" / "one"))
+    run = runs.use_containers(Run(pipeline, {}, folder / "runs" / "one"))
     return run.execute(Silent()), run
 
 
@@ -123,8 +123,8 @@ def test_an_image_that_is_not_there_is_named(engine: Any, tmp_path: Path) -> Non
 
 def test_a_step_gets_in_its_container_what_the_compiled_pipeline_says(engine: Any, tmp_path: Path) -> None:
     workspace = local(tmp_path, "register-only")
-    run = runs.new(arguments.compiled("training"), {"date": DATE}, workspace)
-    inside = runs.in_containers(run).runner
+    run = runs.new(arguments.load_compiled("training"), {"date": DATE}, workspace)
+    inside = runs.use_containers(run).runner
     assert isinstance(inside, Containers)
     with inside:
         for task in run.pipeline.tasks:

@@ -14,9 +14,9 @@ from airflow.serialization.encoders import encode_timetable
 from airflow.timetables.base import TimeRestriction
 
 from nightshift.errors import UserError
-from pipelines.engines.airflow.dags import clock
-from pipelines.engines.airflow.operators.alerts import failed
-from pipelines.engines.airflow.operators.context import Place
+from pipelines.engines.airflow.dags import cron_schedule
+from pipelines.engines.airflow.operators.alerts import report_failure
+from pipelines.engines.airflow.operators.context import AirflowSettings
 from tests.dags.samples import DAGS, Load, Shipped, changed, use_case
 
 PLACES = [
@@ -67,7 +67,7 @@ def test_the_shipped_use_cases_of_other_kinds_are_simulated_wherever_frauds_even
 def test_ingestion_announces_the_day(shipped: Shipped) -> None:
     dag = shipped()["fraud_ingestion"]
 
-    assert dag.timetable == clock("0 1 * * *")
+    assert dag.timetable == cron_schedule("0 1 * * *")
     assert edges(dag) == {"ingestion": set(), "announce_day": {"ingestion"}, "reporting": {"ingestion"}}
     assert [asset.name for asset in dag.get_task("announce_day").outlets] == ["fraud/day"]
 
@@ -92,14 +92,14 @@ def test_monitoring_follows_a_days_events_and_announces_a_request(shipped: Shipp
 def test_training_is_by_the_clock_and_one_at_a_time_and_its_failures_are_told(shipped: Shipped) -> None:
     dag = shipped()["fraud_training"]
 
-    assert dag.timetable == clock("0 2 * * *")
+    assert dag.timetable == cron_schedule("0 2 * * *")
     assert dag.max_active_runs == 1
     assert edges(dag)["announce_model"] == {"deployment"}
-    assert all(task.on_failure_callback == [failed] for task in dag.tasks)
+    assert all(task.on_failure_callback == [report_failure] for task in dag.tasks)
 
 
 def test_a_dag_that_is_turned_on_for_the_first_time_waits_for_its_next_time() -> None:
-    timetable = decode_timetable(encode_timetable(clock("* * * * *")))
+    timetable = decode_timetable(encode_timetable(cron_schedule("* * * * *")))
     before = timezone.utcnow()
 
     run = timetable.next_dagrun_info(
@@ -113,8 +113,8 @@ def test_the_clocks_are_the_configs(load: Load, tmp_path: Path) -> None:
     config = changed(tmp_path, schedule={"ingestion": "30 4 * * *", "training": "0 5 * * 1"})
     dags = load(use_case(tmp_path, config))
 
-    assert dags["fraud_ingestion"].timetable == clock("30 4 * * *")
-    assert dags["fraud_training"].timetable == clock("0 5 * * 1")
+    assert dags["fraud_ingestion"].timetable == cron_schedule("30 4 * * *")
+    assert dags["fraud_training"].timetable == cron_schedule("0 5 * * 1")
 
 
 def test_two_use_cases_in_one_airflow_share_no_dag_asset_or_data(load: Load, tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_training_follows_requests_alone_when_the_config_says_so(load: Load, on_
 def test_versions_that_are_released_in_steps_have_a_dag_that_judges_them(load: Load, tmp_path: Path) -> None:
     dag = load(use_case(tmp_path, changed(tmp_path, release={"gradual": True})))["fraud_release"]
 
-    assert dag.timetable == clock("0 7 * * *")
+    assert dag.timetable == cron_schedule("0 7 * * *")
     assert edges(dag) == {
         "ingestion": set(),
         "features": {"ingestion"},
@@ -212,7 +212,7 @@ def test_the_form_refuses_what_is_not_allowed(name: str, value: str, shipped: Sh
 
 def test_a_place_that_does_not_exist_is_named() -> None:
     with pytest.raises(UserError, match="environment 'azure' is none of: local, aws, gcp"):
-        Place.named({"NIGHTSHIFT_ENVIRONMENT": "azure"})
+        AirflowSettings.from_environment({"NIGHTSHIFT_ENVIRONMENT": "azure"})
 
 
 WATCH = """

@@ -36,7 +36,7 @@ class Sample:
     """A DAG run of a small pipeline, whose tasks are executed one by one."""
 
     def __init__(self, folder: Path, **scripts: str) -> None:
-        self.place = context.Place.named({"NIGHTSHIFT_WORKSPACE": str(folder)})
+        self.place = context.AirflowSettings.from_environment({"NIGHTSHIFT_WORKSPACE": str(folder)})
         self.rendering = context.Rendering(ir.load(compiled(folder, "sample", **scripts)), self.place)
         with DAG("sample", schedule=None) as self.dag:
             self.tasks = interpreter.steps(self.rendering)
@@ -256,11 +256,11 @@ def test_a_run_of_another_use_case_announces_nothing(load: Load, tmp_path: Path)
 def test_a_task_leads_to_the_report_of_its_run_and_to_the_version_it_has_made() -> None:
     place = SimpleNamespace(reports="http://reports")
     links = {"root": "/runs/run", "model_page": "http://mlflow/#/models/fraud"}
-    task = SimpleNamespace(links=links, rendering=SimpleNamespace(place=place), found={})
+    task = SimpleNamespace(links=links, rendering=SimpleNamespace(settings=place), output_metadata={})
 
     assert REPORT.get_link(task, ti_key=None) == "http://reports/run/report.html"
     assert MODEL.get_link(task, ti_key=None) == "http://mlflow/#/models/fraud"
-    task.found = {"version": 3}
+    task.output_metadata = {"version": 3}
     assert MODEL.get_link(task, ti_key=None) == "http://mlflow/#/models/fraud/versions/3"
 
 
@@ -292,7 +292,7 @@ def test_a_long_error_is_reported_without_its_middle(caplog: pytest.LogCaptureFi
     error = "\n".join(["exit code 1", *("x" * 100 for _ in range(1000)), "the reason"])
     ti = SimpleNamespace(dag_id="fraud_training", task_id="training", log_url="http://airflow/log")
 
-    alerts.failed({"ti": ti, "dag_run": SimpleNamespace(run_id="one"), "exception": AirflowException(error)})
+    alerts.report_failure({"ti": ti, "dag_run": SimpleNamespace(run_id="one"), "exception": AirflowException(error)})
 
     (said,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     assert said.startswith("fraud_training: training failed in one: exit code 1\nx")
@@ -354,7 +354,7 @@ def test_the_trigger_outlasts_a_server_that_is_away_and_tells_the_runs_end(load:
     kubeflow.states = ["RUNNING", "FAILED"]
     run_id = deferred.value.trigger.run_id
     kubeflow.failures = [Failure("GET", f"/runs/{run_id}", 503) for _ in range(5)]
-    trigger = KubeflowRunTrigger(deferred.value.trigger.place, run_id, every=0.01)
+    trigger = KubeflowRunTrigger(deferred.value.trigger.target, run_id, every=0.01)
 
     async def first() -> Any:
         return await anext(trigger.run())

@@ -15,7 +15,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from kubernetes.client import models as k8s
 
-from pipelines.engines.airflow.operators.kubernetes import PreemptedError, failure
+from pipelines.engines.airflow.operators.kubernetes import PodPreemptedError, failure
 from tests.cluster.cluster import Cluster, running
 from tests.cluster.kinds import POD
 from tests.cluster.runtimes import ProcessRuntime
@@ -179,7 +179,7 @@ def test_a_step_that_is_killed_takes_a_try(load: Load, nodes: Cluster, tmp_path:
     nodes.kill(*names(nodes), NAMESPACE)
     thread.join(SECONDS)
 
-    assert not isinstance(step.error, AirflowFailException | PreemptedError)
+    assert not isinstance(step.error, AirflowFailException | PodPreemptedError)
     assert str(step.error).startswith("exit code 137")
 
 

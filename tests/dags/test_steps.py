@@ -30,7 +30,7 @@ def tasks(shipped: Shipped, name: str, environment: str) -> list[tuple[Any, ir.T
     dag = shipped(environment)[f"fraud_{name}"]
     inside = context(dag, RUN_ID, params={"date": "2025-06-30"})
     found = []
-    for step in arguments.compiled(name, environment).tasks:
+    for step in arguments.load_compiled(name, environment).tasks:
         task = dag.get_task(step.name).prepare_for_execution()
         task.render_template_fields(inside, dag.get_template_env())
         found.append((task, step, inside))
@@ -47,7 +47,7 @@ def test_the_steps_and_their_edges_are_the_compiled_ones(name: str, environment:
     dag = shipped(environment)[f"fraud_{name}"]
     steps = {task.task_id: set(task.upstream_task_ids) for task in dag.tasks if not task.task_id.startswith("announce")}
 
-    assert steps == {step.name: set(step.needs) for step in arguments.compiled(name, environment).tasks}
+    assert steps == {step.name: set(step.needs) for step in arguments.load_compiled(name, environment).tasks}
 
 
 @pytest.mark.parametrize(("name", "environment"), EVERYWHERE)

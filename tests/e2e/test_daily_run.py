@@ -147,7 +147,7 @@ def test_every_form_of_the_runs_graph_is_compared_and_the_choice_goes_into_the_c
     summary: dict[str, Any], workspace: Path, tmp_path: Path
 ) -> None:
     config = tmp_path / "fraud.yaml"
-    config.write_text(configs.file_of("fraud").read_text() + "optimization: {form: graph}\n")
+    config.write_text(configs.find_file("fraud").read_text() + "optimization: {form: graph}\n")
     words = [sys.executable, "-m", "pipelines.cli", "optimize", summary["run"], "--workspace", str(workspace)]
     done = subprocess.run([*words, "--config", str(config)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

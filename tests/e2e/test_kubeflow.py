@@ -283,7 +283,7 @@ def test_what_the_clock_starts_starts_the_run_of_the_day_which_runs_to_its_end(
 @pytest.mark.parametrize("site", [AWS.name, GCP.name])
 @pytest.mark.parametrize("name", PIPELINES)
 def test_every_pod_of_every_pipeline_is_let_in(name: str, site: str, place: Place) -> None:
-    pipeline = arguments.compiled(name, site)
+    pipeline = arguments.load_compiled(name, site)
     whole = Definition.read(pipeline.yaml).fields["pipeline_spec"]
     facts = spec.Facts(name, "run-1", "the-run", dict.fromkeys(pipeline.parameters, "given"), STORE)
 

@@ -15,7 +15,7 @@ from kfp import compiler, dsl
 from pipelines import configs, ir
 from pipelines.cli.__main__ import main, parse_command_line
 from pipelines.compiling import compile_pipelines
-from pipelines.engines.local.run import Outcome
+from pipelines.engines.local.run import StepOutcome
 from pipelines.environments import Site
 
 
@@ -27,7 +27,7 @@ class Silent:
     def started(self, task: ir.Task, log: Path) -> None:
         self.logs[task.name] = log
 
-    def finished(self, task: ir.Task, outcome: Outcome) -> None:
+    def finished(self, task: ir.Task, outcome: StepOutcome) -> None:
         self.states[task.name] = outcome.state
 
 

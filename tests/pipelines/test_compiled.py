@@ -50,7 +50,7 @@ def test_with_trainjobs_the_training_step_alone_is_a_light_one_that_may_take_a_d
     compiled: Compile, tmp_path: Path
 ) -> None:
     path = next(each for each in compiled(AWS.with_trainjobs(), tmp_path) if each.stem == "training")
-    pipelines = ir.load(path), arguments.compiled("training", "aws")
+    pipelines = ir.load(path), arguments.load_compiled("training", "aws")
     found, usual = ({task.name: task for task in each.tasks} for each in pipelines)
 
     step, light = found.pop("training"), found["evaluation"]
@@ -69,7 +69,7 @@ def test_there_is_no_compiled_folder_without_an_environment() -> None:
 
 @pytest.mark.parametrize("name", sorted(set(PIPELINES) - {"nightly"}))
 def test_reporting_comes_last_and_is_given_what_every_step_before_it_has_made(name: str) -> None:
-    *steps, reporting = arguments.compiled(name).tasks
+    *steps, reporting = arguments.load_compiled(name).tasks
     assert reporting.name == "reporting"
     assert {artifact.task for artifact in reporting.artifacts.values()} == {task.name for task in steps}
 
@@ -77,7 +77,7 @@ def test_reporting_comes_last_and_is_given_what_every_step_before_it_has_made(na
 @pytest.mark.parametrize("site", SITES)
 @pytest.mark.parametrize("name", PIPELINES)
 def test_steps_that_depend_on_more_than_their_arguments_are_never_cached(name: str, site: str) -> None:
-    cached = {task.name for task in arguments.compiled(name, site).tasks if task.cached}
+    cached = {task.name for task in arguments.load_compiled(name, site).tasks if task.cached}
     on_training = {"features", "training", "profiling", "optimization", "evaluation"}
     assert cached == {"training": on_training, "ingestion": set(), "nightly": set(), "loadtest": set()}.get(
         name, {"features"}
@@ -87,7 +87,7 @@ def test_steps_that_depend_on_more_than_their_arguments_are_never_cached(name: s
 @pytest.mark.parametrize("name", PIPELINES)
 def test_every_step_understands_the_command_line_it_is_given(name: str, tmp_path: Path) -> None:
     options = {"pipeline": "training"} if name == "nightly" else {"date": "2018-08-14"}
-    run = runs.new(arguments.compiled(name), options, local(tmp_path))
+    run = runs.new(arguments.load_compiled(name), options, local(tmp_path))
     for task in run.pipeline.tasks:
         command = run.commands.argv(task)
         module = {"scoring-of-champion": "scoring", "retraining": "launching"}.get(task.name, task.name)
@@ -99,8 +99,8 @@ def test_every_step_understands_the_command_line_it_is_given(name: str, tmp_path
 @pytest.mark.parametrize("site", [AWS.name, GCP.name])
 @pytest.mark.parametrize("name", PIPELINES)
 def test_kubeflow_leaves_no_placeholder_in_a_command_line(name: str, site: str) -> None:
-    whole = Definition.read(arguments.compiled(name, site).yaml).fields["pipeline_spec"]
-    given = dict.fromkeys(arguments.compiled(name, site).parameters, "given")
+    whole = Definition.read(arguments.load_compiled(name, site).yaml).fields["pipeline_spec"]
+    given = dict.fromkeys(arguments.load_compiled(name, site).parameters, "given")
     facts = spec.Facts(name, "run-1", "the-run", given, "s3://bucket/pipelines")
 
     for task, inputs in spec.walked(whole, facts):
@@ -110,7 +110,7 @@ def test_kubeflow_leaves_no_placeholder_in_a_command_line(name: str, site: str) 
 
 
 def test_a_step_of_the_monitoring_carries_its_request_out() -> None:
-    (last,) = [task for task in arguments.compiled("monitoring").tasks if task.name == "retraining"]
+    (last,) = [task for task in arguments.load_compiled("monitoring").tasks if task.name == "retraining"]
     assert last.needs == ("monitoring",)
     assert last.parameters["pipeline"][1] == ir.Constant("training")
 

@@ -16,7 +16,7 @@ from nightshift.profiler import tuning
 from nightshift.profiler.pairs import BenchmarkProcess
 from pipelines import ir
 from pipelines.engines.local.processes import Processes
-from pipelines.engines.local.warm import Forks, Server
+from pipelines.engines.local.warm import Forks, ForkServer
 from tests.pipelines.samples import compiled_file, one_step
 from tests.processes import SECONDS
 
@@ -46,7 +46,7 @@ def in_a_process(tmp_path: Path) -> None:
 
 
 def in_a_fork(tmp_path: Path) -> None:
-    with Server() as started, Forks(server=started) as forks:
+    with ForkServer() as started, Forks(server=started) as forks:
         assert forks.run(step(tmp_path), ["python", "-m", "components.drift", "--help"], tmp_path / "log")[0] == 0
 
 

@@ -38,7 +38,7 @@ task:
 
 
 def put(text: str, **values: Any) -> str | None:
-    return edits.changed(text, {(*AT, name): value for name, value in values.items()})
+    return edits.set_values(text, {(*AT, name): value for name, value in values.items()})
 
 
 def test_values_of_one_line_are_changed_and_added_there() -> None:
@@ -57,7 +57,7 @@ def test_sections_that_are_missing_are_added() -> None:
     text = FLOW.replace("      parameters: {hidden: 256, batch_size: 256}  # chosen by search\n", "")
     values = {(*AT, "recompute"): True, ("task", "trainer", "compression"): "bf16"}
 
-    assert edits.changed(text, values) == text.replace(
+    assert edits.set_values(text, values) == text.replace(
         "      kind: mlp\n", "      kind: mlp\n      parameters: {recompute: true}\n"
     ).replace("# the only one\n", "# the only one\n  trainer: {compression: bf16}\n")
 
@@ -112,7 +112,7 @@ def test_the_lines_for_a_person_are_those_values() -> None:
 
 
 def test_the_shipped_configs_can_be_changed() -> None:
-    texts = {name: configs.file_of(name).read_text() for name in configs.names()}
+    texts = {name: configs.find_file(name).read_text() for name in configs.names()}
     with_network = {name: text for name, text in texts.items() if "mlp:" in text}
 
     assert with_network

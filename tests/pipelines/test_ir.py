@@ -34,7 +34,7 @@ def test_a_step_keeps_its_image_edges_retries_resources_and_caching(tmp_path: Pa
     assert first.retry == ir.Retry(3, 5.0, 1.5)
     assert first.resources["resourceMemoryLimit"] == "2G"
     assert (first.cached, second.cached) == (False, True)
-    assert second.artifacts == {"taken": ir.Artifact("write", "made")}
+    assert second.artifacts == {"taken": ir.ArtifactRef("write", "made")}
 
 
 BARE = {
@@ -121,7 +121,7 @@ def test_all_that_a_step_says_is_read(tmp_path: Path) -> None:
             "named": ("STRING", ir.Reference("date")),
             "left": ("STRING", ir.Constant("x")),
         },
-        {"taken": ir.Artifact("before", "made")},
+        {"taken": ir.ArtifactRef("before", "made")},
         {"made": "system.Model"},
         (),
         ir.Retry(3, 5.0, 1.5),

@@ -67,7 +67,7 @@ def test_kfp_loads_the_compiled_pipeline(name: str, environment: str) -> None:
 def test_the_engines_are_given_what_kubeflow_reads(name: str, environment: str) -> None:
     read = spec(name, environment)
     executors = json_format.MessageToDict(read.deployment_spec)["executors"]
-    tasks = {task.name: task for task in arguments.compiled(name, environment).tasks}
+    tasks = {task.name: task for task in arguments.load_compiled(name, environment).tasks}
 
     assert set(tasks) == set(read.root.dag.tasks)
     for key, task in read.root.dag.tasks.items():
@@ -83,7 +83,8 @@ def test_the_engines_are_given_what_kubeflow_reads(name: str, environment: str) 
             assert (found.retry.seconds, found.retry.factor) == (retry.backoff_duration.seconds, retry.backoff_factor)
         sources = {input_: value.task_output_artifact for input_, value in task.inputs.artifacts.items()}
         assert found.artifacts == {
-            input_: ir.Artifact(source.producer_task, source.output_artifact_key) for input_, source in sources.items()
+            input_: ir.ArtifactRef(source.producer_task, source.output_artifact_key)
+            for input_, source in sources.items()
         }
 
 
@@ -92,12 +93,12 @@ def test_environments_differ_in_the_place_of_a_step_alone(name: str, environment
     def graph(tasks: tuple[ir.Task, ...]) -> list[Any]:
         return [(t.name, t.command, t.parameters, t.artifacts, t.outputs, t.needs, t.cached) for t in tasks]
 
-    assert graph(arguments.compiled(name, environment).tasks) == graph(arguments.compiled(name).tasks)
+    assert graph(arguments.load_compiled(name, environment).tasks) == graph(arguments.load_compiled(name).tasks)
 
 
 @pytest.mark.parametrize(("name", "environment"), EVERYWHERE)
 def test_a_step_gets_the_cpu_the_memory_the_image_and_the_retries_of_its_kind(name: str, environment: str) -> None:
-    for task in arguments.compiled(name, environment).tasks:
+    for task in arguments.load_compiled(name, environment).tasks:
         wanted = placement(task.name, environment)
         asked = {key: value for key, value in task.resources.items() if key.startswith("resource")}
         limits = {"resourceCpuLimit": wanted.cpu_limit} if wanted.cpu_limit else {}
@@ -136,7 +137,7 @@ def test_a_pod_gets_its_labels_nodes_taints_volumes_secrets_and_deadline(name: s
 
 @pytest.mark.parametrize(("name", "environment"), ON_CLUSTERS)
 def test_steps_that_compute_on_a_gpu_and_no_others_ask_for_one(name: str, environment: str) -> None:
-    pipeline = arguments.compiled(name, environment)
+    pipeline = arguments.load_compiled(name, environment)
     tasks, device = pipeline.tasks, pipeline.parameters.get("device")
     asking = {task.name for task in tasks if "accelerator" in task.resources}
 
@@ -148,7 +149,7 @@ def test_steps_that_compute_on_a_gpu_and_no_others_ask_for_one(name: str, enviro
 
 @pytest.mark.parametrize("environment", SITES)
 def test_the_pods_of_steps_that_start_runs_and_no_others_are_given_a_token_on_clusters(environment: str) -> None:
-    tasks = {task.name: task for name in PIPELINES for task in arguments.compiled(name, environment).tasks}
+    tasks = {task.name: task for name in PIPELINES for task in arguments.load_compiled(name, environment).tasks}
     given = {name for name, task in tasks.items() if "labels" in task.kubernetes.get("podMetadata", {})}
 
     assert given == (STARTING if environment in CLUSTERS else set())
@@ -156,7 +157,7 @@ def test_the_pods_of_steps_that_start_runs_and_no_others_are_given_a_token_on_cl
 
 @pytest.mark.parametrize("environment", CLUSTERS)
 def test_the_step_that_changes_served_models_and_no_other_has_an_account_that_may(environment: str) -> None:
-    tasks = {task.name: task for name in PIPELINES for task in arguments.compiled(name, environment).tasks}
+    tasks = {task.name: task for name in PIPELINES for task in arguments.load_compiled(name, environment).tasks}
     noted = {name: task.kubernetes.get("podMetadata", {}).get("annotations", {}) for name, task in tasks.items()}
 
     assert {name for name, found in noted.items() if ACCOUNT in found} == {"release"}
@@ -164,7 +165,7 @@ def test_the_step_that_changes_served_models_and_no_other_has_an_account_that_ma
 
 @pytest.mark.parametrize("environment", CLUSTERS)
 def test_steps_that_may_lose_their_node_are_tried_again_more_often(environment: str) -> None:
-    tasks = arguments.compiled("training", environment).tasks
+    tasks = arguments.load_compiled("training", environment).tasks
     spot = {task.retry.count for task in tasks if len(task.kubernetes.get("tolerations", [])) > 1}
     steady = {task.retry.count for task in tasks if "tolerations" not in task.kubernetes}
 
@@ -177,7 +178,7 @@ def test_a_cluster_needs_no_more_than_the_use_case_the_date_the_data_and_what_to
 ) -> None:
     starting = {"nightly": {"pipeline"}}
     for name in PIPELINES:
-        parameters = arguments.compiled(name, environment).parameters
+        parameters = arguments.load_compiled(name, environment).parameters
         usual = {"config", "date", "data"} & set(parameters)
         needed = {key for key, value in parameters.items() if value.default is None}
         assert needed == usual | starting.get(name, set())
@@ -185,26 +186,26 @@ def test_a_cluster_needs_no_more_than_the_use_case_the_date_the_data_and_what_to
 
 @pytest.mark.parametrize("environment", CLUSTERS)
 def test_no_secret_is_written_into_a_compiled_pipeline(environment: str) -> None:
-    for task in arguments.compiled("training", environment).tasks:
+    for task in arguments.load_compiled("training", environment).tasks:
         assert set(task.environment) == {GATEWAY, MACHINE, PIPELINE}
 
 
 @pytest.mark.parametrize("environment", CLUSTERS)
 def test_every_step_on_a_cluster_is_told_a_machine_that_has_a_price(environment: str) -> None:
-    named = {task.environment[MACHINE] for task in arguments.compiled("training", environment).tasks}
+    named = {task.environment[MACHINE] for task in arguments.load_compiled("training", environment).tasks}
     assert len(named) == 2
     assert all(hourly(name, {}) for name in named)
 
 
 @pytest.mark.parametrize(("name", "environment"), EVERYWHERE)
 def test_every_step_is_told_where_its_metrics_go_and_whose_they_are(name: str, environment: str) -> None:
-    for task in arguments.compiled(name, environment).tasks:
+    for task in arguments.load_compiled(name, environment).tasks:
         assert task.environment == {**placement(task.name, environment).environment, PIPELINE: name}
     assert (GATEWAY in placement("training", environment).environment) == (environment in CLUSTERS)
 
 
 def test_a_local_run_says_what_of_a_clusters_pipeline_it_ignores(tmp_path: Path) -> None:
-    run = runs.new(arguments.compiled("training", "aws"), {}, local(tmp_path))
+    run = runs.new(arguments.load_compiled("training", "aws"), {}, local(tmp_path))
 
     run.record()
 

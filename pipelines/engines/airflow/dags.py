@@ -12,7 +12,7 @@ from airflow.sdk import DAG, Asset, CronTriggerTimetable, PartitionedAssetTimeta
 from pipelines import configs
 from pipelines.engines.airflow.interpreter import common, dag, dag_id
 from pipelines.engines.airflow.operators import assets, backfill, forms
-from pipelines.engines.airflow.operators.context import Place
+from pipelines.engines.airflow.operators.context import AirflowSettings
 
 INGESTION = """
 Checks the events of the last complete UTC day, writes them to the lake, and announces the day as `{0}/day`.
@@ -49,34 +49,45 @@ def use_case(config: str, data: str = "") -> None:
     Raises:
         UserError: when the config or an environment variable is not valid.
     """
-    known, place = configs.load(config), Place.named()
-    name, clocks = known["name"], configs.clocks(known)
-    place = replace(place, config=config, use_case=name, data=data or place.data)
+    loaded, settings = configs.load(config), AirflowSettings.from_environment()
+    name, clocks = loaded["name"], configs.clocks(loaded)
+    settings = replace(settings, config=config, use_case=name, data=data or settings.data)
     day, request, model = assets.day(name), assets.retrain(name), assets.model(name)
-    training = clock(clocks["training"]) if clocks["training"] else each(request.asset)
-    _follow("ingestion", day, place, 2, schedule=clock(known["schedule"]["ingestion"]), doc_md=INGESTION.format(name))
-    _follow("monitoring", request, place, 2, schedule=each(day.asset), doc_md=MONITORING.format(name))
-    _follow("training", model, place, 6, schedule=training, doc_md=TRAINING.format(name))
+    training = cron_schedule(clocks["training"]) if clocks["training"] else asset_schedule(request.asset)
+    _follow(
+        "ingestion",
+        day,
+        settings,
+        2,
+        schedule=cron_schedule(loaded["schedule"]["ingestion"]),
+        doc_md=INGESTION.format(name),
+    )
+    _follow("monitoring", request, settings, 2, schedule=asset_schedule(day.asset), doc_md=MONITORING.format(name))
+    _follow("training", model, settings, 6, schedule=training, doc_md=TRAINING.format(name))
     if clocks["release"]:
-        released = assets.released(name)
-        _follow("release", released, place, 2, schedule=clock(clocks["release"]), doc_md=RELEASE.format(name))
-    _backfill(place)
+        released = assets.released_model(name)
+        _follow(
+            "release", released, settings, 2, schedule=cron_schedule(clocks["release"]), doc_md=RELEASE.format(name)
+        )
+    _backfill(settings)
 
 
-def _follow(pipeline: str, said: assets.Announcement, place: Place, hours: int, **options: Any) -> None:
+def _follow(
+    pipeline: str, announcement: assets.Announcement, settings: AirflowSettings, hours: int, **options: Any
+) -> None:
     """Make the DAG of a pipeline that announces something, and is late after so many hours."""
-    with dag(pipeline, place, timedelta(hours=hours), **options) as tasks:
-        said.follow(tasks)
+    with dag(pipeline, settings, timedelta(hours=hours), **options) as tasks:
+        announcement.follow(tasks)
 
 
-def _backfill(place: Place) -> None:
-    runs = dag_id(place, "training")
-    options = {"params": forms.span(place), "doc_md": PAST_DAYS.format(runs), **common(place)}
-    with DAG(dag_id(place, "backfill"), schedule=None, **options):
+def _backfill(settings: AirflowSettings) -> None:
+    runs = dag_id(settings, "training")
+    options = {"params": forms.span(settings), "doc_md": PAST_DAYS.format(runs), **common(settings)}
+    with DAG(dag_id(settings, "backfill"), schedule=None, **options):
         backfill.each_day(runs)
 
 
-def clock(cron: str) -> CronTriggerTimetable:
+def cron_schedule(cron: str) -> CronTriggerTimetable:
     """Return a schedule in UTC, by which a run's logical date is the time it is due.
 
     Of a bare string Airflow's settings decide both, and another decision would be another day. A DAG that is turned on
@@ -85,6 +96,6 @@ def clock(cron: str) -> CronTriggerTimetable:
     return CronTriggerTimetable(cron, timezone="UTC", run_immediately=timedelta(0))
 
 
-def each(asset: Asset) -> PartitionedAssetTimetable:
-    """Return a schedule by which every event of an asset starts a run of its own."""
+def asset_schedule(asset: Asset) -> PartitionedAssetTimetable:
+    """Return a schedule that starts a run for every event of an asset."""
     return PartitionedAssetTimetable(assets=asset)

@@ -14,19 +14,21 @@ from pipelines import arguments, ir
 from pipelines.engines.airflow import operators
 from pipelines.engines.airflow.deadlines import QueuedAt
 from pipelines.engines.airflow.operators import forms
-from pipelines.engines.airflow.operators.alerts import failed, late
-from pipelines.engines.airflow.operators.context import Place, Rendering
+from pipelines.engines.airflow.operators.alerts import report_failure, report_lateness
+from pipelines.engines.airflow.operators.context import AirflowSettings, Rendering
 
 GPU_POOL = "gpu"  # one for all use cases, on purpose: its slots are the cluster's GPUs, whoever takes them
 
 
 @contextmanager
-def dag(pipeline: str, place: Place, deadline: timedelta, **options: Any) -> Iterator[dict[str, BaseOperator]]:
+def dag(
+    pipeline: str, settings: AirflowSettings, deadline: timedelta, **options: Any
+) -> Iterator[dict[str, BaseOperator]]:
     """Make a DAG of a pipeline; what its block makes is part of it.
 
     Args:
         pipeline: name of a shipped one, or a file of compiled YAML.
-        place: where and for which use case it runs.
+        settings: where and for which use case it runs.
         deadline: time after a run was first queued at which it is reported as late.
         options: for the DAG: `schedule`, `doc_md` ...
 
@@ -36,45 +38,45 @@ def dag(pipeline: str, place: Place, deadline: timedelta, **options: Any) -> Ite
     Raises:
         UserError: when the YAML is not to be run.
     """
-    compiled = arguments.compiled(pipeline, place.environment)
-    rendering = Rendering(compiled, place)
-    made = DAG(
-        dag_id(place, compiled.name),
-        params=forms.start(compiled, place),
+    compiled = arguments.load_compiled(pipeline, settings.environment)
+    rendering = Rendering(compiled, settings)
+    graph = DAG(
+        dag_id(settings, compiled.name),
+        params=forms.start(compiled, settings),
         user_defined_macros=rendering.macros,
         max_active_runs=1,
-        deadline=DeadlineAlert(QueuedAt(), deadline, SyncCallback(late)),
-        **common(place),
+        deadline=DeadlineAlert(QueuedAt(), deadline, SyncCallback(report_lateness)),
+        **common(settings),
         **options,
     )
-    with made:
-        yield {"run": operators.of_run(rendering)} if place.kubeflow else steps(rendering)
+    with graph:
+        yield {"run": operators.make_run_operator(rendering)} if settings.kubeflow else steps(rendering)
 
 
-def dag_id(place: Place, name: str) -> str:
+def dag_id(settings: AirflowSettings, name: str) -> str:
     """Return the id of a use case's DAG."""
-    return "_".join(part for part in (place.use_case, name) if part).replace("-", "_")
+    return "_".join(part for part in (settings.use_case, name) if part).replace("-", "_")
 
 
-def common(place: Place) -> dict[str, Any]:
+def common(settings: AirflowSettings) -> dict[str, Any]:
     """Return the options of every DAG."""
     return {
-        "default_args": {"owner": "nightshift", "on_failure_callback": failed},
-        "tags": ["nightshift", *([place.use_case] if place.use_case else [])],
+        "default_args": {"owner": "nightshift", "on_failure_callback": report_failure},
+        "tags": ["nightshift", *([settings.use_case] if settings.use_case else [])],
         "catchup": False,
     }
 
 
 def steps(rendering: Rendering) -> dict[str, BaseOperator]:
     """Make a task for each step of a pipeline, in the order and with the retries of the compiled YAML."""
-    made: dict[str, BaseOperator] = {}
+    tasks: dict[str, BaseOperator] = {}
     for step in rendering.pipeline.tasks:
-        made[step.name] = operators.of_step(step, words(step), rendering, **_common(step))
-        made[step.name].set_upstream([made[need] for need in step.needs])
-    return made
+        tasks[step.name] = operators.make_step_operator(step, template_argv(step), rendering, **_common(step))
+        tasks[step.name].set_upstream([tasks[need] for need in step.needs])
+    return tasks
 
 
-def words(step: ir.Task) -> list[str]:
+def template_argv(step: ir.Task) -> list[str]:
     """Return a step's command line with Jinja in the place of values; see `Rendering.fill`."""
     return ir.argv(step, lambda kind, name: f"{{{{ fill({step.name!r}, {kind!r}, {name!r}) }}}}")
 

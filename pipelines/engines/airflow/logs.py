@@ -57,8 +57,8 @@ class StoredLogs:
         uri = storage.join(self._remote, relative_path)
         folder, _, name = uri.rpartition("/")
         try:
-            uris = [storage.join(folder, each) for each in storage.names(folder) if each.startswith(name)]
-            logs = [storage.read_bytes(each).decode(errors="replace") for each in uris]
+            uris = [storage.join(folder, file) for file in storage.names(folder) if file.startswith(name)]
+            logs = [storage.read_bytes(log).decode(errors="replace") for log in uris]
         except Exception as error:
             return [uri], [f"{uri} cannot be read: {error}; {ELSEWHERE}"]
         if not uris and getattr(ti, "state", None) in ENDED:

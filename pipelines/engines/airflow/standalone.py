@@ -26,7 +26,7 @@ from nightshift.errors import UnavailableError, UserError
 from nightshift.interpreter import isolate
 from nightshift.storage import locks
 from pipelines import configs
-from pipelines.engines.airflow.operators.context import Place
+from pipelines.engines.airflow.operators.context import AirflowSettings
 from pipelines.logs import last_lines
 
 ROOT = Path(__file__).parents[3]
@@ -118,18 +118,18 @@ def start(home: Path, dags: Path, variables: Mapping[str, str]) -> Standalone:
     """
     home = home.resolve()
     home.mkdir(mode=0o700, parents=True, exist_ok=True)  # the password lies in it
-    if found := running(home):
-        raise UserError(f"Airflow is already running at {found.url}; use it, or stop it first: make airflow-stop")
+    if airflow := running(home):
+        raise UserError(f"Airflow is already running at {airflow.url}; use it, or stop it first: make airflow-stop")
     with contextlib.ExitStack() as until_started:
-        url, tasks, reports = (f"http://127.0.0.1:{_reserved(until_started, port)}" for port in PORTS)
-        return _started(home, dags, variables, (url, tasks, reports))
+        url, tasks, reports = (f"http://127.0.0.1:{_reserve_port(until_started, port)}" for port in PORTS)
+        return _launch(home, dags, variables, (url, tasks, reports))
 
 
-def _started(home: Path, dags: Path, variables: Mapping[str, str], urls: tuple[str, str, str]) -> Standalone:
+def _launch(home: Path, dags: Path, variables: Mapping[str, str], urls: tuple[str, str, str]) -> Standalone:
     url, tasks, reports = urls
     settings = _settings(home, dags, url, tasks)
     environment = isolate({**os.environ, **settings, "NIGHTSHIFT_REPORTS": reports, **variables})
-    served = Place.named(environment).workspace.resolve() / "runs"
+    served = AirflowSettings.from_environment(environment).workspace.resolve() / "runs"
     served.mkdir(parents=True, exist_ok=True)
     # all processes inherit the lock: as long as it is held, the session is theirs
     with locks.held(_lock(home), seconds=0) as lock, _log(home).open("w") as log:
@@ -142,15 +142,15 @@ def _started(home: Path, dags: Path, variables: Mapping[str, str], urls: tuple[s
             start_new_session=True,
             pass_fds=[lock.fileno()],
         )
-        made = Standalone(str(home), leader.pid, url, tasks, reports)
+        airflow = Standalone(str(home), leader.pid, url, tasks, reports)
         lock.truncate(0)
-        lock.write(json.dumps(asdict(made)).encode())
+        lock.write(json.dumps(asdict(airflow)).encode())
     try:
-        _wait(made, leader)
+        _wait(airflow, leader)
     except BaseException:
-        made.stop()
+        airflow.stop()
         raise
-    return made
+    return airflow
 
 
 def running(home: Path) -> Standalone | None:
@@ -166,7 +166,7 @@ def _log(home: Path) -> Path:
     return home / "log.txt"
 
 
-def _reserved(until_started: contextlib.ExitStack, port: int) -> int:
+def _reserve_port(until_started: contextlib.ExitStack, port: int) -> int:
     """Return a port that is free and that no other start of this user is about to use, the given one if it is."""
     lock = Path(tempfile.gettempdir()) / f"nightshift-{os.getuid()}-port-{port}"
     try:
@@ -177,7 +177,7 @@ def _reserved(until_started: contextlib.ExitStack, port: int) -> int:
             tried.bind(("127.0.0.1", port))
             return int(tried.getsockname()[1])
     except OSError:
-        return _reserved(until_started, 0)
+        return _reserve_port(until_started, 0)
 
 
 def _database_uri(file: Path) -> str:
@@ -212,36 +212,36 @@ def _task_server(url: str) -> str:
 
 
 def _file_server(folder: Path, url: str) -> str:
-    words = [sys.executable, "-m", "http.server", _port(url), "--bind", "127.0.0.1", "--directory", str(folder)]
-    return shlex.join(words)
+    argv = [sys.executable, "-m", "http.server", _port(url), "--bind", "127.0.0.1", "--directory", str(folder)]
+    return shlex.join(argv)
 
 
 def _port(url: str) -> str:
     return url.rsplit(":", 1)[-1]
 
 
-def _wait(made: Standalone, leader: "subprocess.Popen[bytes]") -> None:
+def _wait(airflow: Standalone, leader: "subprocess.Popen[bytes]") -> None:
     """Wait for the health of all parts, each of which is named once it is healthy."""
     deadline = time.monotonic() + START_SECONDS
-    named: set[str] = set()
+    healthy: set[str] = set()
     print("Starting Airflow, which takes up to a minute. Healthy:", flush=True)
     while leader.poll() is None and time.monotonic() < deadline:
-        parts = _health(made.url)
-        for part in sorted({name for name, status in parts.items() if status == "healthy"} - named):
+        parts = _health(airflow.url)
+        for part in sorted({name for name, status in parts.items() if status == "healthy"} - healthy):
             print(f"  {part}", flush=True)
-            named.add(part)
+            healthy.add(part)
         # the API for tasks is made on its first request, for which a task would not wait long enough
-        if parts and named >= set(parts) and _answer(f"{made.tasks}/execution/health"):
+        if parts and healthy >= set(parts) and _answer(f"{airflow.tasks}/execution/health"):
             return
         time.sleep(1)
-    log = _log(Path(made.home))
+    log = _log(Path(airflow.home))
     raise UnavailableError(f"Airflow has not started. The end of {log}:\n{last_lines(log, 15)}")
 
 
 def _health(url: str) -> dict[str, str | None]:
     """Return the status of each part, nothing while the API does not answer."""
-    found = _answer(f"{url}/api/v2/monitor/health")
-    return {name: part["status"] for name, part in found.items()}
+    answer = _answer(f"{url}/api/v2/monitor/health")
+    return {name: part["status"] for name, part in answer.items()}
 
 
 def _answer(url: str) -> dict[str, Any]:
@@ -251,12 +251,12 @@ def _answer(url: str) -> dict[str, Any]:
         return {}
 
 
-def main(words: list[str] | None = None) -> int:
+def main(argv: list[str] | None = None) -> int:
     """Start or stop the Airflow of this repository."""
     parser = argparse.ArgumentParser(prog="python -m pipelines.engines.airflow.standalone", description=__doc__)
     parser.add_argument("action", choices=["start", "stop"])
     parser.add_argument("--config", default=configs.DEFAULT, help="use case whose DAGs are wanted, a name or a file")
-    args = parser.parse_args(words)
+    args = parser.parse_args(argv)
     try:
         _start(ROOT / ".airflow", args.config) if args.action == "start" else _stop(ROOT / ".airflow")
     except (UserError, UnavailableError) as error:
@@ -272,26 +272,29 @@ def add_use_case(config: str, dags: Path) -> str:
         UserError: when the config is not valid, or the file that is there names another one.
     """
     name = configs.load(config)["name"]
-    given, path = json.dumps(config if config in configs.names() else str(Path(config).resolve())), dags / f"{name}.py"
+    reference = json.dumps(config if config in configs.names() else str(Path(config).resolve()))
+    path = dags / f"{name}.py"
     if not path.exists():
-        path.write_text(USE_CASE.format(name=name, config=given))
-    if given not in path.read_text():
-        raise UserError(f"{path} makes the DAGs of {name!r} from another config than {given}; change one of them")
+        path.write_text(USE_CASE.format(name=name, config=reference))
+    if reference not in path.read_text():
+        raise UserError(f"{path} makes the DAGs of {name!r} from another config than {reference}; change one of them")
     return str(name)
 
 
 def _start(home: Path, config: str) -> None:
     name = add_use_case(config, ROOT / "dags").replace("-", "_")
-    made = start(home, ROOT / "dags", {})
-    print(f"{made.url}  user {USER}, password {made.password}  (log: {_log(home)})")
-    print(f"A first run: {made.url}/dags/{name}_training, then the button Trigger. To stop Airflow: make airflow-stop")
+    airflow = start(home, ROOT / "dags", {})
+    print(f"{airflow.url}  user {USER}, password {airflow.password}  (log: {_log(home)})")
+    print(
+        f"A first run: {airflow.url}/dags/{name}_training, then the button Trigger. To stop Airflow: make airflow-stop"
+    )
 
 
 def _stop(home: Path) -> None:
-    made = running(home)
-    if made:
-        made.stop()
-    print("Airflow has ended" if made else "Airflow was not running")
+    airflow = running(home)
+    if airflow:
+        airflow.stop()
+    print("Airflow has ended" if airflow else "Airflow was not running")
 
 
 if __name__ == "__main__":

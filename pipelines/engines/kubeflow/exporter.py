@@ -14,8 +14,8 @@ from nightshift.cluster.kubeflow import KubeflowApi
 from nightshift.errors import UnavailableError, UserError
 from pipelines.engines.kubeflow.submission import SUCCEEDED
 
-NEWEST = 200  # runs that are looked at, some two months of two pipelines a day
-WHOSE = ["pipeline", "use_case"]
+MAX_RUNS = 200  # runs that are looked at, some two months of two pipelines a day
+LABELS = ["pipeline", "use_case"]
 UNDER_WAY = ("PENDING", "RUNNING", "CANCELING", "PAUSED")
 Whose = tuple[str, str]
 Grouped = dict[Whose, list[api.V2beta1Run]]
@@ -31,59 +31,61 @@ class Runs:
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Yield the metrics; where the API does not answer only that it does not."""
-        found = []
+        metrics = []
         try:
-            found = [*self._schedules(), *self._runs()]
+            metrics = [*self._schedules(), *self._runs()]
         except (UserError, UnavailableError) as error:
             self._say(str(error))
-        yield GaugeMetricFamily("nightshift_kubeflow_up", "whether its API answers", float(bool(found)))
-        yield from found
+        yield GaugeMetricFamily("nightshift_kubeflow_up", "whether its API answers", float(bool(metrics)))
+        yield from metrics
 
     def _schedules(self) -> Iterator[GaugeMetricFamily]:
         service = api.RecurringRunServiceApi(self._server.client)
-        found = self._listed(service.recurring_run_service_list_recurring_runs, "recurring_runs")
-        since = {_starts(run): _begin(run) for run in found if run.status == "ENABLED"}
+        runs = self._list_newest(service.recurring_run_service_list_recurring_runs, "recurring_runs")
+        since = {_starts(run): _begin(run) for run in runs if run.status == "ENABLED"}
         ours = {whose: value for whose, value in since.items() if all(whose)}
         yield _gauge("schedule_timestamp_seconds", "since when it is scheduled", ours)
 
     def _runs(self) -> Iterator[GaugeMetricFamily]:
-        runs = self._by_whose(self._listed(api.RunServiceApi(self._server.client).run_service_list_runs, "runs"))
-        ended = {"success": _in(SUCCEEDED, runs), "failure": _in(("FAILED",), runs)}
-        for word, found in ended.items():
-            ends = {whose: _end(group[0]) for whose, group in found.items()}
+        runs = self._group_runs(self._list_newest(api.RunServiceApi(self._server.client).run_service_list_runs, "runs"))
+        ended = {"success": _select_states(SUCCEEDED, runs), "failure": _select_states(("FAILED",), runs)}
+        for word, groups in ended.items():
+            ends = {whose: _end(group[0]) for whose, group in groups.items()}
             yield _gauge(f"run_last_{word}_timestamp_seconds", f"when its last {word} ended", ends)
         took = {whose: _end(group[0]) - _begin(group[0]) for whose, group in ended["success"].items()}
         yield _gauge("run_seconds", "duration of its last success", took)
-        since = {whose: self._now() - _begin(group[-1]) for whose, group in _in(UNDER_WAY, runs).items()}
+        since = {whose: self._now() - _begin(group[-1]) for whose, group in _select_states(UNDER_WAY, runs).items()}
         yield _gauge("run_under_way_seconds", "age of its oldest unfinished run", since)
         counts = Counter((*whose, run.state) for whose, group in runs.items() for run in group)
-        yield _gauge("runs", f"its runs among the newest {NEWEST}", counts, [*WHOSE, "state"])
+        yield _gauge("runs", f"its runs among the newest {MAX_RUNS}", counts, [*LABELS, "state"])
 
-    def _by_whose(self, runs: Iterable[api.V2beta1Run]) -> Grouped:
+    def _group_runs(self, runs: Iterable[api.V2beta1Run]) -> Grouped:
         """Return the runs of each pipeline and use case, newest first; what has no use case is not ours."""
-        found, names = defaultdict(list), self._pipelines()
+        groups, names = defaultdict(list), self._pipelines()
         for run in runs:
             reference = run.pipeline_version_reference
             name = names.get(reference.pipeline_id) if reference else _compiled_name(run.pipeline_spec)
             use_case = _parameter(run, "config").get("name")
             if name and use_case:
-                found[name, use_case].append(run)
-        return found
+                groups[name, use_case].append(run)
+        return groups
 
     def _pipelines(self) -> dict[str, str]:
         """Return the names of the uploaded pipelines by id."""
         listing = api.PipelineServiceApi(self._server.client).pipeline_service_list_pipelines
-        page = self._server.ask(lambda: listing(page_size=NEWEST, **self._server.inside))
+        page = self._server.ask(lambda: listing(page_size=MAX_RUNS, **self._server.inside))
         return {pipeline.pipeline_id: pipeline.display_name for pipeline in page.pipelines or []}
 
-    def _listed(self, listing: Callable[..., Any], field: str) -> list[Any]:
+    def _list_newest(self, listing: Callable[..., Any], field: str) -> list[Any]:
         """Return the newest of the experiment, which is made by whoever starts the first run, not here."""
         server, experiments = self._server, api.ExperimentServiceApi(self._server.client)
         by_name = experiments.experiment_service_list_experiments
-        found = server.ask(lambda: server.find_named(by_name, "experiments", server.target.experiment, **server.inside))
-        if not found:
+        matches = server.ask(
+            lambda: server.find_named(by_name, "experiments", server.target.experiment, **server.inside)
+        )
+        if not matches:
             return []
-        options = {"page_size": NEWEST, "sort_by": "created_at desc", "experiment_id": found[0].experiment_id}
+        options = {"page_size": MAX_RUNS, "sort_by": "created_at desc", "experiment_id": matches[0].experiment_id}
         return list(getattr(server.ask(lambda: listing(**options)), field) or [])
 
 
@@ -103,17 +105,17 @@ def serve(server: KubeflowApi, host: str, port: int, say: Callable[[str], None])
     threading.Event().wait()
 
 
-def _gauge(name: str, text: str, values: Mapping[Any, float], labels: list[str] = WHOSE) -> GaugeMetricFamily:
+def _gauge(name: str, text: str, values: Mapping[Any, float], labels: list[str] = LABELS) -> GaugeMetricFamily:
     family = GaugeMetricFamily(f"nightshift_{name}", text, labels=labels)
     for key, value in values.items():
         family.add_metric(key, value)
     return family
 
 
-def _in(states: Iterable[str], runs: Grouped) -> Grouped:
+def _select_states(states: Iterable[str], runs: Grouped) -> Grouped:
     """Return the runs in some states, and only those of whom there are any."""
-    found = {whose: [run for run in group if run.state in states] for whose, group in runs.items()}
-    return {whose: group for whose, group in found.items() if group}
+    selected = {whose: [run for run in group if run.state in states] for whose, group in runs.items()}
+    return {whose: group for whose, group in selected.items() if group}
 
 
 def _begin(run: api.V2beta1Run) -> float:

@@ -33,13 +33,13 @@ def watch(server: KubeflowApi, run_id: str, say: Callable[[str], None], every: f
     Returns:
         whether it succeeded.
     """
-    told: dict[str, str] = {}
+    reported: dict[str, str] = {}
     while True:
         run = server.run(run_id)
         for name, state in _states(run).items():
-            if told.get(name) != state:
+            if reported.get(name) != state:
                 say(f"{name} {state.lower()}")
-                told[name] = state
+                reported[name] = state
         if run.state in ENDED:
             return run.state in SUCCEEDED
         time.sleep(every)
@@ -82,11 +82,11 @@ def recurring(name: str, pipeline: ir.Pipeline, parameters: dict[str, Any], cron
         parameters: with which parameters.
         cron: five fields, in the time zone of the cluster's scheduler (UTC unless set otherwise).
     """
-    made_of = storage.fingerprint([storage.sha256(pipeline.yaml), parameters, cron])
+    fingerprint = storage.fingerprint([storage.sha256(pipeline.yaml), parameters, cron])
     definition = Definition.read(pipeline.yaml)
     return api.V2beta1RecurringRun(
         display_name=name,
-        description=f"nightshift schedule {made_of}",
+        description=f"nightshift schedule {fingerprint}",
         runtime_config=api.V2beta1RuntimeConfig(parameters=parameters),
         # Kubeflow's cron begins with seconds
         trigger=api.V2beta1Trigger(cron_schedule=api.V2beta1CronSchedule(cron=f"0 {cron}")),
@@ -99,8 +99,8 @@ def recurring(name: str, pipeline: ir.Pipeline, parameters: dict[str, Any], cron
 
 
 @dataclass(frozen=True)
-class Change:
-    """What is to become of the recurring runs of a name.
+class ScheduleChange:
+    """A change to the recurring runs of a name.
 
     Attributes:
         name: their display name.
@@ -119,19 +119,19 @@ class Change:
         return f"at {cron} UTC" if cron else f"not scheduled, since {UNSCHEDULED[self.name.rpartition('-')[2]]}"
 
 
-def change(server: KubeflowApi, name: str, wanted: api.V2beta1RecurringRun | None, replace: bool) -> Change:
+def change(server: KubeflowApi, name: str, wanted: api.V2beta1RecurringRun | None, replace: bool) -> ScheduleChange:
     """Find what is there instead of the wanted recurring run, and change nothing yet.
 
     Raises:
         UserError: when there is another one, and `replace` does not allow to delete it.
     """
-    others = [run for run in server.ask(lambda: _named(server, name)) if not _alike(run, wanted)]
+    others = [run for run in server.ask(lambda: _find_recurring(server, name)) if not _is_same(run, wanted)]
     if others and not replace:
         raise UserError(f"there is another recurring run {name!r} ({others[0].recurring_run_id}); --replace deletes it")
-    return Change(name, wanted, others)
+    return ScheduleChange(name, wanted, others)
 
 
-def schedule(server: KubeflowApi, change: Change) -> bool:
+def schedule(server: KubeflowApi, change: ScheduleChange) -> bool:
     """Carry a change out.
 
     Returns:
@@ -142,7 +142,7 @@ def schedule(server: KubeflowApi, change: Change) -> bool:
         wanted.experiment_id = server.experiment
         wanted.service_account = wanted.service_account or server.target.service_account or None
         _, new = server.once(
-            lambda: [run for run in _named(server, change.name) if _alike(run, wanted)],
+            lambda: [run for run in _find_recurring(server, change.name) if _is_same(run, wanted)],
             lambda: service.recurring_run_service_create_recurring_run(wanted),
         )
     # only now, so that at no moment there is none
@@ -151,12 +151,12 @@ def schedule(server: KubeflowApi, change: Change) -> bool:
     return new or bool(change.others)
 
 
-def _named(server: KubeflowApi, name: str) -> list[api.V2beta1RecurringRun]:
+def _find_recurring(server: KubeflowApi, name: str) -> list[api.V2beta1RecurringRun]:
     listing = api.RecurringRunServiceApi(server.client).recurring_run_service_list_recurring_runs
     return server.find_named(listing, "recurring_runs", name, experiment_id=server.experiment)
 
 
-def _alike(run: api.V2beta1RecurringRun, wanted: api.V2beta1RecurringRun | None) -> bool:
+def _is_same(run: api.V2beta1RecurringRun, wanted: api.V2beta1RecurringRun | None) -> bool:
     """Return whether a run is as wanted, by its fingerprint: the server writes a definition in its own way."""
     return wanted is not None and run.description == wanted.description and run.status != "DISABLED"
 

@@ -12,12 +12,12 @@ from nightshift.errors import UserError
 from pipelines import arguments, ir
 from pipelines.engines.local import runs
 from pipelines.engines.local.run import Observer, Run
-from pipelines.engines.local.warm import Server
+from pipelines.engines.local.warm import ForkServer
 
 
 @dataclass(frozen=True)
-class Day:
-    """What became of one day: `complete` (nothing to do), `done`, `resumed` (and done) or `failed`."""
+class BackfilledDay:
+    """The outcome of one day: `complete` (nothing to do), `done`, `resumed` (and done) or `failed`."""
 
     date: str
     state: str
@@ -42,9 +42,9 @@ def backfill(
     dates: list[str],
     options: dict[str, Any],
     state: State,
-    watched: Callable[[Run], AbstractContextManager[Observer]],
+    observe: Callable[[Run], AbstractContextManager[Observer]],
     force: bool = False,
-) -> Iterator[Day]:
+) -> Iterator[BackfilledDay]:
     """Run the days in order until one fails; the same call again resumes there.
 
     Args:
@@ -52,22 +52,22 @@ def backfill(
         dates: logical dates.
         options: the other parameters, as for one run.
         state: where this machine keeps things; its target should neither promote nor serve.
-        watched: is given each run that is started, and observes it for as long as its block lasts.
+        observe: returns the observer of a run, as a context manager that lasts as long as the run.
         force: run complete days again too.
     """
-    with Server() as server:
+    with ForkServer() as server:
         for day in dates:
             fresh = runs.new(pipeline, options | {"date": day}, state)
             earlier = _earlier(fresh)
             complete = earlier is not None and runs.record(earlier).complete
             if earlier and complete and not force:
-                yield Day(day, "complete", earlier)
+                yield BackfilledDay(day, "complete", earlier)
                 continue
-            run = fresh if complete or not earlier else runs.again(earlier)
+            run = fresh if complete or not earlier else runs.reopen(earlier)
             done = "done" if run is fresh else "resumed"
-            with runs.alone(run), watched(run) as observer:
-                succeeded = runs.forked(run, server).execute(observer)
-            yield Day(day, done if succeeded else "failed", run.folder)
+            with runs.lock_run(run), observe(run) as observer:
+                succeeded = runs.use_forks(run, server).execute(observer)
+            yield BackfilledDay(day, done if succeeded else "failed", run.folder)
             if not succeeded:
                 return
 
@@ -78,8 +78,8 @@ def _earlier(fresh: Run) -> Path | None:
     The target of a complete run may be another: nothing of the day is missing. A run to resume would deploy to it.
     """
     prefix = fresh.folder.name.rsplit("-", 1)[0]
-    found = runs.newest_first(fresh.folder.parent, f"{prefix}-")
-    return next((folder for folder in found if _stands_for(runs.record(folder), fresh)), None)
+    folders = runs.newest_first(fresh.folder.parent, f"{prefix}-")
+    return next((folder for folder in folders if _stands_for(runs.record(folder), fresh)), None)
 
 
 def _stands_for(record: runs.Record, fresh: Run) -> bool:

@@ -44,7 +44,7 @@ class Containers:
         self._user = os.getuid() or USER
         for root in mounts.roots(self._arguments, self._folder):
             Path(root).mkdir(parents=True, exist_ok=True)
-            self._give(root)
+            self._chown_folder(root)
         # an engine that was killed could not end its containers, and the lock says that it is gone
         self._remove()
         return self
@@ -91,7 +91,7 @@ class Containers:
             its exit code, negative for a signal, and 0: the step itself says how much memory it took.
         """
         for folder in (log.parent, log.parent.parent):  # the step's and the run's
-            self._give(folder)
+            self._chown_folder(folder)
         container = self.create(task, command)
         try:
             container.start()
@@ -115,23 +115,23 @@ class Containers:
         self._stopped.set()
         from docker.errors import APIError
 
-        for container in self._found():
+        for container in self._list_containers():
             # one that has ended, or has not begun: `run` looks after both
             with contextlib.suppress(APIError):
                 container.kill()
 
-    def _give(self, path: str | Path) -> None:
+    def _chown_folder(self, path: str | Path) -> None:
         """Let the containers' user write to a folder that root has made for it."""
         if os.getuid() == 0:
             os.chown(path, self._user, self._user)
 
-    def _found(self) -> "list[Container]":
+    def _list_containers(self) -> "list[Container]":
         filters = {"label": f"{LABEL}={self._lock}"}
         # steps that end meanwhile remove theirs
         return list(self._client.containers.list(all=True, filters=filters, ignore_removed=True))
 
     def _remove(self) -> None:
-        for container in self._found():
+        for container in self._list_containers():
             container.remove(force=True)
 
 

@@ -82,7 +82,7 @@ def serve(requests: socket.socket, number: int = 0) -> dict[str, Any]:
             send(deeper, needed[0], descriptors)
         elif descriptors and not os.fork():
             _close(requests, deeper)
-            return _supervised(*descriptors)
+            return _supervise(*descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
 
@@ -118,7 +118,7 @@ def _close(*sockets: socket.socket | None) -> None:
         end.close()
 
 
-def _supervised(connection: int, log: int) -> dict[str, Any]:
+def _supervise(connection: int, log: int) -> dict[str, Any]:
     """Fork again: return in the step, and wait here for how it ends, to answer with its exit code and peak memory."""
     with socket.socket(fileno=connection) as engine:
         request: dict[str, Any] = json.loads(engine.makefile().read())

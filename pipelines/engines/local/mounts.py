@@ -51,14 +51,14 @@ def logins(variables: Mapping[str, str] = os.environ) -> dict[str, str]:
     Raises:
         UserError: when a variable names a file that is not there.
     """
-    found = {}
+    files = {}
     for name, usual in LOGINS.items():
         file = Path(variables.get(name) or usual.replace("~", variables.get("HOME", "~"), 1))
         if file.is_file():
-            found[name] = str(file.resolve())
+            files[name] = str(file.resolve())
         elif variables.get(name):
             raise UserError(f"{name} is {str(file)!r}, and there is no such file; correct it or unset it")
-    return found
+    return files
 
 
 def credentials(variables: Mapping[str, str] = os.environ) -> dict[str, str]:

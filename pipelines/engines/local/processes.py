@@ -29,7 +29,7 @@ class Processes:
     python: Path = Path(sys.executable)
 
     def __enter__(self) -> Self:
-        # not closing descriptors hands on the lock of `runs.alone`: the next run begins after the last step has ended
+        # open descriptors hand on the lock of `runs.lock_run`: the next run begins after the last step has ended
         self._leader = subprocess.Popen(
             ["sh", "-c", LEADER],
             stdin=subprocess.PIPE,

@@ -26,7 +26,7 @@ DEFINITION = "pipeline.yaml"
 
 
 @dataclass(frozen=True)
-class Outcome:
+class StepOutcome:
     """How a step went.
 
     Attributes:
@@ -56,7 +56,7 @@ class Observer(Protocol):
     def started(self, task: ir.Task, log: Path) -> None:
         """A step's process starts."""
 
-    def finished(self, task: ir.Task, outcome: Outcome) -> None:
+    def finished(self, task: ir.Task, outcome: StepOutcome) -> None:
         """A step is done, reused or failed."""
 
 
@@ -90,7 +90,7 @@ class Run:
     arguments: dict[str, Any]
     folder: Path
     started: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
-    outcomes: dict[str, Outcome] = field(default_factory=dict)
+    outcomes: dict[str, StepOutcome] = field(default_factory=dict)
     runner: Runner = field(default_factory=Processes)
     engine: str = "local"
 
@@ -102,7 +102,7 @@ class Run:
         """
         self.begin()
         waiting = list(self.pipeline.tasks)
-        running: dict[Future[Outcome], ir.Task] = {}
+        running: dict[Future[StepOutcome], ir.Task] = {}
         with self.runner, ThreadPoolExecutor(os.cpu_count()) as pool:
             try:
                 while True:
@@ -137,15 +137,20 @@ class Run:
             for name, o in self.outcomes.items()
         }
         head = {"pipeline": self.pipeline.name, "engine": self.engine, "started": self.started}
-        made = {"parameters": self.arguments, "steps": steps, "complete": self.complete, "ignored": self._ignored()}
-        storage.write_json(str(self.folder / "run.json"), head | made)
+        body = {
+            "parameters": self.arguments,
+            "steps": steps,
+            "complete": self.complete,
+            "ignored": self._list_ignored(),
+        }
+        storage.write_json(str(self.folder / "run.json"), head | body)
 
     @property
     def commands(self) -> Commands:
         """The steps' command lines in this run."""
         return Commands(str(self.folder), self.arguments)
 
-    def attempt(self, task: ir.Task, command: list[str], observer: Observer) -> Outcome:
+    def attempt(self, task: ir.Task, command: list[str], observer: Observer) -> StepOutcome:
         """Run one step, with all its tries, or reuse what it has made in an earlier attempt of the run.
 
         Args:
@@ -155,8 +160,8 @@ class Run:
         """
         fingerprint = self._fingerprint(task, command)
         before = self.earlier(task)
-        made = (fingerprint, self._hashes(task))
-        if task.cached and before and before.state == "done" and (before.fingerprint, before.outputs) == made:
+        current = (fingerprint, self._hashes(task))
+        if task.cached and before and before.state == "done" and (before.fingerprint, before.outputs) == current:
             return replace(before, state="reused")
         folder = self._folder(task)
         shutil.rmtree(folder, ignore_errors=True)
@@ -166,34 +171,36 @@ class Run:
         storage.write_json(str(folder / "outcome.json"), asdict(outcome))
         return outcome
 
-    def earlier(self, task: ir.Task) -> Outcome | None:
+    def earlier(self, task: ir.Task) -> StepOutcome | None:
         """Return how a step went when it was last tried in this run."""
         path = self._folder(task) / "outcome.json"
-        return Outcome(**json.loads(path.read_text())) if path.exists() else None
+        return StepOutcome(**json.loads(path.read_text())) if path.exists() else None
 
     def _ready(self, waiting: list[ir.Task]) -> list[ir.Task]:
         if any(outcome.state == "failed" for outcome in self.outcomes.values()):
             return []
         return [task for task in waiting if all(need in self.outcomes for need in task.needs)]
 
-    def _finish(self, task: ir.Task, outcome: Outcome, observer: Observer) -> None:
+    def _finish(self, task: ir.Task, outcome: StepOutcome, observer: Observer) -> None:
         self.outcomes[task.name] = outcome
         self.record()
         observer.finished(task, outcome)
 
-    def _attempts(self, task: ir.Task, command: list[str], fingerprint: str) -> Outcome:
+    def _attempts(self, task: ir.Task, command: list[str], fingerprint: str) -> StepOutcome:
         log, started = self._folder(task) / "log.txt", time.monotonic()
         for delay in [*_delays(task.retry), None]:
-            code, peak = self._uninterrupted(task, command, log)
+            code, peak = self._run_uninterrupted(task, command, log)
             # exit code 2 is the user's to fix: another try would only repeat the message
             if code in (0, USER_ERROR) or code < 0 or delay is None:
                 break
             time.sleep(delay)
         seconds = round(time.monotonic() - started, 3)
         state, hashes = ("done", self._hashes(task)) if code == 0 else ("failed", {})
-        return Outcome(state, seconds, self._measured(task) or peak, code, command, str(log), fingerprint, hashes)
+        return StepOutcome(
+            state, seconds, self._read_peak_memory(task) or peak, code, command, str(log), fingerprint, hashes
+        )
 
-    def _uninterrupted(self, task: ir.Task, command: list[str], log: Path) -> tuple[int, int]:
+    def _run_uninterrupted(self, task: ir.Task, command: list[str], log: Path) -> tuple[int, int]:
         """Run a command again as often as it is preempted, which is no failure of it."""
         for _ in range(PREEMPTIONS):
             code, peak = self.runner.run(task, command, log)
@@ -202,26 +209,26 @@ class Run:
         return self.runner.run(task, command, log)
 
     def _fingerprint(self, task: ir.Task, command: list[str]) -> str:
-        words = [word for template, word in zip(task.command, command, strict=True) if template != "{{$}}"]
+        argv = [word for template, word in zip(task.command, command, strict=True) if template != "{{$}}"]
         hashes = [self._hash(source) for source in task.artifacts.values()]
-        return storage.fingerprint([words, hashes])
+        return storage.fingerprint([argv, hashes])
 
     def _hashes(self, task: ir.Task) -> dict[str, str]:
-        return {name: self._hash(ir.Artifact(task.name, name)) for name in task.outputs}
+        return {name: self._hash(ir.ArtifactRef(task.name, name)) for name in task.outputs}
 
-    def _hash(self, artifact: ir.Artifact) -> str:
+    def _hash(self, artifact: ir.ArtifactRef) -> str:
         return _hash(Path(self.commands.uri(artifact)))
 
-    def _ignored(self) -> list[str]:
-        """Return, a line each, what steps ask for and this run does not give."""
+    def _list_ignored(self) -> list[str]:
+        """Return the settings of steps that this run ignores, a line for each step."""
         tasks = self.pipeline.tasks
-        asked = {task.name: [*{"accelerator"} & set(task.resources), *sorted(task.kubernetes)] for task in tasks}
-        return [self.runner.ignored, *(f"{name}: {', '.join(keys)}" for name, keys in asked.items() if keys)]
+        unsupported = {task.name: [*{"accelerator"} & set(task.resources), *sorted(task.kubernetes)] for task in tasks}
+        return [self.runner.ignored, *(f"{name}: {', '.join(keys)}" for name, keys in unsupported.items() if keys)]
 
-    def _measured(self, task: ir.Task) -> int:
-        """Return the peak memory that a step has measured itself, in bytes; 0 when it has not."""
-        made = (self.commands.metadata(ir.Artifact(task.name, output)) for output in task.outputs)
-        return max((int(metadata.get("peak_memory_bytes", 0)) for metadata in made), default=0)
+    def _read_peak_memory(self, task: ir.Task) -> int:
+        """Return the peak memory in bytes that a step measured itself; 0 when it has not."""
+        entries = (self.commands.metadata(ir.ArtifactRef(task.name, output)) for output in task.outputs)
+        return max((int(metadata.get("peak_memory_bytes", 0)) for metadata in entries), default=0)
 
     def _folder(self, task: ir.Task) -> Path:
         return self.folder / task.name

@@ -16,7 +16,7 @@ from pipelines import arguments, ir
 from pipelines.engines.local.containers import Containers
 from pipelines.engines.local.processes import Processes
 from pipelines.engines.local.run import DEFINITION, Run
-from pipelines.engines.local.warm import Forks, Server
+from pipelines.engines.local.warm import Forks, ForkServer
 
 
 @dataclass(frozen=True)
@@ -47,25 +47,25 @@ def new(pipeline: ir.Pipeline, options: dict[str, Any], state: State) -> Run:
     Raises:
         UserError: when a value is not allowed, or the runs are to lie elsewhere: this engine's are folders.
     """
-    values = arguments.gathered(pipeline, options, state.dump())
+    values = arguments.gather_arguments(pipeline, options, state.dump())
     if "state" in values:
-        values["state"] |= {"runs": _checked_runs(pipeline, values["state"]["runs"], state.runs)}
+        values["state"] |= {"runs": _check_runs(pipeline, values["state"]["runs"], state.runs)}
     if "data" in values:
         values["data"] = arguments.absolute(values["data"])
     return Run(pipeline, values, Path(state.runs) / arguments.run_name(pipeline, values))
 
 
-def _checked_runs(pipeline: ir.Pipeline, asked: str, here: str) -> str:
+def _check_runs(pipeline: ir.Pipeline, requested: str, here: str) -> str:
     compiled = (pipeline.parameters["state"].default or {}).get("runs")
-    if asked not in (here, compiled):  # a cluster's pipeline names the cluster's, which is not asked for here
+    if requested not in (here, compiled):  # a cluster's pipeline names the cluster's, which is not asked for here
         raise UserError(
-            f"state.runs is {asked!r}, but the runs of this machine lie in {here}; leave it out, choose another "
+            f"state.runs is {requested!r}, but the runs of this machine lie in {here}; leave it out, choose another "
             "--workspace, or run the pipeline on a cluster: nightshift submit"
         )
     return here
 
 
-def in_containers(run: Run) -> Run:
+def use_containers(run: Run) -> Run:
     """Have a run's steps run in containers, which see what `mounts` says of this machine.
 
     Raises:
@@ -79,14 +79,14 @@ def in_containers(run: Run) -> Run:
     return replace(run, runner=Containers(str(_lock(run)), run.arguments, run.folder))
 
 
-def forked(run: Run, server: Server) -> Run:
+def use_forks(run: Run, server: ForkServer) -> Run:
     """Have a run's steps run as forks of a server, those in containers excepted."""
     if not isinstance(run.runner, Processes):
         return run
     return replace(run, runner=Forks(server=server, tasks=run.pipeline.tasks))
 
 
-def again(folder: Path) -> Run:
+def reopen(folder: Path) -> Run:
     """Prepare a run's next attempt: the same definition and the same arguments."""
     return Run(ir.load(folder / DEFINITION), record(folder).parameters, folder)
 
@@ -109,7 +109,7 @@ def record(folder: Path) -> Record:
 
 
 @contextmanager
-def alone(run: Run) -> Iterator[None]:
+def lock_run(run: Run) -> Iterator[None]:
     """Keep other runs of the same pipeline, use case and date out during this one.
 
     The operating system ends the lock with this process and the one that ends its steps, so none is ever stale.
@@ -186,7 +186,7 @@ def _sweep(runs: Path, name: str) -> None:
         shutil.rmtree(runs / name, ignore_errors=True)
 
 
-def folder_of(run: str, runs: str) -> Path:
+def find_folder(run: str, runs: str) -> Path:
     """Return a run's folder.
 
     Raises:
@@ -194,7 +194,7 @@ def folder_of(run: str, runs: str) -> Path:
     """
     folder = Path(runs) / run
     if Path(run).name != run or not (folder / "run.json").exists():
-        known = [each.name for each in newest_first(Path(runs))]
+        known = [path.name for path in newest_first(Path(runs))]
         newest = f"; the newest is {known[0]}" if known else ""
         raise UserError(f"there is no run {run!r} in {runs}{newest}{nearest(run, known)}")
     return folder.resolve()

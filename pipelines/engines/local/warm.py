@@ -22,7 +22,7 @@ from pipelines.engines.local.processes import Processes, environment
 SETTINGS = {"OMP_WAIT_POLICY": "PASSIVE", "ORT_DISABLE_TELEMETRY": "1", "KINETO_LOG_LEVEL": "99"}
 
 
-class Server:
+class ForkServer:
     """The processes that are forked for steps, from the first step on: see `forkserver`.
 
     They end with the block, and with this process, however that ends.
@@ -114,7 +114,7 @@ class Forks(Processes):
         tasks: all of the pipeline, in their order.
     """
 
-    server: Server
+    server: ForkServer
     tasks: Sequence[ir.Task] = ()
 
     def run(self, task: ir.Task, command: list[str], log: Path) -> tuple[int, int]:

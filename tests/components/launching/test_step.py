@@ -134,7 +134,7 @@ def test_the_clock_starts_a_pipeline_for_the_last_complete_day_with_what_it_decl
     given = run.runtime_config.parameters
     assert given["date"] in (str(before), str(last_complete_day(datetime.now(UTC))))
     assert run.display_name == f"tiny-monitoring-{given['date']}"
-    assert set(given) == set(arguments.compiled("monitoring").parameters)
+    assert set(given) == set(arguments.load_compiled("monitoring").parameters)
     assert given["state"]["kubeflow"] == {
         "endpoint": kubeflow.url,
         "experiment": "fraud",

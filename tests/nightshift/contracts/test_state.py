@@ -59,6 +59,6 @@ def test_a_run_takes_the_place_then_what_was_compiled_then_what_was_asked_for(tm
     pipeline = ir.Pipeline("sample", {"state": ir.Parameter("STRUCT", compiled)}, (), b"")
     options = {"state": {"audit": "/audit"}, "state.target": "record-only"}
 
-    found = arguments.gathered(pipeline, options, local(tmp_path).dump())["state"]
+    found = arguments.gather_arguments(pipeline, options, local(tmp_path).dump())["state"]
 
     assert found == local(tmp_path).dump() | {"lake": "/lustre/lake", "audit": "/audit", "target": "record-only"}

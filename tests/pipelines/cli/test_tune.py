@@ -17,7 +17,7 @@ from nightshift.neural.trial import StretchTimer
 from nightshift.profiler.traces import analysis, read
 from nightshift.profiler.tuning import Tuned, Value, Variant
 from pipelines import configs
-from pipelines.cli.tune import kept, network_of, width
+from pipelines.cli.tune import find_network, width, write_changes
 from tests.pipelines.samples import called, config_file
 from tests.processes import SECONDS, engine
 
@@ -26,7 +26,7 @@ NETWORK = "parameters: {hidden: 256, layers: 1, epochs: 15, batch_size: 256, lea
 
 def config(folder: Path, network: str = "parameters: {hidden: 8, batch_size: 4}") -> Path:
     file = folder / "mine.yaml"
-    text = configs.file_of("fraud").read_text()
+    text = configs.find_file("fraud").read_text()
     assert NETWORK in text
     file.write_text(text.replace(NETWORK, f"{network}  # ours"))
     return file
@@ -71,7 +71,7 @@ def test_networks_of_images_and_of_texts_are_trained_too(
     candidate = {"kind": kind, "parameters": {**small, "batch_size": 4, "threads": 1}}
     config = parse(configs.load(config_file(tmp_path, name, task={"candidates": {"net": candidate}})))
 
-    network = network_of(config, "net", None)
+    network = find_network(config, "net", None)
 
     assert width(network.shape) == wide
     with simulated.training({**vars(network), "rows": 8, "trainer": {}}, torch.device("cpu")) as training:
@@ -106,7 +106,7 @@ def test_what_is_not_written_is_said_in_lines_to_copy(
     before, trainer = file.read_text(), Trainer().model_dump(mode="json")
     changes: dict[str, Value] = {"processes": 2, "compression": "bf16", "compile": "default"}
 
-    assert kept(Tuned(Variant({}, trainer, 2), changes, None), file, "mlp", is_dry) == 0
+    assert write_changes(Tuned(Variant({}, trainer, 2), changes, None), file, "mlp", is_dry) == 0
 
     first, *lines = capsys.readouterr().out.splitlines()
     assert first == f"to write into {file}:"

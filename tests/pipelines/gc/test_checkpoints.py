@@ -78,7 +78,7 @@ def test_what_was_left_unfinished_goes_when_its_newest_file_is_old_enough(tmp_pa
     assert [each.name for each in plan.unfinished] == list(places)
     assert [len(each.files) for each in plan.unfinished] == [len(SAVED), len(SHARDS)]
     assert not any(Path(place).exists() for place in places)
-    assert sweep.planned(state, CONFIG, NOW + timedelta(days=99)).empty
+    assert sweep.plan_removals(state, CONFIG, NOW + timedelta(days=99)).empty
 
 
 def test_it_goes_from_an_object_store_by_the_same_rule(tmp_path: Path, state: State) -> None:
@@ -97,7 +97,7 @@ def test_nothing_of_it_goes_while_a_run_is_under_way_or_for_another_use_case(tmp
     places = training(tmp_path, state), features(tmp_path, state)
     later = NOW + timedelta(days=99)
     given = {"config": str(tmp_path / "tiny.yaml"), "date": str(days.DATE)}
-    started = runs.new(arguments.compiled("training"), given, state)
+    started = runs.new(arguments.load_compiled("training"), given, state)
 
     with runs.under_way(started), pytest.raises(UserError, match=r"a run of 'tiny' in .* is in progress"):
         sweep.collect(state, CONFIG, later)
@@ -122,12 +122,12 @@ def test_a_removal_that_is_cut_short_leaves_no_checkpoint_that_looks_complete_an
     tmp_path: Path, state: State
 ) -> None:
     place, later = training(tmp_path, state), NOW + timedelta(days=99)
-    first, *rest = sweep.planned(state, CONFIG, later).unfinished[0].files
+    first, *rest = sweep.plan_removals(state, CONFIG, later).unfinished[0].files
     assert first.endswith("/checkpoint.json")
 
     for uri in (first, *rest):
         storage.remove(uri)
-        assert not sweep.planned(state, CONFIG, later).empty
+        assert not sweep.plan_removals(state, CONFIG, later).empty
     assert [each.name for each in sweep.collect(state, CONFIG, later).unfinished] == [place]
     assert not Path(place).exists()
 
@@ -151,7 +151,7 @@ def test_what_a_training_has_taken_up_since_it_was_listed_stays(tmp_path: Path, 
     place = training(tmp_path, state)
     for entry in storage.walk(place) if is_empty else ():
         storage.remove(entry.uri)
-    found = sweep.planned(state, CONFIG, NOW + timedelta(days=99))
+    found = sweep.plan_removals(state, CONFIG, NOW + timedelta(days=99))
     storage.write_bytes(f"{place}/task.candidates.net/{'0' * 16}/step-000000000200/checkpoint.json", b"{}")
 
     sweep._remove(found, state, CONFIG.name)

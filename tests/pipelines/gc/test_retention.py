@@ -29,10 +29,10 @@ from nightshift.release import ReleaseRef
 from nightshift.serving.files import Pointer, pointer_uri
 from pipelines import arguments, configs
 from pipelines.engines.local import runs
-from pipelines.engines.local.run import DEFINITION, Outcome, Run
+from pipelines.engines.local.run import DEFINITION, Run, StepOutcome
 from pipelines.environments import local
 from pipelines.gc import retention, sweep
-from pipelines.gc.retention import Found, Plan
+from pipelines.gc.retention import Inventory, RemovalPlan
 from tests.nightshift import s3
 from tests.pipelines.samples import command
 
@@ -54,10 +54,10 @@ class Workspace:
     def run(self, name: str, days: int, *parts: Partition, pipeline: str = "training", **changes: Any) -> Path:
         """A run that was started so many days ago and names partitions."""
         state, config = changes.get("state", "done"), changes.get("config", "fraud")
-        definition = arguments.compiled(pipeline)
+        definition = arguments.load_compiled(pipeline)
         folder = self.folder / "runs" / name
         started = (NOW - timedelta(days=days)).isoformat()
-        outcome = Outcome(state, 1.0, 1, 0, [], str(folder / "log.txt"), "")
+        outcome = StepOutcome(state, 1.0, 1, 0, [], str(folder / "log.txt"), "")
         outcomes = {task.name: outcome for task in definition.tasks}
         run = Run(definition, {"config": {"name": config}, "date": "2025-01-01"}, folder, started, outcomes)
         storage.write_bytes(str(folder / DEFINITION), definition.yaml)
@@ -86,10 +86,10 @@ class Workspace:
         tags = {"registered_at": (NOW - timedelta(days=days)).isoformat(), "parent_run": run}
         record.model_copy(update={"tags": record.tags | tags}).write(uri)
 
-    def planned(self) -> Plan:
-        return sweep.planned(self.state, CONFIG, NOW)
+    def planned(self) -> RemovalPlan:
+        return sweep.plan_removals(self.state, CONFIG, NOW)
 
-    def collect(self, now: datetime = NOW) -> Plan:
+    def collect(self, now: datetime = NOW) -> RemovalPlan:
         return sweep.collect(self.state, CONFIG, now)
 
     def files(self) -> set[str]:
@@ -323,10 +323,10 @@ def test_a_lake_that_was_moved_keeps_what_its_runs_name(workspace: Workspace) ->
 def test_nothing_is_removed_while_a_run_is_under_way(workspace: Workspace) -> None:
     workspace.run("old", 100)
     workspace.run("new", 1)
-    under_way = runs.new(arguments.compiled("training"), {"date": "2025-01-01"}, workspace.state)
+    under_way = runs.new(arguments.load_compiled("training"), {"date": "2025-01-01"}, workspace.state)
 
     with (
-        runs.alone(under_way),
+        runs.lock_run(under_way),
         pytest.raises(UserError, match=r"a run of 'fraud' in .* is in progress; try again when"),
     ):
         workspace.collect()
@@ -335,11 +335,11 @@ def test_nothing_is_removed_while_a_run_is_under_way(workspace: Workspace) -> No
 
 
 def test_a_run_that_starts_meanwhile_waits(workspace: Workspace) -> None:
-    run = runs.new(arguments.compiled("training"), {"date": "2025-01-01"}, workspace.state)
+    run = runs.new(arguments.load_compiled("training"), {"date": "2025-01-01"}, workspace.state)
     started = threading.Event()
 
     def start() -> None:
-        with runs.alone(run):
+        with runs.lock_run(run):
             started.set()
 
     thread = threading.Thread(target=start)
@@ -482,10 +482,10 @@ sizes = st.just(1)
 
 
 @st.composite
-def anything(draw: st.DrawFn) -> Found:
+def anything(draw: st.DrawFn) -> Inventory:
     """Runs, versions and partitions of all ages that name each other or nothing at all."""
     made = st.builds(
-        retention.Run,
+        retention.StoredRun,
         name=few,
         since=ages,
         size=sizes,
@@ -495,16 +495,16 @@ def anything(draw: st.DrawFn) -> Found:
         problem=st.sampled_from(["", "", "no record"]),
     )
     version = st.builds(
-        retention.Version,
+        retention.StoredVersion,
         name=few,
         since=ages,
         size=sizes,
         run=few,
         pinned=st.sampled_from(["", "", "champion", "endpoint"]),
     )
-    part = st.builds(retention.Files, name=few, since=ages, size=sizes, files=st.just(("x",)))
+    part = st.builds(retention.FileGroup, name=few, since=ages, size=sizes, files=st.just(("x",)))
     by_name: dict[str, Any] = {"unique_by": lambda item: item.name, "max_size": 6}
-    return Found(
+    return Inventory(
         draw(st.lists(version, **by_name)),
         draw(st.lists(made, **by_name)),
         draw(st.lists(part, **by_name)),
@@ -514,11 +514,11 @@ def anything(draw: st.DrawFn) -> Found:
 
 @given(anything())
 def test_nothing_that_is_needed_young_or_cannot_be_read_is_ever_planned_and_what_is_left_needs_no_other_plan(
-    found: Found,
+    found: Inventory,
 ) -> None:
     plan = retention.plan(found, LIMITS, NOW)
 
-    kept = Found(
+    kept = Inventory(
         [version for version in found.versions if version not in plan.versions],
         [run for run in found.runs if run not in plan.runs],
         [part for part in found.partitions if part not in plan.partitions],
@@ -538,8 +538,10 @@ def test_nothing_that_is_needed_young_or_cannot_be_read_is_ever_planned_and_what
 
 
 @given(anything())
-def test_all_that_is_old_and_nobody_needs_goes(found: Found) -> None:
-    alone = Found([], [dataclasses.replace(run, complete=False, problem="") for run in found.runs], found.partitions)
+def test_all_that_is_old_and_nobody_needs_goes(found: Inventory) -> None:
+    alone = Inventory(
+        [], [dataclasses.replace(run, complete=False, problem="") for run in found.runs], found.partitions
+    )
 
     plan = retention.plan(alone, LIMITS, NOW + timedelta(days=100))
 

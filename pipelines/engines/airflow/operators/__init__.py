@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from pipelines.engines.airflow.operators.context import Rendering
 
 
-def of_step(step: "ir.Task", argv: list[str], rendering: "Rendering", **options: Any) -> "BaseOperator":
+def make_step_operator(step: "ir.Task", argv: list[str], rendering: "Rendering", **options: Any) -> "BaseOperator":
     """Return the task of a step: a process here, a pod on a cluster; `options` are those of any task."""
-    if rendering.place.is_cluster:
+    if rendering.settings.is_cluster:
         from pipelines.engines.airflow.operators.kubernetes import pod
 
         return pod(step, argv, rendering, **options)
@@ -23,7 +23,7 @@ def of_step(step: "ir.Task", argv: list[str], rendering: "Rendering", **options:
     return StepOperator(step=step, argv=argv, rendering=rendering, **options)
 
 
-def of_run(rendering: "Rendering") -> "BaseOperator":
+def make_run_operator(rendering: "Rendering") -> "BaseOperator":
     """Return the one task that runs a whole pipeline on Kubeflow."""
     from pipelines.engines.airflow.operators.kubeflow import KubeflowRunOperator
 

@@ -19,20 +19,20 @@ ERROR_LENGTH = 1500  # characters
 log = logging.getLogger(__name__)
 
 
-def failed(context: Any) -> None:
+def report_failure(context: Any) -> None:
     """Report a task that has failed and is not tried again."""
     task, run = context["ti"], context["dag_run"]
-    error = _shortened(str(context.get("exception") or "").strip())
+    error = _shorten_error(str(context.get("exception") or "").strip())
     tell(f"{task.dag_id}: {task.task_id} failed in {run.run_id}", f"{error}\n{task.log_url}")
 
 
-def _shortened(error: str) -> str:
+def _shorten_error(error: str) -> str:
     """Return an error without its middle, when it is longer than a message should be."""
     half = ERROR_LENGTH // 2
     return error if len(error) <= ERROR_LENGTH else f"{error[:half]}\n...{error[-half:]}"
 
 
-def late(context: Any) -> None:
+def report_lateness(context: Any) -> None:
     """Report a run that is not done by its deadline."""
     run = context["dag_run"]
     tell(f"{run['dag_id']}: {run['dag_run_id']} is late", f"due by {context['deadline']['deadline_time']}")

@@ -48,8 +48,10 @@ class Announcement:
         """Make the task that announces it, behind the step or the whole run."""
         source, is_there = tasks.get(self.step) or tasks["run"], self.step in tasks
         task_id = f"announce_{self.asset.name.rsplit('/')[-1]}"
-        made = AnnounceOperator(task_id=task_id, announcement=self, rendering=source.rendering, is_readable=is_there)
-        made.set_upstream(source)
+        operator = AnnounceOperator(
+            task_id=task_id, announcement=self, rendering=source.rendering, is_readable=is_there
+        )
+        operator.set_upstream(source)
 
 
 class AnnounceOperator(BaseOperator):
@@ -69,11 +71,11 @@ class AnnounceOperator(BaseOperator):
         """
         asset, date = self.announcement.asset, logical_date(context)
         if not self._is_usual(context):
-            raise AirflowSkipException(f"no {asset.name}: what follows would run {self.rendering.place.use_case!r}")
-        said = self.announcement.reading(self._metadata(context))
-        if said is None:
+            raise AirflowSkipException(f"no {asset.name}: what follows would run {self.rendering.settings.use_case!r}")
+        fields = self.announcement.reading(self._metadata(context))
+        if fields is None:
             raise AirflowSkipException(f"no {asset.name} of {date}: the run does not ask for it")
-        extra = {"date": date} | said
+        extra = {"date": date} | fields
         if any(event.extra == extra for event in context["inlet_events"][asset]):
             raise AirflowSkipException(f"{asset.name} has been announced before: {extra}")
         event = context["outlet_events"][asset]
@@ -84,10 +86,10 @@ class AnnounceOperator(BaseOperator):
     def _is_usual(self, context: Any) -> bool:
         """Return whether a run is of the use case that the other DAGs run, and not one that a form named."""
         config = self.rendering.commands(context).arguments.get("config")
-        return config is None or config["name"] == self.rendering.place.use_case
+        return config is None or config["name"] == self.rendering.settings.use_case
 
     def _metadata(self, context: Any) -> Fields:
-        artifact = ir.Artifact(self.announcement.step, self.announcement.output)
+        artifact = ir.ArtifactRef(self.announcement.step, self.announcement.output)
         return self.rendering.commands(context).metadata(artifact) if self.is_readable else {}
 
 
@@ -106,7 +108,7 @@ def model(use_case: str) -> Announcement:
     return Announcement(Asset(f"{use_case}/model"), "deployment", "deployment", _promotion)
 
 
-def released(use_case: str) -> Announcement:
+def released_model(use_case: str) -> Announcement:
     """Return what announces a model whose release has ended well."""
     return Announcement(Asset(f"{use_case}/model"), "release", "release", _promotion)
 

@@ -11,7 +11,7 @@ from nightshift.contracts.state import Target
 from nightshift.dates import parse_date
 from nightshift.errors import UserError
 
-SECONDS = 10  # between two looks at a run
+POLL_SECONDS = 10  # between two looks at a run
 
 
 @task
@@ -44,7 +44,7 @@ def each_day(dag_id: str) -> None:
         reset_dag_run=True,
         wait_for_completion=True,
         deferrable=True,
-        poke_interval=SECONDS,
+        poke_interval=POLL_SECONDS,
         max_active_tis_per_dagrun=1,
         map_index_template="{{ task.conf.date }}",
     )

@@ -1,4 +1,4 @@
-"""Where Airflow runs a pipeline, and what its command lines say in one DAG run."""
+"""Where Airflow runs a pipeline, and its command lines in one DAG run."""
 
 import os
 import re
@@ -26,7 +26,7 @@ NAMESPACE = "kubeflow"  # where the accounts, the claims and the secrets of the 
 
 
 @dataclass(frozen=True)
-class Place:
+class AirflowSettings:
     """Where the runs of a use case go and what their form says by default; docs/airflow.md lists the variables.
 
     Attributes:
@@ -52,7 +52,7 @@ class Place:
     use_case: str = ""
 
     @classmethod
-    def named(cls, variables: Mapping[str, str] = os.environ) -> "Place":
+    def from_environment(cls, variables: Mapping[str, str] = os.environ) -> "AirflowSettings":
         """Read the environment variables.
 
         Raises:
@@ -93,12 +93,12 @@ class Place:
         """Where a step on Kubeflow starts a retraining; elsewhere none does, since Airflow follows the request."""
         if not self.kubeflow:
             return {}
-        place = {"endpoint": environments.KUBEFLOW_INSIDE, "experiment": EXPERIMENT}
-        return place | {"namespace": self.namespace, "service_account": environments.SERVICE_ACCOUNT}
+        cluster = {"endpoint": environments.KUBEFLOW_INSIDE, "experiment": EXPERIMENT}
+        return cluster | {"namespace": self.namespace, "service_account": environments.SERVICE_ACCOUNT}
 
     @property
     def state(self) -> dict[str, Any]:
-        """What the place gives of the state: all but, on a cluster, the Kubeflow of a step."""
+        """The state in this environment; on a cluster, with the Kubeflow of its steps."""
         if self.is_cluster:
             return {**environments.site(self.environment).parameters["state"], "kubeflow": self.inside}
         return environments.local(self.workspace).dump()
@@ -109,11 +109,11 @@ class Rendering:
     """Gives the values of a pipeline in a DAG run, whose context is Airflow's."""
 
     pipeline: ir.Pipeline
-    place: Place
+    settings: AirflowSettings
 
     @pass_context
     def fill(self, context: Any, step: str, kind: str, name: str) -> str:
-        """Return what stands for a placeholder of a step's command line; a macro of Jinja."""
+        """Return the value of a placeholder in a step's command line; a macro of Jinja."""
         (task,) = [task for task in self.pipeline.tasks if task.name == step]
         return self.commands(context).fill(task, kind, name)
 
@@ -145,8 +145,8 @@ class Rendering:
         except UserError as error:
             raise AirflowFailException(str(error)) from None
         run = run_name(self.pipeline, arguments, _slug(context["dag_run"].run_id))
-        root = storage.join(self.place.state["runs"], run)
-        return Commands(root, arguments, partial(_found, context) if self.place.is_cluster else None)
+        root = storage.join(self.settings.state["runs"], run)
+        return Commands(root, arguments, partial(_pull_metadata, context) if self.settings.is_cluster else None)
 
     def _arguments(self, context: Any) -> dict[str, Any]:
         options = {name: value for name, value in context["params"].items() if name in self.pipeline.parameters}
@@ -155,9 +155,9 @@ class Rendering:
         if "state" in self.pipeline.parameters:
             is_past = context["dag_run"].run_type == "backfill"
             options["state.target"] = Target.RECORD_ONLY if is_past else context["params"]["target"]
-        if "data" in options and not self.place.is_cluster:
+        if "data" in options and not self.settings.is_cluster:
             options["data"] = arguments.absolute(options["data"])
-        return arguments.gathered(self.pipeline, options, self.place.state)
+        return arguments.gather_arguments(self.pipeline, options, self.settings.state)
 
 
 def logical_date(context: Any) -> str:
@@ -167,12 +167,12 @@ def logical_date(context: Any) -> str:
         UserError: when it is no date.
     """
     run = context["dag_run"]
-    given = context["params"].get("date") or run.partition_key
-    return str(parse_date(given) if given else last_complete_day(run.logical_date or run.run_after))
+    date = context["params"].get("date") or run.partition_key
+    return str(parse_date(date) if date else last_complete_day(run.logical_date or run.run_after))
 
 
-def _found(context: Any, step: str) -> dict[str, Any]:
-    """Return what a step's pod has said at its end; see `kubernetes.PodOperator`."""
+def _pull_metadata(context: Any, step: str) -> dict[str, Any]:
+    """Return the metadata that a step's pod wrote at its end; see `kubernetes.PodOperator`."""
     return context["ti"].xcom_pull(task_ids=step) or {}
 
 

@@ -4,29 +4,31 @@ from airflow.sdk import Param
 
 from nightshift.contracts.state import TARGETS
 from pipelines import configs, ir
-from pipelines.engines.airflow.operators.context import Place
+from pipelines.engines.airflow.operators.context import AirflowSettings
 
 
-def start(pipeline: ir.Pipeline, place: Place) -> dict[str, Param]:
+def start(pipeline: ir.Pipeline, settings: AirflowSettings) -> dict[str, Param]:
     """Return the fields of a run's form: those parameters of the pipeline that a person chooses."""
     day = "the logical date; empty: the day of the asset's event, or the last complete UTC day"
-    target = Param(place.target, type="string", enum=TARGETS, description="where models are deployed")
+    target = Param(settings.target, type="string", enum=TARGETS, description="where models are deployed")
     known = {"date": Param(None, type=["null", "string"], format="date", description=day), "target": target}
     declared = {*pipeline.parameters, *(["target"] if "state" in pipeline.parameters else [])}
-    return {name: param for name, param in (known | _shared(place)).items() if name in declared}
+    return {name: param for name, param in (known | _common_fields(settings)).items() if name in declared}
 
 
-def span(place: Place) -> dict[str, Param]:
+def span(settings: AirflowSettings) -> dict[str, Param]:
     """Return the fields of a backfill's form."""
     days = {
         name: Param(type="string", format="date", description=f"the {name} logical date") for name in ("first", "last")
     }
-    return days | _shared(place)
+    return days | _common_fields(settings)
 
 
-def _shared(place: Place) -> dict[str, Param]:
+def _common_fields(settings: AirflowSettings) -> dict[str, Param]:
     return {
-        "data": Param(place.data, type="string", minLength=1, description="simulator, a folder, s3:// or gs://"),
-        "config": Param(place.config, type="string", examples=configs.names(), description="a use case, or its file"),
-        "device": Param(place.device, type="string", enum=["cpu", "cuda"], description="where to compute"),
+        "data": Param(settings.data, type="string", minLength=1, description="simulator, a folder, s3:// or gs://"),
+        "config": Param(
+            settings.config, type="string", examples=configs.names(), description="a use case, or its file"
+        ),
+        "device": Param(settings.device, type="string", enum=["cpu", "cuda"], description="where to compute"),
     }

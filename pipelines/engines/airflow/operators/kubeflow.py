@@ -34,18 +34,18 @@ class KubeflowRunOperator(BaseOperator):
         Raises:
             AirflowFailException: when Kubeflow refuses.
         """
-        given = self.rendering.place
-        place = KubeflowTarget(given.kubeflow, EXPERIMENT, given.namespace, SERVICE_ACCOUNT)
+        settings = self.rendering.settings
+        target = KubeflowTarget(settings.kubeflow, EXPERIMENT, settings.namespace, SERVICE_ACCOUNT)
         commands = self.rendering.commands(context)
         # a cleared task asks for another run, a step of which Kubeflow may skip
         name = f"{commands.name}-{context['ti'].try_number}"
         try:
-            run = KubeflowApi(place).submit(name, Definition.read(self.rendering.pipeline.yaml), commands.arguments)
+            run = KubeflowApi(target).submit(name, Definition.read(self.rendering.pipeline.yaml), commands.arguments)
         except UserError as error:
             raise AirflowFailException(str(error)) from None
         self.url = run.url
         self.log.info("%s is %s: %s", run.name, "started" if run.new else "there already", run.url)
-        trigger = KubeflowRunTrigger(asdict(place), run.run_id)
+        trigger = KubeflowRunTrigger(asdict(target), run.run_id)
         self.defer(trigger=trigger, method_name="ended", kwargs={"url": run.url})
 
     def ended(self, context: Any, event: dict[str, str], url: str) -> None:
@@ -62,20 +62,20 @@ class KubeflowRunOperator(BaseOperator):
 class KubeflowRunTrigger(BaseTrigger):
     """Looks at a run until it has ended."""
 
-    def __init__(self, place: dict[str, str], run_id: str, every: float = 30.0) -> None:
+    def __init__(self, target: dict[str, str], run_id: str, every: float = 30.0) -> None:
         """Wait for a run, looking at it `every` so many seconds."""
         super().__init__()
-        self.place = place
+        self.target = target
         self.run_id = run_id
         self.every = every
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return what another process makes this trigger of."""
-        return f"{__name__}.{type(self).__name__}", {"place": self.place, "run_id": self.run_id, "every": self.every}
+        """Return the class and the arguments from which another process rebuilds this trigger."""
+        return f"{__name__}.{type(self).__name__}", {"target": self.target, "run_id": self.run_id, "every": self.every}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Yield the run's state once it has ended."""
-        server = KubeflowApi(KubeflowTarget.parse(self.place))
+        server = KubeflowApi(KubeflowTarget.parse(self.target))
         while True:
             # a server that is away for a while has not lost the run
             with suppress(UnavailableError):

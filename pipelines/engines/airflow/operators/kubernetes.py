@@ -31,7 +31,7 @@ MESSAGE_PATH = "/dev/termination-log"
 STARTUP_SECONDS = 1800  # a GPU node may have to be made first
 
 
-class PreemptedError(AirflowException):
+class PodPreemptedError(AirflowException):
     """A pod was ended from outside, or early after it had saved what its successor needs."""
 
 
@@ -39,7 +39,7 @@ class OutOfMemoryError(AirflowFailException):
     """A pod was killed for its memory, and would be again."""
 
 
-ENDS: dict[int, type[AirflowException]] = {USER_ERROR: AirflowFailException, PREEMPTED: PreemptedError}
+ENDS: dict[int, type[AirflowException]] = {USER_ERROR: AirflowFailException, PREEMPTED: PodPreemptedError}
 KILLED = 128 + signal.SIGKILL
 
 
@@ -60,7 +60,7 @@ class PodOperator(KubernetesPodOperator):
         super().__init__(**options)
         self.rendering = rendering
         self.links = TEMPLATES
-        self.found: dict[str, Any] = {}
+        self.output_metadata: dict[str, Any] = {}
 
     @cached_property
     def pod_manager(self) -> LogFollower:
@@ -79,13 +79,13 @@ class PodOperator(KubernetesPodOperator):
             try:
                 super().execute(context)
                 break
-            except PreemptedError as error:
+            except PodPreemptedError as error:
                 if self._killed or count > self.preemptions:
                     raise
                 self.log.info("%s; another pod resumes (%d of at most %d)", error, count, self.preemptions)
                 self.pod = self.pod_request_obj = self.remote_pod = None
-        self.found = _said(_end(self.remote_pod, self.base_container_name))
-        context["ti"].xcom_push(key=BaseXCom.XCOM_RETURN_KEY, value=self.found)
+        self.output_metadata = _read_message(_end(self.remote_pod, self.base_container_name))
+        context["ti"].xcom_push(key=BaseXCom.XCOM_RETURN_KEY, value=self.output_metadata)
 
     def get_or_create_pod(self, pod_request_obj: k8s.V1Pod, context: Any) -> k8s.V1Pod:
         """Create the pod as its parent does, once the namespace's quota allows it."""
@@ -103,7 +103,7 @@ class PodOperator(KubernetesPodOperator):
 
         Raises:
             AirflowFailException: on a mistake of the user, and when memory did not suffice.
-            PreemptedError: on a preemption.
+            PodPreemptedError: on a preemption.
             AirflowException: on any other failure, such as a task that is told to end. The text of each says how the
                 container ended, why the pod did where Kubernetes says so, and the step's last lines.
         """
@@ -111,7 +111,7 @@ class PodOperator(KubernetesPodOperator):
             raise AirflowException("the task was told to end, and its pod with it")
         seen, succeeded = self._last_seen(), remote_pod and remote_pod.status.phase == PodPhase.SUCCEEDED
         if self.pod and not seen and not succeeded:
-            raise PreemptedError("the pod was deleted, or lost with its node") from None
+            raise PodPreemptedError("the pod was deleted, or lost with its node") from None
         last = seen or remote_pod
         try:
             super().cleanup(pod, last, *rest, **options)
@@ -143,7 +143,7 @@ def pod(step: ir.Task, argv: list[str], rendering: Rendering, **options: Any) ->
     return PodOperator(
         rendering=rendering,
         name=f"{rendering.pipeline.name}-{step.name}",
-        namespace=rendering.place.namespace,
+        namespace=rendering.settings.namespace,
         service_account_name=account or SERVICE_ACCOUNT,
         # a step that asks nothing of Kubernetes gets no token for it
         automount_service_account_token=bool(account),
@@ -177,29 +177,29 @@ def pod(step: ir.Task, argv: list[str], rendering: Rendering, **options: Any) ->
     )
 
 
-def _resources(given: dict[str, Any]) -> k8s.V1ResourceRequirements:
-    limits = {"cpu": given.get("resourceCpuLimit"), "memory": given.get("resourceMemoryLimit")}
-    if accelerator := given.get("accelerator"):
+def _resources(resources: dict[str, Any]) -> k8s.V1ResourceRequirements:
+    limits = {"cpu": resources.get("resourceCpuLimit"), "memory": resources.get("resourceMemoryLimit")}
+    if accelerator := resources.get("accelerator"):
         limits[accelerator["resourceType"]] = accelerator["resourceCount"]
-    requests = {"cpu": given.get("resourceCpuRequest"), "memory": given.get("resourceMemoryRequest")}
+    requests = {"cpu": resources.get("resourceCpuRequest"), "memory": resources.get("resourceMemoryRequest")}
     return k8s.V1ResourceRequirements(
         limits={name: value for name, value in limits.items() if value},
         requests={name: value for name, value in requests.items() if value},
     )
 
 
-def _secret(given: dict[str, Any], key: dict[str, str]) -> Secret:
-    return Secret("env", key["envVar"], given["secretName"], key["secretKey"])
+def _secret(secret: dict[str, Any], key: dict[str, str]) -> Secret:
+    return Secret("env", key["envVar"], secret["secretName"], key["secretKey"])
 
 
-def _claim(given: dict[str, Any]) -> k8s.V1Volume:
-    source = k8s.V1PersistentVolumeClaimVolumeSource(claim_name=given["constant"])
-    return k8s.V1Volume(name=given["constant"], persistent_volume_claim=source)
+def _claim(mount: dict[str, Any]) -> k8s.V1Volume:
+    source = k8s.V1PersistentVolumeClaimVolumeSource(claim_name=mount["constant"])
+    return k8s.V1Volume(name=mount["constant"], persistent_volume_claim=source)
 
 
-def _scratch(given: dict[str, Any]) -> k8s.V1Volume:
-    source = k8s.V1EmptyDirVolumeSource(medium=given["medium"], size_limit=given["sizeLimit"])
-    return k8s.V1Volume(name=given["volumeName"], empty_dir=source)
+def _scratch(mount: dict[str, Any]) -> k8s.V1Volume:
+    source = k8s.V1EmptyDirVolumeSource(medium=mount["medium"], size_limit=mount["sizeLimit"])
+    return k8s.V1Volume(name=mount["volumeName"], empty_dir=source)
 
 
 def _mounts(settings: dict[str, Any]) -> list[k8s.V1VolumeMount]:
@@ -216,13 +216,13 @@ def _end(pod: k8s.V1Pod | None, container: str) -> k8s.V1ContainerStateTerminate
     return None
 
 
-def _said(ended: k8s.V1ContainerStateTerminated | None) -> dict[str, Any]:
-    """Return what a step has said of itself; a container that is none says what it likes, or nothing."""
+def _read_message(ended: k8s.V1ContainerStateTerminated | None) -> dict[str, Any]:
+    """Return the metadata in a container's termination message; empty when it has none or is no step."""
     try:
-        found = json.loads(ended.message) if ended else None
+        message = json.loads(ended.message) if ended else None
     except (TypeError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return message if isinstance(message, dict) else {}
 
 
 def failure(pod: k8s.V1Pod, container: str) -> AirflowException:
@@ -231,19 +231,19 @@ def failure(pod: k8s.V1Pod, container: str) -> AirflowException:
     kind, how = _kind(pod, ended), f"exit code {ended.exit_code}" if ended else "the pod never started"
     if kind is OutOfMemoryError:
         how = f"killed for lack of memory ({how}); raise its role's memory_limit in pipelines/environments.py"
-    said = [how, pod.status.reason, pod.status.message, ended and ended.message]
-    return kind("\n".join(filter(None, said)))
+    reasons = [how, pod.status.reason, pod.status.message, ended and ended.message]
+    return kind("\n".join(filter(None, reasons)))
 
 
 def _kind(pod: k8s.V1Pod, ended: k8s.V1ContainerStateTerminated | None) -> Any:
     if ended and (ended.exit_code, ended.reason) == (KILLED, "OOMKilled"):
         return OutOfMemoryError
     if _is_disrupted(pod):
-        return PreemptedError
+        return PodPreemptedError
     return ENDS.get(ended.exit_code, AirflowException) if ended else AirflowException
 
 
 def _is_disrupted(pod: k8s.V1Pod) -> bool:
     """Return whether somebody else has ended a pod: a drain, the scheduler, a node that shuts down, a person."""
-    conditions = {each.type: each.status for each in pod.status.conditions or []}
+    conditions = {condition.type: condition.status for condition in pod.status.conditions or []}
     return bool(pod.metadata.deletion_timestamp) or conditions.get("DisruptionTarget") == "True"

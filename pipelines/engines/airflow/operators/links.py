@@ -15,7 +15,7 @@ class _Report(BaseOperatorLink):
 
     def get_link(self, operator: Any, *, ti_key: Any) -> str:
         """Return the address of the run's report; it is there once the reporting step is done."""
-        root, reports = operator.links["root"], operator.rendering.place.reports
+        root, reports = operator.links["root"], operator.rendering.settings.reports
         return storage.join(reports, root.rsplit("/", 1)[-1], "report.html") if reports else f"{root}/report.html"
 
 
@@ -24,7 +24,7 @@ class _Model(BaseOperatorLink):
 
     def get_link(self, operator: Any, *, ti_key: Any) -> str:
         """Return the page of the model, or of the version that the task has made, where the registry has pages."""
-        page, version = operator.links["model_page"], operator.found.get("version")
+        page, version = operator.links["model_page"], operator.output_metadata.get("version")
         return storage.join(page, "versions", str(version)) if page and version else str(page)
 
 

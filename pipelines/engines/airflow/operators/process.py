@@ -17,10 +17,10 @@ from pipelines.engines.airflow.operators.context import Rendering
 from pipelines.engines.airflow.operators.links import MODEL, REPORT, TEMPLATES
 from pipelines.engines.local import runs
 from pipelines.engines.local.processes import Processes
-from pipelines.engines.local.run import Outcome, Run
+from pipelines.engines.local.run import Run, StepOutcome
 from pipelines.logs import last_lines
 
-SECONDS = 0.5
+POLL_SECONDS = 0.5
 
 
 class StepOperator(BaseOperator):
@@ -36,7 +36,7 @@ class StepOperator(BaseOperator):
         self.argv = argv
         self.links = TEMPLATES
         self.rendering = rendering
-        self.found: dict[str, Any] = {}
+        self.output_metadata: dict[str, Any] = {}
 
     def execute(self, context: Any) -> None:
         """Run the step, or reuse what an earlier try of this DAG run has made of the same input.
@@ -53,7 +53,9 @@ class StepOperator(BaseOperator):
         if outcome.state == "failed":
             kind = AirflowFailException if outcome.exit_code == USER_ERROR else AirflowException
             raise kind(f"exit code {outcome.exit_code}: {last_lines(Path(outcome.log), 3)}")
-        self.found = next((run.commands.metadata(ir.Artifact(self.step.name, name)) for name in self.step.outputs), {})
+        self.output_metadata = next(
+            (run.commands.metadata(ir.ArtifactRef(self.step.name, name)) for name in self.step.outputs), {}
+        )
         self.log.info("%s after %.1f s, %s", outcome.state, outcome.seconds, run.folder)
 
     def on_kill(self) -> None:
@@ -62,7 +64,7 @@ class StepOperator(BaseOperator):
 
     def _run(self, context: Any) -> Run:
         commands = self.rendering.commands(context)
-        self._processes = Processes(self.rendering.place.python)
+        self._processes = Processes(self.rendering.settings.python)
         started = context["dag_run"].start_date.isoformat(timespec="seconds")
         folder = Path(commands.root)
         return Run(
@@ -92,20 +94,20 @@ class _Follower:
         self._threads.append(threading.Thread(target=self._follow, args=(log,)))
         self._threads[-1].start()
 
-    def finished(self, task: ir.Task, outcome: Outcome) -> None:
+    def finished(self, task: ir.Task, outcome: StepOutcome) -> None:
         """Nothing to add: the task says it."""
 
     def _follow(self, log: Path) -> None:
         with log.open(errors="replace") as lines:
             while True:
-                last = self._ended.wait(SECONDS)
+                last = self._ended.wait(POLL_SECONDS)
                 for line in lines:
                     self._log.info("%s", line.rstrip())
                 if last:
                     return
 
 
-def _record(run: Run, step: ir.Task, outcome: Outcome) -> None:
+def _record(run: Run, step: ir.Task, outcome: StepOutcome) -> None:
     """Write the run's record anew: tasks of a DAG run are processes of their own, which end in any order."""
     with locks.held(run.folder / "run.lock"):
         others = {task.name: run.earlier(task) for task in run.pipeline.tasks}

@@ -70,8 +70,8 @@ def test_a_run_is_submitted_with_the_environments_pipeline_and_typed_parameters(
 
 
 def test_a_run_has_the_account_that_a_step_of_it_needs_and_there_is_one(kubeflow: Kubeflow) -> None:
-    compiled = arguments.compiled("release", "aws")
-    values = arguments.gathered(compiled, {"config": "fraud", "date": DATE, "data": "simulator"}, {})
+    compiled = arguments.load_compiled("release", "aws")
+    values = arguments.gather_arguments(compiled, {"config": "fraud", "date": DATE, "data": "simulator"}, {})
     server = KubeflowApi(KubeflowTarget(kubeflow.url, "nightshift", service_account="runner"), pause=0)
     server.submit("one", Definition.read(compiled.yaml), values)
     (body,) = kubeflow.bodies("/runs")
@@ -297,8 +297,8 @@ def test_a_lost_answer_makes_no_second_schedule(kubeflow: Kubeflow) -> None:
 
 
 def test_the_old_schedule_stays_until_the_new_one_is_there(kubeflow: Kubeflow) -> None:
-    nightly, server = arguments.compiled("nightly", "aws"), server_of(kubeflow)
-    values = arguments.gathered(nightly, {"pipeline": "training"}, {})
+    nightly, server = arguments.load_compiled("nightly", "aws"), server_of(kubeflow)
+    values = arguments.gather_arguments(nightly, {"pipeline": "training"}, {})
     schedule(server, change(server, "mine", recurring("mine", nightly, values, "0 2 * * *"), replace=False))
     (old,) = kubeflow.recurring
     kubeflow.failures += [Failure("POST", "/recurringruns") for _ in range(4)]

@@ -17,7 +17,7 @@ from pipelines import ir
 from pipelines.engines.local import runs
 from pipelines.engines.local.forkserver import level
 from pipelines.engines.local.run import Run
-from pipelines.engines.local.warm import Forks, Server
+from pipelines.engines.local.warm import Forks, ForkServer
 from tests.pipelines.samples import Silent, compiled, compiled_file, one_step
 from tests.processes import content, started, wait_until
 
@@ -43,7 +43,7 @@ def task(tmp_path: Path) -> ir.Task:
 
 @pytest.fixture
 def server():
-    with Server() as server:
+    with ForkServer() as server:
         yield server
 
 
@@ -111,7 +111,7 @@ def test_forks_and_what_they_started_end_with_the_block(server, task, tmp_path):
         wait_until(lambda pid=pid: gone(pid), f"{pid} has ended")
 
 
-def imported(server: Server, group: int, level: int, log: Path) -> set[str]:
+def imported(server: ForkServer, group: int, level: int, log: Path) -> set[str]:
     """Return which libraries a fork of a level finds imported."""
     words = ["imported", "nightshift.config", "pandas", "scipy.stats"]
     request = {"module": PROBE[2], "arguments": words, "environment": dict(os.environ), "group": group}
@@ -154,24 +154,24 @@ def test_a_step_that_waits_for_its_libraries_does_not_start_once_all_are_asked_t
 def test_a_run_whose_steps_are_no_components_starts_no_server(server, tmp_path):
     run = Run(compiled(one_step("true"), tmp_path), {}, tmp_path / "run")
 
-    assert runs.forked(run, server).execute(Silent())
+    assert runs.use_forks(run, server).execute(Silent())
     assert server.process is None
 
 
 def test_the_components_of_a_run_are_forks(server, tmp_path):
     run = Run(compiled(probing, tmp_path), {}, tmp_path / "run")
 
-    assert runs.forked(run, server).execute(Silent())
+    assert runs.use_forks(run, server).execute(Silent())
     assert server.process
 
 
 def test_steps_in_containers_are_no_forks(server, tmp_path):
-    run = runs.in_containers(Run(compiled(probing, tmp_path), {}, tmp_path / "run"))
+    run = runs.use_containers(Run(compiled(probing, tmp_path), {}, tmp_path / "run"))
 
-    assert runs.forked(run, server) is run
+    assert runs.use_forks(run, server) is run
 
 
-class Recorded(Server):
+class Recorded(ForkServer):
     """Runs nothing."""
 
     def __init__(self) -> None:
@@ -199,7 +199,7 @@ def test_libraries_are_imported_for_the_steps_that_are_left(task, tmp_path):
 
 
 def test_a_step_runs_as_a_process_when_the_server_is_gone(task, tmp_path):
-    with Server() as server, Forks(server=server) as forks:
+    with ForkServer() as server, Forks(server=server) as forks:
         server.prepare(0, dict(os.environ))
         server.process.kill()
         server.process.wait()
@@ -212,9 +212,9 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from pipelines import ir
-from pipelines.engines.local.warm import Forks, Server
+from pipelines.engines.local.warm import ForkServer, Forks
 (task,) = ir.load(Path(sys.argv[1])).tasks
-with Server() as server, Forks(server=server) as forks:
+with ForkServer() as server, Forks(server=server) as forks:
     server.prepare(0, dict(os.environ))
     Path(sys.argv[2]).write_text(str(server.process.pid))
     forks.run(task, sys.argv[4:], Path(sys.argv[3]))
