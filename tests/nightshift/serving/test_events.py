@@ -17,13 +17,12 @@ from nightshift.assignment import is_answered
 from nightshift.contracts import package as contract
 from nightshift.serving.files import Challenger
 from nightshift.serving.online import FULL, GroupCommit
-from nightshift.tabular.online.embedded import acknowledged
 from nightshift.tabular.online.state import EventRecord
 from nightshift.tabular.windows import DAY
 from nightshift.tasks.tabular.features import core
 from tests.nightshift.serving.conftest import Running, point
 from tests.nightshift.serving.events import CHOSEN, EVENTS, LATER, PAST, ROWS, events_of, expected, model, raw
-from tests.nightshift.tabular.online.streams import START, Labeled, config, written
+from tests.nightshift.tabular.online.streams import START, Labeled, acknowledged, config, written
 from tests.processes import wait_until
 
 

@@ -40,7 +40,7 @@ def test_the_page_lists_every_module_of_a_task_and_what_steps_ask_of_it() -> Non
     assert rows[: len(MODULES) + 2] == list(table())
 
 
-@pytest.mark.parametrize("kind", BUILT_IN, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", BUILT_IN.values(), ids=list(BUILT_IN))
 @pytest.mark.parametrize("module", MODULES)
 def test_each_built_in_task_has_every_module_with_all_that_steps_ask(kind: TaskKind, module: str) -> None:
     found = getattr(Task(kind), module)

@@ -15,7 +15,6 @@ import pytest
 
 from nightshift.serving.triton.config import Settings
 from nightshift.serving.triton.repository import Wanted, publish
-from nightshift.tabular.online.embedded import acknowledged
 from tests import triton
 from tests.components import pictures
 from tests.conftest import save
@@ -23,7 +22,7 @@ from tests.nightshift.serving import texts
 from tests.nightshift.serving.events import CHOSEN, EVENTS, LATER, PAST, model, raw
 from tests.nightshift.serving.test_events import sent
 from tests.nightshift.serving.test_images import FILES, infer, pixels, prefixed
-from tests.nightshift.tabular.online.streams import written
+from tests.nightshift.tabular.online.streams import acknowledged, written
 from tests.processes import wait_until
 
 pytestmark = pytest.mark.xdist_group("triton")

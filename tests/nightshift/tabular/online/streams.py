@@ -1,6 +1,7 @@
 """Streams of events for the online state, and what the batch kernel says of them."""
 
 from datetime import date, timedelta
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +13,8 @@ from nightshift.splits import Days
 from nightshift.tabular import frames
 from nightshift.tabular.online import snapshot
 from nightshift.tabular.online.base import Base
+from nightshift.tabular.online.embedded import newest
+from nightshift.tabular.online.log import commits
 from nightshift.tabular.online.state import Label, OnlineState
 from nightshift.tabular.windows import DAY
 from nightshift.tasks.tabular.features import core
@@ -107,3 +110,9 @@ def written(events: list[Labeled], chosen: Config, days: int, folder: str) -> st
 
 def _ids(values: list[Any]) -> pd.Series:
     return pd.Series(values, dtype="str" if any(isinstance(value, str) for value in values) else "int64")
+
+
+def acknowledged(folder: Path) -> list[Any]:
+    """Return the events and labels that were acknowledged and that no snapshot covers, in their order."""
+    path = newest(folder)
+    return [record for commit in commits(path) for record in commit.records] if path else []

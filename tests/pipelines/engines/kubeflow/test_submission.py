@@ -27,6 +27,7 @@ STATE = {
     "target": "register-only",
     "kubeflow": {"endpoint": INSIDE, "experiment": "fraud", "namespace": "", "service_account": "nightshift"},
     "serving": {},
+    "dask": "",
 }
 
 
