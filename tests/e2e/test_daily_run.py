@@ -131,8 +131,12 @@ def test_the_first_model_is_promoted_and_answers_on_the_printed_line(summary: di
 def test_a_window_has_one_size_on_every_page(summary: dict[str, Any], workspace: Path) -> None:
     folder = workspace / "runs" / summary["run"]
     lineage = json.loads((folder / "training/model/model.json").read_text())["lineage"]
-    sizes = {name: lineage[name]["rows"] for name in ("train", "validation")} | {"test": summary["rows"]["test"]}
-    assert summary["rows"]["train"] == sizes["train"]
+    sizes = {
+        "selection of a candidate": lineage["validation"]["rows"],
+        "final training": summary["rows"]["train"],
+        "test": summary["rows"]["test"],
+    }
+    assert lineage["train"]["rows"] == summary["rows"]["train"]
     report, card = (folder / "report.html").read_text(), Path(summary["links"]["model_card"]).read_text()
     for window, rows in sizes.items():
         row = rf'<th scope="row">{window}</th>\s*<td>[^<]*</td>\s*<td class="n"><data value="(\d+)"'
