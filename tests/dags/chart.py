@@ -20,8 +20,9 @@ from tests.infra.rebuilt import rebuilt
 
 NAMESPACE = "airflow"
 (CHART,) = [row for row in CHARTS if row["name"] == "airflow"]
-VALUES = given(CHART)
-IMAGE = "{repository}:{tag}".format(**values("airflow")["images"]["airflow"])
+# with the examples' registry, which an installation replaces
+VALUES = given(CHART) | {"images": values("airflow")["images"]}
+IMAGE = "{repository}:{tag}".format(**VALUES["images"]["airflow"])
 HOME, THEN = VALUES["airflowHome"], "/tmp/airflow"
 RIGHTS = ("Role", "RoleBinding", "ServiceAccount")
 PARTS = {
