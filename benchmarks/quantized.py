@@ -9,35 +9,29 @@ judges its forms. A network that is fitted is kept in the folder.
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy.typing as npt
 import pandas as pd
 import yaml
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks.steps import run_steps
-from components.optimization import core
-from components.optimization.__main__ import optimize, parser
-from components.optimization.forms import Form
+from components.optimization import compare, subjects
 from components.training.core import fit_all
 from nightshift import splits
-from nightshift.classification.metrics import Scores
 from nightshift.classification.shards import Items
 from nightshift.config import parse
+from nightshift.context import StepContext
 from nightshift.contracts import package, tables
 from nightshift.contracts.optimization import FILE, Attempt, Latency, Optimization
 from nightshift.contracts.package import DecisionRule
 from nightshift.dates import parse_date
 from nightshift.splits import Days
 from nightshift.tasks.classification.networks import Setting
-from nightshift.tasks.classification.optimization import Rows
 from nightshift.tasks.classification.training import ItemRows
-from nightshift.tasks.protocol import OptimizationRows
 from pipelines import configs
 from tests import packages
 
@@ -79,7 +73,7 @@ def features(name: str, folder: Path) -> str:
 def fit(name: str, uri: str, model: Path) -> None:
     """Fit a network once, and write it as a package."""
     given = parse(config(name))
-    fold, task = splits.plan(given, parse_date(DATE)).validation, given.classes
+    fold, task = splits.plan(given, parse_date(DATE)).validation, given.task
     items = Items.of(tables.read_table(uri), Days(fold.train.first, fold.test.last))
     rows = ItemRows(Setting(task, "cpu"), splits.plan(given, parse_date(DATE)), items)
     sample = rows.sample(fold)
@@ -94,32 +88,18 @@ def fit(name: str, uri: str, model: Path) -> None:
     package.save(str(model), manifest, {name: graph}, pd.DataFrame())
 
 
-@dataclass(frozen=True)
-class Noted(Rows):
-    """Rows that note the accuracy of each form that scores them, the original first."""
-
-    accuracies: list[float] = field(default_factory=list)
-
-    def decided(self, scores: Scores) -> npt.NDArray[Any]:
-        """Return the predicted classes."""
-        self.accuracies.append(self.quality(scores))
-        return super().decided(scores)
-
-
 def judged(name: str, folder: Path) -> tuple[Optimization, float]:
     """Return what the step `optimization` finds, and the accuracy of the original, once the network is fitted."""
     uri, model, optimized = features(name, folder), folder / "model", folder / "optimized"
     if not (model / package.MANIFEST).exists():
         fit(name, uri, model)
-    accuracies: list[float] = []
-
-    def measure(forms: Sequence[Form], rows: OptimizationRows) -> list[Attempt]:
-        assert isinstance(rows, Rows)
-        return core.attempts(forms, Noted(**vars(rows), accuracies=accuracies))
-
-    flags = {"config": json.dumps(config(name)), "features": uri, "model": str(model), "optimized": str(optimized)}
-    optimize(parser().parse_args([word for flag, value in flags.items() for word in (f"--{flag}", value)]), measure)
-    return Optimization.read(str(optimized / FILE)), accuracies[0]
+    flags = {"config": json.dumps(config(name)), "features": uri, "model": str(model), "result": str(optimized)}
+    arguments = compare.parser().parse_args([word for flag, value in flags.items() for word in (f"--{flag}", value)])
+    compare.body(arguments)
+    subject = subjects.read(StepContext(arguments), str(model))
+    assert subject.original.graph is not None
+    accuracy = subject.rows.quality(subject.original.graph.score(subject.rows.inputs))
+    return Optimization.read(str(optimized / FILE)), accuracy
 
 
 def show(name: str, folder: Path) -> None:

@@ -41,6 +41,7 @@ from nightshift.neural.recipes.mlp import MLP, MLPParameters
 from nightshift.neural.recipes.resnet import ResNet
 from nightshift.neural.replica import Replica
 from nightshift.neural.trainer import NetworkTraining
+from tests.cluster.kinds import POD
 from tests.components.training import machines as site
 from tests.components.training import samples
 from tests.components.training.test_step import flags, scores
@@ -289,7 +290,7 @@ def machines() -> None:
             if any((folder / "checkpoints").rglob("checkpoint.json")):
                 cluster.meanwhile = lambda: None
                 pod = min(each["metadata"]["name"] for each in cluster.cluster.pods(site.NAMESPACE))
-                cluster.cluster.delete_pod(pod, site.NAMESPACE)
+                cluster.cluster.delete(POD, pod, namespace=site.NAMESPACE)
                 console.print(f"{pod} is deleted")
 
         cluster.meanwhile = once

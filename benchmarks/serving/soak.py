@@ -157,7 +157,7 @@ def _swap(target: Target, every: float, ended: threading.Event, found: Found) ->
 
 def _watch(target: Target, ended: threading.Event, found: Found) -> None:
     """Ask again and again, who answers."""
-    body = json.loads(target.client.asked[0].partition(b"\r\n\r\n")[2])
+    body = json.loads(target.client.requests[0].partition(b"\r\n\r\n")[2])
     with httpx.Client(timeout=PATIENCE) as client:
         while not ended.wait(0.05):
             least = target.version
