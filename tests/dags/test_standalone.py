@@ -53,10 +53,10 @@ def test_two_that_start_at_the_same_moment_have_ports_of_their_own() -> None:
         port = tried.getsockname()[1]
         tried.close()
 
-        assert standalone._reserved(one, port) == port
-        assert standalone._reserved(another, port) not in (port, 0)
+        assert standalone._reserve_port(one, port) == port
+        assert standalone._reserve_port(another, port) not in (port, 0)
         one.close()
-        assert standalone._reserved(another, port) == port
+        assert standalone._reserve_port(another, port) == port
 
 
 def test_its_folder_which_gets_the_password_is_for_nobody_else(tmp_path: Path) -> None:

@@ -197,7 +197,7 @@ def test_a_training_on_several_machines_is_charged_for_all_of_them() -> None:
     whole["task"]["trainer"] = {"nodes": 4}
     args = argparse.Namespace(config=json.dumps(whole), executor_input={})
 
-    training, other = Account.from_flags(args, "training"), Account.of(args, "evaluation")
+    training, other = Account.from_flags(args, "training"), Account.from_flags(args, "evaluation")
 
     assert (training.hourly, other.hourly) == (2.0, 0.5)
     assert (training.left(), other.left()) == (1800.0, 7200.0)

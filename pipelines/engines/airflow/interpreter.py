@@ -19,11 +19,11 @@ from pipelines.engines.airflow.operators.context import AirflowSettings, Renderi
 
 GPU_POOL = "gpu"  # one for all use cases, on purpose: its slots are the cluster's GPUs, whoever takes them
 
+Operators = dict[str, BaseOperator]  # by the step's name
+
 
 @contextmanager
-def dag(
-    pipeline: str, settings: AirflowSettings, deadline: timedelta, **options: Any
-) -> Iterator[dict[str, BaseOperator]]:
+def dag(pipeline: str, settings: AirflowSettings, deadline: timedelta, **options: Any) -> Iterator[Operators]:
     """Make a DAG of a pipeline; what its block makes is part of it.
 
     Args:

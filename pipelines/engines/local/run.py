@@ -137,13 +137,8 @@ class Run:
             for name, o in self.outcomes.items()
         }
         head = {"pipeline": self.pipeline.name, "engine": self.engine, "started": self.started}
-        body = {
-            "parameters": self.arguments,
-            "steps": steps,
-            "complete": self.complete,
-            "ignored": self._list_ignored(),
-        }
-        storage.write_json(str(self.folder / "run.json"), head | body)
+        body = {"parameters": self.arguments, "steps": steps, "complete": self.complete}
+        storage.write_json(str(self.folder / "run.json"), head | body | {"ignored": self._list_ignored()})
 
     @property
     def commands(self) -> Commands:
@@ -196,9 +191,8 @@ class Run:
             time.sleep(delay)
         seconds = round(time.monotonic() - started, 3)
         state, hashes = ("done", self._hashes(task)) if code == 0 else ("failed", {})
-        return StepOutcome(
-            state, seconds, self._read_peak_memory(task) or peak, code, command, str(log), fingerprint, hashes
-        )
+        memory = self._read_peak_memory(task) or peak
+        return StepOutcome(state, seconds, memory, code, command, str(log), fingerprint, hashes)
 
     def _run_uninterrupted(self, task: ir.Task, command: list[str], log: Path) -> tuple[int, int]:
         """Run a command again as often as it is preempted, which is no failure of it."""

@@ -66,7 +66,7 @@ def test_a_request_starts_the_newest_training_with_the_parameters_of_the_monitor
         "date": samples.DATE,
         "data": "simulator",
         "device": "cpu",
-        "state": json.loads(flags(kubeflow, tmp_path).state) | {"serving": {}},
+        "state": json.loads(flags(kubeflow, tmp_path).state) | {"serving": {}, "dask": ""},
     }
     assert kubeflow.experiments[0].display_name == "fraud"
     text, links = read_section(str(tmp_path / "launch.json")).blocks
