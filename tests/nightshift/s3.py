@@ -20,16 +20,22 @@ KEPT = ("content-length", "content-type", "etag", "last-modified", "content-rang
 
 @contextmanager
 def bucket() -> Iterator[str]:
-    """Serve S3 with the bucket `lake`; the URL of the server."""
+    """Serve S3 with the bucket `lake`, empty; the URL of the server.
+
+    All of moto's servers in a process share their buckets, so this one goes with the test that it was created for.
+    """
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     server._server.app = one_by_one(server._server.app)
     host, port = server.get_host_and_port()
+    url = f"http://{host}:{port}"
+    with reached_at(url):
+        lake = boto3.resource("s3").create_bucket(Bucket="lake")
     try:
-        with reached_at(f"http://{host}:{port}"):
-            boto3.client("s3").create_bucket(Bucket="lake")
-        yield f"http://{host}:{port}"
+        yield url
     finally:
+        lake.objects.delete()
+        lake.delete()
         server.stop()
 
 
