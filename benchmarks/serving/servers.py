@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.serving import model
-from nightshift.serving.triton.repository import Wanted, publish
+from nightshift.serving.triton.repository import PublishRequest, publish
 from tests import triton
 from tests.servers import free_port
 
@@ -107,7 +107,7 @@ def _mlserver(place: Place) -> list[str]:
 
 def _triton(place: Place) -> list[str]:
     repository = place.folder / "triton"
-    publish(repository, str(place.folder / "package"), Wanted("fraud", 1))
+    publish(repository, str(place.folder / "package"), PublishRequest("fraud", 1))
     flags = {"load_model": "fraud", "http_port": place.port}
     return triton.command(triton.site(place.environment), place.folder, repository, **flags)
 

@@ -22,7 +22,7 @@ from nightshift.errors import UnavailableError, UserError
 from nightshift.interpreter import isolate
 from nightshift.progress import Patience, Progress, cpu_seconds
 from nightshift.serving import files
-from nightshift.serving.files import Challenger, Pointer, State
+from nightshift.serving.files import Challenger, Pointer, RunningServer
 from nightshift.step import USER_ERROR, log
 from nightshift.storage import locks
 from nightshift.tasks.examples import Example
@@ -56,7 +56,7 @@ def start_or_update(
     port: int = PORT,
     challenger: Challenger | None = None,
     patience: Patience = PATIENCE,
-) -> State:
+) -> RunningServer:
     """Have the local endpoint serve a version, and check by calling it that it does.
 
     Args:
@@ -86,7 +86,7 @@ def start_or_update(
             raise
 
 
-def running(registry_uri: str, name: str) -> State | None:
+def running(registry_uri: str, name: str) -> RunningServer | None:
     """Return where the server of a model listens, or None when none of ours is running."""
     root = registry.root(registry_uri)
     uri = files.state_uri(root, name)
@@ -94,20 +94,20 @@ def running(registry_uri: str, name: str) -> State | None:
     return _state(uri) if locks.is_held(files.lock_path(root, name)) else None
 
 
-def _state(uri: str) -> State | None:
-    return State(**storage.read_json(uri)) if storage.exists(uri) else None
+def _state(uri: str) -> RunningServer | None:
+    return RunningServer(**storage.read_json(uri)) if storage.exists(uri) else None
 
 
 def find_version(registry_uri: str, name: str) -> int | None:
     """Return the version that the endpoint of a model serves, or served when it was stopped; None without one."""
     uri = files.pointer_uri(registry.root(registry_uri), name)
-    return files.pointed_at(uri).version if storage.exists(uri) else None
+    return files.read_pointer(uri).version if storage.exists(uri) else None
 
 
 def beside(registry_uri: str, version: registry.Version) -> Challenger | None:
     """Return the challenger that answers beside a version, None where the version does not answer or answers alone."""
     uri = files.pointer_uri(registry.root(registry_uri), version.name)
-    pointer = files.pointed_at(uri) if storage.exists(uri) else None
+    pointer = files.read_pointer(uri) if storage.exists(uri) else None
     return pointer.challenger if pointer and pointer.version == version.version else None
 
 
@@ -141,7 +141,7 @@ class _Start(NamedTuple):
     patience: Patience
 
 
-def _check_answer(root: str, name: str, pointer: Pointer, expected: Example, start: _Start) -> State:
+def _check_answer(root: str, name: str, pointer: Pointer, expected: Example, start: _Start) -> RunningServer:
     waited = Progress(start.patience)
     state = _serving(root, name, pointer, start, waited)
     # a share of the entities is the challenger's, perhaps this one
@@ -166,7 +166,7 @@ def _is_right(answer: Any, version: int, score: float) -> bool:
         return False
 
 
-def _serving(root: str, name: str, pointer: Pointer, start: _Start, waited: Progress) -> State:
+def _serving(root: str, name: str, pointer: Pointer, start: _Start, waited: Progress) -> RunningServer:
     """Start the server where none is running, and wait until it answers with a version."""
     process: subprocess.Popen[bytes] | None = None
     while True:
@@ -188,7 +188,7 @@ def _serving(root: str, name: str, pointer: Pointer, start: _Start, waited: Prog
         _go_on(waited, root, name, pointer, pid, state, health.get("loaded"), health.get("behind"))
 
 
-def _health(state: State, seconds: float) -> dict[str, Any]:
+def _health(state: RunningServer, seconds: float) -> dict[str, Any]:
     """Return what the server says of itself, nothing where it does not."""
     reply = _call(state, "/healthz", seconds)
     return reply.content if reply and reply.status == http.client.OK and isinstance(reply.content, dict) else {}
@@ -270,7 +270,7 @@ class _Answer(NamedTuple):
 
 
 def _call(
-    state: State, path: str, seconds: float, body: object = None, headers: Mapping[str, str] = NONE
+    state: RunningServer, path: str, seconds: float, body: object = None, headers: Mapping[str, str] = NONE
 ) -> _Answer | None:
     """Return what a route answers, or None when it does not."""
     connection = http.client.HTTPConnection(state.host, state.port, timeout=seconds)

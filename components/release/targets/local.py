@@ -17,7 +17,7 @@ from nightshift.local import endpoint, examples
 from nightshift.local.endpoint import NONE
 from nightshift.progress import Patience, Progress, cpu_seconds
 from nightshift.serving.files import Challenger
-from nightshift.serving.files import State as Server
+from nightshift.serving.files import RunningServer as Server
 
 
 class Local:

@@ -26,7 +26,7 @@ from tests.processes import wait_until
 EVENT = {"amount": 123.457, "customer_count_1d": 2.0, "channel": "it's web"}
 
 
-def scored(state: files.State) -> dict:
+def scored(state: files.RunningServer) -> dict:
     answer = httpx.post(f"{state.url}/score", json={"instances": [EVENT]})
     assert answer.status_code == 200
     return answer.json()
@@ -116,7 +116,7 @@ def test_a_problem_with_the_wanted_version_is_told_until_it_is_gone(stocked, ser
     assert _health_when(state, lambda health: not health["problem"])["status"] == "ok"
 
 
-def _health_when(state: files.State, condition) -> dict:
+def _health_when(state: files.RunningServer, condition) -> dict:
     def asked() -> dict | None:
         health = httpx.get(f"{state.url}/healthz").json()
         return health if condition(health) else None

@@ -92,7 +92,7 @@ def test_a_pointer_that_names_no_version_is_said_until_it_does(served, content) 
 def test_a_version_whose_files_were_not_there_yet_is_loaded_once_they_are(served, tmp_path) -> None:
     later = tmp_path / "later"
     model(later, slope=0.05)
-    pointer = files.pointed_at(str(served.pointer))
+    pointer = files.read_pointer(str(served.pointer))
     second = asdict(pointer) | {"version": 2, "uri": str(later), "sha256": load_manifest(str(later)).sha256}
     later.rename(tmp_path / "away")
     storage.write_json(str(served.pointer), second)
