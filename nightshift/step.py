@@ -116,7 +116,7 @@ def _work(
             account.leave_spent(component, time.monotonic() - started)
         raise
     seconds = time.monotonic() - started
-    _report(args, component, seconds, metrics | (account.after(component, seconds) if account else {}))
+    _report(args, component, seconds, metrics | (account.hand_on(component, seconds) if account else {}))
 
 
 def _account(args: argparse.Namespace, component: str) -> "Account | None":

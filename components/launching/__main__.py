@@ -52,7 +52,7 @@ def _launch(args: Namespace, day: date, reason: str) -> Launch:
     from nightshift.cluster.kubeflow import KubeflowApi, KubeflowTarget
 
     server = KubeflowApi(KubeflowTarget.parse(state.kubeflow))
-    definition = server.newest(args.pipeline)
+    definition = server.find_newest(args.pipeline)
     known = {"data": args.data, "device": args.device, "config": json.loads(args.config), "date": str(day)}
     known["state"] = state.dump()
     values = core.arguments(args.pipeline, definition.parameters, known)

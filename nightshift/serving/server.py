@@ -130,7 +130,7 @@ def _hold_lock(options: Options) -> Iterator[None]:
         try:
             if options.registry:
                 path = files.lock_path(options.registry, options.name)
-                stack.enter_context(locks.held(path, seconds=LOCK_SECONDS))
+                stack.enter_context(locks.hold(path, seconds=LOCK_SECONDS))
         except BlockingIOError:
             raise UserError(f"an endpoint of {options.name!r} runs already; `nightshift stop` stops it") from None
         yield

@@ -69,7 +69,7 @@ def publish(folder: Path, uri: str, request: PublishRequest) -> PublishResult:
         names = " and ".join(tensor.name for tensor in manifest.signature.inputs)
         raise UserError(f"{uri} takes {names}, and this repository serves models of one input; use nightshift.serving")
     folder.mkdir(parents=True, exist_ok=True)
-    with locks.held(folder / ".lock"):
+    with locks.hold(folder / ".lock"):
         models = _Models(folder, request.name)
         models.sweep()
         models.check_inputs(manifest)

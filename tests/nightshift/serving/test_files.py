@@ -34,7 +34,7 @@ def test_what_a_server_writes_is_for_its_user_alone_whatever_the_umask(tmp_path)
         start = endpoint._Start(free_port(), str(tmp_path / "lake/predictions"), endpoint.PATIENCE)
         server = endpoint._launch(root, "fraud", start)
         wait_until(lambda: Path(files.state_uri(root, "fraud")).exists() or server.poll() is not None, "it listens")
-        running = endpoint.running(root, "fraud")
+        running = endpoint.find_running(root, "fraud")
         wait_until(lambda: _answers(running.url), "it answers")
         assert score(running.url, LATER[0]).status_code == 200
         server.terminate()
