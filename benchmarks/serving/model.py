@@ -78,7 +78,7 @@ def write(folder: Path) -> None:
 def point(folder: Path, snapshot: str | None = None, version: int = 1) -> None:
     """Point to the package in the registry `folder`; a snapshot is needed for raw events."""
     uri = str(folder / "package")
-    pointer = files.Pointer(version, uri, package.load(uri).sha256, "2026-01-01T00:00:00+00:00", snapshot)
+    pointer = files.DeploymentPointer(version, uri, package.load(uri).sha256, "2026-01-01T00:00:00+00:00", snapshot)
     storage.write_json(files.pointer_uri(str(folder), NAME), vars(pointer))
 
 

@@ -22,7 +22,7 @@ from nightshift.errors import UnavailableError, UserError
 from nightshift.interpreter import isolate
 from nightshift.progress import Patience, Progress, cpu_seconds
 from nightshift.serving import files
-from nightshift.serving.files import Challenger, Pointer, RunningServer
+from nightshift.serving.files import Challenger, DeploymentPointer, RunningServer
 from nightshift.step import USER_ERROR, log
 from nightshift.storage import locks
 from nightshift.tasks.examples import Example
@@ -76,7 +76,7 @@ def start_or_update(
     with registry.lock(root):
         before = storage.read_bytes(uri) if storage.exists(uri) else None
         since = _find_champion_start(root, version)
-        pointer = Pointer(version.version, version.uri, version.sha256, since, expected.snapshot, challenger)
+        pointer = DeploymentPointer(version.version, version.uri, version.sha256, since, expected.snapshot, challenger)
         storage.write_json(uri, asdict(pointer))
         try:
             start = _Start(port, storage.join(state.lake, name, "predictions"), patience)
@@ -141,7 +141,7 @@ class _Start(NamedTuple):
     patience: Patience
 
 
-def _check_answer(root: str, name: str, pointer: Pointer, expected: Example, start: _Start) -> RunningServer:
+def _check_answer(root: str, name: str, pointer: DeploymentPointer, expected: Example, start: _Start) -> RunningServer:
     progress = Progress(start.patience)
     server = _await_version(root, name, pointer, start, progress)
     # the challenger may answer this entity otherwise
@@ -166,7 +166,9 @@ def _is_right(answer: Any, version: int, score: float) -> bool:
         return False
 
 
-def _await_version(root: str, name: str, pointer: Pointer, start: _Start, progress: Progress) -> RunningServer:
+def _await_version(
+    root: str, name: str, pointer: DeploymentPointer, start: _Start, progress: Progress
+) -> RunningServer:
     """Start the server if none is running, and wait until it serves a version."""
     process: subprocess.Popen[bytes] | None = None
     while True:
@@ -202,7 +204,9 @@ def _explain_end(code: int, root: str, name: str) -> NoReturn:
     raise UnavailableError(f"{message} (exit code {code}); run the same command again")
 
 
-def _pause(progress: Progress, root: str, name: str, pointer: Pointer, pid: int | None, *signs: object) -> None:
+def _pause(
+    progress: Progress, root: str, name: str, pointer: DeploymentPointer, pid: int | None, *signs: object
+) -> None:
     """Pause for a moment; raise if the server stalls: no change of its log, its health or its CPU seconds."""
     path = _log_path(root, name)
     size = path.stat().st_size if path.exists() else 0

@@ -26,7 +26,7 @@ class Challenger:
 
 
 @dataclass(frozen=True)
-class Pointer:
+class DeploymentPointer:
     """The version to serve.
 
     Attributes:
@@ -91,14 +91,14 @@ def lock_path(registry: str, name: str) -> str:
     return storage.join(folder(registry, name), "server.lock")
 
 
-def read_pointer(uri: str) -> Pointer:
+def read_pointer(uri: str) -> DeploymentPointer:
     """Read the pointer to the version to serve.
 
     Raises:
         UserError: when it is missing or not valid.
     """
     try:
-        return msgspec.json.decode(storage.read_bytes(uri), type=Pointer)
+        return msgspec.json.decode(storage.read_bytes(uri), type=DeploymentPointer)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise UserError(
             f"{uri} does not name the version to be served ({error}); move it away, and deploy again: `nightshift run`"

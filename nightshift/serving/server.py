@@ -20,7 +20,7 @@ from nightshift.contracts import package
 from nightshift.errors import UserError
 from nightshift.serving import files, http
 from nightshift.serving.application import Application
-from nightshift.serving.files import Pointer
+from nightshift.serving.files import DeploymentPointer
 from nightshift.serving.logs import JsonFormatter
 from nightshift.serving.options import HOST, PORTS, Options
 from nightshift.serving.prediction_log import PredictionLog
@@ -110,8 +110,8 @@ def _refuse_store(_: Base) -> Store:
     raise UserError("an online state in files has one worker; give --redis-file FILE, or --workers 1")
 
 
-def _build_pointer(uri: str) -> Pointer:
-    return Pointer(1, uri, package.load(uri).sha256, datetime.now(UTC).isoformat(timespec="seconds"))
+def _build_pointer(uri: str) -> DeploymentPointer:
+    return DeploymentPointer(1, uri, package.load(uri).sha256, datetime.now(UTC).isoformat(timespec="seconds"))
 
 
 def _announce(options: Options, listener: socket.socket) -> None:

@@ -19,7 +19,7 @@ from nightshift.errors import UserError
 from nightshift.graph import PROVIDERS, Graph
 from nightshift.serving.batching import Batcher, ServerLimits
 from nightshift.serving.feature_encoder import FeatureEncoder
-from nightshift.serving.files import Pointer
+from nightshift.serving.files import DeploymentPointer
 from nightshift.serving.items.decoder import DecoderPool
 from nightshift.serving.items.loader import load_schema
 from nightshift.serving.online import Online
@@ -47,7 +47,7 @@ class Model:
     """
 
     name: str
-    pointer: Pointer
+    pointer: DeploymentPointer
     package: ModelPackage
     preprocessor: FeatureEncoder | DecoderPool
     batcher: Batcher
@@ -121,7 +121,7 @@ class Split:
         return [(model, indexes[key]) for key, model in ((False, champion), (True, self.model)) if indexes[key]]
 
 
-def load(name: str, pointer: Pointer, limits: ServerLimits, device: str = "cpu") -> Model:
+def load(name: str, pointer: DeploymentPointer, limits: ServerLimits, device: str = "cpu") -> Model:
     """Load a version and call it once.
 
     Raises:
@@ -155,8 +155,8 @@ class ModelManager:
 
     def __init__(
         self,
-        read_pointer: Callable[[], Pointer],
-        load: Callable[[Pointer], Model],
+        read_pointer: Callable[[], DeploymentPointer],
+        load: Callable[[DeploymentPointer], Model],
         folder: str = "",
         store: Callable[[Base], Store] | None = None,
     ) -> None:
@@ -230,14 +230,14 @@ class ModelManager:
             self._last_find = spec, newest, model
         return model
 
-    def _poll_pointer(self) -> Pointer:
+    def _poll_pointer(self) -> DeploymentPointer:
         try:
             return self._read_pointer()
         except Exception:
             self._next_check = 0.0  # as soon as the pointer can be read again
             raise
 
-    def _take_over(self, wanted: Pointer) -> None:
+    def _take_over(self, wanted: DeploymentPointer) -> None:
         if wanted != self.wanted:
             # in this order: an old problem is never the new version's
             self.problem, self.wanted = None, wanted

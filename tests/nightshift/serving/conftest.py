@@ -16,7 +16,7 @@ from nightshift.contracts.package import load as load_manifest
 from nightshift.serving.application import Application
 from nightshift.serving.batching import ServerLimits
 from nightshift.serving.bearer import Bearer
-from nightshift.serving.files import Challenger, Pointer, read_pointer
+from nightshift.serving.files import Challenger, DeploymentPointer, read_pointer
 from nightshift.serving.http import HttpServer
 from nightshift.serving.prediction_log import PredictionLog
 from nightshift.serving.server import listen
@@ -77,7 +77,7 @@ def point(
 ) -> None:
     """Say what is to be served."""
     sha256 = load_manifest(package).sha256
-    said = Pointer(version, package, sha256, "2018-08-01T00:00:00+00:00", snapshot, challenger)
+    said = DeploymentPointer(version, package, sha256, "2018-08-01T00:00:00+00:00", snapshot, challenger)
     storage.write_json(str(pointer), asdict(said))
 
 

@@ -12,7 +12,7 @@ from nightshift import storage
 from nightshift.contracts.package import load as load_manifest
 from nightshift.local import endpoint
 from nightshift.serving import files
-from nightshift.serving.files import Pointer
+from nightshift.serving.files import DeploymentPointer
 from tests.nightshift.serving.events import CHOSEN, EVENTS, LATER, PAST, model
 from tests.nightshift.serving.test_events import raw
 from tests.nightshift.tabular.online.streams import written
@@ -27,7 +27,7 @@ def score(url: str, *events) -> httpx.Response:
 def test_what_a_server_writes_is_for_its_user_alone_whatever_the_umask(tmp_path) -> None:
     uri, root = model(tmp_path / "package"), str(tmp_path / "registry")
     snapshot = written(EVENTS, CHOSEN, PAST, str(tmp_path))
-    pointer = Pointer(1, uri, load_manifest(uri).sha256, "2018-08-01T00:00:00+00:00", snapshot)
+    pointer = DeploymentPointer(1, uri, load_manifest(uri).sha256, "2018-08-01T00:00:00+00:00", snapshot)
     storage.write_json(files.pointer_uri(root, "fraud"), asdict(pointer))
     before, umask = {*tmp_path.rglob("*")}, os.umask(0)
     try:

@@ -15,7 +15,7 @@ from nightshift.contracts.package import load as manifest
 from nightshift.serving import prediction_log
 from nightshift.serving.answers import ScoredRows
 from nightshift.serving.batching import ServerLimits
-from nightshift.serving.files import Pointer
+from nightshift.serving.files import DeploymentPointer
 from nightshift.serving.prediction_log import PredictionLog
 from nightshift.serving.versions import Model, load
 from nightshift.tabular.online.event import Event
@@ -23,7 +23,7 @@ from nightshift.tabular.online.event import Event
 
 @pytest.fixture
 def model(package: str) -> Model:
-    return load("fraud", Pointer(7, package, manifest(package).sha256, "2018-08-01"), ServerLimits())
+    return load("fraud", DeploymentPointer(7, package, manifest(package).sha256, "2018-08-01"), ServerLimits())
 
 
 def scored(model: Model, *scores: float, events: tuple[Event, ...] = ()) -> ScoredRows:

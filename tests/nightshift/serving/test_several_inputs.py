@@ -26,7 +26,7 @@ from nightshift.contracts.preprocessing import Inputs
 from nightshift.graph import Graph
 from nightshift.serving.application import Application
 from nightshift.serving.batching import Batcher, ServerLimits
-from nightshift.serving.files import Pointer
+from nightshift.serving.files import DeploymentPointer
 from nightshift.serving.items.decoder import DecoderPool
 from nightshift.serving.items.schema import ItemError, ItemField, ItemSchema
 from nightshift.serving.versions import Model, ModelManager, load
@@ -100,7 +100,7 @@ def save(folder: Path, made: Any) -> str:
     return str(folder)
 
 
-def open_pair(pointer: Pointer) -> Model:
+def open_pair(pointer: DeploymentPointer) -> Model:
     """As the server loads a task that has both fields."""
     manifest = package.load(pointer.uri)
     runs = partial(scores, Graph(package.read_graph(pointer.uri, manifest, "pair")))
@@ -108,8 +108,8 @@ def open_pair(pointer: Pointer) -> Model:
     return Model("pair", pointer, manifest, DecoderPool(ITEMS, 100), batcher)
 
 
-def pointer(uri: str) -> Pointer:
-    return Pointer(1, uri, package.load(uri).sha256, "2024-03-10T00:00:00+00:00")
+def pointer(uri: str) -> DeploymentPointer:
+    return DeploymentPointer(1, uri, package.load(uri).sha256, "2024-03-10T00:00:00+00:00")
 
 
 @pytest.fixture(scope="module")
