@@ -7,7 +7,6 @@ beside the step's output, for the next one. Not counted are steps that run at th
 were killed.
 """
 
-import argparse
 import json
 import logging
 import os
@@ -19,8 +18,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from nightshift import storage
-from nightshift.config import parse
 from nightshift.config.policy import Costs
+from nightshift.context import StepContext
 from nightshift.contracts.verdict import Decision, Measure, Verdict
 from nightshift.costs import prices
 from nightshift.errors import UnavailableError, UserError
@@ -70,19 +69,19 @@ class Account:
     tries: str = ""
 
     @classmethod
-    def from_flags(cls, args: argparse.Namespace, step: str = "") -> "Account":
+    def from_context(cls, context: StepContext, step: str = "") -> "Account":
         """Return the account of a step.
 
         Raises:
             UserError: when the config is not valid, or names an unknown machine.
         """
-        config = parse(args.config)
+        config, executor_input = context.config, context.args.executor_input
         machine = prices.find_machine(config.costs.machine)
         prices.find_price(machine, config.costs.prices)
-        before = _read_spent(args.executor_input)
+        before = _read_spent(executor_input)
         if step != TRAINING:
             return cls(config.costs, machine, before)
-        tries = _build_tries_uri(args.executor_input)
+        tries = _build_tries_uri(executor_input)
         if tries and storage.exists(tries):
             before[step] = Spent(**storage.read_json(tries))
         return cls(config.costs, machine, before, config.task.trainer.nodes, tries)

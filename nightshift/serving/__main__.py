@@ -1,8 +1,8 @@
 """Flags in, a server out: see `nightshift/serving/__init__.py`."""
 
-import argparse
 import os
 
+from nightshift.context import StepContext
 from nightshift.serving import options
 from nightshift.serving.batching import ServerLimits
 from nightshift.serving.options import HOST, PORTS
@@ -38,9 +38,9 @@ def parser() -> Parser:
     return flags
 
 
-def body(args: argparse.Namespace) -> None:
+def body(context: StepContext) -> None:
     """Serve until stopped."""
-    settings = options.read(args, os.environ)
+    settings = options.read(context.args, os.environ)
     from nightshift.serving.server import serve  # only once the flags are valid: its libraries take a second
 
     serve(settings)
