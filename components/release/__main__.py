@@ -157,7 +157,7 @@ def _advance_record(job: ReleaseJob, verdicts: Sequence[Verdict]) -> Release:
         assert record
         return _serve(job, record, core.advance(record, verdicts, job.rollout, job.at))
 
-    with registry.exclusive(job.context.state.registry):
+    with registry.lock(job.context.state.registry):
         record = release.change(job.ref, decide)
     assert record
     return record
