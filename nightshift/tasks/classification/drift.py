@@ -4,7 +4,7 @@ A window holds a thousand images where a table has a hundred thousand rows. So a
 samples of these sizes show by chance, whichever is larger: too few rows raise nothing, and many are held to the config.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property, partial
@@ -21,7 +21,6 @@ from nightshift.contracts.drift import SCORE, Promise, Signal
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.section import Block
 from nightshift.errors import UserError
-from nightshift.splits import Days
 from nightshift.stats import embeddings
 from nightshift.stats.embeddings import RARE, EffectSize, Floats
 from nightshift.stats.shift import BINS
@@ -47,13 +46,11 @@ class Due:
     """What is known of the days whose labels are due.
 
     Attributes:
-        newest: rows with labels on the newest of these days.
-        rows: with labels, on all of them.
+        rows: with labels.
         right: those of them whose class was predicted.
         unlearned: class that no training row has -> those of them that have it.
     """
 
-    newest: int
     rows: int
     right: int
     unlearned: Mapping[str, int] = field(default_factory=dict)
@@ -82,12 +79,7 @@ class ItemComparison:
         """The columns that are compared as numbers."""
         return numeric(self.inputs.model)
 
-    @property
-    def labeled(self) -> int:
-        """Rows with labels on the newest day whose labels are due."""
-        return self._due.newest
-
-    def batches(self, days: Days) -> Iterator[pd.DataFrame]:
+    def batches(self, days: Iterable[date]) -> Iterator[pd.DataFrame]:
         """Yield a day's rows each: what is known of them and what they were taken for."""
         for day in days:
             yield storage.read_frame(self.inputs.scores.partition(day).uri, columns(self.inputs.model))
@@ -123,7 +115,7 @@ class ItemComparison:
     def _due(self) -> Due:
         counted = [self._right(day) for day in self.inputs.labeled_days]
         rows, right, *others = (sum(each) for each in zip(*counted, strict=True))
-        return Due(counted[-1][0], rows, right, dict(zip(self.inputs.model.lineage.unlearned, others, strict=True)))
+        return Due(rows, right, dict(zip(self.inputs.model.lineage.unlearned, others, strict=True)))
 
     def _right(self, day: date) -> tuple[int, ...]:
         """Return a day's rows with labels, those whose class was predicted, and those of each unlearned class."""

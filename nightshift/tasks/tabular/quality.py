@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nightshift.contracts import evaluation as contract
-from nightshift.contracts.artifact import LabeledWindow
+from nightshift.contracts.artifact import FoldWindow
 from nightshift.contracts.section import Axis, Block, Cell, Chart, Column, Fact, Facts, Notice, Row, Series, Table, Text
 from nightshift.contracts.section import Estimate as Shown
 from nightshift.stats.comparison import BootstrapEstimate
@@ -175,7 +175,7 @@ def _windows(trial: RowTrial) -> Table:
     return Table(title="Windows", columns=columns, rows=rows)
 
 
-def _share(part: LabeledWindow) -> float | None:
+def _share(part: FoldWindow) -> float | None:
     return (part.positives or 0) / part.rows if part.rows else None
 
 
