@@ -95,7 +95,7 @@ class Signature(Part):
     @property
     def score(self) -> Tensor:
         """The output that holds the scores; there may be others."""
-        return next(each for each in self.outputs if each.name == OUTPUT)
+        return next(output for output in self.outputs if output.name == OUTPUT)
 
     @classmethod
     def of_scores(cls, *inputs: Tensor, classes: int | None = None) -> Self:
@@ -284,8 +284,8 @@ def copy(source: str, target: str, only: Iterable[str] | None = None) -> None:
     wanted = None if only is None else set(only)
     for file in load(source).files:
         if wanted is None or file.name in wanted:
-            found = storage.copy(storage.join(source, file.name), storage.join(target, file.name))
-            check(storage.join(source, file.name), found, file)
+            sha256 = storage.copy(storage.join(source, file.name), storage.join(target, file.name))
+            check(storage.join(source, file.name), sha256, file)
     storage.copy(storage.join(source, MANIFEST), storage.join(target, MANIFEST))
 
 
@@ -309,9 +309,9 @@ def read_tokenizer(uri: str, package: ModelPackage) -> bytes:
 
 
 def _read(uri: str, file: File) -> bytes:
-    place = storage.join(uri, file.name)
-    content = storage.read_bytes(place)
-    check(place, storage.sha256(content), file)
+    path = storage.join(uri, file.name)
+    content = storage.read_bytes(path)
+    check(path, storage.sha256(content), file)
     return content
 
 

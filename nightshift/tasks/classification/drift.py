@@ -114,7 +114,7 @@ class ItemComparison:
     @cached_property
     def _due(self) -> Due:
         counted = [self._right(day) for day in self.inputs.labeled_days]
-        rows, right, *others = (sum(each) for each in zip(*counted, strict=True))
+        rows, right, *others = (sum(column) for column in zip(*counted, strict=True))
         return Due(rows, right, dict(zip(self.inputs.model.lineage.unlearned, others, strict=True)))
 
     def _right(self, day: date) -> tuple[int, ...]:
@@ -140,8 +140,8 @@ def comparison(inputs: DriftInputs[ClassConfig]) -> ItemComparison:
 
 def stacked(embedded: pd.Series) -> Floats:
     """Return a column of embeddings as float64 (n, width), without the rows that have none."""
-    found = embedded.dropna().to_list()
-    return np.array(found, dtype=float).reshape(len(found), -1 if found else 0)
+    vectors = embedded.dropna().to_list()
+    return np.array(vectors, dtype=float).reshape(len(vectors), -1 if vectors else 0)
 
 
 def beyond_chance(limits: ClassDrift, reference: pd.DataFrame, rows: int) -> ClassDrift:
@@ -174,35 +174,35 @@ def seen(reference: Floats, days: Sequence[Floats], limits: ClassDrift) -> Itera
     if min(len(reference), sum(map(len, days))) < FEWEST:
         return
     reference, days = embeddings.standardize(reference, days)
-    new = [_novelty(rows, found, limits) for rows, found in embeddings.novelties(reference, days)]
+    new = [_novelty(rows, effect, limits) for rows, effect in embeddings.novelties(reference, days)]
     yield max(new, key=lambda signal: (signal.value or 0) / signal.limit)
     window = np.concatenate(days)
     window = window[:: -(-len(window) // MOST)]
-    told = embeddings.separability(reference, window)
-    reason = f"A classifier tells newest rows from the reference with a ROC AUC of {0.5 + told.value:.3f}"
-    yield _signal("domain_classifier", told, limits.domain_classifier, reason)
+    separability = embeddings.separability(reference, window)
+    reason = f"A classifier tells newest rows from the reference with a ROC AUC of {0.5 + separability.value:.3f}"
+    yield _signal("domain_classifier", separability, limits.domain_classifier, reason)
     far = embeddings.discrepancy(reference, window)
     reason = f"The maximum mean discrepancy of newest rows and the reference is {far.value:.3f}"
     yield _signal("mmd", far, limits.mmd, reason)
 
 
-def _novelty(rows: int, found: EffectSize, limits: ClassDrift) -> Signal:
-    unlike = f"{found.value:.1%} of the newest {rows:,} rows are less like the reference than"
-    return _signal("novelty", found, limits.novelty, f"{unlike} {embeddings.KNOWN:.0%} of its own")
+def _novelty(rows: int, effect: EffectSize, limits: ClassDrift) -> Signal:
+    unlike = f"{effect.value:.1%} of the newest {rows:,} rows are less like the reference than"
+    return _signal("novelty", effect, limits.novelty, f"{unlike} {embeddings.KNOWN:.0%} of its own")
 
 
-def _signal(name: str, found: EffectSize, limit: float, reason: str) -> Signal:
-    limit = max(limit, found.chance)
-    told = f"{reason} (effect {found.value:.3f}, limit {limit:.3f})."
-    return Signal(name=name, value=found.value, limit=limit, raised=found.value > limit, reason=told)
+def _signal(name: str, effect: EffectSize, limit: float, reason: str) -> Signal:
+    limit = max(limit, effect.chance)
+    sentence = f"{reason} (effect {effect.value:.3f}, limit {limit:.3f})."
+    return Signal(name=name, value=effect.value, limit=limit, raised=effect.value > limit, reason=sentence)
 
 
 def unlearned(due: Due, limits: ClassDrift) -> Signal:
     """Return how many labeled rows are of classes that no training row has; too many are news as `novelty` is."""
     rows = sum(due.unlearned.values())
     share = rows / due.rows
-    told = ", ".join(f"{name!r} ({count})" for name, count in due.unlearned.items() if count)
-    reason = f"{rows} of {due.rows} labeled rows are of classes that no training row of the model has: {told}."
+    counts = ", ".join(f"{name!r} ({count})" for name, count in due.unlearned.items() if count)
+    reason = f"{rows} of {due.rows} labeled rows are of classes that no training row of the model has: {counts}."
     return Signal(name="classes", value=share, limit=limits.novelty, raised=share > limits.novelty, reason=reason)
 
 

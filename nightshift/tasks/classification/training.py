@@ -168,7 +168,7 @@ def rows(setup: TrainingSetup[ClassConfig]) -> ItemRows:
 def networks(task: Classes) -> Mapping[str, Section]:
     """Return the candidates that several processes train together."""
     candidates = kinds.candidates(task.kind)
-    return {name: each for name, each in task.candidates.items() if candidates.is_network(task, name)}
+    return {name: candidate for name, candidate in task.candidates.items() if candidates.is_network(task, name)}
 
 
 def unlearned_classes(rows: pd.DataFrame, classes: list[str], days: Days) -> list[str]:

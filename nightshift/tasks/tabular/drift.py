@@ -95,10 +95,10 @@ def average_precision(ranks: npt.NDArray[np.int64]) -> float:
         ranks: as `rank` counts them, with one fraud or more.
     """
     legitimate, stolen = np.cumsum(ranks[:, ::-1], axis=1)
-    found = ranks[1, ::-1]
-    seen = found > 0
+    flagged = ranks[1, ::-1]
+    seen = flagged > 0
     precision = stolen[seen] / (stolen[seen] + legitimate[seen])
-    return float(np.sum(found[seen] * precision) / stolen[-1])
+    return float(np.sum(flagged[seen] * precision) / stolen[-1])
 
 
 def performance(ranks: npt.NDArray[np.int64], promised: Promise, limits: TabularDrift) -> Signal:
@@ -117,8 +117,8 @@ def performance(ranks: npt.NDArray[np.int64], promised: Promise, limits: Tabular
         return Signal(name="performance", value=None, limit=limit, raised=False, reason=reason)
     reached = average_precision(ranks)
     lost = promised.value - reached
-    told = f"{promised.value:.3f} {promised.measured}"
-    reason = f"Average precision {reached:.3f} where labels are due ({positives} positives), {told}."
+    expected = f"{promised.value:.3f} {promised.measured}"
+    reason = f"Average precision {reached:.3f} where labels are due ({positives} positives), {expected}."
     return Signal(name="performance", value=lost, limit=limit, raised=lost > limit, reason=reason)
 
 

@@ -157,7 +157,7 @@ def rows(setup: TrainingSetup[TabularConfig]) -> TableRows:
 
 def networks(task: Task) -> Mapping[str, Section]:
     """Return the candidates that several processes train together."""
-    return {name: each for name, each in task.candidates.items() if each.kind is CandidateKind.MLP}
+    return {name: candidate for name, candidate in task.candidates.items() if candidate.kind is CandidateKind.MLP}
 
 
 def labeled(rows: pd.DataFrame, days: Days) -> pd.DataFrame:
