@@ -7,8 +7,8 @@ from pathlib import Path
 IMAGES = Path(__file__).parent / "images"
 DATE = "2025-06-30"
 # pipeline -> picture of its report, and the height in pixels of what fits on the first screen
-PICTURES = {"training": ("report.png", 850), "monitoring": ("monitoring.png", 650)}
-WIDTH = 1200
+PICTURES = {"training": ("report.png", 880), "monitoring": ("monitoring.png", 660)}
+WIDTH = 1040
 # without a sandbox it runs as root too; it has nothing to fetch
 BROWSER = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--hide-scrollbars")
 
