@@ -32,7 +32,7 @@ ENV ?= dev
 # threads that wait for each other sleep instead of spinning, which on shared cores makes fits many times slower
 export OMP_WAIT_POLICY := PASSIVE
 
-.PHONY: help run stop airflow airflow-stop test test-project test-dags test-gpu test-cluster lint format docs screenshots compile images sbom audit \
+.PHONY: help run stop airflow airflow-stop check check-tests test test-project test-dags test-gpu test-cluster lint format docs screenshots compile images sbom audit \
   bench drift-bench \
   kill-points reproduce search mutants clean constraints infra-plan infra-check infra-golden infra-mutants cluster-secrets cluster-install cluster-uninstall
 
@@ -52,16 +52,22 @@ airflow: $(VENV)/.run $(AIRFLOW_VENV)/.installed ## Start a local Airflow with t
 airflow-stop: $(AIRFLOW_VENV)/.installed ## Stop the local Airflow with all its processes
 	@$(AIRFLOW_VENV)/bin/python -m pipelines.engines.airflow.standalone stop
 
+check: $(VENV)/.dev ## Check style and types, and run the tests that start no process
+	@$(MAKE) --no-print-directory --jobs 2 lint check-tests
+
+check-tests:
+	$(BIN)/pytest -q -n 2 --ignore=tests/dags --no-processes -m "not slow"
+
 test: $(VENV)/.dev $(AIRFLOW_VENV)/.installed ## Run all tests
 	@$(MAKE) --no-print-directory --jobs 2 test-project test-dags
 	$(BIN)/coverage report --fail-under=90
 
 test-project:
-	$(BIN)/pytest -n 2 --dist loadgroup --ignore=tests/dags --cov --cov-report=
+	$(BIN)/pytest -n 2 --dist loadgroup --durations 20 --ignore=tests/dags --cov --cov-report=
 
 # beside the others, since it mostly waits for Airflow
 test-dags:
-	$(AIRFLOW_VENV)/bin/pytest -c tests/dags/pytest.ini tests/dags
+	$(AIRFLOW_VENV)/bin/pytest -c tests/dags/pytest.ini --durations 10 tests/dags
 
 # what is fitted and computed on a GPU beside its CPU twin; that there is none, or a library is missing, is a failure
 test-gpu: $(GPU_VENV)/.installed ## Compare what runs on this machine's GPU with the CPU
