@@ -114,11 +114,11 @@ class Watch:
         expected = self.package.lineage.train.rows / config.protocol.train_days
         truth, scores = (np.concatenate([getattr(day, name) for day in known]) for name in TRUTH)
         positives = pd.concat([day.positives for day in known])
-        labelled = days[due].rows if world.labels_arrived(due, due) else 0
+        labeled = days[due].rows if world.labels_arrived(due, due) else 0
         stolen = self.reference[self.reference["label"] == 1]
         others = [
             core.volume(days[today].rows, expected, limits.volume),
-            core.labels(labelled, expected),
+            core.labels(labeled, expected),
             drift.performance(drift.rank(truth, scores), self.promise, limits),
             drift.positives(stolen, positives, self.package.tabular.numeric, limits),
         ]

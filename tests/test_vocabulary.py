@@ -1,4 +1,4 @@
-"""The words of the code, which docs/glossary.md lists: one name a thing, nouns for what is held, verbs for what is done."""
+"""The words of the code, which docs/glossary.md lists: one name for one thing, nouns for values, verbs for functions."""
 
 import ast
 import re
@@ -12,7 +12,7 @@ FILLERS = {"found", "place", "places", "made", "given", "asked", "told", "said",
 # verbs that merely look like participles
 VERBS = {"embed", "feed", "read", "seed", "shed", "speed", "split"}
 BRITISH = re.compile(
-    r"\b\w*?(labell|travell|modelling|signall|cancelled|neighbour|flavour|colour|behaviour|favour|honour|judgement|artefact"
+    r"\b\w*?(labell|travell|modelling|signall|neighbour|flavour|colour|behaviour|favour|honour|judgement|artefact"
     r"|catalogue|(?:standard|initial|normal|optim|organ|serial|quant|symmetr|regular|summar|vector|token)is(?:e|ed|ing|ation)\b)\w*",
     re.IGNORECASE,
 )  # fmt: skip

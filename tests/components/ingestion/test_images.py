@@ -62,12 +62,12 @@ def test_a_label_is_one_of_the_classes():
 
 def test_the_schema_refuses_classes_that_the_config_does_not_name():
     good = core.split(rows([file(seed=seed) for seed in range(2)]), parsed(), DAY, labels_due=True).good
-    unlabelled = good.assign(label=pd.array(["circle", None], dtype="string"))
+    unlabeled = good.assign(label=pd.array(["circle", None], dtype="string"))
     due, not_due = (core.schema(parsed(), {"event_id": "integer"}, labels_due) for labels_due in (True, False))
     due.validate(good)
-    not_due.validate(unlabelled)
+    not_due.validate(unlabeled)
     unknown = good.assign(label=pd.array(["circle", "hexagon"], dtype="string"))
-    for frame in (unlabelled, unknown, good.assign(label=good["label"].astype("category"))):
+    for frame in (unlabeled, unknown, good.assign(label=good["label"].astype("category"))):
         with pytest.raises((SchemaError, SchemaErrors)):
             due.validate(frame)
 

@@ -61,8 +61,8 @@ def _name(value: Mapping[str, Any]) -> str:
 
 def _object(value: Mapping[str, Any], *, several: bool) -> Fact:
     namespace = value["metadata"].get("namespace", "")
-    labelled = {key: each for key, each in value["metadata"].items() if key not in ("name", "namespace")}
-    rest = {key: each for key, each in value.items() if key not in ("kind", "metadata")} | labelled
+    labeled = {key: each for key, each in value["metadata"].items() if key not in ("name", "namespace")}
+    rest = {key: each for key, each in value.items() if key not in ("kind", "metadata")} | labeled
     if several:
         return Fact(f"{_name(value)} in *", namespace, rest)
     return Fact(_name(value) + (f" in {namespace}" if namespace else ""), "", rest)
