@@ -1,4 +1,4 @@
-"""The words of the code, which docs/glossary.md lists: one name for one thing, nouns for values, verbs for functions."""
+"""The words of the code: one name for one thing, nouns for values, verbs for functions (docs/glossary.md)."""
 
 import ast
 import re
