@@ -27,7 +27,7 @@ COMMANDS = {
     },
     "definitions": {
         "compile": "Compile the pipelines to the YAML that every engine reads.",
-        "config": "Look at the config of a use case.",
+        "config": "Guess, check or describe the config of a use case.",
     },
     "models": {
         "models": "List the registered model versions.",
