@@ -14,6 +14,7 @@ from nightshift.tasks import columns, spelling
 
 Kind = Literal["time", "whole", "number", "text", "empty"]
 SAMPLED_ROWS = 5000  # by which spellings are looked for; every row is ingested before a config is written
+MOST_TOTALS = 3  # rows at the end that sum the others up
 EMPTY_FIELDS = 0.25  # share of the fields that is missing in a row of totals, of those that other rows have
 
 
@@ -111,8 +112,8 @@ def find_skipped(frame: pd.DataFrame) -> list[str]:
     header = str(frame.columns[0])
     is_header = (first == header) & (frame.astype("string") == list(map(str, frame.columns))).all(axis=1)
     skipped = [header] if is_header.any() else []
-    full = frame.notna().mean() > numbers.ENOUGH
-    for position in range(len(frame) - 1, max(len(frame) - 4, 0), -1):
+    full = frame.iloc[:-MOST_TOTALS].notna().mean() > numbers.ENOUGH
+    for position in range(len(frame) - 1, max(len(frame) - MOST_TOTALS - 1, 0), -1):
         if full.sum() < 2 or frame.iloc[position][full].isna().mean() < EMPTY_FIELDS:
             break
         skipped.append(first.iloc[position])

@@ -18,7 +18,7 @@ LABEL_DELAY_DAYS = 7  # the schema's default
 MIN_POSITIVES = 50  # of test days, which decide; the schema's default
 FEWEST_POSITIVES = 20
 WINDOWS: list[list[int]] = [[1, 7, 30], [1, 7, 14], [1, 7], [1]]
-TEST_DAYS = (7, 14, 21, 28)
+LENGTHS = ((14, 7), (14, 14), (21, 21), (28, 28), (7, 7))  # days of training and of test, the usual ones first
 MOST_WEEKDAYS = 3  # without rows in a week that has some
 CANDIDATES = {
     "xgboost": {
@@ -150,8 +150,8 @@ def _fit(config: dict[str, Any], counts: DailyCounts) -> tuple[dict[str, Any], l
 
 def _variants(config: dict[str, Any]) -> Iterator[dict[str, Any]]:
     has_entities = bool({"customer", "terminal"} & config["columns"].keys())
-    for windows, test_days in product(WINDOWS if has_entities else [[]], TEST_DAYS):
-        protocol: dict[str, Any] = {"train_days": max(14, test_days), "test_days": test_days}
+    for windows, (train_days, test_days) in product(WINDOWS if has_entities else [[]], LENGTHS):
+        protocol: dict[str, Any] = {"train_days": train_days, "test_days": test_days}
         protocol |= {"drop_compromised": False} if has_entities else {}
         yield config | {"task": config["task"] | {"windows_days": windows}, "protocol": protocol}
 

@@ -1,6 +1,5 @@
 """WebDataset's tar files as a source: what of them becomes a row, and what only pretends to be a member."""
 
-import gzip
 import io
 import json
 import tarfile
