@@ -105,7 +105,8 @@ def explained(name: str) -> Iterator[None]:
     except Exception as error:
         reason = " ".join(str(error).split())[:200]
         kind = find_kind(name) or "CSV"
-        raise UserError(f"is not a {kind} file, or a damaged one ({reason}); write the file again") from None
+        article = "an" if kind == "Excel" else "a"
+        raise UserError(f"is not {article} {kind} file, or a damaged one ({reason}); write the file again") from None
 
 
 def unpack(name: str, data: bytes) -> tuple[str, bytes]:

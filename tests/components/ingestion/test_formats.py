@@ -7,7 +7,6 @@ from datetime import datetime
 
 import pandas as pd
 import pytest
-from python_calamine import CalamineWorkbook
 
 from components.ingestion import formats
 from nightshift.config import parse
@@ -60,7 +59,7 @@ def test_a_file_is_read_as_the_config_spells_it_compressed_or_not(name: str, dat
         (
             "id,text\n1,caf\u00e9\n".encode("latin-1"),
             Format(),
-            r"is not utf-8 \(byte 0xe9 at 12\); set source.format.encod",
+            r"is not utf-8 \(byte 0xe9 at 13\); set source.format",
         ),
         ("id,text\n1,x\n".encode("utf-16"), Format(), "is UTF-16, not UTF-8; set source.format.encoding to utf-16"),
         (b"id,text\n1,\x81\n", Format(encoding="cp1252"), r"is not cp1252 \(byte 0x81 at 10\)"),
@@ -69,7 +68,7 @@ def test_a_file_is_read_as_the_config_spells_it_compressed_or_not(name: str, dat
         (
             b"id;text\n1;x\n",
             Format(),
-            "separates its columns by ';', not by ','; set source.format.separator in the config",
+            "separates its columns by ';', not by ','; set source.format.separator",
         ),
         (b"id,text\n1,x\n", Format(separator=";"), "separates its columns by ',', not by ';'"),
     ],
@@ -97,49 +96,38 @@ def test_an_archive_that_is_no_table_is_refused(data: bytes, complaint: str) -> 
         formats.parse("x.csv.zip", data, COLUMNS, SPELLED)
 
 
-# a workbook of two sheets: a title above the header, times, numbers, and an empty row that was formatted once
-XML = '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>'
+# a title above the header, a time as Excel keeps it, and a row that was formatted once
+CELLS = [["Bookings of today"], ["id", "at", "amount"], [7, 45940.25, 12.5], ["x-8", 45941, None], [None, None, None]]
 MAIN = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
 OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
-CELLS = [["Bookings of today"], ["id", "at", "amount"], [7, 45940.25, 12.5], ["x-8", 45941, None], [None, None, None]]
+
+
+def cell(column: str, value: object) -> str:
+    if isinstance(value, str):
+        return f'<c t="inlineStr"><is><t>{value}</t></is></c>'
+    style = 's="1"' if column == "B" else ""  # the format of times
+    return "<c/>" if value is None else f"<c {style}><v>{value}</v></c>"
 
 
 def sheet(cells: list[list[object]]) -> str:
-    rows = ""
-    for number, row in enumerate(cells, 1):
-        fields = ""
-        for letter, value in zip("ABC", row, strict=False):
-            place = f'r="{letter}{number}"'
-            if isinstance(value, str):
-                fields += f'<c {place} t="inlineStr"><is><t>{value}</t></is></c>'
-            elif value is None:
-                fields += f"<c {place}/>"
-            else:
-                fields += f"<c {place}{' s="1"' if letter == 'B' else ''}><v>{value}</v></c>"
-        rows += f'<row r="{number}">{fields}</row>'
-    return f"{XML}<worksheet {MAIN}><sheetData>{rows}</sheetData></worksheet>"
+    rows = ["".join(cell(*pair) for pair in zip("ABC", row, strict=False)) for row in cells]
+    return f"<worksheet {MAIN}><sheetData>{''.join(f'<row>{row}</row>' for row in rows)}</sheetData></worksheet>"
 
 
 def workbook() -> bytes:
-    package = "http://schemas.openxmlformats.org/package/2006"
-    kinds = "application/vnd.openxmlformats-officedocument.spreadsheetml"
-    links = [("worksheet", "sheet1"), ("worksheet", "sheet2"), ("styles", "styles")]
+    """The least that a workbook of two sheets is made of."""
+    links = {"worksheet": "sheet1", "worksheet ": "sheet2", "styles": "styles"}
+    related = "".join(
+        f'<Relationship Id="r{number}" Type="{OFFICE}/{kind.strip()}" Target="{name}.xml"/>'
+        for number, (kind, name) in enumerate(links.items())
+    )
+    sheets = '<sheet name="Notes" sheetId="1" r:id="r0"/><sheet name="Data" sheetId="2" r:id="r1"/>'
+    start = f'<Relationship Id="r0" Type="{OFFICE}/officeDocument" Target="xl/workbook.xml"/>'
     parts = {
-        "[Content_Types].xml": f'{XML}<Types xmlns="{package}/content-types"><Default Extension="rels" '
-        f'ContentType="application/vnd.openxmlformats-package.relationships+xml"/><Override PartName="/xl/workbook.xml" '
-        f'ContentType="{kinds}.sheet.main+xml"/></Types>',
-        "_rels/.rels": f'{XML}<Relationships xmlns="{package}/relationships"><Relationship Id="rId1" '
-        f'Type="{OFFICE}/officeDocument" Target="xl/workbook.xml"/></Relationships>',
-        "xl/workbook.xml": f'{XML}<workbook {MAIN} xmlns:r="{OFFICE}"><sheets><sheet name="Notes" sheetId="1" '
-        'r:id="rId1"/><sheet name="Data" sheetId="2" r:id="rId2"/></sheets></workbook>',
-        "xl/_rels/workbook.xml.rels": f'{XML}<Relationships xmlns="{package}/relationships">'
-        + "".join(
-            f'<Relationship Id="rId{number}" Type="{OFFICE}/{kind}" Target="{name}.xml"/>'
-            for number, (kind, name) in enumerate(links, 1)
-        )
-        + "</Relationships>",
-        "xl/styles.xml": f'{XML}<styleSheet {MAIN}><cellXfs count="2"><xf numFmtId="0"/><xf numFmtId="22"/></cellXfs>'
-        "</styleSheet>",
+        "_rels/.rels": f"<Relationships>{start}</Relationships>",
+        "xl/workbook.xml": f'<workbook {MAIN} xmlns:r="{OFFICE}"><sheets>{sheets}</sheets></workbook>',
+        "xl/_rels/workbook.xml.rels": f"<Relationships>{related}</Relationships>",
+        "xl/styles.xml": f'<styleSheet {MAIN}><cellXfs><xf numFmtId="0"/><xf numFmtId="22"/></cellXfs></styleSheet>',
         "xl/sheet1.xml": sheet([["nothing here"]]),
         "xl/sheet2.xml": sheet(CELLS),
     }
@@ -151,10 +139,7 @@ def workbook() -> bytes:
 
 
 def test_a_sheet_s_cells_keep_their_types_and_empty_rows_are_no_rows() -> None:
-    data = workbook()
-    assert CalamineWorkbook.from_filelike(io.BytesIO(data)).sheet_names == ["Notes", "Data"]
-
-    frame = formats.read_rows("x.xlsx", data, Format(sheet="Data", preamble_lines=1))
+    frame = formats.read_rows("x.xlsx", workbook(), Format(sheet="Data", preamble_lines=1))
 
     assert list(frame.columns) == ["id", "at", "amount"]
     assert frame["id"].tolist() == [7.0, "x-8"]
@@ -163,7 +148,7 @@ def test_a_sheet_s_cells_keep_their_types_and_empty_rows_are_no_rows() -> None:
 
 
 def test_a_sheet_that_is_not_there_is_refused_with_those_that_are() -> None:
-    with pytest.raises(UserError, match="has no sheet 'data'; set source.format.sheet to one of Notes, Data"):
+    with pytest.raises(UserError, match=r"has no sheet 'data'; set source.format.sheet to one of Notes, Data"):
         formats.read_rows("x.xlsx", workbook(), Format(sheet="data"))
 
 

@@ -111,7 +111,7 @@ def test_a_zip_file_is_read_as_its_only_member(data: Path, tmp_path: Path) -> No
         ("x.csv", CSV[: len(CSV) // 2], "is not whole"),
         ("x.json", b"{}", "holds no file; give one file whose name ends in one of .parquet, .csv"),
         ("x.parquet", CSV, "is not a Parquet file, or a damaged one"),
-        ("x.xlsx", CSV, "is not a Excel file, or a damaged one"),
+        ("x.xlsx", CSV, "is not an Excel file, or a damaged one"),
         ("x.csv", CSV[:500].rpartition(b"\n")[0] + b"\n", "the rows are of 1 days"),
     ],
 )
