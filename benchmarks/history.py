@@ -11,6 +11,7 @@ from pathlib import Path
 from benchmarks.steps import run_steps
 from components.features import __main__ as features
 from components.ingestion import __main__ as ingestion
+from nightshift.context import StepContext
 from pipelines import configs
 from pipelines.environments import local
 
@@ -28,8 +29,8 @@ def fill(workspace: Path, days: int) -> None:
         day = str(LAST - timedelta(days=age))
         events, table = (str(workspace / day / name) for name in STEPS)
         shared = {"config": config, "date": day, "state": state, "events": events}
-        ingestion.body(argparse.Namespace(**shared, data="simulator"))
-        features.body(argparse.Namespace(**shared, features=table, device="cpu"))
+        ingestion.body(StepContext(argparse.Namespace(**shared, data="simulator")))
+        features.body(StepContext(argparse.Namespace(**shared, features=table, device="cpu")))
 
 
 def seconds(workspace: Path, day: date) -> float:
@@ -46,11 +47,11 @@ def run() -> dict[str, float]:
         for days, workspace in workspaces.items():
             print(f"filling a lake with {days} days")
             fill(workspace, days)
-        taken: dict[int, list[float]] = {days: [] for days in HISTORIES}
+        seconds_by_history: dict[int, list[float]] = {days: [] for days in HISTORIES}
         for repeat in range(REPEATS):
             for days, workspace in workspaces.items():
-                taken[days].append(seconds(workspace, LAST + timedelta(days=repeat + 1)))
-    medians = {days: statistics.median(values) for days, values in taken.items()}
+                seconds_by_history[days].append(seconds(workspace, LAST + timedelta(days=repeat + 1)))
+    medians = {days: statistics.median(values) for days, values in seconds_by_history.items()}
     short, long = (medians[days] for days in HISTORIES)
     for days, median in medians.items():
         print(f"a new day after {days} days: {median:.2f} s (median of {REPEATS})")

@@ -11,6 +11,7 @@ from components.loadtest import __main__ as step
 from components.loadtest import core, server
 from components.reporting import plots
 from nightshift import registry, release
+from nightshift.context import StepContext
 from nightshift.contracts.loadtest import LoadTest, Settings
 from nightshift.contracts.section import read_section
 from nightshift.contracts.verdict import Verdict
@@ -30,7 +31,7 @@ def flags(folder: Path, load: object = LOAD, target: str = "local") -> list[str]
 
 
 def ran(folder: Path, **options) -> dict:
-    return step.body(step.parser().parse_args(flags(folder, **options)))
+    return step.body(StepContext(step.parser().parse_args(flags(folder, **options))))
 
 
 @pytest.fixture
@@ -69,7 +70,7 @@ def test_the_deployment_starts_the_server_with_the_settings_that_were_kept(promo
     Settings(max_rows=7, delay_ms=3).write(files.settings_uri(root, "fraud"))
     version = registry.find(root, "fraud", 2)
     kept = step.State.parse(state(promoted, target="local"))
-    running = endpoint.start_or_update(kept, version, examples.without_state("", "fraud", version.uri), free_port())
+    running = endpoint.start_or_update(kept, version, examples.build_stateless("", "fraud", version.uri), free_port())
     try:
         config = httpx.get(f"{running.url}/v2/models/fraud/config").json()
     finally:
