@@ -23,6 +23,7 @@ from typing import Any
 import httpx
 import numpy as np
 
+from benchmarks import figures
 from benchmarks.online import CUSTOMERS, TERMINALS
 from benchmarks.serving import model
 from nightshift.serving import files
@@ -260,9 +261,17 @@ def main() -> None:
         model.write(Path(folder))
         found = fuzz(Path(folder), args.requests, args.seed)
     first, last = (size >> 20 for size in found.memory)
-    print(f"{sum(found.statuses.values())} answers, {dict(sorted(found.statuses.items()))}")
-    print(f"wrong: {found.wrong}; memory {first} to {last} MiB")
-    print(f"{len(found.acknowledged)} requests of events acknowledged; probes that differ: {found.differing}")
+    print(f"statuses {dict(sorted(found.statuses.items()))}; wrong: {found.wrong}")
+    row = {
+        "requests": args.requests,
+        "answers read": sum(found.statuses.values()),
+        "wrong": len(found.wrong),
+        "events acknowledged": len(found.acknowledged),
+        "probes that differ from a replay": found.differing,
+        "MiB after a tenth": first,
+        "MiB at the end": last,
+    }
+    figures.publish("fuzz", [row], f"Seed {args.seed}.")
 
 
 if __name__ == "__main__":

@@ -27,11 +27,10 @@ import numpy.typing as npt
 import pandas as pd
 import torch
 from PIL import Image
-from rich.console import Console
-from rich.table import Table
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from benchmarks import figures
 from components.optimization import forms
 from components.optimization.forms import Form
 from nightshift.classification import images
@@ -61,7 +60,6 @@ FILES, BATCH = 256, 32
 WORDS = "the night shift trains a model on what came in during the day and tells in the morning how good it is "
 
 Array = npt.NDArray[Any]
-console = Console(width=110)
 
 
 @dataclass(frozen=True)
@@ -121,19 +119,20 @@ def measure_forms(network: Network) -> None:
     running = {form.name: form.graph.score for form in found if form.graph}
     taken = in_turn({name: partial(score, network.sample[:1]) for name, score in running.items()})
     scores = {name: np.concatenate([score(row[None]) for row in network.sample]) for name, score in running.items()}
-    headings = ("form", "ms", "original / form", "probabilities move by at most")
-    table = Table(*headings, title=f"{network.name}, one row, one thread")
-    for form in found:
-        if form.name not in running:
-            table.add_row(form.name, "-", "-", form.missing)
-            continue
-        ratio = taken["original"] / taken[form.name]
-        moved = np.abs(scores[form.name] - scores["original"]).max()
-        table.add_row(form.name, f"{1e3 * taken[form.name]:.1f}", f"{ratio:.2f}", f"{moved:.4f}")
-    console.print(table)
+    rows = [
+        {
+            "form": name,
+            "ms": 1e3 * taken[name],
+            "original / form": taken["original"] / taken[name],
+            "probabilities move by at most": float(np.abs(scores[name] - scores["original"]).max()),
+        }
+        for name in running
+    ]
+    missing = " ".join(f"{form.name}: {form.missing}." for form in found if form.name not in running)
+    figures.publish(f"forms-{network.task.kind}", rows, f"{network.name}, one row, one thread. {missing}")
 
 
-def measure_served(network: Network) -> None:
+def measure_served(network: Network) -> figures.Row:
     """The server, asked with a file or a text, beside the same work in a process."""
     body, headers = network.bodies[0], {"Content-Type": network.media_type}
     with tempfile.TemporaryDirectory() as folder, served(uri := saved(network, folder)) as ask:
@@ -144,8 +143,8 @@ def measure_served(network: Network) -> None:
                 "served": lambda: ask("/score", content=body, headers=headers).raise_for_status(),
             }
         )
-    ms = ", ".join(f"{name} {1e3 * seconds:.1f} ms" for name, seconds in taken.items())
-    console.print(f"{network.name}, a request with one row: {ms}, ratio {taken['served'] / taken['alone']:.3f}")
+    times = {"in process, ms": 1e3 * taken["alone"], "served, ms": 1e3 * taken["served"]}
+    return {"network": network.name, **times, "served / in process": taken["served"] / taken["alone"]}
 
 
 def measure_triton(network: Network) -> None:
@@ -157,7 +156,7 @@ def measure_triton(network: Network) -> None:
             ours = [scores(ask, "network", network, body) for body in network.bodies]
             theirs = [scores(client.post, "network_raw", network, body) for body in network.bodies]
     apart = np.abs(np.subtract(ours, theirs)).max()
-    console.print(f"{network.name}: {len(ours)} requests, scores of the real Triton differ by at most {apart:.1e}")
+    print(f"{network.name}: {len(ours)} requests, scores of the real Triton differ by at most {apart:.1e}")
 
 
 def scores(post: Callable[..., httpx.Response], model: str, network: Network, body: bytes) -> list[float]:
@@ -207,11 +206,12 @@ def measure_loader() -> None:
         }
         calls = {f"DataLoader, {workers} workers": partial(_epoch, loader) for workers, loader in loaders.items()}
         taken = in_turn({"shards": partial(_gathered, shards), **calls}, rounds=3)
-    console.print(f"{FILES} JPEG files of 500 x 375, decoded and resized once in {once:.1f} s")
-    for name, seconds in taken.items():
-        console.print(
-            f"  {name}: {FILES / seconds:,.0f} images/s, {seconds / taken['shards']:.1f} times as long as shards"
-        )
+    rows = [
+        {"reader": name, "images/s": round(FILES / seconds), "shards / it": seconds / taken["shards"]}
+        for name, seconds in taken.items()
+    ]
+    note = f"{FILES} JPEG files of 500 x 375, decoded once for the shards in {once:.1f} s."
+    figures.publish("image-readers", rows, note)
 
 
 def _epoch(loader: DataLoader[Tensor]) -> int:
@@ -262,15 +262,22 @@ def _answers(client: httpx.Client) -> bool:
         return False
 
 
-if __name__ == "__main__":
-    asked = sys.argv[1:] or ["forms", "served", "triton", "loader"]
-    if "loader" in asked:
+def main(parts: list[str]) -> None:
+    """Measure the named parts, all without any."""
+    if "loader" in parts:
         measure_loader()
+    rows: list[figures.Row] = []
     for make in NETWORKS:
-        made = make()
-        if "forms" in asked:
-            measure_forms(made)
-        for each in (made, made.in_int8()) if "served" in asked else ():
-            measure_served(each)
-        if "triton" in asked:
-            measure_triton(made.in_int8())
+        network = make()
+        if "forms" in parts:
+            measure_forms(network)
+        if "served" in parts:
+            rows += map(measure_served, (network, network.in_int8()))
+        if "triton" in parts:
+            measure_triton(network.in_int8())
+    if rows:
+        figures.publish("served-networks", rows, "A request with one row.")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:] or ["forms", "served", "triton", "loader"])

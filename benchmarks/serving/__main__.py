@@ -5,7 +5,6 @@ The client is wrk, which has to be installed. Other servers get environments of 
 
 import argparse
 import http.client
-import json
 import os
 import re
 import signal
@@ -20,9 +19,8 @@ from statistics import median_low
 from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
+from benchmarks import figures
 from benchmarks.online import CUSTOMERS, TERMINALS
 from benchmarks.serving import model
 from benchmarks.serving.servers import SERVERS, Place, Server, environment_of
@@ -69,12 +67,7 @@ def main() -> None:
             rows += [row for name in args.only for row in measured(name, folder, args.seconds)]
             in_process.append(alone(folder))
     rows, one = medians(rows), median_low(in_process)
-    print(f"one row in process: {one:.1f} us of CPU")
-    show(rows, one)
-    Path("runs").mkdir(exist_ok=True)
-    Path("runs/serving.json").write_text(
-        json.dumps({"cores": os.cpu_count(), "in_process_us": one, "rows": rows}, indent=2) + "\n"
-    )
+    show("model-servers" if args.only == list(SERVERS) else "chosen-servers", rows, one)
 
 
 def measured(name: str, folder: Path, seconds: int) -> Iterator[dict[str, Any]]:
@@ -176,17 +169,22 @@ def asked(url: str, script: Path, connections: int, seconds: int) -> dict[str, A
     return {"requests": requests, "per_second": round(rate), "p50_ms": latency("50"), "p99_ms": latency("99")}
 
 
-def show(rows: list[dict[str, Any]], one: float) -> None:
-    """Print them, with ratios of requests a second to the first server's, and of CPU time to a row's in process."""
+def show(subject: str, rows: list[dict[str, Any]], one: float) -> None:
+    """Publish them, with ratios of requests a second to the first server's, and of CPU time to a row's in process."""
     first = {row["connections"]: row["per_second"] for row in rows if row["server"] == rows[0]["server"]}
-    table = Table(title=f"one row a request; {time.strftime('%F')}, {os.cpu_count()} cores shared with the client")
-    for column in ("server", "clients", "requests/s", "ours/its", "p50 ms", "p99 ms", "CPU us/request", "x in process"):
-        table.add_column(column, justify="left" if column == "server" else "right", no_wrap=True)
-    for row in rows:
-        ratio = first[row["connections"]] / row["per_second"]
-        values = [row["server"], row["connections"], f"{row['per_second']:,}", f"{ratio:.1f}"]
-        table.add_row(*map(str, [*values, row["p50_ms"], row["p99_ms"], row["cpu_us"], f"{row['cpu_us'] / one:.1f}"]))
-    Console(width=130).print(table)
+    lines = [
+        {
+            "server": row["server"],
+            "clients": row["connections"],
+            "requests/s": row["per_second"],
+            "first / its": first[row["connections"]] / row["per_second"],
+            "p50 ms": row["p50_ms"],
+            "p99 ms": row["p99_ms"],
+            "CPU us a request": row["cpu_us"],
+        }
+        for row in rows
+    ]
+    figures.publish(subject, lines, f"Cores are shared with the client. One row in process takes {one:.1f} us of CPU.")
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import httpx
 
+from benchmarks import figures
 from benchmarks.serving import model
 from components.loadtest.client import Client, request
 from components.loadtest.core import LoadSample, schedule
@@ -179,8 +180,17 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         found = soak(Path(folder), args.minutes * 60, args.swap_seconds)
     first, last = found.memory[0][1] >> 20, found.memory[-1][1] >> 20
-    print(f"{found.requests} requests, errors {found.errors}, {found.swaps} swaps, {found.stale} stale answers")
-    print(f"memory {first} to {last} MiB, growth once warm {found.growth:.1%}; p99 of rounds {sorted(found.p99_ms)} ms")
+    print(f"errors {found.errors}; p99 of rounds {sorted(found.p99_ms)} ms")
+    row = {
+        "minutes": args.minutes,
+        "requests": found.requests,
+        "errors": sum(found.errors.values()),
+        "versions": found.swaps,
+        "stale answers": found.stale,
+        "MiB at first": first,
+        "MiB at last": last,
+    }
+    figures.publish("soak", [row], f"Growth once warm: {found.growth:.1%}.")
 
 
 if __name__ == "__main__":
