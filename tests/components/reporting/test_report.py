@@ -55,7 +55,7 @@ class Page(HTMLParser):
         self.text = ""
         self.style = ""
         self.figures: list[list[str]] = []  # exact, shown
-        self.feed(html)
+        self.feed(html.replace("<wbr>", ""))  # a place to break a line is no text
         self.close()
 
     def handle_starttag(self, tag, attrs):
@@ -128,7 +128,7 @@ def test_the_contents_lead_to_every_section_of_the_page(sample):
 
 
 @pytest.mark.parametrize(
-    ("tiles", "columns"), [(1, 4), (5, 4), (6, 3), (7, 4), (8, 4), (9, 3), (10, 5), (12, 4), (13, 3)]
+    ("tiles", "columns"), [(1, 4), (5, 5), (6, 3), (7, 4), (8, 4), (9, 3), (10, 5), (12, 4), (13, 3)]
 )
 def test_the_last_row_of_tiles_has_the_fewest_holes(tiles, columns):
     assert report.tile_columns(tiles) == columns
