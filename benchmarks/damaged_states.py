@@ -175,7 +175,9 @@ def hunt(places: int) -> tuple[dict[tuple[str, str], Counter[str]], list[int]]:
 def main() -> None:
     """Print what became of each damage, and exit with 1 when anything was lost in silence."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.damaged_states", description=__doc__)
-    parser.add_argument("--places", type=int, default=40, help="of each file to cut at, and bits to flip")
+    parser.add_argument(
+        "--places", type=int, default=40, help="positions per file at which to cut it and to flip a bit"
+    )
     found, repairs = hunt(parser.parse_args().places)
     rows = [
         {"file": name, "damage": damage, "states": counts.total()} | {outcome: counts[outcome] for outcome in OUTCOMES}

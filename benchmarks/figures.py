@@ -3,7 +3,8 @@
     RECORD=1 python -m benchmarks.drift   # measures, and replaces what docs/figures.json has of that benchmark
     python -m benchmarks.figures          # writes the tables of the pages anew
 
-A page names a subject between two comments, `<!-- figures: drift -->` and `<!-- end of figures -->`; what lies between
+A page names a subject between two comments, `<!-- figures: drift -->` and `<!-- end of figures -->`, or a subject, a row
+by its first cell and a column, `<!-- figure: daily-run | first run | seconds -->` and `<!-- end -->`; what lies between
 them is written here. A benchmark whose command names files is run from the repository with relative paths, since the
 command is published too.
 """
@@ -32,6 +33,7 @@ ROOT = Path(__file__).parents[1]
 FILE = ROOT / "docs" / "figures.json"
 PAGES = (ROOT / "README.md", ROOT / "docs" / "benchmarks.md")
 BLOCK = re.compile(r"(<!-- figures: (\S+) -->\n).*?(<!-- end of figures -->)", re.DOTALL)
+VALUE = re.compile(r"(<!-- figure: (\S+) \| ([^|]+) \| ([^|]+) -->)[^<]*(<!-- end -->)")
 RECORD = "RECORD"  # the environment variable: benchmarks parse their words each in a way of its own
 WIDTH = 120
 
@@ -83,9 +85,16 @@ def fill(page: str, subjects: Mapping[str, Figures]) -> str:
     """Return a page with the figures of the subjects that it names.
 
     Raises:
-        KeyError: when it names a subject without figures.
+        KeyError: when it names a subject, a row or a column without figures.
     """
-    return BLOCK.sub(lambda match: f"{match[1]}\n{render(subjects[match[2]])}\n{match[3]}", page)
+    page = BLOCK.sub(lambda match: f"{match[1]}\n{render(subjects[match[2]])}\n{match[3]}", page)
+    return VALUE.sub(lambda match: f"{match[1]}{look_up(subjects[match[2]], match[3], match[4])}{match[5]}", page)
+
+
+def look_up(figures: Figures, name: str, column: str) -> str:
+    """Return one figure, of the row with a name in its first cell."""
+    rows = {next(iter(row.values())): row for row in figures["rows"]}
+    return format_cell(rows[name][column])
 
 
 def render(figures: Figures) -> str:

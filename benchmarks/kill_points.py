@@ -289,7 +289,7 @@ def _cases(folder: Path, limit: int) -> list[Case]:
 def main() -> None:
     """Print what became of every step, and exit with 1 when anything was lost or left over."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.kill_points", description=__doc__)
-    parser.add_argument("--limit", type=int, default=120, help="points of a step to try; of slow ones fewer")
+    parser.add_argument("--limit", type=int, default=120, help="points to try per step; fewer in slow steps")
     limit = parser.parse_args().limit
     logging.disable(logging.INFO)
     for library in LIBRARIES:

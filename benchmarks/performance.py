@@ -60,8 +60,8 @@ def failed(rounds: list[Pairs], comparisons: int, slower: str = "", times: float
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.performance", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=12, help="that are measured, with new processes each")
-    parser.add_argument("--pairs", type=int, default=PAIRS, help="that a round measures of each kernel")
+    parser.add_argument("--rounds", type=int, default=12, help="rounds to measure, each in new processes")
+    parser.add_argument("--pairs", type=int, default=PAIRS, help="pairs to measure per kernel and round")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         uri, started = model(Path(folder) / "model"), time.monotonic()

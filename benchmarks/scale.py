@@ -212,9 +212,9 @@ def run(root: Path, events: int, beside: int, workers: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scale", description=__doc__)
     parser.add_argument("--events", type=int, default=50_000_000)
-    parser.add_argument("--beside", type=int, default=1_750_000, help="the smaller world")
-    parser.add_argument("--workers", type=int, default=2, help="of the cluster; 0 leaves it out")
-    parser.add_argument("--folder", type=Path, help="where worlds are kept for the next time")
+    parser.add_argument("--beside", type=int, default=1_750_000, help="events of the smaller world")
+    parser.add_argument("--workers", type=int, default=2, help="workers of the Dask cluster; 0 leaves it out")
+    parser.add_argument("--folder", type=Path, help="folder that keeps the simulated worlds for the next time")
     parser.add_argument("--make", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.make:

@@ -53,9 +53,9 @@ def main() -> None:
     """Measure all servers, or those that are named."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.serving", description=__doc__)
     parser.add_argument("--only", nargs="+", choices=SERVERS, default=list(SERVERS), metavar="SERVER")
-    parser.add_argument("--seconds", type=int, default=5, help="of each measurement (%(default)s)")
+    parser.add_argument("--seconds", type=int, default=5, help="seconds per measurement (default: %(default)s)")
     parser.add_argument(
-        "--rounds", type=int, default=1, help="in which servers take turns; medians count (%(default)s)"
+        "--rounds", type=int, default=1, help="rounds in which the servers take turns (default: %(default)s)"
     )
     args = parser.parse_args()
     rows: list[dict[str, Any]] = []

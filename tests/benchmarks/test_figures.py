@@ -55,9 +55,23 @@ def test_a_subject_is_a_table_and_a_line_that_says_how_when_and_where_it_was_mea
     ]
 
 
-def test_a_subject_without_figures_is_an_error():
-    with pytest.raises(KeyError, match="speed"):
-        figures.fill("<!-- figures: speed -->\n<!-- end of figures -->", {})
+def test_a_sentence_shows_one_figure_of_a_subject():
+    sentence = "It takes <!-- figure: speed | ours | s -->9<!-- end --> s."
+
+    assert figures.fill(sentence, {"speed": ENTRY}) == sentence.replace("9", "0.123")
+
+
+@pytest.mark.parametrize(
+    ("page", "missing"),
+    [
+        ("<!-- figures: size -->\n<!-- end of figures -->", "size"),
+        ("<!-- figure: speed | theirs | s --><!-- end -->", "theirs"),
+        ("<!-- figure: speed | ours | MB --><!-- end -->", "MB"),
+    ],
+)
+def test_a_page_that_names_what_was_not_recorded_is_an_error(page, missing):
+    with pytest.raises(KeyError, match=missing):
+        figures.fill(page, {"speed": ENTRY})
 
 
 def test_what_is_recorded_replaces_the_subject_and_no_other_one(tmp_path):
