@@ -3,10 +3,10 @@
     RECORD=1 python -m benchmarks.drift   # measures, and replaces what docs/figures.json has of that benchmark
     python -m benchmarks.figures          # writes the tables of the pages anew
 
-A page names a subject between two comments, `<!-- figures: drift -->` and `<!-- end of figures -->`, or a subject, a row
-by its first cell and a column, `<!-- figure: daily-run | first run | seconds -->` and `<!-- end -->`; what lies between
-them is written here. A benchmark whose command names files is run from the repository with relative paths, since the
-command is published too.
+Between the comments `<!-- figures: drift -->` and `<!-- end of figures -->` of a page stands the table of a subject,
+between `<!-- figure: daily-run | first run | seconds -->` and `<!-- end -->` one figure: of a subject, a row by its
+first cell, and a column. A benchmark whose command names files is run from the repository with relative paths, since
+the command is published too.
 """
 
 import json
