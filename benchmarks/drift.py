@@ -25,14 +25,16 @@ from nightshift import config as configuration
 from nightshift import splits
 from nightshift.config import Config
 from nightshift.config.tabular import TabularSimulator
+from nightshift.contracts import tables
 from nightshift.contracts.drift import SCORE, Promise, Signal
 from nightshift.graph import Graph
 from nightshift.splits import Days
 from nightshift.stats import shift
 from nightshift.tabular import frames, inputs
+from nightshift.tasks.protocol import TrainingSetup
 from nightshift.tasks.tabular import compromise, drift, simulator
 from nightshift.tasks.tabular.features import core as features
-from nightshift.tasks.tabular.training import FitSettings, TableRows
+from nightshift.tasks.tabular.training import TableRows
 from pipelines import configs
 
 FIRST = date(2024, 1, 1)  # of the simulated events
@@ -50,7 +52,6 @@ DRIFTS: dict[str, dict[str, Any]] = {
     "labels 3 days late": {"label_lateness_days": 3},
 }
 TRUTH = ("truth", "scores")
-LINEAGE = {"events_sha256": "", "features_sha256": "", "code_version": ""}
 ROLES = {
     "transaction_id": "event_id",
     "time": "event_time",
@@ -82,9 +83,10 @@ class Watch:
         self.reach = timedelta(days=max(config.task.windows_days) + config.label_delay_days)
         self.events = self._events(config.simulator, Days(FIRST, self.trained + timedelta(days=days)))
         self.rows = rows = self._features(pd.concat(self.events.values(), ignore_index=True))
-        settings = FitSettings(config, features.numeric_inputs(config), [], "cpu")
+        details = {"numeric": features.numeric_inputs(config), "categorical": [], "events_sha256": ""}
         plan = splits.plan(config, self.trained)
-        self.model = training.train(config, plan, TableRows(settings, rows), "cpu", LINEAGE)
+        setup = TrainingSetup(config, plan, tables.Table("features", [], details), "cpu")
+        self.model = training.train(setup, TableRows(setup, rows), code="")
         self.package, self.reference = self.model.package, self.model.reference
         self.graph = Graph(self.model.graphs[self.package.selected], config.task.threads)
         self.promise = self._promise(compromise.test_rows(rows, plan.test, config.protocol))
@@ -170,7 +172,7 @@ def run(seed: int = 0) -> dict[str, Any]:
     first = watch.trained + timedelta(days=1)
     stable = watch.audit(watch.days, watch.config.simulator, Days(first, first + timedelta(days=STABLE_DAYS - 1)))
     rows = [row for onset in ONSETS for row in _injected(watch, first + timedelta(days=onset))]
-    found = {
+    summary = {
         "stable_days": len(stable),
         "drifted_days": sum(bool(entry.raised) for entry in stable),
         "false_alarms": sum(entry.retrain for entry in stable),
@@ -178,8 +180,8 @@ def run(seed: int = 0) -> dict[str, Any]:
         "drifts": rows,
         "seconds": round(time.perf_counter() - started, 1),
     }
-    _publish(found)
-    return found
+    _publish(summary)
+    return summary
 
 
 def _injected(watch: Watch, onset: date) -> Iterator[dict[str, Any]]:
@@ -191,7 +193,7 @@ def _injected(watch: Watch, onset: date) -> Iterator[dict[str, Any]]:
         after = [entry for entry in log if entry.day >= str(onset)]
         shows = onset + timedelta(days=watch.config.label_delay_days if name in LABELS_ONLY else 0)
         raised = next((entry for entry in after if entry.raised), None)
-        asked = next((entry for entry in after if entry.retrain), None)
+        retraining = next((entry for entry in after if entry.retrain), None)
         yield {
             "drift": name,
             "onset": str(onset),
@@ -199,7 +201,7 @@ def _injected(watch: Watch, onset: date) -> Iterator[dict[str, Any]]:
             "detectable": (shows - onset).days,
             "detected": _days_since(onset, raised),
             "by": ", ".join(raised.raised) if raised else "",
-            "retraining requested": _days_since(onset, asked),
+            "retraining requested": _days_since(onset, retraining),
         }
 
 
@@ -207,10 +209,10 @@ def _days_since(onset: date, entry: monitoring.AuditEntry | None) -> int | None:
     return (date.fromisoformat(entry.day) - onset).days if entry else None
 
 
-def failures(found: dict[str, Any]) -> list[str]:
+def failures(summary: dict[str, Any]) -> list[str]:
     """Return what the limits let through, or raised for nothing."""
-    lines = [f"{found['false_alarms']} false alarms"] if found["false_alarms"] > FALSE_ALARMS else []
-    for row in found["drifts"]:
+    lines = [f"{summary['false_alarms']} false alarms"] if summary["false_alarms"] > FALSE_ALARMS else []
+    for row in summary["drifts"]:
         # late labels are noticed by holding back: nothing good could be trained without them
         seen = row["detected"] if row["drift"].startswith("labels") else row["retraining requested"]
         if seen is None or seen > row["detectable"] + DELAY:
@@ -232,15 +234,15 @@ def _range(values: list[float | None]) -> str:
     return f"{known[0]:g}" if known[0] == known[-1] else f"{known[0]:g} to {known[-1]:g}"
 
 
-def _publish(found: dict[str, Any]) -> None:
-    largest = ", ".join(f"{name} {value:.3f}" for name, value in found["largest"].items())
+def _publish(summary: dict[str, Any]) -> None:
+    largest = ", ".join(f"{name} {value:.3f}" for name, value in summary["largest"].items())
     note = (
-        f"{found['stable_days']} stable days: {found['false_alarms']} requests to retrain (at most {FALSE_ALARMS}), "
-        f"{found['drifted_days']} days with a raised signal; largest effects: {largest}. Days are counted from the "
-        f"onset; {found['seconds']:.0f} s in all."
+        f"{summary['stable_days']} stable days: {summary['false_alarms']} requests to retrain (at most {FALSE_ALARMS})"
+        f", {summary['drifted_days']} days with a raised signal; largest effects: {largest}. Days are counted from the "
+        f"onset; {summary['seconds']:.0f} s in all."
     )
-    figures.publish("drift", [_summarize(name, found["drifts"]) for name in DRIFTS], note)
-    print("\n".join(failures(found)))
+    figures.publish("drift", [_summarize(name, summary["drifts"]) for name in DRIFTS], note)
+    print("\n".join(failures(summary)))
 
 
 if __name__ == "__main__":

@@ -29,13 +29,13 @@ def run(rows: int = ROWS) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         # in a process of its own: a process starts with the peak memory of the one that starts it
         subprocess.run([sys.executable, "-m", "benchmarks.drift_volume", folder, str(rows)], check=True)
-        found = {step: measure(Path(folder), step, flags) for step, flags in FLAGS.items()}
+        costs = {step: measure(Path(folder), step, flags) for step, flags in FLAGS.items()}
     lines = [
         {"step": step, "seconds": cost["seconds"], "peak MB": round(cost["peak_memory_bytes"] / 1e6)}
-        for step, cost in found.items()
+        for step, cost in costs.items()
     ]
     figures.publish("drift-volume", lines, f"Two days of {rows:,} rows.")
-    return {"rows": rows} | found
+    return {"rows": rows} | costs
 
 
 def prepare(folder: Path, rows: int) -> None:

@@ -58,8 +58,8 @@ def measure_features(device: str) -> None:
         ours, theirs = calls["cpu"](), there.to_host(calls["there"]())
         equal = all(np.array_equal(ours[name], theirs[name]) for name in core.numeric_inputs(handbook))
         ratios = {"CPU / GPU": seconds["cpu"] / seconds["there"], "with copies": seconds["cpu"] / seconds["way"]}
-        taken = {"CPU s": seconds["cpu"], "GPU s": seconds["there"]}
-        lines.append({"rows": len(events), **taken, **ratios, "bits": "equal" if equal else "differ"})
+        times = {"CPU s": seconds["cpu"], "GPU s": seconds["there"]}
+        lines.append({"rows": len(events), **times, **ratios, "bits": "equal" if equal else "differ"})
     figures.publish("gpu-features", lines)
 
 
@@ -89,9 +89,9 @@ def measure_models(device: str) -> None:
             fitted = finished(partial(estimators.fit, kind, spec, matrix, labels))
             seconds.append(time.perf_counter() - began)
             precisions.append(average_precision_score(truth, Graph(fitted.graph, CORES).score(unseen)))
-        taken = {"CPU s": seconds[0], "GPU s": seconds[1], "CPU / GPU": seconds[0] / seconds[1]}
+        times = {"CPU s": seconds[0], "GPU s": seconds[1], "CPU / GPU": seconds[0] / seconds[1]}
         quality = dict(zip(("average precision, CPU", "average precision, GPU"), precisions, strict=True))
-        lines.append({"candidate": kind.value, **taken, **quality})
+        lines.append({"candidate": kind.value, **times, **quality})
     figures.publish("gpu-models", lines, f"Fits of {ROWS:,} rows with {WIDTH} inputs; {CORES} threads on the CPU.")
 
 
@@ -110,10 +110,10 @@ def threads(kind: CandidateKind) -> dict[str, int]:
 
 def finished(work: Callable[[], Any]) -> Any:
     """Return what work gives once the GPU is done with it."""
-    found = work()
+    outcome = work()
     if cuda.is_available():
         cuda.synchronize()
-    return found
+    return outcome
 
 
 def measure_scores(device: str) -> None:
@@ -129,9 +129,9 @@ def scored(network: networks.Network, device: str) -> Iterator[figures.Row]:
         inputs = np.resize(network.sample, (batch, *network.sample.shape[1:]))
         seconds = in_turn({"cpu": partial(cpu.score, inputs), "there": partial(there.score, inputs)}, ROUNDS)
         moved = np.abs(cpu.score(inputs) - there.score(inputs)).max()
-        taken = {"CPU ms": 1e3 * seconds["cpu"], "GPU ms": 1e3 * seconds["there"]}
+        times = {"CPU ms": 1e3 * seconds["cpu"], "GPU ms": 1e3 * seconds["there"]}
         ratio = seconds["cpu"] / seconds["there"]
-        yield {"network": network.name, "rows a call": batch, **taken, "CPU / GPU": ratio, "scores differ by": moved}
+        yield {"network": network.name, "rows a call": batch, **times, "CPU / GPU": ratio, "scores differ by": moved}
 
 
 MEASUREMENTS = {"features": measure_features, "models": measure_models, "scores": measure_scores}
@@ -140,6 +140,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__)
     parser.add_argument("measurements", nargs="*", default=list(MEASUREMENTS), metavar="measurement")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
-    asked = parser.parse_args()
-    for name in asked.measurements:
-        MEASUREMENTS[name](asked.device)
+    arguments = parser.parse_args()
+    for name in arguments.measurements:
+        MEASUREMENTS[name](arguments.device)

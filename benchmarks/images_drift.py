@@ -23,7 +23,7 @@ from nightshift.classification import images as files
 from nightshift.classification.shards import Items, Shards
 from nightshift.config import Config, parse
 from nightshift.config.images import Images
-from nightshift.contracts import package
+from nightshift.contracts import package, tables
 from nightshift.contracts.drift import SCORE
 from nightshift.graph import Graph
 from nightshift.splits import Days
@@ -33,6 +33,7 @@ from nightshift.tasks.classification import drift_reference
 from nightshift.tasks.classification.networks import Setting
 from nightshift.tasks.classification.training import ItemRows
 from nightshift.tasks.images import simulator as pictures
+from nightshift.tasks.protocol import TrainingSetup
 
 FIRST = date(2024, 1, 1)
 STABLE_DAYS, WATCHED_DAYS = 60, 7
@@ -45,7 +46,6 @@ DRIFTS: dict[str, dict[str, Any]] = {
     "new class, 25 % of images": {"new_class": 0.25},
     "volume x 2": {"volume_factor": 2.0},
 }
-LINEAGE = {"events_sha256": "", "features_sha256": "", "code_version": ""}
 
 
 def config(seed: int = 0) -> Config:
@@ -126,19 +126,20 @@ def made(config: Config, day: date) -> tuple[pd.DataFrame, np.ndarray]:
     return frame.drop(columns="image").assign(content=frame["event_id"].astype(str)), pixels
 
 
-def trained(given: Config) -> Watch:
+def trained(config: Config) -> Watch:
     """Train on the first days."""
-    task = given.task
+    task = config.task
     assert isinstance(task, Images)
-    span = splits.plan(given, FIRST).features
+    span = splits.plan(config, FIRST).features
     last = FIRST + (span.last - span.first)
-    plan = splits.plan(given, last)
-    days = [made(given, day) for day in Days(FIRST, last)]
+    plan = splits.plan(config, last)
+    days = [made(config, day) for day in Days(FIRST, last)]
     rows = pd.concat([rows for rows, _ in days], ignore_index=True)
     items = Items(rows, Shards([pixels for _, pixels in days]))
-    found = training.train(given, plan, ItemRows(Setting(task, "cpu"), plan, items), "cpu", LINEAGE)
-    graph = Graph(found.graphs[found.package.selected])
-    return Watch(given, task, graph, found.package, found.reference, last + timedelta(days=1))
+    setup = TrainingSetup(config, plan, tables.Table("features", [], {"events_sha256": ""}), "cpu")
+    training_result = training.train(setup, ItemRows(Setting(task, "cpu"), plan, items), code="")
+    graph = Graph(training_result.graphs[training_result.package.selected])
+    return Watch(config, task, graph, training_result.package, training_result.reference, last + timedelta(days=1))
 
 
 @dataclass(frozen=True)
@@ -183,13 +184,17 @@ def main(seed: int = 0) -> bool:
     named = sorted({name for by in false for name in by})
     stable = {"drift": f"none, {STABLE_DAYS} days", "detected": f"{len(false)} false alarms", "by": ", ".join(named)}
     rows = [stable] + [
-        {"drift": one.drift, "detected": f"day {one.day}" if one.day else "never", "by": ", ".join(one.by)}
-        for one in seen
+        {
+            "drift": sighting.drift,
+            "detected": f"day {sighting.day}" if sighting.day else "never",
+            "by": ", ".join(sighting.by),
+        }
+        for sighting in seen
     ]
     accuracy = watch.package.candidates[watch.package.selected].validation["accuracy"]
     note = f"Validation accuracy {accuracy:.3f}; {time.monotonic() - started:.0f} s in all."
     figures.publish("images-drift", rows, note)
-    return not false and not any(each.is_too_late for each in seen)
+    return not false and not any(sighting.is_too_late for sighting in seen)
 
 
 if __name__ == "__main__":

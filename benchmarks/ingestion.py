@@ -47,17 +47,17 @@ def run(days: int = DAYS) -> dict[str, Any]:
 
     The partitions of both are the same to the byte.
     """
-    found: dict[str, Any] = {"days": days, "rows": days * ROWS_A_DAY}
+    report: dict[str, Any] = {"days": days, "rows": days * ROWS_A_DAY}
     with tempfile.TemporaryDirectory() as folder:
         _write(Path(folder), days)
         hashes = set()
         for name, source in (("one by one", OneByOne), ("at once", sources.OneTable)):
-            found[name], partitions = _measured(Path(folder), days, source)
+            report[name], partitions = _measured(Path(folder), days, source)
             hashes.add(partitions)
     assert len(hashes) == 1, "the same partitions"
-    rows = [{"days are read": name, **found[name]} for name in ("one by one", "at once")]
+    rows = [{"days are read": name, **report[name]} for name in ("one by one", "at once")]
     figures.publish("ingestion", rows, f"{days:,} days of {ROWS_A_DAY} rows; the partitions are the same to the byte.")
-    return found
+    return report
 
 
 def _measured(folder: Path, days: int, source: type[sources.OneTable]) -> tuple[dict[str, float], str]:

@@ -155,9 +155,9 @@ def hunt(case: Case) -> Found:
 
 def contents(workspace: Path) -> dict[str, object]:
     """Return what lies below a folder, without what is measured or names a run: relative path -> content."""
-    found = [path for path in sorted(workspace.rglob("*")) if ".locks" not in path.parts]
+    paths = [path for path in sorted(workspace.rglob("*")) if ".locks" not in path.parts]
     numbers: dict[str, str] = {}
-    return {_unnamed(path.relative_to(workspace), numbers): _content(path) for path in found}
+    return {_unnamed(path.relative_to(workspace), numbers): _content(path) for path in paths}
 
 
 def _unnamed(path: Path, numbers: dict[str, str]) -> str:
@@ -245,11 +245,11 @@ def _restore(workspace: Path, state: Path) -> None:
 
 def _step(name: str, workspace: Path, limit: int) -> Case:
     """Return a step of the daily run as a case; what the steps before it made is in the workspace."""
-    places = {artifact: str(workspace / "made" / artifact) for artifact in ARTIFACTS}
+    uris = {artifact: str(workspace / "made" / artifact) for artifact in ARTIFACTS}
     state = local(workspace, Target.REGISTER_ONLY)
     structs = {"config": json.dumps(CONFIG), "state": json.dumps(state.dump())}
     others = {"date": DATE, "data": "simulator", "device": "cpu", "run": "made"}
-    flags = Namespace(**places, **structs, **others, executor_input={})
+    flags = Namespace(**uris, **structs, **others, executor_input={})
     body = importlib.import_module(f"components.{name}.__main__").body
     return Case(name, workspace, lambda: body(StepContext(flags)), limit)
 
@@ -294,16 +294,16 @@ def main() -> None:
     logging.disable(logging.INFO)
     for library in LIBRARIES:
         importlib.import_module(library)
-    found, rows = [], []
+    results, rows = [], []
     with tempfile.TemporaryDirectory() as folder:
         for case in _cases(Path(folder), limit):
             started = time.monotonic()
-            found.append(one := hunt(case))
+            results.append(one := hunt(case))
             counts = {"points": one.points, "killed": one.killed, "lost": len(one.lost), "orphans": len(one.orphans)}
             rows.append({"step": case.name, **counts, "seconds": round(time.monotonic() - started)})
-    wrong = [line for one in found for line in one.lost + one.orphans]
+    wrong = [line for one in results for line in one.lost + one.orphans]
     print("\n".join(wrong))
-    killed = sum(one.killed for one in found)
+    killed = sum(one.killed for one in results)
     figures.publish("kill-points", rows, f"Killed {killed} times with SIGKILL: {len(wrong)} files lost or left over.")
     sys.exit(bool(wrong))
 

@@ -41,9 +41,9 @@ from nightshift.config.texts import Texts
 from nightshift.contracts import package
 from nightshift.contracts.package import OUTPUT, DecisionRule, ModelPackage
 from nightshift.graph import Graph
-from nightshift.serving.items import tasks as served_items
-from nightshift.serving.triton.config import Settings
-from nightshift.serving.triton.repository import Wanted, publish
+from nightshift.serving.items.loader import load_schema
+from nightshift.serving.triton.config import TritonSettings
+from nightshift.serving.triton.repository import PublishRequest, publish
 from nightshift.tasks import onnx_export
 from nightshift.tasks.classification.kinds import candidates
 from nightshift.tasks.images import candidates as training
@@ -96,7 +96,7 @@ def resnet50() -> Network:
     torch.manual_seed(0)
     graph = onnx_export.images(recipe.model().eval(), recipe)
     pixels = np.random.default_rng(0).integers(0, 256, (SAMPLE, task.side, task.side, 3), dtype=np.uint8)
-    files = [jpeg(np.asarray(Image.fromarray(each).resize((500, 375)))) for each in pixels]
+    files = [jpeg(np.asarray(Image.fromarray(picture).resize((500, 375)))) for picture in pixels]
     return Network("ResNet-50, 224 px", task, graph, files, "image/jpeg", pixels)
 
 
@@ -115,20 +115,23 @@ NETWORKS = (resnet50, bert_base)
 
 def measure_forms(network: Network) -> None:
     """Every form that ONNX Runtime can make, at one row and one thread."""
-    found = [Form("original", Graph(network.graph), network.graph), *forms.made(network.graph, by_name(network.sample))]
-    running = {form.name: form.graph.score for form in found if form.graph}
-    taken = in_turn({name: partial(score, network.sample[:1]) for name, score in running.items()})
+    candidates = [
+        Form("original", Graph(network.graph), network.graph),
+        *forms.made(network.graph, by_name(network.sample)),
+    ]
+    running = {form.name: form.graph.score for form in candidates if form.graph}
+    seconds = in_turn({name: partial(score, network.sample[:1]) for name, score in running.items()})
     scores = {name: np.concatenate([score(row[None]) for row in network.sample]) for name, score in running.items()}
     rows = [
         {
             "form": name,
-            "ms": 1e3 * taken[name],
-            "original / form": taken["original"] / taken[name],
+            "ms": 1e3 * seconds[name],
+            "original / form": seconds["original"] / seconds[name],
             "probabilities move by at most": float(np.abs(scores[name] - scores["original"]).max()),
         }
         for name in running
     ]
-    missing = " ".join(f"{form.name}: {form.missing}." for form in found if form.name not in running)
+    missing = " ".join(f"{form.name}: {form.missing}." for form in candidates if form.name not in running)
     figures.publish(f"forms-{network.task.kind}", rows, f"{network.name}, one row, one thread. {missing}")
 
 
@@ -136,21 +139,23 @@ def measure_served(network: Network) -> figures.Row:
     """The server, asked with a file or a text, beside the same work in a process."""
     body, headers = network.bodies[0], {"Content-Type": network.media_type}
     with tempfile.TemporaryDirectory() as folder, served(uri := saved(network, folder)) as ask:
-        (field,), graph = served_items.of(network.manifest(), uri).fields, Graph(network.graph)
-        taken = in_turn(
+        (field,), graph = load_schema(network.manifest(), uri).fields, Graph(network.graph)
+        durations = in_turn(
             {
-                "alone": lambda: graph.score(field.seen(body)[None]),
+                "alone": lambda: graph.score(field.decode(body)[None]),
                 "served": lambda: ask("/score", content=body, headers=headers).raise_for_status(),
             }
         )
-    times = {"in process, ms": 1e3 * taken["alone"], "served, ms": 1e3 * taken["served"]}
-    return {"network": network.name, **times, "served / in process": taken["served"] / taken["alone"]}
+    times = {"in process, ms": 1e3 * durations["alone"], "served, ms": 1e3 * durations["served"]}
+    return {"network": network.name, **times, "served / in process": durations["served"] / durations["alone"]}
 
 
 def measure_triton(network: Network) -> None:
     """The same package in our server and in the real Triton: how far their scores differ."""
     with tempfile.TemporaryDirectory() as folder, served(uri := saved(network, folder)) as ask:
-        publish(models := Path(folder, "models"), uri, Wanted("network", 1, settings=Settings(rows=SAMPLE)))
+        publish(
+            models := Path(folder, "models"), uri, PublishRequest("network", 1, settings=TritonSettings(rows=SAMPLE))
+        )
         with triton.serve(Path(folder), models) as url, httpx.Client(base_url=url, timeout=60) as client:
             client.post("/v2/repository/models/network_raw/load").raise_for_status()
             ours = [scores(ask, "network", network, body) for body in network.bodies]
@@ -205,10 +210,10 @@ def measure_loader() -> None:
             workers: DataLoader(Decoded(files, task), BATCH, shuffle=True, num_workers=workers) for workers in (0, 2)
         }
         calls = {f"DataLoader, {workers} workers": partial(_epoch, loader) for workers, loader in loaders.items()}
-        taken = in_turn({"shards": partial(_gathered, shards), **calls}, rounds=3)
+        durations = in_turn({"shards": partial(_gathered, shards), **calls}, rounds=3)
     rows = [
-        {"reader": name, "images/s": round(FILES / seconds), "shards / it": seconds / taken["shards"]}
-        for name, seconds in taken.items()
+        {"reader": name, "images/s": round(FILES / seconds), "shards / it": seconds / durations["shards"]}
+        for name, seconds in durations.items()
     ]
     note = f"{FILES} JPEG files of 500 x 375, decoded once for the shards in {once:.1f} s."
     figures.publish("image-readers", rows, note)
@@ -231,13 +236,13 @@ def jpeg(pixels: Array) -> bytes:
 
 def in_turn(calls: Mapping[str, Callable[[], object]], rounds: int = ROUNDS) -> dict[str, float]:
     """Return the median seconds of each call; they take turns, so that noise meets all. The first round is left out."""
-    taken: dict[str, list[float]] = {name: [] for name in calls}
+    durations: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(rounds + 1):
         for name, call in calls.items():
             began = time.perf_counter()
             call()
-            taken[name].append(time.perf_counter() - began)
-    return {name: median(seconds[1:]) for name, seconds in taken.items()}
+            durations[name].append(time.perf_counter() - began)
+    return {name: median(seconds[1:]) for name, seconds in durations.items()}
 
 
 @contextmanager

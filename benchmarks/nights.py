@@ -74,7 +74,7 @@ def second(airflow: Airflow, cases: list[UseCase]) -> list[tuple[str, str]]:
 def ended(airflow: Airflow, runs: list[tuple[str, str]]) -> list[figures.Row]:
     """Wait for all runs of a night; return a row for each."""
     states = [airflow.end(*run) for run in runs]
-    found = [airflow.call("GET", f"/dags/{dag}/dagRuns/{run}") for dag, run in runs]
+    details = [airflow.call("GET", f"/dags/{dag}/dagRuns/{run}") for dag, run in runs]
     return [
         {
             "DAG": dag,
@@ -82,7 +82,7 @@ def ended(airflow: Airflow, runs: list[tuple[str, str]]) -> list[figures.Row]:
             "state": state,
             "seconds": (_time(run, "end_date") - _time(run, "start_date")).seconds,
         }
-        for (dag, night), state, run in zip(runs, states, found, strict=True)
+        for (dag, night), state, run in zip(runs, states, details, strict=True)
     ]
 
 
@@ -92,22 +92,22 @@ def _time(run: dict[str, Any], field: str) -> datetime:
 
 def main(folder: str, *words: str) -> int:
     """Start Airflow, have both nights done, and print the address of each report."""
-    place, cases = Path(folder).resolve(), [UseCase.parsed(word) for word in words]
-    (place / "dags").mkdir(parents=True, exist_ok=True)
+    workspace, cases = Path(folder).resolve(), [UseCase.parsed(word) for word in words]
+    (workspace / "dags").mkdir(parents=True, exist_ok=True)
     for case in cases:
-        case.write(place / "dags")
-    places = {"NIGHTSHIFT_WORKSPACE": str(place), "NIGHTSHIFT_PYTHON": str(PYTHON), "PYTHONPATH": str(ROOT)}
-    running = standalone.start(place / "home", place / "dags", places)
+        case.write(workspace / "dags")
+    environment = {"NIGHTSHIFT_WORKSPACE": str(workspace), "NIGHTSHIFT_PYTHON": str(PYTHON), "PYTHONPATH": str(ROOT)}
+    running = standalone.start(workspace / "home", workspace / "dags", environment)
     try:
-        airflow = Airflow(running.client(), place)
+        airflow = Airflow(running.client(), workspace)
         for dag in DAGS:
             for case in cases:
                 airflow.unpause(f"{case.name}_{dag}")
         rows = [row for night in (first, second) for row in ended(airflow, night(airflow, cases))]
     finally:
         running.stop()
-        nightshift("stop", "--workspace", str(place)).communicate()
-    for report in sorted(place.glob("runs/*/report.html"), key=os.path.getmtime):
+        nightshift("stop", "--workspace", str(workspace)).communicate()
+    for report in sorted(workspace.glob("runs/*/report.html"), key=os.path.getmtime):
         print(report)
     figures.publish("nights", rows)
     return any(row["state"] != "success" for row in rows)

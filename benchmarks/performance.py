@@ -53,7 +53,9 @@ def failed(rounds: list[Pairs], comparisons: int, slower: str = "", times: float
     random, hits = np.random.default_rng(0), 0
     for _ in range(comparisons):
         pairs = stretch(rounds, random)
-        changed = {name: [times * each for each in found] if name == slower else found for name, found in pairs.items()}
+        changed = {
+            name: [times * ratio for ratio in ratios] if name == slower else ratios for name, ratios in pairs.items()
+        }
         hits += performance.judge(changed, "").decision is Decision.FAIL
     return hits
 

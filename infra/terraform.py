@@ -43,8 +43,8 @@ def run(cloud: str, commands: str, source: Path = INFRA) -> str:
         script = f"{_INIT} && {commands}"
         offline = [str(OFFLINE), str(root), "--", cloud, script]
         command = offline if OFFLINE.exists() else ["sh", "-c", script]
-        given = os.environ | _offline_cache() if OFFLINE.exists() else None
-        done = subprocess.run(command, cwd=root / cloud, env=given, capture_output=True, text=True, check=False)
+        environment = os.environ | _offline_cache() if OFFLINE.exists() else None
+        done = subprocess.run(command, cwd=root / cloud, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise UnavailableError(f"terraform in infra/{cloud} failed:\n{done.stdout}{done.stderr}")
     return done.stdout
@@ -54,7 +54,7 @@ def run(cloud: str, commands: str, source: Path = INFRA) -> str:
 def _offline_cache() -> dict[str, str]:
     """Give this process a place of its own for the offline providers: laying them out ends runs that share it."""
     shared = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"), "offline-terraform")
-    with locks.held(Path(tempfile.gettempdir()) / "nightshift-terraform.lock"):
+    with locks.hold(Path(tempfile.gettempdir()) / "nightshift-terraform.lock"):
         if not (shared / "venv").exists():
             subprocess.run([OFFLINE, INFRA, "--", ".", "true"], check=True)
     own = Path(tempfile.mkdtemp())

@@ -37,7 +37,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def context(trained: dict[str, str], folder: Path, form: str) -> StepContext:
     config = samples.CONFIG | {"optimization": {"form": form}}
     words = {**trained, "config": json.dumps(config), "optimized": str(folder / "optimized")}
-    return parser().parse_args([word for name, value in words.items() for word in (f"--{name}", value)])
+    return StepContext(parser().parse_args([word for name, value in words.items() for word in (f"--{name}", value)]))
 
 
 def optimized(trained: dict[str, str], folder: Path, form: str) -> tuple[Optimization, ModelPackage]:
