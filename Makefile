@@ -33,7 +33,7 @@ ENV ?= dev
 export OMP_WAIT_POLICY := PASSIVE
 
 .PHONY: help run stop airflow airflow-stop check check-tests test test-project test-dags test-gpu test-cluster lint format docs screenshots compile images sbom audit \
-  bench drift-bench \
+  bench drift-bench figures \
   kill-points reproduce search mutants clean constraints infra-plan infra-check infra-golden infra-mutants cluster-secrets cluster-install cluster-uninstall
 
 help: ## Show this help
@@ -105,11 +105,14 @@ compile: $(VENV)/.dev ## Compile the pipelines to pipelines/compiled/, and write
 	$(BIN)/python tests/nightshift/tasks/test_protocol.py
 	$(BIN)/python tests/test_tree.py
 
-bench: $(VENV)/.bench ## Measure features and orchestration against other libraries; writes runs/bench.json
+bench: $(VENV)/.bench ## Measure features and orchestration against other libraries
 	$(BIN)/python -m benchmarks
 
 drift-bench: $(VENV)/.dev ## Measure false alarms and delays of the drift checks on 180 stable days and injected drifts
 	$(BIN)/python -m benchmarks.drift
+
+figures: $(VENV)/.dev ## Write the figures of docs/figures.json into the pages; RECORD=1 makes a benchmark replace its own
+	$(BIN)/python -m benchmarks.figures
 
 kill-points: $(VENV)/.dev ## Kill every step at some 400 points, rerun it, and count what is lost or left over
 	$(BIN)/python -m benchmarks.kill_points

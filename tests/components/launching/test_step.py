@@ -70,7 +70,7 @@ def test_a_request_starts_the_newest_training_with_the_parameters_of_the_monitor
     }
     assert kubeflow.experiments[0].display_name == "fraud"
     text, links = read_section(str(tmp_path / "launch.json")).blocks
-    assert text.sentences[0].startswith(NAME)
+    assert text.sentences[0].startswith(f"Outcome: {NAME}")
     assert links.links[0].uri == outcome(tmp_path)["url"]
     assert outcome(tmp_path) == {
         "schema": 1,

@@ -31,6 +31,18 @@ def test_the_costs_of_all_runs_are_added_up_by_use_case(tmp_path: Path, capsys: 
     assert "no price" in said
 
 
+def test_the_id_of_a_run_is_whole_however_narrow_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = "handbook-prequential-training-2018-08-14-20261122T045500577512"
+    _summary(tmp_path, run, 3, 0.5)
+    monkeypatch.setenv("COLUMNS", "60")
+
+    assert called("costs", "--workspace", str(tmp_path)) == 0
+
+    assert run in capsys.readouterr().out
+
+
 def test_a_runs_costs_are_told_by_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _summary(tmp_path, "fraud-training-1", 3, 0.5)
 
