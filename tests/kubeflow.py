@@ -127,7 +127,7 @@ class Kubeflow:
 
     def trigger(self, name: str) -> Any:
         """Let the clock start what a recurring run names."""
-        (recurring,) = [each for each in self.recurring if each.display_name == name]
+        (recurring,) = [job for job in self.recurring if job.display_name == name]
         same = "experiment_id", "pipeline_spec", "pipeline_version_reference", "runtime_config", "service_account"
         values = {field: getattr(recurring, field) for field in same}
         name = f"{name}-{self.count}"
@@ -150,8 +150,8 @@ class Kubeflow:
         return run
 
     def list_recurring(self, request: Request) -> Any:
-        found = _page(_found(self.recurring, request), request)
-        return api.V2beta1ListRecurringRunsResponse(recurring_runs=found or None)
+        page = _page(_found(self.recurring, request), request)
+        return api.V2beta1ListRecurringRunsResponse(recurring_runs=page or None)
 
     def create_recurring(self, request: Request) -> Any:
         run = _read(request.body, "V2beta1RecurringRun")
@@ -180,8 +180,8 @@ class Kubeflow:
         return pipeline
 
     def list_versions(self, request: Request, pipeline_id: str) -> Any:
-        found = [version for version in self.versions if version.pipeline_id == pipeline_id]
-        return api.V2beta1ListPipelineVersionsResponse(pipeline_versions=_page(found, request) or None)
+        versions = [version for version in self.versions if version.pipeline_id == pipeline_id]
+        return api.V2beta1ListPipelineVersionsResponse(pipeline_versions=_page(versions, request) or None)
 
     def upload_version(self, request: Request) -> Any:
         spec, *platform = yaml.safe_load_all(request.body)
@@ -203,12 +203,12 @@ class Kubeflow:
             (version,) = [v for v in self.versions if v.pipeline_version_id == wanted.pipeline_version_id]
             spec = version.pipeline_spec
         declared = spec.get("pipeline_spec", spec)["root"].get("inputDefinitions", {}).get("parameters", {})
-        given = run.runtime_config.parameters
-        if set(given) != {name for name in declared if "defaultValue" not in declared[name]} | set(given) & set(
-            declared
-        ):
-            raise RefusedError(400, f"parameters {sorted(given)} are not {sorted(declared)}")
-        for name, value in given.items():
+        parameters = run.runtime_config.parameters
+        if set(parameters) != {name for name in declared if "defaultValue" not in declared[name]} | set(
+            parameters
+        ) & set(declared):
+            raise RefusedError(400, f"parameters {sorted(parameters)} are not {sorted(declared)}")
+        for name, value in parameters.items():
             if not isinstance(value, TYPES[declared[name]["parameterType"]]):
                 raise RefusedError(400, f"input parameter {name} has another type")
 
@@ -301,8 +301,8 @@ def _found(items: list[Any], request: Request) -> list[Any]:
 def _page(items: list[Any], request: Request) -> list[Any]:
     """Return the first page, which is of ten unless more are asked for."""
     newest_first = request.query.get("sort_by") == "created_at desc"
-    found = sorted(items, key=lambda item: item.created_at, reverse=newest_first)
-    return found[: int(request.query.get("page_size", 10))]
+    newest = sorted(items, key=lambda item: item.created_at, reverse=newest_first)
+    return newest[: int(request.query.get("page_size", 10))]
 
 
 def _refuse_twice(items: list[Any], wanted: Any) -> None:

@@ -40,8 +40,8 @@ def test_every_make_target_that_is_named_exists(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_variable_that_make_is_given_is_one_of_the_makefile(page: Path) -> None:
-    given = re.findall(r"\bmake [a-z][a-z-]+((?: [A-Z_]+=[^\s`]+)+)", page.read_text())
-    names = {name for words in given for name in re.findall(r" ([A-Z_]+)=", words)}
+    assignments = re.findall(r"\bmake [a-z][a-z-]+((?: [A-Z_]+=[^\s`]+)+)", page.read_text())
+    names = {name for words in assignments for name in re.findall(r" ([A-Z_]+)=", words)}
 
     assert names <= set(re.findall(r"\$\(([A-Z_]+)", MAKEFILE))
 

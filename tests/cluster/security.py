@@ -31,7 +31,7 @@ def containers(spec: Json) -> list[Json]:
 def violations(level: str, spec: Json) -> list[str]:
     """What of a pod a level (privileged, baseline, restricted) does not allow, as the admission says it."""
     checks = {"baseline": BASELINE, "restricted": BASELINE + RESTRICTED}.get(level, ())
-    return [f"{title} ({', '.join(found)})" for title, check in checks if (found := list(check(spec)))]
+    return [f"{title} ({', '.join(fields)})" for title, check in checks if (fields := list(check(spec)))]
 
 
 def _each(spec: Json) -> Iterator[tuple[str, Json]]:
@@ -75,8 +75,8 @@ def _unconfined(spec: Json) -> Iterator[str]:
 
 
 def _sysctls(spec: Json) -> Iterator[str]:
-    given = {item["name"] for item in spec.get("securityContext", {}).get("sysctls", [])}
-    return iter(sorted(given - SYSCTLS))
+    names = {item["name"] for item in spec.get("securityContext", {}).get("sysctls", [])}
+    return iter(sorted(names - SYSCTLS))
 
 
 def _proc_mount(spec: Json) -> Iterator[str]:

@@ -29,9 +29,9 @@ class Change:
 
     @property
     def last(self) -> Json:
-        found = self.after or self.before
-        assert found
-        return found
+        latest = self.after or self.before
+        assert latest
+        return latest
 
 
 class Store:
@@ -53,21 +53,21 @@ class Store:
 
     def get(self, kind: Kind, name: str, namespace: str = "") -> Json:
         with self.changed:
-            found = self.peek(kind, name, namespace)
-            if found is None:
+            value = self.peek(kind, name, namespace)
+            if value is None:
                 raise missing(kind, name)
-            return copy.deepcopy(found)
+            return copy.deepcopy(value)
 
     def copies(self, kind: Kind, namespace: str = "") -> list[Json]:
         """All of a namespace, or of the cluster, by name."""
         with self.changed:
-            return copy.deepcopy(list(self.each(kind, namespace)))
+            return copy.deepcopy(list(self.select(kind, namespace)))
 
-    def each(self, kind: Kind, namespace: str = "") -> Iterator[Json]:
+    def select(self, kind: Kind, namespace: str = "") -> Iterator[Json]:
         """The objects themselves, to read."""
         with self.changed:
-            found = sorted(self._of(kind).items())
-        return (value for (place, _), value in found if namespace in ("", place))
+            objects = sorted(self._of(kind).items())
+        return (value for (object_namespace, _), value in objects if namespace in ("", object_namespace))
 
     def kinds(self) -> list[Kind]:
         """Those that there are objects of."""
@@ -145,5 +145,5 @@ class Store:
 
 
 def conflict(kind: Kind, name: str) -> RefusedError:
-    said = "the object has been modified; please apply your changes to the latest version and try again"
-    return RefusedError(409, f'Operation cannot be fulfilled on {kind.resource} "{name}": {said}')
+    detail = "the object has been modified; please apply your changes to the latest version and try again"
+    return RefusedError(409, f'Operation cannot be fulfilled on {kind.resource} "{name}": {detail}')

@@ -31,9 +31,9 @@ def validate(kind: Kind, value: Json) -> None:
     errors = sorted(_validator(kind).iter_errors(value), key=lambda error: list(map(str, error.absolute_path)))
     unknown = [path for error in errors if error.validator == "additionalProperties" for path in _unknown(error)]
     if unknown:
-        said = ", ".join(f'unknown field "{path}"' for path in unknown)
+        detail = ", ".join(f'unknown field "{path}"' for path in unknown)
         raise RefusedError(
-            400, f"{kind.name} in version {kind.version!r} cannot be handled: strict decoding error: {said}"
+            400, f"{kind.name} in version {kind.version!r} cannot be handled: strict decoding error: {detail}"
         )
     for error in errors:
         if error.validator == "type" and kind.schema is None:

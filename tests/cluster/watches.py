@@ -15,12 +15,12 @@ LOOK = 1.0  # seconds between two looks whether the server stops or the time is 
 
 def watched(store: Store, request: Any, stopped: threading.Event) -> Iterator[Json]:
     """Yield a watch's events, first the objects that are there when it names no version."""
-    selection, given = request.selection, request.query.get("resourceVersion", "")
+    selection, since = request.selection, request.query.get("resourceVersion", "")
     seconds = float(request.query.get("timeoutSeconds") or 3600)
     deadline = time.monotonic() + seconds
     with store.changed:
-        version = int(given) if given not in ("", "0") else store.version
-        present = [] if given not in ("", "0") else store.copies(request.kind, request.namespace)
+        version = int(since) if since not in ("", "0") else store.version
+        present = [] if since not in ("", "0") else store.copies(request.kind, request.namespace)
     for value in present:
         if value in selection:
             yield {"type": "ADDED", "object": value}

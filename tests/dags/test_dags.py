@@ -45,9 +45,9 @@ def assets_of(dags: dict[str, DAG], names: set[str]) -> set[str]:
     return {asset.name for asset in [*followed, *announced] if isinstance(asset, Asset)}
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_every_dag_is_there_in_every_place(place: dict[str, str], load: Load) -> None:
-    dags = load(**place)
+@pytest.mark.parametrize("variables", PLACES)
+def test_every_dag_is_there_in_every_place(variables: dict[str, str], load: Load) -> None:
+    dags = load(**variables)
 
     assert set(dags) == {f"{name}_{purpose}" for name in SHIPPED for purpose in PURPOSES}
     for name, dag in dags.items():
