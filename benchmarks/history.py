@@ -11,6 +11,7 @@ from pathlib import Path
 from benchmarks.steps import run_steps
 from components.features import __main__ as features
 from components.ingestion import __main__ as ingestion
+from nightshift.context import StepContext
 from pipelines import configs
 from pipelines.environments import local
 
@@ -28,8 +29,8 @@ def fill(workspace: Path, days: int) -> None:
         day = str(LAST - timedelta(days=age))
         events, table = (str(workspace / day / name) for name in STEPS)
         shared = {"config": config, "date": day, "state": state, "events": events}
-        ingestion.body(argparse.Namespace(**shared, data="simulator"))
-        features.body(argparse.Namespace(**shared, features=table, device="cpu"))
+        ingestion.body(StepContext(argparse.Namespace(**shared, data="simulator")))
+        features.body(StepContext(argparse.Namespace(**shared, features=table, device="cpu")))
 
 
 def seconds(workspace: Path, day: date) -> float:

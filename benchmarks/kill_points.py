@@ -31,6 +31,7 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
+from nightshift.context import StepContext
 from nightshift.contracts.section import PAGE, SUFFIX
 from nightshift.contracts.state import Target
 from pipelines import arguments
@@ -248,8 +249,9 @@ def _step(name: str, workspace: Path, limit: int) -> Case:
     state = local(workspace, Target.REGISTER_ONLY)
     structs = {"config": json.dumps(CONFIG), "state": json.dumps(state.dump())}
     others = {"date": DATE, "data": "simulator", "device": "cpu", "run": "made"}
-    given = Namespace(**places, **structs, **others, executor_input={})
-    return Case(name, workspace, partial(importlib.import_module(f"components.{name}.__main__").body, given), limit)
+    flags = Namespace(**places, **structs, **others, executor_input={})
+    body = importlib.import_module(f"components.{name}.__main__").body
+    return Case(name, workspace, lambda: body(StepContext(flags)), limit)
 
 
 def _engine(workspace: Path, limit: int) -> Case:

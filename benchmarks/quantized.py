@@ -94,9 +94,10 @@ def judged(name: str, folder: Path) -> tuple[Optimization, float]:
     if not (model / package.MANIFEST).exists():
         fit(name, uri, model)
     flags = {"config": json.dumps(config(name)), "features": uri, "model": str(model), "result": str(optimized)}
-    arguments = compare.parser().parse_args([word for flag, value in flags.items() for word in (f"--{flag}", value)])
-    compare.body(arguments)
-    subject = subjects.read(StepContext(arguments), str(model))
+    words = [word for flag, value in flags.items() for word in (f"--{flag}", value)]
+    context = StepContext(compare.parser().parse_args(words))
+    compare.body(context)
+    subject = subjects.read(context)
     assert subject.original.graph is not None
     accuracy = subject.rows.quality(subject.original.graph.score(subject.rows.inputs))
     return Optimization.read(str(optimized / FILE)), accuracy

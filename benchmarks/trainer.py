@@ -31,6 +31,7 @@ from components.training import __main__ as training_step
 from nightshift import step
 from nightshift.classification.shards import Shards
 from nightshift.config.neural import Trainer
+from nightshift.context import StepContext
 from nightshift.neural import data, devices, processes, trainer
 from nightshift.neural.checkpoints import Checkpoints
 from nightshift.neural.data import Gather, GatherDataset, ResidentDataset, Take, TrainingDataset
@@ -295,10 +296,11 @@ def machines() -> None:
 
         cluster.meanwhile = once
         training_step.body(
-            training_step.parser().parse_args(site.with_nodes(given, nodes=2, checkpoint_seconds=1)), cluster.job
+            StepContext(training_step.parser().parse_args(site.with_nodes(given, nodes=2, checkpoint_seconds=1))),
+            cluster.job,
         )
         together = scores(folder)["net"]
-        training_step.body(training_step.parser().parse_args(given))
+        training_step.body(StepContext(training_step.parser().parse_args(given)))
         gap, left = np.abs(together - scores(folder)["net"]).max(), cluster.left()
     console.print(f"scores differ by {gap:.1g} from those of one machine; left on the cluster: {left or 'nothing'}")
 

@@ -1,7 +1,6 @@
 """Ingestion's shell: find the window's days, make those partitions that are not there yet, write the manifest."""
 
 import contextlib
-from argparse import Namespace
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -9,14 +8,13 @@ from typing import TYPE_CHECKING
 
 from components.ingestion import digests, repeats, section, sources, tally
 from nightshift import storage, tasks
-from nightshift.config import Config, parse
+from nightshift.config import Config
 from nightshift.config.columns import Holds
+from nightshift.context import StepContext
 from nightshift.contracts.section import write_section
-from nightshift.contracts.state import State
 from nightshift.contracts.tables import Partition, Table, find_partition, partition_uri, write_partition, write_table
-from nightshift.dates import parse_date
 from nightshift.errors import UserError
-from nightshift.splits import Plan, plan
+from nightshift.splits import Plan
 from nightshift.step import Parser, log, run
 
 if TYPE_CHECKING:
@@ -59,14 +57,13 @@ def parser() -> Parser:
     )
 
 
-def body(args: Namespace) -> dict[str, float | str]:
+def body(context: StepContext) -> dict[str, float | str]:
     """Ingest the days that the logical date needs.
 
     Raises:
         UserError: when days are missing, a file is bad, or too many rows are.
     """
-    config, lake = parse(args.config), State.parse(args.state).lake
-    days = plan(config, parse_date(args.date))
+    args, config, lake, days = context.args, context.config, context.state.lake, context.plan
     with digests.remember(storage.join(lake, config.name, "digests.json")) as known:
         source = sources.connect(args.data, config, days.labels_due, known)
         _require_days(job := IngestionJob(config, days, source, lake))

@@ -1,17 +1,16 @@
 """Flags in, files out: see `components/release/__init__.py`."""
 
-from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING
 
 from components.release import core, section
 from components.release.core import Moment
 from components.release.targets import BadVersionError, ReleaseTarget, VersionShare, factory, rollout
 from nightshift import registry, release, splits, step, storage, tasks
-from nightshift.config import Config, parse
+from nightshift.config import Config
 from nightshift.config.policy import Rollout
+from nightshift.context import StepContext
 from nightshift.contracts import tables
 from nightshift.contracts.deployment import Outcome
 from nightshift.contracts.release import Action, Entry, Release, Served, Stage
@@ -20,16 +19,12 @@ from nightshift.contracts.state import State
 from nightshift.contracts.state import Target as Kind
 from nightshift.contracts.tables import Table
 from nightshift.contracts.verdict import Verdict
-from nightshift.dates import parse_date
 from nightshift.errors import UserError
 from nightshift.registry import Version
 from nightshift.release import ReleaseRef
 from nightshift.splits import Days
 from nightshift.stats import sequential
 from nightshift.stats.sequential import Tally
-
-if TYPE_CHECKING:
-    pass
 
 
 def parser() -> step.Parser:
@@ -76,25 +71,25 @@ class ReleaseJob:
         return self.config.release if splits else self.config.release.model_copy(update={"shares": []})
 
 
-def body(args: Namespace) -> dict[str, float | str]:
+def body(context: StepContext) -> dict[str, float | str]:
     """Take the release further now, on the target of the state."""
-    return advance(args, datetime.now(UTC), factory.find_target)
+    return advance(context, datetime.now(UTC), factory.find_target)
 
 
 def advance(
-    args: Namespace, now: datetime, find_target: Callable[[State, str], ReleaseTarget | None]
+    context: StepContext, now: datetime, find_target: Callable[[State, str], ReleaseTarget | None]
 ) -> dict[str, float | str]:
     """Judge, have the target serve what follows, change the record; a run for a past day changes nothing.
 
     Args:
-        args: the flags.
+        context: of the step.
         now: with its zone.
         find_target: state and name of the use case -> where its versions answer.
     """
-    config, state = parse(args.config), State.parse(args.state)
+    args, config, state = context.args, context.config, context.state
     target = None if state.target is Kind.RECORD_ONLY else find_target(state, config.name)
     at = Moment(now, registry.user(), args.run)
-    job = ReleaseJob(config, state, parse_date(args.date), args.features, target, at)
+    job = ReleaseJob(config, state, context.day, args.features, target, at)
     before = release.read(job.ref)
     if before is None:
         raise UserError(

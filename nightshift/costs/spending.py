@@ -7,7 +7,6 @@ it has spent beside the step's output, where the next one finds it. What a step 
 the time, and tries of its own that failed or were killed.
 """
 
-import argparse
 import json
 import logging
 import os
@@ -19,8 +18,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from nightshift import storage
-from nightshift.config import parse
 from nightshift.config.policy import Costs
+from nightshift.context import StepContext
 from nightshift.contracts.verdict import Decision, Measure, Verdict
 from nightshift.costs import prices
 from nightshift.errors import UnavailableError, UserError
@@ -71,19 +70,19 @@ class Account:
     tries: str = ""
 
     @classmethod
-    def from_flags(cls, args: argparse.Namespace, step: str = "") -> "Account":
-        """Return the account of a step that was started with these flags.
+    def from_context(cls, context: StepContext, step: str = "") -> "Account":
+        """Return the account of a step.
 
         Raises:
             UserError: when the config is not valid, or names a machine that nobody knows.
         """
-        config = parse(args.config)
+        config, executor_input = context.config, context.args.executor_input
         machine = prices.current(config.costs.machine)
         prices.hourly(machine, config.costs.prices)
-        before = _before(args.executor_input)
+        before = _before(executor_input)
         if step != TRAINING:
             return cls(config.costs, machine, before)
-        tries = _beside_output(args.executor_input)
+        tries = _beside_output(executor_input)
         if tries and storage.exists(tries):
             before[step] = Spent(**storage.read_json(tries))
         return cls(config.costs, machine, before, config.task.trainer.nodes, tries)

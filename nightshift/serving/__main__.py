@@ -1,8 +1,8 @@
 """Flags in, a server out: see `nightshift/serving/__init__.py`."""
 
-import argparse
 import os
 
+from nightshift.context import StepContext
 from nightshift.serving import options
 from nightshift.serving.batching import Limits
 from nightshift.serving.options import HOST, PORTS
@@ -33,9 +33,9 @@ def parser() -> Parser:
     return flags
 
 
-def body(args: argparse.Namespace) -> None:
+def body(context: StepContext) -> None:
     """Serve until stopped."""
-    wanted = options.read(args, os.environ)
+    wanted = options.read(context.args, os.environ)
     from nightshift.serving.server import serve  # not before the flags are right: its libraries take a second
 
     serve(wanted)

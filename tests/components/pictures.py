@@ -19,6 +19,7 @@ from components.ingestion import __main__ as ingestion
 from components.training import __main__ as training
 from nightshift import splits
 from nightshift.config import Config, parse
+from nightshift.context import StepContext
 from nightshift.contracts import package, tables
 from nightshift.contracts import preprocessing as parts
 from nightshift.contracts.package import Datatype, DecisionRule, Signature, Tensor
@@ -71,7 +72,7 @@ def ingest(folder: Path, given: dict[str, Any], data: str = "simulator") -> tabl
     """Run the step and return its manifest."""
     events = str(folder / "events.json")
     flags = {"config": json.dumps(given), "date": DATE, "data": data, "state": state(folder), "events": events}
-    ingestion.body(Namespace(**flags))
+    ingestion.body(StepContext(Namespace(**flags)))
     return tables.read_table(events)
 
 
@@ -79,7 +80,7 @@ def feature(folder: Path, given: dict[str, Any]) -> tuple[tables.Table, dict[str
     """Run the step on what was ingested; return its manifest and what it reports."""
     place = str(folder / "features.json")
     flags = {"config": json.dumps(given), "date": DATE, "device": "cpu", "state": state(folder)}
-    found = features.body(Namespace(**flags, events=str(folder / "events.json"), features=place))
+    found = features.body(StepContext(Namespace(**flags, events=str(folder / "events.json"), features=place)))
     return tables.read_table(place), found
 
 
@@ -87,7 +88,7 @@ def train(folder: Path, given: dict[str, Any], name: str = "model") -> tuple[pac
     """Run the step on the features; return the package that it has written and what it reports."""
     flags = {"config": json.dumps(given), "date": DATE, "device": "cpu", "state": state(folder)}
     place = str(folder / name)
-    found = training.body(Namespace(**flags, features=str(folder / "features.json"), model=place))
+    found = training.body(StepContext(Namespace(**flags, features=str(folder / "features.json"), model=place)))
     return package.load(place), found
 
 

@@ -18,6 +18,7 @@ from components.scoring import __main__ as scoring
 from components.training import __main__ as training
 from nightshift import storage
 from nightshift.config import parse
+from nightshift.context import StepContext
 from nightshift.contracts import drift as contract
 from nightshift.contracts import tables
 from nightshift.errors import UserError
@@ -57,7 +58,7 @@ class Pipeline:
 
     def run(self, step: Any, day: date, **flags: str) -> dict[str, Any]:
         common = {"config": json.dumps(self.config), "date": str(day), "device": "cpu"}
-        return step.body(Namespace(**common, state=state(self.root), data=str(self.data), **flags)) or {}
+        return step.body(StepContext(Namespace(**common, state=state(self.root), data=str(self.data), **flags))) or {}
 
     def ingest(self, day: date) -> tables.Table:
         self.run(ingestion, day, events=self.place("events"))

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from nightshift.config.policy import Costs
+from nightshift.context import StepContext
 from nightshift.contracts.verdict import Decision
 from nightshift.costs import prices
 from nightshift.costs.spending import Account, Spent, judge, totals
@@ -22,7 +23,7 @@ SCRIPT = """
 import time
 from nightshift import errors, step
 
-def body(args):
+def body(context):
     print("working", flush=True)
     {body}
 
@@ -40,7 +41,11 @@ def inputs(*metadata: dict[str, Any]) -> dict[str, Any]:
 
 
 def account(*metadata: dict[str, Any], **costs: Any) -> Account:
-    return Account.from_flags(argparse.Namespace(config=config(**costs), executor_input=inputs(*metadata)))
+    return Account.from_context(context(config(**costs), inputs(*metadata)))
+
+
+def context(config: str, executor_input: dict[str, Any]) -> StepContext:
+    return StepContext(argparse.Namespace(config=config, executor_input=executor_input))
 
 
 def ran(
@@ -195,9 +200,9 @@ def test_a_training_on_several_machines_is_charged_for_all_of_them() -> None:
     costs = {"machine": "box", "prices": {"box": 0.5}, "budget_hours": 2}
     whole = json.loads(config(**costs))
     whole["task"]["trainer"] = {"nodes": 4}
-    args = argparse.Namespace(config=json.dumps(whole), executor_input={})
+    several = context(json.dumps(whole), {})
 
-    training, other = Account.from_flags(args, "training"), Account.from_flags(args, "evaluation")
+    training, other = (Account.from_context(several, step) for step in ("training", "evaluation"))
 
     assert (training.hourly, other.hourly) == (2.0, 0.5)
     assert (training.left(), other.left()) == (1800.0, 7200.0)
@@ -217,18 +222,18 @@ def test_what_a_try_has_spent_that_was_preempted_is_handed_on_with_the_next_ones
     assert 0.2 <= spent.seconds < 60
     assert spent.usd == pytest.approx(spent.seconds, abs=0.01)
     # nothing is removed, which a step may have no right to
-    assert Account.from_flags(tried(tmp_path, config(**box)), "training").spent.seconds >= 0.2
+    assert Account.from_context(tried(tmp_path, config(**box)), "training").spent.seconds >= 0.2
 
 
-def tried(folder: Path, config: str) -> argparse.Namespace:
-    """The flags of a try of a step with an output."""
+def tried(folder: Path, config: str) -> StepContext:
+    """The context of a try of a step with an output."""
     made = {"artifacts": {"model": {"artifacts": [{"uri": str(folder / "model")}]}}}
-    return argparse.Namespace(config=config, executor_input={"outputs": made})
+    return context(config, {"outputs": made})
 
 
 def test_tries_that_were_preempted_use_the_budget_up(tmp_path: Path) -> None:
     def again() -> Account:
-        return Account.from_flags(tried(tmp_path, json.dumps(whole)), "training")
+        return Account.from_context(tried(tmp_path, json.dumps(whole)), "training")
 
     whole = json.loads(config(budget_hours=1))
     whole["task"]["trainer"] = {"nodes": 2}

@@ -15,8 +15,8 @@ SCRIPT = """
 from nightshift import step
 from nightshift.errors import UserError
 
-def body(args):
-    step.log.info("working on %s", args.date)
+def body(context):
+    step.log.info("working on %s", context.args.date)
     {body}
 
 step.run(step.Parser("sample", "Does nothing.").takes(date="the day", run_date="another").takes_device(), body)
@@ -78,7 +78,7 @@ def test_a_mistake_of_the_user_is_one_line_and_exit_code_2(tmp_path: Path) -> No
 
 
 def test_a_mistake_of_ours_is_a_traceback_and_exit_code_1(tmp_path: Path) -> None:
-    done = run(tmp_path, "assert args.date == 'never', 'ours'", FLAGS)
+    done = run(tmp_path, "assert context.args.date == 'never', 'ours'", FLAGS)
 
     assert done.returncode == 1
     assert "Traceback" in done.stderr

@@ -4,6 +4,7 @@ import argparse
 import re
 from pathlib import Path
 
+from nightshift.context import StepContext
 from nightshift.errors import UserError
 from nightshift.serving.options import number
 from nightshift.serving.triton.config import Settings
@@ -44,8 +45,9 @@ def parser() -> Parser:
     return flags
 
 
-def body(args: argparse.Namespace) -> None:
+def body(context: StepContext) -> None:
     """Publish a version and withdraw old ones."""
+    args = context.args
     found = {
         name: number(name, getattr(args, name.replace("-", "_")), most, least)
         for name, (least, most, _, _) in NUMBERS.items()

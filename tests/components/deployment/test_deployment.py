@@ -12,6 +12,7 @@ import yaml
 from components.deployment.__main__ import body, parser
 from components.deployment.__main__ import deploy as deploy_within
 from nightshift import registry, release, storage
+from nightshift.context import StepContext
 from nightshift.contracts import package, tables
 from nightshift.contracts.package import DecisionRule
 from nightshift.contracts.section import read_section
@@ -76,7 +77,7 @@ def releases(place: Path) -> ReleaseRef:
 
 def deploy(place: Path, model: str, decision: str = "pass", target: str = "local", **sections: dict) -> dict:
     config = json.dumps(yaml.safe_load(CONFIG.read_text()) | sections)
-    body(parser().parse_args([*flags(place, model, decision, target), "--config", config]))
+    body(StepContext(parser().parse_args([*flags(place, model, decision, target), "--config", config])))
     return json.loads((place / "deployment.json").read_text())
 
 
@@ -87,7 +88,7 @@ def test_a_model_is_promoted_through_a_tracking_server_and_the_next_run_compares
 ):
     for weight, day in ((0.4, "2018-08-01"), (0.5, "2018-08-02")):
         given = flags(tmp_path, save_model(weight, day), target="register-only", registry=tracking_server)
-        body(parser().parse_args([*given, "--run", day]))
+        body(StepContext(parser().parse_args([*given, "--run", day])))
 
     deployed = json.loads((tmp_path / "deployment.json").read_text())
     assert (deployed["decision"], deployed["version"], deployed["previous_champion_version"]) == ("promoted", 2, 1)
@@ -141,7 +142,7 @@ def test_a_model_whose_features_differ_online_is_kept_out(place, save_model):
     given = flags(place, save_model(0.4, "2018-08-01"), target="register-only")
     skew = json.loads((place / "evaluation" / "skew.json").read_text())
     (place / "evaluation" / "skew.json").write_text(json.dumps(skew | {"decision": "fail", "reasons": ["1 differs."]}))
-    body(parser().parse_args(given))
+    body(StepContext(parser().parse_args(given)))
     report = json.loads((place / "deployment.json").read_text())
     assert (report["decision"], report["reasons"]) == ("kept", ["1 differs.", "Drift: fail."])
 
@@ -169,7 +170,7 @@ def test_an_attempt_that_was_killed_after_promoting_is_finished_with_the_same_de
     words = flags(place, save_model(0.4, "2018-08-01"), target="register-only")
     records = []
     for _ in range(2):
-        body(parser().parse_args(words))
+        body(StepContext(parser().parse_args(words)))
         records.append(storage.read_json(f"{place}/deployment.json"))
 
     assert records[0] == records[1]
@@ -180,8 +181,8 @@ def test_an_attempt_that_was_killed_after_promoting_is_finished_with_the_same_de
 
 def test_another_run_of_the_same_model_keeps_the_champion_that_it_is(place, save_model):
     words = flags(place, save_model(0.4, "2018-08-01"), target="register-only")
-    body(parser().parse_args(words))
-    body(parser().parse_args([*words, "--run", "run-2"]))
+    body(StepContext(parser().parse_args(words)))
+    body(StepContext(parser().parse_args([*words, "--run", "run-2"])))
     assert storage.read_json(f"{place}/deployment.json")["decision"] == "kept"
 
 
@@ -287,12 +288,12 @@ def test_a_slow_endpoint_ends_the_step_with_1_the_record_says_what_is_live_and_t
     os.kill(server.pid, signal.SIGSTOP)
     try:
         with pytest.raises(UnavailableError, match="did not serve version 5"):
-            deploy_within(given, Patience(0.5, 60))
+            deploy_within(StepContext(given), Patience(0.5, 60))
     finally:
         os.kill(server.pid, signal.SIGCONT)
     assert release.read(where).live.version == first["version"] == 4
     assert endpoint.find_version(f"{place}/registry", "fraud") == 4
-    body(given)
+    body(StepContext(given))
     report = json.loads((place / "deployment.json").read_text())
     assert (report["decision"], report["version"], report["previous_champion_version"]) == ("promoted", 5, 4)
     assert [entry.live.version for entry in release.read(where).entries] == [4, 5]

@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from nightshift import registry, storage
+from nightshift.context import StepContext
 from nightshift.contracts.state import State
 from nightshift.errors import UnavailableError, UserError
 from nightshift.local import endpoint, examples
@@ -200,7 +201,7 @@ def test_a_second_server_is_refused_and_the_first_is_not_stopped_for_another_reg
     state = serve(1)
     flags = ["--registry", stocked, "--name", "fraud", "--port", str(free_port)]
     with pytest.raises(UserError, match=r"an endpoint of 'fraud' runs already; `nightshift stop` stops it"):
-        body(parser().parse_args(flags))
+        body(StepContext(parser().parse_args(flags)))
     storage.write_json(files.state_uri(str(tmp_path / "other"), "fraud"), vars(state))
     assert endpoint.stop(str(tmp_path / "other")) == []
     assert endpoint.running(stocked, "fraud") == state

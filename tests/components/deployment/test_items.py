@@ -11,6 +11,7 @@ import pytest
 
 from components.deployment.__main__ import body, parser
 from nightshift import storage
+from nightshift.context import StepContext
 from nightshift.contracts import package
 from nightshift.contracts.deployment import Deployment
 from nightshift.contracts.state import State
@@ -44,7 +45,7 @@ def deploy(folder: Path, model: str, run: str) -> Deployment:
         "run": run,
         "deployment": str(folder / "deployment.json"),
     }
-    body(parser().parse_args([part for name, value in values.items() for part in (f"--{name}", value)]))
+    body(StepContext(parser().parse_args([part for name, value in values.items() for part in (f"--{name}", value)])))
     return Deployment.read(values["deployment"])
 
 

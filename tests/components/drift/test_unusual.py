@@ -77,9 +77,10 @@ def test_the_report_of_a_day_spells_its_texts_by_the_model_s_own_tokenizer(tmp_p
     given |= {"features": str(tmp_path / "features.json"), "model": str(tmp_path / "model")}
     pictures.train(tmp_path, config)
     scores = str(tmp_path / "scores")
-    scoring.body(Namespace(**given, scores=scores))
+    context = StepContext(Namespace(**given, scores=scores))
+    scoring.body(context)
 
-    least, most = comparison(_inputs(StepContext(Namespace(**given | {"scores": scores})))).examples()
+    least, most = comparison(_inputs(context)).examples()
     assert isinstance(least, Table)
     assert isinstance(most, Table)
     day = tables.read_table(str(tmp_path / "events.json")).partitions[-1]

@@ -9,6 +9,7 @@ import pytest
 
 from components.evaluation.__main__ import evaluate
 from nightshift import storage
+from nightshift.context import StepContext
 from nightshift.contracts import evaluation, package, verdict
 from nightshift.contracts.section import read_section
 from nightshift.contracts.verdict import Decision
@@ -163,7 +164,7 @@ def trained(tmp_path_factory):
 
 def test_the_step_writes_figures_a_section_and_a_verdict_about_the_model(trained, tmp_path):
     folder, flags = trained
-    found = evaluate(Namespace(**flags, evaluation=str(tmp_path)), lambda place: None)
+    found = evaluate(StepContext(Namespace(**flags, evaluation=str(tmp_path))), lambda place: None)
     model = package.load(str(folder / "model"))
     figures = evaluation.ClassEvaluation.read(str(tmp_path / evaluation.FILE))
     said = verdict.Verdict.read(str(tmp_path / verdict.FILE))
@@ -178,7 +179,7 @@ def test_the_step_writes_figures_a_section_and_a_verdict_about_the_model(trained
 def test_a_champion_is_measured_on_the_same_rows(trained, tmp_path):
     folder, flags = trained
     itself = Version("shapes", 4, str(folder / "model"), package.load(str(folder / "model")).sha256, {})
-    evaluate(Namespace(**flags, evaluation=str(tmp_path)), lambda place: itself)
+    evaluate(StepContext(Namespace(**flags, evaluation=str(tmp_path))), lambda place: itself)
     figures = evaluation.ClassEvaluation.read(str(tmp_path / evaluation.FILE))
     assert figures.champion.metrics == figures.models["resnet"]
     assert figures.gains["accuracy"].value == 0
@@ -190,6 +191,6 @@ def test_a_champion_of_other_classes_is_not_compared_with(trained, tmp_path):
     other = model.preprocessing.model_copy(update={"classes": [*CLASSES[:3], "hexagon"]})
     model.model_copy(update={"preprocessing": other}).write(storage.join(str(tmp_path), "old", package.MANIFEST))
     version = Version("shapes", 4, str(tmp_path / "old"), "old", {})
-    evaluate(Namespace(**flags, evaluation=str(tmp_path / "out")), lambda place: version)
+    evaluate(StepContext(Namespace(**flags, evaluation=str(tmp_path / "out"))), lambda place: version)
     said = verdict.Verdict.read(str(tmp_path / "out" / verdict.FILE))
     assert said.reasons[0] == "Champion version 4 takes other inputs, or tells other classes apart."

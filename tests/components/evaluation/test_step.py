@@ -27,7 +27,7 @@ def run(folder: Path, frame: pd.DataFrame, champion: Version | None = None) -> t
     """Evaluate the model in `folder/model`; return evaluation.json and verdict.json."""
     output = folder / "evaluation"
     paths = {"features": samples.write_features(folder, frame), "model": str(folder / "model")}
-    evaluate(samples.flags(**paths, state=state(folder), evaluation=str(output)), lambda _place: champion)
+    evaluate(samples.context(**paths, state=state(folder), evaluation=str(output)), lambda _place: champion)
     return json.loads((output / "evaluation.json").read_text()), json.loads((output / "verdict.json").read_text())
 
 
@@ -75,10 +75,10 @@ def test_a_single_event_that_differs_online_is_one_too_many(tmp_path: Path, diff
     found["details"]["replay"] |= {"differing": differing, "rows": rows, "largest": 0.25 * differing, "worst": "risk"}
     manifest.write_text(json.dumps(found))
     output = str(tmp_path / "evaluation")
-    flags = samples.flags(
+    context = samples.context(
         features=str(manifest), model=str(tmp_path / "model"), state=state(tmp_path), evaluation=output
     )
-    evaluate(flags, lambda _place: None)
+    evaluate(context, lambda _place: None)
     verdict = Verdict.read(f"{output}/skew.json")
     assert (verdict.gate, verdict.decision, verdict.subject) == ("skew", decision, model.sha256)
     assert verdict.value("online_differing") == differing

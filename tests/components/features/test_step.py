@@ -10,6 +10,7 @@ import pytest
 
 from components.features.__main__ import body, parser
 from nightshift.config import parse
+from nightshift.context import StepContext
 from nightshift.contracts import tables
 from nightshift.splits import Days, rows_of
 from nightshift.tabular import frames
@@ -21,7 +22,7 @@ from tests.components.features.days import CONFIG, DATE, flags, sample, write_ev
 
 
 def step(folder, **changes) -> tuple[tables.Table, dict[str, float]]:
-    metrics = body(parser().parse_args(flags(folder, **changes)))
+    metrics = body(StepContext(parser().parse_args(flags(folder, **changes))))
     return tables.read_table(str(folder / "features.json")), metrics
 
 

@@ -11,6 +11,7 @@ from components.loadtest import __main__ as step
 from components.loadtest import core, server
 from components.reporting import plots
 from nightshift import registry, release
+from nightshift.context import StepContext
 from nightshift.contracts.loadtest import LoadTest, Settings
 from nightshift.contracts.section import read_section
 from nightshift.contracts.verdict import Verdict
@@ -30,7 +31,7 @@ def flags(folder: Path, load: object = LOAD, target: str = "local") -> list[str]
 
 
 def ran(folder: Path, **options) -> dict:
-    return step.body(step.parser().parse_args(flags(folder, **options)))
+    return step.body(StepContext(step.parser().parse_args(flags(folder, **options))))
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from components.release.targets import BadVersionError, ReleaseTarget, VersionSh
 from components.release.targets.local import Local
 from components.release.targets.sagemaker import SageMaker
 from nightshift import registry, release
+from nightshift.context import StepContext
 from nightshift.contracts import tables
 from nightshift.contracts.release import Release, Served
 from nightshift.contracts.section import read_section
@@ -78,7 +79,7 @@ def begin(stocked: str, champion: int, challenger: int, at: datetime = BEGAN, na
 def step(
     args: Namespace, days: float = 3, find_target: FindTarget = factory.find_target, began: datetime = BEGAN
 ) -> Release:
-    advance(args, began + timedelta(days=days), find_target)
+    advance(StepContext(args), began + timedelta(days=days), find_target)
     return Release.read(args.release)
 
 

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from components.reporting.__main__ import body, parser
+from nightshift.context import StepContext
 from nightshift.contracts.drift import Drift
 from nightshift.contracts.evaluation import Evaluation
 from nightshift.contracts.profile import Operation, Phase, PhaseName, Profile, Scoring
@@ -96,7 +97,7 @@ class Sample:
 
     def report(self) -> tuple[dict[str, Any], str]:
         """Run the step; return its summary and its page."""
-        body(parser().parse_args(self.argv))
+        body(StepContext(parser().parse_args(self.argv)))
         return json.loads(self.file("summary").read_text()), self.file("report").read_text()
 
     def show(self, artifact: str, **values: Any) -> None:

@@ -55,23 +55,23 @@ class Chain:
         pictures.feature(folder, CONFIG)
         pictures.train(folder, CONFIG)
 
-    def flags(self, config=CONFIG, target="register-only", **names) -> Namespace:
+    def context(self, config=CONFIG, target="register-only", **names) -> StepContext:
         given = {"config": json.dumps(config), "date": pictures.DATE, "state": state(self.folder, target=target)}
         places = {name: str(self.folder / place) for name, place in names.items() if place}
-        return Namespace(**given, **({"device": "cpu"} if "device" in names else {}), **places)
+        return StepContext(Namespace(**given, **({"device": "cpu"} if "device" in names else {}), **places))
 
 
 @pytest.fixture(scope="module")
 def chain(tmp_path_factory):
     found = Chain(tmp_path_factory.mktemp("chain"))
-    scoring.body(found.flags(features="features.json", scores="scores", model="model"))
+    scoring.body(found.context(features="features.json", scores="scores", model="model"))
     return found
 
 
 @pytest.fixture(scope="module")
 def watched(chain):
     """The folder that the drift step has written."""
-    flags = vars(chain.flags(features="features.json", scores="scores", drift="drift"))
+    flags = vars(chain.context(features="features.json", scores="scores", drift="drift").args)
     words = [word for name, value in flags.items() if name != "state" for word in (f"--{name}", value)]
     subprocess.run([sys.executable, "-m", "components.drift", *words], check=True)
     return chain.folder / "drift"
@@ -123,8 +123,9 @@ def test_brighter_images_are_seen_before_any_label_arrives(chain, tmp_path):
     bright = pictures.config(label_delay_days=1, simulator={"drift_from": "2024-03-09", "brightness_factor": 2.5})
     pictures.ingest(tmp_path, bright)
     pictures.feature(tmp_path, bright)
-    flags = vars(chain.flags(bright, model="model"))
-    scoring.body(Namespace(**flags, features=str(tmp_path / "features.json"), scores=str(tmp_path / "scores")))
+    flags = vars(chain.context(bright, model="model").args)
+    flags |= {name: str(tmp_path / place) for name, place in {"features": "features.json", "scores": "scores"}.items()}
+    scoring.body(StepContext(Namespace(**flags)))
     rows = tables.read_table(str(tmp_path / "scores" / "scores.json")).read([DAY])
     sample, model = (read(str(chain.folder / "model")) for read in (package.read_reference, package.load))
     limits = signals.beyond_chance(pictures.parsed(drift=CONFIG["drift"]).drift, sample, len(rows))
@@ -208,7 +209,7 @@ def test_a_class_that_comes_after_training_is_said_by_training_evaluation_and_dr
     model, _ = pictures.train(tmp_path, given)
     assert model.lineage.unlearned == ["star"]
     assert "No training row is of 'star'" in str(read_section(str(tmp_path / "model")))
-    evaluate(found.flags(given, features="features.json", model="model", evaluation="evaluation"), lambda place: None)
+    evaluate(found.context(given, features="features.json", model="model", evaluation="evaluation"), lambda place: None)
     table = tables.read_table(str(tmp_path / "features.json"))
     days = list(pictures.plan().test.test)
     stars, rows = int((table.read(days)["label"] == "star").sum()), len(table.read(days))
@@ -217,7 +218,7 @@ def test_a_class_that_comes_after_training_is_said_by_training_evaluation_and_dr
     assert f"{stars} of {rows} test rows are of classes that no training row has" in said.reasons[-1]
     assert "no training rows" in str(read_section(str(tmp_path / "evaluation")))
     assert "No training row is of star" in (tmp_path / "evaluation" / "model_card.md").read_text()
-    scoring.body(found.flags(given, features="features.json", model="model", scores="scores"))
+    scoring.body(found.context(given, features="features.json", model="model", scores="scores"))
     scores = tables.read_table(str(tmp_path / "scores" / "scores.json"))
     uri = str(tmp_path / "model")
     inputs = DriftInputs(pictures.parsed(**given), DAY, table, scores, uri, model, package.read_reference(uri))
@@ -230,7 +231,7 @@ def test_a_class_that_comes_after_training_is_said_by_training_evaluation_and_dr
 
 
 def test_forms_of_the_graph_are_measured_by_accuracy(chain):
-    comparing.body(chain.flags(features="features.json", model="model", result="compared"))
+    comparing.body(chain.context(features="features.json", model="model", result="compared"))
     found = optimization.Optimization.read(str(chain.folder / "compared" / optimization.FILE))
     assert (found.metric, found.rows) == ("accuracy", 48)
     assert [each.rows for each in found.attempts[0].latencies] == [1, 32]
@@ -247,17 +248,16 @@ def test_the_validation_rows_of_the_choice_and_of_the_forms_are_the_same_without
     storage.write_bytes(shards.place(twice.uri), storage.read_bytes(shards.place(part.uri)))
     parts = [twice if each is part else each for each in table.partitions]
     tables.write_table(str(chain.folder / "twice.json"), tables.Table("features", parts, table.details))
-    training.body(chain.flags(features="twice.json", model="chosen", device=None))
-    subject = subjects.read(
-        StepContext(chain.flags(features="twice.json", model="chosen")), str(chain.folder / "chosen")
-    )
+    context = chain.context(features="twice.json", model="chosen", device=None)
+    training.body(context)
+    subject = subjects.read(context)
     assert row_count(subject.rows.inputs) == package.load(str(chain.folder / "chosen")).lineage.validation.rows == 47
 
 
 def test_a_form_that_takes_the_original_s_place_sees_the_reference_itself(chain):
     uri, features = str(chain.folder / "model"), tables.read_table(str(chain.folder / "features.json"))
-    context = StepContext(chain.flags(features="features.json", model="model"))
-    subject, before = subjects.read(context, uri), package.read_reference(uri).set_index("event_id")
+    context = chain.context(features="features.json", model="model")
+    subject, before = subjects.read(context), package.read_reference(uri).set_index("event_id")
     graph = forms.served("int8 static", subject.original.content, subject.sample).graph
     after = tasks.find("image-classification").optimization.reference(features, uri, context.model, graph)
     days = splits.Days(context.model.lineage.reference.first, context.model.lineage.reference.last)
@@ -269,14 +269,14 @@ def test_a_form_that_takes_the_original_s_place_sees_the_reference_itself(chain)
 
 def test_a_package_in_another_form_has_one_reference(chain):
     config = CONFIG | {"optimization": {"form": "graph"}}
-    optimizing.body(chain.flags(config, features="features.json", model="model", optimized="graph"))
+    optimizing.body(chain.context(config, features="features.json", model="model", optimized="graph"))
     written = package.load(str(chain.folder / "graph"))
     assert written.lineage.optimized.form == "graph"
     assert [file.name for file in written.files].count(package.REFERENCE) == 1
 
 
 def test_the_training_is_measured_and_gives_the_same_graph(chain):
-    found = profiling.body(chain.flags(features="features.json", model="model", profile="profile", device=None))
+    found = profiling.body(chain.context(features="features.json", model="model", profile="profile", device=None))
     written = profile.Profile.read(str(chain.folder / "profile" / profile.FILE))
     assert written.reproduced
     assert written.rows == 72
@@ -286,10 +286,11 @@ def test_the_training_is_measured_and_gives_the_same_graph(chain):
 
 
 def test_a_model_is_registered_and_promoted(chain, watched):
-    evaluate(chain.flags(features="features.json", model="model", evaluation="evaluation"), lambda place: None)
+    evaluate(chain.context(features="features.json", model="model", evaluation="evaluation"), lambda place: None)
     places = {"features": "features.json", "model": "model", "evaluation": "evaluation", "drift": watched.name}
     place = str(chain.folder / "deployment.json")
-    deployment.body(Namespace(**vars(chain.flags(**places)), run="a", deployment=place, executor_input={}))
+    flags = vars(chain.context(**places).args) | {"run": "a", "deployment": place, "executor_input": {}}
+    deployment.body(StepContext(Namespace(**flags)))
     found = Deployment.read(place)
     assert (found.version, found.decision, found.endpoint) == (1, "promoted", None)
     version = registry.find(str(chain.folder / "registry"), "shapes", 1)

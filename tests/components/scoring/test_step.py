@@ -33,7 +33,7 @@ def scores(folder: Path) -> tables.Table:
 
 
 def by_champion(folder: Path, features: str) -> tables.Table:
-    body(samples.flags(features=features, model="", state=state(folder), scores=str(folder / "scores")))
+    body(samples.context(features=features, model="", state=state(folder), scores=str(folder / "scores")))
     return scores(folder)
 
 

@@ -72,7 +72,7 @@ def test_under_torchrun_processes_train_the_same_network_together(tmp_path):
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("net: validation average precision") == 1
     together = scores(tmp_path)
-    body(parser().parse_args(given))
+    body(StepContext(parser().parse_args(given)))
     alone = scores(tmp_path)
     assert set(together) == {"net", "line"}
     assert np.array_equal(together["line"], alone["line"])
@@ -151,7 +151,7 @@ def test_a_mistake_that_another_machine_finds_is_said_there_by_its_first_process
     args = parser().parse_args([*flags(tmp_path), "--features", str(tmp_path / "missing.json")])
 
     with pytest.raises(UserError, match=r"missing\.json") if local == "0" else nullcontext():
-        assert body(args) == {}
+        assert body(StepContext(args)) == {}
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
@@ -170,6 +170,6 @@ def test_a_place_that_cannot_be_written_to_is_named_before_anything_is_fitted(tm
     (tmp_path / root).write_text("a file where a folder has to be")
 
     with pytest.raises(UserError, match=rf"{tmp_path}/{root}"):
-        body(parser().parse_args(given))
+        body(StepContext(parser().parse_args(given)))
 
     assert not caplog.messages

@@ -14,6 +14,7 @@ from urllib3.exceptions import ProtocolError, ReadTimeoutError
 
 from components.training.__main__ import body, parser
 from components.training.trainjob import CLEANUP_SECONDS, MADE_OF, POLL_SECONDS, TIMEOUT_SECONDS, PodLog, TrainJob
+from nightshift.context import StepContext
 from nightshift.costs.spending import MACHINES_GRACE
 from nightshift.errors import PreemptedError, UnavailableError, UserError
 from nightshift.neural.preemption import PreemptionNotice
@@ -393,4 +394,4 @@ def test_several_machines_without_a_cluster_are_refused_with_the_next_step(tmp_p
     with pytest.raises(
         UserError, match=r"task\.trainer\.nodes is 2, and this is no pod .*; set it to 1, or start each"
     ):
-        body(args)
+        body(StepContext(args))

@@ -45,10 +45,10 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
     samples.write_model(folder / "model", {"only": [1.0, 0.0]}, reference.assign(score=reference["amount"]))
     features = samples.write_features(folder, frame)
     places = {name: str(folder / name) for name in ("model", "evaluation", "drift")}
-    flags = samples.flags(
+    context = samples.context(
         features=features, state=state(folder), model=places["model"], evaluation=places["evaluation"]
     )
-    evaluate(flags, lambda _place: None)
+    evaluate(context, lambda _place: None)
     # as a process: the library that draws its page warns of deprecations
     done = samples.run("drift", features=features, scores=samples.score(folder, features), drift=places["drift"])
     assert done.returncode == 0, done.stderr

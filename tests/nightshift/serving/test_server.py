@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from nightshift.context import StepContext
 from nightshift.errors import UserError
 from nightshift.graph import CUDA, runtime
 from nightshift.serving.__main__ import body, parser
@@ -22,7 +23,7 @@ from tests.servers import free_port
 
 def refused(*words: str) -> str:
     with pytest.raises(UserError) as error:
-        body(parser().parse_args(words))
+        body(StepContext(parser().parse_args(words)))
     return str(error.value)
 
 

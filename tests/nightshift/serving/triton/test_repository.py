@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from nightshift.context import StepContext
 from nightshift.errors import UserError
 from nightshift.serving.triton import features
 from nightshift.serving.triton.__main__ import body, parser
@@ -30,7 +31,7 @@ def ask(tmp_path, packages):
 
     def asked(version: int, *words: str, package: str | None = None) -> Path:
         given = ["--model", package or packages[version - 1], "--name", "fraud", "--version", str(version)]
-        body(parser().parse_args([*given, "--output", str(tmp_path / "models"), *words]))
+        body(StepContext(parser().parse_args([*given, "--output", str(tmp_path / "models"), *words])))
         return tmp_path / "models"
 
     return asked
