@@ -72,7 +72,7 @@ def test_the_limits_follow_the_config_and_the_model(trial: judging.RowTrial) -> 
     inputs = Inputs(numeric=["amount"], categorical={"channel": ["shop"]})
     other = replace(trial, config=parse(config), model=packages.manifest({"trees": b""}, inputs))
 
-    ours, theirs = (section(card.render(each, Explanation([], CALIBRATION, [])), "Limits") for each in (trial, other))
+    ours, theirs = (section(card.render(entry, Explanation([], CALIBRATION, [])), "Limits") for entry in (trial, other))
 
     assert any("already known as positive" in line for line in ours)
     assert not any("already known as positive" in line for line in theirs)
@@ -88,7 +88,7 @@ def test_the_card_speaks_of_what_the_use_case_has(trial: judging.RowTrial) -> No
         "task": config["task"] | {"windows_days": []},
     }
     machines, events = (
-        card.render(replace(trial, config=parse(each)), Explanation([], CALIBRATION, [])) for each in (config, alone)
+        card.render(replace(trial, config=parse(raw)), Explanation([], CALIBRATION, [])) for raw in (config, alone)
     )
 
     assert "among the 2 values of machine_id with the highest scores of a day" in machines

@@ -71,9 +71,9 @@ def test_a_single_event_that_differs_online_is_one_too_many(tmp_path: Path, diff
     model = samples.write_model(tmp_path / "model", CANDIDATES)
     manifest = tmp_path / "features.json"
     samples.write_features(tmp_path, samples.features())
-    found = json.loads(manifest.read_text())
-    found["details"]["replay"] |= {"differing": differing, "rows": rows, "largest": 0.25 * differing, "worst": "risk"}
-    manifest.write_text(json.dumps(found))
+    table = json.loads(manifest.read_text())
+    table["details"]["replay"] |= {"differing": differing, "rows": rows, "largest": 0.25 * differing, "worst": "risk"}
+    manifest.write_text(json.dumps(table))
     output = str(tmp_path / "evaluation")
     context = samples.context(
         features=str(manifest), model=str(tmp_path / "model"), state=state(tmp_path), evaluation=output
@@ -83,8 +83,8 @@ def test_a_single_event_that_differs_online_is_one_too_many(tmp_path: Path, diff
     assert (verdict.gate, verdict.decision, verdict.subject) == ("skew", decision, model.sha256)
     assert verdict.value("online_differing") == differing
     if differing:
-        said = "Of 40 events of 2024-03-20 replayed online, 3 differ from the offline features, by up to 0.75 in risk."
-        assert verdict.reasons == [said]
+        text = "Of 40 events of 2024-03-20 replayed online, 3 differ from the offline features, by up to 0.75 in risk."
+        assert verdict.reasons == [text]
 
 
 def test_the_curves_are_those_of_the_selected_model(evaluated: Evaluated) -> None:
