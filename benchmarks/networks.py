@@ -42,9 +42,9 @@ from nightshift.config.texts import Texts
 from nightshift.contracts import package
 from nightshift.contracts.package import OUTPUT, DecisionRule, ModelPackage
 from nightshift.graph import Graph
-from nightshift.serving.items import tasks as served_items
-from nightshift.serving.triton.config import Settings
-from nightshift.serving.triton.repository import Wanted, publish
+from nightshift.serving.items.loader import load_schema
+from nightshift.serving.triton.config import TritonSettings
+from nightshift.serving.triton.repository import PublishRequest, publish
 from nightshift.tasks import onnx_export
 from nightshift.tasks.classification.kinds import candidates
 from nightshift.tasks.images import candidates as training
@@ -137,10 +137,10 @@ def measure_served(network: Network) -> None:
     """The server, asked with a file or a text, beside the same work in a process."""
     body, headers = network.bodies[0], {"Content-Type": network.media_type}
     with tempfile.TemporaryDirectory() as folder, served(uri := saved(network, folder)) as ask:
-        (field,), graph = served_items.of(network.manifest(), uri).fields, Graph(network.graph)
+        (field,), graph = load_schema(network.manifest(), uri).fields, Graph(network.graph)
         taken = in_turn(
             {
-                "alone": lambda: graph.score(field.seen(body)[None]),
+                "alone": lambda: graph.score(field.decode(body)[None]),
                 "served": lambda: ask("/score", content=body, headers=headers).raise_for_status(),
             }
         )
@@ -151,7 +151,9 @@ def measure_served(network: Network) -> None:
 def measure_triton(network: Network) -> None:
     """The same package in our server and in the real Triton: how far their scores differ."""
     with tempfile.TemporaryDirectory() as folder, served(uri := saved(network, folder)) as ask:
-        publish(models := Path(folder, "models"), uri, Wanted("network", 1, settings=Settings(rows=SAMPLE)))
+        publish(
+            models := Path(folder, "models"), uri, PublishRequest("network", 1, settings=TritonSettings(rows=SAMPLE))
+        )
         with triton.serve(Path(folder), models) as url, httpx.Client(base_url=url, timeout=60) as client:
             client.post("/v2/repository/models/network_raw/load").raise_for_status()
             ours = [scores(ask, "network", network, body) for body in network.bodies]

@@ -118,7 +118,7 @@ def _work(parser: Parser, context: "StepContext", body: Body) -> None:
             account.leave_spent(component, time.monotonic() - started)
         raise
     seconds = time.monotonic() - started
-    _report(context, component, seconds, metrics | (account.after(component, seconds) if account else {}))
+    _report(context, component, seconds, metrics | (account.hand_on(component, seconds) if account else {}))
 
 
 def _account(context: "StepContext", component: str) -> "Account | None":

@@ -78,7 +78,7 @@ def deploy(context: StepContext, patience: Patience) -> dict[str, float | str]:
         settled.append(_settle(context, version, record, verdicts, patience))
         return settled[-1].entry
 
-    with registry.exclusive(context.state.registry):
+    with registry.lock(context.state.registry):
         version = _register(context, verdicts)
         log.info("%s: version %d is registered", version.name, version.version)
         release.change(release.ReleaseRef.from_state(context.state, version.name), decide)
@@ -178,7 +178,7 @@ def _serve(context: StepContext, version: Version, patience: Patience, is_live: 
     silent = {"endpoint": None, "endpoint_checked": False, "curl": None, "example": example.shown}
     if not serves:
         return silent
-    beside = endpoint.beside(state.registry, version)
+    beside = endpoint.find_challenger(state.registry, version)
     server = endpoint.start_or_update(state, version, example, challenger=beside, patience=patience)
     log.info("%s answers with version %d", server.url, version.version)
     return silent | {"endpoint": server.url, "endpoint_checked": True, "curl": example.curl(server.url)}

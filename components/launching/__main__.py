@@ -50,7 +50,7 @@ def _launch(context: StepContext, day: date, reason: str) -> Launch:
     from nightshift.cluster.kubeflow import KubeflowApi, KubeflowTarget
 
     server = KubeflowApi(KubeflowTarget.parse(state.kubeflow))
-    definition = server.newest(args.pipeline)
+    definition = server.find_newest(args.pipeline)
     known = {"data": args.data, "device": context.device, "config": json.loads(args.config), "date": str(day)}
     known["state"] = state.dump()
     values = core.arguments(args.pipeline, definition.parameters, known)

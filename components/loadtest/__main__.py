@@ -16,7 +16,7 @@ from nightshift.contracts import package, verdict
 from nightshift.contracts.loadtest import UTILIZATION, LoadTest, Point, Settings, Share, Trial
 from nightshift.contracts.section import write_section
 from nightshift.contracts.state import State, Target
-from nightshift.costs.prices import machines
+from nightshift.costs.prices import read_machines
 from nightshift.errors import UserError
 from nightshift.registry import Version
 from nightshift.release import ReleaseRef
@@ -124,9 +124,9 @@ def _summarize(version: Version, load: Load, trials: Sequence[Trial]) -> LoadTes
         breakdown=[],
         costs=[],
     )
-    return (
-        loadtest if best is None else loadtest.model_copy(update=core.consequences(loadtest, best, machines().values()))
-    )
+    if best is None:
+        return loadtest
+    return loadtest.model_copy(update=core.consequences(loadtest, best, read_machines().values()))
 
 
 def _keep(state: State, name: str, chosen: Settings | None) -> str | None:

@@ -164,7 +164,7 @@ def _advance_record(job: ReleaseJob, verdicts: Sequence[Verdict]) -> Release:
         assert record
         return _serve(job, record, core.advance(record, verdicts, job.rollout, job.at))
 
-    with registry.exclusive(job.state.registry):
+    with registry.lock(job.state.registry):
         record = release.change(job.ref, decide)
     assert record
     return record

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nightshift.costs.prices import machines
+from nightshift.costs.prices import read_machines
 from nightshift.costs.spending import HOUR
 from nightshift.errors import UserError
 from nightshift.planning.spot import Interruptions
@@ -131,7 +131,7 @@ def _estimate_costs(args: argparse.Namespace) -> "Table":
 
 def _offers(args: argparse.Namespace) -> Iterator[tuple[float, tuple[str, ...]]]:
     rates = dict(map(_parse_rate, args.measured))
-    for machine in machines().values():
+    for machine in read_machines().values():
         if machine.gpu not in rates:
             continue
         for name, usd in machine.markets:
@@ -155,7 +155,7 @@ def _interruptions(args: argparse.Namespace) -> Interruptions:
 
 def _parse_rate(text: str) -> tuple[str, float]:
     name, _, rate = text.partition("=")
-    known = sorted({machine.gpu for machine in machines().values() if machine.gpu})
+    known = sorted({machine.gpu for machine in read_machines().values() if machine.gpu})
     try:
         value = float(rate)
     except ValueError:

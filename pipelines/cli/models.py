@@ -36,7 +36,7 @@ def models(args: argparse.Namespace) -> int:
     from rich.console import Console
 
     state = select_state(args)
-    for name in [args.name] if args.name else registry.existing(state.registry):
+    for name in [args.name] if args.name else registry.require_names(state.registry):
         Console().print(
             _table(name, registry.versions(state.registry, name), release.read(ReleaseRef.from_state(state, name)))
         )
@@ -47,7 +47,7 @@ def promote(args: argparse.Namespace) -> int:
     """Make a version the champion and serve it."""
     state = select_state(args)
     ref = _find_ref(state, args.name)
-    with registry.exclusive(state.registry):
+    with registry.lock(state.registry):
         return _say(release.promote(ref, _parse_version(ref, args.version), partial(_update, state)))
 
 
@@ -55,7 +55,7 @@ def rollback(args: argparse.Namespace) -> int:
     """Restore the previous champion."""
     state = select_state(args)
     ref = _find_ref(state, args.name)
-    with registry.exclusive(state.registry):
+    with registry.lock(state.registry):
         return _say(release.rollback(ref, partial(_update, state)))
 
 
@@ -79,7 +79,7 @@ def select_state(args: argparse.Namespace) -> State:
 
 
 def _find_ref(state: State, name: str | None) -> ReleaseRef:
-    return ReleaseRef.from_state(state, registry.one(state.registry, name))
+    return ReleaseRef.from_state(state, registry.choose_name(state.registry, name))
 
 
 def _parse_version(ref: ReleaseRef, number: str) -> int:
@@ -91,7 +91,7 @@ def _parse_version(ref: ReleaseRef, number: str) -> int:
 
 def _update(state: State, version: Version) -> None:
     """Have a running endpoint serve a version, before the record says so: what fails here changes nothing."""
-    if registry.is_remote(state.registry) or not endpoint.running(state.registry, version.name):
+    if registry.is_remote(state.registry) or not endpoint.find_running(state.registry, version.name):
         options.say("no endpoint is running here")
         return
     server = endpoint.start_or_update(state, version, examples.build_example(state, version.name, version.uri))

@@ -81,7 +81,7 @@ def _model(args: argparse.Namespace, reference: str) -> str:
 
 def _version(args: argparse.Namespace, reference: str) -> Version:
     state = select_state(args)
-    name = registry.one(state.registry, args.name)
+    name = registry.choose_name(state.registry, args.name)
     if reference != CHAMPION:
         return registry.find(state.registry, name, int(reference))
     champion = release.champion(ReleaseRef.from_state(state, name))

@@ -15,7 +15,7 @@ import pytest
 from nightshift import storage
 from nightshift.contracts import package
 from nightshift.image import image
-from nightshift.serving.files import Pointer, pointer_uri, state_uri
+from nightshift.serving.files import DeploymentPointer, pointer_uri, state_uri
 from tests.processes import wait_until
 
 DOCKERFILE = Path("containers/Dockerfile")
@@ -118,7 +118,7 @@ def test_the_served_champion_answers_from_its_container(engine: Any, save_model:
     shutil.copytree(uri, registry / "model")
     storage.write_json(
         pointer_uri(str(registry), "fraud"),
-        asdict(Pointer(1, "/registry/model", package.load(uri).sha256, "2025-06-30T00:00:00Z")),
+        asdict(DeploymentPointer(1, "/registry/model", package.load(uri).sha256, "2025-06-30T00:00:00Z")),
     )
     for path in [registry, *registry.rglob("*")]:
         path.chmod(0o777)

@@ -98,7 +98,7 @@ def test_a_target_that_is_read_only_is_one_clear_line(disk: Path) -> None:
 
     assert code == 2
     assert error.startswith(f"ingestion: {disk}/lake/killed/")
-    assert error.endswith(": Read-only file system; give a place that can be written to, or mount it for writing")
+    assert error.endswith(": Read-only file system; give a folder that can be written to, or mount it for writing")
 
 
 def nightshift(workspace: Path, *words: str) -> "subprocess.CompletedProcess[str]":

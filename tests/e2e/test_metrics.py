@@ -53,7 +53,7 @@ def beside_kubeflow(stack: ExitStack) -> AbstractContextManager[str]:
     stack.callback(lambda: next(kept, None))
     on_kubeflow(kubeflow, "schedule")
     server = KubeflowApi(KubeflowTarget(kubeflow.url, "nightshift"))
-    definition = server.newest("training")
+    definition = server.find_newest("training")
     values = dict.fromkeys(definition.parameters, "x") | {"config": {"name": "fraud"}, "state": {}}
     for state in ("SUCCEEDED", "FAILED", "RUNNING"):
         server.submit(f"run-{state}", definition, values)

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from infra.costs import core
 from infra.costs.__main__ import check, main, show, table_of
-from nightshift.costs.prices import machines
+from nightshift.costs.prices import read_machines
 from nightshift.errors import UnavailableError, UserError
 
 Json = dict[str, Any]
@@ -213,7 +213,7 @@ def test_what_is_read_only_does_not_stand_and_an_empty_plan_leaves_nothing() -> 
 
 
 def test_a_clouds_machines_are_priced_by_the_hour_beside_its_other_prices() -> None:
-    own = {name: usd for machine in machines().values() if machine.cloud == "aws" for name, usd in machine.markets}
+    own = {name: usd for machine in read_machines().values() if machine.cloud == "aws" for name, usd in machine.markets}
     prices = core.with_machines({"aws_eip": {"usd": 1, "per": "hour"}}, "aws")
     assert {name: price["usd"] for name, price in prices.items()} == own | {"aws_eip": 1}
     assert {price["per"] for price in prices.values()} == {"hour"}

@@ -15,7 +15,7 @@ from nightshift.config.policy import Costs
 from nightshift.context import StepContext
 from nightshift.contracts.verdict import Decision
 from nightshift.costs import prices
-from nightshift.costs.spending import Account, Spent, judge, totals
+from nightshift.costs.spending import Account, Spent, judge, read_totals
 from nightshift.errors import UserError
 from pipelines import configs
 
@@ -70,7 +70,7 @@ def test_a_step_hands_on_what_it_and_those_before_it_have_spent(tmp_path: Path) 
 
     done, found = ran(tmp_path, "time.sleep(0.2)", before, machine="box", prices={"box": 0.5})
 
-    spent = totals(found)
+    spent = read_totals(found)
     assert done.returncode == 0, done.stderr
     assert found["machine"] == "box"
     assert spent["ingestion"] == Spent(1800.0, 0.25)
@@ -91,14 +91,14 @@ def test_a_machine_nobody_has_priced_costs_an_unknown_amount_not_nothing() -> No
     found = account({"spent": json.dumps({"ingestion": [100.0, None]})})
 
     assert found.spent == Spent(100.0, None)
-    assert totals(found.after("features", 10.0))["features"] == Spent(10.0, None)
+    assert read_totals(found.hand_on("features", 10.0))["features"] == Spent(10.0, None)
 
 
 def test_a_price_of_zero_is_a_price() -> None:
     found = account(machine="laptop", prices={"laptop": 0.0}, budget_usd=1)
 
-    assert totals(found.after("features", 10.0))["features"] == Spent(10.0, 0.0)
-    assert found.left() is None
+    assert read_totals(found.hand_on("features", 10.0))["features"] == Spent(10.0, 0.0)
+    assert found.seconds_left() is None
     with found.within_budget("features"):
         pass
 
@@ -137,7 +137,7 @@ def test_a_step_that_changes_what_others_use_is_not_stopped_on_the_way(tmp_path:
     done, found = ran(tmp_path, "time.sleep(1)", {"ingestion": [3600.0, None]}, acts=True, budget_hours=3600.1 / 3600)
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert totals(found)["training"].seconds >= 1
+    assert read_totals(found)["training"].seconds >= 1
 
 
 def test_a_machine_that_nobody_knows_is_named_before_the_work(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_a_step_within_its_budget_is_left_alone(tmp_path: Path) -> None:
     done, found = ran(tmp_path, "pass", {}, machine="box", prices={"box": 1.0}, budget_usd=1.0, budget_hours=1.0)
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert "training" in totals(found)
+    assert "training" in read_totals(found)
 
 
 def test_a_budget_in_dollars_without_a_price_is_refused_with_what_to_give() -> None:
@@ -175,22 +175,22 @@ def test_what_is_left_is_the_smaller_of_both_limits() -> None:
     spent = {"spent": json.dumps({"ingestion": [1800.0, 1.0]})}
     box = {"machine": "box", "prices": {"box": 4.0}}
 
-    assert account(spent, **box, budget_usd=2.0, budget_hours=10).left() == 900
-    assert account(spent, **box, budget_usd=20.0, budget_hours=1).left() == 1800
+    assert account(spent, **box, budget_usd=2.0, budget_hours=10).seconds_left() == 900
+    assert account(spent, **box, budget_usd=20.0, budget_hours=1).seconds_left() == 1800
 
 
 def test_a_price_of_the_users_goes_before_the_table_and_an_unknown_machine_is_refused() -> None:
-    table = prices.machines()["g6.2xlarge"].usd["spot"]
+    table = prices.read_machines()["g6.2xlarge"].usd["spot"]
 
-    assert prices.hourly("g6.2xlarge spot", {}) == table
-    assert prices.hourly("g6.2xlarge spot", {"g6.2xlarge spot": 0.1}) == 0.1
-    assert prices.hourly("", {}) is None
+    assert prices.find_price("g6.2xlarge spot", {}) == table
+    assert prices.find_price("g6.2xlarge spot", {"g6.2xlarge spot": 0.1}) == 0.1
+    assert prices.find_price("", {}) is None
     with pytest.raises(UserError, match=r"machine 'g6.2xlarge sport' has no price; .*did you mean 'g6.2xlarge spot'"):
-        prices.hourly("g6.2xlarge sport", {})
+        prices.find_price("g6.2xlarge sport", {})
 
 
 def test_every_known_price_has_a_source_and_a_day() -> None:
-    for machine in prices.machines().values():
+    for machine in prices.read_machines().values():
         known = [usd for usd in machine.usd.values() if usd is not None]
         assert not known or (machine.source.startswith("https://") and machine.date), machine.name
         assert bool(machine.gpu) == bool(machine.gpus)
@@ -204,9 +204,9 @@ def test_a_training_on_several_machines_is_charged_for_all_of_them() -> None:
 
     training, other = (Account.from_context(several, step) for step in ("training", "evaluation"))
 
-    assert (training.hourly, other.hourly) == (2.0, 0.5)
-    assert (training.left(), other.left()) == (1800.0, 7200.0)
-    assert totals(training.after("training", 900.0))["training"] == Spent(3600.0, 0.5)
+    assert (training.usd_per_hour, other.usd_per_hour) == (2.0, 0.5)
+    assert (training.seconds_left(), other.seconds_left()) == (1800.0, 7200.0)
+    assert read_totals(training.hand_on("training", 900.0))["training"] == Spent(3600.0, 0.5)
 
 
 def test_what_a_try_has_spent_that_was_preempted_is_handed_on_with_the_next_ones(tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_what_a_try_has_spent_that_was_preempted_is_handed_on_with_the_next_ones
     assert (preempted.returncode, nothing) == (75, None)
     assert preempted.stderr == "training: preempted; saved\n"
     assert (done.returncode, done.stderr) == (0, "")
-    spent = totals(found)["training"]
+    spent = read_totals(found)["training"]
     assert 0.2 <= spent.seconds < 60
     assert spent.usd == pytest.approx(spent.seconds, abs=0.01)
     # nothing is removed, which a step may have no right to
@@ -239,7 +239,7 @@ def test_tries_that_were_preempted_use_the_budget_up(tmp_path: Path) -> None:
     whole["task"]["trainer"] = {"nodes": 2}
     seen = []
     for _ in range(3):
-        seen.append(again().left())
+        seen.append(again().seconds_left())
         again().leave_spent("training", 800)
 
     assert seen == [1800, 1000, 200]

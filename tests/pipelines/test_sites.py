@@ -14,7 +14,7 @@ from kfp.pipeline_spec.pipeline_spec_pb2 import PipelineSpec, PlatformSpec
 
 from components.release.targets.factory import TOKEN
 from nightshift.cluster import ACCOUNT
-from nightshift.costs.prices import MACHINE, hourly
+from nightshift.costs.prices import MACHINE, find_price
 from nightshift.errors import UserError
 from nightshift.telemetry import GATEWAY, PIPELINE
 from pipelines import arguments, ir
@@ -194,7 +194,7 @@ def test_no_secret_is_written_into_a_compiled_pipeline(environment: str) -> None
 def test_every_step_on_a_cluster_is_told_a_machine_that_has_a_price(environment: str) -> None:
     named = {task.environment[MACHINE] for task in arguments.load_compiled("training", environment).tasks}
     assert len(named) == 2
-    assert all(hourly(name, {}) for name in named)
+    assert all(find_price(name, {}) for name in named)
 
 
 @pytest.mark.parametrize(("name", "environment"), EVERYWHERE)

@@ -8,10 +8,10 @@ from nightshift.classification.shards import Array
 from nightshift.classification.tokens import Tokenizer
 from nightshift.contracts.package import ModelPackage, read_tokenizer
 from nightshift.contracts.preprocessing import Texts
-from nightshift.serving.items.base import ItemError, ItemField, Items
+from nightshift.serving.items.schema import ItemError, ItemField, ItemSchema
 
 
-def items(model: ModelPackage, uri: str) -> Items:
+def items(model: ModelPackage, uri: str) -> ItemSchema:
     """Return what is said of the texts of a package that lies at a URI.
 
     Raises:
@@ -20,15 +20,15 @@ def items(model: ModelPackage, uri: str) -> Items:
     made, content = model.of(Texts), read_tokenizer(uri, model)
     field = ItemField(
         name=made.item,
-        known=made.vocabulary,
-        bodies=("text/",),
+        limit=made.vocabulary,
+        content_types=("text/",),
         schema={"type": "string", "minLength": 1},
-        content=_content,
-        shown=bytes.decode,
-        seen=partial(_seen, Tokenizer(content, made.vocabulary, made.pad), made.length),
+        parse=_content,
+        format=bytes.decode,
+        decode=partial(_seen, Tokenizer(content, made.vocabulary, made.pad), made.length),
         media_type=lambda _: "text/plain",
     )
-    return Items(made.classes, (field,))
+    return ItemSchema(made.classes, (field,))
 
 
 def _content(given: Any) -> bytes:

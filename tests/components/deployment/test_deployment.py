@@ -223,14 +223,14 @@ def test_register_only_promotes_and_starts_nothing(folder, save_model):
     report = deploy(folder, save_model(0.4, "2018-08-01"), target="register-only")
     assert report["decision"] == "promoted"
     assert (report["endpoint"], report["endpoint_checked"], report["curl"]) == (None, False, None)
-    assert endpoint.running(f"{folder}/registry", "fraud") is None
+    assert endpoint.find_running(f"{folder}/registry", "fraud") is None
 
 
 def test_without_a_champion_a_model_that_fails_the_gate_is_only_registered(folder, save_model):
     report = deploy(folder, save_model(0.4, "2018-08-01"), decision="fail")
     assert (report["decision"], report["version"], report["champion_version"]) == ("registered", 4, None)
     assert report["endpoint"] is None
-    assert endpoint.running(f"{folder}/registry", "fraud") is None
+    assert endpoint.find_running(f"{folder}/registry", "fraud") is None
 
 
 def test_a_version_that_does_not_answer_does_not_become_the_champion(folder, save_model):
@@ -283,7 +283,7 @@ def test_help_imports_no_heavy_library(module):
 
 def test_a_slow_endpoint_ends_the_step_with_1_the_record_says_what_is_live_and_the_next_try_goes_on(folder, save_model):
     first = deploy(folder, save_model(0.4, "2018-08-01"))
-    server, where = endpoint.running(f"{folder}/registry", "fraud"), releases(folder)
+    server, where = endpoint.find_running(f"{folder}/registry", "fraud"), releases(folder)
     args = parser().parse_args([*flags(folder, save_model(0.5, "2018-08-02")), "--run", "run-2"])
     os.kill(server.pid, signal.SIGSTOP)
     try:

@@ -70,7 +70,7 @@ def test_the_deployment_starts_the_server_with_the_settings_that_were_kept(promo
     Settings(max_rows=7, delay_ms=3).write(files.settings_uri(root, "fraud"))
     version = registry.find(root, "fraud", 2)
     kept = step.State.parse(state(promoted, target="local"))
-    running = endpoint.start_or_update(kept, version, examples.without_state("", "fraud", version.uri), free_port())
+    running = endpoint.start_or_update(kept, version, examples.build_stateless("", "fraud", version.uri), free_port())
     try:
         config = httpx.get(f"{running.url}/v2/models/fraud/config").json()
     finally:

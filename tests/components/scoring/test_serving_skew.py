@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 
 from components.scoring.serving_skew import ServingSkew, compare
-from nightshift.serving.answers import Item
-from nightshift.serving.predictions import Predictions, _Row
+from nightshift.serving.answers import ScoredItem
+from nightshift.serving.prediction_log import PredictionLog, _LoggedRequest
 from nightshift.tabular.online.event import Event
 
 DAY = date(2024, 3, 20)
@@ -27,12 +27,12 @@ def event(number: int) -> Event:
 
 
 def answer(
-    folder: Path, at: str, version: int, *events: Event, score: float = 0.5, items: tuple[Item, ...] = ()
+    folder: Path, at: str, version: int, *events: Event, score: float = 0.5, items: tuple[ScoredItem, ...] = ()
 ) -> None:
     """Log an answer as the server does, at some time."""
     scores = np.full(len(events or items) or 1, score, np.float32)
     moment = pd.Timestamp(at).value
-    Predictions(str(folder))._write([_Row(moment, "request", version, 0.5, scores, events, items)])
+    PredictionLog(str(folder))._write([_LoggedRequest(moment, "request", version, 0.5, scores, events, items)])
 
 
 def test_an_endpoint_without_a_log_of_the_day_has_nothing_to_compare(tmp_path):
@@ -78,7 +78,9 @@ def test_an_event_of_another_time_with_the_same_id_is_another_event(tmp_path):
 
 
 def test_images_and_texts_are_known_by_what_the_network_sees_of_them(tmp_path):
-    answer(tmp_path, "2024-03-20 12:00", 3, items=(Item(None, "cat", "aa"), Item("x", "dog", "bb")), score=0.75)
+    answer(
+        tmp_path, "2024-03-20 12:00", 3, items=(ScoredItem(None, "cat", "aa"), ScoredItem("x", "dog", "bb")), score=0.75
+    )
     rows = scored(0.75, 0.5, 0.75).assign(content=["aa", "bb", "cc"])
     skew = compare(str(tmp_path), DAY, rows, "3")
     assert skew == ServingSkew(events=3, answered=2, compared=2, differing=1, largest=0.25)

@@ -15,7 +15,7 @@ from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.section import Bars, read_section
 from nightshift.errors import UserError
 from nightshift.release import ReleaseRef
-from nightshift.serving.predictions import Predictions, _Row
+from nightshift.serving.prediction_log import PredictionLog, _LoggedRequest
 from nightshift.tabular.online.event import Event
 from tests import packages
 from tests.components import samples
@@ -65,8 +65,10 @@ def test_the_section_says_who_scored_how_much_and_that_monitoring_follows_the_ch
     register(tmp_path, promote=True)
     first = samples.features().tail(40).iloc[0]
     answered = Event(int(first["event_id"]), first["event_time"].value // 1000)
-    log = Predictions(str(tmp_path / "lake/tiny/predictions"))
-    log._write([_Row(answered.time * 1000, "one", 1, 0.5, np.array([first["amount"]], np.float32), [answered], [])])
+    log = PredictionLog(str(tmp_path / "lake/tiny/predictions"))
+    log._write(
+        [_LoggedRequest(answered.time * 1000, "one", 1, 0.5, np.array([first["amount"]], np.float32), [answered], [])]
+    )
     details = by_champion(tmp_path, features).details
     section = read_section(str(tmp_path / "scores"))
     assert section

@@ -8,8 +8,8 @@ import socket
 import httpx
 import pytest
 
-from nightshift.serving.batching import Limits
-from nightshift.serving.files import State
+from nightshift.serving.batching import ServerLimits
+from nightshift.serving.files import RunningServer
 from nightshift.serving.server import listen
 from tests.processes import SECONDS
 from tests.servers import free_port
@@ -59,7 +59,7 @@ def test_a_body_over_the_limit_is_refused_however_it_comes(serve, announced) -> 
     body = json.dumps({"instances": [EVENT] * 100}).encode()
     parts = body if announced else iter([body[:50], body[50:]])
 
-    answer = httpx.post(f"{serve(limits=Limits(body=1000)).url}/score", content=parts)
+    answer = httpx.post(f"{serve(limits=ServerLimits(body=1000)).url}/score", content=parts)
 
     assert answer.status_code == 413
     assert "allowed: at most 1000; send fewer rows at a time" in answer.json()["error"]
@@ -185,7 +185,7 @@ def test_a_server_listens_on_ipv6_where_it_is_told_to(host) -> None:
         port = listener.getsockname()[1]
         for address in ("::1", "127.0.0.1")[: 2 if host == "::" else 1]:
             socket.create_connection((address, port), SECONDS).close()
-    assert State(1, "::1", 8321).url == "http://[::1]:8321"
+    assert RunningServer(1, "::1", 8321).url == "http://[::1]:8321"
 
 
 def test_a_platforms_paths_are_answered_like_ours(serve) -> None:

@@ -267,14 +267,14 @@ def test_what_is_asked_for_during_a_turn_is_the_next_one_and_an_error_is_told_to
 
     async def ask() -> None:
         found = GroupCommit(work, lambda _: False)
-        first = [found.ask(number) for number in range(3)]
+        first = [found.submit(number) for number in range(3)]
         for _ in range(5):
             await asyncio.sleep(0)
-        later = [found.ask(number) for number in range(3)]
+        later = [found.submit(number) for number in range(3)]
         go.set()
         assert [str(each) for each in await asyncio.gather(*first, return_exceptions=True)] == ["0", "odd", "2"]
         assert [str(each) for each in await asyncio.gather(*later, return_exceptions=True)] == ["full"] * 3
-        assert await found.ask(4) == 4
+        assert await found.submit(4) == 4
 
     asyncio.run(ask())
     assert turns == [[0, 1, 2], [0, 1, 2], [4]]
@@ -288,9 +288,9 @@ def test_a_turn_waits_until_nothing_more_comes_and_a_quick_one_is_done_in_the_ev
         return asked
 
     async def ask(found: GroupCommit) -> None:
-        asked = [found.ask(0)]
+        asked = [found.submit(0)]
         for number in range(1, 4):  # another one in each turn of the loop
-            asked.append(found.ask(number))
+            asked.append(found.submit(number))
             await asyncio.sleep(0)
         assert await asyncio.gather(*asked) == [0, 1, 2, 3]
 
@@ -303,9 +303,9 @@ def test_a_turn_waits_until_nothing_more_comes_and_a_quick_one_is_done_in_the_ev
 
 async def ask_many(turns: GroupCommit) -> None:
     """Ask one thing after the other without a pause, one more than a turn has room for that waits."""
-    asked = [turns.ask(0)]
+    asked = [turns.submit(0)]
     for number in range(FULL):
-        asked.append(turns.ask(number))
+        asked.append(turns.submit(number))
         await asyncio.sleep(0)
     await asyncio.gather(*asked)
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from nightshift.serving.http import Connection, Server, Timeouts
+from nightshift.serving.http import Connection, HttpServer, Timeouts
 from nightshift.serving.parser import HEAD_BYTES, MAX_HEADERS, PIECE
 from tests.nightshift.serving.echo import (
     LARGEST,
@@ -159,7 +159,7 @@ def is_gone(client: socket.socket) -> bool:
 def test_while_requests_wait_for_their_responses_no_more_is_read(reads) -> None:
     async def talk() -> None:
         echo, transport = Echo(), Wire()
-        connection = Connection(Server(echo))
+        connection = Connection(HttpServer(echo))
         connection.connection_made(transport)
         await asyncio.sleep(0)
         for data in reads:

@@ -18,9 +18,9 @@ from nightshift import storage
 from nightshift.classification import images
 from nightshift.classification.scorer import Scorer
 from nightshift.contracts import package
-from nightshift.serving.batching import Limits
-from nightshift.serving.items import tasks
-from nightshift.serving.predictions import Predictions
+from nightshift.serving.batching import ServerLimits
+from nightshift.serving.items.loader import load_schema
+from nightshift.serving.prediction_log import PredictionLog
 from tests.components import pictures
 from tests.nightshift.serving.conftest import Running, point, serving
 from tests.processes import wait_until
@@ -43,7 +43,7 @@ def uri(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="module")
 def running(uri: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     folder = tmp_path_factory.mktemp("served")
-    with serving(uri, folder / "current.json", Limits(rows=8)) as running:
+    with serving(uri, folder / "current.json", ServerLimits(rows=8)) as running:
         yield running
 
 
@@ -256,7 +256,7 @@ def test_the_openapi_page_allows_what_is_answered_and_describes_it(url) -> None:
 
 
 def test_what_is_too_large_is_refused_before_anything_is_decoded(uri, tmp_path) -> None:
-    with serving(uri, tmp_path / "current.json", Limits(body=1000, queue=1)) as running:
+    with serving(uri, tmp_path / "current.json", ServerLimits(body=1000, queue=1)) as running:
         assert post(running.url, FILES[0]).status_code == 413
         asked = {"instances": [{"image": encoded(FILES[1][:9])}] * 2}
         answer = httpx.post(f"{running.url}/score", json=asked)
@@ -264,7 +264,7 @@ def test_what_is_too_large_is_refused_before_anything_is_decoded(uri, tmp_path) 
 
 
 def test_the_log_has_ids_labels_scores_and_hashes_and_metrics_count_scores(uri, tmp_path) -> None:
-    log = Predictions(str(tmp_path / "log"))
+    log = PredictionLog(str(tmp_path / "log"))
     with serving(uri, tmp_path / "current.json", predictions=log) as running:
         httpx.post(f"{running.url}/score", json={"image": encoded(FILES[0]), "id": "a"})
         post(running.url, FILES[1])
@@ -298,5 +298,5 @@ def test_another_version_takes_over_and_may_be_asked_for(uri, tmp_path) -> None:
 
 
 def test_an_image_that_is_shown_in_json_is_read_back(uri) -> None:
-    (field,) = tasks.of(package.load(uri), uri).fields
-    assert field.content(field.shown(FILES[0])) == FILES[0]
+    (field,) = load_schema(package.load(uri), uri).fields
+    assert field.parse(field.format(FILES[0])) == FILES[0]

@@ -6,7 +6,7 @@ import httpx
 import numpy as np
 import pytest
 
-from nightshift.serving.batching import Limits
+from nightshift.serving.batching import ServerLimits
 
 ROWS = np.array([[1.5, 2.0, 0.0, 1.0], [-100.0, 0.0, 1.0, 0.0], [0.1, 3.0, 0.0, 0.0]], np.float32)
 INPUT = {"name": "inputs", "shape": [3, 4], "datatype": "FP32"}
@@ -132,7 +132,7 @@ def test_another_model_or_version_is_said_to_be_unknown(url, path) -> None:
 
 
 def test_the_server_and_the_model_say_what_they_are(serve) -> None:
-    url = serve(limits=Limits(rows=64, delay=0.002)).url
+    url = serve(limits=ServerLimits(rows=64, delay=0.002)).url
     assert "binary_tensor_data" in httpx.get(f"{url}/v2").json()["extensions"]
     assert httpx.get(f"{url}/v2/models/fraud/ready").status_code == 200
     assert httpx.get(f"{url}/v2/models/fraud").json() == {

@@ -25,11 +25,11 @@ from nightshift.contracts.package import Datatype, DecisionRule, Signature, Tens
 from nightshift.contracts.preprocessing import Inputs
 from nightshift.graph import Graph
 from nightshift.serving.application import Application
-from nightshift.serving.batching import Batcher, Limits
-from nightshift.serving.files import Pointer
-from nightshift.serving.items.base import ItemError, ItemField, Items
-from nightshift.serving.items.reader import Reader
-from nightshift.serving.versions import Current, Model, load
+from nightshift.serving.batching import Batcher, ServerLimits
+from nightshift.serving.files import DeploymentPointer
+from nightshift.serving.items.decoder import DecoderPool
+from nightshift.serving.items.schema import ItemError, ItemField, ItemSchema
+from nightshift.serving.versions import Model, ModelManager, load
 from nightshift.tensors import Tensors, concatenate, row_count, take_rows
 from tests import packages
 from tests.nightshift.serving.conftest import answering
@@ -87,7 +87,9 @@ def field(name: str, tensor: str, seen: Any) -> ItemField:
     return ItemField(name, 256, (f"{name}/",), {"type": "string"}, as_bytes, str, seen, lambda _: name, tensor)
 
 
-ITEMS = Items(CLASSES, (field("image", "pixels", image), field("text", "length", lambda text: np.float32([len(text)]))))
+ITEMS = ItemSchema(
+    CLASSES, (field("image", "pixels", image), field("text", "length", lambda text: np.float32([len(text)])))
+)
 
 
 def save(folder: Path, made: Any) -> str:
@@ -98,16 +100,16 @@ def save(folder: Path, made: Any) -> str:
     return str(folder)
 
 
-def open_pair(pointer: Pointer) -> Model:
+def open_pair(pointer: DeploymentPointer) -> Model:
     """As the server loads a task that has both fields."""
     manifest = package.load(pointer.uri)
     runs = partial(scores, Graph(package.read_graph(pointer.uri, manifest, "pair")))
-    batcher = Batcher(runs, take_rows(ROWS, slice(1)), Limits())
-    return Model("pair", pointer, manifest, Reader(ITEMS, 100), batcher)
+    batcher = Batcher(runs, take_rows(ROWS, slice(1)), ServerLimits())
+    return Model("pair", pointer, manifest, DecoderPool(ITEMS, 100), batcher)
 
 
-def pointer(uri: str) -> Pointer:
-    return Pointer(1, uri, package.load(uri).sha256, "2024-03-10T00:00:00+00:00")
+def pointer(uri: str) -> DeploymentPointer:
+    return DeploymentPointer(1, uri, package.load(uri).sha256, "2024-03-10T00:00:00+00:00")
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +118,7 @@ def of_items(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("pair")
     made = preprocessing.Images(side=SIDE, channels=1, min_side=1, max_pixels=9, classes=CLASSES)
     target = pointer(save(folder, made))
-    with answering(Application(Current(lambda: target, open_pair), Limits())) as url:
+    with answering(Application(ModelManager(lambda: target, open_pair), ServerLimits())) as url:
         yield url
 
 
@@ -125,8 +127,8 @@ def of_tensors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server of the same graph, asked by tensors only."""
     made = packages.manifest({"pair": GRAPH}, inputs=Inputs(numeric=["a"], categorical={})).preprocessing
     target = pointer(save(tmp_path_factory.mktemp("tensors"), made))
-    current = Current(lambda: target, partial(load, "pair", limits=Limits()))
-    with answering(Application(current, Limits())) as url:
+    current = ModelManager(lambda: target, partial(load, "pair", limits=ServerLimits()))
+    with answering(Application(current, ServerLimits())) as url:
         yield url
 
 
@@ -158,7 +160,7 @@ def test_requests_that_wait_together_are_one_call_of_both_inputs() -> None:
         return Graph(GRAPH).score(inputs)
 
     async def ask() -> list[np.ndarray]:
-        batcher = Batcher(score, take_rows(ROWS, slice(1)), Limits())
+        batcher = Batcher(score, take_rows(ROWS, slice(1)), ServerLimits())
         parts = [take_rows(ROWS, rows) for rows in (slice(0, 1), slice(1, 5), slice(5, 40))]
         return list(await asyncio.gather(*(batcher.score(part) for part in parts)))
 
@@ -252,7 +254,7 @@ def test_the_server_describes_both_forms_of_a_request(of_items) -> None:
 
 
 def test_an_item_is_known_by_all_that_the_graph_sees_of_it() -> None:
-    seen = asyncio.run(Reader(ITEMS, 100).hashed(take_rows(ROWS, slice(2))))
+    seen = asyncio.run(DecoderPool(ITEMS, 100).hash_inputs(take_rows(ROWS, slice(2))))
     expected = [storage.sha256(ROWS["pixels"][row].tobytes() + ROWS["length"][row].tobytes()) for row in range(2)]
     assert seen.hashes == expected
 

@@ -10,8 +10,8 @@ import pytest
 from nightshift.classification.scorer import Scorer
 from nightshift.contracts import package
 from nightshift.errors import UserError
-from nightshift.serving.batching import Limits
-from nightshift.serving.items import tasks
+from nightshift.serving.batching import ServerLimits
+from nightshift.serving.items.loader import load_schema
 from tests.components import topics
 from tests.nightshift.serving.conftest import serving
 from tests.nightshift.serving.texts import TEXTS, inputs, saved, with_tokenizer
@@ -25,7 +25,7 @@ def uri(request, tmp_path_factory) -> str:
 
 @pytest.fixture(scope="module")
 def url(uri: str, tmp_path_factory) -> Iterator[str]:
-    with serving(uri, tmp_path_factory.mktemp("served") / "current.json", Limits(rows=8)) as running:
+    with serving(uri, tmp_path_factory.mktemp("served") / "current.json", ServerLimits(rows=8)) as running:
         yield running.url
 
 
@@ -85,8 +85,8 @@ def test_tokens_that_there_are_not_are_refused(url, number) -> None:
 
 
 def test_a_text_that_is_shown_in_json_is_read_back(uri) -> None:
-    (field,) = tasks.of(package.load(uri), uri).fields
-    assert field.content(field.shown("né 🙂".encode())) == "né 🙂".encode()
+    (field,) = load_schema(package.load(uri), uri).fields
+    assert field.parse(field.format("né 🙂".encode())) == "né 🙂".encode()
 
 
 def test_a_tokenizer_that_is_not_the_registered_one_is_not_served(tmp_path, uri) -> None:
@@ -95,13 +95,13 @@ def test_a_tokenizer_that_is_not_the_registered_one_is_not_served(tmp_path, uri)
     shutil.copytree(uri, tmp_path / "model")
     (tmp_path / "model" / "tokenizer.json").write_bytes(b"{}")
     with pytest.raises(UserError, match=r"tokenizer.json is not the file that model.json names"):
-        tasks.of(package.load(str(tmp_path / "model")), str(tmp_path / "model"))
+        load_schema(package.load(str(tmp_path / "model")), str(tmp_path / "model"))
 
 
 def test_what_a_version_cannot_score_is_no_example(uri) -> None:
-    (field,) = tasks.of(package.load(uri), uri).fields
-    assert list(field.usable([b"", b"night", b"\0"])) == [b"night"]
+    (field,) = load_schema(package.load(uri), uri).fields
+    assert list(field.filter_usable([b"", b"night", b"\0"])) == [b"night"]
     given = iter([b"", b"night", b"shift"])
-    assert (next(field.usable(given)), list(given)) == (b"night", [b"shift"])  # no more are read than are taken
+    assert (next(field.filter_usable(given)), list(given)) == (b"night", [b"shift"])  # no more are read than are taken
     with pytest.raises(UserError, match="can score no text of the newest day"):
-        next(field.usable([b""]))
+        next(field.filter_usable([b""]))

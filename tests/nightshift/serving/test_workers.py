@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from nightshift.serving import files
-from nightshift.serving.workers import Board
+from nightshift.serving.workers import SharedCounters
 from tests import redis
 from tests.conftest import save
 from tests.nightshift.serving.conftest import point
@@ -144,18 +144,18 @@ def refused(*flags: str) -> str:
 
 
 def test_workers_see_each_others_numbers_and_which_of_them_serve_something_else() -> None:
-    first, second = Board(2), None
+    first, second = SharedCounters(2), None
     first.counts[1] += 2
-    first.place = 1
+    first.worker = 1
     second = first.counts
     second[1] += 3
     first.sums[2] += 0.5
 
     assert (first.total_counts()[1], first.total_sums()[2]) == (5, 0.5)
-    first.serve("a")
-    assert first.behind() == 1
-    first.place = 0
-    first.serve("a")
-    assert first.behind() == 0
-    first.serve(None)
-    assert first.behind() == 1
+    first.report("a")
+    assert first.count_lagging() == 1
+    first.worker = 0
+    first.report("a")
+    assert first.count_lagging() == 0
+    first.report(None)
+    assert first.count_lagging() == 1

@@ -26,7 +26,7 @@ from nightshift.contracts.tables import Partition, Table
 from nightshift.errors import UserError
 from nightshift.local import endpoint
 from nightshift.release import ReleaseRef
-from nightshift.serving.files import Pointer, pointer_uri
+from nightshift.serving.files import DeploymentPointer, pointer_uri
 from pipelines import arguments, configs
 from pipelines.engines.local import runs
 from pipelines.engines.local.run import DEFINITION, Run, StepOutcome
@@ -230,7 +230,7 @@ def test_a_version_past_its_age_goes_with_its_files_and_the_endpoints_never(work
     for number in (1, 2):
         workspace.version(number, 180, "gone")
     workspace.version(3, 179, "gone")
-    pointer = Pointer(1, str(files[1]), "0" * 64, NOW.isoformat())
+    pointer = DeploymentPointer(1, str(files[1]), "0" * 64, NOW.isoformat())
     storage.write_json(pointer_uri(registry.root(uri), "fraud"), dataclasses.asdict(pointer))
 
     workspace.collect()

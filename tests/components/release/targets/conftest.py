@@ -27,7 +27,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
             for number in (1, 2):
                 uri = save_as[kind](folder / f"{kind}-{number}", number)
                 running = stack.enter_context(serving(uri, folder / f"{kind}-{number}.json"))
-                example = examples.without_state(str(folder / "lake"), name, uri)
+                example = examples.build_stateless(str(folder / "lake"), name, uri)
                 version = Version("fraud", number, f"s3://registry/{kind}/{number}", package.load(uri).sha256, {})
                 fleet.add(kind, VersionShare(version, 1.0, example.request, example.score), running.url)
         yield fleet

@@ -13,8 +13,8 @@ import httpx
 import numpy as np
 import pytest
 
-from nightshift.serving.triton.config import Settings
-from nightshift.serving.triton.repository import Wanted, publish
+from nightshift.serving.triton.config import TritonSettings
+from nightshift.serving.triton.repository import PublishRequest, publish
 from tests import triton
 from tests.components import pictures
 from tests.conftest import save
@@ -84,17 +84,19 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     triton.site()
     folder = tmp_path_factory.mktemp("triton")
     models, package = folder / "models", save(folder / "package", 0.1)
-    publish(models, package, Wanted("fraud", 1))
-    publish(models, package, Wanted("moving", 1))
+    publish(models, package, PublishRequest("fraud", 1))
+    publish(models, package, PublishRequest("moving", 1))
     publish(
-        models, package, Wanted("patient", 1, settings=Settings(preferred=(8, 1024), delay_us=WAIT_US, queue=QUEUE))
+        models,
+        package,
+        PublishRequest("patient", 1, settings=TritonSettings(preferred=(8, 1024), delay_us=WAIT_US, queue=QUEUE)),
     )
-    publish(models, package, Wanted("cached", 1, settings=Settings(cache=True)))
+    publish(models, package, PublishRequest("cached", 1, settings=TritonSettings(cache=True)))
     snapshot = written(EVENTS, CHOSEN, PAST, str(folder / "online" / "date=2024-03-04"))
     parameters = {"uri": snapshot, "state": str(folder / "state")}
-    publish(models, model(folder / "events"), Wanted("events", 1, parameters=parameters))
-    publish(models, texts.with_tokenizer(folder / "topics"), Wanted("topics", 1))
-    publish(models, pictures.model(folder / "shapes"), Wanted("shapes", 1))
+    publish(models, model(folder / "events"), PublishRequest("events", 1, parameters=parameters))
+    publish(models, texts.with_tokenizer(folder / "topics"), PublishRequest("topics", 1))
+    publish(models, pictures.model(folder / "shapes"), PublishRequest("shapes", 1))
     with triton.serve(folder, models, cache_config="local,size=1048576") as url:
         found = Server(url, models)
         with found.client:
@@ -218,7 +220,7 @@ def test_a_version_that_is_published_takes_over_without_a_failed_request_and_the
         asking = pool.submit(keep_asking)
         try:
             wait_until(lambda: asking.done() or len(found) > 10, "requests are answered")
-            publish(server.models, save(tmp_path / "new", 0.7), Wanted("moving", 2))
+            publish(server.models, save(tmp_path / "new", 0.7), PublishRequest("moving", 2))
             server.load("moving")
             seen = len(found)
             wait_until(lambda: asking.done() or len(found) > seen + 10, "requests are answered")

@@ -56,7 +56,7 @@ def scheduled(kubeflow: Kubeflow) -> Kubeflow:
 def start(kubeflow: Kubeflow, pipeline: str, day: str) -> Any:
     """Start a run of an uploaded pipeline, as `nightly` does."""
     server, config = server_of(kubeflow), {"name": "fraud"}
-    definition = server.newest(pipeline)
+    definition = server.find_newest(pipeline)
     values = dict.fromkeys(definition.parameters, "x") | {"config": config, "state": {}}
     server.submit(f"{pipeline}-fraud-{day}", definition, values)
     return kubeflow.runs[-1]

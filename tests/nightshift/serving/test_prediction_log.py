@@ -12,29 +12,29 @@ import pandas as pd
 import pytest
 
 from nightshift.contracts.package import load as manifest
-from nightshift.serving import predictions
-from nightshift.serving.answers import Scored
-from nightshift.serving.batching import Limits
-from nightshift.serving.files import Pointer
-from nightshift.serving.predictions import Predictions
+from nightshift.serving import prediction_log
+from nightshift.serving.answers import ScoredRows
+from nightshift.serving.batching import ServerLimits
+from nightshift.serving.files import DeploymentPointer
+from nightshift.serving.prediction_log import PredictionLog
 from nightshift.serving.versions import Model, load
 from nightshift.tabular.online.event import Event
 
 
 @pytest.fixture
 def model(package: str) -> Model:
-    return load("fraud", Pointer(7, package, manifest(package).sha256, "2018-08-01"), Limits())
+    return load("fraud", DeploymentPointer(7, package, manifest(package).sha256, "2018-08-01"), ServerLimits())
 
 
-def scored(model: Model, *scores: float, events: tuple[Event, ...] = ()) -> Scored:
-    return Scored(model, np.array(scores, np.float32), events)
+def scored(model: Model, *scores: float, events: tuple[Event, ...] = ()) -> ScoredRows:
+    return ScoredRows(model, np.array(scores, np.float32), events)
 
 
-def log(folder: Path, *answers: tuple[str, Scored]) -> None:
+def log(folder: Path, *answers: tuple[str, ScoredRows]) -> None:
     """Write answers as a server does that ends at once."""
 
-    async def add() -> Predictions:
-        made = Predictions(str(folder))
+    async def add() -> PredictionLog:
+        made = PredictionLog(str(folder))
         for request_id, each in answers:
             made.add(request_id, each)
         return made
@@ -67,10 +67,10 @@ def test_what_cannot_be_written_is_kept_and_written_with_what_comes_next(model, 
     folder = tmp_path / "log"
     folder.write_text("in the way")
 
-    async def add() -> Predictions:
-        made = Predictions(str(folder))
+    async def add() -> PredictionLog:
+        made = PredictionLog(str(folder))
         made.add("first", scored(model, 0.1))
-        made._begin()
+        made._flush()
         made._thread.submit(lambda: None).result()
         folder.unlink()
         made.add("second", scored(model, 0.2))
@@ -83,14 +83,14 @@ def test_what_cannot_be_written_is_kept_and_written_with_what_comes_next(model, 
 
 
 def test_what_is_kept_has_an_end(model, tmp_path, caplog, monkeypatch) -> None:
-    monkeypatch.setattr(predictions, "MOST_REQUESTS", 2)
+    monkeypatch.setattr(prediction_log, "MAX_REQUESTS", 2)
     (tmp_path / "log").write_text("in the way")
     log(tmp_path / "log", *((str(number), scored(model, 0.1)) for number in range(5)))
     assert "5 requests are not in the prediction log, 3 never will be" in caplog.text
 
 
 def test_requests_of_every_protocol_are_in_the_log(serve, package, tmp_path) -> None:
-    made = Predictions(str(tmp_path / "log"))
+    made = PredictionLog(str(tmp_path / "log"))
     running = serve(predictions=made)
     instance: dict[str, Any] = {"amount": 1.0, "customer_count_1d": 2.0, "channel": "shop"}
     url = running.url
