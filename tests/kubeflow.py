@@ -108,7 +108,7 @@ class Kubeflow:
         return api.V2beta1GetHealthzResponse(multi_user=False)
 
     def list_experiments(self, request: Request) -> Any:
-        return api.V2beta1ListExperimentsResponse(experiments=_found(self.experiments, request) or None)
+        return api.V2beta1ListExperimentsResponse(experiments=_matching(self.experiments, request) or None)
 
     def create_experiment(self, request: Request) -> Any:
         experiment = _read(request.body, "V2beta1Experiment")
@@ -118,7 +118,7 @@ class Kubeflow:
         return experiment
 
     def list_runs(self, request: Request) -> Any:
-        return api.V2beta1ListRunsResponse(runs=_page(_found(self.runs, request), request) or None)
+        return api.V2beta1ListRunsResponse(runs=_page(_matching(self.runs, request), request) or None)
 
     def create_run(self, request: Request) -> Any:
         run = _read(request.body, "V2beta1Run")
@@ -150,7 +150,7 @@ class Kubeflow:
         return run
 
     def list_recurring(self, request: Request) -> Any:
-        page = _page(_found(self.recurring, request), request)
+        page = _page(_matching(self.recurring, request), request)
         return api.V2beta1ListRecurringRunsResponse(recurring_runs=page or None)
 
     def create_recurring(self, request: Request) -> Any:
@@ -167,7 +167,7 @@ class Kubeflow:
         return {}
 
     def list_pipelines(self, request: Request) -> Any:
-        return api.V2beta1ListPipelinesResponse(pipelines=_found(self.pipelines, request) or None)
+        return api.V2beta1ListPipelinesResponse(pipelines=_matching(self.pipelines, request) or None)
 
     def upload_pipeline(self, request: Request) -> Any:
         described = {name: request.query.get(name) for name in ("description", "namespace")}
@@ -288,7 +288,7 @@ def serve(kubeflow: Kubeflow) -> Iterator[Kubeflow]:
         yield kubeflow
 
 
-def _found(items: list[Any], request: Request) -> list[Any]:
+def _matching(items: list[Any], request: Request) -> list[Any]:
     """Apply the filter by display name, and the experiment, as the API does."""
     predicates = json.loads(request.query.get("filter", "{}")).get("predicates", [])
     for predicate in predicates:

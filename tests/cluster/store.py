@@ -49,7 +49,7 @@ class Store:
 
     def peek(self, kind: Kind, name: str, namespace: str = "") -> Json | None:
         """The object itself, to read."""
-        return self._of(kind).get((namespace, name))
+        return self._by_name(kind).get((namespace, name))
 
     def get(self, kind: Kind, name: str, namespace: str = "") -> Json:
         with self.changed:
@@ -66,7 +66,7 @@ class Store:
     def select(self, kind: Kind, namespace: str = "") -> Iterator[Json]:
         """The objects themselves, to read."""
         with self.changed:
-            objects = sorted(self._of(kind).items())
+            objects = sorted(self._by_name(kind).items())
         return (value for (object_namespace, _), value in objects if namespace in ("", object_namespace))
 
     def kinds(self) -> list[Kind]:
@@ -103,7 +103,7 @@ class Store:
     def remove(self, kind: Kind, value: Json) -> None:
         meta = value["metadata"]
         with self.changed:
-            before = self._of(kind).pop((meta.get("namespace", ""), meta["name"]), None)
+            before = self._by_name(kind).pop((meta.get("namespace", ""), meta["name"]), None)
             if before is not None:
                 self._note(kind, before, None)
 
@@ -124,14 +124,14 @@ class Store:
             self._history.clear()
             self.oldest = self.version + 1
 
-    def _of(self, kind: Kind) -> dict[tuple[str, str], Json]:
+    def _by_name(self, kind: Kind) -> dict[tuple[str, str], Json]:
         return self._objects.setdefault(kind, {})
 
     def _write(self, kind: Kind, before: Json | None, value: Json) -> Json:
         after = copy.deepcopy(value)
         meta = after["metadata"]
         meta["resourceVersion"] = str(self.version + 1)
-        self._of(kind)[(meta.get("namespace", ""), meta["name"])] = after
+        self._by_name(kind)[(meta.get("namespace", ""), meta["name"])] = after
         self._note(kind, before, after)
         return after
 

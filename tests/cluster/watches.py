@@ -33,7 +33,7 @@ def watched(store: Store, request: Any, stopped: threading.Event) -> Iterator[Js
         for change in changes:
             version = change.version
             if change.kind == request.kind and request.namespace in ("", change.last["metadata"].get("namespace")):
-                yield from _told(change, selection)
+                yield from _events(change, selection)
 
 
 def _next(store: Store, version: int, seconds: float) -> list[Change]:
@@ -42,7 +42,7 @@ def _next(store: Store, version: int, seconds: float) -> list[Change]:
         return store.since(version)
 
 
-def _told(change: Change, selection: Selection) -> Iterator[Json]:
+def _events(change: Change, selection: Selection) -> Iterator[Json]:
     """One that comes to match is new for who watches, one that no longer does is gone."""
     was = change.before is not None and change.before in selection
     is_ = change.after is not None and change.after in selection

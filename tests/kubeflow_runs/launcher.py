@@ -26,16 +26,16 @@ def main(words: list[str]) -> None:
     end = words.index("--")
     options = dict(zip(words[:end:2], words[1:end:2], strict=True))
     executor_input = json.loads(options["--executor_input"])
-    for artifact in _of(executor_input["inputs"]["artifacts"]):
+    for artifact in _artifacts(executor_input["inputs"]["artifacts"]):
         _download(artifact["uri"])
-    for artifact in _of(executor_input["outputs"]["artifacts"]):
+    for artifact in _artifacts(executor_input["outputs"]["artifacts"]):
         _local(artifact["uri"]).parent.mkdir(parents=True, exist_ok=True)
     if subprocess.run(filled(words[end + 1 :], executor_input), check=False).returncode:
         sys.exit(1)
-    _report(options, _made(executor_input["outputs"]))
+    _report(options, _upload_outputs(executor_input["outputs"]))
 
 
-def _of(artifacts: Json) -> Iterator[Json]:
+def _artifacts(artifacts: Json) -> Iterator[Json]:
     for artifact_list in artifacts.values():
         yield artifact_list["artifacts"][0]
 
@@ -55,7 +55,7 @@ def filled(words: list[str], executor_input: Json) -> list[str]:
     return words
 
 
-def _made(outputs: Json) -> Json:
+def _upload_outputs(outputs: Json) -> Json:
     """Upload, and return the artifacts with what the step says of them."""
     path = Path(outputs["outputFile"])
     reported = json.loads(path.read_text())["artifacts"] if path.exists() else {}
@@ -69,7 +69,7 @@ def _made(outputs: Json) -> Json:
     return artifacts
 
 
-def _asked(path: str, query: str = "", content: bytes | None = None) -> bytes:
+def _request_store(path: str, query: str = "", content: bytes | None = None) -> bytes:
     """Ask the object store for something, or give it something."""
     url = f"{os.environ['AWS_ENDPOINT_URL']}/{quote(path)}{query}"
     method = "GET" if content is None else "PUT"
@@ -79,11 +79,11 @@ def _asked(path: str, query: str = "", content: bytes | None = None) -> bytes:
 
 def _download(uri: str) -> None:
     bucket, _, key = uri.removeprefix("s3://").partition("/")
-    listed = ET.fromstring(_asked(bucket, f"?list-type=2&prefix={quote(key)}"))
+    listed = ET.fromstring(_request_store(bucket, f"?list-type=2&prefix={quote(key)}"))
     for name in [element.text or "" for element in listed.iter(f"{S3}Key")]:
         target = _local(f"s3://{bucket}/{name}")
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(_asked(f"{bucket}/{name}"))
+        target.write_bytes(_request_store(f"{bucket}/{name}"))
 
 
 def _upload(path: Path, uri: str) -> None:
@@ -91,7 +91,7 @@ def _upload(path: Path, uri: str) -> None:
     files = [path] if path.is_file() else [nested for nested in path.rglob("*") if nested.is_file()]
     for file in files:
         below = "" if file == path else f"/{file.relative_to(path)}"
-        _asked(uri.removeprefix("s3://") + below, content=file.read_bytes())
+        _request_store(uri.removeprefix("s3://") + below, content=file.read_bytes())
 
 
 def _report(options: dict[str, str], outputs: Json) -> None:

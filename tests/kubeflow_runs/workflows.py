@@ -111,7 +111,7 @@ class Workflow(threading.Thread):
                 message = self._walk()
         except Exception as error:
             # a driver that fails is a run that fails; who waits for it is told
-            message = f"driver: {_said(error) if isinstance(error, client.ApiException) else repr(error)}"
+            message = f"driver: {_message_of(error) if isinstance(error, client.ApiException) else repr(error)}"
         self.record.finished_at = self.record.created_at + (datetime.now(UTC) - began)
         if message:
             self.record.error = api.GoogleRpcStatus(code=2, message=message)
@@ -201,9 +201,9 @@ class Workflow(threading.Thread):
                 break
             except client.ApiException as error:
                 # Argo asks again for what a quota has no room for, without an end
-                if "exceeded quota" not in _said(error):
-                    return Outcome("Error", _said(error))
-                self.waits[wanted.task.name] = _said(error)
+                if "exceeded quota" not in _message_of(error):
+                    return Outcome("Error", _message_of(error))
+                self.waits[wanted.task.name] = _message_of(error)
                 time.sleep(AGAIN)
         return self._watched(wanted)
 
@@ -212,7 +212,7 @@ class Workflow(threading.Thread):
             try:
                 status = self._core.read_namespaced_pod(wanted.name, NAMESPACE).status
             except client.ApiException as error:
-                return Outcome("Error", "pod deleted" if error.status == 404 else _said(error))
+                return Outcome("Error", "pod deleted" if error.status == 404 else _message_of(error))
             if status.phase == "Failed":
                 return Outcome("Failed", _failure(status))
             if status.phase == "Succeeded":
@@ -235,5 +235,5 @@ def _failure(status: Any) -> str:
     return f"main: {ended.reason} (exit code {ended.exit_code})" if ended else "pod failed"
 
 
-def _said(error: client.ApiException) -> str:
+def _message_of(error: client.ApiException) -> str:
     return str(yaml.safe_load(error.body)["message"])

@@ -254,7 +254,7 @@ def judged(columns: list[Column], *others: Signal) -> Verdict:
 
 
 @pytest.mark.parametrize(
-    ("found", "decision", "share"),
+    ("compared", "decision", "share"),
     [
         (columns(False, False), "pass", 0),
         (columns(True, False), "pass", 0.5),

@@ -27,7 +27,7 @@ def run(folder: Path, frame: pd.DataFrame, champion: Version | None = None) -> t
     """Evaluate the model in `folder/model`; return evaluation.json and verdict.json."""
     output = folder / "evaluation"
     paths = {"features": samples.write_features(folder, frame), "model": str(folder / "model")}
-    evaluate(samples.context(**paths, state=state(folder), evaluation=str(output)), lambda _place: champion)
+    evaluate(samples.context(**paths, state=state(folder), evaluation=str(output)), lambda _: champion)
     return json.loads((output / "evaluation.json").read_text()), json.loads((output / "verdict.json").read_text())
 
 
@@ -78,7 +78,7 @@ def test_a_single_event_that_differs_online_is_one_too_many(tmp_path: Path, diff
     context = samples.context(
         features=str(manifest), model=str(tmp_path / "model"), state=state(tmp_path), evaluation=output
     )
-    evaluate(context, lambda _place: None)
+    evaluate(context, lambda _: None)
     verdict = Verdict.read(f"{output}/skew.json")
     assert (verdict.gate, verdict.decision, verdict.subject) == ("skew", decision, model.sha256)
     assert verdict.value("online_differing") == differing

@@ -202,7 +202,7 @@ def test_a_key_that_comes_again_is_another_row_that_is_quarantined() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "rule"),
+    ("raw", "rule"),
     [
         (b"", "missing_key"),
         (b"{", "missing_key"),

@@ -168,13 +168,13 @@ class Deadly(client.ApiClient):
 
     def __init__(self, like: client.ApiClient, at: tuple[str, int], answered: bool) -> None:
         super().__init__(like.configuration)
-        self._at, self._answered, self._asked, self._dead = at, answered, [""], False
+        self._at, self._answered, self._calls, self._dead = at, answered, [""], False
 
     def request(self, method: str, url: str, *rest: Any, **options: Any) -> Any:
         """Do what is asked for, and die before or after it; the dead do nothing."""
         what = "log" if url.endswith("/log") else "pods" if "/pods" in url else method
-        self._asked.append(what)
-        now = self._dead or (what, self._asked.count(what)) == self._at
+        self._calls.append(what)
+        now = self._dead or (what, self._calls.count(what)) == self._at
         if now and (self._dead or not self._answered):
             self._dead = True
             raise DeadError

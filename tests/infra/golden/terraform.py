@@ -130,7 +130,7 @@ def _planned(observed: Observed, name: str) -> Iterator[Fact]:
     """Return a fact for each resource of one copy, and one for its outputs."""
     resources = {
         _own(address, name): values
-        for address, values in _made(observed.state)
+        for address, values in _resources(observed.state)
         if address.startswith(f"module.{name}.")
     }
     owners = _owners(resources)
@@ -144,7 +144,7 @@ def _planned(observed: Observed, name: str) -> Iterator[Fact]:
     yield Fact("outputs", "", _set(observed.state["outputs"][name]["value"], "nobody's", owners) or {})
 
 
-def _made(state: Json) -> Iterator[tuple[str, Json]]:
+def _resources(state: Json) -> Iterator[tuple[str, Json]]:
     """Return what an apply made, what others wait for first."""
     instances = [(resource, instance) for resource in state["resources"] for instance in resource["instances"]]
     for resource, instance in sorted(instances, key=lambda pair: len(pair[1].get("dependencies", []))):
