@@ -214,7 +214,7 @@ def _pause(
     stalled = progress.stall_reason(size, int(cpu_seconds(pid) or 0) if pid else 0, signs)
     if stalled:
         raise UnavailableError(
-            f"the endpoint did not serve version {pointer.version} {stalled}; what was live before is live again; its "
+            f"the endpoint did not serve version {pointer.version} {stalled}; the version before is live again; its "
             f"log is {path}; run the same command again, or `nightshift stop` ends the endpoint"
         )
     time.sleep(0.05)
@@ -300,4 +300,4 @@ def _wait_until(seconds: float, condition: Callable[[], bool]) -> bool:
 
 def _last_line(path: Path) -> str:
     lines = path.read_text(errors="replace").strip().splitlines()
-    return lines[-1] if lines else "it said nothing"
+    return lines[-1] if lines else "its log is empty"

@@ -1,4 +1,4 @@
-"""The model server: scores named features and tensors with the version that a pointer file names, or with one package.
+"""The model server: scores features, raw events, items and tensors with a registry's champion, or with one package.
 
     python -m nightshift.serving --registry registry --name fraud --port 8321
     python -m nightshift.serving --model s3://bucket/package --name fraud --host 0.0.0.0 --token-file token

@@ -12,6 +12,7 @@ from nightshift.step import Parser, run
 def parser() -> Parser:
     """Return the server's flags."""
     flags = Parser("serving", "Serve a model: a registry's champion, or one package.")
+    flags.prog = "python -m nightshift.serving"
     flags.add_argument("serve", nargs="?", choices=["serve"], help="SageMaker passes this; ignored otherwise")
     flags.add_argument("--registry", help="folder of the model registry; the server follows its champion")
     flags.add_argument("--model", help="folder or URI of one model package, instead of a registry")

@@ -60,7 +60,7 @@ class Application:
         self._counters, self._predictions = counters or SharedCounters(), predictions
         self._routes = self._build_routes()
         self._cached_model_route = lru_cache(CACHED_PATHS)(self._find_model_route)
-        self._answers: dict[str, Callable[[Model], object]] = {
+        self._operations: dict[str, Callable[[Model], object]] = {
             "": inference.describe_model,
             "ready": lambda model: {"name": model.name, "ready": True},
             "config": partial(inference.configuration, limits=limits),
@@ -68,7 +68,7 @@ class Application:
         }
         for path, route in (aliases or {}).items():
             self._routes[path] = self._routes[route]
-        routes = ["none", *self._routes, *map(_format_model_route, [*self._answers, "infer"])]
+        routes = ["none", *self._routes, *map(_format_model_route, [*self._operations, "infer"])]
         self._metrics = EndpointMetrics(manager.model, manager.labels, routes, self._counters)
 
     @property
@@ -87,7 +87,7 @@ class Application:
             request.refuse(error)
 
     async def answer(self, request: HttpRequest) -> HttpResponse:
-        """Answer a request that was admitted or refused, whatever happens."""
+        """Answer an admitted or refused request; raises nothing."""
         started, request.id = time.perf_counter(), self._request_id(request)
         self._metrics.count_start()
         try:
@@ -152,7 +152,7 @@ class Application:
         if (methods := self._routes.get(path)) is None:
             path, methods = self._cached_model_route(path)
         if request.method == "OPTIONS":
-            return path, partial(_options, ", ".join(methods))
+            return path, partial(_answer_options, ", ".join(methods))
         if request.method not in methods:
             raise MethodError(path, request.method, ", ".join(methods))
         return path, methods[request.method]
@@ -167,12 +167,12 @@ class Application:
         route = _format_model_route(operation)
         if operation == "infer":
             return route, {"POST": partial(self._infer, name, version)}
-        if operation not in self._answers:
-            allowed = ", ".join([*self._answers, "infer"])
+        if operation not in self._operations:
+            allowed = ", ".join([*self._operations, "infer"])
             raise NotFoundError(f"unknown operation: {operation[:200]}; allowed: {allowed}")
 
         async def handler(_: HttpRequest) -> HttpResponse:
-            return HttpResponse.json(self._answers[operation](inference.find(self._manager, name, version)))
+            return HttpResponse.json(self._operations[operation](inference.find(self._manager, name, version)))
 
         return route, {"GET": handler, "HEAD": handler}
 
@@ -228,7 +228,7 @@ class Application:
         return HttpResponse(self._metrics.render(), headers={"content-type": CONTENT_TYPE_LATEST})
 
 
-async def _options(methods: str, _: HttpRequest) -> HttpResponse:
+async def _answer_options(methods: str, _: HttpRequest) -> HttpResponse:
     return HttpResponse(b"", headers={"allow": methods})
 
 

@@ -24,7 +24,7 @@ class RequestError(RefusedError):
 
     def __init__(self, field: str, value: object, allowed: str) -> None:
         # a request's texts may be long, and may hold surrogates that UTF-8 cannot encode
-        self.field, self.value, self.allowed = _shown(field), _shown(value), _shown(allowed)
+        self.field, self.value, self.allowed = _shorten(field), _shorten(value), _shorten(allowed)
         message = f"{self.field} is {self.value}; allowed: {self.allowed}"
         super().__init__(message, field=self.field, value=self.value, allowed=self.allowed)
 
@@ -84,6 +84,6 @@ class OverloadedError(RefusedError):
     """A full queue, or an online state that accepts nothing: the same request may succeed later."""
 
 
-def _shown(value: object) -> str:
+def _shorten(value: object) -> str:
     text = value if isinstance(value, str) else _REPR.repr(value)
     return (text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}...").encode("utf-8", "backslashreplace").decode()

@@ -40,7 +40,7 @@ class Timeouts:
     """Seconds that the server waits for a client.
 
     Attributes:
-        idle: between requests; longer than load balancers', as whoever closes first may fail a request of the other.
+        idle: between requests; longer than a load balancer's, so that it never sends to a closing connection.
         head: from a request's first byte to the end of its head.
         body: from the end of the head to the end of the body.
         write: until the client reads its responses.

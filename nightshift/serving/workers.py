@@ -34,12 +34,12 @@ class SharedCounters:
     @property
     def counts(self) -> "memoryview[int]":
         """This worker's numbers as int64, of shape (SLOTS,); the first identifies the served version."""
-        return self._own().cast("q")
+        return self._own_memory().cast("q")
 
     @property
     def sums(self) -> "memoryview[float]":
         """The same memory as float64."""
-        return self._own().cast("d")
+        return self._own_memory().cast("d")
 
     def total_counts(self) -> npt.NDArray[np.int64]:
         """Return the sum of the workers' counts, int64 of shape (SLOTS,)."""
@@ -59,7 +59,7 @@ class SharedCounters:
         """Return how many workers serve another version than this one."""
         return int(np.count_nonzero(self._rows[:, 0] != self._rows[self.worker, 0]))
 
-    def _own(self) -> "memoryview[Any]":
+    def _own_memory(self) -> "memoryview[Any]":
         size = SLOTS * 8
         return memoryview(self._memory)[self.worker * size : (self.worker + 1) * size]
 

@@ -93,9 +93,7 @@ async def label(manager: ModelManager, request: object, max_rows: int) -> HttpRe
 
 def _find_state(manager: ModelManager) -> Online:
     if manager.online is None:
-        raise NoStateError(
-            'this server has no online state; send features, as {"instances": [...]}, or what /openapi.json says'
-        )
+        raise NoStateError('this server has no online state; send features, as {"instances": [...]}; see /openapi.json')
     return manager.online
 
 

@@ -27,6 +27,7 @@ NUMBERS = {  # flag -> least, most, default, help
 def parser() -> Parser:
     """Return the flags."""
     flags = Parser("serving.triton", "Publish a model in a repository for Triton Inference Server.")
+    flags.prog = "python -m nightshift.serving.triton"
     flags.takes(
         model="folder or URI of the model package",
         name="name of the model in the repository",

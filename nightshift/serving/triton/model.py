@@ -1,6 +1,6 @@
 """The feature step as Triton's Python backend runs it; it is copied into the repository.
 
-The project and what it imports have to be importable there (`PYTHONPATH`).
+The project and its dependencies must be importable there (`PYTHONPATH`).
 https://github.com/triton-inference-server/python_backend
 """
 
