@@ -50,9 +50,9 @@ def config(**task: Any) -> dict[str, Any]:
 
 
 def task(**fields: Any) -> Texts:
-    task_of_config = parse(config(**fields)).task
-    assert isinstance(task_of_config, Texts)
-    return task_of_config
+    parsed = parse(config(**fields)).task
+    assert isinstance(parsed, Texts)
+    return parsed
 
 
 def prepare(folder: Path, config: dict[str, Any] = CONFIG) -> None:

@@ -199,15 +199,15 @@ def airflow(tmp_path_factory: pytest.TempPathFactory, by_hand: ByHand) -> Iterat
         furnish(nodes)
         store = stack.enter_context(object_store(folder))
         nodes.apply(*installation(database, port, store).objects())
-        inside_pods = Inside(
+        installed = Inside(
             entered(f"http://127.0.0.1:{port}"), folder / "claims" / NAMESPACE / "nightshift-lustre", nodes
         )
         for dag in ("training", "monitoring", "backfill"):
-            inside_pods.unpause(f"small_{dag}")
-        inside_pods.trigger("small_training", "first", date=DATE, device="cpu")
-        inside_pods.trigger("small_backfill", "past", first=PAST, last=PAST, device="cpu")
-        disturb(inside_pods)
-        yield inside_pods
+            installed.unpause(f"small_{dag}")
+        installed.trigger("small_training", "first", date=DATE, device="cpu")
+        installed.trigger("small_backfill", "past", first=PAST, last=PAST, device="cpu")
+        disturb(installed)
+        yield installed
 
 
 def disturb(airflow: Inside) -> None:
@@ -218,14 +218,14 @@ def disturb(airflow: Inside) -> None:
 
 def probes(nodes: Cluster) -> dict[str, tuple[str, Any]]:
     """Return each distinct probe of Airflow's containers, with the name of the one that it is made in."""
-    probes_found = {}
+    by_name = {}
     for pod in nodes.pods("airflow"):
         for container in pod["spec"]["containers"]:
             (status,) = [entry for entry in pod["status"]["containerStatuses"] if entry["name"] == container["name"]]
             name = f"{pod['metadata']['uid']}-{container['name']}-{status['restartCount']}"
             texts = {json.dumps(container[kind]) for kind in PROBES if kind in container}
-            probes_found |= {f"{container['name']} {text}": (name, json.loads(text)) for text in texts}
-    return probes_found
+            by_name |= {f"{container['name']} {text}": (name, json.loads(text)) for text in texts}
+    return by_name
 
 
 def is_alive(container: str, probe: Any) -> bool:

@@ -249,8 +249,8 @@ def test_a_run_of_another_use_case_announces_nothing(load: Load, tmp_path: Path)
 
     for name, reason in (("fraud", "announced before"), (str(other), "what follows would run 'fraud'")):
         inside = of_run(dag, params={"date": "2025-06-30", "config": name})
-        output = {"artifacts": {"events": {"artifacts": [{"metadata": {"sha256": "a"}}]}}}
-        storage.write_json(f"{task.rendering.commands(inside).root}/ingestion/executor_output.json", output)
+        report = {"artifacts": {"events": {"artifacts": [{"metadata": {"sha256": "a"}}]}}}
+        storage.write_json(f"{task.rendering.commands(inside).root}/ingestion/executor_output.json", report)
         seen = {task.announcement.asset: [SimpleNamespace(extra={"date": "2025-06-30", "sha256": "a"})]}
         with pytest.raises(AirflowSkipException, match=reason):
             task.execute(inside | {"inlet_events": seen})

@@ -33,9 +33,9 @@ IN_QUOTA = {"name": "none", "namespace": NAMESPACE}
 @pytest.fixture
 def nodes(tmp_path: Path) -> Iterator[Cluster]:
     """A cluster with what a step's pod asks for, and one node."""
-    with running(ProcessRuntime(), tmp_path) as nodes_of_test:
-        nodes_of_test.add_namespace(NAMESPACE)
-        nodes_of_test.add_node("cpu", {"nightshift/pool": "general"})
+    with running(ProcessRuntime(), tmp_path) as cluster:
+        cluster.add_namespace(NAMESPACE)
+        cluster.add_node("cpu", {"nightshift/pool": "general"})
         claim = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
         for manifest in (
             named("ServiceAccount", "nightshift"),
@@ -43,9 +43,9 @@ def nodes(tmp_path: Path) -> Iterator[Cluster]:
             named("Secret", "nightshift-mlflow", stringData={"username": "someone", "password": "something"}),
         ):
             manifest["metadata"]["namespace"] = NAMESPACE
-            nodes_of_test.apply(manifest)
-        nodes_of_test.config(Path(os.environ["KUBECONFIG"]))
-        yield nodes_of_test
+            cluster.apply(manifest)
+        cluster.config(Path(os.environ["KUBECONFIG"]))
+        yield cluster
 
 
 @dataclass
@@ -198,15 +198,15 @@ def test_a_step_waits_while_the_quota_is_used_up(
     assert step.error is None
 
 
-@pytest.mark.parametrize(("text", "result_of_task"), [('{"rows": 3}', {"rows": 3}), ("done", {}), ("3", {})])
+@pytest.mark.parametrize(("text", "returned"), [('{"rows": 3}', {"rows": 3}), ("done", {}), ("3", {})])
 def test_what_a_step_says_at_its_end_is_the_tasks_result(
-    text: str, result_of_task: dict[str, Any], load: Load, nodes: Cluster
+    text: str, returned: dict[str, Any], load: Load, nodes: Cluster
 ) -> None:
     step = Step(load, f"echo '{text}' > \"$NIGHTSHIFT_TERMINATION_MESSAGE\"")
 
     step.run()
 
-    assert step.pushed["return_value"] == result_of_task
+    assert step.pushed["return_value"] == returned
 
 
 def ended_pod(exit_code: int, reason: str = "", message: str = "") -> k8s.V1Pod:

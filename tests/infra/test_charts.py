@@ -166,7 +166,7 @@ def test_kubeflows_database_asks_root_for_the_password_that_its_clients_have() -
     pipelines = chart("pipelines")
     (mysql,) = [fact for fact in read_objects(pipelines) if (fact["kind"], fact["name"]) == ("Deployment", "mysql")]
 
-    assert [container_fact["name"] for container_fact in mysql["containers"]] == [container["name"]]
+    assert [running["name"] for running in mysql["containers"]] == [container["name"]]
     assert mysql["containers"][0]["env"] == ["MYSQL_ALLOW_EMPTY_PASSWORD=true"]
     assert container["env"] == [
         {"name": "MYSQL_ALLOW_EMPTY_PASSWORD", "$patch": "delete"},

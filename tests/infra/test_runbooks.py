@@ -71,7 +71,7 @@ def commands(text: str) -> list[Command]:
 
 
 def _command(line: str) -> Command:
-    words, words_kept, options = shlex.split(line), list[str](), dict[str, str]()
+    words, positional, options = shlex.split(line), list[str](), dict[str, str]()
     while words:
         word = words.pop(0)
         if word in VALUED:
@@ -79,9 +79,9 @@ def _command(line: str) -> Command:
         elif word.startswith("-"):
             options.update([word.split("=", 1)] if "=" in word else [])
         elif not re.fullmatch(r"\d+(:\d+)?|\S+=\S+", word):
-            words_kept.append(word)
+            positional.append(word)
     namespace = options.get("--namespace") or options.get("-n", "")
-    return Command(tuple(words_kept), namespace, options.get("--selector") or options.get("-l", ""))
+    return Command(tuple(positional), namespace, options.get("--selector") or options.get("-l", ""))
 
 
 def fits(selector: str, labels: Mapping[str, str]) -> bool:

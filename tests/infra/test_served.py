@@ -110,7 +110,7 @@ def test_the_account_of_the_release_step_brings_a_version_whose_pods_start_besid
 
 @pytest.mark.parametrize("kind", ["Role", "RoleBinding"])
 def test_without_its_role_it_may_do_nothing_there(cluster: Cluster, target: KServeRawDeployment, kind: str) -> None:
-    (definition,) = [kind_of_api for kind_of_api in cluster.api.kinds if kind_of_api.name == kind]
+    (definition,) = [resource for resource in cluster.api.kinds if resource.name == kind]
     cluster.api.operations.delete(definition, "nightshift-release", "nightshift")
     with pytest.raises(UserError, match="Kubernetes refuses to get inferenceservices for 'fraud'"):
         target.apply([share(1)])

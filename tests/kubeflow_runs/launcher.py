@@ -36,8 +36,8 @@ def main(words: list[str]) -> None:
 
 
 def _artifacts(artifacts: Json) -> Iterator[Json]:
-    for artifact_list in artifacts.values():
-        yield artifact_list["artifacts"][0]
+    for entry in artifacts.values():
+        yield entry["artifacts"][0]
 
 
 def _local(uri: str) -> Path:
@@ -48,8 +48,8 @@ def filled(words: list[str], executor_input: Json) -> list[str]:
     """A command line with what the driver has left for the launcher."""
     texts = {"{{$}}": json.dumps(executor_input)}
     for part in ("inputs", "outputs"):
-        for name, artifact_list in executor_input[part]["artifacts"].items():
-            texts[f"{{{{$.{part}.artifacts['{name}'].uri}}}}"] = artifact_list["artifacts"][0]["uri"]
+        for name, entry in executor_input[part]["artifacts"].items():
+            texts[f"{{{{$.{part}.artifacts['{name}'].uri}}}}"] = entry["artifacts"][0]["uri"]
     for placeholder, text in texts.items():
         words = [word.replace(placeholder, text) for word in words]
     return words
@@ -60,8 +60,8 @@ def _upload_outputs(outputs: Json) -> Json:
     path = Path(outputs["outputFile"])
     reported = json.loads(path.read_text())["artifacts"] if path.exists() else {}
     artifacts = {}
-    for name, artifact_list in outputs["artifacts"].items():
-        artifact = dict(artifact_list["artifacts"][0])
+    for name, entry in outputs["artifacts"].items():
+        artifact = dict(entry["artifacts"][0])
         if name in reported and name != "executor-logs":
             artifact |= {key: reported[name]["artifacts"][0][key] for key in ("uri", "metadata")}
         _upload(_local(artifact["uri"]), artifact["uri"])

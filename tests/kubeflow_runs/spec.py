@@ -59,11 +59,11 @@ def tasks(whole: Json) -> dict[str, Task]:
     return by_name
 
 
-def parameters(whole: Json, parameters_of_run: Json) -> Json:
+def parameters(whole: Json, overrides: Json) -> Json:
     """The parameters of a run, with the pipeline's defaults."""
     declared = whole.get("pipeline_spec", whole)["root"].get("inputDefinitions", {}).get("parameters", {})
     defaults = {name: parameter["defaultValue"] for name, parameter in declared.items() if "defaultValue" in parameter}
-    return defaults | parameters_of_run
+    return defaults | overrides
 
 
 def executor_input(task: Task, facts: Facts, before: Mapping[str, Json], salt: str) -> Json:
@@ -79,9 +79,9 @@ def walked(whole: Json, facts: Facts) -> Iterator[tuple[Task, Json]]:
     """Yield each task with what it is given, as if those before it had left everything in its place."""
     by_name, produced = tasks(whole), {}
     for name in TopologicalSorter({name: task.needs for name, task in by_name.items()}).static_order():
-        inputs_of_task = executor_input(by_name[name], facts, produced, "salt")
-        produced[name] = inputs_of_task["outputs"]["artifacts"]
-        yield by_name[name], inputs_of_task
+        task_input = executor_input(by_name[name], facts, produced, "salt")
+        produced[name] = task_input["outputs"]["artifacts"]
+        yield by_name[name], task_input
 
 
 def _value(source: Json, facts: Facts) -> Any:

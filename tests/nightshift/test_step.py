@@ -64,9 +64,9 @@ def test_what_all_artifacts_share_is_a_short_message_for_an_engine_that_sees_no_
 
     reported(tmp_path, body, NIGHTSHIFT_TERMINATION_MESSAGE=str(message))
 
-    message_read = json.loads(message.read_text())
-    assert {"step", "seconds", "peak_memory_bytes", "device", "rows", "reason"} <= message_read.keys()
-    assert not {"shares", "model"} & message_read.keys()
+    metadata = json.loads(message.read_text())
+    assert {"step", "seconds", "peak_memory_bytes", "device", "rows", "reason"} <= metadata.keys()
+    assert not {"shares", "model"} & metadata.keys()
     assert len(message.read_bytes()) < 4096
 
 

@@ -51,16 +51,16 @@ def test_with_trainjobs_the_training_step_alone_is_a_light_one_that_may_take_a_d
 ) -> None:
     path = next(path for path in compiled(AWS.with_trainjobs(), tmp_path) if path.stem == "training")
     pipelines = ir.load(path), arguments.load_compiled("training", "aws")
-    tasks_with_trainjobs, usual = ({task.name: task for task in pipeline.tasks} for pipeline in pipelines)
+    tasks, usual = ({task.name: task for task in pipeline.tasks} for pipeline in pipelines)
 
-    step, light = tasks_with_trainjobs.pop("training"), tasks_with_trainjobs["evaluation"]
+    step, light = tasks.pop("training"), tasks["evaluation"]
     assert (step.image, step.resources) == (light.image, light.resources)
     assert step.kubernetes["nodeSelector"] == light.kubernetes["nodeSelector"]
     assert step.kubernetes["podMetadata"]["annotations"] == {ACCOUNT: "nightshift-training"}
     assert "tolerations" not in step.kubernetes and step.kubernetes["activeDeadlineSeconds"] == "86400"
     before = usual.pop("training")
     assert (step.command, step.retry, step.environment) == (before.command, before.retry, before.environment)
-    assert tasks_with_trainjobs == usual
+    assert tasks == usual
 
 
 def test_there_is_no_compiled_folder_without_an_environment() -> None:

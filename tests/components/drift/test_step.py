@@ -89,10 +89,10 @@ def figures(ran: Path) -> dict[str, Any]:
 
 
 def test_the_newest_days_are_compared_with_the_training_sample(ran: Path) -> None:
-    drift_of_run = figures(ran)
+    measured = figures(ran)
 
-    assert drift_of_run["window"] == {"first": "2024-03-19", "last": "2024-03-20", "rows": 1200}
-    assert drift_of_run["reference"] == {"first": "2024-03-15", "last": "2024-03-16", "rows": 1200}
+    assert measured["window"] == {"first": "2024-03-19", "last": "2024-03-20", "rows": 1200}
+    assert measured["reference"] == {"first": "2024-03-15", "last": "2024-03-16", "rows": 1200}
 
 
 def test_the_inputs_come_first_and_the_score_last(ran: Path) -> None:

@@ -41,10 +41,10 @@ def test_a_slices_average_precision_is_that_of_its_rows(name: str, column: str, 
     frame = rows()
     mask = frame[column] <= ours if name == "short" else frame[column] == ours
 
-    (slice_of,) = [part for part in explain.slices(frame, 30) if part.name.startswith(name)]
+    (chosen,) = [part for part in explain.slices(frame, 30) if part.name.startswith(name)]
 
-    assert (slice_of.rows, slice_of.positives) == (mask.sum(), frame.loc[mask, "label"].sum())
-    assert slice_of.average_precision == average_precision_score(frame.loc[mask, "label"], frame.loc[mask, "score"])
+    assert (chosen.rows, chosen.positives) == (mask.sum(), frame.loc[mask, "label"].sum())
+    assert chosen.average_precision == average_precision_score(frame.loc[mask, "label"], frame.loc[mask, "score"])
 
 
 def test_a_slice_with_a_handful_of_frauds_has_no_average_precision() -> None:

@@ -197,8 +197,8 @@ small = st.integers(0, 20)
 @example([(time, key, 1) for key in range(6) for time in (0, 10, 20)], [1, 10, 20], 10, 2**57)
 def test_windows_are_right_whatever_the_unit_of_time(rows, windows, delay, unit):
     now, codes, values = np.array(sorted(rows), dtype=np.int64).T
-    sums_by_window = core.trailing(np, codes, now * unit, values, [w * unit for w in windows], delay and delay * unit)
-    for w, (counts, sums) in zip(windows, sums_by_window, strict=True):
+    totals = core.trailing(np, codes, now * unit, values, [w * unit for w in windows], delay and delay * unit)
+    for w, (counts, sums) in zip(windows, totals, strict=True):
         for i in range(len(rows)):
             last = now[i] - (delay or 0)
             inside = (codes == codes[i]) & (now > last - w) & (now <= last)

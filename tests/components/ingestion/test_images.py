@@ -27,13 +27,13 @@ DAY = date.fromisoformat(DATE)
 def rows(images: list, **columns) -> pd.DataFrame:
     """A day's rows with such images."""
     count = len(images)
-    columns_given = {
+    usual = {
         "image_id": range(count),
         "time": pd.date_range(DATE, periods=count, freq="min", unit="us"),
         "image": pd.Series(images, dtype=object),
         "label": ["circle"] * count,
     }
-    return pd.DataFrame(columns_given | columns)
+    return pd.DataFrame(usual | columns)
 
 
 def quarantined(frame: pd.DataFrame, parsed_config=None) -> dict[int, str]:

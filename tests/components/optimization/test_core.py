@@ -100,11 +100,11 @@ def test_with_one_class_only_the_original_stays() -> None:
 
 def test_the_forms_take_turns_and_their_medians_are_told() -> None:
     """A clock that one form moves by 1, the other by 3, and that noise moves by 1,000 now and then."""
-    now, calls_made, calls = [0.0], [], itertools.count()
+    now, scored, calls = [0.0], [], itertools.count()
 
     def running(name: str, seconds: float):
         def score(inputs: Tensors) -> np.ndarray:
-            calls_made.append((name, row_count(inputs)))
+            scored.append((name, row_count(inputs)))
             now[0] += seconds + (1000 if next(calls) % 7 == 0 else 0)
             return inputs["inputs"][:, 0]
 
@@ -114,7 +114,7 @@ def test_the_forms_take_turns_and_their_medians_are_told() -> None:
     assert [latency.rows for latency in latencies["a"]] == [1, ROWS.many]
     assert [latency.median_ms for latency in latencies["a"]] == pytest.approx([1, 1])
     assert [latency.median_ms for latency in latencies["b"]] == pytest.approx([3, 3])
-    assert [name for name, _ in calls_made[:4]] == ["a", "b", "a", "b"]
+    assert [name for name, _ in scored[:4]] == ["a", "b", "a", "b"]
 
 
 @pytest.mark.parametrize(

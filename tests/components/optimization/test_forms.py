@@ -63,23 +63,23 @@ def test_scales_are_chosen_from_a_few_rows_at_a_time() -> None:
 
 def test_activations_of_static_int8_are_unsigned(by_form) -> None:
     """Convolutions of signed ones are no faster than float32."""
-    graph_of_form = onnx.load_from_string(by_form["int8 static"].content).graph
-    types = {constant.name: constant.data_type for constant in graph_of_form.initializer}
-    zeros = [types[node.input[2]] for node in graph_of_form.node if node.op_type == "QuantizeLinear"]
+    static = onnx.load_from_string(by_form["int8 static"].content).graph
+    types = {constant.name: constant.data_type for constant in static.initializer}
+    zeros = [types[node.input[2]] for node in static.node if node.op_type == "QuantizeLinear"]
     assert set(zeros) == {onnx.TensorProto.UINT8}
 
 
 def test_weights_of_static_int8_have_a_scale_for_each_output(by_form) -> None:
-    graph_of_form = onnx.load_from_string(by_form["int8 static"].content).graph
-    sizes = {constant.name: list(constant.dims) for constant in graph_of_form.initializer}
-    assert [32] in [sizes[node.input[1]] for node in graph_of_form.node if node.op_type == "DequantizeLinear"]
+    static = onnx.load_from_string(by_form["int8 static"].content).graph
+    sizes = {constant.name: list(constant.dims) for constant in static.initializer}
+    assert [32] in [sizes[node.input[1]] for node in static.node if node.op_type == "DequantizeLinear"]
 
 
 def test_static_int8_holds_each_gray_of_an_image_exactly() -> None:
     recipe = ResNet("parameters", 16, 1, 3, ResNetParameters(stages="1", width=4))
     grays = np.arange(256, dtype=np.uint8).reshape(1, 16, 16, 1)
-    content_of_form = forms.int8_static(onnx_export.images(recipe.model().eval(), recipe), by_name(grays))
-    graph = onnx.load_from_string(content_of_form).graph
+    content = forms.int8_static(onnx_export.images(recipe.model().eval(), recipe), by_name(grays))
+    graph = onnx.load_from_string(content).graph
     first = next(node for node in graph.node if node.op_type == "QuantizeLinear")
     values = {constant.name: onnx.numpy_helper.to_array(constant) for constant in graph.initializer}
     scale, zero = (values[name].astype(np.float64) for name in first.input[1:])

@@ -57,7 +57,7 @@ class Chain:
 
     def context(self, config=CONFIG, target="register-only", **names) -> StepContext:
         flags = {"config": json.dumps(config), "date": pictures.DATE, "state": state(self.folder, target=target)}
-        uris = {name: str(self.folder / name_of_file) for name, name_of_file in names.items() if name_of_file}
+        uris = {name: str(self.folder / file) for name, file in names.items() if file}
         return StepContext(Namespace(**flags, **({"device": "cpu"} if "device" in names else {}), **uris))
 
 
@@ -246,7 +246,7 @@ def test_the_validation_rows_of_the_choice_and_of_the_forms_are_the_same_without
     rows.loc[0, "content"] = table.read([fold.train.first])["content"][0]
     twice = tables.write_partition(str(chain.folder / "twice.parquet"), fold.test.last, rows, {})
     storage.write_bytes(shards.place(twice.uri), storage.read_bytes(shards.place(part.uri)))
-    parts = [twice if part_kept is part else part_kept for part_kept in table.partitions]
+    parts = [twice if day is part else day for day in table.partitions]
     tables.write_table(str(chain.folder / "twice.json"), tables.Table("features", parts, table.details))
     context = chain.context(features="twice.json", model="chosen", device=None)
     training.body(context)

@@ -63,8 +63,8 @@ def scores(folder):
 
 @pytest.mark.slow
 def test_under_torchrun_processes_train_the_same_network_together(tmp_path):
-    words_of_step = flags(tmp_path, {name: samples.MODELS[name] for name in ("net", "line")})
-    words = ["--standalone", "--nproc-per-node", "2", "-m", "components.training", *words_of_step]
+    argv = flags(tmp_path, {name: samples.MODELS[name] for name in ("net", "line")})
+    words = ["--standalone", "--nproc-per-node", "2", "-m", "components.training", *argv]
     command = [sys.executable, "-m", "torch.distributed.run", *words]
 
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
@@ -72,7 +72,7 @@ def test_under_torchrun_processes_train_the_same_network_together(tmp_path):
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("net: validation average precision") == 1
     together = scores(tmp_path)
-    body(StepContext(parser().parse_args(words_of_step)))
+    body(StepContext(parser().parse_args(argv)))
     alone = scores(tmp_path)
     assert set(together) == {"net", "line"}
     assert np.array_equal(together["line"], alone["line"])

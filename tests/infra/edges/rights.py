@@ -12,8 +12,8 @@ from tests.infra.plans import Json, resources
 
 def used(cloud: str) -> dict[str, set[str]]:
     """Return the rights of which somebody has said who uses them, by holder."""
-    uses_of_holders = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())[cloud]
-    return {holder: {right for use in uses for right in use["rights"]} for holder, uses in uses_of_holders.items()}
+    uses_by_holder = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())[cloud]
+    return {holder: {right for use in uses for right in use["rights"]} for holder, uses in uses_by_holder.items()}
 
 
 def holders(cloud: str, shown: Json) -> dict[str, set[str]]:

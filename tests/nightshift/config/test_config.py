@@ -31,10 +31,10 @@ def changed(path: str, value: Any) -> dict[str, Any]:
     """The valid config with one value set, at a path like `task.seed`."""
     config = deepcopy(VALID)
     *sections, key = path.split(".")
-    section_at = config
+    node = config
     for section in sections:
-        section_at = section_at.setdefault(section, {})
-    section_at[key] = value
+        node = node.setdefault(section, {})
+    node[key] = value
     return config
 
 

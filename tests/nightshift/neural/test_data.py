@@ -95,11 +95,11 @@ def test_the_next_batches_are_gathered_while_a_step_computes() -> None:
 
 
 def test_no_more_is_gathered_than_that() -> None:
-    gathered_numbers: list[int] = []
-    batches = prefetch(lambda _: 0, (gathered_numbers.append(number) or number for number in range(9)))
+    requested: list[int] = []
+    batches = prefetch(lambda _: 0, (requested.append(number) or number for number in range(9)))
     next(batches)
 
-    assert gathered_numbers == [*range(1 + AHEAD)]
+    assert requested == [*range(1 + AHEAD)]
 
 
 def test_what_cannot_be_gathered_is_said_where_the_batch_is_asked_for() -> None:

@@ -49,7 +49,7 @@ class Fake:
 
 def searched(
     factors: dict[tuple[str, Any], float],
-    variant_given: Variant = GIVEN,
+    initial: Variant = GIVEN,
     setting: TuningSetting = SETTING,
     noise: float = 0,
     seed: int = 0,
@@ -58,12 +58,12 @@ def searched(
     random, tried = np.random.default_rng(seed), []
 
     def start(variant: Variant) -> Fake:
-        factors_of_variant = [factor for (axis, value), factor in factors.items() if variant.value(axis) == value]
-        if 0 in factors_of_variant:
+        slowdowns = [factor for (axis, value), factor in factors.items() if variant.value(axis) == value]
+        if 0 in slowdowns:
             raise UserError("no compiler")
-        return Fake(variant, setting, lambda: float(np.prod(factors_of_variant) * random.lognormal(0, noise)))
+        return Fake(variant, setting, lambda: float(np.prod(slowdowns) * random.lognormal(0, noise)))
 
-    return tuning.tune(variant_given, Search(start, setting, tried.append)), tried
+    return tuning.tune(initial, Search(start, setting, tried.append)), tried
 
 
 def test_the_fastest_value_of_each_axis_is_kept_and_the_whole_is_measured_beside_what_was_given() -> None:

@@ -39,7 +39,7 @@ def together(graph: Graph, limits: ServerLimits, *requests: Tensors) -> tuple[li
     async def ask() -> tuple[list[list[float]], Batcher]:
         batcher = Batcher(graph, rows(0), limits)
         scores = await asyncio.gather(*(batcher.score(batch) for batch in requests))
-        return [row_scores.tolist() for row_scores in scores], batcher
+        return [row.tolist() for row in scores], batcher
 
     return asyncio.run(ask())
 

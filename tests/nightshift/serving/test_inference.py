@@ -125,8 +125,8 @@ def test_a_length_of_the_json_that_cannot_be_is_refused(url, length) -> None:
 
 @pytest.mark.parametrize("path", ["other", "other/infer", "fraud/versions/2", "fraud/versions/2/infer"])
 def test_another_model_or_version_is_said_to_be_unknown(url, path) -> None:
-    path_asked = f"{url}/v2/models/{path}"
-    answer = httpx.post(path_asked, json={}) if path.endswith("infer") else httpx.get(path_asked)
+    url_of_path = f"{url}/v2/models/{path}"
+    answer = httpx.post(url_of_path, json={}) if path.endswith("infer") else httpx.get(url_of_path)
     assert answer.status_code == 404
     assert "this server has fraud, version 1" in answer.json()["error"]
 

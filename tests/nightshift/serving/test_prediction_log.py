@@ -35,8 +35,8 @@ def log(folder: Path, *answers: tuple[str, ScoredRows]) -> None:
 
     async def add() -> PredictionLog:
         predictions = PredictionLog(str(folder))
-        for request_id, predictions_scored in answers:
-            predictions.add(request_id, predictions_scored)
+        for request_id, answer in answers:
+            predictions.add(request_id, answer)
         return predictions
 
     asyncio.run(add()).close()

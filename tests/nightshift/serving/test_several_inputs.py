@@ -92,9 +92,9 @@ ITEMS = ItemSchema(
 )
 
 
-def save(folder: Path, preprocessing_given: Any) -> str:
+def save(folder: Path, schema: Any) -> str:
     manifest = packages.manifest(
-        {"pair": GRAPH}, signature=SIGNATURE, preprocessing=preprocessing_given, decision=DecisionRule(threshold=None)
+        {"pair": GRAPH}, signature=SIGNATURE, preprocessing=schema, decision=DecisionRule(threshold=None)
     )
     package.save(str(folder), manifest, {"pair": GRAPH}, pd.DataFrame())
     return str(folder)

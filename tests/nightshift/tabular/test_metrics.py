@@ -103,16 +103,16 @@ def test_on_one_day_nobody_beats_the_ceiling(drawn, data):
 
 def by_the_book(rows, scores, top_k):
     """Card precision as its definition reads, a card at a time."""
-    detected_before, precisions = set(), []
+    caught, precisions = set(), []
     for day in sorted(set(rows["event_time"].dt.date)):
         cards = {}
         for (_, row), score in zip(rows.iterrows(), scores, strict=True):
-            if row["event_time"].date() == day and row["customer"] not in detected_before:
+            if row["event_time"].date() == day and row["customer"] not in caught:
                 high, label = cards.get(row["customer"], (-1.0, 0))
                 cards[row["customer"]] = (max(high, score), max(label, row["label"]))
         top = sorted(cards, key=lambda card: (-cards[card][0], card))[:top_k]
         detected = [card for card in top if cards[card][1]]
-        detected_before.update(detected)
+        caught.update(detected)
         precisions.append(len(detected) / top_k)
     return np.mean(precisions)
 

@@ -43,9 +43,9 @@ def test_the_page_lists_every_module_of_a_task_and_what_steps_ask_of_it() -> Non
 @pytest.mark.parametrize("kind", BUILT_IN.values(), ids=list(BUILT_IN))
 @pytest.mark.parametrize("module", MODULES)
 def test_each_built_in_task_has_every_module_with_all_that_steps_ask(kind: TaskKind, module: str) -> None:
-    module_of_task = getattr(Task(kind), module)
-    assert isinstance(module_of_task, ModuleType)
-    assert [name for name in required_names(module) if not hasattr(module_of_task, name)] == []
+    implementation = getattr(Task(kind), module)
+    assert isinstance(implementation, ModuleType)
+    assert [name for name in required_names(module) if not hasattr(implementation, name)] == []
 
 
 def test_an_unknown_task_is_refused_with_those_there_are() -> None:

@@ -167,10 +167,10 @@ def test_the_command_lists_it_and_removes_it_from_another_root(
     age(7, unfinished)
 
     def gc(*words: str) -> str:
-        words_of_command = ["gc", "--workspace", str(tmp_path), "--config", str(tmp_path / "tiny.yaml"), *words]
+        argv = ["gc", "--workspace", str(tmp_path), "--config", str(tmp_path / "tiny.yaml"), *words]
         parser = argparse.ArgumentParser()
         command.add(parser.add_subparsers())
-        args = parser.parse_args(words_of_command)
+        args = parser.parse_args(argv)
         assert args.command(args) == 0
         return capsys.readouterr().out.replace("\n", "")
 

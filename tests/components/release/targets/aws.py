@@ -168,12 +168,10 @@ class Aws(Platform):
         if not config:
             del self.backend.endpoints[endpoint.endpoint_name]
             return
-        config_of_endpoint = self.backend.endpoint_configs[config]
-        if all(
-            self.fleet.starts(self._uri(variant["ModelName"])) for variant in config_of_endpoint.production_variants
-        ):
+        wanted = self.backend.endpoint_configs[config]
+        if all(self.fleet.starts(self._uri(variant["ModelName"])) for variant in wanted.production_variants):
             endpoint.endpoint_config_name, endpoint.endpoint_status = config, "InService"
-            endpoint.production_variants = endpoint._process_production_variants(config_of_endpoint.production_variants)
+            endpoint.production_variants = endpoint._process_production_variants(wanted.production_variants)
             return
         endpoint.endpoint_status = "Failed" if endpoint.endpoint_status == "Creating" else "InService"
         endpoint.failure_reason = "The primary container did not pass the ping health check."

@@ -279,7 +279,7 @@ class VertexAI(Platform):
         endpoint = self._endpoint(request)
         split = {key: percent for key, percent in endpoint.traffic_split.items() if percent}
         need(bool(split), "nothing is deployed", grpc.StatusCode.FAILED_PRECONDITION)
-        key = min(sorted(split), key=lambda key_of: (self._answered.get(key_of, 0) + 1) / split[key_of])
+        key = min(sorted(split), key=lambda model_id: (self._answered.get(model_id, 0) + 1) / split[model_id])
         self._answered[key] = self._answered.get(key, 0) + 1
         name = next(deployed.model for deployed in endpoint.deployed_models if deployed.id == key)
         instances = [MessageToDict(value) for value in api.PredictRequest.pb(request).instances]

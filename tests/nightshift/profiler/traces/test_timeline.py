@@ -13,9 +13,9 @@ intervals = st.lists(
 ).map(lambda pairs: np.array(pairs, dtype=float).reshape(-1, 2))
 
 
-def at(intervals_given):
+def at(spans):
     """Return which moments of the grid are in any of the intervals."""
-    return np.array([any(start <= moment < end for start, end in intervals_given) for moment in MOMENTS])
+    return np.array([any(start <= moment < end for start, end in spans) for moment in MOMENTS])
 
 
 @given(intervals)

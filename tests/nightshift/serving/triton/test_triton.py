@@ -283,9 +283,9 @@ def test_triton_says_of_a_model_what_was_written(server) -> None:
 
 def test_sagemaker_and_vertex_ai_ask_it_under_their_paths(server, tmp_path) -> None:
     """Triton listens for them on every address, so this one is in a network of its own."""
-    words_of_script = [str(tmp_path), str(server.models), json.dumps(request([[1.0, 2.0, 0.0, 1.0]]))]
+    arguments = [str(tmp_path), str(server.models), json.dumps(request([[1.0, 2.0, 0.0, 1.0]]))]
     script = Path(__file__).with_name("platforms.py")
-    words = ["unshare", "--map-root-user", "--net", sys.executable, str(script), *words_of_script]
+    words = ["unshare", "--map-root-user", "--net", sys.executable, str(script), *arguments]
     done = subprocess.run(words, capture_output=True, text=True)
     if "unshare failed" in done.stderr:
         pytest.skip(f"no network of its own: {done.stderr}")
