@@ -14,8 +14,8 @@ from infra.costs.__main__ import table_of
 from tests.infra import checks
 from tests.infra.plans import Json, resources
 
-EACH = [pytest.param(cloud, marks=pytest.mark.xdist_group(f"terraform-{cloud}")) for cloud in checks.CLOUDS]
-each_cloud = pytest.mark.parametrize("cloud", EACH)
+CLOUDS = [pytest.param(cloud, marks=pytest.mark.xdist_group(f"terraform-{cloud}")) for cloud in checks.CLOUDS]
+each_cloud = pytest.mark.parametrize("cloud", CLOUDS)
 each_environment = pytest.mark.parametrize(
     ("cloud", "environment"),
     [

@@ -18,7 +18,7 @@ from tests import packages
 from tests.components import samples
 
 WINDOW = LabeledWindow(first="2024-03-15", last="2024-03-16", rows=81_000, positives=10)
-FOUND = judging.RowContender(
+MEASURED = judging.RowContender(
     sha256="sha",
     trained_until="2024-03-16",
     metrics={"auc_roc": 0.87, "average_precision": 0.65, "precision_at_k": 0.29, "precision_at_k_ceiling": 0.4},
@@ -33,7 +33,7 @@ def trial() -> judging.RowTrial:
     model = packages.manifest({"trees": b"", "a|b": b""})
     verdict = Verdict(gate="evaluation", decision="pass", reasons=["It is better."], measures=[], subject="sha")
     return judging.RowTrial(
-        parse(samples.CONFIG), model, WINDOW, {"trees": FOUND, "a|b": FOUND}, "None.", verdict, {}, [], verdict
+        parse(samples.CONFIG), model, WINDOW, {"trees": MEASURED, "a|b": MEASURED}, "None.", verdict, {}, [], verdict
     )
 
 

@@ -92,7 +92,7 @@ def test_a_champion_is_replaced_by_what_is_better_or_as_good_and_fresher(wrong, 
 
 
 SQUARE = int((ROWS.labels == 2).sum())
-SAID = f"{SQUARE} of 400 test rows are of classes that no training row has, so the model cannot tell them: "
+UNLEARNED = f"{SQUARE} of 400 test rows are of classes that no training row has, so the model cannot tell them: "
 
 
 def without_square(sha256: str = "new", version: int = 0) -> judging.ItemContender:
@@ -117,7 +117,7 @@ def without_square(sha256: str = "new", version: int = 0) -> judging.ItemContend
 def test_a_class_that_no_training_row_has_is_said_and_never_forgotten(rival, limits, decision):
     verdict = judged(without_square(), rival, min_accuracy=0.5, **limits)
     assert verdict.decision is decision
-    assert verdict.reasons[-1] == f"{SAID}'square' ({SQUARE})."
+    assert verdict.reasons[-1] == f"{UNLEARNED}'square' ({SQUARE})."
     assert verdict.value("unlearned_class_rows") == SQUARE
     forgotten = f"Champion version 3 has learned class 'square', which {SQUARE} test rows have and no training row"
     assert any(reason.startswith(forgotten) for reason in verdict.reasons) == (

@@ -11,7 +11,7 @@ SM = 2
 
 
 class Nvml:
-    """GPU 1 of two; it has been asked when `asked` is set."""
+    """GPU 1 of two; it has been queried when `queried` is set."""
 
     NVML_GPM_METRIC_SM_UTIL = SM
     NVML_GPM_METRICS_GET_VERSION = 1

@@ -145,13 +145,13 @@ def test_the_network_that_the_graph_is_compared_with_computes_in_float32_on_a_gp
     def precisions() -> list[str]:
         return [torch.backends.cudnn.conv.fp32_precision, torch.backends.cuda.matmul.fp32_precision]
 
-    class Asked(torch.nn.Linear):
+    class PrecisionProbe(torch.nn.Linear):
         def forward(self, pixels):
             seen.append(precisions())
             return super().forward(pixels.float())
 
     seen, before = [], precisions()
-    networks.probabilities(torch.nn.Sequential(Asked(3, 2)), np.zeros((4, 3), np.uint8))
+    networks.probabilities(torch.nn.Sequential(PrecisionProbe(3, 2)), np.zeros((4, 3), np.uint8))
     assert seen == [["ieee", "ieee"]]
     assert precisions() == before != seen[0]
 

@@ -21,7 +21,7 @@ IDENTITY = {"aws": [("169.254.170.23", 80)], "gcp": [("169.254.169.252", 988), (
 LAUNCHER = "grpc://ml-pipeline.kubeflow:8887 grpc://metadata-grpc-service.kubeflow:8080 http://seaweedfs.kubeflow:9000"
 # how KServe labels the pods of a use case's model and the service before them, which the release step asks
 MODEL = {"serving.kserve.io/inferenceservice": "fraud", "app": "isvc.fraud-predictor"}
-ASKED = "http://fraud-predictor.nightshift:80"
+MODEL_URL = "http://fraud-predictor.nightshift:80"
 _URL = re.compile(
     r"(?P<scheme>\w+://(?:[^\s\"'@/]*@)?)?\b(?P<host>[a-z][a-z0-9-]*(?:\.[a-z0-9-]+)*):(?P<port>\d{2,5})\b"
 )
@@ -55,7 +55,7 @@ def started(site: Site) -> list[Pod]:
     """Return the pods that no manifest names: of steps, of Airflow's tasks, of served models, of the operators."""
     text = "".join(path.read_text() for path in sorted((COMPILED / site.name).glob("*.yaml")))
     light = dict(site.placements[Role.LAUNCHER].labels)
-    says = f"{text} {KUBEFLOW_INSIDE} {LAUNCHER} {ASKED}"
+    says = f"{text} {KUBEFLOW_INSIDE} {LAUNCHER} {MODEL_URL}"
     return [
         Pod("steps", "kubeflow", STEP | light, SERVICE_ACCOUNT, says=says),
         *(Pod(account, "kubeflow", STEP, account, says=says) for account in accounts(site)),

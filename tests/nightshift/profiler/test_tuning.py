@@ -26,7 +26,7 @@ from nightshift.profiler.tuning import (
 )
 
 PARAMETERS = Fit().model_dump(mode="json") | {"hidden": 8, "channels_last": True}
-GIVEN = Variant(PARAMETERS, Trainer().model_dump(mode="json"))
+INITIAL = Variant(PARAMETERS, Trainer().model_dump(mode="json"))
 SETTING = TuningSetting("cpu", Network("mlp", {"inputs": 3}, PARAMETERS), rows=1000, axes=list(AXES), cores=4)
 
 
@@ -49,7 +49,7 @@ class Fake:
 
 def searched(
     factors: dict[tuple[str, Any], float],
-    initial: Variant = GIVEN,
+    initial: Variant = INITIAL,
     setting: TuningSetting = SETTING,
     noise: float = 0,
     seed: int = 0,
@@ -90,7 +90,7 @@ def test_an_axis_begins_where_the_one_before_has_ended() -> None:
         seconds = {("bf16", "default"): 0.6, ("bf16", "none"): 0.5, ("float32", "default"): 0.9}.get(values, 1.0)
         return Fake(variant, SETTING, lambda: seconds)
 
-    tuned = tuning.tune(GIVEN, Search(start, SETTING, lambda _: None))
+    tuned = tuning.tune(INITIAL, Search(start, SETTING, lambda _: None))
 
     assert tuned.changes == {"precision": "bf16"}
     assert searched(both)[0].changes == {"precision": "bf16", "compile": "default"}
@@ -113,7 +113,7 @@ def test_a_win_is_found_in_spite_of_noise() -> None:
 def test_what_cannot_run_is_said_and_the_search_goes_on() -> None:
     tuned, tried = searched(
         {("compile", "default"): 0, ("recompute", False): 0.8},
-        replace(GIVEN, parameters={**PARAMETERS, "recompute": True}),
+        replace(INITIAL, parameters={**PARAMETERS, "recompute": True}),
     )
 
     assert [trial.refused for trial in tried if trial.axis == "compile"] == ["no compiler"]
@@ -123,7 +123,7 @@ def test_what_cannot_run_is_said_and_the_search_goes_on() -> None:
 def test_a_value_is_not_blamed_when_the_best_so_far_ends_beside_it() -> None:
     def start(variant: Variant) -> Fake:
         def seconds() -> float:
-            side.has_ended = variant == GIVEN
+            side.has_ended = variant == INITIAL
             if side.has_ended:
                 raise UserError("it ended")
             return 1.0
@@ -133,13 +133,13 @@ def test_a_value_is_not_blamed_when_the_best_so_far_ends_beside_it() -> None:
 
     search = Search(start, SETTING, lambda _: None)
 
-    assert [trial.refused for trial in search.along("compile", GIVEN)] == [
+    assert [trial.refused for trial in search.along("compile", INITIAL)] == [
         "the best so far has ended beside it: it ended"
     ]
 
 
 def test_what_libraries_print_is_no_answer() -> None:
-    side, answer = VariantProcess(GIVEN, SETTING), {"rows": 1, "seconds": 2.0, "cpu_seconds": 3.0}
+    side, answer = VariantProcess(INITIAL, SETTING), {"rows": 1, "seconds": 2.0, "cpu_seconds": 3.0}
     lines = ["NCCL version 2.27.5", "[1]", "3", "", json.dumps(answer)]
     side._process = Popen([sys.executable, "-c", f"print({chr(10).join(lines)!r})"], stdin=PIPE, stdout=PIPE, text=True)
 
@@ -183,7 +183,7 @@ def test_what_is_there_and_cannot_run_is_an_error() -> None:
 def test_an_axis_has_the_values_that_apply(
     device: str, processes: int, trainer: dict[str, Any], parameters: dict[str, Any], values: dict[str, list[Any]]
 ) -> None:
-    variant = Variant({**PARAMETERS, **parameters}, {**GIVEN.trainer, **trainer}, processes)
+    variant = Variant({**PARAMETERS, **parameters}, {**INITIAL.trainer, **trainer}, processes)
 
     _, tried = searched({}, variant, replace(SETTING, device=device, processes=[processes]))
 
@@ -201,7 +201,7 @@ def test_an_axis_has_the_values_that_apply(
     ],
 )
 def test_a_gpu_is_used_as_its_data_sheet_says_for_the_precision(gpu: str, arithmetic: str, used: float | None) -> None:
-    side = Fake(GIVEN, SETTING, lambda: 1e-4, gpu)
+    side = Fake(INITIAL, SETTING, lambda: 1e-4, gpu)
     side.arithmetic = arithmetic
 
     speed = tuning.speed(side, [side.stretch()])
@@ -211,6 +211,6 @@ def test_a_gpu_is_used_as_its_data_sheet_says_for_the_precision(gpu: str, arithm
 
 
 def test_a_cpu_is_used_as_the_processes_have_taken_of_its_time() -> None:
-    side = Fake(GIVEN, SETTING, lambda: 0.1)
+    side = Fake(INITIAL, SETTING, lambda: 0.1)
 
     assert tuning.speed(side, [side.stretch()]).used == 0.5
