@@ -42,17 +42,17 @@ def texts() -> list[str]:
 
 def there(kind: str) -> dict[tuple[str, str], Json]:
     """All objects of a kind by namespace and name: the charts', and ours."""
-    services = {
+    known = {
         (fact["namespace"], fact["name"]): fact for row in CHARTS for fact in read_objects(row) if fact["kind"] == kind
     }
     for folder in OURS:
         namespace = kustomization(folder).get("namespace", "")
-        services |= {
+        known |= {
             (namespace, manifest["metadata"]["name"]): manifest
             for manifest in objects(folder)
             if manifest["kind"] == kind
         }
-    return services
+    return known
 
 
 def chart(name: str) -> Json:
