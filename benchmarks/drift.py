@@ -26,14 +26,16 @@ from nightshift import config as configuration
 from nightshift import splits
 from nightshift.config import Config
 from nightshift.config.tabular import TabularSimulator
+from nightshift.contracts import tables
 from nightshift.contracts.drift import SCORE, Promise, Signal
 from nightshift.graph import Graph
 from nightshift.splits import Days
 from nightshift.stats import shift
 from nightshift.tabular import frames, inputs
+from nightshift.tasks.protocol import TrainingSetup
 from nightshift.tasks.tabular import compromise, drift, simulator
 from nightshift.tasks.tabular.features import core as features
-from nightshift.tasks.tabular.training import FitSettings, TableRows
+from nightshift.tasks.tabular.training import TableRows
 from pipelines import configs
 
 FIRST = date(2024, 1, 1)  # of the simulated events
@@ -51,7 +53,6 @@ DRIFTS: dict[str, dict[str, Any]] = {
     "labels 3 days late": {"label_lateness_days": 3},
 }
 TRUTH = ("truth", "scores")
-LINEAGE = {"events_sha256": "", "features_sha256": "", "code_version": ""}
 ROLES = {
     "transaction_id": "event_id",
     "time": "event_time",
@@ -83,9 +84,10 @@ class Watch:
         self.reach = timedelta(days=max(config.task.windows_days) + config.label_delay_days)
         self.events = self._events(config.simulator, Days(FIRST, self.trained + timedelta(days=days)))
         self.rows = rows = self._features(pd.concat(self.events.values(), ignore_index=True))
-        settings = FitSettings(config, features.numeric_inputs(config), [], "cpu")
+        details = {"numeric": features.numeric_inputs(config), "categorical": [], "events_sha256": ""}
         plan = splits.plan(config, self.trained)
-        self.model = training.train(config, plan, TableRows(settings, rows), "cpu", LINEAGE)
+        setup = TrainingSetup(config, plan, tables.Table("features", [], details), "cpu")
+        self.model = training.train(setup, TableRows(setup, rows), code="")
         self.package, self.reference = self.model.package, self.model.reference
         self.graph = Graph(self.model.graphs[self.package.selected], config.task.threads)
         self.promise = self._promise(compromise.test_rows(rows, plan.test, config.protocol))

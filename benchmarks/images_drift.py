@@ -24,7 +24,7 @@ from nightshift.classification import images as files
 from nightshift.classification.shards import Items, Shards
 from nightshift.config import Config, parse
 from nightshift.config.images import Images
-from nightshift.contracts import package
+from nightshift.contracts import package, tables
 from nightshift.contracts.drift import SCORE
 from nightshift.graph import Graph
 from nightshift.splits import Days
@@ -34,6 +34,7 @@ from nightshift.tasks.classification import drift_reference
 from nightshift.tasks.classification.networks import Setting
 from nightshift.tasks.classification.training import ItemRows
 from nightshift.tasks.images import simulator as pictures
+from nightshift.tasks.protocol import TrainingSetup
 
 FIRST = date(2024, 1, 1)
 STABLE_DAYS, WATCHED_DAYS = 60, 7
@@ -46,7 +47,6 @@ DRIFTS: dict[str, dict[str, Any]] = {
     "new class, 25 % of images": {"new_class": 0.25},
     "volume x 2": {"volume_factor": 2.0},
 }
-LINEAGE = {"events_sha256": "", "features_sha256": "", "code_version": ""}
 
 
 def config(seed: int = 0) -> Config:
@@ -137,7 +137,8 @@ def trained(given: Config) -> Watch:
     days = [made(given, day) for day in Days(FIRST, last)]
     rows = pd.concat([rows for rows, _ in days], ignore_index=True)
     items = Items(rows, Shards([pixels for _, pixels in days]))
-    found = training.train(given, plan, ItemRows(Setting(task, "cpu"), plan, items), "cpu", LINEAGE)
+    setup = TrainingSetup(given, plan, tables.Table("features", [], {"events_sha256": ""}), "cpu")
+    found = training.train(setup, ItemRows(Setting(task, "cpu"), plan, items), code="")
     graph = Graph(found.graphs[found.package.selected])
     return Watch(given, task, graph, found.package, found.reference, last + timedelta(days=1))
 

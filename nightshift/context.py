@@ -32,7 +32,7 @@ class StepContext:
 
     @property
     def use_case(self) -> str:
-        """Name of the use case; empty for a step that takes no config."""
+        """Name of the use case; empty for a step that takes no config, and so has no budget."""
         return self.config.name if getattr(self.args, "config", "") else ""
 
     @property

@@ -27,7 +27,6 @@ from nightshift.printable import printable, printable_lines
 
 if TYPE_CHECKING:
     from nightshift.context import StepContext
-    from nightshift.costs.spending import Account
 
 Body = Callable[["StepContext"], dict[str, Any] | None]
 
@@ -107,7 +106,10 @@ class LineFormatter(logging.Formatter):
 
 def _work(parser: Parser, context: "StepContext", body: Body) -> None:
     """Do a step's work within the run's budget, and report it."""
-    account, component = _account(context, parser.component), parser.component
+    from nightshift.costs.spending import Account
+
+    component = parser.component
+    account = Account.from_context(context, component) if context.use_case else None
     kept = account.within_budget(component, not parser.acts) if account and parser.has_budget else nullcontext()
     started = time.monotonic()
     try:
@@ -119,15 +121,6 @@ def _work(parser: Parser, context: "StepContext", body: Body) -> None:
         raise
     seconds = time.monotonic() - started
     _report(context, component, seconds, metrics | (account.hand_on(component, seconds) if account else {}))
-
-
-def _account(context: "StepContext", component: str) -> "Account | None":
-    """Return what the run has spent; None for a step without a config, in which the budget stands."""
-    if not context.use_case:
-        return None
-    from nightshift.costs.spending import Account
-
-    return Account.from_context(context, component)
 
 
 def _heed_sigterm() -> None:

@@ -16,7 +16,7 @@ from nightshift.costs.prices import MACHINE
 from nightshift.errors import UserError
 from nightshift.lineage import code_version
 from nightshift.neural import preemption
-from nightshift.tasks.protocol import Training, TrainingSetup
+from nightshift.tasks.protocol import TrainingSetup
 
 if TYPE_CHECKING:
     from components.training.core import TrainedModel
@@ -55,7 +55,7 @@ def body(context: StepContext, trainjob: Callable[[TrainJobWork], TrainJob] = he
             storage.remove_folder(folder)
             return measured
         step.log.setLevel(logging.WARNING)
-        if networks := _training(config).networks(config.task):
+        if networks := tasks.find(config.task.kind).training.networks(config.task):
             task = config.task.model_copy(update={"candidates": networks})
             try:
                 folder = _checkpoints(context, code_version())
@@ -103,14 +103,8 @@ def _elsewhere(context: StepContext, trainjob: TrainJob) -> dict[str, float | No
 def _train(context: StepContext, checkpoints: str, config: Config) -> "TrainedModel":
     from components.training import core
 
-    table, plan, device = context.features, context.plan, context.device
-    rows = _training(config).rows(TrainingSetup(config, plan, table, device, checkpoints))
-    lineage = {"features_sha256": table.sha256, "events_sha256": table.details["events_sha256"]}
-    return core.train(config, plan, rows, device, {**lineage, "code_version": code_version()})
-
-
-def _training(config: Config) -> Training:
-    return tasks.find(config.task.kind).training
+    setup = TrainingSetup(config, context.plan, context.features, context.device, checkpoints)
+    return core.train(setup, tasks.find(config.task.kind).training.rows(setup), code_version())
 
 
 def _checkpoints(context: StepContext, code: str) -> str:

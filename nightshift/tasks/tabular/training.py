@@ -33,41 +33,16 @@ TOLERANCE = 1e-5
 
 
 @dataclass(frozen=True)
-class FitSettings:
-    """What stays the same through a training.
-
-    Attributes:
-        config: the use case.
-        numeric: numeric inputs, in order.
-        categorical: categorical inputs, in order.
-        device: `cpu` or `cuda`.
-        checkpoints: URI of the folder of this training's checkpoints; empty for none.
-        tolerance: by how much the scores of a candidate's graph may differ from the library's.
-    """
-
-    config: TabularConfig
-    numeric: list[str]
-    categorical: list[str]
-    device: str
-    checkpoints: str = ""
-    tolerance: float = TOLERANCE
-
-    def spec(self, name: str) -> FitSpec:
-        """Return how a candidate of the config is fitted."""
-        task, field = self.config.task, f"task.candidates.{name}.parameters"
-        parameters = task.candidates[name].parameters
-        return FitSpec(field, parameters, task.seed, task.threads, self.device, task.trainer, self.checkpoints)
-
-
-@dataclass(frozen=True)
 class RowSample(LabeledRows):
     """Labeled training rows.
 
     Attributes:
-        settings: of the training.
+        setup: of the training.
+        tolerance: by how much the scores of a candidate's graph may differ from the library's.
     """
 
-    settings: FitSettings
+    setup: TrainingSetup[TabularConfig]
+    tolerance: float = TOLERANCE
 
     @cached_property
     def labels(self) -> Labels:
@@ -82,12 +57,7 @@ class RowSample(LabeledRows):
     @property
     def preprocessing(self) -> Tabular:
         """How events become what a graph takes."""
-        return Tabular(**dict(self.inputs), windows=windows.of(self.settings.config))
-
-    @property
-    def tolerance(self) -> float:
-        """By how much the scores of a candidate's graph may differ from the library's."""
-        return self.settings.tolerance
+        return Tabular(**dict(self.inputs), windows=windows.of(self.setup.config))
 
     def check(self) -> None:
         """Have each candidate's library take its parameters on a few rows.
@@ -97,13 +67,13 @@ class RowSample(LabeledRows):
         """
         few = self.rows.groupby("label").head(FEW_ROWS)
         matrix, labels = finite(tabular.matrix(self.inputs, few), self.inputs), few["label"].to_numpy(dtype=np.int8)
-        for name, candidate in self.settings.config.task.candidates.items():
-            estimators.check(candidate.kind, self.settings.spec(name), matrix, labels)
+        for name, candidate in self.setup.config.task.candidates.items():
+            estimators.check(candidate.kind, self._spec(name), matrix, labels)
 
     def fit(self, name: str) -> Fitted:
         """Fit one candidate of the config."""
-        kind = self.settings.config.task.candidates[name].kind
-        return estimators.fit(kind, self.settings.spec(name), self.matrix, self.labels)
+        kind = self.setup.config.task.candidates[name].kind
+        return estimators.fit(kind, self._spec(name), self.matrix, self.labels)
 
     def gap(self, fitted: Fitted) -> float:
         """Return by how much a graph's scores differ from the library's, on as many positives as a sample holds."""
@@ -111,6 +81,11 @@ class RowSample(LabeledRows):
         spread = np.arange(0, len(self.matrix), -(-2 * len(self.matrix) // CHECKED_ROWS))
         rows = self.matrix[np.concatenate([positives, spread])]
         return float(np.abs(Graph(fitted.graph).score(rows) - fitted.predict(rows)).max())
+
+    def _spec(self, name: str) -> FitSpec:
+        setup, task, field = self.setup, self.setup.config.task, f"task.candidates.{name}.parameters"
+        parameters = task.candidates[name].parameters
+        return FitSpec(field, parameters, task.seed, task.threads, setup.device, task.trainer, setup.checkpoints)
 
 
 @dataclass(frozen=True)
@@ -147,40 +122,37 @@ class TableRows:
     """The rows of a training.
 
     Attributes:
-        settings: of the training.
+        setup: of the training.
         features: `event_time`, `customer`, `label` and the inputs, from the first training day of the validation
             fold to the last one of the test fold.
     """
 
-    settings: FitSettings
+    setup: TrainingSetup[TabularConfig]
     features: pd.DataFrame
 
     def sample(self, fold: Fold) -> RowSample:
         """Return the training rows of a fold."""
-        rows = labeled(rows_of(self.features, fold.train), fold.train)
-        inputs = tabular.seen_in(rows, self.settings.numeric, self.settings.categorical)
-        return RowSample(rows, fold.train, inputs, self.settings)
+        rows, details = labeled(rows_of(self.features, fold.train), fold.train), self.setup.features.details
+        inputs = tabular.seen_in(rows, details["numeric"], details["categorical"])
+        return RowSample(rows, fold.train, inputs, self.setup)
 
     def unseen(self, fold: Fold, sample: RowSample) -> UnseenRows:
         """Return the test rows of a fold."""
-        config = self.settings.config
+        config = self.setup.config
         rows = labeled(compromise.test_rows(self.features, fold, config.protocol), fold.test)
         return UnseenRows(config, rows, fold.test, tabular.matrix(sample.inputs, rows))
 
     def reference(self, sample: RowSample, graph: bytes) -> tuple[pd.DataFrame, None]:
         """Return some of the training rows."""
-        return sample.reference(graph, self.settings.config.task.seed), None
+        return sample.reference(graph, self.setup.config.task.seed), None
 
 
 def rows(setup: TrainingSetup[TabularConfig]) -> TableRows:
     """Read the rows of a training."""
     details, plan = setup.features.details, setup.plan
-    settings = FitSettings(
-        setup.config, details["numeric"], details["categorical"], setup.device, checkpoints=setup.checkpoints
-    )
-    columns = ["event_time", "customer", "label", *settings.numeric, *settings.categorical]
+    columns = ["event_time", "customer", "label", *details["numeric"], *details["categorical"]]
     days = Days(plan.validation.train.first, plan.test.train.last)
-    return TableRows(settings, setup.features.read(days, columns))
+    return TableRows(setup, setup.features.read(days, columns))
 
 
 def networks(task: Task) -> Mapping[str, Section]:

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ import pandas as pd
 
 from nightshift import splits
 from nightshift.config import Config, parse
+from nightshift.contracts.tables import Table
+from nightshift.tasks.protocol import TrainingSetup
 from tests.components import samples
 
 # validation: train 12 .. 13, test 15 .. 16; test fold: train 15 .. 16, test 18 .. 19
@@ -45,6 +48,12 @@ def config(models: dict[str, Any] | None = None) -> Config:
 
 def plan(models: dict[str, Any] | None = None) -> splits.Plan:
     return splits.plan(config(models), date.fromisoformat(DATE))
+
+
+def setup(config: Config, numeric: Sequence[str] = NUMERIC, categorical: Sequence[str] = ("channel",)) -> TrainingSetup:
+    """A training on the CPU whose rows are not read from the table."""
+    details = {"numeric": [*numeric], "categorical": [*categorical], "events_sha256": "e"}
+    return TrainingSetup(config, plan(), Table("features", [], details), "cpu")
 
 
 def features(rows_a_day: int = 150, seed: int = 0) -> pd.DataFrame:

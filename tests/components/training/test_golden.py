@@ -15,7 +15,8 @@ from nightshift.graph import Graph
 from nightshift.stats.ranking import RankingMetrics, evaluate
 from nightshift.tabular import inputs as tabular
 from nightshift.tasks.tabular import compromise
-from nightshift.tasks.tabular.training import FitSettings, RowSample
+from nightshift.tasks.tabular.training import RowSample
+from tests.components.training import samples
 
 ROOT = Path(__file__).parents[3]
 GOLDEN = ROOT.parent / "shared" / "data" / "handbook" / "golden_features"
@@ -53,8 +54,8 @@ def figures(config: Config, features: pd.DataFrame) -> dict[str, RankingMetrics]
     train, test = splits.rows_of(features, fold.train), compromise.test_rows(features, fold, config.protocol)
     assert (len(inputs.numeric), len(train), train["label"].sum()) == (15, 67_240, 598)
     assert (len(test), test["label"].sum()) == (58_264, 385)
-    matrix, settings = tabular.matrix(inputs, test), FitSettings(config, inputs.numeric, [], "cpu")
-    candidates = core.fit_all(RowSample(train, fold.train, inputs, settings), config.task.candidates).candidates
+    matrix, sample = tabular.matrix(inputs, test), RowSample(train, fold.train, inputs, samples.setup(config))
+    candidates = core.fit_all(sample, config.task.candidates).candidates
     return {name: evaluate(test, Graph(fitted.graph, 2).score(matrix), 100) for name, fitted in candidates.items()}
 
 
