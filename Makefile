@@ -26,12 +26,13 @@ DATA ?= simulator
 CONFIG ?= fraud
 DATE ?=
 DEVICE ?= cpu
+BROWSER ?= chromium
 CLOUD ?= aws
 ENV ?= dev
 # threads that wait for each other sleep instead of spinning, which on shared cores makes fits many times slower
 export OMP_WAIT_POLICY := PASSIVE
 
-.PHONY: help run stop airflow airflow-stop test test-project test-dags test-gpu test-cluster lint format docs compile images sbom audit \
+.PHONY: help run stop airflow airflow-stop test test-project test-dags test-gpu test-cluster lint format docs screenshots compile images sbom audit \
   bench drift-bench \
   kill-points reproduce search mutants clean constraints infra-plan infra-check infra-golden infra-mutants cluster-secrets cluster-install cluster-uninstall
 
@@ -87,11 +88,16 @@ docs: $(VENV)/.dev ## Build the documentation as a site, check its links: runs/d
 	$(BIN)/zensical build --strict
 	$(BIN)/lychee --offline --include-fragments --no-progress --root-dir "$(CURDIR)/runs/docs/site" 'runs/docs/site/**/*.html'
 
-compile: $(VENV)/.dev ## Compile the pipelines to pipelines/compiled/, and the schemas of config and artifacts to docs/schemas/
+screenshots: $(VENV)/.run ## Run the use case fraud and take the pictures of its reports anew: make screenshots [BROWSER=chromium]
+	$(BIN)/python docs/screenshots.py "$(BROWSER)" runs/screenshots
+
+compile: $(VENV)/.dev ## Compile the pipelines to pipelines/compiled/, and write what is generated of docs/
 	$(BIN)/nightshift compile
 	$(BIN)/nightshift config schema > docs/schemas/config.json
 	$(BIN)/python -m nightshift.contracts docs/schemas
 	$(BIN)/python -m nightshift.planning.published > docs/planning-points.md
+	$(BIN)/python tests/nightshift/tasks/test_protocol.py
+	$(BIN)/python tests/test_tree.py
 
 bench: $(VENV)/.bench ## Measure features and orchestration against other libraries; writes runs/bench.json
 	$(BIN)/python -m benchmarks

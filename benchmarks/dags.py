@@ -28,8 +28,10 @@ def seconds(path: Path, environment: str) -> float:
 def main() -> None:
     """Print a line for each file: as processes here, as pods on a cluster."""
     print(f"{'CPU seconds':<24}{'local':>8}{'aws':>8}")
-    found = {path.name: [seconds(path, place) for place in PROVIDERS] for path in sorted(DAGS.glob("*.py"))}
-    for name, values in found.items():
+    seconds_by_file = {
+        path.name: [seconds(path, provider) for provider in PROVIDERS] for path in sorted(DAGS.glob("*.py"))
+    }
+    for name, values in seconds_by_file.items():
         print(f"{name:<24}" + "".join(f"{value:>8.3f}" for value in values))
 
 

@@ -77,20 +77,20 @@ class State:
     def repaired(self, before: Path) -> int:
         """Repair a folder; return how many events are there then. Each file that it had is kept."""
         had = sorted(path.read_bytes() for path in before.iterdir() if path.suffix != ".state" and path.stat().st_size)
-        found = repair(before)
+        repaired = repair(before)
         kept = [path.read_bytes() for path in before.glob("*.damaged-*")]
         assert all(content in kept for content in had), "a damaged file is not kept"
         store = self._opened(before, 1)
         there = len(self.events) - len(self._missing(store))
         store.close()
-        assert there == len(found.records)
+        assert there == len(repaired.records)
         return there
 
     def _opened(self, folder: Path, number: int) -> Embedded:
         return Embedded(folder, snapshot.map_file(self.uris[number], str(folder)))
 
     def _missing(self, store: Embedded) -> list[Labeled]:
-        return [each for each in self.events if not store.label(Label(each.event_id, each.time, 0))]
+        return [event for event in self.events if not store.label(Label(event.event_id, event.time, 0))]
 
     def _send(self, store: Embedded, events: list[Labeled]) -> None:
         for start in range(0, len(events), COMMIT):
@@ -98,7 +98,7 @@ class State:
             store.commit()
 
 
-def damages(state: State, places: int, rng: random.Random) -> Iterator[tuple[str, str, Callable[[Path], object]]]:
+def damages(state: State, positions: int, rng: random.Random) -> Iterator[tuple[str, str, Callable[[Path], object]]]:
     """Yield each file, what is done to it, and what does it to the file of that name in a folder."""
     for path in sorted(state.folder.iterdir()):
         content = path.read_bytes()
@@ -107,13 +107,13 @@ def damages(state: State, places: int, rng: random.Random) -> Iterator[tuple[str
         yield path.name, "emptied", lambda file: file.write_bytes(b"")
         yield path.name, "filled with zeros", lambda file: file.write_bytes(bytes(file.stat().st_size))
         ends = [at + 1 for at in range(size) if content[at : at + 1] == b"\n"]  # of commits
-        cuts = [*rng.sample(range(size), min(size, places)), *rng.sample(ends, min(len(ends), places))]
+        cuts = [*rng.sample(range(size), min(size, positions)), *rng.sample(ends, min(len(ends), positions))]
         for cut in cuts:
             yield path.name, "truncated", lambda file, cut=cut: file.write_bytes(file.read_bytes()[:cut])
         # the last commit too, and the zeros behind it
         bits = [
-            *rng.sample(range(8 * size), min(8 * size, places)),
-            *range(8 * max(0, size - places // 4), 8 * size, 7),
+            *rng.sample(range(8 * size), min(8 * size, positions)),
+            *range(8 * max(0, size - positions // 4), 8 * size, 7),
         ]
         for bit in [*bits, *([8 * len(content) - 5] if size else [])]:
             yield path.name, "bit flipped", lambda file, bit=bit: file.write_bytes(_flipped(file.read_bytes(), bit))
@@ -127,7 +127,7 @@ def damages(state: State, places: int, rng: random.Random) -> Iterator[tuple[str
         shutil.copyfile(state.older / "mark", file.with_name("mark"))
 
     # a power loss has left an older mark: the log's last commit has to speak for itself
-    for bit in rng.sample(range(8 * (end - 400), 8 * end), 2 * places):
+    for bit in rng.sample(range(8 * (end - 400), 8 * end), 2 * positions):
         yield "2.log", "bit flipped, mark older", lambda file, bit=bit: flipped_late(file, bit)
     yield "2.log", "of a snapshot before", lambda file: shutil.copyfile(log, file)
     yield "2.log", "a commit gone", lambda file: file.write_bytes(_without_line(file.read_bytes(), 7))
@@ -151,43 +151,45 @@ def _swapped_lines(content: bytes, one: int, other: int) -> bytes:
     return b"".join(lines)
 
 
-def hunt(places: int) -> tuple[dict[tuple[str, str], Counter[str]], list[int]]:
+def hunt(positions: int) -> tuple[dict[tuple[str, str], Counter[str]], list[int]]:
     """Damage a state at so many places of each file.
 
     Returns:
         file and damage -> outcome -> states; and of the refused ones, how many of the 200 events a repair found.
     """
-    found: dict[tuple[str, str], Counter[str]] = {}
+    outcomes: dict[tuple[str, str], Counter[str]] = {}
     repairs = []
     with tempfile.TemporaryDirectory() as root:
         state = State(Path(root))
-        for number, (name, damage, work) in enumerate(damages(state, places, random.Random(1))):
+        for number, (name, damage, work) in enumerate(damages(state, positions, random.Random(1))):
             folder = Path(root, str(number))
             shutil.copytree(state.folder, folder)
             work(folder / name)
             outcome = state.outcome(folder)
             label = "<snapshot>.state" if name.endswith(".state") else name
-            found.setdefault((label, damage), Counter())[outcome] += 1
+            outcomes.setdefault((label, damage), Counter())[outcome] += 1
             if outcome == "refused":
                 repairs.append(state.repaired(folder))
             shutil.rmtree(folder)
-    return found, repairs
+    return outcomes, repairs
 
 
 def main() -> None:
     """Print what became of each damage, and exit with 1 when anything was lost in silence."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.damaged_states", description=__doc__)
-    parser.add_argument("--places", type=int, default=40, help="of each file to cut at, and bits to flip")
-    found, repairs = hunt(parser.parse_args().places)
+    parser.add_argument(
+        "--places", type=int, default=40, help="positions per file at which to cut it and to flip a bit"
+    )
+    outcomes, repairs = hunt(parser.parse_args().places)
     table = Table(title=f"a state of {EVENTS} acknowledged events", title_justify="left")
     for column in ("file", "damage", "states", *OUTCOMES):
         table.add_column(column, justify="left" if column in ("file", "damage") else "right")
-    for (name, damage), counts in found.items():
+    for (name, damage), counts in outcomes.items():
         table.add_row(name, damage, str(counts.total()), *(str(counts[outcome]) for outcome in OUTCOMES))
     Console().print(table)
-    total = sum(found.values(), Counter[str]())
+    total = sum(outcomes.values(), Counter[str]())
     print(f"{total.total()} damaged states: " + ", ".join(f"{total[outcome]} {outcome}" for outcome in OUTCOMES))
-    print(f"repaired: {len(repairs)}, of which {sum(each == EVENTS for each in repairs)} have all {EVENTS} events")
+    print(f"repaired: {len(repairs)}, of which {sum(count == EVENTS for count in repairs)} have all {EVENTS} events")
     sys.exit(bool(total["LOST"]))
 
 

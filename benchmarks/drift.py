@@ -173,7 +173,7 @@ def run(seed: int = 0) -> dict[str, Any]:
     first = watch.trained + timedelta(days=1)
     stable = watch.audit(watch.days, watch.config.simulator, Days(first, first + timedelta(days=STABLE_DAYS - 1)))
     rows = [row for onset in ONSETS for row in _injected(watch, first + timedelta(days=onset))]
-    found = {
+    summary = {
         "stable_days": len(stable),
         "drifted_days": sum(bool(entry.raised) for entry in stable),
         "false_alarms": sum(entry.retrain for entry in stable),
@@ -181,8 +181,8 @@ def run(seed: int = 0) -> dict[str, Any]:
         "drifts": rows,
         "seconds": round(time.perf_counter() - started, 1),
     }
-    _print(found)
-    return found
+    _print(summary)
+    return summary
 
 
 def _injected(watch: Watch, onset: date) -> Iterator[dict[str, Any]]:
@@ -194,7 +194,7 @@ def _injected(watch: Watch, onset: date) -> Iterator[dict[str, Any]]:
         after = [entry for entry in log if entry.day >= str(onset)]
         shows = onset + timedelta(days=watch.config.label_delay_days if name in LABELS_ONLY else 0)
         raised = next((entry for entry in after if entry.raised), None)
-        asked = next((entry for entry in after if entry.retrain), None)
+        retraining = next((entry for entry in after if entry.retrain), None)
         yield {
             "drift": name,
             "onset": str(onset),
@@ -202,7 +202,7 @@ def _injected(watch: Watch, onset: date) -> Iterator[dict[str, Any]]:
             "can_show": (shows - onset).days,
             "noticed": _days_since(onset, raised),
             "by": ", ".join(raised.raised) if raised else "",
-            "asked": _days_since(onset, asked),
+            "asked": _days_since(onset, retraining),
         }
 
 
@@ -210,10 +210,10 @@ def _days_since(onset: date, entry: monitoring.AuditEntry | None) -> int | None:
     return (date.fromisoformat(entry.day) - onset).days if entry else None
 
 
-def failures(found: dict[str, Any]) -> list[str]:
+def failures(summary: dict[str, Any]) -> list[str]:
     """Return what the limits let through, or raised for nothing."""
-    lines = [f"{found['false_alarms']} false alarms"] if found["false_alarms"] > FALSE_ALARMS else []
-    for row in found["drifts"]:
+    lines = [f"{summary['false_alarms']} false alarms"] if summary["false_alarms"] > FALSE_ALARMS else []
+    for row in summary["drifts"]:
         # late labels are noticed by holding back: nothing good could be trained without them
         seen = row["noticed"] if row["drift"].startswith("labels") else row["asked"]
         if seen is None or seen > row["can_show"] + DELAY:
@@ -221,20 +221,20 @@ def failures(found: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _print(found: dict[str, Any]) -> None:
+def _print(summary: dict[str, Any]) -> None:
     table = Table(title="injected drifts; days are counted from the onset, the first drifted day is 0")
-    for name in found["drifts"][0]:
+    for name in summary["drifts"][0]:
         table.add_column(name.replace("_", " "), justify="left" if name in ("drift", "onset", "by") else "right")
-    for row in found["drifts"]:
+    for row in summary["drifts"]:
         table.add_row(*["never" if value is None else str(value) for value in row.values()])
     console = Console(width=140)
     console.print(table)
-    largest = ", ".join(f"{name} {value:.3f}" for name, value in found["largest"].items())
+    largest = ", ".join(f"{name} {value:.3f}" for name, value in summary["largest"].items())
     console.print(
-        f"{found['stable_days']} stable days: {found['false_alarms']} requests to retrain (at most {FALSE_ALARMS}), "
-        f"{found['drifted_days']} days with a raised signal; largest effects: {largest}\n{found['seconds']} s"
+        f"{summary['stable_days']} stable days: {summary['false_alarms']} requests to retrain (at most {FALSE_ALARMS})"
+        f", {summary['drifted_days']} days with a raised signal; largest effects: {largest}\n{summary['seconds']} s"
     )
-    for line in failures(found):
+    for line in failures(summary):
         console.print(f"[red]{line}")
 
 

@@ -28,11 +28,11 @@ def run(rows: int = ROWS) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         # in a process of its own: a process starts with the peak memory of the one that starts it
         subprocess.run([sys.executable, "-m", "benchmarks.drift_volume", folder, str(rows)], check=True)
-        found = {step: measure(Path(folder), step, flags) for step, flags in FLAGS.items()}
-    for step, cost in found.items():
+        costs = {step: measure(Path(folder), step, flags) for step, flags in FLAGS.items()}
+    for step, cost in costs.items():
         peak = cost["peak_memory_bytes"] / 1e6
         print(f"{step} of two days of {rows:,} rows: {cost['seconds']} s, peak memory {peak:,.0f} MB")
-    return {"rows": rows} | found
+    return {"rows": rows} | costs
 
 
 def prepare(folder: Path, rows: int) -> None:

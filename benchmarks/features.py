@@ -81,8 +81,8 @@ def polars_rolling_by(events: Any) -> Any:
     delayed = []
     for w in WINDOWS:
         counts = pl.col(f"count_{DELAY + w}") - pl.col(f"count_{DELAY}")
-        found = pl.col(f"frauds_{DELAY + w}") - pl.col(f"frauds_{DELAY}")
-        risk = pl.when(counts > 0).then(found / counts).otherwise(0.0)
+        late_frauds = pl.col(f"frauds_{DELAY + w}") - pl.col(f"frauds_{DELAY}")
+        risk = pl.when(counts > 0).then(late_frauds / counts).otherwise(0.0)
         delayed += [counts.alias(f"terminal_count_{w}d"), risk.alias(f"terminal_risk_{w}d")]
     return events.lazy().with_columns(ones).with_columns(parts).with_columns(delayed).select(COLUMNS).collect()
 
@@ -103,9 +103,9 @@ def polars_rolling(events: Any) -> Any:
             columns = windows.agg(pl.len().alias(f"{key}_count_{w}d"), value.alias(f"{key}_{name}_{w}d"))
             parts.append(columns.drop(key, "event_time"))
         parts.append(ordered.select(pl.col("row").alias(f"{key}_row")))
-    found = pl.collect_all(parts)
-    customer = pl.concat(found[:4], how="horizontal").sort("customer_row")
-    terminal = pl.concat(found[4:], how="horizontal").sort("terminal_row")
+    frames = pl.collect_all(parts)
+    customer = pl.concat(frames[:4], how="horizontal").sort("customer_row")
+    terminal = pl.concat(frames[4:], how="horizontal").sort("terminal_row")
     return pl.concat([customer, terminal], how="horizontal").select(COLUMNS).fill_null(0)
 
 
@@ -181,14 +181,14 @@ def measure(name: str, folder: Path) -> dict[str, Any]:
     else:
         events = pd.read_parquet(folder / EVENTS)
     cpu, wall = time.process_time(), time.perf_counter()
-    found = IMPLEMENTATIONS[name](events)
+    result_frame = IMPLEMENTATIONS[name](events)
     measured = {
         "name": name,
         "cpu_seconds": round(time.process_time() - cpu, 3),
         "wall_seconds": round(time.perf_counter() - wall, 3),
         "peak_memory_bytes": peak_memory(),
     }
-    columns = found.select(COLUMNS).to_pandas() if name.startswith("polars") else found[COLUMNS]
+    columns = result_frame.select(COLUMNS).to_pandas() if name.startswith("polars") else result_frame[COLUMNS]
     columns.astype("float64").to_parquet(folder / f"{name}.parquet", index=False)
     return measured
 

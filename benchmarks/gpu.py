@@ -62,8 +62,8 @@ def measure_features(device: str) -> None:
         ours, theirs = calls["cpu"](), there.to_host(calls["there"]())
         equal = all(np.array_equal(ours[name], theirs[name]) for name in core.numeric_inputs(handbook))
         ratios = [f"{seconds['cpu'] / seconds[name]:.1f}" for name in ("there", "way")]
-        taken = [f"{seconds[name]:.3f}" for name in ("cpu", "there")]
-        table.add_row(f"{len(events):,}", *taken, *ratios, "equal" if equal else "differ")
+        cells = [f"{seconds[name]:.3f}" for name in ("cpu", "there")]
+        table.add_row(f"{len(events):,}", *cells, *ratios, "equal" if equal else "differ")
     console.print(table)
 
 
@@ -95,7 +95,9 @@ def measure_models(device: str) -> None:
             seconds.append(time.perf_counter() - began)
             precisions.append(average_precision_score(truth, Graph(fitted.graph, CORES).score(unseen)))
         ratio = f"{seconds[0] / seconds[1]:.1f}"
-        table.add_row(kind, *(f"{each:.2f}" for each in seconds), ratio, *(f"{each:.3f}" for each in precisions))
+        table.add_row(
+            kind, *(f"{number:.2f}" for number in seconds), ratio, *(f"{precision:.3f}" for precision in precisions)
+        )
     console.print(table)
 
 
@@ -114,10 +116,10 @@ def threads(kind: CandidateKind) -> dict[str, int]:
 
 def finished(work: Callable[[], Any]) -> Any:
     """Return what work gives once the GPU is done with it."""
-    found = work()
+    outcome = work()
     if cuda.is_available():
         cuda.synchronize()
-    return found
+    return outcome
 
 
 def measure_scores(device: str) -> None:
@@ -144,8 +146,8 @@ def scored(network: networks.Network, device: str) -> Iterator[list[str]]:
         inputs = np.resize(network.sample, (batch, *network.sample.shape[1:]))
         seconds = in_turn({"cpu": partial(cpu.score, inputs), "there": partial(there.score, inputs)}, ROUNDS)
         moved = np.abs(cpu.score(inputs) - there.score(inputs)).max()
-        taken = [f"{1e3 * seconds[name]:.2f}" for name in ("cpu", "there")]
-        yield [network.name, str(batch), *taken, f"{seconds['cpu'] / seconds['there']:.1f}", f"{moved:.1e}"]
+        times = [f"{1e3 * seconds[name]:.2f}" for name in ("cpu", "there")]
+        yield [network.name, str(batch), *times, f"{seconds['cpu'] / seconds['there']:.1f}", f"{moved:.1e}"]
 
 
 MEASUREMENTS = {"features": measure_features, "models": measure_models, "scores": measure_scores}
@@ -154,6 +156,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__)
     parser.add_argument("measurements", nargs="*", default=list(MEASUREMENTS), metavar="measurement")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
-    asked = parser.parse_args()
-    for name in asked.measurements:
-        MEASUREMENTS[name](asked.device)
+    arguments = parser.parse_args()
+    for name in arguments.measurements:
+        MEASUREMENTS[name](arguments.device)

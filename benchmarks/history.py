@@ -47,11 +47,11 @@ def run() -> dict[str, float]:
         for days, workspace in workspaces.items():
             print(f"filling a lake with {days} days")
             fill(workspace, days)
-        taken: dict[int, list[float]] = {days: [] for days in HISTORIES}
+        seconds_by_history: dict[int, list[float]] = {days: [] for days in HISTORIES}
         for repeat in range(REPEATS):
             for days, workspace in workspaces.items():
-                taken[days].append(seconds(workspace, LAST + timedelta(days=repeat + 1)))
-    medians = {days: statistics.median(values) for days, values in taken.items()}
+                seconds_by_history[days].append(seconds(workspace, LAST + timedelta(days=repeat + 1)))
+    medians = {days: statistics.median(values) for days, values in seconds_by_history.items()}
     short, long = (medians[days] for days in HISTORIES)
     for days, median in medians.items():
         print(f"a new day after {days} days: {median:.2f} s (median of {REPEATS})")

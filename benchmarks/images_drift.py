@@ -127,20 +127,20 @@ def made(config: Config, day: date) -> tuple[pd.DataFrame, np.ndarray]:
     return frame.drop(columns="image").assign(content=frame["event_id"].astype(str)), pixels
 
 
-def trained(given: Config) -> Watch:
+def trained(config: Config) -> Watch:
     """Train on the first days."""
-    task = given.task
+    task = config.task
     assert isinstance(task, Images)
-    span = splits.plan(given, FIRST).features
+    span = splits.plan(config, FIRST).features
     last = FIRST + (span.last - span.first)
-    plan = splits.plan(given, last)
-    days = [made(given, day) for day in Days(FIRST, last)]
+    plan = splits.plan(config, last)
+    days = [made(config, day) for day in Days(FIRST, last)]
     rows = pd.concat([rows for rows, _ in days], ignore_index=True)
     items = Items(rows, Shards([pixels for _, pixels in days]))
-    setup = TrainingSetup(given, plan, tables.Table("features", [], {"events_sha256": ""}), "cpu")
-    found = training.train(setup, ItemRows(Setting(task, "cpu"), plan, items), code="")
-    graph = Graph(found.graphs[found.package.selected])
-    return Watch(given, task, graph, found.package, found.reference, last + timedelta(days=1))
+    setup = TrainingSetup(config, plan, tables.Table("features", [], {"events_sha256": ""}), "cpu")
+    training_result = training.train(setup, ItemRows(Setting(task, "cpu"), plan, items), code="")
+    graph = Graph(training_result.graphs[training_result.package.selected])
+    return Watch(config, task, graph, training_result.package, training_result.reference, last + timedelta(days=1))
 
 
 @dataclass(frozen=True)
@@ -185,12 +185,12 @@ def main(seed: int = 0) -> bool:
     table = Table("drift", "seen", "by")
     named = sorted({name for by in false for name in by})
     table.add_row(f"none, {STABLE_DAYS} days", f"{len(false)} false alarms", ", ".join(named))
-    for each in seen:
-        table.add_row(each.drift, f"day {each.day}" if each.day else "not seen", ", ".join(each.by))
+    for sighting in seen:
+        table.add_row(sighting.drift, f"day {sighting.day}" if sighting.day else "not seen", ", ".join(sighting.by))
     Console().print(table)
     accuracy = watch.package.candidates[watch.package.selected].validation["accuracy"]
     print(f"validation accuracy {accuracy:.3f}, {time.monotonic() - started:.0f} s")
-    return not false and not any(each.is_too_late for each in seen)
+    return not false and not any(sighting.is_too_late for sighting in seen)
 
 
 if __name__ == "__main__":

@@ -46,16 +46,16 @@ def run(days: int = DAYS) -> dict[str, Any]:
 
     The partitions of both are the same to the byte.
     """
-    found: dict[str, Any] = {"days": days, "rows": days * ROWS_A_DAY}
+    report: dict[str, Any] = {"days": days, "rows": days * ROWS_A_DAY}
     with tempfile.TemporaryDirectory() as folder:
         _write(Path(folder), days)
         hashes = set()
         for name, source in (("one by one", OneByOne), ("at once", sources.OneTable)):
-            found[name], partitions = _measured(Path(folder), days, source)
+            report[name], partitions = _measured(Path(folder), days, source)
             hashes.add(partitions)
-            print(f"{name:12}{found[name]['ms_a_day']:8.1f} ms a day{found[name]['cpu_ms_a_day']:8.1f} ms of CPU")
+            print(f"{name:12}{report[name]['ms_a_day']:8.1f} ms a day{report[name]['cpu_ms_a_day']:8.1f} ms of CPU")
     assert len(hashes) == 1, "the same partitions"
-    return found
+    return report
 
 
 def _measured(folder: Path, days: int, source: type[sources.OneTable]) -> tuple[dict[str, float], str]:

@@ -155,9 +155,9 @@ def hunt(case: Case) -> Found:
 
 def contents(workspace: Path) -> dict[str, object]:
     """Return what lies below a folder, without what is measured or names a run: relative path -> content."""
-    found = [path for path in sorted(workspace.rglob("*")) if ".locks" not in path.parts]
+    paths = [path for path in sorted(workspace.rglob("*")) if ".locks" not in path.parts]
     numbers: dict[str, str] = {}
-    return {_unnamed(path.relative_to(workspace), numbers): _content(path) for path in found}
+    return {_unnamed(path.relative_to(workspace), numbers): _content(path) for path in paths}
 
 
 def _unnamed(path: Path, numbers: dict[str, str]) -> str:
@@ -245,11 +245,11 @@ def _restore(workspace: Path, state: Path) -> None:
 
 def _step(name: str, workspace: Path, limit: int) -> Case:
     """Return a step of the daily run as a case; what the steps before it made is in the workspace."""
-    places = {artifact: str(workspace / "made" / artifact) for artifact in ARTIFACTS}
+    uris = {artifact: str(workspace / "made" / artifact) for artifact in ARTIFACTS}
     state = local(workspace, Target.REGISTER_ONLY)
     structs = {"config": json.dumps(CONFIG), "state": json.dumps(state.dump())}
     others = {"date": DATE, "data": "simulator", "device": "cpu", "run": "made"}
-    flags = Namespace(**places, **structs, **others, executor_input={})
+    flags = Namespace(**uris, **structs, **others, executor_input={})
     body = importlib.import_module(f"components.{name}.__main__").body
     return Case(name, workspace, lambda: body(StepContext(flags)), limit)
 
@@ -289,7 +289,7 @@ def _cases(folder: Path, limit: int) -> list[Case]:
 def main() -> None:
     """Print what became of every step, and exit with 1 when anything was lost or left over."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.kill_points", description=__doc__)
-    parser.add_argument("--limit", type=int, default=120, help="points of a step to try; of slow ones fewer")
+    parser.add_argument("--limit", type=int, default=120, help="points to try per step; fewer in slow steps")
     limit = parser.parse_args().limit
     logging.disable(logging.INFO)
     for library in LIBRARIES:
@@ -297,16 +297,18 @@ def main() -> None:
     table = Table(title="killed with SIGKILL, then run again", title_justify="left")
     for column in ("", "points", "killed", "lost", "orphans", "seconds"):
         table.add_column(column, justify="right" if column else "left")
-    found = []
+    results = []
     with tempfile.TemporaryDirectory() as folder:
         for case in _cases(Path(folder), limit):
             started = time.monotonic()
-            found.append(one := hunt(case))
+            results.append(one := hunt(case))
             counts = (one.points, one.killed, len(one.lost), len(one.orphans))
             table.add_row(case.name, *map(str, counts), f"{time.monotonic() - started:.0f}")
     Console().print(table)
-    wrong = [line for one in found for line in one.lost + one.orphans]
-    print("\n".join([*wrong, f"{sum(one.killed for one in found)} times killed, {len(wrong)} files lost or left over"]))
+    wrong = [line for one in results for line in one.lost + one.orphans]
+    print(
+        "\n".join([*wrong, f"{sum(one.killed for one in results)} times killed, {len(wrong)} files lost or left over"])
+    )
     sys.exit(bool(wrong))
 
 

@@ -98,7 +98,7 @@ def resnet50() -> Network:
     torch.manual_seed(0)
     graph = onnx_export.images(recipe.model().eval(), recipe)
     pixels = np.random.default_rng(0).integers(0, 256, (SAMPLE, task.side, task.side, 3), dtype=np.uint8)
-    files = [jpeg(np.asarray(Image.fromarray(each).resize((500, 375)))) for each in pixels]
+    files = [jpeg(np.asarray(Image.fromarray(picture).resize((500, 375)))) for picture in pixels]
     return Network("ResNet-50, 224 px", task, graph, files, "image/jpeg", pixels)
 
 
@@ -117,19 +117,22 @@ NETWORKS = (resnet50, bert_base)
 
 def measure_forms(network: Network) -> None:
     """Every form that ONNX Runtime can make, at one row and one thread."""
-    found = [Form("original", Graph(network.graph), network.graph), *forms.made(network.graph, by_name(network.sample))]
-    running = {form.name: form.graph.score for form in found if form.graph}
-    taken = in_turn({name: partial(score, network.sample[:1]) for name, score in running.items()})
+    candidates = [
+        Form("original", Graph(network.graph), network.graph),
+        *forms.made(network.graph, by_name(network.sample)),
+    ]
+    running = {form.name: form.graph.score for form in candidates if form.graph}
+    seconds = in_turn({name: partial(score, network.sample[:1]) for name, score in running.items()})
     scores = {name: np.concatenate([score(row[None]) for row in network.sample]) for name, score in running.items()}
     headings = ("form", "ms", "original / form", "probabilities move by at most")
     table = Table(*headings, title=f"{network.name}, one row, one thread")
-    for form in found:
+    for form in candidates:
         if form.name not in running:
             table.add_row(form.name, "-", "-", form.missing)
             continue
-        ratio = taken["original"] / taken[form.name]
+        ratio = seconds["original"] / seconds[form.name]
         moved = np.abs(scores[form.name] - scores["original"]).max()
-        table.add_row(form.name, f"{1e3 * taken[form.name]:.1f}", f"{ratio:.2f}", f"{moved:.4f}")
+        table.add_row(form.name, f"{1e3 * seconds[form.name]:.1f}", f"{ratio:.2f}", f"{moved:.4f}")
     console.print(table)
 
 
@@ -138,14 +141,14 @@ def measure_served(network: Network) -> None:
     body, headers = network.bodies[0], {"Content-Type": network.media_type}
     with tempfile.TemporaryDirectory() as folder, served(uri := saved(network, folder)) as ask:
         (field,), graph = load_schema(network.manifest(), uri).fields, Graph(network.graph)
-        taken = in_turn(
+        durations = in_turn(
             {
                 "alone": lambda: graph.score(field.decode(body)[None]),
                 "served": lambda: ask("/score", content=body, headers=headers).raise_for_status(),
             }
         )
-    ms = ", ".join(f"{name} {1e3 * seconds:.1f} ms" for name, seconds in taken.items())
-    console.print(f"{network.name}, a request with one row: {ms}, ratio {taken['served'] / taken['alone']:.3f}")
+    ms = ", ".join(f"{name} {1e3 * seconds:.1f} ms" for name, seconds in durations.items())
+    console.print(f"{network.name}, a request with one row: {ms}, ratio {durations['served'] / durations['alone']:.3f}")
 
 
 def measure_triton(network: Network) -> None:
@@ -208,11 +211,11 @@ def measure_loader() -> None:
             workers: DataLoader(Decoded(files, task), BATCH, shuffle=True, num_workers=workers) for workers in (0, 2)
         }
         calls = {f"DataLoader, {workers} workers": partial(_epoch, loader) for workers, loader in loaders.items()}
-        taken = in_turn({"shards": partial(_gathered, shards), **calls}, rounds=3)
+        durations = in_turn({"shards": partial(_gathered, shards), **calls}, rounds=3)
     console.print(f"{FILES} JPEG files of 500 x 375, decoded and resized once in {once:.1f} s")
-    for name, seconds in taken.items():
+    for name, seconds in durations.items():
         console.print(
-            f"  {name}: {FILES / seconds:,.0f} images/s, {seconds / taken['shards']:.1f} times as long as shards"
+            f"  {name}: {FILES / seconds:,.0f} images/s, {seconds / durations['shards']:.1f} times as long as shards"
         )
 
 
@@ -233,13 +236,13 @@ def jpeg(pixels: Array) -> bytes:
 
 def in_turn(calls: Mapping[str, Callable[[], object]], rounds: int = ROUNDS) -> dict[str, float]:
     """Return the median seconds of each call; they take turns, so that noise meets all. The first round is left out."""
-    taken: dict[str, list[float]] = {name: [] for name in calls}
+    durations: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(rounds + 1):
         for name, call in calls.items():
             began = time.perf_counter()
             call()
-            taken[name].append(time.perf_counter() - began)
-    return {name: median(seconds[1:]) for name, seconds in taken.items()}
+            durations[name].append(time.perf_counter() - began)
+    return {name: median(seconds[1:]) for name, seconds in durations.items()}
 
 
 @contextmanager
@@ -265,14 +268,14 @@ def _answers(client: httpx.Client) -> bool:
 
 
 if __name__ == "__main__":
-    asked = sys.argv[1:] or ["forms", "served", "triton", "loader"]
-    if "loader" in asked:
+    measurements = sys.argv[1:] or ["forms", "served", "triton", "loader"]
+    if "loader" in measurements:
         measure_loader()
     for make in NETWORKS:
-        made = make()
-        if "forms" in asked:
-            measure_forms(made)
-        for each in (made, made.in_int8()) if "served" in asked else ():
-            measure_served(each)
-        if "triton" in asked:
-            measure_triton(made.in_int8())
+        network = make()
+        if "forms" in measurements:
+            measure_forms(network)
+        for served_network in (network, network.in_int8()) if "served" in measurements else ():
+            measure_served(served_network)
+        if "triton" in measurements:
+            measure_triton(network.in_int8())

@@ -73,14 +73,14 @@ def second(airflow: Airflow, cases: list[UseCase]) -> list[tuple[str, str]]:
 def ended(airflow: Airflow, runs: list[tuple[str, str]]) -> bool:
     """Wait for all runs, print a line for each and one for the night, and return whether all are green."""
     states = [airflow.end(*run) for run in runs]
-    found = [airflow.call("GET", f"/dags/{dag}/dagRuns/{run}") for dag, run in runs]
-    began, end = min(_time(run, "start_date") for run in found), max(_time(run, "end_date") for run in found)
-    for (dag, name), run in zip(runs, found, strict=True):
+    details = [airflow.call("GET", f"/dags/{dag}/dagRuns/{run}") for dag, run in runs]
+    began, end = min(_time(run, "start_date") for run in details), max(_time(run, "end_date") for run in details)
+    for (dag, name), run in zip(runs, details, strict=True):
         tasks = airflow.states(dag, name)
         start, took = (_time(run, "start_date") - began).seconds, _time(run, "end_date") - _time(run, "start_date")
         others = {task: state for task, state in tasks.items() if state != "success"}
         print(f"| `{dag}` | {run['state']} | {len(tasks)} | {start} s | {took.seconds} s | {others or ''}", flush=True)
-    print(f"{len(found)} runs, {states.count('success')} green, in {(end - began).seconds} s\n", flush=True)
+    print(f"{len(details)} runs, {states.count('success')} green, in {(end - began).seconds} s\n", flush=True)
     return set(states) == {"success"}
 
 
@@ -90,22 +90,22 @@ def _time(run: dict[str, Any], field: str) -> datetime:
 
 def main(folder: str, *words: str) -> int:
     """Start Airflow, have both nights done, and print the address of each report."""
-    place, cases = Path(folder).resolve(), [UseCase.parsed(word) for word in words]
-    (place / "dags").mkdir(parents=True, exist_ok=True)
+    workspace, cases = Path(folder).resolve(), [UseCase.parsed(word) for word in words]
+    (workspace / "dags").mkdir(parents=True, exist_ok=True)
     for case in cases:
-        case.write(place / "dags")
-    places = {"NIGHTSHIFT_WORKSPACE": str(place), "NIGHTSHIFT_PYTHON": str(PYTHON), "PYTHONPATH": str(ROOT)}
-    running = standalone.start(place / "home", place / "dags", places)
+        case.write(workspace / "dags")
+    environment = {"NIGHTSHIFT_WORKSPACE": str(workspace), "NIGHTSHIFT_PYTHON": str(PYTHON), "PYTHONPATH": str(ROOT)}
+    running = standalone.start(workspace / "home", workspace / "dags", environment)
     try:
-        airflow = Airflow(running.client(), place)
+        airflow = Airflow(running.client(), workspace)
         for dag in DAGS:
             for case in cases:
                 airflow.unpause(f"{case.name}_{dag}")
         green = [ended(airflow, night(airflow, cases)) for night in (first, second)]
     finally:
         running.stop()
-        nightshift("stop", "--workspace", str(place)).communicate()
-    for report in sorted(place.glob("runs/*/report.html"), key=os.path.getmtime):
+        nightshift("stop", "--workspace", str(workspace)).communicate()
+    for report in sorted(workspace.glob("runs/*/report.html"), key=os.path.getmtime):
         print(report)
     return not all(green)
 

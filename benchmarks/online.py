@@ -101,8 +101,8 @@ def speed() -> None:
     for heading in ("", "wall", "CPU"):
         table.add_column(heading, justify="right" if heading else "left")
     for name, count, work in _works(whole, newest, base, events):
-        found = min(timed(work) for _ in range(3))
-        table.add_row(name, *(f"{seconds / count * 1e6:,.1f}" for seconds in found))
+        seconds_of_parts = min(timed(work) for _ in range(3))
+        table.add_row(name, *(f"{seconds / count * 1e6:,.1f}" for seconds in seconds_of_parts))
     Console().print(table)
 
 
@@ -162,7 +162,7 @@ def serve(uri: str, folder: str) -> dict[str, float]:
     began = time.perf_counter()
     base = snapshot.map_file(uri, folder)
     mapped = time.perf_counter() - began
-    state, found = OnlineState(base), base.snapshot
+    state, manifest = OnlineState(base), base.snapshot
     rng, day = np.random.default_rng(1), MANY_ROWS_A_DAY
     times = np.sort(rng.integers(base.until, base.until + DAY, day))
     keys = [rng.integers(0, many, day) for many in (MANY_CUSTOMERS, MANY_TERMINALS)]
@@ -172,13 +172,13 @@ def serve(uri: str, folder: str) -> dict[str, float]:
     wall, cpu = timed(lambda: deque(map(state.take, events), maxlen=0))
     after = resident()
     return {
-        "events in the snapshot": found.rows,
-        "customers": found.customers,
-        "terminals": found.terminals,
-        "file, bytes": found.size,
-        "file, bytes per event": round(found.size / found.rows, 1),
-        "file, bytes per customer": round(_bytes(base, "customer") / found.customers, 1),
-        "file, bytes per terminal": round(_bytes(base, "terminal", "positive") / found.terminals, 1),
+        "events in the snapshot": manifest.rows,
+        "customers": manifest.customers,
+        "terminals": manifest.terminals,
+        "file, bytes": manifest.size,
+        "file, bytes per event": round(manifest.size / manifest.rows, 1),
+        "file, bytes per customer": round(_bytes(base, "customer") / manifest.customers, 1),
+        "file, bytes per terminal": round(_bytes(base, "terminal", "positive") / manifest.terminals, 1),
         "mapping (copy, hash), seconds": round(mapped, 1),
         "private memory before events": held - before,
         "events that came in": day,

@@ -53,15 +53,17 @@ def failed(rounds: list[Pairs], comparisons: int, slower: str = "", times: float
     random, hits = np.random.default_rng(0), 0
     for _ in range(comparisons):
         pairs = stretch(rounds, random)
-        changed = {name: [times * each for each in found] if name == slower else found for name, found in pairs.items()}
+        changed = {
+            name: [times * ratio for ratio in ratios] if name == slower else ratios for name, ratios in pairs.items()
+        }
         hits += performance.judge(changed, "").decision is Decision.FAIL
     return hits
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.performance", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=12, help="that are measured, with new processes each")
-    parser.add_argument("--pairs", type=int, default=PAIRS, help="that a round measures of each kernel")
+    parser.add_argument("--rounds", type=int, default=12, help="rounds to measure, each in new processes")
+    parser.add_argument("--pairs", type=int, default=PAIRS, help="pairs to measure per kernel and round")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         uri, started = model(Path(folder) / "model"), time.monotonic()

@@ -51,14 +51,14 @@ console = Console(width=130)
 
 def config(name: str) -> dict[str, Any]:
     """Return a shipped config with one network, trained as it is here."""
-    found = configs.load(name)
-    network = found["task"]["candidates"][name]
+    document = configs.load(name)
+    network = document["task"]["candidates"][name]
     network["parameters"] |= PARAMETERS[name]
     return {
-        **found,
+        **document,
         "simulator": SIMULATOR[name],
         "protocol": PROTOCOL,
-        "task": {**found["task"], "candidates": {name: network}},
+        "task": {**document["task"], "candidates": {name: network}},
     }
 
 
@@ -72,10 +72,10 @@ def features(name: str, folder: Path) -> str:
 
 def fit(name: str, uri: str, model: Path) -> None:
     """Fit a network once, and write it as a package."""
-    given = parse(config(name))
-    fold, task = splits.plan(given, parse_date(DATE)).validation, given.task
+    config_model = parse(config(name))
+    fold, task = splits.plan(config_model, parse_date(DATE)).validation, config_model.task
     items = Items.of(tables.read_table(uri), Days(fold.train.first, fold.test.last))
-    rows = ItemRows(Setting(task, "cpu"), splits.plan(given, parse_date(DATE)), items)
+    rows = ItemRows(Setting(task, "cpu"), splits.plan(config_model, parse_date(DATE)), items)
     sample = rows.sample(fold)
     graph = fit_all(sample, [name]).candidates[name].graph
     manifest = packages.manifest(
@@ -105,13 +105,13 @@ def judged(name: str, folder: Path) -> tuple[Optimization, float]:
 
 def show(name: str, folder: Path) -> None:
     """Print what came of each form."""
-    found, accuracy = judged(name, folder)
-    title = f"{name}: accuracy {accuracy:.4f} on {found.rows:,} rows that it was not fitted on"
+    result, accuracy = judged(name, folder)
+    title = f"{name}: accuracy {accuracy:.4f} on {result.rows:,} rows that it was not fitted on"
     table = Table("form", "original / form: 1 row", "32 rows", "accuracy lost", "decided otherwise", "why", title=title)
-    for each in found.attempts:
-        if each.latencies:
-            ratios = [f"{a.median_ms / b.median_ms:.2f}" for a, b in pairs(found.attempts[0], each)]
-            table.add_row(each.name, *ratios, *effect(each), each.reason)
+    for attempt in result.attempts:
+        if attempt.latencies:
+            ratios = [f"{a.median_ms / b.median_ms:.2f}" for a, b in pairs(result.attempts[0], attempt)]
+            table.add_row(attempt.name, *ratios, *effect(attempt), attempt.reason)
     console.print(table)
 
 
@@ -129,6 +129,6 @@ def effect(form: Attempt) -> tuple[str, str]:
 
 
 if __name__ == "__main__":
-    place, *asked = sys.argv[1:]
-    for each in asked or PARAMETERS:
-        show(each, Path(place, each))
+    root, *uses = sys.argv[1:]
+    for use in uses or PARAMETERS:
+        show(use, Path(root, use))

@@ -147,43 +147,47 @@ def world(root: Path, events: int) -> Path:
 
 
 @contextmanager
-def cluster(workers: int, found: list[Ended]) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
-    """Give a scheduler's address and its workers; what each took is in `found` afterwards."""
+def cluster(workers: int, ended: list[Ended]) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
+    """Give a scheduler's address and its workers; what each took is in `worker_costs` afterwards."""
     address = f"tcp://127.0.0.1:{free_port()}"
     dask, quiet = [sys.executable, "-m", "dask"], {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    place = ["--host", "127.0.0.1", "--port", address.rsplit(":", 1)[1], "--no-dashboard", "--no-show"]
+    options = ["--host", "127.0.0.1", "--port", address.rsplit(":", 1)[1], "--no-dashboard", "--no-show"]
     one = ["worker", address, "--no-nanny", "--nthreads", "1", "--no-dashboard", "--memory-limit", "0"]
     with ExitStack() as stack:
-        scheduler = subprocess.Popen([*dask, "scheduler", *place], **quiet)
+        scheduler = subprocess.Popen([*dask, "scheduler", *options], **quiet)
         stack.callback(scheduler.wait)
         stack.callback(scheduler.terminate)
         local = stack.enter_context(tempfile.TemporaryDirectory())
-        each = [subprocess.Popen([*dask, *one, "--local-directory", local], **quiet) for _ in range(workers)]
+        worker_processes = [
+            subprocess.Popen([*dask, *one, "--local-directory", local], **quiet) for _ in range(workers)
+        ]
         try:
-            yield address, each
+            yield address, worker_processes
         finally:
-            for process in each:
+            for process in worker_processes:
                 os.kill(process.pid, signal.SIGTERM)  # not terminate(), which would reap one that was killed
                 _, process.returncode, usage = os.wait4(process.pid, 0)
-                found.append({"cpu_seconds": usage.ru_utime + usage.ru_stime, "peak": peak_memory(usage)})
+                ended.append({"cpu_seconds": usage.ru_utime + usage.ru_stime, "peak": peak_memory(usage)})
 
 
 def through_dask(name: str, folder: Path, workers: int, kills: bool) -> Ended:
     """Run the step on a cluster; kill a worker in the middle if so."""
-    found: list[Ended] = []
-    with cluster(workers, found) as (address, processes):
+    worker_costs: list[Ended] = []
+    with cluster(workers, worker_costs) as (address, processes):
         doomed = processes[:1] if kills else []
 
         def kill() -> None:
-            made = {kind: len(list(case.lake.glob(f"lake/scale/scratch/*/{kind}-*"))) for kind in ("events", "windows")}
-            if doomed and made["windows"] > KILLED_AFTER * made["events"]:
+            counts = {
+                kind: len(list(case.lake.glob(f"lake/scale/scratch/*/{kind}-*"))) for kind in ("events", "windows")
+            }
+            if doomed and counts["windows"] > KILLED_AFTER * counts["events"]:
                 doomed.pop().kill()
 
         case = Case(name, folder, address, kill)
         ended = case.run()
     return ended | {
-        "cpu_seconds": ended["cpu_seconds"] + sum(each["cpu_seconds"] for each in found),
-        "peak": sum(each["peak"] for each in found) + ended["peak"],
+        "cpu_seconds": ended["cpu_seconds"] + sum(cost["cpu_seconds"] for cost in worker_costs),
+        "peak": sum(cost["peak"] for cost in worker_costs) + ended["peak"],
     }
 
 
@@ -194,9 +198,9 @@ def show(rows: list[Ended]) -> None:
     first = {name: rows[0][name] / rows[0]["events"] for name in parts}
     for row in rows:
         times = {name: row[name] / row["events"] for name in parts}
-        each = [f"{time * 1e6:.2f}" for time in times.values()]
-        each += [f"{times[name] / first[name]:.2f}x" for name in parts]
-        table.add_row(row["case"], f"{row['events']:,}", *each, f"{row['peak'] / 1e6:,.0f}")
+        cells = [f"{time * 1e6:.2f}" for time in times.values()]
+        cells += [f"{times[name] / first[name]:.2f}x" for name in parts]
+        table.add_row(row["case"], f"{row['events']:,}", *cells, f"{row['peak'] / 1e6:,.0f}")
     Console(width=130).print(table)
     larger = {row["sha256"] for row in rows[1:]}
     print("files of the larger world:", "equal" if len(larger) == 1 else f"DIFFERENT {larger}")
@@ -214,9 +218,9 @@ def run(root: Path, events: int, beside: int, workers: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scale", description=__doc__)
     parser.add_argument("--events", type=int, default=50_000_000)
-    parser.add_argument("--beside", type=int, default=1_750_000, help="the smaller world")
-    parser.add_argument("--workers", type=int, default=2, help="of the cluster; 0 leaves it out")
-    parser.add_argument("--folder", type=Path, help="where worlds are kept for the next time")
+    parser.add_argument("--beside", type=int, default=1_750_000, help="events of the smaller world")
+    parser.add_argument("--workers", type=int, default=2, help="workers of the Dask cluster; 0 leaves it out")
+    parser.add_argument("--folder", type=Path, help="folder that keeps the simulated worlds for the next time")
     parser.add_argument("--make", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.make:

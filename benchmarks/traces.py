@@ -82,9 +82,9 @@ def write(path: Path, size: int) -> int:
 
 def _step(step: int, shapes: dict[str, Any]) -> list[dict[str, Any]]:
     zero = 1_000_000_000.125 + step * STEP_US
-    found = [_event("user_annotation", f"ProfilerStep#{step}", zero, STEP_US - 1, {"External id": step})]
+    events = [_event("user_annotation", f"ProfilerStep#{step}", zero, STEP_US - 1, {"External id": step})]
     loader = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
-    found.append(_event("user_annotation", loader, zero + 10, 5000, {"External id": step}))
+    events.append(_event("user_annotation", loader, zero + 10, 5000, {"External id": step}))
     for layer in range(LAYERS):
         at, number = zero + 6000 + layer * 230, step * LAYERS + layer
         where = {
@@ -95,7 +95,7 @@ def _step(step: int, shapes: dict[str, Any]) -> list[dict[str, Any]]:
             "grid": [64, 1, 1],
             "block": [256, 1, 1],
         }
-        found += [
+        events += [
             _event("cpu_op", "aten::mm", at, 40, {"External id": number, "Ev Idx": number} | shapes),
             _event("cpu_op", "aten::empty", at + 5, 3, {"External id": number, "Ev Idx": number}),
             _event(
@@ -108,7 +108,7 @@ def _step(step: int, shapes: dict[str, Any]) -> list[dict[str, Any]]:
             {"ph": "s", "id": number, "pid": 1, "tid": 1, "ts": at + 20, "cat": "ac2g", "name": "ac2g"},
             _event("kernel", f"ampere_sgemm_128x{32 + layer % 40}_nn", at + 30, 150, where, pid=0),
         ]
-    return found
+    return events
 
 
 def _event(category: str, name: str, at: float, took: float, args: dict[str, Any], pid: int = 1) -> dict[str, Any]:
@@ -134,11 +134,14 @@ def compare(python: str, paths: list[str]) -> None:
             if one.communication:
                 exposed = 100 * one.exposed_communication / one.communication
                 _row(name, "exposed communication, % of it", exposed, 100 - known["overlap"])
-        sums = {each.name: 1000 * each.total_ms for each in kernels.top_kernels([trace], arithmetic.judge([trace]))}
+        sums = {
+            kernel_time.name: 1000 * kernel_time.total_ms
+            for kernel_time in kernels.top_kernels([trace], arithmetic.judge([trace]))
+        }
         both = [kernel for kernel in sums if kernel in known["kernels"]][:5]
-        for place, kernel in enumerate(both, 1):
+        for position, kernel in enumerate(both, 1):
             short = re.sub(r"[<(].*", "", kernel.removeprefix("void "))[:40]
-            _row(name, f"kernel {place}, {short}, ms", sums[kernel] / 1000, known["kernels"][kernel] / 1000)
+            _row(name, f"kernel {position}, {short}, ms", sums[kernel] / 1000, known["kernels"][kernel] / 1000)
 
 
 def _row(name: str, figure: str, ours: float, theirs: float) -> None:

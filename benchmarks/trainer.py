@@ -75,14 +75,14 @@ def timed(work: Callable[[], object]) -> tuple[float, float]:
 
 def compared(title: str, count: int, variants: dict[str, Callable[[], object]], rounds: int) -> None:
     """Print rows per second of each variant, in turn, and how often the first one is as fast as each: medians."""
-    found: dict[str, list[tuple[float, float]]] = {name: [] for name in variants}
+    timings: dict[str, list[tuple[float, float]]] = {name: [] for name in variants}
     for _ in range(rounds):
         for name, work in variants.items():
-            found[name].append(timed(work))
+            timings[name].append(timed(work))
     table = Table("variant", "rows/s", "rows per CPU second", "the first is so often as fast (CPU)", title=title)
-    first = next(iter(found.values()))
-    for name, times in found.items():
-        wall, cpu = (statistics.median(each[i] for each in times) for i in (0, 1))
+    first = next(iter(timings.values()))
+    for name, times in timings.items():
+        wall, cpu = (statistics.median(timing[i] for timing in times) for i in (0, 1))
         ratio = statistics.median(other[1] / own[1] for own, other in zip(first, times, strict=True))
         table.add_row(name, f"{count / wall:,.0f}", f"{count / cpu:,.0f}", f"{ratio:.3f}")
     console.print(table)
@@ -180,16 +180,16 @@ def ahead() -> None:
         file = Path(folder) / "day.npy"
         np.save(file, np.random.default_rng(0).integers(0, 256, (IMAGES, SIDE, SIDE, 3), dtype=np.uint8))
         for is_cold in (False, True):
-            found: dict[str, list[tuple[float, float]]] = {"asked": [], "ahead": [], "none": []}
+            timings: dict[str, list[tuple[float, float]]] = {"asked": [], "ahead": [], "none": []}
             for _ in range(7):
-                for name, taken in found.items():
+                for name, epochs in timings.items():
                     shards = mapped(file, is_cold)
                     gather = gathers(name, shards.take, shards.width)
-                    taken.append(epoch(recipe, GatherDataset(gather, labels, small.batch_size)))
+                    epochs.append(epoch(recipe, GatherDataset(gather, labels, small.batch_size)))
             console.print(f"{IMAGES} images {'read from the disk' if is_cold else 'in the page cache'}")
             for name, title in (("ahead", "batches gathered ahead"), ("none", "no gathering at all")):
                 wall, cpu = (
-                    statistics.median(a[i] / b[i] for a, b in zip(found["asked"], found[name], strict=True))
+                    statistics.median(a[i] / b[i] for a, b in zip(timings["asked"], timings[name], strict=True))
                     for i in (0, 1)
                 )
                 console.print(f"    {title}: an epoch is {wall:.3f} times as fast, {cpu:.3f} times in CPU seconds")
@@ -210,10 +210,10 @@ def gathers(name: str, take: Take, width: int) -> Gather:
         return data.gather_streamed(take, width, CPU)
     if name == "asked":
         return lambda order, size, skip: (
-            torch.from_numpy(take(each.numpy())) for each in torch.split(order, size)[skip:]
+            torch.from_numpy(take(indices.numpy())) for indices in torch.split(order, size)[skip:]
         )
     held = torch.zeros((32, SIDE, SIDE, 3), dtype=torch.uint8)
-    return lambda order, size, skip: (held[: len(each)] for each in torch.split(order, size)[skip:])
+    return lambda order, size, skip: (held[: len(indices)] for indices in torch.split(order, size)[skip:])
 
 
 def epoch(recipe: ResNet, data: TrainingDataset) -> tuple[float, float]:
@@ -240,17 +240,17 @@ def worker(file: Path) -> None:
 
 def ddp() -> None:
     """Two processes of one thread each, beside one."""
-    found: dict[int, list[list[float]]] = {1: [], 2: []}
+    timings: dict[int, list[list[float]]] = {1: [], 2: []}
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "seconds.json"
         for _ in range(3):
-            for count, times in found.items():
+            for count, times in timings.items():
                 words = ["--standalone", "--nproc-per-node", str(count), "-m", "benchmarks.trainer"]
                 command = [sys.executable, "-m", "nightshift.neural", *words, "worker", "--file", str(file)]
                 subprocess.run(command, check=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
                 times.append(json.loads(file.read_text()))
-    speedups = [[one[i] / two[i] for one, two in zip(found[1], found[2], strict=True)] for i in (0, 1)]
-    wall, cpu = (statistics.median(each) for each in speedups)
+    speedups = [[one[i] / two[i] for one, two in zip(timings[1], timings[2], strict=True)] for i in (0, 1)]
+    wall, cpu = (statistics.median(ratios) for ratios in speedups)
     console.print(f"DDP, 2 processes over 1: {wall:.2f}x in wall seconds; {cpu:.2f}x in CPU seconds of one process")
 
 
@@ -269,9 +269,9 @@ def kills() -> None:
         folder = Path(name)
         elastic.survived(folder / "whole", [])
         seconds = elastic.survived(folder / "killed", moments)
-        first, second = (torch.load(folder / each / "weights.pt") for each in ("whole", "killed"))
+        first, second = (torch.load(folder / run_name / "weights.pt") for run_name in ("whole", "killed"))
         starts = [line for line in elastic.lines(folder / "killed") if line.startswith("resumed")]
-    equal = all(torch.equal(first[each], second[each]) for each in first)
+    equal = all(torch.equal(first[name], second[name]) for name in first)
     console.print(
         f"{len(starts) - 1} recoveries on the first attempt after {len(moments)} kills, at steps {moments}; each took "
         f"{min(seconds):.1f} to {max(seconds):.1f} s; final weights {'equal bit by bit' if equal else 'DIFFER'}"
@@ -285,22 +285,22 @@ def machines() -> None:
         cluster.script(f'exec {sys.executable} "$@"')
         cluster.trainer.port = free_port()
         network = samples.MODELS["net"]["parameters"] | {"epochs": 300}
-        given = flags(folder, {"net": {"kind": "mlp", "parameters": network}})
+        step_flags = flags(folder, {"net": {"kind": "mlp", "parameters": network}})
 
         def once() -> None:
             if any((folder / "checkpoints").rglob("checkpoint.json")):
                 cluster.meanwhile = lambda: None
-                pod = min(each["metadata"]["name"] for each in cluster.cluster.pods(site.NAMESPACE))
+                pod = min(pod_object["metadata"]["name"] for pod_object in cluster.cluster.pods(site.NAMESPACE))
                 cluster.cluster.delete(POD, pod, namespace=site.NAMESPACE)
                 console.print(f"{pod} is deleted")
 
         cluster.meanwhile = once
         training_step.body(
-            StepContext(training_step.parser().parse_args(site.with_nodes(given, nodes=2, checkpoint_seconds=1))),
+            StepContext(training_step.parser().parse_args(site.with_nodes(step_flags, nodes=2, checkpoint_seconds=1))),
             cluster.job,
         )
         together = scores(folder)["net"]
-        training_step.body(StepContext(training_step.parser().parse_args(given)))
+        training_step.body(StepContext(training_step.parser().parse_args(step_flags)))
         gap, left = np.abs(together - scores(folder)["net"]).max(), cluster.left()
     console.print(f"scores differ by {gap:.1g} from those of one machine; left on the cluster: {left or 'nothing'}")
 

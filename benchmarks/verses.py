@@ -24,19 +24,19 @@ LENGTH = 64
 def verses() -> pd.DataFrame:
     """Return all verses in their order: `chapter`, `text`, `label`."""
     printed = subprocess.run(["bible", "-f", "Gen1:1-Rev22:21"], capture_output=True, text=True, check=True).stdout
-    found = [match.groups() for match in map(LINE.fullmatch, printed.splitlines()) if match]
-    books = [book for book, *_ in found]
+    matches = [match.groups() for match in map(LINE.fullmatch, printed.splitlines()) if match]
+    books = [book for book, *_ in matches]
     first = next(number for number, book in enumerate(books) if book.startswith(FIRST_OF_NEW))
-    labels = np.where(np.arange(len(found)) < first, "old", "new")
-    chapters, texts = [f"{book} {chapter}" for book, chapter, *_ in found], [text for *_, text in found]
+    labels = np.where(np.arange(len(matches)) < first, "old", "new")
+    chapters, texts = [f"{book} {chapter}" for book, chapter, *_ in matches], [text for *_, text in matches]
     return pd.DataFrame({"chapter": chapters, "text": texts, "label": labels})
 
 
-def dealt(found: pd.DataFrame, share: float) -> pd.DataFrame:
+def dealt(rows: pd.DataFrame, share: float) -> pd.DataFrame:
     """Give each of a share of the chapters a day, and each of their verses a second of it."""
-    chapters = np.random.default_rng(0).permutation(found["chapter"].unique())
+    chapters = np.random.default_rng(0).permutation(rows["chapter"].unique())
     days = {chapter: number % DAYS for number, chapter in enumerate(chapters[: int(share * len(chapters))])}
-    kept = found[found["chapter"].isin(days)].reset_index(drop=True)
+    kept = rows[rows["chapter"].isin(days)].reset_index(drop=True)
     day = kept["chapter"].map(days)
     time = pd.Timestamp(FIRST) + pd.to_timedelta(day, unit="D") + pd.to_timedelta(kept.index % 86_400, unit="s")
     return kept.assign(time=time, verse_id=kept.index).sort_values("time")
@@ -72,15 +72,15 @@ def config(weights: Path) -> dict[str, object]:
 
 def main(folder: str, weights: str, share: str = "0.1") -> None:
     """Write the days and the config, and print the next command."""
-    place = Path(folder)
-    place.mkdir(parents=True, exist_ok=True)
+    root = Path(folder)
+    root.mkdir(parents=True, exist_ok=True)
     rows = dealt(verses(), float(share))
-    for day, found in rows.groupby(rows["time"].dt.date):
-        found.to_parquet(place / f"{day}.parquet", index=False)
-    (place / "verses.yaml").write_text(yaml.safe_dump(config(Path(weights).resolve())))
+    for day, day_rows in rows.groupby(rows["time"].dt.date):
+        day_rows.to_parquet(root / f"{day}.parquet", index=False)
+    (root / "verses.yaml").write_text(yaml.safe_dump(config(Path(weights).resolve())))
     last = FIRST + timedelta(days=DAYS - 1)
     print(f"{len(rows)} verses of {rows['chapter'].nunique()} chapters, {(rows['label'] == 'new').mean():.1%} new")
-    print(f"nightshift run --config {place}/verses.yaml --data {place} --date {last} --target register-only")
+    print(f"nightshift run --config {root}/verses.yaml --data {root} --date {last} --target register-only")
 
 
 if __name__ == "__main__":

@@ -43,8 +43,8 @@ def run(cloud: str, commands: str, source: Path = INFRA) -> str:
         script = f"{_INIT} && {commands}"
         offline = [str(OFFLINE), str(root), "--", cloud, script]
         command = offline if OFFLINE.exists() else ["sh", "-c", script]
-        given = os.environ | _offline_cache() if OFFLINE.exists() else None
-        done = subprocess.run(command, cwd=root / cloud, env=given, capture_output=True, text=True, check=False)
+        environment = os.environ | _offline_cache() if OFFLINE.exists() else None
+        done = subprocess.run(command, cwd=root / cloud, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise UnavailableError(f"terraform in infra/{cloud} failed:\n{done.stdout}{done.stderr}")
     return done.stdout

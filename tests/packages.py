@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from nightshift.contracts.artifact import LabeledWindow
+from nightshift.contracts.artifact import FoldWindow
 from nightshift.contracts.package import (
     Candidate,
     Datatype,
@@ -16,7 +16,7 @@ from nightshift.contracts.package import (
 )
 from nightshift.contracts.preprocessing import Inputs, Tabular, Windows
 
-DAYS = LabeledWindow(first="2024-03-15", last="2024-03-16", rows=80, positives=10)
+DAYS = FoldWindow(first="2024-03-15", last="2024-03-16", rows=80, positives=10)
 WINDOWS = Windows(windows_days=[1, 7], amount_decimals=2, label_delay_days=1, roles=["customer", "terminal", "amount"])
 
 

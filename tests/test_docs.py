@@ -1,12 +1,10 @@
-"""Links, files and commands in the documentation."""
+"""Links, files and lines of the documentation; its commands are in `test_documented_commands.py`."""
 
 import re
 import subprocess
 from pathlib import Path
 
 import pytest
-
-from pipelines.cli.__main__ import COMMANDS
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
@@ -34,19 +32,6 @@ def test_lines_of_prose_have_at_most_120_characters(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_make_target_that_is_named_exists(page: Path) -> None:
-    assert set(re.findall(r"\bmake ([a-z][a-z-]+)(?= [A-Z]+=|`|\n)", page.read_text())) <= TARGETS
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_variable_that_make_is_given_is_one_of_the_makefile(page: Path) -> None:
-    assignments = re.findall(r"\bmake [a-z][a-z-]+((?: [A-Z_]+=[^\s`]+)+)", page.read_text())
-    names = {name for words in assignments for name in re.findall(r" ([A-Z_]+)=", words)}
-
-    assert names <= set(re.findall(r"\$\(([A-Z_]+)", MAKEFILE))
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_file_that_is_named_exists(page: Path) -> None:
     named = re.findall(r"(?<![\w/])(?:infra|pipelines|docs|tests|containers)/[\w./-]*\w", page.read_text())
 
@@ -57,10 +42,3 @@ def test_the_site_is_built_without_a_warning_and_every_link_leads_to_a_page_and_
     done = subprocess.run(["make", "docs"], cwd=ROOT, capture_output=True, text=True)
 
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_command_that_is_named_exists(page: Path) -> None:
-    named = re.findall(r"(?:`|^\s*|bin/)nightshift ([a-z]+)", page.read_text(), re.MULTILINE)
-
-    assert set(named) <= {name for texts in COMMANDS.values() for name in texts}

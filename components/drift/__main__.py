@@ -50,7 +50,7 @@ def body(context: StepContext) -> dict[str, Any]:
         promised=inputs.scores.details["promised"],
         window=Window(first=window.first, last=window.last, rows=rows),
         reference=Window(first=before.first, last=before.last, rows=len(inputs.reference)),
-        drifted_share=signals[0].value,
+        drifted_share=core.drifted_share(columns),
         columns=columns,
         signals=signals,
     )

@@ -19,32 +19,22 @@ def signals(columns: list[Column], inputs: DriftInputs[Any], comparison: Compari
     yield from shifts(columns, limits)
     yield from comparison.unlabeled_signals()
     yield volume(inputs.rows, inputs.rows_a_day, limits.volume)
+    if inputs.labeled_rows is not None:
+        yield labels(inputs.labeled_rows, inputs.rows_a_day)
     if inputs.labeled_days:
-        yield labels(comparison.labeled, inputs.rows_a_day)
         yield from comparison.labeled_signals()
 
 
-def shifts(columns: list[Column], limits: Drift) -> list[Signal]:
-    """Return one signal of the inputs and one of the score, which is among the columns."""
-    score = next(column for column in columns if column.name == SCORE)
-    inputs, moved, most = len(columns) - 1, len(_drifted_inputs(columns)), limits.max_drifted_share
-    share = moved / inputs
-    return [
-        Signal(
-            name="inputs",
-            value=share,
-            limit=most,
-            raised=share > most,
-            reason=f"{moved} of {inputs} inputs drifted ({share:.0%}); at most {most:.0%} may.",
-        ),
-        Signal(
-            name=SCORE,
-            value=score.psi,
-            limit=limits.psi,
-            raised=score.drifted,
-            reason=f"The score {'drifted' if score.drifted else 'did not drift'}: {_figures(score, limits)}.",
-        ),
-    ]
+def shifts(columns: list[Column], limits: Drift) -> Iterator[Signal]:
+    """Yield one signal of the inputs and one of the score, as far as they are among the columns."""
+    if inputs := _inputs(columns):
+        moved, share, most = len(_drifted_inputs(columns)), drifted_share(columns), limits.max_drifted_share
+        reason = f"{moved} of {len(inputs)} inputs drifted ({share:.0%}); at most {most:.0%} may."
+        yield Signal(name="inputs", value=share, limit=most, raised=share > most, reason=reason)
+    for score in columns:
+        if score.name == SCORE:
+            reason = f"The score {'drifted' if score.drifted else 'did not drift'}: {_figures(score, limits)}."
+            yield Signal(name=SCORE, value=score.psi, limit=limits.psi, raised=score.drifted, reason=reason)
 
 
 def judge(subject: str, columns: list[Column], signals: list[Signal], limits: Drift) -> Verdict:
@@ -70,9 +60,18 @@ def judge(subject: str, columns: list[Column], signals: list[Signal], limits: Dr
     )
 
 
+def drifted_share(columns: list[Column]) -> float:
+    """Return the share of the inputs that have drifted; 0 without inputs."""
+    return len(_drifted_inputs(columns)) / max(1, len(_inputs(columns)))
+
+
+def _inputs(columns: list[Column]) -> list[Column]:
+    return [column for column in columns if column.name != SCORE]
+
+
 def _drifted_inputs(columns: list[Column]) -> list[Column]:
     """Return the inputs that have drifted, worst first."""
-    moved = [column for column in columns if column.name != SCORE and column.drifted]
+    moved = [column for column in _inputs(columns) if column.drifted]
     return sorted(moved, key=lambda column: -column.psi)
 
 

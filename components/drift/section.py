@@ -25,7 +25,8 @@ def build(verdict: Verdict, figures: Drift, limits: Limits, page: str, extremes:
     """
     links = [Links(title="", links=[Link(name="distributions by Evidently", uri=page)], is_key=True)] if page else []
     condition = "stable" if verdict.passed else "drifted"
-    highlight = Fact(label="Drift", value=condition, note=f"{figures.drifted_share:.0%} of the inputs drifted")
+    raised = ", ".join(signal.name for signal in figures.signals if signal.raised)
+    highlight = Fact(label="Drift", value=condition, note=raised or "no signal raised")
     # what has changed first: a reader may see the first few only
     raised_first = sorted(figures.signals, key=lambda signal: not signal.raised)
     outcome = Outcome.from_verdict(verdict, "The data is stable" if verdict.passed else "The data has drifted")

@@ -75,7 +75,7 @@ def body(context: StepContext) -> dict[str, float | str]:
         log.info("ingestion: %s", sentence)
     _check_shares(job, partitions, totals)
     details = {"source": args.data, "read": totals.read, "quarantined": totals.by_rule}
-    details["quarantined_labels"] = totals.quarantined
+    details |= {"quarantined_labels": totals.quarantined} if totals.has_labels else {}
     write_section(args.events, section.build(args.data, partitions, totals))
     table = Table("events", partitions, details)
     write_table(args.events, table)

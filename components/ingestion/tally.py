@@ -38,6 +38,11 @@ class Totals:
         return self.labels.total()
 
     @property
+    def has_labels(self) -> bool:
+        """Whether any row has a label."""
+        return any(self.labels)
+
+    @property
     def by_rule(self) -> dict[str, int]:
         """Rule -> rows that it rejected, most first."""
         counts = {rule: labels.total() for rule, labels in self.quarantined.items()}

@@ -82,8 +82,8 @@ def _scored(form: Form, inputs: Tensors, many: int) -> tuple[Form, Scores | None
     except Exception as error:  # whatever it is, the others go on
         if form.name == ORIGINAL:
             raise
-        said = f"It cannot score the rows: {' '.join(str(error).split())[:200]}"
-        return replace(form, graph=None, missing=said), None
+        message = f"It cannot score the rows: {' '.join(str(error).split())[:200]}"
+        return replace(form, graph=None, missing=message), None
     if form.name == ORIGINAL or np.isfinite(scores).all():
         return form, scores
     return replace(form, graph=None, missing="It has no finite score for some rows."), None
@@ -93,18 +93,18 @@ def latencies(
     running: Mapping[str, Callable[[Tensors], Scores]], rows: OptimizationRows, clock: Clock = time.perf_counter
 ) -> dict[str, list[Latency]]:
     """Return the median time of calls with one row and with many; the forms take turns, so that noise meets all."""
-    found: dict[str, list[Latency]] = {name: [] for name in running}
+    latencies_by_form: dict[str, list[Latency]] = {name: [] for name in running}
     one, repeated = slice(1), np.arange(rows.many) % row_count(rows.inputs)
     for inputs, rounds in ((take_rows(rows.inputs, one), ROUNDS), (take_rows(rows.inputs, repeated), MANY_ROUNDS)):
-        taken: dict[str, list[float]] = {name: [] for name in running}
+        seconds: dict[str, list[float]] = {name: [] for name in running}
         for _ in _rounds(rounds, SECONDS * len(running), clock):
             for name, score in running.items():
                 started = clock()
                 score(inputs)
-                taken[name].append(clock() - started)
-        for name, times in taken.items():
-            found[name].append(Latency(rows=row_count(inputs), median_ms=1000 * float(np.median(times))))
-    return found
+                seconds[name].append(clock() - started)
+        for name, times in seconds.items():
+            latencies_by_form[name].append(Latency(rows=row_count(inputs), median_ms=1000 * float(np.median(times))))
+    return latencies_by_form
 
 
 def _rounds(most: int, seconds: float, clock: Clock) -> Iterator[int]:
@@ -118,8 +118,8 @@ def _rounds(most: int, seconds: float, clock: Clock) -> Iterator[int]:
 
 def effects_of(rows: OptimizationRows, scores: Mapping[str, Scores]) -> dict[str, Effect]:
     """Return what the scores of each form, of the same rows, change."""
-    flagged = {name: rows.decided(found) for name, found in scores.items()}
-    flipped = {name: float(np.mean(found != flagged[ORIGINAL])) for name, found in flagged.items()}
+    flagged = {name: rows.decided(form_scores) for name, form_scores in scores.items()}
+    flipped = {name: float(np.mean(decisions != flagged[ORIGINAL])) for name, decisions in flagged.items()}
     losses = _losses(rows, scores) if rows.is_decidable else {}
     return {name: Effect(losses.get(name), share) for name, share in flipped.items()}
 
@@ -127,24 +127,24 @@ def effects_of(rows: OptimizationRows, scores: Mapping[str, Scores]) -> dict[str
 def _losses(rows: OptimizationRows, scores: Mapping[str, Scores]) -> dict[str, Estimate]:
     """Return how much of the metric each form loses, with its paired 95 % interval."""
     original = scores[ORIGINAL]
-    others = {name: found for name, found in scores.items() if not np.array_equal(found, original)}
+    others = {name: form_scores for name, form_scores in scores.items() if not np.array_equal(form_scores, original)}
     drawn = {name: rows.resampled(scores[name]) for name in [ORIGINAL, *others] if others}
     exact = {name: rows.quality(scores[name]) for name in drawn}
-    found = {name: Estimate(value=0.0, low=0.0, high=0.0) for name in scores}
+    losses = {name: Estimate(value=0.0, low=0.0, high=0.0) for name in scores}
     for name in others:
         sure = BootstrapInterval.from_resamples(drawn[ORIGINAL] - drawn[name])
-        found[name] = Estimate(value=exact[ORIGINAL] - exact[name], low=sure.low, high=sure.high)
-    return found
+        losses[name] = Estimate(value=exact[ORIGINAL] - exact[name], low=sure.low, high=sure.high)
+    return losses
 
 
-def _attempt(form: Form, times: Mapping[str, list[Latency]], found: Effect, rows: OptimizationRows) -> Attempt:
-    accepted, reason = _judged(form, times, found, rows)
+def _attempt(form: Form, times: Mapping[str, list[Latency]], effect: Effect, rows: OptimizationRows) -> Attempt:
+    accepted, reason = _judged(form, times, effect, rows)
     return Attempt(
         name=form.name,
         provider=form.provider,
         size=len(form.content) if form.graph else None,
-        loss=found.loss,
-        flipped=found.flipped,
+        loss=effect.loss,
+        flipped=effect.flipped,
         latencies=times.get(form.name, []),
         accepted=accepted,
         reason=reason,
@@ -199,7 +199,7 @@ def _is_faster(times: Mapping[str, list[Latency]], form: Form) -> bool:
 
 def best(tried: Sequence[Attempt]) -> Attempt:
     """Return the accepted attempt that is fastest with one row: the original where it is the only one."""
-    return min((each for each in tried if each.accepted), key=lambda each: each.latencies[0].median_ms)
+    return min((attempt for attempt in tried if attempt.accepted), key=lambda attempt: attempt.latencies[0].median_ms)
 
 
 def unchanged(model: ModelPackage) -> Optimization:
@@ -241,12 +241,12 @@ def verdict(result: Optimization) -> Verdict:
         kept = (
             "The graph is served as it was trained. To measure whether another form is faster, run nightshift optimize."
         )
-    taken = f"The graph's form {chosen.name!r} takes the original's place: {chosen.reason}"
+    replacement_reason = f"The graph's form {chosen.name!r} takes the original's place: {chosen.reason}"
     is_undecided = last.name != ORIGINAL and all(attempt.loss is None for attempt in result.attempts)
     return Verdict(
         gate="optimization",
         decision=Decision.UNDECIDED if is_undecided else Decision.PASS,
-        reasons=[kept if chosen.name == ORIGINAL else taken],
+        reasons=[kept if chosen.name == ORIGINAL else replacement_reason],
         measures=[_loss(result, last)] if last.name != ORIGINAL else [],
         subject=result.sha256,
         advisory=True,

@@ -77,8 +77,8 @@ def optimized(content: bytes) -> bytes:
     # what is beyond this level depends on the machine
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
 
-    def write(place: str) -> None:
-        options.optimized_model_filepath = place
+    def write(path: str) -> None:
+        options.optimized_model_filepath = path
         onnxruntime.InferenceSession(content, options, providers=[CPU])
 
     return _written(write)
@@ -93,7 +93,7 @@ def int8_dynamic(content: bytes) -> bytes:
     from onnxruntime import quantization
 
     model, extra = _parsed(content), {"DefaultTensorType": 1}  # float, where the graph does not say
-    return _quantized(lambda place: quantization.quantize_dynamic(model, place, **SAFE, extra_options=extra))
+    return _quantized(lambda path: quantization.quantize_dynamic(model, path, **SAFE, extra_options=extra))
 
 
 def int8_static(content: bytes, sample: Tensors) -> bytes:
@@ -114,7 +114,7 @@ def int8_static(content: bytes, sample: Tensors) -> bytes:
     # convolutions of signed activations are no faster than float32
     unsigned = quantization.QuantType.QUInt8
     return _quantized(
-        lambda place: quantization.quantize_static(model, place, Reader(), activation_type=unsigned, **SAFE, **FINE)
+        lambda path: quantization.quantize_static(model, path, Reader(), activation_type=unsigned, **SAFE, **FINE)
     )
 
 
@@ -122,24 +122,24 @@ def _quantized(write: Callable[[str], object]) -> bytes:
     # it recommends a step that the graphs here have no use for, and tells of biases that have one scale
     logging.getLogger().addFilter(_is_advice)
     try:
-        found = _written(write)
+        quantized = _written(write)
     finally:
         logging.getLogger().removeFilter(_is_advice)
-    if not any("Quantize" in node.op_type for node in _parsed(found).graph.node):
+    if not any("Quantize" in node.op_type for node in _parsed(quantized).graph.node):
         raise ValueError("it has no operation that INT8 could replace")
-    return found
+    return quantized
 
 
 def _is_advice(record: logging.LogRecord) -> bool:
-    said, starts = record.getMessage(), ("Quantization parameters for", "Axis ")
-    return "pre-processing before quantization" not in said and not said.startswith(starts)
+    message, starts = record.getMessage(), ("Quantization parameters for", "Axis ")
+    return "pre-processing before quantization" not in message and not message.startswith(starts)
 
 
 def _written(write: Callable[[str], object]) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
-        place = os.path.join(folder, "graph.onnx")
-        write(place)
-        return Path(place).read_bytes()
+        path = os.path.join(folder, "graph.onnx")
+        write(path)
+        return Path(path).read_bytes()
 
 
 def _parsed(content: bytes) -> Any:

@@ -34,7 +34,7 @@ def _forms(result: Optimization) -> list[Table | Text]:
         Column(title="Size, bytes", format="count"),
         Column(title="Why"),
     ]
-    rows = [_row(each, each.name == result.chosen) for each in result.attempts]
+    rows = [_row(attempt, attempt.name == result.chosen) for attempt in result.attempts]
     legend = f"Loss of {result.metric} on {result.rows:,} validation rows, with its paired 95 % interval."
     return [
         Table(title="Forms of the selected graph", columns=columns, rows=rows),

@@ -40,15 +40,15 @@ def body(context: StepContext) -> dict[str, float]:
     subject = tasks.find(context.config.task.kind).profiling.selected_fit(setup, model, watch.phase)
     count, days = row_count(subject.inputs), context.plan.test.train
     step.log.info("fitting %s again, on %d rows of %s, on %s", model.selected, count, days, device)
-    found, trace = core.measure(subject, watch, model.graph(model.selected).sha256)
-    step.log.info("%.0f rows per second. %s", found.rows_per_second, found.diagnosis)
+    measurements, trace = core.measure(subject, watch, model.graph(model.selected).sha256)
+    step.log.info("%.0f rows per second. %s", measurements.rows_per_second, measurements.diagnosis)
     storage.write_bytes(storage.join(folder, profile.TRACE), trace)
-    write_section(folder, section.build(found))
-    found.write(storage.join(folder, profile.FILE))
-    one, many = found.scoring
+    write_section(folder, section.build(measurements))
+    measurements.write(storage.join(folder, profile.FILE))
+    one, many = measurements.scoring
     return {
-        "rows_per_second": found.rows_per_second,
-        "data_wait_share": found.data_wait_share,
+        "rows_per_second": measurements.rows_per_second,
+        "data_wait_share": measurements.data_wait_share,
         "scored_rows_per_second": many.rows_per_second,
         "single_rows_per_second": one.rows_per_second,
     }

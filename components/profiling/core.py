@@ -71,7 +71,7 @@ def measure(subject: ProfiledFit, watch: Watch, trained_sha256: str) -> tuple[Pr
     operations, trace = profiled(subject, watch)
     rows = row_count(subject.inputs)
     waiting = data_wait_share(watch.seconds)
-    found = Profile(
+    measurements = Profile(
         model=subject.name,
         kind=subject.kind,
         device=subject.device,
@@ -87,7 +87,7 @@ def measure(subject: ProfiledFit, watch: Watch, trained_sha256: str) -> tuple[Pr
         diagnosis=diagnosis(watch.seconds, operations),
         findings=findings(trace) if is_cuda else [],
     )
-    return found, trace
+    return measurements, trace
 
 
 def profiled(subject: ProfiledFit, watch: Watch) -> tuple[list[Operation], bytes]:

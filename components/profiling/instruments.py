@@ -71,8 +71,8 @@ def _self_time(event: Any, device: str) -> float:
 
 
 def _python_operations(stats: pstats.Stats) -> list[Operation]:
-    found: dict[tuple[str, int, str], tuple[int, int, float, float, Any]] = stats.stats  # type: ignore[attr-defined]
-    total = sum(own for _, _, own, _, _ in found.values())
+    functions: dict[tuple[str, int, str], tuple[int, int, float, float, Any]] = stats.stats  # type: ignore[attr-defined]
+    total = sum(own for _, _, own, _, _ in functions.values())
     return [
         Operation(
             name=_named(file, name),
@@ -81,7 +81,7 @@ def _python_operations(stats: pstats.Stats) -> list[Operation]:
             self_device_ms=None,
             share=round(own / total, 4),
         )
-        for (file, _, name), (_, calls, own, _, _) in found.items()
+        for (file, _, name), (_, calls, own, _, _) in functions.items()
     ]
 
 

@@ -60,11 +60,11 @@ class Sampler:
 
 def _utilization(nvml: Any, before: Any, after: Any) -> float:
     """Return the per cent of multiprocessors in use between two samples."""
-    asked = nvml.c_nvmlGpmMetricsGet_t()
-    asked.version, asked.numMetrics = nvml.NVML_GPM_METRICS_GET_VERSION, 1
-    asked.sample1, asked.sample2 = before, after
-    asked.metrics[0].metricId = nvml.NVML_GPM_METRIC_SM_UTIL
-    return float(nvml.nvmlGpmMetricsGet(asked).metrics[0].value)
+    query = nvml.c_nvmlGpmMetricsGet_t()
+    query.version, query.numMetrics = nvml.NVML_GPM_METRICS_GET_VERSION, 1
+    query.sample1, query.sample2 = before, after
+    query.metrics[0].metricId = nvml.NVML_GPM_METRIC_SM_UTIL
+    return float(nvml.nvmlGpmMetricsGet(query).metrics[0].value)
 
 
 def library() -> Any | None:
@@ -88,17 +88,17 @@ def sampled(nvml: Any | None, number: int = 0) -> Iterator[list[Activity]]:
         nvml: the library, None to sample nothing.
         number: of the GPU, as NVML counts.
     """
-    found: list[Activity] = []
+    activities: list[Activity] = []
     if nvml is None:
-        yield found
+        yield activities
         return
     sampler = Sampler(nvml, nvml.nvmlDeviceGetHandleByIndex(number))
     thread = threading.Thread(target=sampler.run, daemon=True)
     thread.start()
     try:
-        yield found
+        yield activities
     finally:
         sampler.ended.set()
         thread.join()
         if activity := sampler.activity():
-            found.append(activity)
+            activities.append(activity)

@@ -22,8 +22,8 @@ def build(profile: Profile) -> Section:
     if used := profile.activity:
         note = "of the multiprocessors, sampled during the fit"
         facts.append(Fact(label="GPU activity", value=used.sm_pct / 100, format="percent", note=note))
-    found = [shown.diagnosis(profile.findings), shown.advice(profile.findings)] if profile.findings else []
-    tables = [*found, _phases(profile.phases), _operations(profile.top_operations)]
+    gpu_blocks = [shown.diagnosis(profile.findings), shown.advice(profile.findings)] if profile.findings else []
+    tables = [*gpu_blocks, _phases(profile.phases), _operations(profile.top_operations)]
     return Section(
         title="Training profile",
         weight=WEIGHT,
@@ -33,7 +33,7 @@ def build(profile: Profile) -> Section:
 
 def _phases(phases: list[Phase]) -> Table:
     columns = [Column(title="Phase"), Column(title="Time", format="seconds", has_bars=True)]
-    return Table(title="Phases", columns=columns, rows=[Row(cells=[each.name, each.seconds]) for each in phases])
+    return Table(title="Phases", columns=columns, rows=[Row(cells=[phase.name, phase.seconds]) for phase in phases])
 
 
 def _operations(operations: list[Operation]) -> Table:
@@ -45,7 +45,15 @@ def _operations(operations: list[Operation]) -> Table:
         Column(title="Share of time", format="percent", has_bars=True),
     ]
     rows = [
-        Row(cells=[names.short(each.name), each.calls, each.self_cpu_ms, each.self_device_ms, each.share])
-        for each in operations
+        Row(
+            cells=[
+                names.short(operation.name),
+                operation.calls,
+                operation.self_cpu_ms,
+                operation.self_device_ms,
+                operation.share,
+            ]
+        )
+        for operation in operations
     ]
     return Table(title="Top operations of the fit", columns=columns, rows=rows, shown=5)

@@ -11,7 +11,7 @@ import pandas as pd
 
 from nightshift import tasks
 from nightshift.config import Config
-from nightshift.contracts.artifact import LabeledWindow
+from nightshift.contracts.artifact import FoldWindow
 from nightshift.contracts.package import Candidate as Entry
 from nightshift.contracts.package import File, Format, Lineage, ModelPackage
 from nightshift.errors import UserError
@@ -68,7 +68,7 @@ class Validation:
     """
 
     measured: dict[str, Measured]
-    window: LabeledWindow
+    window: FoldWindow
     dropped: dict[str, str]
 
 

@@ -36,9 +36,9 @@ def install(charts: Sequence[Chart], cloud: str, cluster: str) -> list[str]:
     last = [*_for_runs(f"infra/kubernetes/{cloud}-{cluster.rpartition('-')[2]}"), _with_images("infra/monitoring")]
     # missed before the first change, not in the middle
     variables = sorted(set(re.findall(r"\$([A-Z_]+)", " ".join([*commands, *last]))))
-    given = [f': "${{{name}:?is not set; see docs/runbooks/bring-up.md}}"' for name in variables]
+    checks = [f': "${{{name}:?is not set; see docs/runbooks/bring-up.md}}"' for name in variables]
     # Kubeflow brings its own namespace object: ours again, for the labels it lacks
-    return [STOPPED, *given, namespaces, *disks, *commands, namespaces, *last]
+    return [STOPPED, *checks, namespaces, *disks, *commands, namespaces, *last]
 
 
 def uninstall(charts: Sequence[Chart], cloud: str) -> list[str]:
@@ -68,8 +68,8 @@ def uninstall(charts: Sequence[Chart], cloud: str) -> list[str]:
         "kubectl delete namespaces airflow kubeflow monitoring nightshift --ignore-not-found --timeout=15m",
         *([nodes] if cloud == "aws" else []),
         *(
-            f"helm uninstall {each['name']} --namespace {each['namespace']} --ignore-not-found --wait"
-            for each in wanted
+            f"helm uninstall {chart['name']} --namespace {chart['namespace']} --ignore-not-found --wait"
+            for chart in wanted
         ),
         *volumes,
         balancers,
@@ -95,12 +95,14 @@ def _install(chart: Chart, cloud: str, cluster: str) -> list[str]:
         raise UserError(
             f"infra/cluster/charts.yaml: {chart['name']} has no version; fill in one that you have looked up"
         )
-    made = _kustomized(chart) if "kustomize" in chart else [_upgraded(chart, cloud, cluster)]
-    return [*chart.get("before", []), *made, *chart.get("after", [])]
+    steps = _kustomized(chart) if "kustomize" in chart else [_upgraded(chart, cloud, cluster)]
+    return [*chart.get("before", []), *steps, *chart.get("after", [])]
 
 
 def _kustomized(chart: Chart) -> list[str]:
-    applied = [f"kubectl apply --server-side --force-conflicts -k {shlex.quote(each)}" for each in chart["kustomize"]]
+    applied = [
+        f"kubectl apply --server-side --force-conflicts -k {shlex.quote(folder)}" for folder in chart["kustomize"]
+    ]
     # the first brings kinds of which the second has objects
     return [command for apply in applied for command in (apply, ESTABLISHED)]
 

@@ -37,19 +37,19 @@ def check(cloud: str, environment: str) -> None:
     Raises:
         UserError: naming those it has.
     """
-    found = sorted(path.stem for path in (terraform.INFRA / cloud).glob("*.tfvars"))
-    check_names("ENV", [environment], found)
+    environments = sorted(path.stem for path in (terraform.INFRA / cloud).glob("*.tfvars"))
+    check_names("ENV", [environment], environments)
 
 
 def table_of(cloud: str) -> dict[str, Any]:
     """Return what a cloud's resources cost, with its machines from the table of what steps run on."""
-    found: dict[str, Any] = yaml.safe_load(PRICES.read_text())[cloud]
-    return found | {"prices": core.with_machines(found["prices"], cloud)}
+    table: dict[str, Any] = yaml.safe_load(PRICES.read_text())[cloud]
+    return table | {"prices": core.with_machines(table["prices"], cloud)}
 
 
 def show(plan: Mapping[str, Any], table: Mapping[str, Any], console: Console) -> None:
     """Print what a plan would change and what it would cost."""
-    prices = {name: core.Price(**given) for name, given in table["prices"].items()}
+    prices = {name: core.Price(**fields) for name, fields in table["prices"].items()}
     console.print(_changes(core.changes(plan)))
     by_use = {name: core.costs(core.charges(plan, use), prices) for name, use in core.PROFILES.items()}
     console.print(_costs(by_use))
@@ -71,11 +71,11 @@ def _costs(by_use: Mapping[str, Mapping[str, core.Cost]]) -> Table:
     table = Table("group", title="Estimated costs, US dollars a month")
     for name in by_use:
         table.add_column(name, justify="right")
-    groups = dict.fromkeys(group for found in [*by_use.values()][::-1] for group in found)
+    groups = dict.fromkeys(group for costs in [*by_use.values()][::-1] for group in costs)
     for group in groups:
-        table.add_row(group, *(_amount(found.get(group, core.NOTHING)) for found in by_use.values()))
+        table.add_row(group, *(_amount(costs.get(group, core.NOTHING)) for costs in by_use.values()))
     table.add_section()
-    table.add_row("all", *(_amount(sum(found.values(), core.NOTHING)) for found in by_use.values()))
+    table.add_row("all", *(_amount(sum(costs.values(), core.NOTHING)) for costs in by_use.values()))
     return table
 
 
@@ -92,8 +92,8 @@ def _notes(
     by_use: Mapping[str, Mapping[str, core.Cost]],
 ) -> list[str]:
     named = table["free"] | table["not_estimated"]
-    standing = {each.type for each in core.resources(plan)}
-    unknown = sorted({name for found in by_use.values() for cost in found.values() for name in cost.unknown})
+    standing = {resource.type for resource in core.resources(plan)}
+    unknown = sorted({name for costs in by_use.values() for cost in costs.values() for name in cost.unknown})
     left_out = sorted(standing & set(table["not_estimated"])) + core.unpriced(plan, named)
     dates = sorted(price.date for price in prices.values() if price.usd is not None)
     lines = [

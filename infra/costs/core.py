@@ -167,44 +167,44 @@ def resources(plan: Mapping[str, Any]) -> list[Resource]:
     """Return what a plan (`terraform show -json`) leaves standing, without data sources, in order of addresses."""
     zones = len(plan.get("variables", {}).get("zones", {}).get("value") or [None])
     # Terraform lists modules of one name in any order, and a training takes the first pool
-    return sorted(_walk(plan["planned_values"].get("root_module", {}), zones), key=lambda each: each.address)
+    return sorted(_walk(plan["planned_values"].get("root_module", {}), zones), key=lambda resource: resource.address)
 
 
 def changes(plan: Mapping[str, Any]) -> dict[str, Counter[str]]:
     """Return how many resources of each type a plan would create, update or delete; a replacement counts as both."""
-    found: dict[str, Counter[str]] = {}
+    counts: dict[str, Counter[str]] = {}
     for change in plan.get("resource_changes", []):
         actions = [action for action in change["change"]["actions"] if action in ("create", "update", "delete")]
         if actions:
-            found.setdefault(change["type"], Counter()).update(actions)
-    return dict(sorted(found.items()))
+            counts.setdefault(change["type"], Counter()).update(actions)
+    return dict(sorted(counts.items()))
 
 
 def charges(plan: Mapping[str, Any], use: Use) -> list[Charge]:
     """Return what a plan is charged for in a month of a use."""
     standing = resources(plan)
-    found = [charge for each in standing if each.type in RULES for charge in RULES[each.type](each)]
-    types = {each.type for each in standing}
-    found += [measured.charge(use) for name, measured in MEASURED.items() if name in types]
-    return found + _nodes(pools(standing), use)
+    charges = [charge for resource in standing if resource.type in RULES for charge in RULES[resource.type](resource)]
+    types = {resource.type for resource in standing}
+    charges += [measured.charge(use) for name, measured in MEASURED.items() if name in types]
+    return charges + _nodes(pools(standing), use)
 
 
 def pools(standing: Sequence[Resource]) -> list[Pool]:
     """Return the node pools among resources."""
-    templates = {each.module: each for each in standing if each.type == "aws_launch_template"}
-    eks = [_eks_pool(each, templates.get(each.module)) for each in standing if each.type == EKS_POOL]
-    return eks + [_gke_pool(each) for each in standing if each.type == GKE_POOL]
+    templates = {resource.module: resource for resource in standing if resource.type == "aws_launch_template"}
+    eks = [_eks_pool(resource, templates.get(resource.module)) for resource in standing if resource.type == EKS_POOL]
+    return eks + [_gke_pool(resource) for resource in standing if resource.type == GKE_POOL]
 
 
 def with_machines(prices: Mapping[str, Any], cloud: str) -> dict[str, Any]:
     """Return a cloud's prices with those of its machines, which stand in the table of what steps run on."""
-    found = {
+    machine_prices = {
         name: {"usd": usd, "per": "hour", "date": machine.date or "", "source": machine.source}
         for machine in read_machines().values()
         if machine.cloud == cloud
         for name, usd in machine.markets
     }
-    return {**prices, **found}
+    return {**prices, **machine_prices}
 
 
 def costs(charged: Sequence[Charge], prices: Mapping[str, Price]) -> dict[str, Cost]:
@@ -213,23 +213,23 @@ def costs(charged: Sequence[Charge], prices: Mapping[str, Price]) -> dict[str, C
     Raises:
         ValueError: when a price is by another unit than the amount.
     """
-    found: dict[str, Cost] = {}
+    totals: dict[str, Cost] = {}
     for charge in charged:
-        found[charge.group] = found.get(charge.group, NOTHING) + _cost(charge, prices)
-    return dict(sorted(found.items(), key=lambda item: -item[1].usd))
+        totals[charge.group] = totals.get(charge.group, NOTHING) + _cost(charge, prices)
+    return dict(sorted(totals.items(), key=lambda item: -item[1].usd))
 
 
 def unpriced(plan: Mapping[str, Any], named: Mapping[str, str]) -> list[str]:
     """Return the types of a plan that no rule covers and nobody has named as free or not estimated."""
     return sorted(
-        {each.type for each in resources(plan)} - set(RULES) - set(MEASURED) - {EKS_POOL, GKE_POOL} - set(named)
+        {resource.type for resource in resources(plan)} - set(RULES) - set(MEASURED) - {EKS_POOL, GKE_POOL} - set(named)
     )
 
 
 def _walk(module: Mapping[str, Any], zones: int) -> Iterator[Resource]:
-    for each in module.get("resources", []):
-        if each["mode"] == "managed":
-            yield Resource(each["type"], each["address"], each.get("values", {}), zones)
+    for entry in module.get("resources", []):
+        if entry["mode"] == "managed":
+            yield Resource(entry["type"], entry["address"], entry.get("values", {}), zones)
     for child in module.get("child_modules", []):
         yield from _walk(child, zones)
 
@@ -269,14 +269,14 @@ def _of_pool(pool: Pool, use: Use, trains: bool) -> list[Charge]:
     ]
 
 
-def _eks_pool(each: Resource, template: Resource | None) -> Pool:
-    scaling, market = each.first("scaling_config"), str(each.values.get("capacity_type", "ON_DEMAND"))
+def _eks_pool(pool: Resource, template: Resource | None) -> Pool:
+    scaling, market = pool.first("scaling_config"), str(pool.values.get("capacity_type", "ON_DEMAND"))
     launched: Mapping[str, Any] = template.values if template else {}
     disks = [disk["ebs"][0]["volume_size"] for disk in launched.get("block_device_mappings", []) if disk.get("ebs")]
     # of several types the first is the wanted one, the others stand in for it; a capacity block's is in the template
-    machine = [*(each.values.get("instance_types") or []), launched.get("instance_type")][0]
+    machine = [*(pool.values.get("instance_types") or []), launched.get("instance_type")][0]
     return Pool(
-        gpu=(each.values.get("labels") or {}).get(POOL) == "gpu",
+        gpu=(pool.values.get("labels") or {}).get(POOL) == "gpu",
         price=f"{machine} {market.lower().replace('_', '-')}",
         minimum=int(scaling.get("min_size", 0)),
         maximum=int(scaling.get("max_size", 0)),
@@ -285,8 +285,8 @@ def _eks_pool(each: Resource, template: Resource | None) -> Pool:
     )
 
 
-def _gke_pool(each: Resource) -> Pool:
-    scaling, node = each.first("autoscaling"), each.first("node_config")
+def _gke_pool(pool: Resource) -> Pool:
+    scaling, node = pool.first("autoscaling"), pool.first("node_config")
     market = "spot" if node.get("spot") else "flex-start" if node.get("flex_start") else "on-demand"
     scratch = (node.get("ephemeral_storage_local_ssd_config") or [{}])[0].get("local_ssd_count") or 0
     return Pool(
@@ -302,37 +302,42 @@ def _gke_pool(each: Resource) -> Pool:
 
 def _hourly(group: str) -> Callable[[Resource], list[Charge]]:
     """Charge a resource for every hour, by its type's price."""
-    return lambda each: [Charge(group, each.type, HOURS, "hour")]
+    return lambda resource: [Charge(group, resource.type, HOURS, "hour")]
 
 
-def _key(each: Resource) -> list[Charge]:
-    return [Charge("keys", each.type, 1.0, "month")]
+def _key(resource: Resource) -> list[Charge]:
+    return [Charge("keys", resource.type, 1.0, "month")]
 
 
-def _endpoint(each: Resource) -> list[Charge]:
+def _endpoint(endpoint: Resource) -> list[Charge]:
     """Charge an interface endpoint in every zone; gateway endpoints are free."""
-    if each.values.get("vpc_endpoint_type") != "Interface":
+    if endpoint.values.get("vpc_endpoint_type") != "Interface":
         return []
-    return [Charge("network", each.type, HOURS * each.zones, "hour")]
+    return [Charge("network", endpoint.type, HOURS * endpoint.zones, "hour")]
 
 
-def _fsx(each: Resource) -> list[Charge]:
-    kind, speed = each.values.get("deployment_type"), each.values.get("per_unit_storage_throughput")
-    asked = float(each.first("metadata_configuration").get("iops") or 0)
+def _fsx(system: Resource) -> list[Charge]:
+    kind, speed = system.values.get("deployment_type"), system.values.get("per_unit_storage_throughput")
+    iops = float(system.first("metadata_configuration").get("iops") or 0)
     return [
-        Charge("Lustre", f"FSx {kind} {speed}", float(each.values["storage_capacity"]), "GB-month"),
-        Charge("Lustre", "FSx metadata IOPS", asked, "IOPS-month"),
+        Charge("Lustre", f"FSx {kind} {speed}", float(system.values["storage_capacity"]), "GB-month"),
+        Charge("Lustre", "FSx metadata IOPS", iops, "IOPS-month"),
     ]
 
 
-def _managed_lustre(each: Resource) -> list[Charge]:
-    speed = each.values.get("per_unit_storage_throughput")
-    return [Charge("Lustre", f"Managed Lustre {speed}", float(each.values["capacity_gib"]), "GB-month")]
+def _managed_lustre(system: Resource) -> list[Charge]:
+    speed = system.values.get("per_unit_storage_throughput")
+    return [Charge("Lustre", f"Managed Lustre {speed}", float(system.values["capacity_gib"]), "GB-month")]
 
 
-def _filestore(each: Resource) -> list[Charge]:
+def _filestore(instance: Resource) -> list[Charge]:
     return [
-        Charge("files", f"Filestore {each.values['tier']}", float(each.first("file_shares")["capacity_gb"]), "GB-month")
+        Charge(
+            "files",
+            f"Filestore {instance.values['tier']}",
+            float(instance.first("file_shares")["capacity_gb"]),
+            "GB-month",
+        )
     ]
 
 

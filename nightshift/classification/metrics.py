@@ -53,16 +53,16 @@ def by_class(counts: npt.NDArray[Any]) -> tuple[Scores, Scores, Scores]:
         counts: rows by true and by predicted class, (..., classes, classes).
     """
     hits = np.diagonal(counts, axis1=-2, axis2=-1)
-    true, taken = counts.sum(-1), counts.sum(-2)
+    true, predicted = counts.sum(-1), counts.sum(-2)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return hits / taken, hits / true, 2 * hits / (true + taken)
+        return hits / predicted, hits / true, 2 * hits / (true + predicted)
 
 
 def macro_f1(counts: npt.NDArray[Any]) -> Scores:
     """Return the mean F1 of the classes that occur among the true ones, (...); see `by_class`."""
     _, _, f1 = by_class(counts)
-    found: Scores = np.nanmean(np.where(counts.sum(-1) > 0, f1, np.nan), axis=-1)
-    return found
+    averages: Scores = np.nanmean(np.where(counts.sum(-1) > 0, f1, np.nan), axis=-1)
+    return averages
 
 
 def top_accuracy(labels: Labels, scores: Scores) -> float | None:
@@ -80,7 +80,7 @@ def auc_roc(labels: Labels, scores: Scores) -> float | None:
     present = np.unique(labels)
     if len(present) < 2:
         return None
-    return float(np.mean([roc_auc_score(labels == each, scores[:, each]) for each in present]))
+    return float(np.mean([roc_auc_score(labels == label, scores[:, label]) for label in present]))
 
 
 def log_loss(labels: Labels, scores: Scores) -> float:
@@ -100,8 +100,8 @@ def half_brier(labels: Labels, scores: Scores) -> Scores:
     """
     wide = scores.astype(np.float64)
     true = np.where(labels < 0, 0, np.take_along_axis(wide, labels[:, None], 1)[:, 0])
-    found: Scores = np.clip((np.square(wide).sum(1) + 1) / 2 - true, 0, 1)  # float32 adds up to 1 but for rounding
-    return found
+    losses: Scores = np.clip((np.square(wide).sum(1) + 1) / 2 - true, 0, 1)  # float32 adds up to 1 but for rounding
+    return losses
 
 
 def calibration_error(labels: Labels, scores: Scores) -> float:

@@ -52,11 +52,11 @@ class Shards:
     def take(self, rows: npt.NDArray[np.int64]) -> Array:
         """Return some rows by their numbers, (n,), in that order; (n, ...)."""
         which = np.searchsorted(self._starts, rows, side="right") - 1
-        found = np.empty((len(rows), *self.arrays[0].shape[1:]), self.arrays[0].dtype)
+        gathered = np.empty((len(rows), *self.arrays[0].shape[1:]), self.arrays[0].dtype)
         for number in np.unique(which):
             here = which == number
-            found[here] = self.arrays[number][rows[here] - self._starts[number]]
-        return found
+            gathered[here] = self.arrays[number][rows[here] - self._starts[number]]
+        return gathered
 
     @cached_property
     def _starts(self) -> list[int]:
@@ -102,15 +102,15 @@ class Items:
         return self.shards.take(rows.index.to_numpy())
 
 
-def check(table: Table, made: Classes, advice: str = "train again") -> None:
+def check(table: Table, preprocessing: Classes, advice: str = "train again") -> None:
     """Refuse features that a model cannot take, with some advice: they were made for other pixels or tokens.
 
     Raises:
         UserError: when they were.
     """
-    found = table.details.get("seen")
-    if found != made.seen:
-        raise UserError(f"the features are of {found}, and the model takes {made.seen}; {advice}")
+    details = table.details.get("seen")
+    if details != preprocessing.seen:
+        raise UserError(f"the features are of {details}, and the model takes {preprocessing.seen}; {advice}")
 
 
 def labelled(rows: pd.DataFrame, days: Days) -> pd.DataFrame:

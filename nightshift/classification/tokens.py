@@ -93,10 +93,10 @@ def encoded(tokenizer: Tokenizer, length: int, texts: Sequence[str]) -> Tokens:
         texts: n.
     """
     numbers = _by_file(tokenizer.content, length, texts) if tokenizer.content else _hashed(tokenizer, length, texts)
-    found = np.full((len(texts), length), tokenizer.pad, np.int32)
-    for row, each in zip(found, numbers, strict=True):
-        row[: len(each)] = each
-    return found
+    encoded = np.full((len(texts), length), tokenizer.pad, np.int32)
+    for row, ids in zip(encoded, numbers, strict=True):
+        row[: len(ids)] = ids
+    return encoded
 
 
 def decoded(content: bytes, numbers: Tokens) -> list[str]:
@@ -112,13 +112,13 @@ def decoded(content: bytes, numbers: Tokens) -> list[str]:
 
 
 def _by_file(content: bytes, length: int, texts: Sequence[str]) -> list[list[int]]:
-    return [each.ids for each in _library(content, length).encode_batch_fast(list(texts))]
+    return [encoding.ids for encoding in _library(content, length).encode_batch_fast(list(texts))]
 
 
 def _hashed(tokenizer: Tokenizer, length: int, texts: Sequence[str]) -> list[list[int]]:
     """Return numbers of words (Weinberger et al., Feature Hashing for Large Scale Multitask Learning, 2009)."""
     words = (_words(text)[: length - 1] for text in texts)
-    return [[START, *(_hash(word, tokenizer.vocabulary) for word in each)] for each in words]
+    return [[START, *(_hash(word, tokenizer.vocabulary) for word in words_of_text)] for words_of_text in words]
 
 
 def _hash(word: str, vocabulary: int) -> int:

@@ -7,12 +7,12 @@ from typing import Annotated, ClassVar, Literal, Self
 import annotated_types
 from pydantic import Field, field_validator, model_validator
 
-from nightshift.config.columns import Amount, Categories, Columns, Identifier, Numbers
+from nightshift.config.columns import Amount, Categories, Identifier, LabeledColumns, Numbers
 from nightshift.config.policy import Drift, Effect, Evaluation, Protocol
 from nightshift.config.section import Cost, Days, Factor, Positive, Section, Share, Threads
 from nightshift.config.source import Simulator
 from nightshift.config.task import Candidate, CandidateName, Task
-from nightshift.config.usecase import Config
+from nightshift.config.usecase import LabeledConfig
 
 EXACT = 2**53  # up to which float64 has every whole number
 LARGEST_UNITS = 10**13  # of an amount, in the currency's smallest unit: 900,000 of them add up in int64
@@ -65,7 +65,7 @@ class Tabular(Task):
         return max(self.windows_days, default=0)
 
 
-class TabularColumns(Columns):
+class TabularColumns(LabeledColumns):
     """The user's column name for each role of an event in a table."""
 
     RESERVED: ClassVar[re.Pattern[str]] = re.compile(
@@ -150,7 +150,7 @@ class TabularDrift(Drift):
     )
 
 
-class TabularConfig(Config):
+class TabularConfig(LabeledConfig):
     """A use case whose events are rows of a table."""
 
     columns: TabularColumns

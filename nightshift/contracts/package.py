@@ -13,7 +13,7 @@ import annotated_types
 from pydantic import Field, computed_field
 
 from nightshift import kinds, storage
-from nightshift.contracts.artifact import Artifact, LabeledWindow, Part, Window
+from nightshift.contracts.artifact import Artifact, FoldWindow, Part, Window
 from nightshift.contracts.preprocessing import Classes, FileName, Inputs, Preprocessing, Tabular, Texts
 from nightshift.errors import UserError
 
@@ -95,7 +95,7 @@ class Signature(Part):
     @property
     def score(self) -> Tensor:
         """The output that holds the scores; there may be others."""
-        return next(each for each in self.outputs if each.name == OUTPUT)
+        return next(output for output in self.outputs if output.name == OUTPUT)
 
     @classmethod
     def of_scores(cls, *inputs: Tensor, classes: int | None = None) -> Self:
@@ -137,8 +137,8 @@ class Lineage(Part):
 
     events_sha256: str = Field(description="identity of the events table")
     features_sha256: str = Field(description="identity of the features table")
-    train: LabeledWindow = Field(description="days it was fitted on")
-    validation: LabeledWindow = Field(description="days on which the candidate was selected")
+    train: FoldWindow = Field(description="days it was fitted on")
+    validation: FoldWindow = Field(description="days on which the candidate was selected")
     reference: Window | None = Field(
         None, description="days and rows of the sample that drift is measured against; null: of the training days"
     )
@@ -284,8 +284,8 @@ def copy(source: str, target: str, only: Iterable[str] | None = None) -> None:
     wanted = None if only is None else set(only)
     for file in load(source).files:
         if wanted is None or file.name in wanted:
-            found = storage.copy(storage.join(source, file.name), storage.join(target, file.name))
-            check(storage.join(source, file.name), found, file)
+            sha256 = storage.copy(storage.join(source, file.name), storage.join(target, file.name))
+            check(storage.join(source, file.name), sha256, file)
     storage.copy(storage.join(source, MANIFEST), storage.join(target, MANIFEST))
 
 
@@ -309,9 +309,9 @@ def read_tokenizer(uri: str, package: ModelPackage) -> bytes:
 
 
 def _read(uri: str, file: File) -> bytes:
-    place = storage.join(uri, file.name)
-    content = storage.read_bytes(place)
-    check(place, storage.sha256(content), file)
+    path = storage.join(uri, file.name)
+    content = storage.read_bytes(path)
+    check(path, storage.sha256(content), file)
     return content
 
 

@@ -75,5 +75,5 @@ def fit_estimator(
         with threadpool_limits(spec.threads):
             return model.fit(matrix, labels, **words)
     except (TypeError, ValueError) as error:
-        said = " ".join(str(error).split("Stack trace")[0].split())
-        raise UserError(f"{spec.field}: {estimator.__name__} refuses them: {said}") from None
+        message = " ".join(str(error).split("Stack trace")[0].split())
+        raise UserError(f"{spec.field}: {estimator.__name__} refuses them: {message}") from None

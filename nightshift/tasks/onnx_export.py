@@ -72,13 +72,15 @@ def images(model: nn.Sequential, recipe: ResNet) -> bytes:
     graph = Drawing()
     pixels = graph.node("Cast", INPUT, to=TensorProto.FLOAT)
     *blocks, head = model
-    scale, shift = (graph.constant(np.array(each, np.float32)) for each in (recipe.shape.scale, recipe.shape.shift))
+    scale, shift = (graph.constant(np.array(values, np.float32)) for values in (recipe.shape.scale, recipe.shape.shift))
     drawn = graph.node("Transpose", graph.node("Sub", graph.node("Div", pixels, scale), shift), perm=[0, 3, 1, 2])
     for block in blocks:
         drawn = graph.module(block, drawn)
     assert isinstance(head, ClassifierHead)
-    taken = helper.make_tensor_value_info(INPUT, TensorProto.UINT8, [None, recipe.side, recipe.side, recipe.channels])
-    return graph.classifier(taken, graph.head(head, drawn), (head.linear.in_features, recipe.classes))
+    input_info = helper.make_tensor_value_info(
+        INPUT, TensorProto.UINT8, [None, recipe.side, recipe.side, recipe.channels]
+    )
+    return graph.classifier(input_info, graph.head(head, drawn), (head.linear.in_features, recipe.classes))
 
 
 def forest(trees: Sequence[Tree], inputs: int, comparison: str, base: float, logits: bool) -> bytes:
@@ -183,7 +185,7 @@ class Drawing:
         self.nodes.append(helper.make_node(operation, list(inputs), [EMBEDDING], **attributes))
         return EMBEDDING
 
-    def classifier(self, taken: ValueInfoProto, logits: str, widths: tuple[int, int]) -> bytes:
+    def classifier(self, input_info: ValueInfoProto, logits: str, widths: tuple[int, int]) -> bytes:
         """Return the whole graph: what it takes -> `score` (n, classes), the softmax of logits, and `embedding`.
 
         Args:
@@ -192,12 +194,12 @@ class Drawing:
             widths: of the embedding, and how many classes there are.
         """
         nodes = [*self.nodes, helper.make_node("Softmax", [logits], [OUTPUT], axis=1)]
-        given = [
+        outputs = [
             helper.make_tensor_value_info(name, TensorProto.FLOAT, [None, width])
             for name, width in zip((EMBEDDING, OUTPUT), widths, strict=True)
         ][::-1]
         constants = [numpy_helper.from_array(array, name) for name, array in self.constants.items()]
-        return _checked(helper.make_graph(nodes, "model", [taken], given, constants))
+        return _checked(helper.make_graph(nodes, "model", [input_info], outputs, constants))
 
     def module(self, module: nn.Module, drawn: str) -> str:
         """Draw a module of a residual network after what is drawn; return the name of its output."""
@@ -209,9 +211,9 @@ class Drawing:
 
     def head(self, head: ClassifierHead, drawn: str) -> str:
         """Draw the last layer, and name what it takes; return the name of the logits."""
-        taken = self.embedding("Flatten", self.node("GlobalAveragePool", drawn))
-        weights, bias = (self.constant(_host(each)) for each in (head.linear.weight, head.linear.bias))
-        return self.node("Gemm", taken, weights, bias, transB=1)
+        pooled = self.embedding("Flatten", self.node("GlobalAveragePool", drawn))
+        weights, bias = (self.constant(_host(parameter)) for parameter in (head.linear.weight, head.linear.bias))
+        return self.node("Gemm", pooled, weights, bias, transB=1)
 
     def path(self, layers: nn.Sequential, drawn: str) -> str:
         """Draw convolutions and what is between them."""
@@ -229,12 +231,12 @@ class Drawing:
         """Draw a convolution with the statistics of batches folded in."""
         # in double precision, so that one rounding is all that folding adds
         weight, scale, shift, mean, variance = (
-            _host(each).astype(np.float64)
-            for each in (layer.weight, norm.weight, norm.bias, norm.running_mean, norm.running_var)
+            _host(parameter).astype(np.float64)
+            for parameter in (layer.weight, norm.weight, norm.bias, norm.running_mean, norm.running_var)
         )
         factor = scale / np.sqrt(variance + norm.eps)
         folded, bias = weight * factor[:, None, None, None], shift - mean * factor
-        constants = [self.constant(each.astype(np.float32)) for each in (folded, bias)]
+        constants = [self.constant(array.astype(np.float32)) for array in (folded, bias)]
         shape = {"strides": list(layer.stride), "pads": [*layer.padding, *layer.padding]}
         return self.node("Conv", drawn, *constants, kernel_shape=list(layer.kernel_size), **shape)
 

@@ -39,12 +39,12 @@ def confused(counts: Sequence[Sequence[int]], classes: Sequence[str]) -> dict[st
 
 def _roc(labels: Labels, scores: Floats) -> list[dict[str, float]]:
     """Return at most `POINTS` points, the false positive rate ascending."""
-    wrong, found, thresholds = roc_curve(labels, scores)
+    wrong, recalls, thresholds = roc_curve(labels, scores)
     kept = np.unique(np.linspace(0, len(wrong) - 1, POINTS).round().astype(int))
     # the first threshold is infinity, which Kubeflow refuses
     limits = np.minimum(thresholds, scores.max())
     return [
-        {"confidenceThreshold": float(limits[i]), "recall": float(found[i]), "falsePositiveRate": float(wrong[i])}
+        {"confidenceThreshold": float(limits[i]), "recall": float(recalls[i]), "falsePositiveRate": float(wrong[i])}
         for i in kept
     ]
 

@@ -23,26 +23,30 @@ UNPRICED = "no price: name the machine in the config's costs.machine, and its do
 def add(commands: options.Commands) -> None:
     """Add the command."""
     command = options.add_command(commands, "costs", costs.__doc__)
-    command.add_argument("run", nargs="?", help="the run's id, for what each of its steps cost (default: all runs)")
+    command.add_argument("run", nargs="?", help="id of a run, to show the cost of each step (default: all runs)")
     options.add_workspace(command)
-    command.add_argument("--samples", type=float, help="samples to train on; prints the cost on each machine")
+    command.add_argument("--samples", type=float, help="samples to train on, to estimate the cost on each machine")
     command.add_argument(
         "--measured",
         action="append",
         default=[],
         metavar="GPU=RATE",
-        help="measured throughput of one GPU in samples/s",
+        help="measured throughput of one GPU in samples/s, such as h100-80gb=1200; repeatable",
     )
-    command.add_argument("--interrupted-hours", type=float, default=5, help="mean time to lose a machine (default: 5)")
-    command.add_argument("--checkpoint-seconds", type=float, default=30, help="time to save a checkpoint (default: 30)")
     command.add_argument(
-        "--restart-seconds", type=float, default=300, help="time to resume on another machine (default: 300)"
+        "--interrupted-hours", type=float, default=5, help="mean hours until a spot machine is lost (default: 5)"
+    )
+    command.add_argument(
+        "--checkpoint-seconds", type=float, default=30, help="seconds to save a checkpoint (default: 30)"
+    )
+    command.add_argument(
+        "--restart-seconds", type=float, default=300, help="seconds to resume on another machine (default: 300)"
     )
     command.set_defaults(command=costs)
 
 
 def costs(args: argparse.Namespace) -> int:
-    """Say what runs have cost, by step, run, model version and use case, or what a training would."""
+    """Show the costs of runs by step, run, model version and use case, or estimate those of a training."""
     from rich.console import Console
 
     if args.samples or args.measured:

@@ -24,10 +24,10 @@ def add(commands: options.Commands) -> None:
         command = options.add_command(commands, function.__name__, str(function.__doc__))
         options.add_workspace(command)
         if function is promote:
-            command.add_argument("version", help="version to promote; see `nightshift models`")
+            command.add_argument("version", help="number of the version to promote, from `nightshift models`")
         if function is not stop:
             add_registry(command)
-        command.add_argument("--name", help="use case (default: the only one)")
+        command.add_argument("--name", help="name of the use case (default: the registry's only one)")
         command.set_defaults(command=function)
 
 
@@ -67,8 +67,10 @@ def stop(args: argparse.Namespace) -> int:
 
 def add_registry(command: argparse.ArgumentParser) -> None:
     """Add where models are registered, where it is not in the workspace."""
-    command.add_argument("--registry", help="a tracking server or another folder (default: the workspace's)")
-    command.add_argument("--audit", help="root of a tracking server's release records")
+    command.add_argument(
+        "--registry", help="tracking server or folder of the models (default: the workspace's registry)"
+    )
+    command.add_argument("--audit", help="URI of the release records, needed with a tracking server")
 
 
 def select_state(args: argparse.Namespace) -> State:

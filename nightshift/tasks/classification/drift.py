@@ -4,7 +4,7 @@ A window holds a thousand images where a table has a hundred thousand rows. So a
 samples of these sizes show by chance, whichever is larger: too few rows raise nothing, and many are held to the config.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property, partial
@@ -21,7 +21,6 @@ from nightshift.contracts.drift import SCORE, Promise, Signal
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.section import Block
 from nightshift.errors import UserError
-from nightshift.splits import Days
 from nightshift.stats import embeddings
 from nightshift.stats.embeddings import RARE, EffectSize, Floats
 from nightshift.stats.shift import BINS
@@ -47,13 +46,11 @@ class Due:
     """What is known of the days whose labels are due.
 
     Attributes:
-        newest: rows with labels on the newest of these days.
-        rows: with labels, on all of them.
+        rows: with labels.
         right: those of them whose class was predicted.
         unlearned: class that no training row has -> those of them that have it.
     """
 
-    newest: int
     rows: int
     right: int
     unlearned: Mapping[str, int] = field(default_factory=dict)
@@ -82,12 +79,7 @@ class ItemComparison:
         """The columns that are compared as numbers."""
         return numeric(self.inputs.model)
 
-    @property
-    def labeled(self) -> int:
-        """Rows with labels on the newest day whose labels are due."""
-        return self._due.newest
-
-    def batches(self, days: Days) -> Iterator[pd.DataFrame]:
+    def batches(self, days: Iterable[date]) -> Iterator[pd.DataFrame]:
         """Yield a day's rows each: what is known of them and what they were taken for."""
         for day in days:
             yield storage.read_frame(self.inputs.scores.partition(day).uri, columns(self.inputs.model))
@@ -122,8 +114,8 @@ class ItemComparison:
     @cached_property
     def _due(self) -> Due:
         counted = [self._right(day) for day in self.inputs.labeled_days]
-        rows, right, *others = (sum(each) for each in zip(*counted, strict=True))
-        return Due(counted[-1][0], rows, right, dict(zip(self.inputs.model.lineage.unlearned, others, strict=True)))
+        rows, right, *others = (sum(column) for column in zip(*counted, strict=True))
+        return Due(rows, right, dict(zip(self.inputs.model.lineage.unlearned, others, strict=True)))
 
     def _right(self, day: date) -> tuple[int, ...]:
         """Return a day's rows with labels, those whose class was predicted, and those of each unlearned class."""
@@ -148,8 +140,8 @@ def comparison(inputs: DriftInputs[ClassConfig]) -> ItemComparison:
 
 def stacked(embedded: pd.Series) -> Floats:
     """Return a column of embeddings as float64 (n, width), without the rows that have none."""
-    found = embedded.dropna().to_list()
-    return np.array(found, dtype=float).reshape(len(found), -1 if found else 0)
+    vectors = embedded.dropna().to_list()
+    return np.array(vectors, dtype=float).reshape(len(vectors), -1 if vectors else 0)
 
 
 def beyond_chance(limits: ClassDrift, reference: pd.DataFrame, rows: int) -> ClassDrift:
@@ -182,35 +174,35 @@ def seen(reference: Floats, days: Sequence[Floats], limits: ClassDrift) -> Itera
     if min(len(reference), sum(map(len, days))) < FEWEST:
         return
     reference, days = embeddings.standardize(reference, days)
-    new = [_novelty(rows, found, limits) for rows, found in embeddings.novelties(reference, days)]
+    new = [_novelty(rows, effect, limits) for rows, effect in embeddings.novelties(reference, days)]
     yield max(new, key=lambda signal: (signal.value or 0) / signal.limit)
     window = np.concatenate(days)
     window = window[:: -(-len(window) // MOST)]
-    told = embeddings.separability(reference, window)
-    reason = f"A classifier tells newest rows from the reference with a ROC AUC of {0.5 + told.value:.3f}"
-    yield _signal("domain_classifier", told, limits.domain_classifier, reason)
+    separability = embeddings.separability(reference, window)
+    reason = f"A classifier tells newest rows from the reference with a ROC AUC of {0.5 + separability.value:.3f}"
+    yield _signal("domain_classifier", separability, limits.domain_classifier, reason)
     far = embeddings.discrepancy(reference, window)
     reason = f"The maximum mean discrepancy of newest rows and the reference is {far.value:.3f}"
     yield _signal("mmd", far, limits.mmd, reason)
 
 
-def _novelty(rows: int, found: EffectSize, limits: ClassDrift) -> Signal:
-    unlike = f"{found.value:.1%} of the newest {rows:,} rows are less like the reference than"
-    return _signal("novelty", found, limits.novelty, f"{unlike} {embeddings.KNOWN:.0%} of its own")
+def _novelty(rows: int, effect: EffectSize, limits: ClassDrift) -> Signal:
+    unlike = f"{effect.value:.1%} of the newest {rows:,} rows are less like the reference than"
+    return _signal("novelty", effect, limits.novelty, f"{unlike} {embeddings.KNOWN:.0%} of its own")
 
 
-def _signal(name: str, found: EffectSize, limit: float, reason: str) -> Signal:
-    limit = max(limit, found.chance)
-    told = f"{reason} (effect {found.value:.3f}, limit {limit:.3f})."
-    return Signal(name=name, value=found.value, limit=limit, raised=found.value > limit, reason=told)
+def _signal(name: str, effect: EffectSize, limit: float, reason: str) -> Signal:
+    limit = max(limit, effect.chance)
+    sentence = f"{reason} (effect {effect.value:.3f}, limit {limit:.3f})."
+    return Signal(name=name, value=effect.value, limit=limit, raised=effect.value > limit, reason=sentence)
 
 
 def unlearned(due: Due, limits: ClassDrift) -> Signal:
     """Return how many labeled rows are of classes that no training row has; too many are news as `novelty` is."""
     rows = sum(due.unlearned.values())
     share = rows / due.rows
-    told = ", ".join(f"{name!r} ({count})" for name, count in due.unlearned.items() if count)
-    reason = f"{rows} of {due.rows} labeled rows are of classes that no training row of the model has: {told}."
+    counts = ", ".join(f"{name!r} ({count})" for name, count in due.unlearned.items() if count)
+    reason = f"{rows} of {due.rows} labeled rows are of classes that no training row of the model has: {counts}."
     return Signal(name="classes", value=share, limit=limits.novelty, raised=share > limits.novelty, reason=reason)
 
 

@@ -33,8 +33,8 @@ def describe(inputs: Array, preprocessing: Classes, graph: Graph, embedded: int 
     predicted = np.array(preprocessing.classes, dtype=object)[scores.argmax(1)]
     every = -(-len(inputs) // embedded) or 1
     some = pd.Series([*scorer.embeddings(graph, inputs[::every])], range(0, len(inputs), every), dtype=object)
-    found = pd.DataFrame({**descriptors.describe(preprocessing, inputs), "score": scores.max(1)})
-    return found.assign(predicted=pd.Series(predicted, dtype=str), embedding=some)
+    description = pd.DataFrame({**descriptors.describe(preprocessing, inputs), "score": scores.max(1)})
+    return description.assign(predicted=pd.Series(predicted, dtype=str), embedding=some)
 
 
 def reference(rows: pd.DataFrame, items: Items, preprocessing: Classes, graph: Graph) -> pd.DataFrame:
@@ -42,8 +42,8 @@ def reference(rows: pd.DataFrame, items: Items, preprocessing: Classes, graph: G
 
     A network is surer of rows that it was fitted on, and sees them more clearly, than of any others.
     """
-    found = describe(items.inputs(rows), preprocessing, graph, REFERENCE)
-    return rows[KEYS].reset_index(drop=True).join(found)
+    described = describe(items.inputs(rows), preprocessing, graph, REFERENCE)
+    return rows[KEYS].reset_index(drop=True).join(described)
 
 
 def unseen(items: Items, plan: Plan, seen: pd.DataFrame, seed: int) -> pd.DataFrame:

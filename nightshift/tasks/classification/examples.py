@@ -80,5 +80,5 @@ def _newest(lake: str, use_case: str, column: str, most: int) -> list[bytes]:
             part = tables.find_partition(storage.join(folder, day, name)) if name.endswith(".parquet") else None
             if part and part.rows:
                 batch = next(iter(storage.read_batches(part.uri, [column], most)))
-                return [each.encode() if isinstance(each, str) else bytes(each) for each in batch[column]]
+                return [content.encode() if isinstance(content, str) else bytes(content) for content in batch[column]]
     raise UserError(f"{folder} has no {column} to ask the endpoint about; run ingestion of a day that has some")

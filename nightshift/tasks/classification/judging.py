@@ -61,7 +61,9 @@ class ItemContender(Contender):
         rows = self.counts.sum(1)
         _, recall, _ = metrics.by_class(self.counts)
         judged = np.flatnonzero(rows >= least)
-        return min(((int(each), float(recall[each])) for each in judged), key=lambda found: found[1], default=None)
+        return min(
+            ((int(number), float(recall[number])) for number in judged), key=lambda entry: entry[1], default=None
+        )
 
 
 @dataclass(frozen=True)
@@ -108,8 +110,8 @@ def of_classes(counts: npt.NDArray[np.int64], classes: list[str]) -> list[contra
     figures = np.stack(metrics.by_class(counts), axis=1)
     return [
         contract.OfClass(name=name, rows=int(rows), **{key: None if np.isnan(value) else float(value)
-                         for key, value in zip(("precision", "recall", "f1"), found, strict=True)})
-        for name, rows, found in zip(classes, counts.sum(1), figures, strict=True)
+                         for key, value in zip(("precision", "recall", "f1"), class_figures, strict=True)})
+        for name, rows, class_figures in zip(classes, counts.sum(1), figures, strict=True)
     ]  # fmt: skip
 
 
@@ -117,11 +119,11 @@ def calibration(rows: Rows, scores: Scores) -> contract.Calibration:
     """Return the mean confidence and the share predicted right, by bins of confidence of equal width."""
     confidence, right = scores.max(1).astype(float), scores.argmax(1) == rows.labels
     bins = np.minimum((confidence * BINS).astype(int), BINS - 1)
-    found = [(confidence[bins == each], right[bins == each]) for each in np.unique(bins)]
+    bins_of_rows = [(confidence[bins == number], right[bins == number]) for number in np.unique(bins)]
     return contract.Calibration(
-        predicted=[float(each.mean()) for each, _ in found],
-        observed=[float(each.mean()) for _, each in found],
-        count=[len(each) for each, _ in found],
+        predicted=[float(confidence_of_bin.mean()) for confidence_of_bin, _ in bins_of_rows],
+        observed=[float(right_of_bin.mean()) for _, right_of_bin in bins_of_rows],
+        count=[len(confidence_of_bin) for confidence_of_bin, _ in bins_of_rows],
     )
 
 
@@ -175,10 +177,10 @@ def _unlearned(challenger: ItemContender, names: list[str]) -> list[str]:
     rows = challenger.unlearned_rows
     if not rows:
         return []
-    told = ", ".join(f"{names[number]!r} ({count})" for number, count in rows.items())
+    counts = ", ".join(f"{names[number]!r} ({count})" for number, count in rows.items())
     return [
         f"{sum(rows.values())} of {int(challenger.counts.sum())} test rows are of classes that no training row has, so "
-        f"the model cannot tell them: {told}."
+        f"the model cannot tell them: {counts}."
     ]
 
 
@@ -199,8 +201,11 @@ def _measures(challenger: ItemContender, config: ClassConfig) -> Iterator[Measur
     unlearned = sum(challenger.unlearned_rows.values())
     yield Measure(name="unlearned_class_rows", value=unlearned, higher_is_better=False)
     for name, value in challenger.figures.items():
-        found, limit = sure.get(name), limits.min_accuracy if name == "accuracy" else None
-        interval, better = found and (found.low, found.high), name not in LOWER_IS_BETTER
+        interval_estimate, limit = sure.get(name), limits.min_accuracy if name == "accuracy" else None
+        interval, better = (
+            interval_estimate and (interval_estimate.low, interval_estimate.high),
+            name not in LOWER_IS_BETTER,
+        )
         if value is not None:
             yield Measure(name=name, value=value, limit=limit, interval=interval, higher_is_better=better)
     if weakest := challenger.weakest(limits.min_class_rows):

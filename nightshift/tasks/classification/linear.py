@@ -48,12 +48,12 @@ def fit(task: Classes, name: str, inputs: Any, known: Labels) -> Line:
         UserError: when a parameter is refused.
     """
     candidate = task.candidates[name]
-    given = candidate.parameters if candidate.kind == "tfidf" else {}
-    spec = FitSpec(networks.field(name), given, task.seed, threads=1, device="cpu")
-    made = fit_estimator(LogisticRegression, spec, {"max_iter": ITERATIONS, "random_state": task.seed}, inputs, known)
+    parameters = candidate.parameters if candidate.kind == "tfidf" else {}
+    spec = FitSpec(networks.field(name), parameters, task.seed, threads=1, device="cpu")
+    fitted = fit_estimator(LogisticRegression, spec, {"max_iter": ITERATIONS, "random_state": task.seed}, inputs, known)
     weights = np.zeros((inputs.shape[1], len(task.classes)))
     bias = np.full(len(task.classes), NEVER)
     # of two classes it knows the odds of the second
-    weights[:, made.classes_] = made.coef_.T if len(made.classes_) > 2 else np.outer(made.coef_, [0, 1])
-    bias[made.classes_] = made.intercept_ if len(made.classes_) > 2 else [0, *made.intercept_]
+    weights[:, fitted.classes_] = fitted.coef_.T if len(fitted.classes_) > 2 else np.outer(fitted.coef_, [0, 1])
+    bias[fitted.classes_] = fitted.intercept_ if len(fitted.classes_) > 2 else [0, *fitted.intercept_]
     return Line(weights, bias)

@@ -35,5 +35,5 @@ class Answers:
 
     def names(self, row: int) -> tuple[str, str, str]:
         """Return a row's id, its class, and what it is taken for."""
-        taken, event = self.scores[row].argmax(), self.rows["event_id"].iloc[row]
-        return str(event), self.classes[self.labels[row]], self.classes[taken]
+        predicted_class, event = self.scores[row].argmax(), self.rows["event_id"].iloc[row]
+        return str(event), self.classes[self.labels[row]], self.classes[predicted_class]

@@ -49,14 +49,14 @@ def _metrics(trial: ItemTrial) -> list[str]:
 
 def _classes(figures: ClassEvaluation) -> list[str]:
     cells = [
-        (each.name, f"{each.rows:,}", _number(each.precision), _number(each.recall), _number(each.f1))
-        for each in figures.classes
+        (figure.name, f"{figure.rows:,}", _number(figure.precision), _number(figure.recall), _number(figure.f1))
+        for figure in figures.classes
     ]
     return table(("Class", "Test rows", "Precision", "Recall", "F1"), cells)
 
 
 def _slices(figures: ClassEvaluation) -> list[str]:
-    cells = [(each.name, f"{each.rows:,}", f"{each.accuracy:.3f}") for each in figures.slices]
+    cells = [(part.name, f"{part.rows:,}", f"{part.accuracy:.3f}") for part in figures.slices]
     return table(("Slice", "Test rows", "Accuracy"), cells)
 
 

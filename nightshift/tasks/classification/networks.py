@@ -70,9 +70,9 @@ def fit(
         gathered: what it sees of them.
     """
     task, folder = setting.task, storage.fingerprint(list(rows["content"]))[:16]
-    place, seconds = storage.join(setting.checkpoints, field(name), folder), task.trainer.checkpoint_seconds
+    uri, seconds = storage.join(setting.checkpoints, field(name), folder), task.trainer.checkpoint_seconds
     with (
-        checkpoints.open_checkpoints(place, seconds) if setting.checkpoints else nullcontext() as kept,
+        checkpoints.open_checkpoints(uri, seconds) if setting.checkpoints else nullcontext() as kept,
         devices.reproducible(task.seed, recipe.fit.threads),
     ):
         replica = processes.replica(recipe, task.trainer, setting.torch_device)
@@ -124,8 +124,8 @@ def batched(call: Callable[[Tensor], Tensor], inputs: Array, device: torch.devic
     """
     with torch.no_grad(), devices.exact():
         batches = torch.split(torch.from_numpy(inputs), scorer.AT_ONCE)
-        found: Scores = torch.cat([call(batch.to(device)).cpu() for batch in batches]).numpy()
-    return found
+        outputs: Scores = torch.cat([call(batch.to(device)).cpu() for batch in batches]).numpy()
+    return outputs
 
 
 def _mapped(items: Items, rows: pd.DataFrame, device: torch.device) -> Gather:

@@ -44,8 +44,8 @@ class Rows:
 
     def decided(self, scores: Scores) -> npt.NDArray[Any]:
         """Return the predicted classes."""
-        found: Labels = scores.argmax(1)
-        return found
+        labels: Labels = scores.argmax(1)
+        return labels
 
     def quality(self, scores: Scores) -> float:
         """Return the accuracy."""

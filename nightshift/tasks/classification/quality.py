@@ -20,9 +20,9 @@ def metric_titles(trial: ItemTrial) -> dict[str, str]:
 def highlights(trial: ItemTrial) -> Iterator[Fact]:
     """Yield what a reader sees first."""
     sure, rival = trial.challenger.estimates(), trial.rival
-    for name, found in sure.items():
+    for name, interval in sure.items():
         theirs = f", champion {rival.value(name):.3f}" if rival else ""
-        value = Estimate(value=found.value, low=found.low, high=found.high)
+        value = Estimate(value=interval.value, low=interval.low, high=interval.high)
         yield Fact(label=TITLES[name], value=value, format="score", note=f"{trial.model.selected}{theirs}")
     if weakest := trial.challenger.weakest(trial.config.evaluation.min_class_rows):
         name = trial.config.task.classes[weakest[0]]
@@ -73,15 +73,15 @@ def _row(name: str, contender: ItemContender, metrics: Iterable[str], is_selecte
 def _classes(trial: ItemTrial, figures: contract.ClassEvaluation) -> Table:
     columns = [Column(title="Class"), Column(title="Test rows", format="count")]
     columns += [Column(title=title, format="score") for title in ("Precision", "Recall", "F1")]
-    weakest_first = sorted(figures.classes, key=lambda each: 1 if each.recall is None else each.recall)
+    weakest_first = sorted(figures.classes, key=lambda figure: 1 if figure.recall is None else figure.recall)
     unlearned = trial.model.lineage.unlearned
     rows = [
         Row(
-            cells=[each.name, each.rows, each.precision, each.recall, each.f1],
-            tag="no training rows" if each.name in unlearned else "",
-            tone="bad" if each.name in unlearned and each.rows else "neutral",
+            cells=[figure.name, figure.rows, figure.precision, figure.recall, figure.f1],
+            tag="no training rows" if figure.name in unlearned else "",
+            tone="bad" if figure.name in unlearned and figure.rows else "neutral",
         )
-        for each in weakest_first
+        for figure in weakest_first
     ]
     return Table(title="Classes, the weakest first", columns=columns, rows=rows, shown=CONFUSED)
 
@@ -92,23 +92,23 @@ def _slices(figures: contract.ClassEvaluation) -> Table:
         Column(title="Test rows", format="count"),
         Column(title="Accuracy", format="score"),
     ]
-    rows = [Row(cells=[each.name, each.rows, each.accuracy]) for each in figures.slices]
+    rows = [Row(cells=[part.name, part.rows, part.accuracy]) for part in figures.slices]
     return Table(title="Slices of the test days", columns=columns, rows=rows)
 
 
 def _confused(figures: contract.ClassEvaluation) -> Table | None:
-    names = [each.name for each in figures.classes]
+    names = [figure.name for figure in figures.classes]
     pairs = [
-        (count, names[true], names[taken])
+        (count, names[true], names[predicted_number])
         for true, counts in enumerate(figures.confusion)
-        for taken, count in enumerate(counts)
-        if count and true != taken
+        for predicted_number, count in enumerate(counts)
+        if count and true != predicted_number
     ]
     if not pairs:
         return None
     columns = [Column(title="Class"), Column(title="Taken for"), Column(title="Test rows", format="count")]
     most_first = sorted(pairs, key=lambda pair: -pair[0])
-    rows = [Row(cells=[true, taken, count]) for count, true, taken in most_first]
+    rows = [Row(cells=[true, predicted, count]) for count, true, predicted in most_first]
     return Table(title="What is taken for what", columns=columns, rows=rows, shown=CONFUSED)
 
 

@@ -34,13 +34,13 @@ def losses(table: Table, day: date, uris: Sequence[str]) -> list[Scores]:
     known = rows["label"].notna().to_numpy()
     labeled = rows.loc[known]
     groups = bootstrap.groups(labeled)
-    found: list[Scores] = []
+    model_losses: list[Scores] = []
     for uri in uris:
         model = package.load(uri)
-        made = model.classes
-        shards.check(table, made, f"versions of different inputs are not compared: {AT_ONCE}")
+        preprocessing = model.classes
+        shards.check(table, preprocessing, f"versions of different inputs are not compared: {AT_ONCE}")
         # the whole shard, which is mapped into memory: by now hardly a row has no label
         scores = Scorer(uri, model).score(inputs)[known]
-        errors = metrics.half_brier(shards.labels(labeled, made.classes), scores)
-        found.append(np.bincount(groups, errors) / np.bincount(groups))
-    return found
+        errors = metrics.half_brier(shards.labels(labeled, preprocessing.classes), scores)
+        model_losses.append(np.bincount(groups, errors) / np.bincount(groups))
+    return model_losses

@@ -33,8 +33,8 @@ def slices(preprocessing: Classes, inputs: Array, right: npt.NDArray[np.bool_]) 
 
 def _descriptions(preprocessing: Classes, inputs: Array) -> dict[str, npt.NDArray[Any]]:
     firsts = range(0, len(inputs), AT_ONCE)
-    found = [descriptors.describe(preprocessing, inputs[first : first + AT_ONCE]) for first in firsts]
-    return {name: np.concatenate([part[name] for part in found]) for name in descriptors.names(preprocessing)}
+    parts = [descriptors.describe(preprocessing, inputs[first : first + AT_ONCE]) for first in firsts]
+    return {name: np.concatenate([part[name] for part in parts]) for name in descriptors.names(preprocessing)}
 
 
 def _thirds(name: str, values: npt.NDArray[Any]) -> Iterator[tuple[str, npt.NDArray[np.bool_]]]:

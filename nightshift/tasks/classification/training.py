@@ -13,7 +13,7 @@ from nightshift.classification.metrics import Labels, evaluate
 from nightshift.classification.shards import Array, Items, labels
 from nightshift.config.classes import ClassConfig, Classes
 from nightshift.config.section import Section
-from nightshift.contracts.artifact import LabeledWindow, Window
+from nightshift.contracts.artifact import FoldWindow, Window
 from nightshift.contracts.package import DecisionRule, Signature
 from nightshift.contracts.preprocessing import Classes as Preprocessing
 from nightshift.errors import UserError
@@ -48,7 +48,7 @@ class ItemSample:
     days: Days
 
     @property
-    def window(self) -> LabeledWindow:
+    def window(self) -> FoldWindow:
         """Their days, and how many there are."""
         return window(self.rows, self.days)
 
@@ -111,7 +111,7 @@ class UnseenItems:
         inputs: what a graph takes of them, (n, ...).
     """
 
-    window: LabeledWindow
+    window: FoldWindow
     labels: Labels
     inputs: Array
 
@@ -168,7 +168,7 @@ def rows(setup: TrainingSetup[ClassConfig]) -> ItemRows:
 def networks(task: Classes) -> Mapping[str, Section]:
     """Return the candidates that several processes train together."""
     candidates = kinds.candidates(task.kind)
-    return {name: each for name, each in task.candidates.items() if candidates.is_network(task, name)}
+    return {name: candidate for name, candidate in task.candidates.items() if candidates.is_network(task, name)}
 
 
 def unlearned_classes(rows: pd.DataFrame, classes: list[str], days: Days) -> list[str]:
@@ -194,6 +194,6 @@ def scored(graph: bytes, inputs: Array) -> Scores:
     return scorer.scores(Graph(graph), inputs)
 
 
-def window(rows: pd.DataFrame, days: Days) -> LabeledWindow:
+def window(rows: pd.DataFrame, days: Days) -> FoldWindow:
     """Describe some rows: first and last day, and how many."""
-    return LabeledWindow(first=days.first, last=days.last, rows=len(rows))
+    return FoldWindow(first=days.first, last=days.last, rows=len(rows))

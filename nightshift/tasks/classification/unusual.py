@@ -31,4 +31,4 @@ def blocks(rows: pd.DataFrame, inputs: Array, seen: tuple[Floats, Floats], show:
         "Of the newest day, what is least like the reference": usual_first[::-1][:SHOWN],
         "Of the newest day, what is most like it": usual_first[:SHOWN],
     }
-    return [show(title, found, inputs[found.index.to_numpy()]) for title, found in ranked.items()]
+    return [show(title, rows, inputs[rows.index.to_numpy()]) for title, rows in ranked.items()]

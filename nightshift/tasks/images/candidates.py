@@ -53,13 +53,13 @@ def fit(setting: Setting[Images], name: str, items: Items, rows: pd.DataFrame) -
         UserError: when its recipe refuses a parameter.
     """
     task = setting.task
-    made = recipe(task, name)
-    if made.fit.frozen:
-        return _frozen(setting, name, made, items, rows)
-    data = networks.gathered(setting, items, rows, made.fit.batch_size, made.augment)
-    found = networks.fit(setting, name, made, rows, data)
-    scores = partial(networks.probabilities, found.model)
-    return Fitted(lambda: onnx_export.images(found.model, made), scores, found.losses)
+    architecture = recipe(task, name)
+    if architecture.fit.frozen:
+        return _frozen(setting, name, architecture, items, rows)
+    data = networks.gathered(setting, items, rows, architecture.fit.batch_size, architecture.augment)
+    training = networks.fit(setting, name, architecture, rows, data)
+    scores = partial(networks.probabilities, training.model)
+    return Fitted(lambda: onnx_export.images(training.model, architecture), scores, training.losses)
 
 
 def recipe(task: Images, name: str) -> ResNet:
@@ -72,14 +72,14 @@ def recipe(task: Images, name: str) -> ResNet:
     return ResNet(networks.field(name), task.side, task.channels, len(task.classes), parameters)
 
 
-def _frozen(setting: Setting[Images], name: str, made: ResNet, items: Items, rows: pd.DataFrame) -> Fitted:
+def _frozen(setting: Setting[Images], name: str, architecture: ResNet, items: Items, rows: pd.DataFrame) -> Fitted:
     """Fit logistic regression on the embeddings of a pretrained network."""
     task = setting.task
-    with devices.reproducible(task.seed, made.fit.threads):
-        model = made.model().to(setting.torch_device).eval()
+    with devices.reproducible(task.seed, architecture.fit.threads):
+        model = architecture.model().to(setting.torch_device).eval()
         *blocks, head = model
         seen = nn.Sequential(*blocks)
         embedded = networks.batched(lambda batch: seen(batch).mean((2, 3)), items.inputs(rows), setting.torch_device)
     assert isinstance(head, ClassifierHead)
     linear.fit(task, name, embedded, labels(rows, task.classes)).give(head.linear)
-    return Fitted(lambda: onnx_export.images(model, made), partial(networks.probabilities, model))
+    return Fitted(lambda: onnx_export.images(model, architecture), partial(networks.probabilities, model))

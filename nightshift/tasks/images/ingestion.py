@@ -42,14 +42,14 @@ def find_repeats(contents: "pd.Series", task: Images) -> npt.NDArray[np.bool_]:
     Each is compared with all that stay, which takes seconds of 100,000, where decoding them takes minutes.
     """
     decoded = (images.decoded(content, task.max_pixels, images.HASHED_FROM) for content in contents)
-    staying, found = np.empty(len(contents), np.uint64), np.zeros(len(contents), bool)
+    staying, repeats = np.empty(len(contents), np.uint64), np.zeros(len(contents), bool)
     count = 0
-    for place, image in enumerate(decoded):
+    for index, image in enumerate(decoded):
         staying[count] = images.difference_hash(image)
         distances = np.bitwise_count(staying[:count] ^ staying[count])
-        found[place] = (distances <= task.near_duplicates).any()
-        count += not found[place]
-    return found
+        repeats[index] = (distances <= task.near_duplicates).any()
+        count += not repeats[index]
+    return repeats
 
 
 def _fault(content: Any, task: Images) -> str | None:

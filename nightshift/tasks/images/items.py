@@ -28,38 +28,38 @@ def items(model: ModelPackage, _: str) -> ItemSchema:
     Raises:
         UserError: when it is a model of another task.
     """
-    made = model.of(Images)
+    preprocessing = model.of(Images)
     field = ItemField(
-        name=made.item,
+        name=preprocessing.item,
         limit=256,
         # SageMaker's clients say `application/x-image`
         content_types=("image/", "application/x-image", "application/octet-stream"),
         schema={"oneOf": [ENCODED, WRAPPED]},
         parse=_content,
         format=lambda content: b64encode(content).decode(),
-        decode=partial(_seen, made),
+        decode=partial(_seen, preprocessing),
         media_type=images.media_type,
     )
-    return ItemSchema(made.classes, (field,))
+    return ItemSchema(preprocessing.classes, (field,))
 
 
-def _content(given: Any) -> bytes:
+def _content(value: Any) -> bytes:
     """Return the bytes of base64, which Vertex AI's clients send as `{"b64": ...}`."""
-    text = given["b64"] if isinstance(given, dict) and set(given) == {"b64"} else given
+    text = value["b64"] if isinstance(value, dict) and set(value) == {"b64"} else value
     try:
         return b64decode(text, validate=True)
     except (TypeError, ValueError):
         raise ItemError("not base64", 'the bytes of an image file in base64, or {"b64": ...}') from None
 
 
-def _seen(made: Images, content: bytes) -> Pixels:
+def _seen(preprocessing: Images, content: bytes) -> Pixels:
     if not content:
-        raise _unusable(made, "empty")
+        raise _unusable(preprocessing, "empty")
     try:
-        return images.seen(content, made)
+        return images.seen(content, preprocessing)
     except UnusableError as error:
-        raise _unusable(made, str(error)) from None
+        raise _unusable(preprocessing, str(error)) from None
 
 
-def _unusable(made: Images, rule: str) -> ItemError:
-    return ItemError(rule, ALLOWED[rule].format(min_side=made.min_side, max_pixels=made.max_pixels))
+def _unusable(preprocessing: Images, rule: str) -> ItemError:
+    return ItemError(rule, ALLOWED[rule].format(min_side=preprocessing.min_side, max_pixels=preprocessing.max_pixels))

@@ -26,10 +26,10 @@ def pictures(answers: Answers, score: Callable[[Array], Scores]) -> Block | None
     """
     shown = []
     for row in answers.surest(SHOWN):
-        event, true, taken = answers.names(row)
+        event, true, predicted = answers.names(row)
         pixels = answers.inputs[row]
         both = np.hstack([drawn.enlarged(pixels), lit(pixels, importance(pixels, score))])
-        caption = f"{true}, taken for {taken} ({answers.scores[row].max():.0%})"
+        caption = f"{true}, taken for {predicted} ({answers.scores[row].max():.0%})"
         shown.append(drawn.picture(both, caption, event))
     if not shown:
         return None

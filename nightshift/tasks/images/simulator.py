@@ -79,8 +79,8 @@ def _all_digits() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
     """Return scikit-learn's digits, uint8 (n, 8, 8), white on black, and what they are, (n,)."""
     from sklearn.datasets import load_digits
 
-    found = load_digits()
-    return np.round(found.images * (255 / 16)).astype(np.uint8), found.target
+    digits = load_digits()
+    return np.round(digits.images * (255 / 16)).astype(np.uint8), digits.target
 
 
 def _shapes(config: ImageSimulator, on: date) -> tuple[list[Image.Image], list[str]]:
@@ -125,8 +125,8 @@ def _drifted(
         _shape(UNSEEN, image.width, random).convert(image.mode) if new else image
         for image, new in zip(drawn, is_new, strict=True)
     ]
-    found = [UNSEEN if new else label for label, new in zip(labels, is_new, strict=True)]
-    return [_changed(config, image) for image in images], found
+    drifted_labels = [UNSEEN if new else label for label, new in zip(labels, is_new, strict=True)]
+    return [_changed(config, image) for image in images], drifted_labels
 
 
 def _changed(config: ImageSimulator, image: Image.Image) -> Image.Image:

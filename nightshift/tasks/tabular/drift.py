@@ -28,12 +28,10 @@ class Due:
     """What is known of the days whose labels are due.
 
     Attributes:
-        labeled: rows with labels on the newest of these days.
         ranks: their rows with labels by score, as `rank` counts them.
         positives: the positives among them.
     """
 
-    labeled: int
     ranks: npt.NDArray[np.int64]
     positives: pd.DataFrame
 
@@ -43,11 +41,6 @@ class RowComparison(RowsBesideReference):
     """The newest rows of a table, beside a model's training rows."""
 
     inputs: DriftInputs[TabularConfig]
-
-    @property
-    def labeled(self) -> int:
-        """Rows with labels on the newest day whose labels are due."""
-        return self._due.labeled
 
     def labeled_signals(self) -> Iterator[Signal]:
         """Yield what the labels say that are due."""
@@ -61,8 +54,7 @@ class RowComparison(RowsBesideReference):
     def _due(self) -> Due:
         parts = [self._known(day) for day in self.inputs.labeled_days]
         ranks = functools.reduce(operator.add, (ranks for ranks, _ in parts))
-        newest, _ = parts[-1]
-        return Due(int(newest.sum()), ranks, pd.concat([positives for _, positives in parts], ignore_index=True))
+        return Due(ranks, pd.concat([positives for _, positives in parts], ignore_index=True))
 
     def _known(self, day: date) -> tuple[npt.NDArray[np.int64], pd.DataFrame]:
         """Return how a day's rows with labels rank, and those of them that are positives."""
@@ -103,10 +95,10 @@ def average_precision(ranks: npt.NDArray[np.int64]) -> float:
         ranks: as `rank` counts them, with one fraud or more.
     """
     legitimate, stolen = np.cumsum(ranks[:, ::-1], axis=1)
-    found = ranks[1, ::-1]
-    seen = found > 0
+    flagged = ranks[1, ::-1]
+    seen = flagged > 0
     precision = stolen[seen] / (stolen[seen] + legitimate[seen])
-    return float(np.sum(found[seen] * precision) / stolen[-1])
+    return float(np.sum(flagged[seen] * precision) / stolen[-1])
 
 
 def performance(ranks: npt.NDArray[np.int64], promised: Promise, limits: TabularDrift) -> Signal:
@@ -125,8 +117,8 @@ def performance(ranks: npt.NDArray[np.int64], promised: Promise, limits: Tabular
         return Signal(name="performance", value=None, limit=limit, raised=False, reason=reason)
     reached = average_precision(ranks)
     lost = promised.value - reached
-    told = f"{promised.value:.3f} {promised.measured}"
-    reason = f"Average precision {reached:.3f} where labels are due ({positives} positives), {told}."
+    expected = f"{promised.value:.3f} {promised.measured}"
+    reason = f"Average precision {reached:.3f} where labels are due ({positives} positives), {expected}."
     return Signal(name="performance", value=lost, limit=limit, raised=lost > limit, reason=reason)
 
 

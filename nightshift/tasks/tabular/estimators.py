@@ -157,11 +157,13 @@ def _mlp(spec: FitSpec, matrix: Matrix, labels: Labels) -> Fitted:
     device = devices.torch_device(spec.device)
     rows = _rows(spec, scaler, matrix, labels, parameters.batch_size)
     with _kept(spec, matrix, labels) as kept, devices.reproducible(spec.seed, parameters.threads):
-        found = trainer.fit(processes.replica(mlp.MLP(matrix.shape[1], parameters), spec.trainer, device), rows, kept)
+        training = trainer.fit(
+            processes.replica(mlp.MLP(matrix.shape[1], parameters), spec.trainer, device), rows, kept
+        )
     return Fitted(
-        lambda: onnx_export.dense(scaler, mlp.layers(found.model)),
-        lambda rows: mlp.probabilities(found.model, scaler.apply(rows)),
-        found.losses,
+        lambda: onnx_export.dense(scaler, mlp.layers(training.model)),
+        lambda rows: mlp.probabilities(training.model, scaler.apply(rows)),
+        training.losses,
     )
 
 

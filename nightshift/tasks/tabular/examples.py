@@ -46,8 +46,8 @@ def from_files(uri: str, model: ModelPackage, online: str | None) -> Example:
 
 def from_lake(uri: str, model: ModelPackage, _: str, __: str) -> tuple[Example, bytes]:
     """Score one event of the reference sample, which takes no lake; its JSON."""
-    found = from_files(uri, model, None)
-    return found, json.dumps(found.request).encode()
+    example = from_files(uri, model, None)
+    return example, json.dumps(example.request).encode()
 
 
 def payloads(uri: str, model: ModelPackage, _: str, __: str, most: int) -> list[Payload]:

@@ -60,8 +60,8 @@ class Calibration:
     def of(cls, curve: contract.Calibration) -> "Calibration":
         """Sum up a calibration curve."""
         predicted, observed, count = (np.array(values) for values in (curve.predicted, curve.observed, curve.count))
-        each = (predicted, observed, abs(predicted - observed))
-        overall, positives, error = (float(np.average(values, weights=count)) for values in each)
+        columns = (predicted, observed, abs(predicted - observed))
+        overall, positives, error = (float(np.average(values, weights=count)) for values in columns)
         return cls(overall, positives, error, float(predicted[-1]), float(observed[-1]))
 
 

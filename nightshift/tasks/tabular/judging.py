@@ -107,11 +107,14 @@ def measure(
     threshold = model.threshold
     flagged = scores >= threshold
     amounts = rows["amount"].to_numpy(dtype=float) if "amount" in rows else np.ones(len(rows))
-    each = 1000 * costs(labels, amounts, flagged, limits)
+    costs_per_1000 = 1000 * costs(labels, amounts, flagged, limits)
     cost = contract.Cost(
-        per_1000=each.mean(), threshold=threshold, alerts=flagged.sum(), missed_positives=labels[~flagged].sum()
+        per_1000=costs_per_1000.mean(),
+        threshold=threshold,
+        alerts=flagged.sum(),
+        missed_positives=labels[~flagged].sum(),
     )
-    resamples = resampled(rows, scores, limits.top_k) | {"cost": bootstrap.mean(labels, each)}
+    resamples = resampled(rows, scores, limits.top_k) | {"cost": bootstrap.mean(labels, costs_per_1000)}
     measured = evaluate(rows, scores, limits.top_k)
     return RowContender.of(model, version, metrics=measured, cost=cost, resamples=resamples)
 
@@ -119,10 +122,10 @@ def measure(
 def resampled(rows: pd.DataFrame, scores: Floats, top_k: int) -> dict[str, Floats]:
     """Return the ranking metrics over resamples, see `RowContender`; without the cost."""
     labels = rows["label"].to_numpy(dtype=np.int8)
-    found = {"precision_at_k": bootstrap.precision_at_k(rows, scores, top_k)}
+    resamples = {"precision_at_k": bootstrap.precision_at_k(rows, scores, top_k)}
     if 0 < labels.sum() < len(labels):
-        found["average_precision"] = bootstrap.average_precision(labels, scores)
-    return found
+        resamples["average_precision"] = bootstrap.average_precision(labels, scores)
+    return resamples
 
 
 def costs(labels: Labels, amounts: Floats, flagged: npt.NDArray[np.bool_], limits: TabularEvaluation) -> Floats:
@@ -170,9 +173,9 @@ def _measures(challenger: RowContender, positives: int, limits: TabularEvaluatio
     sure = challenger.estimates()
     yield Measure(name="positives", value=positives, limit=limits.min_positives)
     for name, value in challenger.figures.items():
-        found = sure.get(name)
+        estimate = sure.get(name)
         limit = limits.min_average_precision if name == "average_precision" else None
-        yield Measure(name=name, value=value, limit=limit, interval=found and (found.low, found.high))
+        yield Measure(name=name, value=value, limit=limit, interval=estimate and (estimate.low, estimate.high))
     cost = sure["cost"]
     yield Measure(name="cost_per_1000", value=cost.value, interval=(cost.low, cost.high), higher_is_better=False)
 

@@ -46,15 +46,15 @@ def _data(trial: RowTrial) -> list[str]:
 def _metrics(trial: RowTrial) -> list[str]:
     top_k, chosen = trial.config.evaluation.top_k, trial.model.selected
     cells = []
-    for name, found in trial.candidates.items():
-        sure = found.estimates()
+    for name, contender in trial.candidates.items():
+        sure = contender.estimates()
         cells.append(
             (
                 strong(name) if name == chosen else name,
-                _number(found.metrics["auc_roc"]),
+                _number(contender.metrics["auc_roc"]),
                 str(sure.get("average_precision", NOTHING)),
                 str(sure["precision_at_k"]),
-                _number(found.metrics["precision_at_k_ceiling"]),
+                _number(contender.metrics["precision_at_k_ceiling"]),
             )
         )
     head = ("Candidate", "AUC ROC", "Average precision", f"Precision at {top_k}", "its ceiling")
@@ -62,40 +62,41 @@ def _metrics(trial: RowTrial) -> list[str]:
 
 
 def _cost(trial: RowTrial) -> list[str]:
-    gate, found, columns = trial.config.evaluation, trial.challenger, trial.config.columns
+    gate, contender, columns = trial.config.evaluation, trial.challenger, trial.config.columns
     unit = f"values of {columns.customer}" if columns.customer else "events"
     return [
         f"Precision at {gate.top_k} is the share of positives among the {gate.top_k} {unit} with the highest scores of "
         "a day, averaged over days; its ceiling is what a perfect model reaches. In brackets: 95 % intervals from a "
         f"stratified bootstrap of the test rows (for the precision at {gate.top_k}, of the {unit}).",
         "",
-        f"The selected candidate flags {found.cost.alerts:,} events and misses {found.cost.missed_positives:,} "
-        f"positives: {found.estimates()['cost']} per 1,000 events, where a check costs {gate.cost_alert:g} "
+        f"The selected candidate flags {contender.cost.alerts:,} events and misses {contender.cost.missed_positives:,} "
+        f"positives: {contender.estimates()['cost']} per 1,000 events, where a check costs {gate.cost_alert:g} "
         f"and a missed positive {gate.cost_missed_positive:g}{' times its amount' if columns.amount else ''}.",
     ]
 
 
-def _slices(found: list[Slice]) -> list[str]:
-    cells = [(part.name, f"{part.rows:,}", f"{part.positives:,}", _number(part.average_precision)) for part in found]
+def _slices(slices: list[Slice]) -> list[str]:
+    cells = [(part.name, f"{part.rows:,}", f"{part.positives:,}", _number(part.average_precision)) for part in slices]
     note = "Of the selected candidate. Average precision depends on the share of positives, so compare with care."
     return [*table(("Slice", "Rows", "Positives", "Average precision"), cells), "", note]
 
 
-def _calibration(found: Calibration) -> list[str]:
+def _calibration(calibration: Calibration) -> list[str]:
     return items(
         [
-            f"Mean score {found.predicted:.4f}, share of positives {found.observed:.4f}",
-            f"Highest bin: mean score {found.top_predicted:.3f}, share of positives {found.top_observed:.3f}",
-            f"Expected calibration error {found.error:.4f}",
+            f"Mean score {calibration.predicted:.4f}, share of positives {calibration.observed:.4f}",
+            f"Highest bin: mean score {calibration.top_predicted:.3f}, "
+            f"share of positives {calibration.top_observed:.3f}",
+            f"Expected calibration error {calibration.error:.4f}",
         ]
     )
 
 
-def _importances(found: list[tuple[str, float]]) -> list[str]:
-    if not found:
+def _importances(calibration: list[tuple[str, float]]) -> list[str]:
+    if not calibration:
         return ["Not measured: the test days hold one class only."]
     note = "Drop of average precision when the input is shuffled, on a sample of the test rows. "
-    cells = [(name, _number(drop)) for name, drop in found]
+    cells = [(name, _number(drop)) for name, drop in calibration]
     return [*table(("Input", "Drop"), cells), "", f"{note}Correlated inputs substitute for one another."]
 
 

@@ -17,13 +17,13 @@ def unseen(rows: pd.DataFrame, inputs: Inputs) -> dict[str, Unseen]:
         rows: the categorical inputs; n rows.
         inputs: of the model.
     """
-    found = {}
+    unseen_values = {}
     for name, categories in inputs.categorical.items():
         values = rows[name].astype(str)
         values = values[~values.isin(categories)]
         if len(values):
-            found[name] = Unseen(distinct=values.nunique(), rows=len(values), share=len(values) / len(rows))
-    return found
+            unseen_values[name] = Unseen(distinct=values.nunique(), rows=len(values), share=len(values) / len(rows))
+    return unseen_values
 
 
 def notes(rows: pd.DataFrame, model: ModelPackage, gate: TabularEvaluation) -> list[str]:
@@ -38,10 +38,10 @@ def notes(rows: pd.DataFrame, model: ModelPackage, gate: TabularEvaluation) -> l
 
 
 def _unseen(rows: pd.DataFrame, inputs: Inputs) -> Iterator[str]:
-    for name, found in unseen(rows, inputs).items():
-        known, share = len(inputs.categorical[name]), f"{found.rows:,} of {len(rows):,} test rows ({found.share:.1%})"
+    for name, values in unseen(rows, inputs).items():
+        known, share = len(inputs.categorical[name]), f"{values.rows:,} of {len(rows):,} test rows ({values.share:.1%})"
         yield (
-            f"{name}: {share} hold {found.distinct:,} values that are not among the model's {known} categories; they "
+            f"{name}: {share} hold {values.distinct:,} values that are not among the model's {known} categories; they "
             "are scored as none of these."
         )
 

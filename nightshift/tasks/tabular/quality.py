@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nightshift.contracts import evaluation as contract
-from nightshift.contracts.artifact import LabeledWindow
+from nightshift.contracts.artifact import FoldWindow
 from nightshift.contracts.section import Axis, Block, Cell, Chart, Column, Fact, Facts, Notice, Row, Series, Table, Text
 from nightshift.contracts.section import Estimate as Shown
 from nightshift.stats.comparison import BootstrapEstimate
@@ -16,8 +16,8 @@ SMALL_SHARES = [0, 0.01, 0.05, 0.2, 0.5, 1]
 
 def highlights(trial: RowTrial) -> Iterator[Fact]:
     """Yield what a reader sees first."""
-    top_k, found, rival = trial.config.evaluation.top_k, trial.challenger, trial.rival
-    sure, measured = found.estimates(), found.metrics
+    top_k, contender, rival = trial.config.evaluation.top_k, trial.challenger, trial.rival
+    sure, measured = contender.estimates(), contender.metrics
     precision = _sure(measured["average_precision"], sure.get("average_precision"))
     theirs = f", champion {rival.metrics['average_precision']:.3f}" if rival and precision is not None else ""
     yield Fact(label="Average precision", value=precision, format="score", note=f"{trial.model.selected}{theirs}")
@@ -28,8 +28,8 @@ def highlights(trial: RowTrial) -> Iterator[Fact]:
         format="score",
         note=f"at most {measured['precision_at_k_ceiling']:.3f} is possible",
     )
-    note = f"{found.cost.alerts:,} flagged, {found.cost.missed_positives:,} positives missed"
-    cost = _sure(found.cost.per_1000, sure["cost"])
+    note = f"{contender.cost.alerts:,} flagged, {contender.cost.missed_positives:,} positives missed"
+    cost = _sure(contender.cost.per_1000, sure["cost"])
     yield Fact(label="Cost per 1,000 events", value=cost, format="plain", note=note)
     note = f"{trial.test.positives:,} positives"
     yield Fact(label="Test events", value=trial.test.rows, format="count", note=note)
@@ -67,7 +67,7 @@ def blocks(trial: RowTrial, curves: contract.Curves, explanation: Explanation) -
 def _metrics(trial: RowTrial) -> Table:
     top_k, chosen, rival = trial.config.evaluation.top_k, trial.model.selected, trial.rival
     titles = ("ROC AUC", "Average precision", f"Precision at {top_k}", "Highest possible")
-    rows = [_scored(name, found, name == chosen) for name, found in _ranked(trial)]
+    rows = [_scored(name, contender, name == chosen) for name, contender in _ranked(trial)]
     if rival:
         rows.append(_scored(f"champion, version {rival.version}", rival, is_selected=False))
     columns = [Column(title="Candidate"), *(Column(title=title, format="score") for title in titles)]
@@ -78,8 +78,8 @@ def _ranked(trial: RowTrial) -> list[tuple[str, RowContender]]:
     return sorted(trial.candidates.items(), key=lambda item: -(item[1].metrics["average_precision"] or 0))
 
 
-def _scored(name: str, found: RowContender, is_selected: bool) -> Row:
-    sure, measured = found.estimates(), found.metrics
+def _scored(name: str, contender: RowContender, is_selected: bool) -> Row:
+    sure, measured = contender.estimates(), contender.metrics
     cells: list[Cell] = [
         name,
         measured["auc_roc"],
@@ -131,30 +131,30 @@ def _reliability(curve: contract.Calibration) -> Chart:
     )
 
 
-def _calibration(found: Calibration) -> Facts:
+def _calibration(calibration: Calibration) -> Facts:
     return Facts(
         facts=[
-            Fact(label="Mean score", value=found.predicted, format="plain"),
-            Fact(label="Share of positives", value=found.observed, format="plain"),
-            Fact(label="Calibration error", value=found.error, format="plain", note="expected, over score bins"),
+            Fact(label="Mean score", value=calibration.predicted, format="plain"),
+            Fact(label="Share of positives", value=calibration.observed, format="plain"),
+            Fact(label="Calibration error", value=calibration.error, format="plain", note="expected, over score bins"),
         ]
     )
 
 
-def _importances(found: list[tuple[str, float]]) -> Table:
+def _importances(importances: list[tuple[str, float]]) -> Table:
     columns = [Column(title="Input"), Column(title="Drop in average precision", format="score", has_bars=True)]
-    rows = [Row(cells=[name, drop]) for name, drop in found]
+    rows = [Row(cells=[name, drop]) for name, drop in importances]
     return Table(title="Feature importance (permutation)", columns=columns, rows=rows, shown=5)
 
 
-def _slices(found: list[Slice]) -> Table:
+def _slices(slices: list[Slice]) -> Table:
     columns = [
         Column(title="Slice"),
         Column(title="Rows", format="count"),
         Column(title="Positives", format="count"),
         Column(title="Average precision", format="score"),
     ]
-    rows = [Row(cells=[part.name, part.rows, part.positives, part.average_precision]) for part in found]
+    rows = [Row(cells=[part.name, part.rows, part.positives, part.average_precision]) for part in slices]
     return Table(title="Slices of the test days", columns=columns, rows=rows)
 
 
@@ -175,7 +175,7 @@ def _windows(trial: RowTrial) -> Table:
     return Table(title="Windows", columns=columns, rows=rows)
 
 
-def _share(part: LabeledWindow) -> float | None:
+def _share(part: FoldWindow) -> float | None:
     return (part.positives or 0) / part.rows if part.rows else None
 
 

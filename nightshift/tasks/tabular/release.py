@@ -21,4 +21,4 @@ def losses(table: Table, day: date, uris: Sequence[str]) -> list[Floats]:
         uris: folders of the models.
     """
     labels, scores = rows.scored(table, day, uris)
-    return [np.square(each - labels) for each in scores]
+    return [np.square(prediction - labels) for prediction in scores]

@@ -68,7 +68,11 @@ def scored(rows: pd.DataFrame, model: ModelPackage, score: Score) -> pd.DataFram
     missing = [name for name in model.inputs.columns if name not in rows]
     if missing:
         raise UserError(f"the model needs input {missing[0]!r}, which the features lack; train again")
-    found = rows[KEYS].assign(score=score(rows))
+    scored_rows = rows[KEYS].assign(score=score(rows))
     threshold = model.decision.threshold
     # compared as the endpoint does it: in float32 a threshold would be rounded first
-    return found if threshold is None else found.assign(flagged=found["score"].astype(float) >= threshold)
+    return (
+        scored_rows
+        if threshold is None
+        else scored_rows.assign(flagged=scored_rows["score"].astype(float) >= threshold)
+    )

@@ -10,7 +10,7 @@ import pandas as pd
 from nightshift.config.section import Section
 from nightshift.config.tabular import CandidateKind, TabularConfig
 from nightshift.config.tabular import Tabular as Task
-from nightshift.contracts.artifact import LabeledWindow
+from nightshift.contracts.artifact import FoldWindow
 from nightshift.contracts.package import DecisionRule
 from nightshift.contracts.preprocessing import Tabular
 from nightshift.errors import UserError
@@ -22,7 +22,7 @@ from nightshift.tabular import windows
 from nightshift.tabular.scaler import Matrix
 from nightshift.tasks.fitting import FitSpec, Fitted
 from nightshift.tasks.protocol import Measured, TrainingSetup
-from nightshift.tasks.rows import LabeledRows, finite
+from nightshift.tasks.rows import InputRows, finite
 from nightshift.tasks.rows import labeled as every_labeled
 from nightshift.tasks.tabular import compromise, estimators
 from nightshift.tasks.tabular.estimators import Labels
@@ -33,7 +33,7 @@ TOLERANCE = 1e-5
 
 
 @dataclass(frozen=True)
-class RowSample(LabeledRows):
+class RowSample(InputRows):
     """Labeled training rows.
 
     Attributes:
@@ -50,7 +50,7 @@ class RowSample(LabeledRows):
         return self.rows["label"].to_numpy(dtype=np.int8)
 
     @property
-    def window(self) -> LabeledWindow:
+    def window(self) -> FoldWindow:
         """Their days, and how many there are."""
         return window(self.rows, self.days)
 
@@ -105,7 +105,7 @@ class UnseenRows:
     matrix: Matrix
 
     @property
-    def window(self) -> LabeledWindow:
+    def window(self) -> FoldWindow:
         """Their days, and how many there are."""
         return window(self.rows, self.days)
 
@@ -157,7 +157,7 @@ def rows(setup: TrainingSetup[TabularConfig]) -> TableRows:
 
 def networks(task: Task) -> Mapping[str, Section]:
     """Return the candidates that several processes train together."""
-    return {name: each for name, each in task.candidates.items() if each.kind is CandidateKind.MLP}
+    return {name: candidate for name, candidate in task.candidates.items() if candidate.kind is CandidateKind.MLP}
 
 
 def labeled(rows: pd.DataFrame, days: Days) -> pd.DataFrame:
@@ -175,10 +175,10 @@ def labeled(rows: pd.DataFrame, days: Days) -> pd.DataFrame:
     return rows
 
 
-def window(rows: pd.DataFrame, days: Days) -> LabeledWindow:
+def window(rows: pd.DataFrame, days: Days) -> FoldWindow:
     """Describe some rows: first and last day, rows, positives."""
     positives = int(rows["label"].sum())
-    return LabeledWindow(first=days.first, last=days.last, rows=len(rows), positives=positives)
+    return FoldWindow(first=days.first, last=days.last, rows=len(rows), positives=positives)
 
 
 def threshold(scores: Matrix, flagged: int) -> float:

@@ -70,16 +70,16 @@ def fit(setting: Setting[Texts], name: str, items: Items, rows: pd.DataFrame) ->
     known = labels(rows, task.classes)
     if task.candidates[name].kind == "tfidf":
         return _weighted(task, name, items.inputs(rows), known)
-    made = recipe(task, name)
-    if made.fit.frozen:
-        return _frozen(setting, name, made, items.inputs(rows), known)
+    architecture = recipe(task, name)
+    if architecture.fit.frozen:
+        return _frozen(setting, name, architecture, items.inputs(rows), known)
     # of a pipeline every batch has the same shape
-    change = keep_batch if task.trainer.pipeline > 1 else partial(_shortened, made.pad)
-    data = networks.gathered(setting, items, rows, made.fit.batch_size, change)
-    found = networks.fit(setting, name, made, rows, data)
-    model = made.merge(found.model)
+    change = keep_batch if task.trainer.pipeline > 1 else partial(_shortened, architecture.pad)
+    data = networks.gathered(setting, items, rows, architecture.fit.batch_size, change)
+    training = networks.fit(setting, name, architecture, rows, data)
+    model = architecture.merge(training.model)
     scores = partial(networks.probabilities, model)
-    return Fitted(lambda: texts_export.transformer(model, made), scores, found.losses)
+    return Fitted(lambda: texts_export.transformer(model, architecture), scores, training.losses)
 
 
 def recipe(task: Texts, name: str) -> Bert:
@@ -89,8 +89,8 @@ def recipe(task: Texts, name: str) -> Bert:
         UserError: when it refuses a parameter.
     """
     field, tokenizer = networks.field(name), tokens.named(task)
-    given = check_parameters(BertParameters, field, task.candidates[name].parameters)
-    return Bert(field, tokenizer.vocabulary, tokenizer.pad, task.length, len(task.classes), given)
+    parameters = check_parameters(BertParameters, field, task.candidates[name].parameters)
+    return Bert(field, tokenizer.vocabulary, tokenizer.pad, task.length, len(task.classes), parameters)
 
 
 def is_network(task: Texts, name: str) -> bool:
@@ -102,17 +102,17 @@ def _shortened(pad: int, batch: Batch, _: Tensor) -> Batch:
     return _trimmed(pad, batch[0]), batch[1]
 
 
-def _trimmed(pad: int, found: Tensor) -> Tensor:
+def _trimmed(pad: int, numbers: Tensor) -> Tensor:
     """Leave out the last columns, in which no text has a token."""
-    used = (found != pad).any(0).nonzero()
-    return found[:, : int(used[-1]) + 1 if len(used) else 1]
+    used = (numbers != pad).any(0).nonzero()
+    return numbers[:, : int(used[-1]) + 1 if len(used) else 1]
 
 
-def _weighted(task: Texts, name: str, found: Tokens, known: Labels) -> Fitted:
+def _weighted(task: Texts, name: str, numbers: Tokens, known: Labels) -> Fitted:
     """Fit logistic regression on each text's tokens, weighted by how rare they are (TF-IDF)."""
     tokenizer = tokens.named(task)
-    weigh = TfidfTransformer().fit(_counts(tokenizer, found))
-    line = linear.fit(task, name, weigh.transform(_counts(tokenizer, found)), known)
+    weigh = TfidfTransformer().fit(_counts(tokenizer, numbers))
+    line = linear.fit(task, name, weigh.transform(_counts(tokenizer, numbers)), known)
 
     def predict(inputs: Tokens) -> Scores:
         logits = weigh.transform(_counts(tokenizer, inputs)) @ line.weights + line.bias
@@ -122,30 +122,30 @@ def _weighted(task: Texts, name: str, found: Tokens, known: Labels) -> Fitted:
     return Fitted(lambda: texts_export.bag(weigh.idf_, line, tokenizer.pad), predict)
 
 
-def _counts(tokenizer: Tokenizer, found: Tokens) -> csr_array:
+def _counts(tokenizer: Tokenizer, numbers: Tokens) -> csr_array:
     """Return how often each text has each token, (n, vocabulary)."""
-    rows, places = np.nonzero(found != tokenizer.pad)
-    cells = (np.ones(len(rows)), (rows, found[rows, places]))
-    return csr_array(cells, shape=(len(found), tokenizer.vocabulary))
+    rows, columns = np.nonzero(numbers != tokenizer.pad)
+    cells = (np.ones(len(rows)), (rows, numbers[rows, columns]))
+    return csr_array(cells, shape=(len(numbers), tokenizer.vocabulary))
 
 
-def _frozen(setting: Setting[Texts], name: str, made: Bert, found: Tokens, known: Labels) -> Fitted:
+def _frozen(setting: Setting[Texts], name: str, architecture: Bert, numbers: Tokens, known: Labels) -> Fitted:
     """Fit logistic regression on the embeddings of a pretrained network."""
     task = setting.task
-    with devices.reproducible(task.seed, made.fit.threads):
-        model = made.model().to(setting.torch_device).eval()
+    with devices.reproducible(task.seed, architecture.fit.threads):
+        model = architecture.model().to(setting.torch_device).eval()
         encoder, last = model
-        embedded = _embeddings(encoder, found, made.pad)
+        embedded = _embeddings(encoder, numbers, architecture.pad)
     linear.fit(task, name, embedded, known).give(last)
-    return Fitted(lambda: texts_export.transformer(model, made), partial(networks.probabilities, model))
+    return Fitted(lambda: texts_export.transformer(model, architecture), partial(networks.probabilities, model))
 
 
-def _embeddings(encoder: nn.Module, found: Tokens, pad: int) -> npt.NDArray[np.float32]:
+def _embeddings(encoder: nn.Module, numbers: Tokens, pad: int) -> npt.NDArray[np.float32]:
     """Return embeddings of texts, (n, width): those of like length together, so that little is filled up."""
-    order = np.argsort((found != pad).sum(1), kind="stable")
+    order = np.argsort((numbers != pad).sum(1), kind="stable")
     device = next(encoder.parameters()).device
     with torch.no_grad():
-        batches = torch.split(torch.from_numpy(found[order]), scorer.AT_ONCE)
+        batches = torch.split(torch.from_numpy(numbers[order]), scorer.AT_ONCE)
         embedded = torch.cat([encoder(_trimmed(pad, batch.to(device))).cpu() for batch in batches]).numpy()
     back = np.empty_like(embedded)
     back[order] = embedded

@@ -46,16 +46,18 @@ def find_repeats(contents: "pd.Series", task: Texts) -> npt.NDArray[np.bool_]:
     """
     from datasketch import MinHash, MinHashLSH
 
-    staying, found = dict[int, MinHash](), np.zeros(len(contents), bool)
+    staying, repeats = dict[int, MinHash](), np.zeros(len(contents), bool)
     index = MinHashLSH(task.near_duplicates, PERMUTATIONS, weights=LOOK)
     # the scheme is given, since another one may find others
     sketches = MinHash.generator(map(_shingles, contents), num_perm=PERMUTATIONS, scheme="affine32")
     for place, sketch in enumerate(sketches):
-        found[place] = any(sketch.jaccard(staying[each]) >= task.near_duplicates for each in index.query(sketch))
-        if not found[place]:
+        repeats[place] = any(
+            sketch.jaccard(staying[earlier]) >= task.near_duplicates for earlier in index.query(sketch)
+        )
+        if not repeats[place]:
             staying[place] = sketch
             index.insert(place, sketch)
-    return found
+    return repeats
 
 
 def _shingles(content: str) -> set[bytes]:

@@ -17,24 +17,24 @@ def items(model: ModelPackage, uri: str) -> ItemSchema:
     Raises:
         UserError: when it is a model of another task, or its tokenizer is not the one that its manifest names.
     """
-    made, content = model.of(Texts), read_tokenizer(uri, model)
+    preprocessing, content = model.of(Texts), read_tokenizer(uri, model)
     field = ItemField(
-        name=made.item,
-        limit=made.vocabulary,
+        name=preprocessing.item,
+        limit=preprocessing.vocabulary,
         content_types=("text/",),
         schema={"type": "string", "minLength": 1},
         parse=_content,
         format=bytes.decode,
-        decode=partial(_seen, Tokenizer(content, made.vocabulary, made.pad), made.length),
+        decode=partial(_seen, Tokenizer(content, preprocessing.vocabulary, preprocessing.pad), preprocessing.length),
         media_type=lambda _: "text/plain",
     )
-    return ItemSchema(made.classes, (field,))
+    return ItemSchema(preprocessing.classes, (field,))
 
 
-def _content(given: Any) -> bytes:
-    if not isinstance(given, str):
-        raise ItemError(str(given)[:100], "a text")
-    return given.encode(errors="surrogatepass")
+def _content(value: Any) -> bytes:
+    if not isinstance(value, str):
+        raise ItemError(str(value)[:100], "a text")
+    return value.encode(errors="surrogatepass")
 
 
 def _seen(tokenizer: Tokenizer, length: int, content: bytes) -> Array:
@@ -44,5 +44,5 @@ def _seen(tokenizer: Tokenizer, length: int, content: bytes) -> Array:
         raise ItemError("invalid_utf8", "a text in UTF-8") from None
     if rule := texts.fault(text):
         raise ItemError(rule, "a text with something to see, without NUL characters")
-    found: Array = tokens.encoded(tokenizer, length, [text])[0]
-    return found
+    numbers: Array = tokens.encoded(tokenizer, length, [text])[0]
+    return numbers

@@ -64,8 +64,8 @@ class _Transformer:
     def embedded(self) -> str:
         """Draw the sum of each token's, place's and sentence's numbers."""
         graph, words = self.graph, self._weight("embeddings.word_embeddings.weight")
-        places, ends = self._weight("embeddings.position_embeddings.weight"), graph.node("Shape", INPUT, start=1)
-        near = graph.node("Slice", places, graph.axes(0), ends, graph.axes(0))
+        positions, ends = self._weight("embeddings.position_embeddings.weight"), graph.node("Shape", INPUT, start=1)
+        near = graph.node("Slice", positions, graph.axes(0), ends, graph.axes(0))
         first = graph.constant(self.weights["embeddings.token_type_embeddings.weight"][0])
         total = graph.node("Add", graph.node("Add", graph.node("Gather", words, INPUT), first), near)
         return self._normalized("embeddings.LayerNorm", total)

@@ -255,7 +255,11 @@ def main(argv: list[str] | None = None) -> int:
     """Start or stop the Airflow of this repository."""
     parser = argparse.ArgumentParser(prog="python -m pipelines.engines.airflow.standalone", description=__doc__)
     parser.add_argument("action", choices=["start", "stop"])
-    parser.add_argument("--config", default=configs.DEFAULT, help="use case whose DAGs are wanted, a name or a file")
+    parser.add_argument(
+        "--config",
+        default=configs.DEFAULT,
+        help="use case of the DAGs, by its name in pipelines/configs/ or a YAML file",
+    )
     args = parser.parse_args(argv)
     try:
         _start(ROOT / ".airflow", args.config) if args.action == "start" else _stop(ROOT / ".airflow")

@@ -270,6 +270,20 @@ def test_data_have_drifted_when_too_many_inputs_have_or_the_score_has(
     assert (verdict.decision, verdict.measures[0].value, verdict.advisory) == (decision, share, True)
 
 
+@given(inputs=st.lists(st.booleans(), max_size=3), has_score=st.booleans())
+def test_of_any_columns_that_are_compared_the_inputs_give_one_signal_and_the_score_another(
+    inputs: list[bool], has_score: bool
+) -> None:
+    compared = columns(*inputs)[: len(inputs) + has_score]
+    share = sum(inputs) / len(inputs) if inputs else 0
+    expected = ([("inputs", share)] if inputs else []) + ([("score", 0.01)] if has_score else [])
+
+    verdict = judged(compared)
+
+    assert [(measure.name, measure.value) for measure in verdict.measures] == expected
+    assert core.drifted_share(compared) == share
+
+
 def test_the_reasons_name_the_drifted_inputs_worst_first() -> None:
     assert judged(columns(True, False, True)).reasons == [
         "2 of 3 inputs drifted (67%); at most 50% may.",
@@ -303,9 +317,9 @@ def test_more_or_fewer_rows_than_the_limit_allows_are_noticed(rows: int, raised:
     assert core.volume(rows, 100, limit=0.5).raised == raised
 
 
-@pytest.mark.parametrize(("labelled", "raised"), [(0, True), (49, True), (51, False), (200, False)])
-def test_labels_are_late_when_fewer_than_half_of_a_usual_day_have_arrived(labelled: int, raised: bool) -> None:
-    assert core.labels(labelled, 100).raised == raised
+@pytest.mark.parametrize(("labeled", "raised"), [(0, True), (49, True), (51, False), (200, False)])
+def test_labels_are_late_when_fewer_than_half_of_a_usual_day_have_arrived(labeled: int, raised: bool) -> None:
+    assert core.labels(labeled, 100).raised == raised
 
 
 def scored(positives: int, hidden: int = 0) -> np.ndarray:

@@ -95,6 +95,13 @@ def test_the_newest_days_are_compared_with_the_training_sample(ran: Path) -> Non
     assert measured["reference"] == {"first": "2024-03-15", "last": "2024-03-16", "rows": 1200}
 
 
+def test_the_page_names_the_raised_signals_first(ran: Path) -> None:
+    section = read_section(str(ran / "drift"))
+
+    assert section
+    assert [(fact.value, fact.note) for fact in section.highlights] == [("drifted", "inputs, score, volume")]
+
+
 def test_the_inputs_come_first_and_the_score_last(ran: Path) -> None:
     columns = figures(ran)["columns"]
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from nightshift.config import parse
-from nightshift.contracts.artifact import LabeledWindow
+from nightshift.contracts.artifact import FoldWindow
 from nightshift.contracts.evaluation import Cost
 from nightshift.contracts.preprocessing import Inputs
 from nightshift.contracts.verdict import Verdict
@@ -17,7 +17,7 @@ from nightshift.tasks.tabular.explain import Calibration, Explanation, Slice
 from tests import packages
 from tests.components import samples
 
-WINDOW = LabeledWindow(first="2024-03-15", last="2024-03-16", rows=81_000, positives=10)
+WINDOW = FoldWindow(first="2024-03-15", last="2024-03-16", rows=81_000, positives=10)
 MEASURED = judging.RowContender(
     sha256="sha",
     trained_until="2024-03-16",

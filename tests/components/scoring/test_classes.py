@@ -170,10 +170,10 @@ def test_a_few_rows_are_held_to_chance_and_many_to_the_config():
 def test_a_promise_is_held_to_where_enough_labels_are_there():
     promised = contract.Promise(metric="accuracy", value=0.9, measured="once")
     limits = pictures.parsed(drift={"accuracy": 0.05, "min_rows": 100}).drift
-    few = signals.performance(signals.Due(99, 99, 0), promised, limits)
+    few = signals.performance(signals.Due(99, 0), promised, limits)
     assert (few.value, few.raised) == (None, False)
     for right, raised in ((86, False), (84, True)):
-        performance = signals.performance(signals.Due(100, 100, right), promised, limits)
+        performance = signals.performance(signals.Due(100, right), promised, limits)
         assert performance.raised == raised
         assert performance.value == pytest.approx(0.9 - right / 100)
 

@@ -107,7 +107,7 @@ def test_a_mistake_is_one_clear_line_and_exit_code_two(words: list[str], message
 
 
 def test_a_load_test_is_given_what_was_asked_for_and_needs_a_champion(tmp_path: Path) -> None:
-    words = ["--rate", "5", "50", "--connections", "2", "--seconds", "0.1", "--workspace", str(tmp_path)]
+    words = ["--rates", "5", "50", "--connections", "2", "--seconds", "0.1", "--workspace", str(tmp_path)]
     done = nightshift("loadtest", *words)
     (record,) = (tmp_path / "runs").glob("fraud-loadtest-*/run.json")
     load = json.loads(record.read_text())["parameters"]["load"]

@@ -21,7 +21,7 @@ def test_a_planted_fault_is_found(
     config: str, trained: str, fault: str, title: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = trained.split()[3]
-    assert called("scale", "--config", config, "--rows", rows, "--fault", fault) == 0
+    assert called("scale", "--config", config, "--rows", rows, "--inject-fault", fault) == 0
 
     first, headings, one, two, *findings = capsys.readouterr().out.splitlines()
     assert first == f"{trained} a process and step"

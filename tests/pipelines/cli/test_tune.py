@@ -39,7 +39,7 @@ def test_a_batch_size_that_is_faster_is_written_into_the_config_with_its_comment
     before = file.read_text()
 
     traces = tmp_path / "traces"
-    words = ["--batch-size", "512", "--try", "compression", "--rows", "1024", "--traces", str(traces)]
+    words = ["--batch-size", "512", "--axes", "compression", "--rows", "1024", "--traces", str(traces)]
     assert called("tune", "--config", str(file), *words) == 0
 
     printed = capsys.readouterr().out
@@ -92,7 +92,7 @@ def test_where_nothing_is_left_to_try_the_config_stays_as_it_is(
     file = config(tmp_path)
     before = file.read_text()
 
-    assert called("tune", "--config", str(file), "--try", "recompute", "microbatches") == 0
+    assert called("tune", "--config", str(file), "--axes", "recompute", "microbatches") == 0
 
     assert "nothing is faster for sure; the config stays as it is" in capsys.readouterr().out
     assert file.read_text() == before

@@ -103,8 +103,8 @@ def write_days(
         return {day: job.write(uri, day, features) for day, uri in missing.items()}
     from nightshift.tasks.tabular.features import shards
 
-    with workers.workers(dask, job.device) as found:
-        return shards.write(job, missing, folder, found)
+    with workers.workers(dask, job.device) as pool:
+        return shards.write(job, missing, folder, pool)
 
 
 def compute(job: Job, days: Days) -> pd.DataFrame:
@@ -114,8 +114,8 @@ def compute(job: Job, days: Days) -> pd.DataFrame:
 
 
 def _replayed(replay: Replay) -> str:
-    said = f"Replayed online, {replay.differing:,} of {replay.rows:,} events of {replay.day} differ"
-    return f"{said} by up to {replay.largest:.3g}, in {replay.worst}." if replay.differing else f"{said}."
+    message = f"Replayed online, {replay.differing:,} of {replay.rows:,} events of {replay.day} differ"
+    return f"{message} by up to {replay.largest:.3g}, in {replay.worst}." if replay.differing else f"{message}."
 
 
 def _inputs(kinds: dict[str, Sequence[str]]) -> Table:

@@ -125,15 +125,15 @@ def trailing(
     """
     n, lag = len(codes), delay or 0
     order, at = _by_key(xp, codes, times, lag + max(windows))
-    place = xp.empty(n, dtype=xp.int64)  # of a row in that order
-    place[order] = xp.arange(n)
+    positions = xp.empty(n, dtype=xp.int64)  # of a row in that order
+    positions[order] = xp.arange(n)
     packed = at(0)
     total = xp.concatenate([xp.zeros(1, dtype=xp.int64), xp.cumsum(xp.take(values, order))])
 
     def rows_until(age: int) -> Array:
-        return xp.take(xp.searchsorted(packed, at(age), side="right"), place)
+        return xp.take(xp.searchsorted(packed, at(age), side="right"), positions)
 
-    end = place + 1 if delay is None else rows_until(delay)
+    end = positions + 1 if delay is None else rows_until(delay)
     total_at_end = xp.take(total, end)
 
     def window(length: int) -> tuple[Array, Array]:
@@ -169,9 +169,9 @@ def _customer(events: Frame, times: Array, config: TabularConfig, xp: ModuleType
     decimals, spec = config.task.amount_decimals, windows.of(config)
     has_amount = "amount" in events
     units = windows.minor_units(events["amount"], decimals, xp) if has_amount else xp.zeros(len(events), xp.int64)
-    found = trailing(xp, _codes(events["customer"], xp), times, units, windows.lengths(spec))
+    counts_and_sums = trailing(xp, _codes(events["customer"], xp), times, units, windows.lengths(spec))
     columns = {}
-    for w, (counts, sums) in zip(spec.windows_days, found, strict=True):
+    for w, (counts, sums) in zip(spec.windows_days, counts_and_sums, strict=True):
         columns[f"customer_count_{w}d"] = counts.astype("float64")
         if has_amount:
             columns[f"customer_mean_amount_{w}d"] = sums / (counts * 10**decimals)
@@ -186,9 +186,9 @@ def _terminal(events: Frame, times: Array, config: TabularConfig, xp: ModuleType
     spec = windows.of(config)
     positives = xp.asarray((events["label"].fillna(0) == 1).astype("int64"))
     codes = _codes(events["terminal"], xp)
-    found = trailing(xp, codes, times, positives, windows.lengths(spec), windows.delay(spec))
+    counts_and_sums = trailing(xp, codes, times, positives, windows.lengths(spec), windows.delay(spec))
     columns = {}
-    for w, (counts, sums) in zip(spec.windows_days, found, strict=True):
+    for w, (counts, sums) in zip(spec.windows_days, counts_and_sums, strict=True):
         columns[f"terminal_count_{w}d"] = counts.astype("float64")
         columns[f"terminal_risk_{w}d"] = sums / xp.maximum(counts, 1)
     return columns

@@ -58,9 +58,9 @@ def write(past: Past, lake: str, offline: pd.DataFrame) -> str:
     config, days = past.config, past.days
     uri = snapshot.place(lake, config.name, past.day, past.key)
     if not snapshot.find(uri):
-        found, manifest = snapshot.made(config, days, rows_of(past.events, days))
+        content, manifest = snapshot.made(config, days, rows_of(past.events, days))
         known = manifest.model_copy(update={"example": example(config, past.events, offline)})
-        written = snapshot.write(uri, found, known)
+        written = snapshot.write(uri, content, known)
         log.info("online state: %d events of %s, %d bytes", written.rows, days, written.size)
     return uri
 
@@ -107,5 +107,5 @@ def _plain(value: Any) -> int | float | str:
     """Return a value of a frame as JSON has it."""
     if isinstance(value, pd.Timestamp):
         return f"{value.isoformat()}Z"
-    found: int | float | str = value.item() if isinstance(value, np.generic) else value
-    return found
+    plain: int | float | str = value.item() if isinstance(value, np.generic) else value
+    return plain

@@ -85,7 +85,7 @@ class Layout:
     @cached_property
     def key(self) -> str:
         """What tells these pieces from those of a try with other batches or shards, whose workers may still write."""
-        batches = [[each.days.first, each.days.last, list(each.missing.values())] for each in self.batches]
+        batches = [[batch.days.first, batch.days.last, list(batch.missing.values())] for batch in self.batches]
         return storage.fingerprint([self.shards, batches])[:16]
 
 
@@ -122,7 +122,7 @@ def divided(job: Job, missing: Mapping[date, str], folder: str, workers: int, si
     most = min(sizes.batch, math.ceil(sum(rows) / workers) or 1)
     # a batch ends where the events so far pass the next multiple of its size, and between days that are missing or not
     keyed = zip(days, accumulate(rows, initial=0), strict=False)
-    groups = groupby(keyed, key=lambda each: (each[1] // most, each[0] in missing))
+    groups = groupby(keyed, key=lambda entry: (entry[1] // most, entry[0] in missing))
     batches = [_batch([day for day, _ in group], missing) for _, group in groups]
     return Layout(job, folder, batches, max(math.ceil(sum(rows) / sizes.shard), workers))
 
@@ -149,8 +149,8 @@ def compute(layout: Layout, which: tuple[str, int]) -> None:
     events = pd.concat(pieces, ignore_index=True)
     pieces.clear()
     backend = job.backend
-    found = core.windowed(side, backend.from_host(events), job.config, backend)
-    columns = backend.to_host(backend.frame(found)).assign(row=events["row"])
+    computed = core.windowed(side, backend.from_host(events), job.config, backend)
+    columns = backend.to_host(backend.frame(computed)).assign(row=events["row"])
     for number, batch in enumerate(layout.batches):
         if batch.missing:
             _put(layout.piece("windows", number, side, shard), columns.iloc[ends[number] : ends[number + 1]])
@@ -189,10 +189,10 @@ def _windows(layout: Layout, number: int, side: str, rows: int) -> Iterator[tupl
         [_get(layout.piece("windows", number, side, shard)) for shard in range(layout.shards)], ignore_index=True
     )
     assert len(pieces) == rows, "every event is in one shard"
-    place = pieces.pop("row").to_numpy()
+    positions = pieces.pop("row").to_numpy()
     for name in pieces:
         column = np.empty(rows)
-        column[place] = pieces[name].to_numpy()
+        column[positions] = pieces[name].to_numpy()
         yield str(name), column
 
 

@@ -46,13 +46,13 @@ class Workers:
         # a task is not a function of its arguments alone, so that none may be answered from memory
         futures = self.client.map(task, items, pure=False)
         try:
-            found: list[R] = self.client.gather(futures)
+            outputs: list[R] = self.client.gather(futures)
         except Exception:
             with suppress(Exception):  # the cluster may be what failed
                 self.client.cancel(futures)
                 _await_idle(self.client)
             raise
-        return found
+        return outputs
 
 
 def _await_idle(client: "Client") -> None:
