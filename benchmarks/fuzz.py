@@ -64,7 +64,7 @@ class FuzzResult:
     wrong: list[str] = field(default_factory=list)
     acknowledged: list[list[dict[str, Any]]] = field(default_factory=list)
     memory: tuple[int, int] = (0, 0)
-    count_differing: int = 0
+    differing: int = 0
 
     def add(self, status: int, body: bytes) -> None:
         """Count an answer."""
