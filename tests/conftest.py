@@ -124,13 +124,13 @@ def save_model(tmp_path):
 @pytest.fixture(scope="session")
 def registry_template(tmp_path_factory):
     """A registry with versions 1, 2, 3 of `fraud`, made once and copied by tests."""
-    place = tmp_path_factory.mktemp("template")
+    folder = tmp_path_factory.mktemp("template")
     for number, last in ((1, "2018-07-29"), (2, "2018-07-30"), (3, "2018-07-31")):
-        uri = save(place / f"model-{number}", number / 10, last)
+        uri = save(folder / f"model-{number}", number / 10, last)
         held_to = {"promise": "average_precision", "average_precision": "0.6"}
         tags = {"train_first": "2018-07-25", "train_last": last, **held_to}
-        registry.register(str(place / "registry"), "fraud", uri, tags, {"average_precision": 0.6})
-    return place / "registry"
+        registry.register(str(folder / "registry"), "fraud", uri, tags, {"average_precision": 0.6})
+    return folder / "registry"
 
 
 @pytest.fixture

@@ -90,8 +90,8 @@ def test_a_verdict_about_another_model_is_refused():
 def test_one_gate_that_is_not_passed_keeps_the_champion_whoever_wrote_its_verdict(decision):
     evaluation = verdicts()[0]
     budget = evaluation.model_copy(update={"gate": "budget", "decision": Decision(decision), "reasons": ["It costs."]})
-    found = core.decide(CHALLENGER, CHAMPION, [evaluation, budget])
-    assert found == core.DeploymentDecision("kept", ["It costs."])
+    outcome = core.decide(CHALLENGER, CHAMPION, [evaluation, budget])
+    assert outcome == core.DeploymentDecision("kept", ["It costs."])
 
 
 def test_advisory_verdicts_alone_promote_nothing():

@@ -138,7 +138,7 @@ def test_the_last_row_of_tiles_has_the_fewest_holes(tiles, columns):
 def test_what_lies_elsewhere_is_named_but_not_linked(sample, new_run, tmp_path):
     other = new_run(tmp_path / "elsewhere", "r1")
     (artifact,) = sample.executor_input["inputs"]["artifacts"]["model"]["artifacts"]
-    artifact["uri"] = other.places["model"]
+    artifact["uri"] = other.uris["model"]
     page = Page(sample.report()[1])
     assert str(other.file("model/model.json")) in page.text
     assert not [a for _, a in page.elements if "elsewhere" in (a.get("href") or "")]
@@ -174,7 +174,7 @@ def test_figures_have_intervals_tags_and_exact_values(sample):
     assert page.row("random_forest")[0] == "random_forest selected"
     assert page.row("random_forest")[1].startswith("0.658")
     assert "Average precision 0.658 [0.61, 0.70] random_forest" in texts(page)
-    assert {float(value) for value, _ in page.figures} >= {each[1] for each in SCORES.values()}
+    assert {float(value) for value, _ in page.figures} >= {score[1] for score in SCORES.values()}
 
 
 def test_a_value_above_its_limit_stands_out(sample):
@@ -243,16 +243,16 @@ def test_missing_measures_are_said_to_be_missing(sample):
 
 
 @pytest.mark.parametrize(
-    ("on_cpu", "said"),
+    ("on_cpu", "reason"),
     [({"features", "training"}, "features, training"), (set(), "nothing")],
 )
-def test_where_the_cpu_was_used_though_cuda_was_asked_for_is_said(sample, on_cpu, said):
+def test_where_the_cpu_was_used_though_cuda_was_asked_for_is_said(sample, on_cpu, reason):
     sample.flags["device"] = "cuda"
     for value in sample.executor_input["inputs"]["artifacts"].values():
         metadata = value["artifacts"][0]["metadata"]
         metadata["device"] = "cpu" if metadata["step"] in on_cpu else "cuda"
     _, html = sample.report()
-    assert f"CUDA was asked for. Computed on the CPU: {said}." in html
+    assert f"CUDA was asked for. Computed on the CPU: {reason}." in html
 
 
 def test_what_the_engine_ignored_is_listed(sample):
