@@ -155,6 +155,8 @@ def _batch(job: IngestionJob, days: list[date]) -> list[Partition]:
 def _key(job: IngestionJob, day: date, raw: sources.RawRows) -> str:
     rules = tasks.find(job.config.task.kind).ingestion
     meaning = [job.config.columns.model_dump(), job.config.source.timezone, rules.rules(job.config)]
+    if spelled := job.config.source.format.model_dump(exclude_defaults=True):
+        meaning.append(spelled)
     made_of = [SCHEMA, raw.sha256, meaning, day <= job.plan.labels_due, sorted(job.text_ids)]
     if day in job.repeated:
         made_of += [job.config.source.corrections, storage.sha256(job.repeated[day].tobytes())]
@@ -240,7 +242,7 @@ def _with_examples(
     return (
         f"{message}; for example\n  " + "\n  ".join(rows) + "\n"
         f"all rejected rows are in {files[0]}{f' and {len(files) - 1} more files' if len(files) > 1 else ''}; "
-        f"fix the data, or raise quarantine.{limit} in the config if these rows may be left out"
+        f"fix the data{core.hint(rule)}, or raise quarantine.{limit} in the config if these rows may be left out"
     )
 
 

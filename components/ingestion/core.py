@@ -23,6 +23,7 @@ from nightshift.config import Config
 from nightshift.config.columns import Columns, Holds
 from nightshift.printable import printable
 from nightshift.tasks import columns as read
+from nightshift.tasks import spelling
 from nightshift.tasks.protocol import Ingestion, Labels
 
 Frame = TypeVar("Frame", pd.DataFrame, pd.Series)
@@ -33,6 +34,13 @@ REPEATED = "duplicate_id_of_earlier_day"
 NO_REPEATS: Mapping[date, Keys] = {}
 CONTENT = (Holds.FILE, Holds.TEXT)  # what a row holds as a whole
 NUMBERS = (Holds.AMOUNT, Holds.NUMBER)
+# what a rule rejects may be spelled otherwise
+SPELLINGS = {
+    "bad_amount": "source.format.decimal and thousands",
+    "bad_number": "source.format.decimal and thousands",
+    "unparsable_time": "source.format.times",
+    "unknown_label": "source.format.positive and negative",
+}
 ID_DTYPES: dict[str, Any] = {"integer": "int64", "text": str}
 
 
@@ -260,6 +268,12 @@ def examples(bad: Iterable[pd.DataFrame], config: Config, rule: str, label: str 
     ]
 
 
+def hint(rule: str) -> str:
+    """Return what to set in the config where values are right and spelled otherwise, the end of a sentence."""
+    setting = SPELLINGS.get(rule)
+    return f", or set {setting} in the config, which `nightshift config guess FILE` finds" if setting else ""
+
+
 def _mask(value: Any) -> str:
     return _show(value) if pd.isna(value) else f"{printable(str(value)[: len(str(value)) // 2])}***"
 
@@ -273,12 +287,12 @@ def _show(value: Any) -> str:
 def _read_columns(raw: pd.DataFrame, config: Config, text_ids: Collection[str]) -> pd.DataFrame:
     """Return the canonical columns, null where a value cannot be read."""
     readers: dict[Holds, Callable[[pd.Series], pd.Series]] = {
-        Holds.TIME: partial(read.times, timezone=config.source.timezone),
-        Holds.AMOUNT: read.numbers,
+        Holds.TIME: partial(spelling.times, source=config.source),
+        Holds.AMOUNT: partial(spelling.numbers, spelled=config.source.format),
         Holds.FILE: read.files,
         Holds.TEXT: read.bodies,
         Holds.LABEL: lambda column: _labels(config).read(column, config),
-        Holds.NUMBER: read.numbers,
+        Holds.NUMBER: partial(spelling.numbers, spelled=config.source.format),
         # nothing is a category too, and its name is the empty text, as in a CSV file
         Holds.CATEGORY: read.canonical,
     }

@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from nightshift.config.columns import Amount, Categories, Identifier, LabeledColumns, Numbers
 from nightshift.config.policy import Drift, Effect, Evaluation, Protocol
 from nightshift.config.section import Cost, Days, Factor, Positive, Section, Share, Threads
-from nightshift.config.source import Simulator
+from nightshift.config.source import Format, Simulator, Source
 from nightshift.config.task import Candidate, CandidateName, Task
 from nightshift.config.usecase import LabeledConfig
 
@@ -95,6 +95,29 @@ class Limits(Section):
     )
 
 
+class TabularFormat(Format):
+    """How values are spelled, labels included."""
+
+    positive: list[str] = Field([], description="labels that stand for 1, such as 'Yes'; default: 1 and true")
+    negative: list[str] = Field(
+        [], description="labels that stand for 0; without them, where 'positive' is set, all others that are there"
+    )
+
+    @model_validator(mode="after")
+    def _labels_differ(self) -> Self:
+        if both := sorted({*self.positive} & {*self.negative}):
+            raise ValueError(f"{both[0]!r} is in 'positive' and in 'negative'; keep one")
+        if self.negative and not self.positive:
+            raise ValueError("'negative' is given without 'positive'; give both, or 'positive' alone")
+        return self
+
+
+class TabularSource(Source):
+    """How the data lies, and how it is spelled."""
+
+    format: TabularFormat = Field(TabularFormat(), description="how values are spelled; see `nightshift config guess`")
+
+
 class TabularSimulator(Simulator):
     """Card transactions: the world's size, and how it changes."""
 
@@ -153,6 +176,7 @@ class TabularDrift(Drift):
 class TabularConfig(LabeledConfig):
     """A use case whose events are rows of a table."""
 
+    source: TabularSource
     columns: TabularColumns
     limits: Limits = Limits()
     simulator: TabularSimulator = TabularSimulator()

@@ -44,7 +44,7 @@ class Tree:
 
 
 def dense(scaler: Scaler, layers: Sequence[tuple[Matrix, Matrix]]) -> bytes:
-    """Return `sigmoid` of a stack of linear layers with ReLU between them, over standardised inputs.
+    """Return `sigmoid` of a stack of linear layers with ReLU between them, over standardized inputs.
 
     Args:
         scaler: standardises the inputs.

@@ -27,7 +27,7 @@ COMMANDS = {
     },
     "definitions": {
         "compile": "Compile the pipelines to the YAML that every engine reads.",
-        "config": "Check and print the config of a use case, or print the JSON Schema of configs.",
+        "config": "Guess a config from a file, check and print one, or print the JSON Schema of configs.",
     },
     "models": {
         "models": "List the registered model versions.",

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pipelines import arguments, configs
 from pipelines.cli import options
+from pipelines.cli.guess import add_guess
 from pipelines.compiling import compile_pipelines
 from pipelines.configs import strict_yaml
 from pipelines.environments import SITES, site
@@ -29,13 +30,14 @@ def add(commands: options.Commands) -> None:
     )
     command.set_defaults(command=compile_all)
     config = options.add_command(
-        commands, "config", "Check and print the config of a use case, or print the JSON Schema of configs."
+        commands, "config", "Guess a config from a file, check and print one, or print the JSON Schema of configs."
     )
     actions = config.add_subparsers(required=True, metavar="action")
     options.add_command(actions, "schema", schema.__doc__).set_defaults(command=schema)
     showing = options.add_command(actions, "show", show.__doc__)
     showing.add_argument("config", help="use case, by its name in pipelines/configs/ or a YAML file")
     showing.set_defaults(command=show)
+    add_guess(actions)
 
 
 def compile_all(args: argparse.Namespace) -> int:

@@ -21,7 +21,7 @@ from tests.servers import free_port
 
 
 def score(url: str, *events) -> httpx.Response:
-    return httpx.post(f"{url}/score", json={"events": [raw(each) for each in events]})
+    return httpx.post(f"{url}/score", json={"events": [raw(event) for event in events]})
 
 
 def test_what_a_server_writes_is_for_its_user_alone_whatever_the_umask(tmp_path) -> None:
