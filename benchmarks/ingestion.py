@@ -52,7 +52,7 @@ def run(days: int = DAYS) -> dict[str, Any]:
         _write(Path(folder), days)
         hashes = set()
         for name, source in (("one by one", OneByOne), ("at once", sources.OneTable)):
-            report[name], partitions = _measured(Path(folder), days, source)
+            report[name], partitions = _measure(Path(folder), days, source)
             hashes.add(partitions)
     assert len(hashes) == 1, "the same partitions"
     rows = [{"days are read": name, **report[name]} for name in ("one by one", "at once")]
@@ -60,7 +60,7 @@ def run(days: int = DAYS) -> dict[str, Any]:
     return report
 
 
-def _measured(folder: Path, days: int, source: type[sources.OneTable]) -> tuple[dict[str, float], str]:
+def _measure(folder: Path, days: int, source: type[sources.OneTable]) -> tuple[dict[str, float], str]:
     settings = config.parse(CONFIG)
     plan = replace(splits.plan(settings, LAST), events=splits.Days(LAST - timedelta(days=days - 1), LAST))
     job = step.IngestionJob(settings, plan, source(str(folder), settings), str(folder / source.__name__))

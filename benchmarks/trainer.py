@@ -66,19 +66,19 @@ def resident(count: int, size: int) -> ResidentDataset:
     return ResidentDataset(*mlp.resident(*rows(count), CPU), size)
 
 
-def timed(work: Callable[[], object]) -> tuple[float, float]:
+def time_call(work: Callable[[], object]) -> tuple[float, float]:
     """Wall and CPU seconds."""
     wall, cpu = time.perf_counter(), time.process_time()
     work()
     return time.perf_counter() - wall, time.process_time() - cpu
 
 
-def compared(count: int, variants: dict[str, Callable[[], object]], rounds: int) -> list[figures.Row]:
+def compare_variants(count: int, variants: dict[str, Callable[[], object]], rounds: int) -> list[figures.Row]:
     """Return how many times as fast the first variant is as each other one, in turn: medians, in CPU seconds."""
     times: dict[str, list[float]] = {name: [] for name in variants}
     for _ in range(rounds):
         for name, work in variants.items():
-            times[name].append(timed(work)[1])
+            times[name].append(time_call(work)[1])
     first, *others = times
     speed = count / statistics.median(times[first])
     return [
@@ -97,7 +97,7 @@ def batches() -> list[figures.Row]:
         "tabular batches without a model": lambda: [0 for _ in data.epoch()],
         "DataLoader over samples": lambda: [0 for _ in loader],
     }
-    return compared(count, whole, 7)
+    return compare_variants(count, whole, 7)
 
 
 def mlp_training() -> list[figures.Row]:
@@ -134,7 +134,7 @@ def mlp_training() -> list[figures.Row]:
         "scikit-learn's MLPClassifier": sklearn,
         "a loop over a DataLoader of samples": per_sample,
     }
-    return compared(count * parameters.epochs, variants, 5)
+    return compare_variants(count * parameters.epochs, variants, 5)
 
 
 def bare(recipe: MLP, data: object) -> None:
@@ -158,7 +158,7 @@ def loop() -> list[figures.Row]:
             "the loop with progress and checkpoints": lambda: trainer.fit(Replica(recipe, CPU), data, kept),
             "forward, backward, step alone": lambda: bare(recipe, data.epoch()),
         }
-        return compared(count, variants, 15)
+        return compare_variants(count, variants, 15)
 
 
 def table() -> list[figures.Row]:
@@ -173,7 +173,7 @@ def table() -> list[figures.Row]:
             "an MLP on a table gathered from the host": lambda: trainer.fit(Replica(recipe, CPU), gathered),
             "the table on the device as a whole": lambda: trainer.fit(Replica(recipe, CPU), whole),
         }
-        return compared(count, variants, 9)
+        return compare_variants(count, variants, 9)
 
 
 SIDE, IMAGES = 224, 768
@@ -190,7 +190,7 @@ def ahead() -> None:
             timings: dict[str, list[tuple[float, float]]] = {"asked": [], "ahead": [], "none": []}
             for _ in range(7):
                 for name, epochs in timings.items():
-                    shards = mapped(file, is_cold)
+                    shards = map_shards(file, is_cold)
                     gather = gathers(name, shards.take, shards.width)
                     epochs.append(epoch(recipe, GatherDataset(gather, labels, small.batch_size)))
             console.print(f"{IMAGES} images {'read from the disk' if is_cold else 'in the page cache'}")
@@ -202,7 +202,7 @@ def ahead() -> None:
                 console.print(f"    {title}: an epoch is {wall:.3f} times as fast, {cpu:.3f} times in CPU seconds")
 
 
-def mapped(file: Path, is_cold: bool) -> Shards:
+def map_shards(file: Path, is_cold: bool) -> Shards:
     """A shard whose pages are in memory, or nowhere but on the disk."""
     with file.open("rb") as opened:
         os.fsync(opened.fileno())
@@ -226,7 +226,7 @@ def gathers(name: str, take: Take, width: int) -> Gather:
 def epoch(recipe: ResNet, data: TrainingDataset) -> tuple[float, float]:
     with devices.reproducible(0, 1):
         replica = Replica(recipe, CPU)
-        return timed(lambda: trainer.fit(replica, data))
+        return time_call(lambda: trainer.fit(replica, data))
 
 
 WIDE = MLPParameters(hidden=1024, layers=2, batch_size=4096, epochs=1)
@@ -240,7 +240,7 @@ def worker(file: Path) -> None:
         training = NetworkTraining(processes.replica(MLP(WIDTH, WIDE), Trainer(), CPU), data)
         steps = training.batches()
         training.step(next(steps))
-        wall, cpu = timed(lambda: [training.step(batch) for batch in steps])
+        wall, cpu = time_call(lambda: [training.step(batch) for batch in steps])
         if step.is_first():
             file.write_text(json.dumps([wall, cpu]))
 

@@ -26,7 +26,7 @@ from benchmarks.serving import model
 from benchmarks.serving.servers import SERVERS, LaunchContext, ServerSpec, build_environment
 from nightshift.contracts import package
 from nightshift.progress import cpu_seconds, family
-from nightshift.tabular.inputs import Scorer
+from nightshift.tabular.inputs import FrameScorer
 from tests.processes import wait_until
 from tests.servers import free_port
 
@@ -101,7 +101,7 @@ def compute_medians(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def time_in_process(folder: Path) -> float:
     """Return the CPU time of scoring one row without a server, microseconds."""
     uri = str(folder / "package")
-    score = Scorer(uri, package.load(uri)).graph.score
+    score = FrameScorer(uri, package.load(uri)).graph.score
     row, calls = np.zeros((1, model.WIDTH), np.float32), 20_000
     before = time.process_time()
     for _ in range(calls):

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
-from nightshift.config.policy import Drift
-from nightshift.contracts.drift import SCORE, Column, Signal
+from nightshift.config.policy import DriftLimits
+from nightshift.contracts.drift import SCORE, ColumnDrift, Signal
 from nightshift.contracts.verdict import Decision, Measure, Verdict
 from nightshift.tasks.protocol import Comparison, DriftInputs
 
@@ -14,7 +14,7 @@ VOLUME_UNIT, PSI = "relative change", "population stability index"
 LABELED = 0.5  # share of a usual day's rows that have labels, below which labels are late
 
 
-def signals(columns: list[Column], inputs: DriftInputs[Any], comparison: Comparison) -> Iterator[Signal]:
+def signals(columns: list[ColumnDrift], inputs: DriftInputs[Any], comparison: Comparison) -> Iterator[Signal]:
     """Yield everything that may have changed: the one list to which a new signal of every task is added."""
     limits = comparison.limits
     yield from shifts(columns, limits)
@@ -26,7 +26,7 @@ def signals(columns: list[Column], inputs: DriftInputs[Any], comparison: Compari
         yield from comparison.labeled_signals()
 
 
-def shifts(columns: list[Column], limits: Drift) -> Iterator[Signal]:
+def shifts(columns: list[ColumnDrift], limits: DriftLimits) -> Iterator[Signal]:
     """Yield one signal of the inputs and one of the score, as far as they are among the columns."""
     if inputs := _inputs(columns):
         moved, share, most = len(_drifted_inputs(columns)), drifted_share(columns), limits.max_drifted_share
@@ -40,7 +40,7 @@ def shifts(columns: list[Column], limits: Drift) -> Iterator[Signal]:
             yield Signal(name=SCORE, value=score.psi, limit=limits.psi, unit=PSI, raised=score.drifted, reason=reason)
 
 
-def judge(subject: str, columns: list[Column], signals: list[Signal], limits: Drift) -> Verdict:
+def judge(subject: str, columns: list[ColumnDrift], signals: list[Signal], limits: DriftLimits) -> Verdict:
     """Decide whether anything has drifted: a verdict that is reported and blocks nothing.
 
     Args:
@@ -63,16 +63,16 @@ def judge(subject: str, columns: list[Column], signals: list[Signal], limits: Dr
     )
 
 
-def drifted_share(columns: list[Column]) -> float:
+def drifted_share(columns: list[ColumnDrift]) -> float:
     """Return the share of the inputs that have drifted; 0 without inputs."""
     return len(_drifted_inputs(columns)) / max(1, len(_inputs(columns)))
 
 
-def _inputs(columns: list[Column]) -> list[Column]:
+def _inputs(columns: list[ColumnDrift]) -> list[ColumnDrift]:
     return [column for column in columns if column.name != SCORE]
 
 
-def _drifted_inputs(columns: list[Column]) -> list[Column]:
+def _drifted_inputs(columns: list[ColumnDrift]) -> list[ColumnDrift]:
     """Return the inputs that have drifted, worst first."""
     moved = [column for column in _inputs(columns) if column.drifted]
     return sorted(moved, key=lambda column: -column.psi)
@@ -107,7 +107,7 @@ def labels(labeled: int, expected: float) -> Signal:
     return Signal(name=LABELS, value=share, limit=LABELED, unit=unit, raised=share < LABELED, reason=reason)
 
 
-def _figures(column: Column, limits: Drift) -> str:
+def _figures(column: ColumnDrift, limits: DriftLimits) -> str:
     text = f"PSI {column.psi:.3f} (limit {limits.psi:.3g})"
     if column.wasserstein is None:
         return text

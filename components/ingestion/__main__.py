@@ -15,7 +15,7 @@ from nightshift.contracts.section import write_section
 from nightshift.contracts.tables import Partition, Table, find_partition, partition_uri, write_partition, write_table
 from nightshift.errors import UserError
 from nightshift.splits import Plan
-from nightshift.step import Parser, log, run
+from nightshift.step import StepParser, log, run
 
 if TYPE_CHECKING:
     from components.ingestion import core
@@ -46,9 +46,9 @@ class IngestionJob:
     repeated: Mapping[date, repeats.Keys] = field(default_factory=dict)
 
 
-def parser() -> Parser:
+def parser() -> StepParser:
     """Return the flags."""
-    return Parser("ingestion", "Checks a window of days of raw events and writes them to the lake.").takes(
+    return StepParser("ingestion", "Checks a window of days of raw events and writes them to the lake.").takes(
         config="the use case's config (JSON)",
         date="the logical date, YYYY-MM-DD",
         data="'simulator', or the URI of the folder that holds the raw files",

@@ -24,7 +24,7 @@ from nightshift.config.columns import Columns, Holds
 from nightshift.printable import printable
 from nightshift.tasks import columns as read
 from nightshift.tasks import spelling
-from nightshift.tasks.protocol import Ingestion, Labels
+from nightshift.tasks.protocol import IngestionTask, LabelsTask
 
 Frame = TypeVar("Frame", pd.DataFrame, pd.Series)
 
@@ -303,11 +303,11 @@ def _read_columns(raw: pd.DataFrame, config: Config, text_ids: Collection[str]) 
     return frame
 
 
-def _labels(config: Config) -> Labels:
+def _labels(config: Config) -> LabelsTask:
     return tasks.find(config.task.kind).labels
 
 
-def _rules(config: Config) -> Ingestion:
+def _rules(config: Config) -> IngestionTask:
     return tasks.find(config.task.kind).ingestion
 
 
@@ -336,7 +336,7 @@ def _reasons(rows: ParsedRows, config: Config) -> pd.Series:
         "bad_number": ~_finite(typed[[*columns.holding(Holds.NUMBER)]]),
     }
     for role, name in columns.holding(Holds.LABEL).items():
-        labeled = read.given(rows.raw[name])
+        labeled = read.has_value(rows.raw[name])
         broken |= {"unknown_label": labeled & typed[role].isna(), "missing_label": ~labeled & rows.due}
     reasons = pd.Series(None, typed.index, dtype=object)
     for rule, where in reversed(broken.items()):
@@ -372,7 +372,7 @@ def _inexact(rows: ParsedRows, columns: Columns) -> pd.Series:
     inexact = pd.Series(False, rows.raw.index)
     for role, name in columns.holding(Holds.IDENTIFIER).items():
         unread = rows.typed.index[rows.typed[role].isna()]
-        inexact[unread] |= read.given(rows.raw.loc[unread, name])
+        inexact[unread] |= read.has_value(rows.raw.loc[unread, name])
     return inexact | rows.typed[[*columns.holding(Holds.CATEGORY)]].isna().any(axis=1)
 
 

@@ -5,7 +5,19 @@ from datetime import date
 
 from components.ingestion import sources
 from components.ingestion.tally import Totals
-from nightshift.contracts.section import Block, Column, Fact, Fold, Link, Links, Outcome, Row, Section, Table, Text
+from nightshift.contracts.section import (
+    Block,
+    Fact,
+    FoldedBlocks,
+    Link,
+    Links,
+    Row,
+    Section,
+    SectionOutcome,
+    TableBlock,
+    TableColumn,
+    Text,
+)
 from nightshift.contracts.tables import Partition
 
 WEIGHT = 60
@@ -21,7 +33,7 @@ def build(source: str, partitions: Sequence[Partition], totals: Totals) -> Secti
         totals: their rows, and the quarantined ones.
     """
     read, bad, days = totals.read, totals.bad, f"{partitions[0].date} to {partitions[-1].date}"
-    outcome = Outcome(
+    outcome = SectionOutcome(
         headline=f"Events of {days} ingested",
         label="rows left out" if bad else "",
         reasons=[f"{read:,} rows read, {bad:,} quarantined.", *_by_label(totals)],
@@ -59,16 +71,16 @@ def _by_label(totals: Totals) -> Iterator[str]:
         )
 
 
-def _quarantine(totals: Totals) -> Iterator[Table]:
+def _quarantine(totals: Totals) -> Iterator[TableBlock]:
     """Yield the quarantined rows by reason and, where rows have labels, by label."""
     if not totals.bad:
         return
     labels = ["all"] if totals.has_labels else []
     columns = [
-        Column(title="Reason"),
-        *(Column(title="Label") for _ in labels),
-        Column(title="Rows", format="count"),
-        Column(title="Share of such rows read", format="percent"),
+        TableColumn(title="Reason"),
+        *(TableColumn(title="Label") for _ in labels),
+        TableColumn(title="Rows", format="count"),
+        TableColumn(title="Share of such rows read", format="percent"),
     ]
     rows = []
     for rule, count in totals.by_rule.items():
@@ -79,10 +91,14 @@ def _quarantine(totals: Totals) -> Iterator[Table]:
             if labels
         ]
     title = f"Quarantined rows by reason{' and label' if labels else ''}"
-    yield Table(title=title, columns=columns, rows=rows, shown=SHOWN, is_key=len(rows) <= SHOWN)
+    yield TableBlock(title=title, columns=columns, rows=rows, shown=SHOWN, is_key=len(rows) <= SHOWN)
 
 
 def _files(partitions: Sequence[Partition]) -> list[Block]:
     bad = {part.date: part.details.get("quarantine_uri") for part in partitions}
     links = [Link(name=day, uri=uri) for day, uri in bad.items() if uri]
-    return [Fold(title="Files of quarantined rows, by day", blocks=[Links(title="", links=links)])] if links else []
+    return (
+        [FoldedBlocks(title="Files of quarantined rows, by day", blocks=[Links(title="", links=links)])]
+        if links
+        else []
+    )

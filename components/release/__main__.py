@@ -10,11 +10,11 @@ from components.release.targets import BadVersionError, ReleaseTarget, VersionSh
 from nightshift import registry, release, step, storage, tasks
 from nightshift.config.policy import Rollout
 from nightshift.context import StepContext
-from nightshift.contracts.deployment import Outcome
-from nightshift.contracts.release import Action, Entry, Release, Served, Stage
+from nightshift.contracts.deployment import DeploymentOutcome
+from nightshift.contracts.release import Action, Entry, Release, ReleasedVersion, Stage
 from nightshift.contracts.section import write_section
+from nightshift.contracts.state import DeploymentTarget as Kind
 from nightshift.contracts.state import State
-from nightshift.contracts.state import Target as Kind
 from nightshift.contracts.tables import Table
 from nightshift.contracts.verdict import Verdict
 from nightshift.errors import UserError
@@ -25,9 +25,9 @@ from nightshift.stats import sequential
 from nightshift.stats.sequential import Tally
 
 
-def parser() -> step.Parser:
+def parser() -> step.StepParser:
     """Return the step's flags."""
-    return step.Parser("release", "Take a release one step further, or back.", acts=True).takes(
+    return step.StepParser("release", "Take a release one step further, or back.", acts=True).takes(
         config="the use case's config (JSON)",
         date="logical date, YYYY-MM-DD",
         state="where things are kept (JSON)",
@@ -100,7 +100,7 @@ def advance(
 def _metadata(record: Release, changed: bool) -> dict[str, float | str]:
     """Return the step's metadata; a promotion is said as the deployment step says it."""
     live, promoted = record.live, changed and record.action is Action.PROMOTED
-    decision = Outcome.PROMOTED if promoted else Outcome.KEPT
+    decision = DeploymentOutcome.PROMOTED if promoted else DeploymentOutcome.KEPT
     return {
         "stage": record.stage.value,
         "traffic": record.challenger.traffic if record.challenger else 0.0,
@@ -193,7 +193,7 @@ def _parts(job: ReleaseJob, entry: Entry) -> list[VersionShare]:
     return [factory.build_share(job.context.state.lake, _version(job, served), served.traffic) for served in serving]
 
 
-def _version(job: ReleaseJob, served: Served) -> Version:
+def _version(job: ReleaseJob, served: ReleasedVersion) -> Version:
     return registry.find(job.context.state.registry, job.context.config.name, served.version)
 
 

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import annotated_types
 from pydantic import AfterValidator, Field, StringConstraints, field_validator, model_validator
 
-from nightshift.config.section import DaysOrNone, Factor, Section, Seed, Share
+from nightshift.config.section import ConfigSection, DaysOrNone, Factor, Seed, Share
 from nightshift.dates import parse_date
 
 Weekday = Literal["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
@@ -32,7 +32,7 @@ def _checked_pattern(pattern: str) -> str:
 TimePattern = Annotated[str, AfterValidator(_checked_pattern), StringConstraints(max_length=100)]
 
 
-class FileFormat(Section):
+class FileFormat(ConfigSection):
     """How values are spelled in the files; the defaults are what `nightshift` writes itself.
 
     What a file is, and whether it is compressed with gzip or zip, is told by its name and its content.
@@ -76,7 +76,7 @@ class FileFormat(Section):
         return self
 
 
-class Source(Section):
+class Source(ConfigSection):
     """How the data lies below the data URI: files by day, or one table that holds all days."""
 
     files: str | None = Field(
@@ -129,7 +129,7 @@ def _checked_date(text: str) -> str:
     return str(parse_date(text))
 
 
-class Simulator(Section):
+class Simulator(ConfigSection):
     """The embedded data: its seed, and what to spoil in it on purpose; a task adds how large its world is."""
 
     seed: Seed = 0

@@ -10,8 +10,8 @@ from nightshift.config.columns import Columns, LabeledColumns
 from nightshift.config.policy import (
     Controller,
     Costs,
-    Drift,
-    Evaluation,
+    DriftLimits,
+    EvaluationGate,
     Protocol,
     Quarantine,
     Retention,
@@ -19,15 +19,15 @@ from nightshift.config.policy import (
     ServedGraph,
 )
 from nightshift.config.schedule import Schedule
-from nightshift.config.section import DaysOrNone, NoDays, Section
+from nightshift.config.section import ConfigSection, DaysOrNone, NoDays
 from nightshift.config.source import Simulator, Source
-from nightshift.config.task import Task
+from nightshift.config.task import TaskConfig
 from nightshift.errors import UserError, nearest
 
 SHOWN = 200  # characters of a wrong value
 
 
-class Config(Section):
+class Config(ConfigSection):
     """One use case; each task has a class of its own, which `nightshift/kinds.py` names."""
 
     name: str = Field(pattern=r"^[a-z][a-z0-9-]*$", max_length=63)
@@ -38,10 +38,10 @@ class Config(Section):
     quarantine: Quarantine = Quarantine()
     simulator: Simulator = Simulator()
     protocol: Protocol = Protocol()
-    task: Task
-    evaluation: Evaluation = Evaluation()
+    task: TaskConfig
+    evaluation: EvaluationGate = EvaluationGate()
     optimization: ServedGraph = ServedGraph()
-    drift: Drift = Drift()
+    drift: DriftLimits = DriftLimits()
     controller: Controller = Controller()
     release: Rollout = Rollout()
     retention: Retention = Retention()
@@ -67,7 +67,7 @@ def parse(value: dict[str, Any] | str) -> Config:
     config = strict_json.loads(value, "the config") if isinstance(value, str) else value
     section = _section_of(config)
     try:
-        return section.checked(config)
+        return section.parse_value(config)
     except ValidationError as error:
         lines = [_explain(section, dict(item)) for item in error.errors()]
         raise UserError("the config is not valid:\n  " + "\n  ".join(lines)) from None
@@ -80,7 +80,7 @@ def _section_of(config: Any) -> type[Config]:
             section: type[Config] = kinds.find(str(kind)).config_class
             return section
         case {}:
-            raise UserError(f"task.kind: missing; give one of {', '.join(kinds.registered())}")
+            raise UserError(f"task.kind: missing; give one of {', '.join(kinds.load_kinds())}")
     return Config
 
 
@@ -100,14 +100,14 @@ def _explain(section: type[Config], item: dict[str, Any]) -> str:
 def _explain_unknown(section: type[Config], path: list[str]) -> str:
     """Return why there is no key at a path: other tasks have it, or none has."""
     *parents, key = path
-    others = [name for name, kind in kinds.registered().items() if key in _keys_at(kind.config_class, parents)]
+    others = [name for name, kind in kinds.load_kinds().items() if key in _keys_at(kind.config_class, parents)]
     if others:
         return f"a key of task {' and '.join(others)} only; leave it out"
     allowed = _keys_at(section, parents)
     return f"unknown key; allowed here: {', '.join(allowed)}{nearest(key, allowed)}"
 
 
-def _keys_at(section: type[Section], path: list[str]) -> list[str]:
+def _keys_at(section: type[ConfigSection], path: list[str]) -> list[str]:
     """Return the valid keys of the section at `path`; names below a mapping (a candidate's name) are skipped."""
     for part in path:
         if field := section.model_fields.get(part):
@@ -115,9 +115,9 @@ def _keys_at(section: type[Section], path: list[str]) -> list[str]:
     return sorted(section.model_fields)
 
 
-def _sections(annotation: Any) -> Iterator[type[Section]]:
+def _sections(annotation: Any) -> Iterator[type[ConfigSection]]:
     """Yield the sections that a field may hold."""
-    if isinstance(annotation, type) and issubclass(annotation, Section):
+    if isinstance(annotation, type) and issubclass(annotation, ConfigSection):
         yield annotation
     for part in get_args(annotation):
         yield from _sections(part)

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from nightshift import registry, release, storage
-from nightshift.contracts.loadtest import Settings
-from nightshift.contracts.state import State, Target
+from nightshift.contracts.loadtest import ServerSettings
+from nightshift.contracts.state import DeploymentTarget, State
 from nightshift.errors import UnavailableError, UserError
 from nightshift.interpreter import isolate
 from nightshift.progress import Patience, Progress, cpu_seconds
@@ -25,7 +25,7 @@ from nightshift.serving import files
 from nightshift.serving.files import Challenger, DeploymentPointer, RunningServer
 from nightshift.step import USER_ERROR, log
 from nightshift.storage import locks
-from nightshift.tasks.examples import Example
+from nightshift.tasks.examples import ScoredExample
 
 PORT = 8321
 PATIENCE = Patience()
@@ -42,7 +42,7 @@ def check(state: State) -> None:
     Raises:
         UserError: when the target is `local` and the registry is not a folder.
     """
-    if state.target is Target.LOCAL and registry.is_remote(state.registry):
+    if state.target is DeploymentTarget.LOCAL and registry.is_remote(state.registry):
         raise UserError(
             f"target is 'local', but registry {state.registry} is a server; "
             "give a folder as registry, or target 'register-only'"
@@ -52,7 +52,7 @@ def check(state: State) -> None:
 def start_or_update(
     state: State,
     version: registry.Version,
-    expected: Example,
+    expected: ScoredExample,
     port: int = PORT,
     challenger: Challenger | None = None,
     patience: Patience = PATIENCE,
@@ -141,7 +141,9 @@ class _Start(NamedTuple):
     patience: Patience
 
 
-def _check_answer(root: str, name: str, pointer: DeploymentPointer, expected: Example, start: _Start) -> RunningServer:
+def _check_answer(
+    root: str, name: str, pointer: DeploymentPointer, expected: ScoredExample, start: _Start
+) -> RunningServer:
     progress = Progress(start.patience)
     server = _await_version(root, name, pointer, start, progress)
     # the challenger may answer this entity otherwise
@@ -261,9 +263,9 @@ def _launch(root: str, name: str, start: _Start) -> "subprocess.Popen[bytes]":
     return process
 
 
-def _read_settings(root: str, name: str) -> Settings:
+def _read_settings(root: str, name: str) -> ServerSettings:
     uri = files.settings_uri(root, name)
-    return Settings.read(uri) if storage.exists(uri) else Settings()
+    return ServerSettings.read(uri) if storage.exists(uri) else ServerSettings()
 
 
 class _Reply(NamedTuple):

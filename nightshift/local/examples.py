@@ -6,10 +6,10 @@ from nightshift import registry, storage, tasks
 from nightshift.contracts import package
 from nightshift.contracts.state import State
 from nightshift.serving import files
-from nightshift.tasks.examples import Example
+from nightshift.tasks.examples import ScoredExample
 
 
-def build_example(state: State, name: str, uri: str) -> Example:
+def build_example(state: State, name: str, uri: str) -> ScoredExample:
     """Build an example request for an endpoint, with the version's score.
 
     Args:
@@ -32,7 +32,7 @@ def build_example(state: State, name: str, uri: str) -> Example:
     return replace(example, file=file)
 
 
-def build_stateless(lake: str, name: str, uri: str) -> Example:
+def build_stateless(lake: str, name: str, uri: str) -> ScoredExample:
     """Build an example request for a server without an online state: features, an image or a text.
 
     Args:

@@ -6,12 +6,12 @@ from nightshift.context import StepContext
 from nightshift.serving import options
 from nightshift.serving.batching import ServerLimits
 from nightshift.serving.options import HOST, PORTS
-from nightshift.step import Parser, run
+from nightshift.step import StepParser, run
 
 
-def parser() -> Parser:
+def parser() -> StepParser:
     """Return the server's flags."""
-    flags = Parser("serving", "Serve a model: a registry's champion, or one package.")
+    flags = StepParser("serving", "Serve a model: a registry's champion, or one package.")
     flags.prog = "python -m nightshift.serving"
     flags.add_argument("serve", nargs="?", choices=["serve"], help="SageMaker passes this; ignored otherwise")
     flags.add_argument("--registry", help="folder of the model registry; the server follows its champion")

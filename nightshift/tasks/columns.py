@@ -85,7 +85,7 @@ def require_some(column: pd.Series, read: pd.Series, kind: str) -> None:
     """
     if not read.isna().all():
         return
-    values = texts(column[given(column)])
+    values = texts(column[has_value(column)])
     if len(values):
         raise UserError(
             f"column {column.name!r} ({column.dtype}) holds no {kind}; "
@@ -93,7 +93,7 @@ def require_some(column: pd.Series, read: pd.Series, kind: str) -> None:
         )
 
 
-def given(column: pd.Series) -> pd.Series:
+def has_value(column: pd.Series) -> pd.Series:
     """Return which values are there at all: neither null nor empty text."""
     return column.notna() if pd.api.types.is_numeric_dtype(column) else (canonical(column) != "").fillna(True)
 
@@ -101,7 +101,9 @@ def given(column: pd.Series) -> pd.Series:
 def texts(column: pd.Series) -> pd.Series:
     """Return values as they are written, dtype string; null where there is none. Bytes are UTF-8, others escaped."""
     text = (
-        column if isinstance(column.dtype, pd.StringDtype) else _objects(column).map(values.written, na_action="ignore")
+        column
+        if isinstance(column.dtype, pd.StringDtype)
+        else _objects(column).map(values.format_value, na_action="ignore")
     )
     text = text.astype("string")
     return text.mask(text == "")

@@ -68,12 +68,12 @@ class Pipeline:
         self.ingest(day)
         self.run(features, day, events=self.path("events"), features=self.path("features"))
 
-    def watch(self, day: date) -> contract.Drift:
+    def watch(self, day: date) -> contract.DriftReport:
         flags = {"features": self.path("features"), "scores": self.path("scores"), "drift": self.path("drift")}
         self.run(scoring, day, model=self.path("model"), features=flags["features"], scores=flags["scores"])
         self.run(drift, day, **flags)
         self.run(monitoring, day, drift=flags["drift"], request=self.path("request"))
-        return contract.Drift.read(self.path(f"drift/{contract.FILE}"))
+        return contract.DriftReport.read(self.path(f"drift/{contract.FILE}"))
 
 
 @pytest.fixture(scope="module")

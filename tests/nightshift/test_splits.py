@@ -83,7 +83,7 @@ def test_a_model_is_watched_on_the_newest_days_and_on_labeled_ones_it_has_not_se
     value = config(name, train_days=3, test_days=2).model_dump(exclude_none=True)
     parsed = parse(value | {"drift": {"window_days": window}})
     plan, trained = splits.plan(parsed, day), day - timedelta(days=ago)
-    watched = splits.watched(parsed, day, trained)
+    watched = splits.monitoring_window(parsed, day, trained)
     assert (len(list(watched.newest)), watched.newest.last) == (window, day)
     assert all(trained < day <= plan.labels_due and day in plan.features for day in watched.labeled)
     if trained < plan.features.first:

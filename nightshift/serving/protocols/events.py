@@ -39,7 +39,7 @@ async def score(manager: ModelManager, raw: object, max_rows: int, pinned: Model
     try:
         stored = await online.take(events)
     except (UserError, UnavailableError) as error:
-        index = error.place if isinstance(error, RefusedEventError) else 0
+        index = error.index if isinstance(error, RefusedEventError) else 0
         raise _refuse(f"events[{index}]", error) from None
     model = pinned or manager.find_by_windows(stored.base.snapshot.windows)
     split = None if pinned else manager.find_split(model)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nightshift.config.tabular import TabularConfig, TabularDrift
+from nightshift.config.tabular import TabularConfig, TabularDriftLimits
 from nightshift.contracts.drift import SCORE, Promise, Signal
 from nightshift.splits import Days
 from nightshift.stats import shift
@@ -25,7 +25,7 @@ LOSS, DISTANCE = "average precision lost", "standard deviations"  # units of sig
 
 
 @dataclass(frozen=True)
-class Due:
+class DueRows:
     """What is known of the days whose labels are due.
 
     Attributes:
@@ -47,17 +47,17 @@ class RowComparison(RowsBesideReference):
         """Yield what the labels say that are due."""
         reference, numeric = self.inputs.reference, self.inputs.model.tabular.numeric
         limits = self.inputs.config.drift
-        if self.inputs.promised is not None:
-            yield performance(self._due.ranks, self.inputs.promised, limits)
+        if self.inputs.promise is not None:
+            yield performance(self._due.ranks, self.inputs.promise, limits)
         yield positives(reference[reference["label"] == 1], self._due.positives, numeric, limits)
 
     @cached_property
-    def _due(self) -> Due:
-        parts = [self._known(day) for day in self.inputs.labeled_days]
+    def _due(self) -> DueRows:
+        parts = [self._describe_due(day) for day in self.inputs.labeled_days]
         ranks = functools.reduce(operator.add, (ranks for ranks, _ in parts))
-        return Due(ranks, pd.concat([positives for _, positives in parts], ignore_index=True))
+        return DueRows(ranks, pd.concat([positives for _, positives in parts], ignore_index=True))
 
-    def _known(self, day: date) -> tuple[npt.NDArray[np.int64], pd.DataFrame]:
+    def _describe_due(self, day: date) -> tuple[npt.NDArray[np.int64], pd.DataFrame]:
         """Return how a day's rows with labels rank, and those of them that are positives."""
         ranks = np.zeros((2, SCORE_BINS), np.int64)
         positives = [self.inputs.reference.iloc[:0]]
@@ -102,7 +102,7 @@ def average_precision(ranks: npt.NDArray[np.int64]) -> float:
     return float(np.sum(flagged[seen] * precision) / stolen[-1])
 
 
-def performance(ranks: npt.NDArray[np.int64], promised: Promise, limits: TabularDrift) -> Signal:
+def performance(ranks: npt.NDArray[np.int64], promised: Promise, limits: TabularDriftLimits) -> Signal:
     """Compare the average precision on rows whose labels have arrived with what the model promised.
 
     Customers known as compromised stay in, which makes these rows a little easier than those of the promise.
@@ -123,7 +123,7 @@ def performance(ranks: npt.NDArray[np.int64], promised: Promise, limits: Tabular
     return Signal(name="performance", value=lost, limit=limit, unit=LOSS, raised=lost > limit, reason=reason)
 
 
-def positives(reference: pd.DataFrame, current: pd.DataFrame, numeric: list[str], limits: TabularDrift) -> Signal:
+def positives(reference: pd.DataFrame, current: pd.DataFrame, numeric: list[str], limits: TabularDriftLimits) -> Signal:
     """Compare the positives alone, which inputs of all rows are too many to show: the input that moved most.
 
     Args:

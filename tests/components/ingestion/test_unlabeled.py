@@ -11,8 +11,8 @@ from components.ingestion import core, section
 from components.ingestion.tally import Totals
 from nightshift import splits
 from nightshift.config import Config
-from nightshift.config.tabular import Limits
-from nightshift.contracts.section import Table
+from nightshift.config.tabular import EventLimits
+from nightshift.contracts.section import TableBlock
 from nightshift.contracts.tables import Partition
 
 DAY = date(2024, 3, 10)
@@ -27,11 +27,11 @@ CONFIG = {
 
 
 class RowConfig(Config):
-    limits: Limits = Limits()
+    limits: EventLimits = EventLimits()
 
 
 def parsed(**changes: Any) -> RowConfig:
-    return RowConfig.checked(CONFIG | changes)
+    return RowConfig.parse_value(CONFIG | changes)
 
 
 def raw(day: date) -> pd.DataFrame:
@@ -60,7 +60,7 @@ def test_what_is_left_out_is_shown_by_reason_alone() -> None:
     details = {"labels": {"": 4}, "quarantined_labels": {"missing_key": {"": 1}}, "source_sha256": ""}
     part = Partition(str(DAY), "", 3, "", details)
     shown = section.build("", [part], Totals.from_partitions([part]))
-    (counts,) = [block for block in shown.blocks if isinstance(block, Table)]
+    (counts,) = [block for block in shown.blocks if isinstance(block, TableBlock)]
     assert [column.title for column in counts.columns] == ["Reason", "Rows", "Share of such rows read"]
     assert [row.cells for row in counts.rows] == [["missing_key", 1, 0.25]]
     assert shown.outcome

@@ -8,7 +8,7 @@ import pytest
 
 from components.monitoring.__main__ import body
 from nightshift.context import StepContext
-from nightshift.contracts.drift import Drift
+from nightshift.contracts.drift import DriftReport
 from nightshift.contracts.section import read_section
 from nightshift.errors import UserError
 from tests.components import samples
@@ -21,7 +21,7 @@ def context(folder: Path, day: str, drifted: bool, target: str = "local") -> Ste
     """Write the day's drift and return the step's context."""
     signal = {"name": "inputs", "value": 0.4, "limit": 0.1, "raised": drifted, "reason": "Inputs moved."}
     days = {"first": day, "last": day, "rows": 1}
-    drift = Drift(
+    drift = DriftReport(
         model_sha256="abc",
         model_version="1",
         promised=None,

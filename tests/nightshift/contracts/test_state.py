@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from nightshift.contracts.state import State, Target
+from nightshift.contracts.state import DeploymentTarget, State
 from nightshift.errors import UserError
 from pipelines import arguments, ir
 from pipelines.environments import local
@@ -16,7 +16,7 @@ def test_a_state_is_read_as_it_was_written() -> None:
     parsed = State.parse(state("s3://bucket", target="record-only", kubeflow=kubeflow))
 
     assert (parsed.lake, parsed.checkpoints) == ("s3://bucket/lake", "s3://bucket/checkpoints")
-    assert (parsed.target, parsed.kubeflow) == (Target.RECORD_ONLY, kubeflow)
+    assert (parsed.target, parsed.kubeflow) == (DeploymentTarget.RECORD_ONLY, kubeflow)
     assert State.from_mapping(json.loads(json.dumps(parsed.dump()))) == parsed
     with pytest.raises(FrozenInstanceError):
         parsed.lake = "/elsewhere"

@@ -16,7 +16,7 @@ from PIL import Image
 
 from nightshift import storage
 from nightshift.classification import images
-from nightshift.classification.scorer import Scorer
+from nightshift.classification.scorer import ClassScorer
 from nightshift.contracts import package
 from nightshift.serving.batching import ServerLimits
 from nightshift.serving.items.loader import load_schema
@@ -55,12 +55,12 @@ def url(running: Running) -> str:
 def pixels(uri: str, *contents: bytes) -> npt.NDArray[np.uint8]:
     """As the features step makes them."""
     task = package.load(uri).classes
-    decoded = [images.decoded(content, task.max_pixels, task.side) for content in contents]
+    decoded = [images.decode_image(content, task.max_pixels, task.side) for content in contents]
     return np.stack([images.square(picture, task.side, task.channels) for picture in decoded])
 
 
 def offline(uri: str, *contents: bytes) -> npt.NDArray[np.float32]:
-    return Scorer(uri, package.load(uri)).score(pixels(uri, *contents))
+    return ClassScorer(uri, package.load(uri)).score(pixels(uri, *contents))
 
 
 def encoded(content: bytes) -> str:

@@ -116,7 +116,7 @@ def pointer(uri: str) -> DeploymentPointer:
 def of_items(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server of images with texts."""
     folder = tmp_path_factory.mktemp("pair")
-    images = preprocessing.Images(side=SIDE, channels=1, min_side=1, max_pixels=9, classes=CLASSES)
+    images = preprocessing.ImagePreprocessing(side=SIDE, channels=1, min_side=1, max_pixels=9, classes=CLASSES)
     target = pointer(save(folder, images))
     with answering(Application(ModelManager(lambda: target, open_pair), ServerLimits())) as url:
         yield url
@@ -281,8 +281,8 @@ class Rows:
 
 @pytest.mark.parametrize("name", ["graph", "int8 dynamic", "int8 static"])
 def test_forms_of_the_graph_are_made_and_judged_on_all_rows(name) -> None:
-    original, form = Form(ORIGINAL, Graph(GRAPH), GRAPH), forms.served(name, GRAPH, ROWS)
-    tried = core.checked(original, form, Rows(ROWS))
+    original, form = Form(ORIGINAL, Graph(GRAPH), GRAPH), forms.make_form(name, GRAPH, ROWS)
+    tried = core.judge_by_loss(original, form, Rows(ROWS))
     assert form.graph, form.missing
     assert form.graph.score(ROWS) == pytest.approx(OFFLINE, abs=0.05)
     assert tried[1].loss is not None

@@ -106,4 +106,4 @@ def test_labels_are_named_by_value() -> None:
 )
 def test_a_format_that_means_nothing_is_refused(value: dict[str, object], complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
-        TabularFormat.checked(value)
+        TabularFormat.parse_value(value)

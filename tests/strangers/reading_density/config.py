@@ -8,15 +8,15 @@ from shop_counts.config import LossEvaluation
 from nightshift.config import Config
 from nightshift.config.columns import Columns, Numbers
 from nightshift.config.policy import Effect
-from nightshift.config.tabular import Limits
-from nightshift.config.task import Task
+from nightshift.config.tabular import EventLimits
+from nightshift.config.task import TaskConfig
 
 
 class ReadingColumns(Columns):
     readings: Numbers = Field(min_length=1)
 
 
-class ReadingDensity(Task):
+class ReadingDensity(TaskConfig):
     kind: Literal["reading-density"]
     select_by: Literal["negative_log_likelihood"] = "negative_log_likelihood"
     max_rise: Effect = 0.5
@@ -24,6 +24,6 @@ class ReadingDensity(Task):
 
 class ReadingConfig(Config):
     columns: ReadingColumns
-    limits: Limits = Limits()
+    limits: EventLimits = EventLimits()
     task: ReadingDensity
     evaluation: LossEvaluation = LossEvaluation(max_loss=20.0)

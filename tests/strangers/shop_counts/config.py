@@ -6,11 +6,11 @@ from pydantic import Field
 
 from nightshift.config import LabeledConfig
 from nightshift.config.columns import Holds, LabeledColumns
-from nightshift.config.policy import Effect, Evaluation
+from nightshift.config.policy import Effect, EvaluationGate
 from nightshift.config.section import Days, Positive
 from nightshift.config.source import Simulator
-from nightshift.config.tabular import Limits
-from nightshift.config.task import Task
+from nightshift.config.tabular import EventLimits
+from nightshift.config.task import TaskConfig
 
 
 class ShopColumns(LabeledColumns):
@@ -22,7 +22,7 @@ class ShopSimulator(Simulator):
     shops: Positive = 60
 
 
-class ShopCounts(Task):
+class ShopCounts(TaskConfig):
     kind: Literal["shop-counts"]
     windows_days: list[Days] = Field([7, 28], min_length=1)
     select_by: Literal["poisson_deviance"] = "poisson_deviance"
@@ -33,7 +33,7 @@ class ShopCounts(Task):
         return max(self.windows_days)
 
 
-class LossEvaluation(Evaluation):
+class LossEvaluation(EvaluationGate):
     tolerance: Effect = Field(0.05, description="of the loss, which is no share, that a fresher model may lose")
     min_rows: Positive = 100
     max_loss: Effect = Field(2.0, description="above which no model passes")
@@ -41,7 +41,7 @@ class LossEvaluation(Evaluation):
 
 class ShopConfig(LabeledConfig):
     columns: ShopColumns
-    limits: Limits = Limits()
+    limits: EventLimits = EventLimits()
     simulator: ShopSimulator = ShopSimulator()
     task: ShopCounts
     evaluation: LossEvaluation = LossEvaluation()

@@ -16,7 +16,7 @@ class CountComparison(RowsBesideReference):
 
     def labeled_signals(self):
         losses = self.losses(pd.concat(self.batches(self.inputs.labeled_days)))
-        promised, limit = self.inputs.promised, self.inputs.config.task.max_rise
+        promised, limit = self.inputs.promise, self.inputs.config.task.max_rise
         if promised and len(losses):
             reached = float(losses.mean())
             rise = reached - promised.value

@@ -9,7 +9,7 @@ from nightshift.markdown import items, page
 from nightshift.stats import bootstrap
 from nightshift.tasks.model_cards import identity
 from nightshift.tasks.protocol import EvaluationReport
-from nightshift.tasks.rows import MeasuredRows, labeled
+from nightshift.tasks.rows import MeasuredRows, require_labels
 from nightshift.tasks.trials import Contender, Gate, Trial, judge
 from shop_counts import metrics, poisson
 
@@ -28,7 +28,7 @@ class CountsUnderTest(MeasuredRows):
         losses = self.losses(self.scores(uri, model, candidate))
         measured = {"metrics": float(losses.mean()), "resamples": bootstrap.mean(np.zeros(len(losses), int), losses)}
         named = {name: {self.metrics.PROMISE: value} for name, value in measured.items()}
-        return self.contender.of(model, version, **named)
+        return self.contender.from_model(model, version, **named)
 
     def report(self, uri, model, candidates, champion):
         loss = candidates[model.selected].estimates()[self.metrics.PROMISE]
@@ -58,4 +58,4 @@ class CountsUnderTest(MeasuredRows):
 
 
 def rows(config, features, fold, _):
-    return CountsUnderTest(config, fold.test, labeled(features.read(fold.test), fold.test))
+    return CountsUnderTest(config, fold.test, require_labels(features.read(fold.test), fold.test))

@@ -8,8 +8,8 @@ from nightshift.contracts.package import DecisionRule
 from nightshift.graph import Graph
 from nightshift.tabular import inputs
 from nightshift.tasks.fitting import FitSpec
-from nightshift.tasks.protocol import Measured, TrainingSetup
-from nightshift.tasks.rows import InputRows, labeled
+from nightshift.tasks.protocol import CandidateMetrics, TrainingSetup
+from nightshift.tasks.rows import InputRows, require_labels
 from shop_counts import metrics, poisson
 from shop_counts.package import ShopRates
 
@@ -39,7 +39,7 @@ class CountRows(InputRows):
 
     def measure(self, graph):
         loss = float(self.losses(Graph(graph).score(self.matrix)).mean())
-        return Measured({self.metrics.PROMISE: loss}, DecisionRule(threshold=None))
+        return CandidateMetrics({self.metrics.PROMISE: loss}, DecisionRule(threshold=None))
 
     def spec(self, name):
         task = self.setup.config.task
@@ -63,7 +63,7 @@ class ShopRows:
         return sample.reference(graph, self.setup.config.task.seed), None
 
     def read(self, days):
-        return labeled(self.setup.features.read(days), days)
+        return require_labels(self.setup.features.read(days), days)
 
 
 rows = ShopRows
