@@ -172,6 +172,15 @@ def test_the_earliest_of_several_times_is_the_event_s() -> None:
     assert "later than the event" in assigned.left_out["closed"]
 
 
+def test_ids_as_large_as_seconds_since_1970_are_no_times_where_others_are() -> None:
+    accounts = 1_200_000_000 + RNG.integers(0, 90, ROWS)
+    seconds = (pd.to_datetime(TIMES) - pd.Timestamp(0)) // pd.Timedelta(seconds=1)
+
+    assert assign(table(account=accounts)).columns["customer"] == "account"
+    assigned = assign(table(account=accounts, at=seconds))
+    assert (assigned.columns["event_time"], assigned.columns["customer"]) == ("at", "account")
+
+
 def proposed(frame: pd.DataFrame, **choices: Any) -> proposal.Proposal:
     return proposal.propose("orders", {"table": "x.csv"}, assign(frame, **choices), Choices(**choices), [])
 
