@@ -53,7 +53,8 @@ def find(columns: Mapping[str, ColumnProfile]) -> str:
     fault = "several columns may be what is predicted" if candidates else "no column is plainly what is predicted"
     listed = ", ".join(candidates or pairs or few or columns)[:300]
     raise UserError(
-        f"{fault}; give --label with one of {listed}, and --positive VALUE for what counts as positive, if it is neither 1, true nor yes"
+        f"{fault}; give --label with one of {listed}, and --positive VALUE for what counts as positive, if it is "
+        "neither 1, true nor yes"
     )
 
 
