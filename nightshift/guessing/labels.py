@@ -80,9 +80,9 @@ def read(column: ColumnProfile, chosen: tuple[str, ...]) -> BinaryLabel:
             "counts as positive, or --label with another column: a table's label is one of two, no number and no class"
         )
     negative = [text for text in present if text not in positive]
-    values = texts.isin(positive).astype(float).mask(texts.isna())
+    known = texts.isin(positive).astype(float).mask(texts.isna())
     is_plain = set(positive) <= {"1", "true"} and set(negative) <= {"0", "false"}
-    return BinaryLabel(values, [], []) if is_plain else BinaryLabel(values, positive, negative)
+    return BinaryLabel(known, [], []) if is_plain else BinaryLabel(known, positive, negative)
 
 
 def _find_positive(column: ColumnProfile, texts: pd.Series) -> list[str]:

@@ -20,6 +20,8 @@ FEWEST_POSITIVES = 20
 WINDOWS: list[list[int]] = [[1, 7, 30], [1, 7, 14], [1, 7], [1]]
 LENGTHS = ((14, 7), (14, 14), (21, 21), (28, 28), (7, 7))  # days of training and of test, the usual ones first
 MOST_WEEKDAYS = 3  # without rows in a week that has some
+FEW_ROWS = 500  # a day, with which chance exceeds the usual limits of drift
+UTC_NOTE = "Times without a zone are taken for UTC; --timezone Europe/Berlin says otherwise."
 CANDIDATES = {
     "xgboost": {
         "kind": "xgboost",
@@ -87,20 +89,22 @@ def propose(name: str, source: dict[str, Any], roles: Roles, choices: Choices, n
     counts = DailyCounts.from_roles(roles)
     delay, delay_note = _settle_delay(counts, choices)
     empty_days, empty_note = _settle_empty_days(counts)
-    source = source | ({"timezone": choices.timezone} if choices.timezone != "UTC" else {}) | empty_days
-    task: dict[str, Any] = {"kind": "tabular", "candidates": CANDIDATES}
-    task |= {"amount_decimals": roles.decimals} if roles.decimals != 2 else {}  # the default
+    timezone: dict[str, Any] = {} if choices.timezone == "UTC" else {"timezone": choices.timezone}
+    source = source | timezone | empty_days
+    task: dict[str, Any] = {"kind": "tabular", "candidates": CANDIDATES, "amount_decimals": roles.decimals}
     config = {"name": name, "label_delay_days": delay, "source": source, "columns": roles.columns, "task": task}
     config, protocol_note = _fit(config, counts)
-    zone = "Times without a zone are taken for UTC; --timezone Europe/Berlin says otherwise."
+    config["evaluation"] |= _evaluation(counts)
+    config |= (drift := _drift(counts))
     return Proposal(
-        config | {"evaluation": config["evaluation"] | _evaluation(counts)},
+        config,
         {
             "label_delay_days": [delay_note],
-            "source": [*notes, *([zone] if choices.timezone == "UTC" else []), *empty_note],
+            "source": [*notes, *([] if timezone else [UTC_NOTE]), *empty_note],
             "columns": [*roles.notes, *(f"Left out: {column!r}, {why}." for column, why in roles.left_out.items())],
             "protocol": protocol_note,
             "evaluation": ["What it costs to check an event, and to miss a positive, only you know."],
+            "drift": ["With few rows a day, chance alone exceeds the usual limits."] if drift else [],
         },
         counts.span,
     )
@@ -119,7 +123,7 @@ def _settle_delay(counts: DailyCounts, choices: Choices) -> tuple[int, str]:
 
 def _settle_empty_days(counts: DailyCounts) -> tuple[dict[str, Any], list[str]]:
     """Return the setting for days without rows, and a sentence where there are some."""
-    empty = counts.rows.index[counts.rows == 0]
+    empty = pd.DatetimeIndex(counts.rows.index[counts.rows == 0])
     if empty.empty:
         return {}, []
     weekdays = sorted(set(empty.weekday))
@@ -191,3 +195,9 @@ def _evaluation(counts: DailyCounts) -> dict[str, Any]:
         "cost_missed_positive": 1,
         "cost_alert": 5,
     }
+
+
+def _drift(counts: DailyCounts) -> dict[str, Any]:
+    """Return wider limits for few rows."""
+    few = counts.rows.sum() / (counts.rows > 0).sum() < FEW_ROWS
+    return {"drift": {"window_days": 14, "psi": 0.25, "wasserstein": 0.25}} if few else {}
