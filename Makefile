@@ -32,8 +32,8 @@ ENV ?= dev
 # threads that wait for each other sleep instead of spinning, which on shared cores makes fits many times slower
 export OMP_WAIT_POLICY := PASSIVE
 
-.PHONY: help run stop airflow airflow-stop test test-project test-dags test-gpu test-cluster lint format docs screenshots compile images sbom audit \
-  bench drift-bench \
+.PHONY: help run stop airflow airflow-stop check check-tests test test-project test-dags test-gpu test-cluster lint format docs screenshots compile images sbom audit \
+  bench drift-bench figures \
   kill-points reproduce search mutants clean constraints infra-plan infra-check infra-golden infra-mutants cluster-secrets cluster-install cluster-uninstall
 
 help: ## Show this help
@@ -52,16 +52,22 @@ airflow: $(VENV)/.run $(AIRFLOW_VENV)/.installed ## Start a local Airflow with t
 airflow-stop: $(AIRFLOW_VENV)/.installed ## Stop the local Airflow with all its processes
 	@$(AIRFLOW_VENV)/bin/python -m pipelines.engines.airflow.standalone stop
 
+check: $(VENV)/.dev ## Check style and types, and run the tests that start no process
+	@$(MAKE) --no-print-directory --jobs 2 lint check-tests
+
+check-tests:
+	$(BIN)/pytest -q -n 2 --ignore=tests/dags --no-processes -m "not slow"
+
 test: $(VENV)/.dev $(AIRFLOW_VENV)/.installed ## Run all tests
 	@$(MAKE) --no-print-directory --jobs 2 test-project test-dags
 	$(BIN)/coverage report --fail-under=90
 
 test-project:
-	$(BIN)/pytest -n 2 --dist loadgroup --ignore=tests/dags --cov --cov-report=
+	$(BIN)/pytest -n 2 --dist loadgroup --durations 20 --ignore=tests/dags --cov --cov-report=
 
 # beside the others, since it mostly waits for Airflow
 test-dags:
-	$(AIRFLOW_VENV)/bin/pytest -c tests/dags/pytest.ini tests/dags
+	$(AIRFLOW_VENV)/bin/pytest -c tests/dags/pytest.ini --durations 10 tests/dags
 
 # what is fitted and computed on a GPU beside its CPU twin; that there is none, or a library is missing, is a failure
 test-gpu: $(GPU_VENV)/.installed ## Compare what runs on this machine's GPU with the CPU
@@ -99,11 +105,14 @@ compile: $(VENV)/.dev ## Compile the pipelines to pipelines/compiled/, and write
 	$(BIN)/python tests/nightshift/tasks/test_protocol.py
 	$(BIN)/python tests/test_tree.py
 
-bench: $(VENV)/.bench ## Measure features and orchestration against other libraries; writes runs/bench.json
+bench: $(VENV)/.bench ## Measure features and orchestration against other libraries
 	$(BIN)/python -m benchmarks
 
 drift-bench: $(VENV)/.dev ## Measure false alarms and delays of the drift checks on 180 stable days and injected drifts
 	$(BIN)/python -m benchmarks.drift
+
+figures: $(VENV)/.dev ## Write the figures of docs/figures.json into the pages; RECORD=1 makes a benchmark replace its own
+	$(BIN)/python -m benchmarks.figures
 
 kill-points: $(VENV)/.dev ## Kill every step at some 400 points, rerun it, and count what is lost or left over
 	$(BIN)/python -m benchmarks.kill_points

@@ -23,6 +23,7 @@ from typing import Any
 import httpx
 import numpy as np
 
+from benchmarks import figures
 from benchmarks.online import CUSTOMERS, TERMINALS
 from benchmarks.serving import model
 from nightshift.serving import files
@@ -64,7 +65,7 @@ class FuzzResult:
     wrong: list[str] = field(default_factory=list)
     acknowledged: list[list[dict[str, Any]]] = field(default_factory=list)
     memory: tuple[int, int] = (0, 0)
-    count_differing: int = 0
+    differing: int = 0
 
     def add(self, status: int, body: bytes) -> None:
         """Count an answer."""
@@ -268,9 +269,17 @@ def main() -> None:
         model.write(Path(folder))
         result = fuzz(Path(folder), args.requests, args.seed)
     first, last = (size >> 20 for size in result.memory)
-    print(f"{sum(result.statuses.values())} answers, {dict(sorted(result.statuses.items()))}")
-    print(f"wrong: {result.wrong}; memory {first} to {last} MiB")
-    print(f"{len(result.acknowledged)} requests of events acknowledged; probes that differ: {result.differing}")
+    print(f"statuses {dict(sorted(result.statuses.items()))}; wrong: {result.wrong}")
+    row = {
+        "requests": args.requests,
+        "answers read": sum(result.statuses.values()),
+        "wrong": len(result.wrong),
+        "events acknowledged": len(result.acknowledged),
+        "probes that differ from a replay": result.differing,
+        "MiB after a tenth": first,
+        "MiB at the end": last,
+    }
+    figures.publish("fuzz", [row], f"Seed {args.seed}.")
 
 
 if __name__ == "__main__":

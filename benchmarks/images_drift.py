@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from rich.console import Console
-from rich.table import Table
 
+from benchmarks import figures
 from components.drift import core
 from components.training import core as training
 from nightshift import splits
@@ -182,14 +181,19 @@ def main(seed: int = 0) -> bool:
     watch = trained(config(seed))
     days = [watch.scored(watch.since + timedelta(days=number)) for number in range(STABLE_DAYS)]
     false, seen = alarms(watch, days), list(noticed(watch, days[: watch.config.drift.window_days]))
-    table = Table("drift", "seen", "by")
     named = sorted({name for by in false for name in by})
-    table.add_row(f"none, {STABLE_DAYS} days", f"{len(false)} false alarms", ", ".join(named))
-    for sighting in seen:
-        table.add_row(sighting.drift, f"day {sighting.day}" if sighting.day else "not seen", ", ".join(sighting.by))
-    Console().print(table)
+    stable = {"drift": f"none, {STABLE_DAYS} days", "detected": f"{len(false)} false alarms", "by": ", ".join(named)}
+    rows = [stable] + [
+        {
+            "drift": sighting.drift,
+            "detected": f"day {sighting.day}" if sighting.day else "never",
+            "by": ", ".join(sighting.by),
+        }
+        for sighting in seen
+    ]
     accuracy = watch.package.candidates[watch.package.selected].validation["accuracy"]
-    print(f"validation accuracy {accuracy:.3f}, {time.monotonic() - started:.0f} s")
+    note = f"Validation accuracy {accuracy:.3f}; {time.monotonic() - started:.0f} s in all."
+    figures.publish("images-drift", rows, note)
     return not false and not any(sighting.is_too_late for sighting in seen)
 
 

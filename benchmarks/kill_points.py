@@ -29,8 +29,8 @@ from typing import Any
 
 import yaml
 from rich.console import Console
-from rich.table import Table
 
+from benchmarks import figures
 from nightshift.context import StepContext
 from nightshift.contracts.section import PAGE, SUFFIX
 from nightshift.contracts.state import Target
@@ -294,21 +294,17 @@ def main() -> None:
     logging.disable(logging.INFO)
     for library in LIBRARIES:
         importlib.import_module(library)
-    table = Table(title="killed with SIGKILL, then run again", title_justify="left")
-    for column in ("", "points", "killed", "lost", "orphans", "seconds"):
-        table.add_column(column, justify="right" if column else "left")
-    results = []
+    results, rows = [], []
     with tempfile.TemporaryDirectory() as folder:
         for case in _cases(Path(folder), limit):
             started = time.monotonic()
             results.append(one := hunt(case))
-            counts = (one.points, one.killed, len(one.lost), len(one.orphans))
-            table.add_row(case.name, *map(str, counts), f"{time.monotonic() - started:.0f}")
-    Console().print(table)
+            counts = {"points": one.points, "killed": one.killed, "lost": len(one.lost), "orphans": len(one.orphans)}
+            rows.append({"step": case.name, **counts, "seconds": round(time.monotonic() - started)})
     wrong = [line for one in results for line in one.lost + one.orphans]
-    print(
-        "\n".join([*wrong, f"{sum(one.killed for one in results)} times killed, {len(wrong)} files lost or left over"])
-    )
+    print("\n".join(wrong))
+    killed = sum(one.killed for one in results)
+    figures.publish("kill-points", rows, f"Killed {killed} times with SIGKILL: {len(wrong)} files lost or left over.")
     sys.exit(bool(wrong))
 
 

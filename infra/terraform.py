@@ -21,7 +21,7 @@ _INIT = "terraform init -input=false -no-color >/dev/null"
 
 
 def run(cloud: str, commands: str, source: Path = INFRA) -> str:
-    """Run shell commands in a cloud's folder of a copy of `source`, initialised with local state.
+    """Run shell commands in a cloud's folder of a copy of `source`, initialized with local state.
 
     Args:
         cloud: aws or gcp.

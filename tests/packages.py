@@ -21,7 +21,7 @@ WINDOWS = Windows(windows_days=[1, 7], amount_decimals=2, label_delay_days=1, ro
 
 
 def lineage(**changes: Any) -> Lineage:
-    given = {
+    fields = {
         "events_sha256": "e" * 64,
         "features_sha256": "f" * 64,
         "train": DAYS,
@@ -33,12 +33,12 @@ def lineage(**changes: Any) -> Lineage:
         "seed": 0,
         "code_version": "0.3.0",
     }
-    return Lineage.model_validate(given | changes)
+    return Lineage.model_validate(fields | changes)
 
 
 def candidate(name: str, **changes: Any) -> Candidate:
-    given = {"kind": "logistic_regression", "parameters": {}, "file": f"{name}.onnx", "validation": {}, "seconds": 0.1}
-    return Candidate.model_validate(given | changes)
+    fields = {"kind": "logistic_regression", "parameters": {}, "file": f"{name}.onnx", "validation": {}, "seconds": 0.1}
+    return Candidate.model_validate(fields | changes)
 
 
 def manifest(

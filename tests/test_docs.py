@@ -32,6 +32,17 @@ def test_lines_of_prose_have_at_most_120_characters(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_list_and_a_table_begin_after_an_empty_line_since_the_site_takes_them_for_text_otherwise(page: Path) -> None:
+    text = re.sub(r"^ *```.*?^ *```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    paragraph = r"^(?! *[-*] | *\d+\. |  |\||<!--).+\n"
+
+    assert re.findall(paragraph + r"(?:[-*] |\d+\. |\|).*", text, re.MULTILINE) == []
+    # blocks of an item are indented by four spaces, and the next item has an empty line in front
+    assert re.findall(r"^ {1,3}(?:```|\|).*", page.read_text(), re.MULTILINE) == []
+    assert re.findall(r"^ {4}```\n\n(?: {4}.+\n)+\d+\. .*", page.read_text(), re.MULTILINE) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_file_that_is_named_exists(page: Path) -> None:
     named = re.findall(r"(?<![\w/])(?:infra|pipelines|docs|tests|containers)/[\w./-]*\w", page.read_text())
 

@@ -5,7 +5,6 @@ The client, wrk, must be installed. Other servers get their own environments in 
 
 import argparse
 import http.client
-import json
 import os
 import re
 import signal
@@ -20,9 +19,8 @@ from statistics import median_low
 from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
+from benchmarks import figures
 from benchmarks.online import CUSTOMERS, TERMINALS
 from benchmarks.serving import model
 from benchmarks.serving.servers import SERVERS, LaunchContext, ServerSpec, build_environment
@@ -71,13 +69,8 @@ def main() -> None:
             model.write(folder)
             rows += [row for name in args.only for row in measure_server(name, folder, args.seconds)]
             samples.append(time_in_process(folder))
-    rows, in_process_us = compute_medians(rows), median_low(samples)
-    print(f"one row in process: {in_process_us:.1f} us of CPU")
-    show(rows, in_process_us)
-    Path("runs").mkdir(exist_ok=True)
-    Path("runs/serving.json").write_text(
-        json.dumps({"cores": os.cpu_count(), "in_process_us": in_process_us, "rows": rows}, indent=2) + "\n"
-    )
+    subject = "model-servers" if args.only == list(SERVERS) else "chosen-servers"
+    show(subject, compute_medians(rows), median_low(samples))
 
 
 def measure_server(name: str, folder: Path, seconds: int) -> Iterator[dict[str, Any]]:
@@ -181,19 +174,24 @@ def run_wrk(url: str, script: Path, connections: int, seconds: int) -> dict[str,
     return {"requests": requests, "per_second": round(rate), "p50_ms": latency("50"), "p99_ms": latency("99")}
 
 
-def show(rows: list[dict[str, Any]], in_process_us: float) -> None:
-    """Print a table, with ratios of requests a second to the first server's and of CPU time to that in process."""
+def show(subject: str, rows: list[dict[str, Any]], in_process_us: float) -> None:
+    """Publish them, with ratios of requests a second to the first server's, and of CPU time to a row's in process."""
     first = {row["connections"]: row["per_second"] for row in rows if row["server"] == rows[0]["server"]}
-    table = Table(title=f"one row a request; {time.strftime('%F')}, {os.cpu_count()} cores shared with the client")
-    for column in ("server", "clients", "requests/s", "ours/its", "p50 ms", "p99 ms", "CPU us/request", "x in process"):
-        table.add_column(column, justify="left" if column == "server" else "right", no_wrap=True)
-    for row in rows:
-        ratio = first[row["connections"]] / row["per_second"]
-        values = [row["server"], row["connections"], f"{row['per_second']:,}", f"{ratio:.1f}"]
-        table.add_row(
-            *map(str, [*values, row["p50_ms"], row["p99_ms"], row["cpu_us"], f"{row['cpu_us'] / in_process_us:.1f}"])
-        )
-    Console(width=130).print(table)
+    lines = [
+        {
+            "server": row["server"],
+            "clients": row["connections"],
+            "requests/s": row["per_second"],
+            "first / its": first[row["connections"]] / row["per_second"],
+            "p50 ms": row["p50_ms"],
+            "p99 ms": row["p99_ms"],
+            "CPU us a request": row["cpu_us"],
+        }
+        for row in rows
+    ]
+    figures.publish(
+        subject, lines, f"Cores are shared with the client. One row in process takes {in_process_us:.1f} us."
+    )
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import quantiles
 
+from benchmarks import figures
 from benchmarks.fuzz import read_memory
 from benchmarks.serving import model
 from nightshift.serving.http import OTHER_FILES, allow_connections
@@ -125,9 +126,16 @@ def main() -> None:
     args = flags.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         outcome = measure(Path(folder), args.connections)
-    print(f"{args.connections} connections: {dict(outcome.statuses)}; beyond them: {dict(outcome.refusals)}")
-    print(f"memory of one with a part of a request: {outcome.bytes_each / 1024:.1f} KiB")
-    print(f"one client's p50, p99: {outcome.alone_ms} ms alone, {outcome.beside_ms} ms beside them")
+    print(f"{dict(outcome.statuses)}; beyond the limit: {dict(outcome.refusals)}")
+    row = {
+        "connections": args.connections,
+        "answered": outcome.statuses[OK],
+        "refused beyond the limit": outcome.refusals.total(),
+        "KiB each": outcome.bytes_each / 1024,
+        "p50 of one client, ms": outcome.alone_ms[0],
+        "p50 beside them, ms": outcome.beside_ms[0],
+    }
+    figures.publish("connections", [row])
 
 
 if __name__ == "__main__":

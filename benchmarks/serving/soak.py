@@ -17,6 +17,7 @@ from pathlib import Path
 
 import httpx
 
+from benchmarks import figures
 from benchmarks.serving import model
 from components.loadtest.client import Client, request
 from components.loadtest.core import LoadSample, schedule
@@ -179,10 +180,17 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         result = soak(Path(folder), args.minutes * 60, args.swap_seconds)
     first, last = result.memory[0][1] >> 20, result.memory[-1][1] >> 20
-    print(f"{result.requests} requests, errors {result.errors}, {result.swaps} swaps, {result.stale} stale answers")
-    print(
-        f"memory {first} to {last} MiB, growth once warm {result.growth:.1%}; p99 of rounds {sorted(result.p99_ms)} ms"
-    )
+    print(f"errors {result.errors}; p99 of rounds {sorted(result.p99_ms)} ms")
+    row = {
+        "minutes": args.minutes,
+        "requests": result.requests,
+        "errors": sum(result.errors.values()),
+        "versions": result.swaps,
+        "stale answers": result.stale,
+        "MiB at first": first,
+        "MiB at last": last,
+    }
+    figures.publish("soak", [row], f"Growth once warm: {result.growth:.1%}.")
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from nightshift.tasks.protocol import Comparison, DriftInputs
 
 LABELS = "labels"
 NAMED = 3  # drifted inputs among the reasons; drift.json has them all
+VOLUME_UNIT, PSI = "relative change", "population stability index"
 LABELED = 0.5  # share of a usual day's rows that have labels, below which labels are late
 
 
@@ -30,11 +31,13 @@ def shifts(columns: list[Column], limits: Drift) -> Iterator[Signal]:
     if inputs := _inputs(columns):
         moved, share, most = len(_drifted_inputs(columns)), drifted_share(columns), limits.max_drifted_share
         reason = f"{moved} of {len(inputs)} inputs drifted ({share:.0%}); at most {most:.0%} may."
-        yield Signal(name="inputs", value=share, limit=most, raised=share > most, reason=reason)
+        yield Signal(
+            name="inputs", value=share, limit=most, unit="share of the inputs", raised=share > most, reason=reason
+        )
     for score in columns:
         if score.name == SCORE:
             reason = f"The score {'drifted' if score.drifted else 'did not drift'}: {_figures(score, limits)}."
-            yield Signal(name=SCORE, value=score.psi, limit=limits.psi, raised=score.drifted, reason=reason)
+            yield Signal(name=SCORE, value=score.psi, limit=limits.psi, unit=PSI, raised=score.drifted, reason=reason)
 
 
 def judge(subject: str, columns: list[Column], signals: list[Signal], limits: Drift) -> Verdict:
@@ -89,18 +92,19 @@ def volume(rows: int | None, expected: float, limit: float) -> Signal:
     """
     if rows is None:
         reason = "The newest day has no rows, which source.empty_days allows."
-        return Signal(name="volume", value=None, limit=limit, raised=False, reason=reason)
+        return Signal(name="volume", value=None, limit=limit, unit=VOLUME_UNIT, raised=False, reason=reason)
     change = max(rows / expected, expected / rows) - 1 if rows else None
     raised = change is None or change > limit
     reason = f"{rows:,} rows on the newest day, {expected:,.0f} expected."
-    return Signal(name="volume", value=change, limit=limit, raised=raised, reason=reason)
+    return Signal(name="volume", value=change, limit=limit, unit=VOLUME_UNIT, raised=raised, reason=reason)
 
 
 def labels(labeled: int, expected: float) -> Signal:
     """Return whether the labels that are due have arrived; the value is their share of a usual day's rows."""
     share = labeled / expected
     reason = f"{labeled:,} rows have labels on the newest day whose labels are due, {expected:,.0f} expected."
-    return Signal(name=LABELS, value=share, limit=LABELED, raised=share < LABELED, reason=reason)
+    unit = "share of a usual day's rows"
+    return Signal(name=LABELS, value=share, limit=LABELED, unit=unit, raised=share < LABELED, reason=reason)
 
 
 def _figures(column: Column, limits: Drift) -> str:

@@ -50,7 +50,8 @@ def _describe_windows(figures: Drift) -> Text:
     return Text(
         sentences=[
             f"{now.rows:,} rows of {now.first} to {now.last} compared with the model's reference, {before.rows:,} "
-            f"rows of {before.first} to {before.last}. Largest effect first; the mark on a bar is its limit."
+            f"rows of {before.first} to {before.last}. Largest effect first; less is better, and the mark on a bar is "
+            "its limit."
         ]
     )
 
@@ -87,11 +88,12 @@ def _signals(signals: Sequence[Signal]) -> Table:
         Heading(title="Signal"),
         Heading(title="Observation"),
         Heading(title="Effect", format="plain"),
-        Heading(title="Limit", format="plain"),
+        Heading(title="Good", format="plain"),
+        Heading(title="Unit"),
     ]
     rows = [
         Row(
-            cells=[signal.name, signal.reason, signal.value, f"{_bound(signal)} {signal.limit:g}"],
+            cells=[signal.name, signal.reason, signal.value, f"{_bound(signal)} {signal.limit:.3g}", signal.unit],
             tag="raised" if signal.raised else "",
             tone="bad" if signal.raised else "neutral",
         )

@@ -143,7 +143,7 @@ def _late_begin(source: EventSource, config: Config, days: Days, first: date) ->
 
 
 def spans(days: list[date]) -> str:
-    """Return ascending days as text, neighbours joined: `2018-06-04, 2018-06-07 .. 2018-06-09`."""
+    """Return ascending days as text, neighbors joined: `2018-06-04, 2018-06-07 .. 2018-06-09`."""
     runs: list[list[date]] = []
     for day in days:
         if runs and day - runs[-1][-1] == timedelta(days=1):

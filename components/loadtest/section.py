@@ -10,6 +10,8 @@ from nightshift.contracts.section import (
     Chart,
     Column,
     Fact,
+    Link,
+    Links,
     Outcome,
     Row,
     Section,
@@ -57,7 +59,8 @@ def _blocks(loadtest: LoadTest, kept: str | None) -> Iterator[Block]:
     if loadtest.chosen:
         yield Text(sentences=[_scaling(loadtest)])
     if kept:
-        yield Text(sentences=[f"The endpoint has the best settings with one worker from its next start on: {kept}."])
+        yield Text(sentences=["The endpoint has the best settings with one worker from its next start on."])
+        yield Links(title="", links=[Link(name="settings of the endpoint", uri=kept)])
     if loadtest.costs:
         yield _costs(loadtest.costs)
 
@@ -92,7 +95,7 @@ def _coordinates(trial: Trial) -> list[tuple[float, float]]:
 def _legend(loadtest: LoadTest) -> Iterator[str]:
     yield (
         "Open loop: requests are due at random times, and a latency counts from then, so waiting is part of it. "
-        "Line: the chosen settings; points: all that were tried; dashed: the limit."
+        "Less is better, and the mark on a bar is the limit."
     )
     yield f"Client and server shared {loadtest.cores} cores, so a machine of its own takes more."
     points = [point for trial in loadtest.trials for point in [*trial.closed, *trial.open]]
@@ -103,16 +106,17 @@ def _legend(loadtest: LoadTest) -> Iterator[str]:
 def _best(loadtest: LoadTest) -> Table:
     columns = [
         Column(title="Settings"),
-        *(Column(title=title, format="count") for title in ("Open loop", "Closed loop")),
+        Column(title="Within the limit (open loop)", format="count"),
+        Column(title="At most (closed loop)", format="count"),
     ]
     rows = [
         Row(
-            cells=[str(trial.settings), trial.capacity, max(point.per_second for point in trial.closed)],
+            cells=[str(trial.settings), trial.capacity or None, max(point.per_second for point in trial.closed)],
             **_mark(trial, loadtest),
         )
         for trial in loadtest.trials
     ]
-    return Table(title="Requests per second within the limit, and at most", columns=columns, rows=rows, is_key=True)
+    return Table(title="Requests per second", columns=columns, rows=rows, is_key=True)
 
 
 def _mark(trial: Trial, loadtest: LoadTest) -> dict[str, Any]:
@@ -124,10 +128,10 @@ def _points(loadtest: LoadTest) -> Table:
         Column(title="Settings"),
         Column(title="Load"),
         Column(title="Requests/s", format="count"),
-        Column(title="p50 ms", format="plain"),
-        Column(title="p99 ms", format="plain", limit=loadtest.limit_ms, has_bars=True),
+        Column(title="p50, ms", format="plain"),
+        Column(title="p99, ms", format="plain", limit=loadtest.limit_ms, has_bars=True),
         Column(title="Errors", format="count"),
-        Column(title="CPU us/request", format="plain"),
+        Column(title="CPU, us a request", format="plain"),
     ]
     rows = [_row(trial, point, loadtest) for trial in loadtest.trials for point in [*trial.closed, *trial.open]]
     return Table(title="Measurements", columns=columns, rows=rows, shown=ROWS)

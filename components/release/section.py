@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from nightshift.contracts.release import Release, Stage
 from nightshift.contracts.section import Block, Column, Fact, Outcome, Row, Section, Table
-from nightshift.contracts.verdict import Verdict
+from nightshift.contracts.verdict import Measure, Verdict
 
 WEIGHT = 5
 
@@ -22,7 +22,8 @@ def build(record: Release, verdicts: Sequence[Verdict], changed: bool) -> Sectio
     blocks: list[Block] = [_states(record)]
     if verdicts:
         blocks.insert(0, _measures(verdicts))
-    fact = Fact(label="Release", value=outcome.label, note=outcome.headline)
+    since = f"since {record.entries[-1].since:%Y-%m-%d %H:%M} UTC"
+    fact = Fact(label="Release", value=outcome.label, note=since)
     return Section(title="Release", weight=WEIGHT, outcome=outcome, highlights=[fact], blocks=blocks)
 
 
@@ -57,8 +58,16 @@ def _states(record: Release) -> Table:
 
 
 def _measures(verdicts: Sequence[Verdict]) -> Table:
-    columns = [Column(title="Measure"), Column(title="Value", format="plain"), Column(title="Limit", format="plain")]
+    columns = [Column(title="Measure"), Column(title="Value", format="plain"), Column(title="Good", format="plain")]
     rows = [
-        Row(cells=[measure.name, measure.value, measure.limit]) for verdict in verdicts for measure in verdict.measures
+        Row(cells=[measure.name.replace("_", " "), measure.value, _describe_limit(measure)])
+        for verdict in verdicts
+        for measure in verdict.measures
     ]
     return Table(title="Evidence", columns=columns, rows=rows, is_key=True)
+
+
+def _describe_limit(measure: Measure) -> str | None:
+    if measure.limit is None:
+        return None
+    return f"{'at least' if measure.higher_is_better else 'at most'} {measure.limit:g}"

@@ -87,7 +87,7 @@ class Items:
         Raises:
             UserError: when there are none, or one has no label although it is due.
         """
-        return labelled(rows_of(self.rows, fold.train), fold.train)
+        return labeled(rows_of(self.rows, fold.train), fold.train)
 
     def unseen(self, fold: Fold) -> pd.DataFrame:
         """Return those of a fold's test rows that have nothing in common with its training rows.
@@ -95,7 +95,7 @@ class Items:
         Raises:
             UserError: when there are none, or one has no label although it is due.
         """
-        return labelled(apart(rows_of(self.rows, fold.test), rows_of(self.rows, fold.train)), fold.test)
+        return labeled(apart(rows_of(self.rows, fold.test), rows_of(self.rows, fold.train)), fold.test)
 
     def inputs(self, rows: pd.DataFrame) -> Array:
         """Return what networks see of some of the rows."""
@@ -113,7 +113,7 @@ def check(table: Table, preprocessing: Classes, advice: str = "train again") -> 
         raise UserError(f"the features are of {details}, and the model takes {preprocessing.seen}; {advice}")
 
 
-def labelled(rows: pd.DataFrame, days: Days) -> pd.DataFrame:
+def labeled(rows: pd.DataFrame, days: Days) -> pd.DataFrame:
     """Return rows that can train or judge a model as they are.
 
     Raises:

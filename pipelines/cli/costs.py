@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 Json = dict[str, Any]
+WIDEST = 1000  # characters of a table
 UNPRICED = "no price: name the machine in the config's costs.machine, and its dollars an hour in costs.prices"
 
 
@@ -47,14 +48,22 @@ def add(commands: options.Commands) -> None:
 
 def costs(args: argparse.Namespace) -> int:
     """Show the costs of runs by step, run, model version and use case, or estimate those of a training."""
-    from rich.console import Console
-
     if args.samples or args.measured:
-        Console().print(_estimate_costs(args))
+        _print(_estimate_costs(args))
         return 0
     folder = options.state(args).runs
-    Console().print(_steps(runs.find_folder(args.run, folder)) if args.run else _runs(Path(folder)))
+    _print(_steps(runs.find_folder(args.run, folder)) if args.run else _runs(Path(folder)))
     return 0
+
+
+def _print(table: "Table") -> None:
+    """Print a table as wide as it needs: `nightshift costs RUN` takes a whole id."""
+    from rich.console import Console
+    from rich.measure import Measurement
+
+    console = Console()
+    needed = Measurement.get(console, console.options.update(max_width=WIDEST), table).maximum
+    Console(width=max(console.width, needed)).print(table)
 
 
 def _steps(folder: Path) -> "Table":

@@ -13,7 +13,7 @@ ACTIONS = {"status": manage.status, "pause": manage.pause, "resume": manage.resu
 def add(commands: options.Commands) -> None:
     """Add the command."""
     command = options.add_command(commands, "release", release.__doc__)
-    command.add_argument("action", choices=["start", *ACTIONS], help="what to do with the release")
+    command.add_argument("action", choices=["start", *ACTIONS], help="action to take on the release")
     command.add_argument(
         "version", nargs="?", help="number of the version that `start` releases, from `nightshift models`"
     )

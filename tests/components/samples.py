@@ -89,9 +89,9 @@ def linear(weights: list[float]) -> bytes:
     return serialized(nodes, taken, [(package.OUTPUT, TensorProto.FLOAT, [None])], constants)
 
 
-def serialized(nodes: list[Any], taken: Value, given: list[Value], constants: dict[str, Array]) -> bytes:
+def serialized(nodes: list[Any], taken: Value, results: list[Value], constants: dict[str, Array]) -> bytes:
     """A graph with these nodes, an input, outputs and constants."""
-    (first, *others) = [helper.make_tensor_value_info(*value) for value in (taken, *given)]
+    (first, *others) = [helper.make_tensor_value_info(*value) for value in (taken, *results)]
     kept = [numpy_helper.from_array(value, name) for name, value in constants.items()]
     graph = helper.make_graph(nodes, "sample", [first], others, kept)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)

@@ -143,10 +143,10 @@ def test_drift_compares_its_inputs_and_its_rates(first: Path) -> None:
 
 
 def test_another_form_of_the_graph_is_judged_by_what_it_loses_of_the_metric(first: Path) -> None:
-    found = read(first / "optimization/optimized/optimization.json")
-    assert found["metric"] == "Poisson deviance"
-    assert [attempt["name"] for attempt in found["attempts"]] == ["original", "graph"]
-    assert abs(found["attempts"][1]["loss"]["value"]) < 1e-3
+    optimization = read(first / "optimization/optimized/optimization.json")
+    assert optimization["metric"] == "Poisson deviance"
+    assert [attempt["name"] for attempt in optimization["attempts"]] == ["original", "graph"]
+    assert abs(optimization["attempts"][1]["loss"]["value"]) < 1e-3
 
 
 def test_the_report_has_a_section_of_every_step_and_calls_metrics_as_the_task_does(first: Path) -> None:
@@ -193,7 +193,7 @@ def test_of_two_candidates_the_lower_deviance_is_selected_and_beats_the_champion
 
 def test_a_better_version_is_released_in_steps_by_the_counts_that_arrive(steps: list[dict[str, Any]]) -> None:
     canary, live = steps
-    assert [(each["version"], each["traffic"]) for each in canary["versions"]] == [(1, 0.5), (2, 0.5)]
+    assert [(share["version"], share["traffic"]) for share in canary["versions"]] == [(1, 0.5), (2, 0.5)]
     assert (canary["stage"], live["stage"], live["action"]) == ("canary", "live", "promoted")
     assert live["versions"][0]["version"] == 2
     assert live["reasons"] == ["Version 2 is better than version 1 after 540 observations."]

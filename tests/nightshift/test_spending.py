@@ -36,7 +36,7 @@ def config(**costs: Any) -> str:
 
 
 def inputs(*metadata: dict[str, Any]) -> dict[str, Any]:
-    named = {f"input{number}": {"artifacts": [{"metadata": each}]} for number, each in enumerate(metadata)}
+    named = {f"input{number}": {"artifacts": [{"metadata": fields}]} for number, fields in enumerate(metadata)}
     return {"inputs": {"artifacts": named}}
 
 
@@ -54,25 +54,25 @@ def ran(
     """Run a step as an engine does; return how it went and the metadata that it handed on."""
     script, output = folder / "sample.py", folder / "executor_output.json"
     script.write_text(SCRIPT.format(body=body, acts=acts))
-    made = {"artifacts": {"model": {"artifacts": [{"name": "model", "uri": str(folder / "model")}]}}}
-    asked = inputs({"spent": json.dumps(spent)}) | {"outputs": made | {"outputFile": str(output)}}
-    words = [sys.executable, str(script), "--config", config(**costs), "--executor-input", json.dumps(asked)]
+    artifacts = {"artifacts": {"model": {"artifacts": [{"name": "model", "uri": str(folder / "model")}]}}}
+    kfp_input = inputs({"spent": json.dumps(spent)}) | {"outputs": artifacts | {"outputFile": str(output)}}
+    words = [sys.executable, str(script), "--config", config(**costs), "--executor-input", json.dumps(kfp_input)]
     environment = {name: value for name, value in os.environ.items() if name != prices.MACHINE}
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120, env=environment)
-    found = (
+    metadata = (
         json.loads(output.read_text())["artifacts"]["model"]["artifacts"][0]["metadata"] if output.exists() else None
     )
-    return done, found
+    return done, metadata
 
 
 def test_a_step_hands_on_what_it_and_those_before_it_have_spent(tmp_path: Path) -> None:
     before = {"ingestion": [1800.0, 0.25]}
 
-    done, found = ran(tmp_path, "time.sleep(0.2)", before, machine="box", prices={"box": 0.5})
+    done, metadata = ran(tmp_path, "time.sleep(0.2)", before, machine="box", prices={"box": 0.5})
 
-    spent = read_totals(found)
+    spent = read_totals(metadata)
     assert done.returncode == 0, done.stderr
-    assert found["machine"] == "box"
+    assert metadata["machine"] == "box"
     assert spent["ingestion"] == Spent(1800.0, 0.25)
     assert spent["training"].seconds >= 0.2
     assert spent["training"].usd == pytest.approx(spent["training"].seconds / 3600 * 0.5, abs=1e-6)
@@ -82,24 +82,24 @@ def test_a_step_that_two_others_read_from_is_counted_once() -> None:
     shared = {"ingestion": [100.0, 0.1]}
     left, right = shared | {"features": [50.0, 0.05]}, shared | {"training": [20.0, 0.02]}
 
-    found = account({"spent": json.dumps(left)}, {"spent": json.dumps(right)}, {})
+    totals = account({"spent": json.dumps(left)}, {"spent": json.dumps(right)}, {})
 
-    assert found.spent == Spent(170.0, pytest.approx(0.17))
+    assert totals.spent == Spent(170.0, pytest.approx(0.17))
 
 
 def test_a_machine_nobody_has_priced_costs_an_unknown_amount_not_nothing() -> None:
-    found = account({"spent": json.dumps({"ingestion": [100.0, None]})})
+    totals = account({"spent": json.dumps({"ingestion": [100.0, None]})})
 
-    assert found.spent == Spent(100.0, None)
-    assert read_totals(found.hand_on("features", 10.0))["features"] == Spent(10.0, None)
+    assert totals.spent == Spent(100.0, None)
+    assert read_totals(totals.hand_on("features", 10.0))["features"] == Spent(10.0, None)
 
 
 def test_a_price_of_zero_is_a_price() -> None:
-    found = account(machine="laptop", prices={"laptop": 0.0}, budget_usd=1)
+    totals = account(machine="laptop", prices={"laptop": 0.0}, budget_usd=1)
 
-    assert read_totals(found.hand_on("features", 10.0))["features"] == Spent(10.0, 0.0)
-    assert found.seconds_left() is None
-    with found.within_budget("features"):
+    assert read_totals(totals.hand_on("features", 10.0))["features"] == Spent(10.0, 0.0)
+    assert totals.seconds_left() is None
+    with totals.within_budget("features"):
         pass
 
 
@@ -111,11 +111,11 @@ def test_a_price_of_zero_is_a_price() -> None:
     ),
 )
 def test_a_step_is_not_started_when_the_budget_is_used_up(tmp_path: Path, costs: dict[str, Any], words: str) -> None:
-    done, found = ran(tmp_path, "pass", {"ingestion": [1080.0, 0.6]}, **costs)
+    done, metadata = ran(tmp_path, "pass", {"ingestion": [1080.0, 0.6]}, **costs)
 
     assert done.returncode == 2
     assert "working" not in done.stdout
-    assert found is None
+    assert metadata is None
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"training: training is not started. {words} Start a new run with a larger budget")
 
@@ -134,10 +134,10 @@ def test_a_step_is_stopped_when_what_was_left_of_the_budget_is_used_up(tmp_path:
 
 
 def test_a_step_that_changes_what_others_use_is_not_stopped_on_the_way(tmp_path: Path) -> None:
-    done, found = ran(tmp_path, "time.sleep(1)", {"ingestion": [3600.0, None]}, acts=True, budget_hours=3600.1 / 3600)
+    done, output = ran(tmp_path, "time.sleep(1)", {"ingestion": [3600.0, None]}, acts=True, budget_hours=3600.1 / 3600)
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert read_totals(found)["training"].seconds >= 1
+    assert read_totals(output)["training"].seconds >= 1
 
 
 def test_a_machine_that_nobody_knows_is_named_before_the_work(tmp_path: Path) -> None:
@@ -148,10 +148,10 @@ def test_a_machine_that_nobody_knows_is_named_before_the_work(tmp_path: Path) ->
 
 
 def test_a_step_within_its_budget_is_left_alone(tmp_path: Path) -> None:
-    done, found = ran(tmp_path, "pass", {}, machine="box", prices={"box": 1.0}, budget_usd=1.0, budget_hours=1.0)
+    done, metadata = ran(tmp_path, "pass", {}, machine="box", prices={"box": 1.0}, budget_usd=1.0, budget_hours=1.0)
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert "training" in read_totals(found)
+    assert "training" in read_totals(metadata)
 
 
 def test_a_budget_in_dollars_without_a_price_is_refused_with_what_to_give() -> None:
@@ -213,12 +213,12 @@ def test_what_a_try_has_spent_that_was_preempted_is_handed_on_with_the_next_ones
     box = {"machine": "box", "prices": {"box": 3600.0}}
 
     preempted, nothing = ran(tmp_path, "time.sleep(0.2); raise errors.PreemptedError('saved')", {}, **box)
-    done, found = ran(tmp_path, "pass", {}, **box)
+    done, metadata = ran(tmp_path, "pass", {}, **box)
 
     assert (preempted.returncode, nothing) == (75, None)
     assert preempted.stderr == "training: preempted; saved\n"
     assert (done.returncode, done.stderr) == (0, "")
-    spent = read_totals(found)["training"]
+    spent = read_totals(metadata)["training"]
     assert 0.2 <= spent.seconds < 60
     assert spent.usd == pytest.approx(spent.seconds, abs=0.01)
     # nothing is removed, which a step may have no right to
@@ -227,8 +227,8 @@ def test_what_a_try_has_spent_that_was_preempted_is_handed_on_with_the_next_ones
 
 def tried(folder: Path, config: str) -> StepContext:
     """The context of a try of a step with an output."""
-    made = {"artifacts": {"model": {"artifacts": [{"uri": str(folder / "model")}]}}}
-    return context(config, {"outputs": made})
+    artifacts = {"artifacts": {"model": {"artifacts": [{"uri": str(folder / "model")}]}}}
+    return context(config, {"outputs": artifacts})
 
 
 def test_tries_that_were_preempted_use_the_budget_up(tmp_path: Path) -> None:

@@ -81,11 +81,11 @@ def test_every_window_keeps_the_label_delay_from_the_one_it_learns_from(name, tr
 )
 def test_a_model_is_watched_on_the_newest_days_and_on_labeled_ones_it_has_not_seen(name, window, day, ago):
     value = config(name, train_days=3, test_days=2).model_dump(exclude_none=True)
-    given = parse(value | {"drift": {"window_days": window}})
-    plan, trained = splits.plan(given, day), day - timedelta(days=ago)
-    watched = splits.watched(given, day, trained)
+    parsed = parse(value | {"drift": {"window_days": window}})
+    plan, trained = splits.plan(parsed, day), day - timedelta(days=ago)
+    watched = splits.watched(parsed, day, trained)
     assert (len(list(watched.newest)), watched.newest.last) == (window, day)
-    assert all(trained < each <= plan.labels_due and each in plan.features for each in watched.labeled)
+    assert all(trained < day <= plan.labels_due and day in plan.features for day in watched.labeled)
     if trained < plan.features.first:
         known = Days(plan.features.first, plan.labels_due)
         assert len(list(watched.labeled)) == min(window, len(list(known)))

@@ -89,10 +89,10 @@ def test_every_file_below_a_folder_is_found_with_its_size_and_when_it_was_writte
     for name, data in (("a.txt", b"abc"), ("b/c/d.txt", b"")):
         storage.write_bytes(storage.join(root, "tree", name), data)
 
-    found = sorted(storage.walk(storage.join(root, "tree")), key=lambda entry: entry.uri)
+    entries = sorted(storage.walk(storage.join(root, "tree")), key=lambda entry: entry.uri)
 
-    assert [(entry.uri, entry.size) for entry in found] == [(f"{root}/tree/a.txt", 3), (f"{root}/tree/b/c/d.txt", 0)]
-    assert all(before < entry.written < datetime.now(UTC) + timedelta(seconds=2) for entry in found)
+    assert [(entry.uri, entry.size) for entry in entries] == [(f"{root}/tree/a.txt", 3), (f"{root}/tree/b/c/d.txt", 0)]
+    assert all(before < entry.written < datetime.now(UTC) + timedelta(seconds=2) for entry in entries)
     assert not list(storage.walk(storage.join(root, "nothing")))
 
 

@@ -82,9 +82,9 @@ def test_a_key_is_text(key: str) -> None:
     ],
 )  # fmt: skip
 def test_what_is_clear_is_read_by_yaml_1_2(text: str, value: Any) -> None:
-    found = read(f"a: {text}")["a"]
+    parsed = read(f"a: {text}")["a"]
 
-    assert (found, type(found)) == (value, type(value))
+    assert (parsed, type(parsed)) == (value, type(value))
 
 
 @pytest.mark.parametrize(
@@ -144,6 +144,6 @@ def test_a_config_that_is_no_mapping_is_refused(tmp_path: Path, text: str) -> No
      "*x", "=", 7, -1.5, 1e-7, 1e22, True, None, [], {}, {"no": ["010"]}],
 )  # fmt: skip
 def test_what_is_written_is_read_as_the_same_value(value: Any) -> None:
-    found = read(strict_yaml.dump({"a": value}))["a"]
+    parsed = read(strict_yaml.dump({"a": value}))["a"]
 
-    assert (found, type(found)) == (value, type(value))
+    assert (parsed, type(parsed)) == (value, type(value))

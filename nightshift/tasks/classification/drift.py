@@ -28,6 +28,8 @@ from nightshift.tasks.classification import descriptors, kinds, unusual
 from nightshift.tasks.protocol import DriftInputs
 
 PREDICTED = "predicted"
+LOSS, SHARE = "accuracy lost", "share of the rows"  # units of signals
+UNITS = {"domain_classifier": "ROC AUC above 0.5", "mmd": "maximum mean discrepancy", "novelty": SHARE}
 FEWEST, MOST = 20, 2000  # newest rows by which embeddings are compared, all with all
 
 
@@ -194,7 +196,9 @@ def _novelty(rows: int, effect: EffectSize, limits: ClassDrift) -> Signal:
 def _signal(name: str, effect: EffectSize, limit: float, reason: str) -> Signal:
     limit = max(limit, effect.chance)
     sentence = f"{reason} (effect {effect.value:.3f}, limit {limit:.3f})."
-    return Signal(name=name, value=effect.value, limit=limit, raised=effect.value > limit, reason=sentence)
+    return Signal(
+        name=name, value=effect.value, limit=limit, unit=UNITS[name], raised=effect.value > limit, reason=sentence
+    )
 
 
 def unlearned(due: Due, limits: ClassDrift) -> Signal:
@@ -203,7 +207,8 @@ def unlearned(due: Due, limits: ClassDrift) -> Signal:
     share = rows / due.rows
     counts = ", ".join(f"{name!r} ({count})" for name, count in due.unlearned.items() if count)
     reason = f"{rows} of {due.rows} labeled rows are of classes that no training row of the model has: {counts}."
-    return Signal(name="classes", value=share, limit=limits.novelty, raised=share > limits.novelty, reason=reason)
+    limit = limits.novelty
+    return Signal(name="classes", value=share, limit=limit, unit=SHARE, raised=share > limit, reason=reason)
 
 
 def performance(due: Due, promised: Promise, limits: ClassDrift) -> Signal:
@@ -211,8 +216,8 @@ def performance(due: Due, promised: Promise, limits: ClassDrift) -> Signal:
     limit = limits.accuracy
     if due.rows < limits.min_rows:
         reason = f"{due.rows} rows with labels; at least {limits.min_rows} are needed to judge the model."
-        return Signal(name="performance", value=None, limit=limit, raised=False, reason=reason)
+        return Signal(name="performance", value=None, limit=limit, unit=LOSS, raised=False, reason=reason)
     reached = due.right / due.rows
     lost = promised.value - reached
     reason = f"Accuracy {reached:.3f} where labels are due ({due.rows} rows), {promised.value:.3f} {promised.measured}."
-    return Signal(name="performance", value=lost, limit=limit, raised=lost > limit, reason=reason)
+    return Signal(name="performance", value=lost, limit=limit, unit=LOSS, raised=lost > limit, reason=reason)

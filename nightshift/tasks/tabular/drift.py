@@ -21,6 +21,7 @@ from nightshift.tasks.rows import RowsBesideReference
 SCORE_BITS = 12  # of float32, dropped where scores are ranked: what differs by less than 0.05 % is a tie
 SCORE_BINS = (int(np.float32(1).view(np.int32)) >> SCORE_BITS) + 1
 REFERENCE_POSITIVES = 50  # fewer are no reference
+LOSS, DISTANCE = "average precision lost", "standard deviations"  # units of signals
 
 
 @dataclass(frozen=True)
@@ -114,12 +115,12 @@ def performance(ranks: npt.NDArray[np.int64], promised: Promise, limits: Tabular
     limit, (legitimate, positives) = limits.average_precision, (int(side) for side in ranks.sum(axis=1))
     if positives < limits.min_positives or not legitimate:
         reason = f"{positives} positives with labels; at least {limits.min_positives} are needed to judge the model."
-        return Signal(name="performance", value=None, limit=limit, raised=False, reason=reason)
+        return Signal(name="performance", value=None, limit=limit, unit=LOSS, raised=False, reason=reason)
     reached = average_precision(ranks)
     lost = promised.value - reached
     expected = f"{promised.value:.3f} {promised.measured}"
     reason = f"Average precision {reached:.3f} where labels are due ({positives} positives), {expected}."
-    return Signal(name="performance", value=lost, limit=limit, raised=lost > limit, reason=reason)
+    return Signal(name="performance", value=lost, limit=limit, unit=LOSS, raised=lost > limit, reason=reason)
 
 
 def positives(reference: pd.DataFrame, current: pd.DataFrame, numeric: list[str], limits: TabularDrift) -> Signal:
@@ -135,9 +136,9 @@ def positives(reference: pd.DataFrame, current: pd.DataFrame, numeric: list[str]
     if len(current) < limits.min_positives or len(reference) < REFERENCE_POSITIVES:
         needed = f"{limits.min_positives} and {REFERENCE_POSITIVES} are needed to compare them"
         reason = f"{len(current)} positives, and {len(reference)} for reference; at least {needed}."
-        return Signal(name="positives", value=None, limit=limit, raised=False, reason=reason)
+        return Signal(name="positives", value=None, limit=limit, unit=DISTANCE, raised=False, reason=reason)
     columns = shift.compare(reference[numeric], [current], numeric, limits)
     moved = max(columns, key=lambda column: column.wasserstein or 0)
     value = moved.wasserstein or 0.0
     reason = f"Among positives, {moved.name} moved most: {value:.2f} standard deviations (limit {limit:.3g})."
-    return Signal(name="positives", value=value, limit=limit, raised=value > limit, reason=reason)
+    return Signal(name="positives", value=value, limit=limit, unit=DISTANCE, raised=value > limit, reason=reason)

@@ -76,7 +76,7 @@ def test_an_update_keeps_the_process_and_fails_no_request(serve):
                     failures.append(answer.text)
                     continue
                 body = answer.json()
-                seen.append((body["version"], {round(each["score"], 5) for each in body["predictions"]}))
+                seen.append((body["version"], {round(prediction["score"], 5) for prediction in body["predictions"]}))
 
     asking = threading.Thread(target=ask)
     asking.start()
@@ -118,11 +118,11 @@ def test_a_problem_with_the_wanted_version_is_told_until_it_is_gone(stocked, ser
 
 
 def _health_when(state: files.RunningServer, condition) -> dict:
-    def asked() -> dict | None:
+    def matching_health() -> dict | None:
         health = httpx.get(f"{state.url}/healthz").json()
         return health if condition(health) else None
 
-    return wait_until(asked, "the endpoint's health is as expected")
+    return wait_until(matching_health, "the endpoint's health is as expected")
 
 
 def test_a_score_that_is_not_the_models_own_is_not_accepted(stocked, state, serve):
@@ -267,8 +267,8 @@ def test_a_server_is_waited_for_as_long_as_it_gets_on(moves, stalls, why):
     waited, moved = Progress(Patience(60, 1800), clock), 0
     for clock.now in range(stalls + 1):
         moved += clock.now in moves
-        told = waited.stall_reason(moved, "the same")
-        assert told == (why if clock.now == stalls else None)
+        reason = waited.stall_reason(moved, "the same")
+        assert reason == (why if clock.now == stalls else None)
 
 
 def test_the_cpu_time_of_a_process_and_of_its_children_grows_as_long_as_they_compute():

@@ -84,15 +84,15 @@ def links(ran: Path) -> list[str]:
 
 
 def figures(ran: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((ran / "drift" / "drift.json").read_text())
-    return found
+    content: dict[str, Any] = json.loads((ran / "drift" / "drift.json").read_text())
+    return content
 
 
 def test_the_newest_days_are_compared_with_the_training_sample(ran: Path) -> None:
-    found = figures(ran)
+    measured = figures(ran)
 
-    assert found["window"] == {"first": "2024-03-19", "last": "2024-03-20", "rows": 1200}
-    assert found["reference"] == {"first": "2024-03-15", "last": "2024-03-16", "rows": 1200}
+    assert measured["window"] == {"first": "2024-03-19", "last": "2024-03-20", "rows": 1200}
+    assert measured["reference"] == {"first": "2024-03-15", "last": "2024-03-16", "rows": 1200}
 
 
 def test_the_page_names_the_raised_signals_first(ran: Path) -> None:
@@ -199,12 +199,12 @@ def test_scores_of_other_events_are_a_mistake_of_ours(tmp_path: Path, frame: pd.
 
 
 def test_every_signal_is_among_the_figures_with_the_model_it_is_about(ran: Path) -> None:
-    found = {signal["name"]: signal for signal in figures(ran)["signals"]}
+    signals = {signal["name"]: signal for signal in figures(ran)["signals"]}
 
-    assert [name for name, signal in found.items() if signal["raised"]] == ["inputs", "score", "volume"]
+    assert [name for name, signal in signals.items() if signal["raised"]] == ["inputs", "score", "volume"]
     # 600 rows a day where the training had 40, and labels for all that are due
-    assert (found["volume"]["value"], found["labels"]["value"]) == (14, 15)
-    assert found["positives"]["value"] is None
+    assert (signals["volume"]["value"], signals["labels"]["value"]) == (14, 15)
+    assert signals["positives"]["value"] is None
     assert len(figures(ran)["model_sha256"]) == 64
     assert figures(ran)["model_version"] == "unregistered"
 

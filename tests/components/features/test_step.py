@@ -90,7 +90,7 @@ def test_the_snapshots_example_is_an_event_that_it_knows_with_the_features_of_th
 
 def test_a_use_case_without_windows_has_an_empty_snapshot_and_the_same_replay(tmp_path):
     write_events(tmp_path)
-    columns = {name: each for name, each in CONFIG["columns"].items() if name not in ("customer", "terminal")}
+    columns = {name: column for name, column in CONFIG["columns"].items() if name not in ("customer", "terminal")}
     table, _ = step(tmp_path, config=CONFIG | {"columns": columns, "task": CONFIG["task"] | {"windows_days": []}})
     assert table.details["replay"]["rows"] == 50
     assert table.details["replay"]["differing"] == 0

@@ -128,8 +128,8 @@ def test_the_earliest_date_has_data_and_the_days_of_the_message_add_up(
     possible = [day for day in days if accepted(day) is None]
     assert bool(possible) == (count >= needed)
     if message:
-        said, summed = re.search(r"(\d+) days: ([^;]+);", message).groups()
-        assert int(said) == sum(map(int, re.findall(r"(\d+) \(", summed))) == needed
+        total, summed = re.search(r"(\d+) days: ([^;]+);", message).groups()
+        assert int(total) == sum(map(int, re.findall(r"(\d+) \(", summed))) == needed
         earliest = re.search(r"the earliest --date is (\S+)", message)
         assert (earliest and earliest[1]) == (str(possible[0]) if possible else None)
 
@@ -174,8 +174,8 @@ def test_the_simulator_serves_a_config_that_names_a_part_of_its_columns(config):
 
 
 def test_the_columns_that_the_simulator_promises_are_those_it_makes(config):
-    made = sources.connect("simulator", parse(config), DAY).read(DAY).load()
-    assert tuple(made) == simulator.COLUMNS
+    frame = sources.connect("simulator", parse(config), DAY).read(DAY).load()
+    assert tuple(frame) == simulator.COLUMNS
 
 
 HEADER = "transaction_id,time,customer_id,terminal_id,amount,fraud\n"

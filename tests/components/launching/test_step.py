@@ -26,13 +26,13 @@ NAME = f"tiny-training-{samples.DATE}"
 
 def context(server: Kubeflow, folder: Path, retrain: bool | None = True, **changed: Any) -> StepContext:
     """The context of the step; `retrain` is what monitoring asks for, None is the step that the clock starts."""
-    place = {"endpoint": server.url, "experiment": "fraud", "namespace": "", "service_account": "runner"}
-    given = {"pipeline": "training", "data": "simulator", "device": "cpu", "launch": str(folder / "launch.json")}
-    given |= {"state": state("s3://bucket", kubeflow=place), "request": None}
+    settings = {"endpoint": server.url, "experiment": "fraud", "namespace": "", "service_account": "runner"}
+    flags = {"pipeline": "training", "data": "simulator", "device": "cpu", "launch": str(folder / "launch.json")}
+    flags |= {"state": state("s3://bucket", kubeflow=settings), "request": None}
     if retrain is not None:
         Request(retrain=retrain, reason="Inputs moved.", key="tiny/x").write(str(folder / "request"))
-        given["request"] = str(folder / "request")
-    return samples.context(**given | changed)
+        flags["request"] = str(folder / "request")
+    return samples.context(**flags | changed)
 
 
 def server_of(kubeflow: Kubeflow) -> KubeflowApi:
@@ -44,8 +44,8 @@ def uploaded(kubeflow: Kubeflow, name: str) -> None:
 
 
 def outcome(folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((folder / "launch.json").read_text())
-    return found
+    content: dict[str, Any] = json.loads((folder / "launch.json").read_text())
+    return content
 
 
 def test_a_request_starts_the_newest_training_with_the_parameters_of_the_monitoring(
@@ -70,7 +70,7 @@ def test_a_request_starts_the_newest_training_with_the_parameters_of_the_monitor
     }
     assert kubeflow.experiments[0].display_name == "fraud"
     text, links = read_section(str(tmp_path / "launch.json")).blocks
-    assert text.sentences[0].startswith(NAME)
+    assert text.sentences[0].startswith(f"Outcome: {NAME}")
     assert links.links[0].uri == outcome(tmp_path)["url"]
     assert outcome(tmp_path) == {
         "schema": 1,
@@ -118,8 +118,8 @@ def test_another_day_and_another_use_case_are_runs_of_their_own(kubeflow: Kubefl
 
 def test_without_a_request_that_asks_nothing_is_sent(kubeflow: Kubeflow, tmp_path: Path) -> None:
     assert body(context(kubeflow, tmp_path, retrain=False)) == {"started": 0.0}
-    found = outcome(tmp_path)
-    assert (found["new"], found["said"], found["reason"]) == (False, "nothing is started", "Inputs moved.")
+    launched = outcome(tmp_path)
+    assert (launched["new"], launched["said"], launched["reason"]) == (False, "nothing is started", "Inputs moved.")
     assert not kubeflow.requests
 
 
@@ -131,11 +131,11 @@ def test_the_clock_starts_a_pipeline_for_the_last_complete_day_with_what_it_decl
     body(context(kubeflow, tmp_path, retrain=None, pipeline="monitoring", date=None))
 
     (run,) = kubeflow.runs
-    given = run.runtime_config.parameters
-    assert given["date"] in (str(before), str(last_complete_day(datetime.now(UTC))))
-    assert run.display_name == f"tiny-monitoring-{given['date']}"
-    assert set(given) == set(arguments.load_compiled("monitoring").parameters)
-    assert given["state"]["kubeflow"] == {
+    parameters = run.runtime_config.parameters
+    assert parameters["date"] in (str(before), str(last_complete_day(datetime.now(UTC))))
+    assert run.display_name == f"tiny-monitoring-{parameters['date']}"
+    assert set(parameters) == set(arguments.load_compiled("monitoring").parameters)
+    assert parameters["state"]["kubeflow"] == {
         "endpoint": kubeflow.url,
         "experiment": "fraud",
         "namespace": "",
@@ -158,22 +158,22 @@ def test_a_pipeline_that_was_never_uploaded_is_named(kubeflow: Kubeflow, tmp_pat
 
 def test_a_pipeline_with_a_parameter_that_is_not_known_here_is_named(kubeflow: Kubeflow, tmp_path: Path) -> None:
     uploaded(kubeflow, "nightly")
-    said = r"^pipeline 'nightly' takes 'pipeline', and known here are data(, \w+)+; use nightshift submit$"
-    with pytest.raises(UserError, match=said):
+    message = r"^pipeline 'nightly' takes 'pipeline', and known here are data(, \w+)+; use nightshift submit$"
+    with pytest.raises(UserError, match=message):
         body(context(kubeflow, tmp_path, pipeline="nightly"))
     assert not kubeflow.runs
 
 
 @pytest.mark.parametrize(
-    ("place", "message"),
+    ("settings", "message"),
     [
         ({"endpoint": "http://x"}, "experiment is empty"),
         ({"endpont": "http://x"}, "did you mean 'endpoint'"),
     ],
 )
-def test_a_wrong_place_is_named(place: dict[str, str], message: str, kubeflow: Kubeflow, tmp_path: Path) -> None:
+def test_a_wrong_place_is_named(settings: dict[str, str], message: str, kubeflow: Kubeflow, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=message):
-        body(context(kubeflow, tmp_path, state=state(tmp_path, kubeflow=place)))
+        body(context(kubeflow, tmp_path, state=state(tmp_path, kubeflow=settings)))
 
 
 def test_without_kubeflow_the_step_says_how_to_carry_the_request_out(kubeflow: Kubeflow, tmp_path: Path) -> None:
@@ -189,16 +189,16 @@ def test_in_a_pod_the_mounted_token_is_sent(kubeflow: Kubeflow, tmp_path: Path) 
     kubeflow.token = "mounted"
     (tmp_path / "token").write_text("mounted")
     environment = os.environ | {"KF_PIPELINES_SA_TOKEN_PATH": str(tmp_path / "token")}
-    given = vars(context(kubeflow, tmp_path).args)
-    assert samples.run("launching", **given).returncode == 2
-    assert samples.run("launching", environment, **given).returncode == 0
+    flags = vars(context(kubeflow, tmp_path).args)
+    assert samples.run("launching", **flags).returncode == 2
+    assert samples.run("launching", environment, **flags).returncode == 0
     assert len(kubeflow.runs) == 1
 
 
 def test_a_server_that_does_not_answer_is_one_line_and_an_exit_code_that_is_retried(
     kubeflow: Kubeflow, tmp_path: Path
 ) -> None:
-    place = {"endpoint": "http://127.0.0.1:9/", "experiment": "fraud"}
-    done = samples.run("launching", **vars(context(kubeflow, tmp_path, state=state(tmp_path, kubeflow=place)).args))
+    settings = {"endpoint": "http://127.0.0.1:9/", "experiment": "fraud"}
+    done = samples.run("launching", **vars(context(kubeflow, tmp_path, state=state(tmp_path, kubeflow=settings)).args))
     assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
     assert done.stderr.startswith("launching: http://127.0.0.1:9 does not answer")

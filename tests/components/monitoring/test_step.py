@@ -21,7 +21,7 @@ def context(folder: Path, day: str, drifted: bool, target: str = "local") -> Ste
     """Write the day's drift and return the step's context."""
     signal = {"name": "inputs", "value": 0.4, "limit": 0.1, "raised": drifted, "reason": "Inputs moved."}
     days = {"first": day, "last": day, "rows": 1}
-    found = Drift(
+    drift = Drift(
         model_sha256="abc",
         model_version="1",
         promised=None,
@@ -31,7 +31,7 @@ def context(folder: Path, day: str, drifted: bool, target: str = "local") -> Ste
         columns=[],
         signals=[signal],
     )
-    found.write(str(folder / day / "drift.json"))
+    drift.write(str(folder / day / "drift.json"))
     return samples.context(
         config=json.dumps(CONFIG),
         date=day,
@@ -42,8 +42,8 @@ def context(folder: Path, day: str, drifted: bool, target: str = "local") -> Ste
 
 
 def request(folder: Path, day: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((folder / day / "request.json").read_text())
-    return found
+    content: dict[str, Any] = json.loads((folder / day / "request.json").read_text())
+    return content
 
 
 def test_the_second_drifted_day_asks_and_the_log_says_why_each_day_did_or_did_not(tmp_path: Path) -> None:

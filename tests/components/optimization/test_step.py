@@ -43,17 +43,17 @@ def context(trained: dict[str, str], folder: Path, form: str) -> StepContext:
 def optimized(trained: dict[str, str], folder: Path, form: str) -> tuple[Optimization, ModelPackage]:
     """What the step says of a form, and the package that it writes."""
     metrics = body(context(trained, folder, form))
-    place = str(folder / "optimized")
-    result, model = Optimization.read(f"{place}/optimization.json"), package.load(place)
+    uri = str(folder / "optimized")
+    result, model = Optimization.read(f"{uri}/optimization.json"), package.load(uri)
     assert metrics == {"form": result.chosen}
-    assert model.sha256 == result.sha256 == Verdict.read(f"{place}/verdict.json").subject
+    assert model.sha256 == result.sha256 == Verdict.read(f"{uri}/verdict.json").subject
     assert result.original_sha256 == package.load(trained["model"]).sha256
     return result, model
 
 
 def test_a_graph_is_served_as_it_was_trained_unless_the_config_says_otherwise(trained, tmp_path) -> None:
     result, model = optimized(trained, tmp_path, ORIGINAL)
-    assert [each.name for each in result.attempts] == [result.chosen] == [ORIGINAL]
+    assert [attempt.name for attempt in result.attempts] == [result.chosen] == [ORIGINAL]
     assert model.sha256 == package.load(trained["model"]).sha256
     assert read_section(str(tmp_path / "optimized")).outcome is None
 
@@ -90,12 +90,12 @@ def test_a_form_that_cannot_be_made_leaves_the_original_and_says_why(trained, tm
 def test_every_form_is_compared_on_the_rows_that_the_candidate_was_chosen_on(trained, tmp_path) -> None:
     compare.body(StepContext(Namespace(**trained, config=json.dumps(samples.CONFIG), result=str(tmp_path))))
     result = Optimization.read(str(tmp_path / "optimization.json"))
-    assert [each.name for each in result.attempts] == [
+    assert [attempt.name for attempt in result.attempts] == [
         ORIGINAL, "graph", "int8 dynamic", "int8 static", "cuda", "tensorrt",
     ]  # fmt: skip
     assert result.rows == 78
     assert result.attempts[0].loss
-    assert all(len(each.latencies) == 2 for each in result.attempts if each.size)
+    assert all(len(attempt.latencies) == 2 for attempt in result.attempts if attempt.size)
 
 
 def test_a_package_whose_graph_is_spoiled_is_refused_and_nothing_is_written(trained, tmp_path) -> None:

@@ -49,7 +49,7 @@ def test_its_metrics_are_the_rates(trained, tmp_path):
     profile = Profile.read(str(tmp_path / "profile/profile.json"))
     assert metrics["rows_per_second"] == profile.rows_per_second
     rates = [metrics["single_rows_per_second"], metrics["scored_rows_per_second"]]
-    assert rates == [each.rows_per_second for each in profile.scoring]
+    assert rates == [timing.rows_per_second for timing in profile.scoring]
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")

@@ -86,12 +86,12 @@ def test_the_section_says_who_scored_how_much_and_that_monitoring_follows_the_ch
 def test_a_days_scores_are_in_the_order_of_its_events(tmp_path: Path, features: str) -> None:
     samples.score(tmp_path, features)
 
-    found = pd.read_parquet(scores(tmp_path).partitions[-1].uri)
+    frame = pd.read_parquet(scores(tmp_path).partitions[-1].uri)
     events = samples.features().tail(40)
-    assert found["event_id"].tolist() == events["event_id"].tolist()
-    assert found["event_time"].tolist() == events["event_time"].tolist()
-    assert found["score"].to_numpy() == pytest.approx(events["amount"].to_numpy())
-    assert found.dtypes.astype(str).to_dict() == {
+    assert frame["event_id"].tolist() == events["event_id"].tolist()
+    assert frame["event_time"].tolist() == events["event_time"].tolist()
+    assert frame["score"].to_numpy() == pytest.approx(events["amount"].to_numpy())
+    assert frame.dtypes.astype(str).to_dict() == {
         "event_id": "int64", "event_time": "datetime64[us]", "score": "float32", "flagged": "bool",
         "model_version": "str",
     }  # fmt: skip

@@ -86,8 +86,8 @@ def write_features(folder: Path, frame: pd.DataFrame) -> str:
 
 def flags(models: dict[str, Any] | None = None, **values: str) -> list[str]:
     """The flags of a step."""
-    given = {"config": json.dumps(settings(models)), "date": DATE} | values
-    return [part for name, value in given.items() for part in (f"--{name}", value)]
+    defaults = {"config": json.dumps(settings(models)), "date": DATE} | values
+    return [part for name, value in defaults.items() for part in (f"--{name}", value)]
 
 
 def run(component: str, flags: list[str]) -> subprocess.CompletedProcess[str]:

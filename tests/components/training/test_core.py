@@ -71,9 +71,9 @@ def trained() -> core.TrainedModel:
     ],
 )
 def test_a_candidate_is_selected_for_a_reason_that_tells_all(values, metric, is_less_better, reason):
-    name, said = core.select(values, metric, PLAN.validation.test, is_less_better=is_less_better)
+    name, text = core.select(values, metric, PLAN.validation.test, is_less_better=is_less_better)
 
-    assert said.startswith(reason)
+    assert text.startswith(reason)
     assert name == reason[0]
 
 
@@ -86,15 +86,15 @@ def test_as_many_validation_rows_as_can_be_checked_reach_the_threshold():
 
 def test_a_model_is_chosen_on_rows_it_was_not_fitted_on():
     frame = samples.features()
-    found = validate(LINE, frame)
+    choice = validate(LINE, frame)
 
     sample, unseen = rows(LINE, frame).sample(PLAN.validation), rows_of(frame, PLAN.validation.test)
     graph = core.fit_all(sample, LINE).candidates["line"].graph
     scores = Graph(graph).score(tabular.matrix(sample.inputs, unseen))
-    assert found.measured["line"].metrics == metrics.evaluate(unseen, scores, 5)
-    assert (scores >= found.measured["line"].decision.threshold).sum() == 5 * 2  # top_k on each of two days
-    assert (str(found.window.first), str(found.window.last)) == ("2024-03-15", "2024-03-16")
-    assert (found.window.rows, found.window.positives) == (300, unseen["label"].sum())
+    assert choice.measured["line"].metrics == metrics.evaluate(unseen, scores, 5)
+    assert (scores >= choice.measured["line"].decision.threshold).sum() == 5 * 2  # top_k on each of two days
+    assert (str(choice.window.first), str(choice.window.last)) == ("2024-03-15", "2024-03-16")
+    assert (choice.window.rows, choice.window.positives) == (300, unseen["label"].sum())
 
 
 def test_customers_known_as_compromised_do_not_count_in_the_choice():

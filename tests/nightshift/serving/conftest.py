@@ -77,8 +77,8 @@ def point(
 ) -> None:
     """Say what is to be served."""
     sha256 = load_manifest(package).sha256
-    said = DeploymentPointer(version, package, sha256, "2018-08-01T00:00:00+00:00", snapshot, challenger)
-    storage.write_json(str(pointer), asdict(said))
+    deployed = DeploymentPointer(version, package, sha256, "2018-08-01T00:00:00+00:00", snapshot, challenger)
+    storage.write_json(str(pointer), asdict(deployed))
 
 
 @pytest.fixture(scope="session")

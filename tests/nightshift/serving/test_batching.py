@@ -38,8 +38,8 @@ def together(graph: Graph, limits: ServerLimits, *requests: Tensors) -> tuple[li
 
     async def ask() -> tuple[list[list[float]], Batcher]:
         batcher = Batcher(graph, rows(0), limits)
-        found = await asyncio.gather(*(batcher.score(each) for each in requests))
-        return [each.tolist() for each in found], batcher
+        scores = await asyncio.gather(*(batcher.score(batch) for batch in requests))
+        return [row.tolist() for row in scores], batcher
 
     return asyncio.run(ask())
 
@@ -50,9 +50,9 @@ def graph(request) -> Graph:
 
 
 def test_what_comes_at_once_is_one_call_and_each_gets_its_own(graph) -> None:
-    found, batcher = together(graph, ServerLimits(), rows(1, 2), rows(3), rows(4, 5, 6))
+    scores, batcher = together(graph, ServerLimits(), rows(1, 2), rows(3), rows(4, 5, 6))
 
-    assert found == [[2, 4], [6], [8, 10, 12]]
+    assert scores == [[2, 4], [6], [8, 10, 12]]
     assert graph.calls == [6]
     counts = batcher.statistics
     assert (counts.requests, counts.rows, counts.calls, counts.failed) == (3, 6, 1, 0)
@@ -61,9 +61,9 @@ def test_what_comes_at_once_is_one_call_and_each_gets_its_own(graph) -> None:
 
 
 def test_a_call_has_no_more_rows_than_allowed_and_the_order_is_kept(graph) -> None:
-    found, _ = together(graph, ServerLimits(rows=4), rows(1, 2, 3), rows(4, 5), rows(6), rows(7, 8, 9, 10))
+    scores, _ = together(graph, ServerLimits(rows=4), rows(1, 2, 3), rows(4, 5), rows(6), rows(7, 8, 9, 10))
 
-    assert found == [[2, 4, 6], [8, 10], [12], [14, 16, 18, 20]]
+    assert scores == [[2, 4, 6], [8, 10], [12], [14, 16, 18, 20]]
     assert graph.calls == [3, 3, 4]
 
 
@@ -99,8 +99,8 @@ def test_a_call_that_fails_is_told_to_each_of_its_requests_and_the_next_one_is_m
     async def ask() -> None:
         batcher = Batcher(graph, rows(0), ServerLimits())
         graph.broken = True
-        found = await asyncio.gather(batcher.score(rows(1)), batcher.score(rows(2)), return_exceptions=True)
-        assert [type(each) for each in found] == [ZeroDivisionError] * 2
+        outcomes = await asyncio.gather(batcher.score(rows(1)), batcher.score(rows(2)), return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes] == [ZeroDivisionError] * 2
         graph.broken = False
         assert (await batcher.score(rows(3))).tolist() == [6]
         assert batcher.statistics.failed == 2
@@ -113,8 +113,8 @@ def test_a_row_without_a_finite_score_is_named_and_the_requests_beside_it_are_an
     async def ask() -> None:
         batcher = Batcher(graph, rows(0), ServerLimits())
         bad, good = batcher.score(rows(1, wrong), "events[{}]".format), batcher.score(rows(2))
-        found, scores = await asyncio.gather(bad, good, return_exceptions=True)
-        assert (type(found), found.details, scores.tolist()) == (NoScoreError, {"field": "events[1]"}, [4])
+        error, scores = await asyncio.gather(bad, good, return_exceptions=True)
+        assert (type(error), error.details, scores.tolist()) == (NoScoreError, {"field": "events[1]"}, [4])
 
     asyncio.run(ask())
 

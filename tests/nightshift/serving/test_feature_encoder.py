@@ -40,9 +40,9 @@ INSTANCES = st.fixed_dictionaries(
 def test_a_requests_rows_are_those_of_its_frame_to_the_bit(instances):
     frame = pd.DataFrame(instances, columns=INPUTS.columns).astype({"amount": float, "count": float})
 
-    found = FeatureEncoder(INPUTS, 1000).encode({"instances": instances})
+    encoded = FeatureEncoder(INPUTS, 1000).encode({"instances": instances})
 
-    assert (found.dtype, found.tobytes()) == (np.float32, inputs.matrix(INPUTS, frame).tobytes())
+    assert (encoded.dtype, encoded.tobytes()) == (np.float32, inputs.matrix(INPUTS, frame).tobytes())
 
 
 FINITE = "a finite number within the range of float32"
@@ -100,11 +100,11 @@ JSON_VALUES = st.recursive(
 @given(st.dictionaries(st.sampled_from([*GOOD, "x"]), JSON_VALUES) | JSON_VALUES)
 def test_whatever_is_sent_is_a_finite_row_or_is_refused_in_valid_utf8(instance):
     try:
-        found = FeatureEncoder(INPUTS, 1000).encode({"instances": [instance]})
+        encoded = FeatureEncoder(INPUTS, 1000).encode({"instances": [instance]})
     except RequestError as error:
         assert json.dumps([error.field, error.value, error.allowed], ensure_ascii=False).encode()
     else:
-        assert np.isfinite(found).all()
+        assert np.isfinite(encoded).all()
 
 
 def test_a_lone_surrogate_is_shown_escaped():

@@ -21,7 +21,7 @@ from tests.servers import free_port
 
 
 def score(url: str, *events) -> httpx.Response:
-    return httpx.post(f"{url}/score", json={"events": [raw(each) for each in events]})
+    return httpx.post(f"{url}/score", json={"events": [raw(event) for event in events]})
 
 
 def test_what_a_server_writes_is_for_its_user_alone_whatever_the_umask(tmp_path) -> None:
@@ -98,5 +98,5 @@ def test_a_version_whose_files_were_not_there_yet_is_loaded_once_they_are(served
     storage.write_json(str(served.pointer), second)
     assert status(served) == "degraded"
     (tmp_path / "away").rename(later)
-    served.current._looks = 0.0
+    served.current._next_check = 0.0
     assert (status(served), served.current.model.pointer.version) == ("ok", 2)

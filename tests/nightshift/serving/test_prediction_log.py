@@ -34,10 +34,10 @@ def log(folder: Path, *answers: tuple[str, ScoredRows]) -> None:
     """Write answers as a server does that ends at once."""
 
     async def add() -> PredictionLog:
-        made = PredictionLog(str(folder))
-        for request_id, each in answers:
-            made.add(request_id, each)
-        return made
+        predictions = PredictionLog(str(folder))
+        for request_id, answer in answers:
+            predictions.add(request_id, answer)
+        return predictions
 
     asyncio.run(add()).close()
 
@@ -52,15 +52,15 @@ def test_every_row_of_an_answer_is_logged_with_its_event_its_request_and_its_ver
 
     log(tmp_path, ("first", scored(model, low, high, events=events)), ("second", scored(model, high)))
 
-    found = read(tmp_path)
+    logged = read(tmp_path)
     today = datetime.now(UTC)
-    assert {path.name for path in tmp_path.iterdir()} == {f"date={moment:%Y-%m-%d}" for moment in found.scored_at}
-    assert found.event_id.fillna("none").tolist() == ["12", "b", "none"]
+    assert {path.name for path in tmp_path.iterdir()} == {f"date={moment:%Y-%m-%d}" for moment in logged.scored_at}
+    assert logged.event_id.fillna("none").tolist() == ["12", "b", "none"]
     times = [event.time for event in events]
-    assert [time.value // 1000 for time in found.event_time.dropna()] == times
-    assert found.request_id.tolist() == ["first", "first", "second"]
-    assert (set(found.version), found.score.dtype, found.flagged.tolist()) == ({7}, "float32", [False, True, True])
-    assert abs((found.scored_at - today).dt.total_seconds()).max() < 3600
+    assert [time.value // 1000 for time in logged.event_time.dropna()] == times
+    assert logged.request_id.tolist() == ["first", "first", "second"]
+    assert (set(logged.version), logged.score.dtype, logged.flagged.tolist()) == ({7}, "float32", [False, True, True])
+    assert abs((logged.scored_at - today).dt.total_seconds()).max() < 3600
 
 
 def test_what_cannot_be_written_is_kept_and_written_with_what_comes_next(model, tmp_path, caplog) -> None:
@@ -68,13 +68,13 @@ def test_what_cannot_be_written_is_kept_and_written_with_what_comes_next(model, 
     folder.write_text("in the way")
 
     async def add() -> PredictionLog:
-        made = PredictionLog(str(folder))
-        made.add("first", scored(model, 0.1))
-        made._flush()
-        made._thread.submit(lambda: None).result()
+        predictions = PredictionLog(str(folder))
+        predictions.add("first", scored(model, 0.1))
+        predictions._flush()
+        predictions._thread.submit(lambda: None).result()
         folder.unlink()
-        made.add("second", scored(model, 0.2))
-        return made
+        predictions.add("second", scored(model, 0.2))
+        return predictions
 
     asyncio.run(add()).close()
 
@@ -90,8 +90,8 @@ def test_what_is_kept_has_an_end(model, tmp_path, caplog, monkeypatch) -> None:
 
 
 def test_requests_of_every_protocol_are_in_the_log(serve, package, tmp_path) -> None:
-    made = PredictionLog(str(tmp_path / "log"))
-    running = serve(predictions=made)
+    predictions = PredictionLog(str(tmp_path / "log"))
+    running = serve(predictions=predictions)
     instance: dict[str, Any] = {"amount": 1.0, "customer_count_1d": 2.0, "channel": "shop"}
     url = running.url
     httpx.post(f"{url}/score", json={"instances": [instance] * 3}, headers={"X-Request-Id": "named"})
@@ -99,5 +99,5 @@ def test_requests_of_every_protocol_are_in_the_log(serve, package, tmp_path) -> 
     tensor = {"name": config["name"], "datatype": "FP32", "shape": [2, 4], "data": [0.0] * 8}
     httpx.post(f"{url}/v2/models/fraud/infer", content=json.dumps({"inputs": [tensor]}), headers={"X-Request-Id": "v2"})
     httpx.post(f"{url}/score", json={"instances": []}, headers={"X-Request-Id": "refused"})
-    made.close()
+    predictions.close()
     assert read(tmp_path / "log").request_id.tolist() == ["named"] * 3 + ["v2"] * 2

@@ -92,9 +92,9 @@ ITEMS = ItemSchema(
 )
 
 
-def save(folder: Path, made: Any) -> str:
+def save(folder: Path, schema: Any) -> str:
     manifest = packages.manifest(
-        {"pair": GRAPH}, signature=SIGNATURE, preprocessing=made, decision=DecisionRule(threshold=None)
+        {"pair": GRAPH}, signature=SIGNATURE, preprocessing=schema, decision=DecisionRule(threshold=None)
     )
     package.save(str(folder), manifest, {"pair": GRAPH}, pd.DataFrame())
     return str(folder)
@@ -116,8 +116,8 @@ def pointer(uri: str) -> DeploymentPointer:
 def of_items(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server of images with texts."""
     folder = tmp_path_factory.mktemp("pair")
-    made = preprocessing.Images(side=SIDE, channels=1, min_side=1, max_pixels=9, classes=CLASSES)
-    target = pointer(save(folder, made))
+    images = preprocessing.Images(side=SIDE, channels=1, min_side=1, max_pixels=9, classes=CLASSES)
+    target = pointer(save(folder, images))
     with answering(Application(ModelManager(lambda: target, open_pair), ServerLimits())) as url:
         yield url
 
@@ -125,8 +125,8 @@ def of_items(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def of_tensors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server of the same graph, asked by tensors only."""
-    made = packages.manifest({"pair": GRAPH}, inputs=Inputs(numeric=["a"], categorical={})).preprocessing
-    target = pointer(save(tmp_path_factory.mktemp("tensors"), made))
+    features = packages.manifest({"pair": GRAPH}, inputs=Inputs(numeric=["a"], categorical={})).preprocessing
+    target = pointer(save(tmp_path_factory.mktemp("tensors"), features))
     current = ModelManager(lambda: target, partial(load, "pair", limits=ServerLimits()))
     with answering(Application(current, ServerLimits())) as url:
         yield url
@@ -212,9 +212,9 @@ SIZE = "inputs[1].parameters.binary_data_size"
     ],
 )  # fmt: skip
 def test_a_second_input_that_is_wrong_or_missing_is_refused_by_its_name(of_tensors, inputs, field, allowed) -> None:
-    found = infer(of_tensors, *inputs).json()
-    assert found["field"] == field
-    assert allowed in found["allowed"]
+    error = infer(of_tensors, *inputs).json()
+    assert error["field"] == field
+    assert allowed in error["allowed"]
 
 
 def test_items_of_two_fields_get_the_offline_scores_one_or_more_in_json_and_as_tensors(of_items) -> None:
@@ -222,16 +222,16 @@ def test_items_of_two_fields_get_the_offline_scores_one_or_more_in_json_and_as_t
     one = httpx.post(f"{of_items}/score", json=item(0) | {"id": "a"}).json()
     assert list(one["scores"].values()) == pytest.approx(OFFLINE[0].tolist(), abs=1e-6)
     many = httpx.post(f"{of_items}/score", json={"instances": instances}).json()["predictions"]
-    assert [list(each["scores"].values()) for each in many] == pytest.approx(OFFLINE[:3], abs=1e-6)
+    assert [list(prediction["scores"].values()) for prediction in many] == pytest.approx(OFFLINE[:3], abs=1e-6)
     columns = [
-        {"name": name, "datatype": "BYTES", "shape": [3], "data": [each[name] for each in instances]}
+        {"name": name, "datatype": "BYTES", "shape": [3], "data": [instance[name] for instance in instances]}
         for name in ("text", "image")
     ]
     assert scores_of(infer(of_items, *columns)) == pytest.approx(OFFLINE[:3], abs=1e-6)
 
 
 @pytest.mark.parametrize(
-    ("body", "field", "said"),
+    ("body", "field", "allowed"),
     [
         ({"image": "1234"}, "body", "an object of 'image', 'text'"),
         ({"instances": [item(0), {"text": ""}]}, "instances[1]", "an object of 'image', 'text'"),
@@ -239,15 +239,15 @@ def test_items_of_two_fields_get_the_offline_scores_one_or_more_in_json_and_as_t
         ({}, "body", '{"image": ..., "text": ...}'),
     ],
 )
-def test_an_item_without_all_of_its_fields_is_refused_with_their_names(of_items, body, field, said) -> None:
-    found = httpx.post(f"{of_items}/score", json=body).json()
-    assert found["field"] == field
-    assert said in found["allowed"]
+def test_an_item_without_all_of_its_fields_is_refused_with_their_names(of_items, body, field, allowed) -> None:
+    error = httpx.post(f"{of_items}/score", json=body).json()
+    assert error["field"] == field
+    assert allowed in error["allowed"]
 
 
 def test_the_server_describes_both_forms_of_a_request(of_items) -> None:
     described = httpx.get(f"{of_items}/v2/models/pair").json()["inputs"]
-    assert [each["name"] for each in described] == ["pixels", "length", "image", "text"]
+    assert [described_input["name"] for described_input in described] == ["pixels", "length", "image", "text"]
     page = httpx.get(f"{of_items}/openapi.json").json()["paths"]["/score"]["post"]["requestBody"]["content"]
     assert list(page) == ["application/json"]
     assert page["application/json"]["schema"]["oneOf"][0]["required"] == ["image", "text"]
@@ -287,7 +287,7 @@ def test_forms_of_the_graph_are_made_and_judged_on_all_rows(name) -> None:
     assert form.graph.score(ROWS) == pytest.approx(OFFLINE, abs=0.05)
     assert tried[1].loss is not None
     times = core.latencies({"original": original.graph.score}, Rows(ROWS))
-    assert [each.rows for each in times["original"]] == [1, 64]
+    assert [latency.rows for latency in times["original"]] == [1, 64]
 
 
 def test_the_speed_of_a_graph_is_measured_by_rows_and_not_by_inputs() -> None:

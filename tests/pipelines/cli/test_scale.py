@@ -28,7 +28,7 @@ def test_a_planted_fault_is_found(
     assert headings.split()[:3] == ["processes", "rows/s", "efficiency"]
     assert [line.split()[0] for line in (one, two)] == ["1", "2"]
     assert one.split()[2] == "100.0%"
-    assert [each for each in findings if re.match(rf"\d\. {title}", each)]
+    assert [line for line in findings if re.match(rf"\d\. {title}", line)]
 
 
 @pytest.mark.parametrize("layout", [{"shard": 2}, {"zero": 2}])

@@ -21,7 +21,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     fleet, folder = Fleet(), tmp_path_factory.mktemp("fleet")
     pictures.lake(folder, pictures.file())
     topics.lake(folder, "flights and hotels")
-    save_as = {FEATURES: lambda place, number: save(place, number / 10), IMAGES: pictures.model, TEXTS: topics.model}
+    save_as = {FEATURES: lambda folder, number: save(folder, number / 10), IMAGES: pictures.model, TEXTS: topics.model}
     with ExitStack() as stack:
         for kind, name in zip(KINDS, ("fraud", "shapes", "topics"), strict=True):
             for number in (1, 2):

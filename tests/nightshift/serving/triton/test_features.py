@@ -21,7 +21,7 @@ TABULAR = contract.Tabular(**dict(INPUTS), windows=WINDOWS)
 
 
 def texts(events) -> list[bytes]:
-    return [json.dumps(raw(each)).encode() for each in events]
+    return [json.dumps(raw(event)).encode() for event in events]
 
 
 def snapshots(folder: Path, days: int) -> str:
@@ -33,8 +33,8 @@ def test_named_features_are_the_rows_of_the_batch() -> None:
         {"amount": 1.5, "customer_count_1d": 2.0, "channel": "it's web"},
         {"channel": "other", "amount": -3.0, "customer_count_1d": 0.0},
     ]
-    found = NamedFeatureStep(TABULAR, 2).transform([json.dumps(row).encode() for row in rows])
-    assert found.tolist() == matrix(INPUTS, pd.DataFrame(rows)).tolist()
+    rows_seen = NamedFeatureStep(TABULAR, 2).transform([json.dumps(row).encode() for row in rows])
+    assert rows_seen.tolist() == matrix(INPUTS, pd.DataFrame(rows)).tolist()
 
 
 def test_raw_events_are_the_rows_of_the_batch_over_a_newer_snapshot_and_after_a_restart(tmp_path) -> None:
@@ -42,20 +42,20 @@ def test_raw_events_are_the_rows_of_the_batch_over_a_newer_snapshot_and_after_a_
     first = snapshots(tmp_path, PAST)
     step = open_step(manifest, 1024, first, folder)
     assert isinstance(step, EventStep)
-    found = [*step.transform(texts(LATER[:20])), *step.matrix(texts(LATER[20:30]))]
+    matrices = [*step.transform(texts(LATER[:20])), *step.transform(texts(LATER[20:30]))]
     snapshots(tmp_path, PAST + 1)
     step.renew()
     until = (START + PAST + 1) * 86_400_000_000
-    rest = [each for each in LATER[30:] if each.time >= until]
-    found += [*step.transform(texts(rest[:10]))]
+    rest = [event for event in LATER[30:] if event.time >= until]
+    matrices += [*step.transform(texts(rest[:10]))]
     step.close()
     step = open_step(manifest, 1024, first, folder)
-    found += [*step.transform(texts(rest[10:]))]
+    matrices += [*step.transform(texts(rest[10:]))]
     step.close()
 
     expected = np.array(offline(EVENTS, CHOSEN), np.float32)
-    place = {each.event_id: row for row, each in enumerate(EVENTS)}
-    assert np.array(found).tolist() == [expected[place[each.event_id]].tolist() for each in [*LATER[:30], *rest]]
+    row_of = {event.event_id: row for row, event in enumerate(EVENTS)}
+    assert np.array(matrices).tolist() == [expected[row_of[event.event_id]].tolist() for event in [*LATER[:30], *rest]]
 
 
 def test_a_snapshot_with_other_inputs_than_the_models_is_refused(tmp_path) -> None:
@@ -64,10 +64,10 @@ def test_a_snapshot_with_other_inputs_than_the_models_is_refused(tmp_path) -> No
         open_step(model(tmp_path / "model", other), 10, snapshots(tmp_path, PAST), str(tmp_path / "state"))
 
 
-@pytest.mark.parametrize(("row", "said"), [(b"x", "body is"), (b"[]", "row is []; allowed: an object of columns")])
-def test_a_row_that_is_no_object_is_refused(tmp_path, row, said) -> None:
+@pytest.mark.parametrize(("row", "message"), [(b"x", "body is"), (b"[]", "row is []; allowed: an object of columns")])
+def test_a_row_that_is_no_object_is_refused(tmp_path, row, message) -> None:
     step = open_step(model(tmp_path / "model"), 10, snapshots(tmp_path, PAST), str(tmp_path / "state"))
     with pytest.raises(RequestError) as error:
         step.transform([row])
     step.close()
-    assert str(error.value).startswith(said)
+    assert str(error.value).startswith(message)
