@@ -1,6 +1,6 @@
 """The config that a table suggests: its days fitted into windows of training and test."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date, timedelta
 from itertools import product
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nightshift.config import Config, parse
+from nightshift.config import parse
 from nightshift.errors import UserError
 from nightshift.guessing.roles import Choices, Roles
 from nightshift.splits import Days, lookback, plan
@@ -92,8 +92,14 @@ def propose(name: str, source: dict[str, Any], roles: Roles, choices: Choices, n
     timezone: dict[str, Any] = {} if choices.timezone == "UTC" else {"timezone": choices.timezone}
     source = source | timezone | empty_days
     task: dict[str, Any] = {"kind": "tabular", "candidates": CANDIDATES, "amount_decimals": roles.decimals}
-    config = {"name": name, "label_delay_days": delay, "source": source, "columns": roles.columns, "task": task}
-    config, protocol_note = _fit(config, counts)
+    config: dict[str, Any] = {
+        "name": name,
+        "label_delay_days": delay,
+        "source": source,
+        "columns": roles.columns,
+        "task": task,
+    }
+    config, protocol_note = _fit(config | {"task": task}, counts)
     config["evaluation"] |= _evaluation(counts)
     config |= (drift := _drift(counts))
     return Proposal(
@@ -160,29 +166,25 @@ def _variants(config: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield config | {"task": config["task"] | {"windows_days": windows}, "protocol": protocol}
 
 
-def _test_days(variant: Mapping[str, Any], counts: DailyCounts) -> Days | None:
+def _test_days(variant: dict[str, Any], counts: DailyCounts) -> Days | None:
     """Return the days on which a run for the last day tests; None where the table does not reach back so far."""
-    days = plan(_checked(variant), counts.span.last)
+    days = plan(parse(variant), counts.span.last)
     return days.test.test if days.events.first >= counts.span.first else None
 
 
-def _checked(variant: Mapping[str, Any]) -> Config:
-    return parse({**variant})
-
-
 def _too_few(config: dict[str, Any], counts: DailyCounts) -> str:
-    *_, smallest = sorted(_variants(config), key=_needed, reverse=True)
-    parts = " + ".join(f"{days} ({key})" for days, key in lookback(_checked(smallest)))
+    *_, smallest = sorted(_variants(config), key=_count_days, reverse=True)
+    parts = " + ".join(f"{days} ({key})" for days, key in lookback(parse(smallest)))
     have = len(counts.rows)
     return (
-        f"the rows are of {have} days, {counts.span}, and a run needs at least {_needed(smallest)}: {parts}; bring "
+        f"the rows are of {have} days, {counts.span}, and a run needs at least {_count_days(smallest)}: {parts}; bring "
         "more days, or give a shorter --label-delay"
     )
 
 
-def _needed(variant: Mapping[str, Any]) -> int:
+def _count_days(variant: dict[str, Any]) -> int:
     last = date(2024, 1, 1) + timedelta(days=3650)
-    return len(list(plan(_checked(variant), last).events))
+    return len(list(plan(parse(variant), last).events))
 
 
 def _evaluation(counts: DailyCounts) -> dict[str, Any]:
