@@ -188,7 +188,7 @@ def _inject_drifts(watch: WatchedWorld, onset: date) -> Iterator[dict[str, Any]]
     for name, knobs in DRIFTS.items():
         world = watch.config.simulator.model_copy(update={"drift_from": str(onset), **knobs})
         days = watch.simulate_drift(world, onset)
-        start = onset - timedelta(days=watch.config.controller.of)
+        start = onset - timedelta(days=watch.config.controller.window_days)
         log = watch.audit(days, world, Days(start, onset + timedelta(days=WATCHED_DAYS)))
         after = [entry for entry in log if entry.day >= str(onset)]
         shows = onset + timedelta(days=watch.config.label_delay_days if name in LABELS_ONLY else 0)

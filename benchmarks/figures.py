@@ -38,7 +38,7 @@ RECORD = "RECORD"  # the environment variable: benchmarks parse their words each
 WIDTH = 120
 
 
-class Figures(TypedDict):
+class SubjectFigures(TypedDict):
     """What is known of a subject.
 
     Attributes:
@@ -72,16 +72,16 @@ def publish(subject: str, rows: Sequence[Row], note: str = "") -> None:
         table.add_row(*(format_cell(row.get(column)) for column in columns))
     Console().print(table, note or "")
     if os.environ.get(RECORD):
-        record(FILE, subject, Figures(**_provenance(), note=note, rows=list(rows)))
+        record(FILE, subject, SubjectFigures(**_provenance(), note=note, rows=list(rows)))
 
 
-def record(file: Path, subject: str, figures: Figures) -> None:
+def record(file: Path, subject: str, figures: SubjectFigures) -> None:
     """Replace a subject's figures in the file, the subjects in order."""
     known = json.loads(file.read_text()) | {subject: figures}
     file.write_text(json.dumps(dict(sorted(known.items())), indent=2, ensure_ascii=False) + "\n")
 
 
-def fill(page: str, subjects: Mapping[str, Figures]) -> str:
+def fill(page: str, subjects: Mapping[str, SubjectFigures]) -> str:
     """Return a page with the figures of the subjects that it names.
 
     Raises:
@@ -91,13 +91,13 @@ def fill(page: str, subjects: Mapping[str, Figures]) -> str:
     return VALUE.sub(lambda match: f"{match[1]}{look_up(subjects[match[2]], match[3], match[4])}{match[5]}", page)
 
 
-def look_up(figures: Figures, name: str, column: str) -> str:
+def look_up(figures: SubjectFigures, name: str, column: str) -> str:
     """Return one figure, of the row with a name in its first cell."""
     rows = {next(iter(row.values())): row for row in figures["rows"]}
     return format_cell(rows[name][column])
 
 
-def render(figures: Figures) -> str:
+def render(figures: SubjectFigures) -> str:
     """Return a subject as Markdown: a table, and a line that says how, when and where it was measured."""
     rows, columns = figures["rows"], _columns(figures["rows"])
     rules = ["---:" if _is_numeric(column, rows) else "---" for column in columns]

@@ -32,13 +32,13 @@ def body(context: StepContext) -> dict[str, float]:
     request = RetrainingRequest.read(args.request) if args.request else None
     reason = request.reason if request else "The clock asks."
     if request and not request.retrain:
-        outcome = Launch(new=False, said="nothing is started", reason=reason)
+        launch = Launch(new=False, outcome="nothing is started", reason=reason)
     else:
-        outcome = _launch(context, day, reason)
-    step.log.info("%s: %s", outcome.said, reason)
-    write_section(args.launch, section.build(outcome))
-    outcome.write(args.launch)
-    return {"started": float(outcome.new)}
+        launch = _launch(context, day, reason)
+    step.log.info("%s: %s", launch.outcome, reason)
+    write_section(args.launch, section.build(launch))
+    launch.write(args.launch)
+    return {"started": float(launch.new)}
 
 
 def _launch(context: StepContext, day: date, reason: str) -> Launch:
@@ -46,7 +46,7 @@ def _launch(context: StepContext, day: date, reason: str) -> Launch:
     args, state, config = context.args, context.state, context.config
     if not state.kubeflow:
         command = f"nightshift run {args.pipeline} --config {config.name} --date {day}"
-        return Launch(new=False, said=f"no Kubeflow here; run: {command}", reason=reason)
+        return Launch(new=False, outcome=f"no Kubeflow here; run: {command}", reason=reason)
     from nightshift.cluster.kubeflow import KubeflowApi, KubeflowTarget
 
     server = KubeflowApi(KubeflowTarget.parse(state.kubeflow))
@@ -56,7 +56,7 @@ def _launch(context: StepContext, day: date, reason: str) -> Launch:
     values = core.arguments(args.pipeline, definition.parameters, known)
     run = server.submit(core.run_name(args.pipeline, config.name, day), definition, values)
     message = f"{run.name} {'is started' if run.new else 'is there already'}: {run.url}"
-    return Launch(new=run.new, run=run.name, run_id=run.run_id, url=run.url, said=message, reason=reason)
+    return Launch(new=run.new, run=run.name, run_id=run.run_id, url=run.url, outcome=message, reason=reason)
 
 
 if __name__ == "__main__":

@@ -51,7 +51,7 @@ class AuditEntry:
     reason: str
 
     @property
-    def drifted(self) -> bool:
+    def has_drifted(self) -> bool:
         """Whether anything is raised that a new model could fix."""
         return bool(set(self.raised) - {LABELS})
 
@@ -91,9 +91,9 @@ def _objections(today: AuditEntry, log: Sequence[AuditEntry], policy: Controller
     if LABELS in today.raised:
         yield "Labels are late: a model trained now would miss the newest positives. Fix the delivery of labels."
     # days of another model say nothing about this one: a retraining starts the count anew
-    recent = [entry for entry in _since(log, today, policy.of) if entry.model_sha256 == today.model_sha256]
-    drifted = 1 + sum(entry.drifted for entry in recent)
-    if drifted < policy.days:
+    recent = [entry for entry in _since(log, today, policy.window_days) if entry.model_sha256 == today.model_sha256]
+    drifted = 1 + sum(entry.has_drifted for entry in recent)
+    if drifted < policy.drifted_days:
         yield f"Not yet: {drifted} drifted, {_days(policy)} are needed."
     yield from _limits([entry for entry in log if entry.retrain], today, policy)
     if backfill:
@@ -119,4 +119,4 @@ def _since(log: Sequence[AuditEntry], today: AuditEntry, days: int) -> list[Audi
 
 
 def _days(policy: Controller) -> str:
-    return f"{policy.days} of {policy.of} days"
+    return f"{policy.drifted_days} of {policy.window_days} days"

@@ -87,7 +87,7 @@ class ItemTable:
         Raises:
             UserError: when there are none, or one has no label although it is due.
         """
-        return labeled(rows_of(self.rows, fold.train), fold.train)
+        return require_labels(rows_of(self.rows, fold.train), fold.train)
 
     def unseen(self, fold: Fold) -> pd.DataFrame:
         """Return those of a fold's test rows that have nothing in common with its training rows.
@@ -95,7 +95,7 @@ class ItemTable:
         Raises:
             UserError: when there are none, or one has no label although it is due.
         """
-        return labeled(apart(rows_of(self.rows, fold.test), rows_of(self.rows, fold.train)), fold.test)
+        return require_labels(apart(rows_of(self.rows, fold.test), rows_of(self.rows, fold.train)), fold.test)
 
     def inputs(self, rows: pd.DataFrame) -> Array:
         """Return what networks see of some of the rows."""
@@ -115,7 +115,7 @@ def check(table: Table, preprocessing: ClassPreprocessing, advice: str = "train 
         )
 
 
-def labeled(rows: pd.DataFrame, days: Days) -> pd.DataFrame:
+def require_labels(rows: pd.DataFrame, days: Days) -> pd.DataFrame:
     """Return rows that can train or judge a model as they are.
 
     Raises:

@@ -63,16 +63,19 @@ class Controller(ConfigSection):
     """When drift asks for a retraining. See `components/monitoring/core.py`."""
 
     retrain: Literal["daily", "on_drift"] = Field("daily", description="daily: the schedule retrains, drift never asks")
-    days: Days = Field(2, description="drifted days needed, including the newest ...")
-    of: Days = Field(3, description="... within this many days up to the newest")
+    drifted_days: Days = Field(2, description="drifted days needed, including the newest")
+    window_days: Days = Field(3, description="days up to the newest among which they are counted")
     cooldown_days: DaysOrNone = Field(3, description="days after a request without another")
     max_retrains_per_week: Positive = Field(2, description="requests within any seven days")
     freeze: bool = Field(False, description="true: never ask")
 
     @model_validator(mode="after")
     def _days_fit(self) -> Self:
-        if self.days > self.of:
-            raise ValueError(f"'days' is {self.days} but 'of' is {self.of}; 'days' is at most 'of'")
+        if self.drifted_days > self.window_days:
+            raise ValueError(
+                f"'drifted_days' is {self.drifted_days} but 'window_days' is {self.window_days}; "
+                "'drifted_days' is at most 'window_days'"
+            )
         return self
 
 

@@ -160,7 +160,7 @@ class TabularEvaluationGate(EvaluationGate):
         1.0,
         description="of a positive that is not flagged, as a multiple of its amount; without amounts each counts 1",
     )
-    cost_alert: Cost = Field(5.0, description="of checking a flagged event, in the currency of the amounts")
+    cost_per_alert: Cost = Field(5.0, description="of checking a flagged event, in the currency of the amounts")
 
 
 class TabularDriftLimits(DriftLimits):

@@ -17,7 +17,7 @@ class Launch(Artifact):
     """What became of a request, or of a start by the clock."""
 
     new: bool = Field(description="whether a run was started; false where it was there already, or none was asked for")
-    said: str = Field(description="what was done, or how to do it where there is no Kubeflow")
+    outcome: str = Field(description="what was done, or how to do it where there is no Kubeflow")
     reason: str = Field(description="why a run was asked for, or why not")
     run: str | None = Field(None, description="the run's name")
     run_id: str | None = Field(None, description="Kubeflow's id of it")

@@ -195,7 +195,7 @@ def _evaluation(counts: DailyCounts) -> dict[str, Any]:
         "top_k": max(1, round(min(2 * share, 1 / 2) * daily)),
         "min_average_precision": round(min(2 * share, (1 + share) / 2), 3),
         "cost_missed_positive": 1,
-        "cost_alert": 5,
+        "cost_per_alert": 5,
     }
 
 

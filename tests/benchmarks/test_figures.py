@@ -8,7 +8,7 @@ import pytest
 from benchmarks import figures
 
 SUBJECTS = json.loads(figures.FILE.read_text())
-ENTRY = figures.Figures(
+ENTRY = figures.SubjectFigures(
     command="python -m benchmarks.speed",
     date="2026-11-26",
     machine="2 quiet cores",

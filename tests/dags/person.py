@@ -36,7 +36,7 @@ CONFIG: dict[str, Any] = {
     },
     "evaluation": {"min_positives": 1, "min_average_precision": 0.0},
     "drift": {"window_days": 1},
-    "controller": {"retrain": "on_drift", "days": 1, "of": 1, "cooldown_days": 3},
+    "controller": {"retrain": "on_drift", "drifted_days": 1, "window_days": 1, "cooldown_days": 3},
 }
 ROOT = Path(__file__).parents[2]
 PYTHON = Path(os.environ.get("NIGHTSHIFT_PYTHON", ROOT / ".venv/bin/python"))

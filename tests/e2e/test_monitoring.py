@@ -54,7 +54,7 @@ def test_a_request_is_printed_with_the_command_that_carries_it_out(nights: Night
     (line,) = [line for line in monitored[DRIFTED[1]].splitlines() if line.startswith("next")]
     assert shlex.split(line)[1:6] == ["nightshift", "run", "training", "--date", DRIFTED[1]]
     launch = nights.left(f"fraud-monitoring-{DRIFTED[1]}-*/retraining/launch")
-    assert launch["said"] == f"no Kubeflow here; run: nightshift run training --config fraud --date {DRIFTED[1]}"
+    assert launch["outcome"] == f"no Kubeflow here; run: nightshift run training --config fraud --date {DRIFTED[1]}"
     assert not [
         line for day in (*STABLE, DRIFTED[0], DRIFTED[2]) for line in monitored[day].splitlines() if "next" in line
     ]

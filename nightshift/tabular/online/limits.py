@@ -16,7 +16,7 @@ Clock = Callable[[], float]  # seconds since 1970
 NOW: Clock = time.time
 
 
-class EventLimits:
+class EventGuard:
     """The limits of events that come in over a snapshot.
 
     Args:

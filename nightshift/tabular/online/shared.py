@@ -27,7 +27,7 @@ from nightshift.tabular.online.base import (
 )
 from nightshift.tabular.online.event import Event
 from nightshift.tabular.online.inputs import EventInputs
-from nightshift.tabular.online.limits import NOW, Clock, EventLimits
+from nightshift.tabular.online.limits import NOW, Clock, EventGuard
 from nightshift.tabular.online.refusals import RefusedEventError, another, earlier, too_old
 from nightshift.tabular.online.state import UNKNOWN, Label
 from nightshift.tabular.online.store import in_order
@@ -169,7 +169,7 @@ class _Over:
 
     def __init__(self, base: Base, clock: Clock) -> None:
         spec = base.snapshot.windows
-        self.base, self.inputs, self.limits = base, EventInputs(spec), EventLimits(base.snapshot, clock)
+        self.base, self.inputs, self.limits = base, EventInputs(spec), EventGuard(base.snapshot, clock)
         days = max(spec.windows_days, default=0) + spec.label_delay_days
         self.seconds = (days + EXTRA_DAYS) * DAY // 1_000_000
 

@@ -14,7 +14,7 @@ from nightshift.errors import UserError
 from nightshift.tabular.online.base import NOTHING, NOWHERE, Base, WindowTotals, count_windows, sum_windows
 from nightshift.tabular.online.event import Event, Id
 from nightshift.tabular.online.inputs import EventInputs
-from nightshift.tabular.online.limits import NOW, Clock, EventLimits
+from nightshift.tabular.online.limits import NOW, Clock, EventGuard
 from nightshift.tabular.online.refusals import RefusedEventError, another, too_old
 from nightshift.tabular.windows import DAY, LARGEST_SUM
 
@@ -124,7 +124,7 @@ class OnlineState:
 
     def __init__(self, base: Base, clock: Clock = NOW) -> None:
         spec = base.snapshot.windows
-        self.base, self._limits = base, EventLimits(base.snapshot, clock)
+        self.base, self._limits = base, EventGuard(base.snapshot, clock)
         self._inputs = EventInputs(spec)
         self._entries: dict[int, dict[Id, EventRecord]] = defaultdict(dict)  # by UTC day
         self._changed: dict[tuple[int, Id], bool] = {}  # whether events are positive that the snapshot says are not

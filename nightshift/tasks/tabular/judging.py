@@ -140,7 +140,7 @@ def costs(labels: Labels, amounts: Floats, flagged: npt.NDArray[np.bool_], limit
         flagged: bool, shape (n,).
         limits: the costs.
     """
-    return np.where(flagged, limits.cost_alert, labels * amounts * limits.cost_missed_positive)
+    return np.where(flagged, limits.cost_per_alert, labels * amounts * limits.cost_missed_positive)
 
 
 def judge(

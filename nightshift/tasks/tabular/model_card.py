@@ -70,7 +70,7 @@ def _cost(trial: RowTrial) -> list[str]:
         f"stratified bootstrap of the test rows (for the precision at {gate.top_k}, of the {unit}).",
         "",
         f"The selected candidate flags {contender.cost.alerts:,} events and misses {contender.cost.missed_positives:,} "
-        f"positives: {contender.estimates()['cost']} per 1,000 events, where a check costs {gate.cost_alert:g} "
+        f"positives: {contender.estimates()['cost']} per 1,000 events, where a check costs {gate.cost_per_alert:g} "
         f"and a missed positive {gate.cost_missed_positive:g}{' times its amount' if columns.amount else ''}.",
     ]
 

@@ -193,7 +193,7 @@ def test_a_window_without_frauds_is_measured_as_far_as_it_goes_and_refused() -> 
 
 
 def test_an_alert_costs_its_check_and_a_missed_fraud_its_amount() -> None:
-    limits = TabularEvaluationGate(cost_missed_positive=2, cost_alert=3)
+    limits = TabularEvaluationGate(cost_missed_positive=2, cost_per_alert=3)
     labels, amounts = np.array([1, 1, 0, 0]), np.array([100.0, 40.0, 70.0, 10.0])
 
     assert judging.costs(labels, amounts, np.array([True, False, True, False]), limits).tolist() == [3, 80, 3, 0]

@@ -78,7 +78,7 @@ def test_a_request_starts_the_newest_training_with_the_parameters_of_the_monitor
         "run": NAME,
         "run_id": run.run_id,
         "url": f"{kubeflow.url}/#/runs/details/{run.run_id}",
-        "said": f"{NAME} is started: {kubeflow.url}/#/runs/details/{run.run_id}",
+        "outcome": f"{NAME} is started: {kubeflow.url}/#/runs/details/{run.run_id}",
         "reason": "Inputs moved.",
     }
 
@@ -93,7 +93,7 @@ def test_the_step_again_finds_the_run_that_is_there_and_starts_none(
 
     assert body(context(kubeflow, tmp_path)) == {"started": 0.0}
     assert len(kubeflow.runs) == 1
-    assert outcome(tmp_path)["said"].startswith(f"{NAME} is there already")
+    assert outcome(tmp_path)["outcome"].startswith(f"{NAME} is there already")
 
 
 def test_an_answer_that_got_lost_starts_no_second_run(kubeflow: Kubeflow, tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_another_day_and_another_use_case_are_runs_of_their_own(kubeflow: Kubefl
 def test_without_a_request_that_asks_nothing_is_sent(kubeflow: Kubeflow, tmp_path: Path) -> None:
     assert body(context(kubeflow, tmp_path, retrain=False)) == {"started": 0.0}
     launched = outcome(tmp_path)
-    assert (launched["new"], launched["said"], launched["reason"]) == (False, "nothing is started", "Inputs moved.")
+    assert (launched["new"], launched["outcome"], launched["reason"]) == (False, "nothing is started", "Inputs moved.")
     assert not kubeflow.requests
 
 

@@ -17,7 +17,7 @@ from nightshift.errors import UserError
 from tests.components import samples
 
 FIRST = date(2024, 3, 1)
-POLICY = Controller(retrain="on_drift", days=2, of=3, cooldown_days=3, max_retrains_per_week=2)
+POLICY = Controller(retrain="on_drift", drifted_days=2, window_days=3, cooldown_days=3, max_retrains_per_week=2)
 
 
 def observation(number: int, *raised: str, model: str = "a") -> Observation:
@@ -167,5 +167,5 @@ def test_no_limit_is_ever_passed(days: str, cooldown: int, week: int) -> None:
 
 
 def test_more_days_than_there_are_cannot_be_asked_for() -> None:
-    with pytest.raises(UserError, match="'days' is 4 but 'of' is 3"):
-        parse(samples.CONFIG | {"controller": {"days": 4}})
+    with pytest.raises(UserError, match="'drifted_days' is 4 but 'window_days' is 3"):
+        parse(samples.CONFIG | {"controller": {"drifted_days": 4}})

@@ -14,7 +14,7 @@ from nightshift.errors import UserError
 from tests.components import samples
 from tests.components.states import state
 
-CONFIG = samples.CONFIG | {"controller": {"retrain": "on_drift", "days": 2, "of": 2}}
+CONFIG = samples.CONFIG | {"controller": {"retrain": "on_drift", "drifted_days": 2, "window_days": 2}}
 
 
 def context(folder: Path, day: str, drifted: bool, target: str = "local") -> StepContext:

@@ -138,7 +138,7 @@ def test_of_a_request_that_gives_an_id_to_two_events_none_is_taken_and_the_reque
     twins = [second, second._replace(amount=second.amount + 1)]
     answers = store.take_all([[first], [third, *twins], [third]])
     assert [isinstance(answer, UserError) for answer in answers] == [False, True, False]
-    assert answers[1].place == 2
+    assert answers[1].index == 2
     assert store.take([second]) == [offline([*PASTS, first, second, third], CHOSEN)[-2]]
     store.close()
 
