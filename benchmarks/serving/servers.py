@@ -54,26 +54,26 @@ def _empty(_: LaunchContext) -> list[str]:
     return [sys.executable, str(APPS / "empty.py")]
 
 
-def _ours(context: LaunchContext) -> list[str]:
+def _serve_package(context: LaunchContext) -> list[str]:
     return _nightshift(context, "--model", str(context.folder / "package"))
 
 
-def _two_workers(context: LaunchContext) -> list[str]:
-    return [*_ours(context), "--workers", "2"]
+def _serve_with_two_workers(context: LaunchContext) -> list[str]:
+    return [*_serve_package(context), "--workers", "2"]
 
 
-def _local_store(context: LaunchContext) -> list[str]:
+def _serve_events(context: LaunchContext) -> list[str]:
     model.point(context.folder, model.snapshot_of_the_past(context.folder))
     return _nightshift(context, "--registry", str(context.folder))
 
 
-def _redis_store(context: LaunchContext) -> list[str]:
+def _serve_events_in_redis(context: LaunchContext) -> list[str]:
     """Each answer is synced by Redis as by our own log."""
     home, port = context.folder / "redis", free_port()
     home.mkdir()
     (home / "url").write_text(f"redis://127.0.0.1:{port}/0\n")
     redis = f"redis-server --port {port} --bind 127.0.0.1 --dir {home} --appendonly yes --appendfsync always --save ''"
-    ours = shlex.join([*_local_store(context), "--redis-file", str(home / "url")])
+    ours = shlex.join([*_serve_events(context), "--redis-file", str(home / "url")])
     return ["sh", "-c", f"{redis} & sleep 1; exec {ours}"]
 
 
@@ -115,11 +115,11 @@ def _triton(context: LaunchContext) -> list[str]:
 
 
 SERVERS = {
-    "nightshift, tensors": ServerSpec((), _ours, "/v2/models/fraud/infer", "tensors"),
-    "nightshift, features": ServerSpec((), _ours, "/score", "features"),
-    "nightshift, two workers": ServerSpec((), _two_workers, "/v2/models/fraud/infer", "tensors"),
-    "nightshift, events": ServerSpec((), _local_store, "/score", "events"),
-    "nightshift, events in Redis": ServerSpec((), _redis_store, "/score", "events"),
+    "nightshift, tensors": ServerSpec((), _serve_package, "/v2/models/fraud/infer", "tensors"),
+    "nightshift, features": ServerSpec((), _serve_package, "/score", "features"),
+    "nightshift, two workers": ServerSpec((), _serve_with_two_workers, "/v2/models/fraud/infer", "tensors"),
+    "nightshift, events": ServerSpec((), _serve_events, "/score", "events"),
+    "nightshift, events in Redis": ServerSpec((), _serve_events_in_redis, "/score", "events"),
     "Triton": ServerSpec(
         ("nvidia-pytriton==0.7.0", "onnxruntime==1.19.2", "numpy<2"), _triton, "/v2/models/fraud/infer", "tensors"
     ),
