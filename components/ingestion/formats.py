@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from nightshift import storage, values
 from nightshift.config.columns import Columns
-from nightshift.config.source import Format, Source
+from nightshift.config.source import FileFormat, Source
 from nightshift.errors import UserError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 END = "\x1e"  # after the last record of a file that does not end with its line
 UNNAMED = "Unnamed: "  # begins the name of a column without one, as pandas calls it
 NULLABLE = ("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64")
-PLAIN = Format()
+PLAIN = FileFormat()
 HINT = "in the config; `nightshift config guess FILE` finds it"
 
 
@@ -51,7 +51,7 @@ def find_kind(name: str) -> str | None:
     return next((kind for ending, kind in FORMATS.items() if name.endswith(ending)), None)
 
 
-def parse(name: str, data: bytes, columns: Columns, spelled: Format = PLAIN) -> "pd.DataFrame":
+def parse(name: str, data: bytes, columns: Columns, spelled: FileFormat = PLAIN) -> "pd.DataFrame":
     """Parse a file; every value of a CSV file stays text, of a tar file bytes, a cell of Excel has its own type.
 
     Args:
@@ -79,7 +79,7 @@ def parse(name: str, data: bytes, columns: Columns, spelled: Format = PLAIN) -> 
     return frame.loc[:, ~frame.columns.duplicated()]
 
 
-def read_rows(name: str, data: bytes, spelled: Format) -> "pd.DataFrame":
+def read_rows(name: str, data: bytes, spelled: FileFormat) -> "pd.DataFrame":
     """Read a file that is no tar, whatever columns it has; as `parse`, which see."""
     with explained(name):
         name, data = unpack(name, data)
@@ -136,7 +136,7 @@ def unpack(name: str, data: bytes) -> tuple[str, bytes]:
         return members[0], archive.read(members[0])
 
 
-def _skip_rows(frame: "pd.DataFrame", spelled: Format) -> "pd.DataFrame":
+def _skip_rows(frame: "pd.DataFrame", spelled: FileFormat) -> "pd.DataFrame":
     if not spelled.skip_rows:
         return frame
     is_skipped = frame.iloc[:, 0].astype(object).map(_first_field).isin(spelled.skip_rows)
@@ -178,7 +178,7 @@ def _readable(column: Any) -> Any:
     return column
 
 
-def _excel(data: bytes, spelled: Format) -> "pd.DataFrame":
+def _excel(data: bytes, spelled: FileFormat) -> "pd.DataFrame":
     """Read a sheet; cells are numbers, texts, times, true and false, or nothing."""
     import pandas as pd
     from python_calamine import CalamineWorkbook
@@ -197,7 +197,7 @@ def _excel(data: bytes, spelled: Format) -> "pd.DataFrame":
     return frame.loc[~empty.all(axis=1), is_named].reset_index(drop=True)
 
 
-def _as_utf8(data: bytes, spelled: Format) -> bytes:
+def _as_utf8(data: bytes, spelled: FileFormat) -> bytes:
     """Return a text file's bytes from the header on, in UTF-8.
 
     Raises:
@@ -240,7 +240,7 @@ def _decode(data: bytes, encoding: str) -> str:
         ) from None
 
 
-def _csv(plain: bytes, spelled: Format) -> "pd.DataFrame":
+def _csv(plain: bytes, spelled: FileFormat) -> "pd.DataFrame":
     is_open = not plain.endswith((b"\n", b"\r"))
     try:
         frame = _records(plain + END.encode() if is_open else plain, spelled)
@@ -253,7 +253,7 @@ def _csv(plain: bytes, spelled: Format) -> "pd.DataFrame":
     return _strip_end(frame, spelled) if is_open and len(frame) else frame
 
 
-def _records(plain: bytes, spelled: Format, **options: Any) -> "pd.DataFrame":
+def _records(plain: bytes, spelled: FileFormat, **options: Any) -> "pd.DataFrame":
     """Parse CSV; every value stays text."""
     import pandas as pd
 
@@ -281,7 +281,7 @@ def _records(plain: bytes, spelled: Format, **options: Any) -> "pd.DataFrame":
             raise
 
 
-def _strip_end(frame: "pd.DataFrame", spelled: Format) -> "pd.DataFrame":
+def _strip_end(frame: "pd.DataFrame", spelled: FileFormat) -> "pd.DataFrame":
     """Return records without the mark at the end.
 
     Raises:

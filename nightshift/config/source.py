@@ -32,7 +32,7 @@ def _checked_pattern(pattern: str) -> str:
 TimePattern = Annotated[str, AfterValidator(_checked_pattern), StringConstraints(max_length=100)]
 
 
-class Format(Section):
+class FileFormat(Section):
     """How values are spelled in the files; the defaults are what `nightshift` writes itself.
 
     What a file is, and whether it is compressed with gzip or zip, is told by its name and its content.
@@ -83,7 +83,7 @@ class Source(Section):
         None, description="name of a day's file, with {date}: '{date}.parquet'; of several, with *: '{date}-*.tar'"
     )
     table: str | None = Field(None, description="name of one table with all days: 'transactions.csv'")
-    format: Format = Field(Format(), description="how values are spelled; `nightshift config guess` finds it")
+    format: FileFormat = Field(FileFormat(), description="how values are spelled; `nightshift config guess` finds it")
     timezone: str = Field("UTC", description="IANA name of the zone of times that carry none")
     empty_days: Literal["refused", "allowed"] | list[Weekday] = Field(
         "refused",

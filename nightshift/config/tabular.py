@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from nightshift.config.columns import Amount, Categories, Identifier, LabeledColumns, Numbers
 from nightshift.config.policy import Drift, Effect, Evaluation, Protocol
 from nightshift.config.section import Cost, Days, Factor, Positive, Section, Share, Threads
-from nightshift.config.source import Format, Simulator, Source
+from nightshift.config.source import FileFormat, Simulator, Source
 from nightshift.config.task import Candidate, CandidateName, Task
 from nightshift.config.usecase import LabeledConfig
 
@@ -95,7 +95,7 @@ class Limits(Section):
     )
 
 
-class TabularFormat(Format):
+class TabularFormat(FileFormat):
     """How values are spelled, labels included."""
 
     positive: list[str] = Field([], description="labels that stand for 1, such as 'Yes'; default: 1 and true")

@@ -13,7 +13,7 @@ MOST_VALUES = 50  # of a label that are listed
 
 
 @dataclass(frozen=True)
-class Outcome:
+class BinaryLabel:
     """A label's values.
 
     Attributes:
@@ -55,7 +55,7 @@ def find(columns: Mapping[str, ColumnProfile]) -> str:
     )
 
 
-def read(column: ColumnProfile, chosen: tuple[str, ...]) -> Outcome:
+def read(column: ColumnProfile, chosen: tuple[str, ...]) -> BinaryLabel:
     """Return a label's values.
 
     Args:
@@ -79,7 +79,7 @@ def read(column: ColumnProfile, chosen: tuple[str, ...]) -> Outcome:
     negative = [text for text in present if text not in positive]
     values = texts.isin(positive).astype(float).mask(texts.isna())
     is_plain = set(positive) <= {"1", "true"} and set(negative) <= {"0", "false"}
-    return Outcome(values, [], []) if is_plain else Outcome(values, positive, negative)
+    return BinaryLabel(values, [], []) if is_plain else BinaryLabel(values, positive, negative)
 
 
 def _find_positive(column: ColumnProfile, texts: pd.Series) -> list[str]:

@@ -7,7 +7,7 @@ from functools import cache
 
 import pandas as pd
 
-from nightshift.config.source import Format, Source
+from nightshift.config.source import FileFormat, Source
 from nightshift.guessing.numbers import ENOUGH
 from nightshift.tasks import spelling
 
@@ -66,7 +66,7 @@ def guess(column: pd.Series, now: datetime, day_first: bool | None = None) -> Ti
 
 
 def _find_epoch(column: pd.Series) -> str | None:
-    numbers = spelling.numbers(column, Format())
+    numbers = spelling.numbers(column, FileFormat())
     if numbers.notna().mean() < ENOUGH:
         return None
     for unit, scale in PER_SECOND.items():
@@ -136,7 +136,7 @@ def _share(column: pd.Series, times: list[str]) -> float:
 
 def read(column: pd.Series, times: list[str], timezone: str = "UTC") -> pd.Series:
     """Return times in a spelling, naive UTC, datetime64[us]; NaT where a value is spelled otherwise."""
-    return spelling.times(column, Source(table="guessed", format=Format(times=times), timezone=timezone))
+    return spelling.times(column, Source(table="guessed", format=FileFormat(times=times), timezone=timezone))
 
 
 def _is_sorted(moments: pd.Series) -> bool:

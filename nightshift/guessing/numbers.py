@@ -7,7 +7,7 @@ from typing import Literal
 
 import pandas as pd
 
-from nightshift.config.source import Format
+from nightshift.config.source import FileFormat
 from nightshift.guessing import words
 from nightshift.tasks import spelling
 
@@ -29,7 +29,7 @@ class NumberSpelling:
         reasons: sentences that say what was assumed, and why.
     """
 
-    spelled: Format
+    spelled: FileFormat
     columns: list[str]
     reasons: list[str]
 
@@ -53,7 +53,7 @@ def guess(texts: Mapping[str, pd.Series], separator: str) -> NumberSpelling:
         separator: of the file's fields, which tells the decimal comma where the values do not.
     """
     units = sorted({unit for column in texts.values() for unit in _units(column)})
-    readings = [Format(decimal=decimal, thousands=thousands, units=units) for decimal, thousands in MARKS]
+    readings = [FileFormat(decimal=decimal, thousands=thousands, units=units) for decimal, thousands in MARKS]
     columns = {mark: _columns_read(texts, reading) for mark, reading in zip(MARKS, readings, strict=True)}
     mark = max(MARKS, key=lambda mark: len(columns[mark]))
     mark, reasons = _settle(mark, texts, columns, separator)
@@ -68,7 +68,7 @@ def _units(column: pd.Series) -> set[str]:
     return {match[0] for text in column for match in UNITS.finditer(text)}
 
 
-def _columns_read(texts: Mapping[str, pd.Series], reading: Format) -> list[str]:
+def _columns_read(texts: Mapping[str, pd.Series], reading: FileFormat) -> list[str]:
     return [name for name, column in texts.items() if spelling.numbers(column, reading).notna().mean() >= ENOUGH]
 
 
@@ -81,7 +81,7 @@ def _settle(
     if other and example and columns[other] == columns[mark]:
         # a comma within fields that commas separate is nobody's choice for decimals, nor a semicolon that of English
         chosen = other if (mark[0] == ",") == (separator == ",") else mark
-        value = spelling.numbers(pd.Series([example]), Format(decimal=chosen[0], thousands=chosen[1]))[0]
+        value = spelling.numbers(pd.Series([example]), FileFormat(decimal=chosen[0], thousands=chosen[1]))[0]
         return chosen, [f"Numbers like {example!r} can be read in two ways; this one is read as {value:g}."]
     if mark == (".", ""):
         return mark, []

@@ -85,7 +85,7 @@ def assign(profiles: Profiles, choices: Choices) -> Roles:
     return roles
 
 
-def _describe(label: str, outcome: labels.Outcome, profiles: Profiles) -> str:
+def _describe(label: str, outcome: labels.BinaryLabel, profiles: Profiles) -> str:
     rows = f"{int(outcome.known.sum()):,} of {len(outcome.known):,} rows are positive"
     spelled = f" ({', '.join(outcome.positive)})" if outcome.positive else ""
     others = [name for name, column in profiles.items() if column.distinct == 2 and name != label]

@@ -186,12 +186,12 @@ class Drawing:
         return EMBEDDING
 
     def classifier(self, input_info: ValueInfoProto, logits: str, widths: tuple[int, int]) -> bytes:
-        """Return the whole graph: what it takes -> `score` (n, classes), the softmax of logits, and `embedding`.
+        """Return the whole graph: its input -> `score` (n, classes), the softmax of logits, and `embedding`.
 
         Args:
-            taken: what it takes.
-            logits: name of the output that has them.
-            widths: of the embedding, and how many classes there are.
+            input_info: name, type and shape of the input.
+            logits: name of the output with the logits.
+            widths: width of the embedding, number of classes.
         """
         nodes = [*self.nodes, helper.make_node("Softmax", [logits], [OUTPUT], axis=1)]
         outputs = [

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from nightshift import values
-from nightshift.config.source import Format, Source
+from nightshift.config.source import FileFormat, Source
 from nightshift.tasks import columns
 from nightshift.times import FIRST, LAST
 
@@ -56,7 +56,7 @@ def _micros(text: str, unit: Decimal) -> int | None:
     return int(Decimal(text) * unit // 1)
 
 
-def numbers(column: pd.Series, spelled: Format) -> pd.Series:
+def numbers(column: pd.Series, spelled: FileFormat) -> pd.Series:
     """Return numbers as float64; NaN where a value is missing, is no number, or is spelled otherwise.
 
     Args:
@@ -70,7 +70,7 @@ def numbers(column: pd.Series, spelled: Format) -> pd.Series:
     return columns.numbers(column.astype(object).map(lambda value: _plain(value, pattern), na_action="ignore"))
 
 
-def _number(spelled: Format) -> re.Pattern[str]:
+def _number(spelled: FileFormat) -> re.Pattern[str]:
     """Return the pattern of a number; groups: a sign before or after the unit, whole, fraction, exponent."""
     mark = MARKS[spelled.thousands]
     groups = f"[0-9]{{1,3}}(?:{mark}[0-9]{{2,3}})*{mark}[0-9]{{3}}|" if mark else ""  # 12,34,567 is written in India

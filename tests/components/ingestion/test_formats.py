@@ -10,12 +10,12 @@ import pytest
 
 from components.ingestion import formats
 from nightshift.config import parse
-from nightshift.config.source import Format
+from nightshift.config.source import FileFormat
 from nightshift.errors import UserError
 from tests.components.ingestion.conftest import CONFIG, Step
 
 COLUMNS = parse(CONFIG).columns
-SPELLED = Format(encoding="cp1252", separator=";", preamble_lines=1, skip_rows=["Total"], missing=["-"])
+SPELLED = FileFormat(encoding="cp1252", separator=";", preamble_lines=1, skip_rows=["Total"], missing=["-"])
 TEXT = "export of today\nid;shop;n\n1;Gesch\u00e4ft;-\n2;-;5\nTotal;;5"
 
 
@@ -58,23 +58,27 @@ def test_a_file_is_read_as_the_config_spells_it_compressed_or_not(name: str, dat
     [
         (
             "id,text\n1,caf\u00e9\n".encode("latin-1"),
-            Format(),
+            FileFormat(),
             r"is not utf-8 \(byte 0xe9 at 13\); set source.format",
         ),
-        ("id,text\n1,x\n".encode("utf-16"), Format(), "is UTF-16, not UTF-8; set source.format.encoding to utf-16"),
-        (b"id,text\n1,\x81\n", Format(encoding="cp1252"), r"is not cp1252 \(byte 0x81 at 10\)"),
-        ("id,text\n1,x\n".encode("utf-16")[:-1], Format(encoding="utf-16"), "is not whole .it ends within a character"),
-        ("id,text\n1,caf\u00e9".encode()[:-1], Format(), "is not whole .it ends within a character"),
+        ("id,text\n1,x\n".encode("utf-16"), FileFormat(), "is UTF-16, not UTF-8; set source.format.encoding to utf-16"),
+        (b"id,text\n1,\x81\n", FileFormat(encoding="cp1252"), r"is not cp1252 \(byte 0x81 at 10\)"),
+        (
+            "id,text\n1,x\n".encode("utf-16")[:-1],
+            FileFormat(encoding="utf-16"),
+            "is not whole .it ends within",
+        ),
+        ("id,text\n1,caf\u00e9".encode()[:-1], FileFormat(), "is not whole .it ends within"),
         (
             b"id;text\n1;x\n",
-            Format(),
+            FileFormat(),
             "separates its columns by ';', not by ','; set source.format.separator",
         ),
-        (b"id,text\n1,x\n", Format(separator=";"), "separates its columns by ',', not by ';'"),
+        (b"id,text\n1,x\n", FileFormat(separator=";"), "separates its columns by ',', not by ';'"),
     ],
 )
 def test_a_file_that_is_written_otherwise_is_refused_with_what_to_set(
-    data: bytes, spelled: Format, complaint: str
+    data: bytes, spelled: FileFormat, complaint: str
 ) -> None:
     with pytest.raises(UserError, match=complaint) as error:
         formats.parse("x.csv", data, COLUMNS, spelled)
@@ -139,7 +143,7 @@ def workbook() -> bytes:
 
 
 def test_a_sheet_s_cells_keep_their_types_and_empty_rows_are_no_rows() -> None:
-    frame = formats.read_rows("x.xlsx", workbook(), Format(sheet="Data", preamble_lines=1))
+    frame = formats.read_rows("x.xlsx", workbook(), FileFormat(sheet="Data", preamble_lines=1))
 
     assert list(frame.columns) == ["id", "at", "amount"]
     assert frame["id"].tolist() == [7.0, "x-8"]
@@ -149,7 +153,7 @@ def test_a_sheet_s_cells_keep_their_types_and_empty_rows_are_no_rows() -> None:
 
 def test_a_sheet_that_is_not_there_is_refused_with_those_that_are() -> None:
     with pytest.raises(UserError, match=r"has no sheet 'data'; set source.format.sheet to one of Notes, Data"):
-        formats.read_rows("x.xlsx", workbook(), Format(sheet="data"))
+        formats.read_rows("x.xlsx", workbook(), FileFormat(sheet="data"))
 
 
 def test_a_day_is_ingested_again_only_where_the_format_changes(step: Step, clean_days, clean_events) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.ingestion import formats
-from nightshift.config.source import Format
+from nightshift.config.source import FileFormat
 from nightshift.errors import UserError
 from nightshift.guessing import dialect, profiles
 from nightshift.guessing.profiles import Reading, TableProfile
@@ -65,7 +65,7 @@ def write(frame: pd.DataFrame, written: dict[str, Any]) -> bytes:
 def read(data: bytes) -> tuple[pd.DataFrame, TableProfile]:
     """What `nightshift config guess` makes of a table."""
     guessed = dialect.guess(data)
-    frame = formats.read_rows("x.csv", data, Format(**guessed.settings))
+    frame = formats.read_rows("x.csv", data, FileFormat(**guessed.settings))
     return frame, profiles.profile(frame, Reading(guessed.separator, NOW))
 
 

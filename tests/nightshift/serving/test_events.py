@@ -232,7 +232,7 @@ def test_the_state_moves_on_to_the_snapshot_of_a_later_date_and_never_back(runni
     day = Path(str(running.current.wanted.snapshot)).parent.parent / "date=2024-03-05"
     newer = written(EVENTS, CHOSEN, PAST + 1, str(day))
 
-    running.current._looks = 0.0
+    running.current._next_check = 0.0
     running.current.refresh()
     assert running.current.online is not None
     assert str(running.current.online.last) == "2024-03-05"

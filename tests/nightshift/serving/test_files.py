@@ -98,5 +98,5 @@ def test_a_version_whose_files_were_not_there_yet_is_loaded_once_they_are(served
     storage.write_json(str(served.pointer), second)
     assert status(served) == "degraded"
     (tmp_path / "away").rename(later)
-    served.current._looks = 0.0
+    served.current._next_check = 0.0
     assert (status(served), served.current.model.pointer.version) == ("ok", 2)

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from nightshift.config.source import Format, Source
+from nightshift.config.source import FileFormat, Source
 from nightshift.config.tabular import TabularFormat
 from nightshift.tasks import columns, spelling
 
@@ -13,7 +13,7 @@ def text(*values: str | None) -> pd.Series:
 
 
 def times(column: pd.Series, *spellings: str, timezone: str = "UTC") -> list[str]:
-    source = Source(table="x.csv", format=Format(times=list(spellings)), timezone=timezone)
+    source = Source(table="x.csv", format=FileFormat(times=list(spellings)), timezone=timezone)
     read = spelling.times(column, source)
     assert read.dtype == "datetime64[us]"
     return [str(moment) for moment in read.tolist()]
@@ -54,33 +54,33 @@ def test_numbers_of_an_integer_column_are_times_too() -> None:
 @pytest.mark.parametrize(
     ("spelled", "values", "expected"),
     [
-        (Format(decimal=","), ["1444,81", "-3", ",5", "1.5", "1,2,3"], [1444.81, -3, 0.5, None, None]),
+        (FileFormat(decimal=","), ["1444,81", "-3", ",5", "1.5", "1,2,3"], [1444.81, -3, 0.5, None, None]),
         (
-            Format(thousands=","),
+            FileFormat(thousands=","),
             ["1,234.50", "12,34,567", "1234", "1,23", "1,2345"],
             [1234.5, 1234567, 1234, None, None],
         ),
-        (Format(decimal=",", thousands="."), ["1.234,5", "1234.5", "1.5"], [1234.5, None, None]),
-        (Format(decimal=",", thousands=" "), ["1 234,5", "1\u202f234", "1\u00a0234"], [1234.5, 1234, 1234]),
-        (Format(thousands="'"), ["1'234.5", "1\u2019234"], [1234.5, 1234]),
+        (FileFormat(decimal=",", thousands="."), ["1.234,5", "1234.5", "1.5"], [1234.5, None, None]),
+        (FileFormat(decimal=",", thousands=" "), ["1 234,5", "1\u202f234", "1\u00a0234"], [1234.5, 1234, 1234]),
+        (FileFormat(thousands="'"), ["1'234.5", "1\u2019234"], [1234.5, 1234]),
         (
-            Format(units=["$", "USD"]),
+            FileFormat(units=["$", "USD"]),
             ["$12.50", "-$3", "$-3", "12 USD", "-$-3", "12 EUR"],
             [12.5, -3, -3, 12, None, None],
         ),
     ],
 )
 def test_numbers_are_read_by_their_marks_and_what_breaks_them_is_none(
-    spelled: Format, values: list[str], expected: list[float | None]
+    spelled: FileFormat, values: list[str], expected: list[float | None]
 ) -> None:
     read = spelling.numbers(text(*values), spelled)
     assert [None if pd.isna(number) else number for number in read] == expected
 
 
 def test_a_cell_that_is_a_number_needs_no_marks() -> None:
-    assert (
-        spelling.numbers(pd.Series([1444.81, "1444,81"], dtype=object), Format(decimal=",")).tolist() == [1444.81] * 2
-    )
+    cells = pd.Series([1444.81, "1444,81"], dtype=object)
+
+    assert spelling.numbers(cells, FileFormat(decimal=",")).tolist() == [1444.81, 1444.81]
 
 
 def test_labels_are_named_by_value() -> None:

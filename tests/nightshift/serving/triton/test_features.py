@@ -42,7 +42,7 @@ def test_raw_events_are_the_rows_of_the_batch_over_a_newer_snapshot_and_after_a_
     first = snapshots(tmp_path, PAST)
     step = open_step(manifest, 1024, first, folder)
     assert isinstance(step, EventStep)
-    matrices = [*step.transform(texts(LATER[:20])), *step.matrix(texts(LATER[20:30]))]
+    matrices = [*step.transform(texts(LATER[:20])), *step.transform(texts(LATER[20:30]))]
     snapshots(tmp_path, PAST + 1)
     step.renew()
     until = (START + PAST + 1) * 86_400_000_000
