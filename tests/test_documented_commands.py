@@ -5,8 +5,8 @@ import io
 import re
 import shlex
 import subprocess
-import sys
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -215,10 +215,10 @@ def test_the_pipelines_compile(tmp_path: Path) -> None:
 
 def test_the_config_of_a_csv_file_is_guessed_by_the_command_of_the_page(tmp_path: Path) -> None:
     (argv,) = [argv for (page, _), argv in BLOCKS.items() if page.name == "your-data.md" and "guess" in argv]
-    days = [f"{hour:02}:00;{day:02}.06.2025;{hour}" for day in range(1, 31) for hour in range(24)]
-    rows = [f"B{number:04};{day};{number % 3 == 0:d}" for number, day in enumerate(days)]
+    times = [datetime(2025, 5, 1) + timedelta(hours=hour) for hour in range(60 * 24)]
+    rows = [f"B{hour:04};{time:%d.%m.%Y %H:%M};{hour % 7};{hour % 3 == 0:d}" for hour, time in enumerate(times)]
     (tmp_path / "data").mkdir()
-    (tmp_path / argv[-1]).write_text("\n".join(["Booking no.;Hour;Booked at;Price;Canceled?", *rows]))
+    (tmp_path / argv[-1]).write_text("\n".join(["Booking no.;Booked at;Price;Canceled?", *rows]))
 
     done = subprocess.run(engine(*argv[1:]), cwd=tmp_path, capture_output=True, text=True, timeout=SECONDS)
 
