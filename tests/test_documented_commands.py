@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -18,29 +19,22 @@ Argv = list[str]
 
 # programs whose commands are not run here -> the reason
 ELSEWHERE = {
-    "airflow": "starts a team's Airflow; tests/dags starts one by `make airflow`",
     "aws": "needs an account of AWS",
     "cd": "changes a shell's folder",
     "cp": "copies a config; tests/e2e/test_use_cases.py writes its own",
     "curl": "needs an endpoint; tests/e2e/test_daily_run.py sends the line that a run prints",
     "df": "needs a mounted Lustre",
     "do": "repeats a command of the shell",
-    "docker": "needs an engine; .ci/run has one",
     "done": "ends a loop of the shell",
     "du": "needs a mounted Lustre",
     "export": "sets a variable of a shell",
     "find": "is not ours",
     "for": "begins a loop of the shell",
     "gcloud": "needs an account of Google Cloud",
-    "git": "is not ours",
     "grep": "is not ours",
     "infra/aws/connect.sh": "needs an account of AWS",
-    "kfp": "is not ours",
     "kubectl": "needs a cluster; tests/infra/test_runbooks.py checks the objects that are named",
-    "mkdir": "is not ours",
-    "mlflow": "is not ours",
     "pip": "installs packages; .ci/run does",
-    "sbatch": "needs SLURM; tests/infra/test_slurm.py runs the file with a stand-in of srun",
     "sed": "is not ours",
     "terraform": "needs an account; tests/infra/test_terraform.py plans with stand-in providers",
     "tritonserver": "tests/triton.py starts it where it is installed",
@@ -154,7 +148,7 @@ def read_sources(module: str) -> str:
 def test_every_program_is_checked_here_or_has_a_reason() -> None:
     programs = {argv[0] for argv in BLOCKS.values()}
 
-    assert programs - {"nightshift", "python", "pytest", "make"} <= ELSEWHERE.keys()
+    assert programs - {"nightshift", "python", "pytest", "make"} == ELSEWHERE.keys()
 
 
 @pytest.mark.parametrize("argv", of_program(BLOCKS, "nightshift"))
@@ -210,3 +204,16 @@ def test_the_pipelines_compile(tmp_path: Path) -> None:
     subprocess.run(engine("compile", "--environment", "local", "--folder", str(tmp_path)), check=True, timeout=SECONDS)
 
     assert (tmp_path / "local" / "training.yaml").exists()
+
+
+def test_the_config_of_a_csv_file_is_guessed_by_the_command_of_the_page(tmp_path: Path) -> None:
+    (argv,) = [argv for (page, _), argv in BLOCKS.items() if page.name == "your-data.md" and "guess" in argv]
+    times = [datetime(2025, 5, 1) + timedelta(hours=hour) for hour in range(60 * 24)]
+    rows = [f"B{hour:04};{time:%d.%m.%Y %H:%M};{hour % 7};{hour % 3 == 0:d}" for hour, time in enumerate(times)]
+    (tmp_path / "data").mkdir()
+    (tmp_path / argv[-1]).write_text("\n".join(["Booking no.;Booked at;Price;Canceled?", *rows]))
+
+    done = subprocess.run(engine(*argv[1:]), cwd=tmp_path, capture_output=True, text=True, timeout=SECONDS)
+
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "bookings.yaml").exists()
