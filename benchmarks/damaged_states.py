@@ -30,7 +30,7 @@ CHOSEN, PAST, EVENTS, COMMIT = config(), 4, 200, 8
 OUTCOMES = ("all there", "refused", "LOST")
 
 
-class Case(NamedTuple):
+class DamageCase(NamedTuple):
     """A file, what is done to it, and the state that this leaves."""
 
     name: str
@@ -38,7 +38,7 @@ class Case(NamedTuple):
     folder: Path
 
 
-class State:
+class SavedEvents:
     """A state of 200 acknowledged events over its second snapshot, and what it was like before.
 
     Attributes:
@@ -54,7 +54,7 @@ class State:
         self.events = [event(row, number, CHOSEN) for number, row in enumerate(rows)]
         self.root, self.folder, self.older, self.oldest = root, root / "state", root / "older", root / "oldest"
         self.uris = [written([], CHOSEN, days, str(root)) for days in (PAST, PAST + 1)]
-        store = self._opened(self.folder, 0)
+        store = self._open(self.folder, 0)
         self._send(store, self.events[:40])
         shutil.copytree(self.folder, self.oldest)
         store.swap(snapshot.map_file(self.uris[1], str(self.folder)))
@@ -66,7 +66,7 @@ class State:
     def outcome(self, folder: Path) -> str:
         """Start over a folder; return what became of the events."""
         try:
-            store = self._opened(folder, 1)
+            store = self._open(folder, 1)
         except UserError as error:
             assert str(folder) in str(error) and "nightshift repair" in str(error), error
             return "refused"
@@ -74,19 +74,19 @@ class State:
         store.close()
         return "LOST" if missing else "all there"
 
-    def repaired(self, before: Path) -> int:
+    def repair(self, before: Path) -> int:
         """Repair a folder; return how many events are there then. Each file that it had is kept."""
         had = sorted(path.read_bytes() for path in before.iterdir() if path.suffix != ".state" and path.stat().st_size)
         repaired = repair(before)
         kept = [path.read_bytes() for path in before.glob("*.damaged-*")]
         assert all(content in kept for content in had), "a damaged file is not kept"
-        store = self._opened(before, 1)
+        store = self._open(before, 1)
         there = len(self.events) - len(self._missing(store))
         store.close()
         assert there == len(repaired.records)
         return there
 
-    def _opened(self, folder: Path, number: int) -> Embedded:
+    def _open(self, folder: Path, number: int) -> Embedded:
         return Embedded(folder, snapshot.map_file(self.uris[number], str(folder)))
 
     def _missing(self, store: Embedded) -> list[Labeled]:
@@ -98,7 +98,9 @@ class State:
             store.commit()
 
 
-def damages(state: State, positions: int, rng: random.Random) -> Iterator[tuple[str, str, Callable[[Path], object]]]:
+def damages(
+    state: SavedEvents, positions: int, rng: random.Random
+) -> Iterator[tuple[str, str, Callable[[Path], object]]]:
     """Yield each file, what is done to it, and what does it to the file of that name in a folder."""
     for path in sorted(state.folder.iterdir()):
         content = path.read_bytes()
@@ -116,14 +118,14 @@ def damages(state: State, positions: int, rng: random.Random) -> Iterator[tuple[
             *range(8 * max(0, size - positions // 4), 8 * size, 7),
         ]
         for bit in [*bits, *([8 * len(content) - 5] if size else [])]:
-            yield path.name, "bit flipped", lambda file, bit=bit: file.write_bytes(_flipped(file.read_bytes(), bit))
+            yield path.name, "bit flipped", lambda file, bit=bit: file.write_bytes(_flip(file.read_bytes(), bit))
         for before in (state.older, state.oldest):
             if (before / path.name).exists():
                 yield path.name, "an older one", lambda file, old=before: shutil.copyfile(old / file.name, file)
     log, end = next(state.oldest.glob("*.log")), len((state.folder / "2.log").read_bytes().rstrip(b"\0"))
 
     def flipped_late(file: Path, bit: int) -> None:
-        file.write_bytes(_flipped(file.read_bytes(), bit))
+        file.write_bytes(_flip(file.read_bytes(), bit))
         shutil.copyfile(state.older / "mark", file.with_name("mark"))
 
     # a power loss has left an older mark: the log's last commit has to speak for itself
@@ -134,7 +136,7 @@ def damages(state: State, positions: int, rng: random.Random) -> Iterator[tuple[
     yield "2.log", "commits swapped", lambda file: file.write_bytes(_swapped_lines(file.read_bytes(), 7, 8))
 
 
-def _flipped(content: bytes, bit: int) -> bytes:
+def _flip(content: bytes, bit: int) -> bytes:
     flipped = bytearray(content)
     flipped[bit // 8] ^= 1 << bit % 8
     return bytes(flipped)
@@ -160,7 +162,7 @@ def hunt(positions: int) -> tuple[dict[tuple[str, str], Counter[str]], list[int]
     outcomes: dict[tuple[str, str], Counter[str]] = {}
     repairs = []
     with tempfile.TemporaryDirectory() as root:
-        state = State(Path(root))
+        state = SavedEvents(Path(root))
         for number, (name, damage, work) in enumerate(damages(state, positions, random.Random(1))):
             folder = Path(root, str(number))
             shutil.copytree(state.folder, folder)
@@ -169,7 +171,7 @@ def hunt(positions: int) -> tuple[dict[tuple[str, str], Counter[str]], list[int]
             label = "<snapshot>.state" if name.endswith(".state") else name
             outcomes.setdefault((label, damage), Counter())[outcome] += 1
             if outcome == "refused":
-                repairs.append(state.repaired(folder))
+                repairs.append(state.repair(folder))
             shutil.rmtree(folder)
     return outcomes, repairs
 

@@ -73,7 +73,7 @@ class Day:
     positives: pd.DataFrame
 
 
-class Watch:
+class WatchedWorld:
     """A trained model, and the days it is watched over."""
 
     def __init__(self, config: Config, days: int = STABLE_DAYS) -> None:
@@ -94,7 +94,7 @@ class Watch:
         self.before = shift.count(self.reference, self.bins)
         self.days = self._days(rows, Days(plan.features.first, self.trained + timedelta(days=days)))
 
-    def drifted(self, world: TabularSimulator, first: date) -> dict[date, Day]:
+    def simulate_drift(self, world: TabularSimulator, first: date) -> dict[date, Day]:
         """Return the days of another world from a day on, after this one's."""
         days = Days(first, first + timedelta(days=WATCHED_DAYS))
         past = {day: self.events[day] for day in Days(first - self.reach, first - timedelta(days=1))}
@@ -167,10 +167,10 @@ def run(seed: int = 0) -> dict[str, Any]:
     shipped = configs.load("fraud")
     shipped["task"]["candidates"] = {"xgboost": shipped["task"]["candidates"]["xgboost"]}
     changes = {"controller": {"retrain": "on_drift"}, "simulator": {"seed": seed}}
-    watch = Watch(configuration.parse(shipped | changes))
+    watch = WatchedWorld(configuration.parse(shipped | changes))
     first = watch.trained + timedelta(days=1)
     stable = watch.audit(watch.days, watch.config.simulator, Days(first, first + timedelta(days=STABLE_DAYS - 1)))
-    rows = [row for onset in ONSETS for row in _injected(watch, first + timedelta(days=onset))]
+    rows = [row for onset in ONSETS for row in _inject_drifts(watch, first + timedelta(days=onset))]
     summary = {
         "stable_days": len(stable),
         "drifted_days": sum(bool(entry.raised) for entry in stable),
@@ -183,10 +183,10 @@ def run(seed: int = 0) -> dict[str, Any]:
     return summary
 
 
-def _injected(watch: Watch, onset: date) -> Iterator[dict[str, Any]]:
+def _inject_drifts(watch: WatchedWorld, onset: date) -> Iterator[dict[str, Any]]:
     for name, knobs in DRIFTS.items():
         world = watch.config.simulator.model_copy(update={"drift_from": str(onset), **knobs})
-        days = watch.drifted(world, onset)
+        days = watch.simulate_drift(world, onset)
         start = onset - timedelta(days=watch.config.controller.of)
         log = watch.audit(days, world, Days(start, onset + timedelta(days=WATCHED_DAYS)))
         after = [entry for entry in log if entry.day >= str(onset)]
@@ -229,7 +229,8 @@ def _print(summary: dict[str, Any]) -> None:
     console.print(table)
     largest = ", ".join(f"{name} {value:.3f}" for name, value in summary["largest"].items())
     console.print(
-        f"{summary['stable_days']} stable days: {summary['false_alarms']} requests to retrain (at most {FALSE_ALARMS}), "
+        f"{summary['stable_days']} stable days: {summary['false_alarms']} requests to retrain "
+        f"(at most {FALSE_ALARMS}), "
         f"{summary['drifted_days']} days with a raised signal; largest effects: {largest}\n{summary['seconds']} s"
     )
     for line in failures(summary):

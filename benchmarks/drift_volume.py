@@ -37,7 +37,7 @@ def run(rows: int = ROWS) -> dict[str, Any]:
 
 def prepare(folder: Path, rows: int) -> None:
     """Write the model, the days, their manifest and the flags that every step takes."""
-    from benchmarks.drift import Watch
+    from benchmarks.drift import WatchedWorld
     from nightshift import config as configuration
     from nightshift.contracts import package, tables
     from pipelines import configs
@@ -45,7 +45,7 @@ def prepare(folder: Path, rows: int) -> None:
     shipped = configs.load("fraud")
     shipped["task"]["candidates"] = {"xgboost": shipped["task"]["candidates"]["xgboost"]}
     shipped["drift"] = {"window_days": 1}
-    watch = Watch(configuration.parse(shipped), days=1)
+    watch = WatchedWorld(configuration.parse(shipped), days=1)
     model, newest = watch.model, watch.trained
     package.save(str(folder / "model"), model.package, model.graphs, model.reference)
     due = newest - timedelta(days=watch.config.label_delay_days)

@@ -51,11 +51,11 @@ def measure_features(device: str) -> None:
     table = Table("rows", "CPU s", f"{device} s", "CPU / it", "with the way there and back", "bits", title="Features")
     once = transactions()
     for times in TIMES:
-        events = repeated(once, times)
+        events = repeat_events(once, times)
         moved = there.from_host(events)
         calls = {
             "cpu": partial(core.features, events, handbook, cpu),
-            "there": partial(finished, partial(core.features, moved, handbook, there)),
+            "there": partial(wait_for_gpu, partial(core.features, moved, handbook, there)),
             "way": partial(from_host_and_back, events, handbook, there),
         }
         seconds = in_turn(calls, ROUNDS)
@@ -67,7 +67,7 @@ def measure_features(device: str) -> None:
     console.print(table)
 
 
-def repeated(events: pd.DataFrame, times: int) -> pd.DataFrame:
+def repeat_events(events: pd.DataFrame, times: int) -> pd.DataFrame:
     """Return events so many times, each time of other customers and terminals, in order of time."""
     copies = [
         events.assign(**{key: events[key] + 10_000_000 * i for key in ("customer", "terminal")}) for i in range(times)
@@ -91,7 +91,7 @@ def measure_models(device: str) -> None:
             spec = FitSpec("parameters", {**parameters, **threads(kind)}, 0, CORES, where)
             estimators.fit(kind, spec, matrix[:10_000], labels[:10_000])  # libraries are loaded
             began = time.perf_counter()
-            fitted = finished(partial(estimators.fit, kind, spec, matrix, labels))
+            fitted = wait_for_gpu(partial(estimators.fit, kind, spec, matrix, labels))
             seconds.append(time.perf_counter() - began)
             precisions.append(average_precision_score(truth, Graph(fitted.graph, CORES).score(unseen)))
         ratio = f"{seconds[0] / seconds[1]:.1f}"
@@ -114,7 +114,7 @@ def threads(kind: CandidateKind) -> dict[str, int]:
     return {"threads": CORES} if kind is CandidateKind.MLP else {}
 
 
-def finished(work: Callable[[], Any]) -> Any:
+def wait_for_gpu(work: Callable[[], Any]) -> Any:
     """Return what work gives once the GPU is done with it."""
     outcome = work()
     if cuda.is_available():
@@ -134,12 +134,12 @@ def measure_scores(device: str) -> None:
     )
     table = Table(*headings, title="Scores by ONNX Runtime, float32")
     for network in networks.NETWORKS:
-        for cells in scored(network(), device):
+        for cells in score_rows(network(), device):
             table.add_row(*cells)
     console.print(table)
 
 
-def scored(network: networks.Network, device: str) -> Iterator[list[str]]:
+def score_rows(network: networks.BenchmarkNetwork, device: str) -> Iterator[list[str]]:
     """Yield a row of the table for each size of a call."""
     cpu, there = (Graph(network.graph, CORES, PROVIDERS[name]) for name in ("cpu", device))
     for batch in BATCHES:

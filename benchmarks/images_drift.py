@@ -21,9 +21,9 @@ from components.drift import core
 from components.training import core as training
 from nightshift import splits
 from nightshift.classification import images as files
-from nightshift.classification.shards import Items, Shards
+from nightshift.classification.shards import ItemTable, Shards
 from nightshift.config import Config, parse
-from nightshift.config.images import Images
+from nightshift.config.images import ImageTaskConfig
 from nightshift.contracts import package
 from nightshift.contracts.drift import SCORE
 from nightshift.graph import Graph
@@ -71,7 +71,7 @@ def config(seed: int = 0) -> Config:
 
 
 @dataclass(frozen=True)
-class Watch:
+class WatchedNetwork:
     """A network that is watched.
 
     Attributes:
@@ -84,15 +84,15 @@ class Watch:
     """
 
     config: Config
-    task: Images
+    task: ImageTaskConfig
     graph: Graph
     package: Any
     reference: pd.DataFrame
     since: date
 
-    def scored(self, day: date, **drifts: Any) -> pd.DataFrame:
+    def score_day(self, day: date, **drifts: Any) -> pd.DataFrame:
         """Score the images of a day."""
-        rows, pixels = made(self.config.model_copy(update={"simulator": self._world(day, drifts)}), day)
+        rows, pixels = make_day(self.config.model_copy(update={"simulator": self._world(day, drifts)}), day)
         return (
             rows[drift_reference.KEYS]
             .reset_index(drop=True)
@@ -102,50 +102,50 @@ class Watch:
     def _world(self, day: date, drifts: dict[str, Any]) -> Any:
         return self.config.simulator.model_copy(update={**drifts, "drift_from": str(day)} if drifts else {})
 
-    def raised(self, days: list[pd.DataFrame]) -> list[str]:
+    def find_raised_signals(self, days: list[pd.DataFrame]) -> list[str]:
         """Return the signals that are raised on the last of some days."""
         window, reference = days[-self.config.drift.window_days :], self.reference[classes.columns(self.package)]
         limits = classes.beyond_chance(self.config.drift, reference, sum(map(len, window)))
         columns = shift.compare(reference, window, classes.numeric(self.package), limits)
-        embeddings = [classes.stacked(frame[package.EMBEDDING]) for frame in (self.reference, *window)]
+        embeddings = [classes.stack(frame[package.EMBEDDING]) for frame in (self.reference, *window)]
         moved = [column.name for column in columns if column.drifted and column.name != SCORE]
         signals = [
             *core.shifts(columns, limits),
-            *classes.seen(embeddings[0], embeddings[1:], limits),
+            *classes.compare_views(embeddings[0], embeddings[1:], limits),
             core.volume(len(days[-1]), self.config.simulator.items, limits.volume),
         ]
         return [*moved, *(signal.name for signal in signals if signal.raised and signal.name != "inputs")]
 
 
-def made(config: Config, day: date) -> tuple[pd.DataFrame, np.ndarray]:
+def make_day(config: Config, day: date) -> tuple[pd.DataFrame, np.ndarray]:
     """Return a day's rows, and what a network sees of them."""
     task = config.task
-    assert isinstance(task, Images)
+    assert isinstance(task, ImageTaskConfig)
     frame = pictures.day(config.simulator, day).rename(columns={"image_id": "event_id", "time": "event_time"})
-    decoded = (files.decoded(image, task.max_pixels, task.side) for image in frame["image"])
+    decoded = (files.decode_image(image, task.max_pixels, task.side) for image in frame["image"])
     pixels = np.stack([files.square(image, task.side, task.channels) for image in decoded])
     return frame.drop(columns="image").assign(content=frame["event_id"].astype(str)), pixels
 
 
-def trained(config: Config) -> Watch:
+def train_network(config: Config) -> WatchedNetwork:
     """Train on the first days."""
     task = config.task
-    assert isinstance(task, Images)
+    assert isinstance(task, ImageTaskConfig)
     span = splits.plan(config, FIRST).features
     last = FIRST + (span.last - span.first)
     plan = splits.plan(config, last)
-    days = [made(config, day) for day in Days(FIRST, last)]
+    days = [make_day(config, day) for day in Days(FIRST, last)]
     rows = pd.concat([rows for rows, _ in days], ignore_index=True)
-    items = Items(rows, Shards([pixels for _, pixels in days]))
+    items = ItemTable(rows, Shards([pixels for _, pixels in days]))
     trained_candidates = training.train(config, plan, ItemRows(Setting(task, "cpu"), plan, items), "cpu", LINEAGE)
     graph = Graph(trained_candidates.graphs[trained_candidates.package.selected])
-    return Watch(
+    return WatchedNetwork(
         config, task, graph, trained_candidates.package, trained_candidates.reference, last + timedelta(days=1)
     )
 
 
 @dataclass(frozen=True)
-class Seen:
+class Sighting:
     """What was noticed of a drift: on which day, 0 for never, and by which signals."""
 
     drift: str
@@ -158,21 +158,21 @@ class Seen:
         return self.drift in WITHIN and not 0 < self.day <= WITHIN[self.drift]
 
 
-def alarms(watch: Watch, days: list[pd.DataFrame]) -> list[list[str]]:
+def alarms(watch: WatchedNetwork, days: list[pd.DataFrame]) -> list[list[str]]:
     """Return the signals of each stable day on which there are any."""
     size = watch.config.drift.window_days
-    return [by for number in range(size, len(days) + 1) if (by := watch.raised(days[:number]))]
+    return [by for number in range(size, len(days) + 1) if (by := watch.find_raised_signals(days[:number]))]
 
 
-def noticed(watch: Watch, past: list[pd.DataFrame]) -> Iterator[Seen]:
+def notice_drifts(watch: WatchedNetwork, past: list[pd.DataFrame]) -> Iterator[Sighting]:
     """Let each drift set in after some stable days."""
     first = watch.since + timedelta(days=len(past))
     for name, drifts in DRIFTS.items():
-        days, seen = list(past), Seen(name, 0, [])
+        days, seen = list(past), Sighting(name, 0, [])
         for number in range(WATCHED_DAYS):
-            days.append(watch.scored(first + timedelta(days=number), **drifts))
-            if by := watch.raised(days):
-                seen = Seen(name, number + 1, by)
+            days.append(watch.score_day(first + timedelta(days=number), **drifts))
+            if by := watch.find_raised_signals(days):
+                seen = Sighting(name, number + 1, by)
                 break
         yield seen
 
@@ -180,9 +180,9 @@ def noticed(watch: Watch, past: list[pd.DataFrame]) -> Iterator[Seen]:
 def main(seed: int = 0) -> bool:
     """Print a table; return whether it is as it should be."""
     started = time.monotonic()
-    watch = trained(config(seed))
-    days = [watch.scored(watch.since + timedelta(days=number)) for number in range(STABLE_DAYS)]
-    false, seen = alarms(watch, days), list(noticed(watch, days[: watch.config.drift.window_days]))
+    watch = train_network(config(seed))
+    days = [watch.score_day(watch.since + timedelta(days=number)) for number in range(STABLE_DAYS)]
+    false, seen = alarms(watch, days), list(notice_drifts(watch, days[: watch.config.drift.window_days]))
     table = Table("drift", "seen", "by")
     named = sorted({name for by in false for name in by})
     table.add_row(f"none, {STABLE_DAYS} days", f"{len(false)} false alarms", ", ".join(named))

@@ -51,14 +51,14 @@ def run(days: int = DAYS) -> dict[str, Any]:
         _write(Path(folder), days)
         hashes = set()
         for name, source in (("one by one", OneByOne), ("at once", sources.OneTable)):
-            report[name], partitions = _measured(Path(folder), days, source)
+            report[name], partitions = _measure(Path(folder), days, source)
             hashes.add(partitions)
             print(f"{name:12}{report[name]['ms_a_day']:8.1f} ms a day{report[name]['cpu_ms_a_day']:8.1f} ms of CPU")
     assert len(hashes) == 1, "the same partitions"
     return report
 
 
-def _measured(folder: Path, days: int, source: type[sources.OneTable]) -> tuple[dict[str, float], str]:
+def _measure(folder: Path, days: int, source: type[sources.OneTable]) -> tuple[dict[str, float], str]:
     settings = config.parse(CONFIG)
     plan = replace(splits.plan(settings, LAST), events=splits.Days(LAST - timedelta(days=days - 1), LAST))
     job = step.IngestionJob(settings, plan, source(str(folder), settings), str(folder / source.__name__))

@@ -32,7 +32,7 @@ from rich.console import Console
 from rich.table import Table
 
 from nightshift.contracts.section import PAGE, SUFFIX
-from nightshift.contracts.state import Target
+from nightshift.contracts.state import DeploymentTarget
 from pipelines import arguments
 from pipelines.cli.progress import RunProgress
 from pipelines.engines.local import runs
@@ -102,7 +102,7 @@ ARTIFACTS = (
 
 
 @dataclass(frozen=True)
-class Case:
+class KillCase:
     """Something to kill.
 
     Attributes:
@@ -119,7 +119,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Found:
+class KillReport:
     """What became of a case: points there are, attempts killed, and what went wrong after which of them."""
 
     points: int
@@ -128,7 +128,7 @@ class Found:
     orphans: list[str]
 
 
-def hunt(case: Case) -> Found:
+def hunt(case: KillCase) -> KillReport:
     """Run a case undisturbed, then kill it at its points; its workspace is left as after the undisturbed run."""
     with tempfile.TemporaryDirectory() as folder:
         before, after = Path(folder, "before"), Path(folder, "after")
@@ -141,25 +141,25 @@ def hunt(case: Case) -> Found:
         killed, lost, orphans = 0, [], []
         for number, cut in chosen:
             _restore(case.workspace, before)
-            killed += _forked(partial(_killed, case, number, cut)) < 0
+            killed += _fork(partial(_kill, case, number, cut)) < 0
             where = f"{case.name} {number}{' cut' if cut else ''}"
-            if _forked(case.body):
+            if _fork(case.body):
                 lost.append(f"{where}: the second attempt fails")
             seen = contents(case.workspace)
             lost += [f"{where}: {name}" for name, content in expected.items() if seen.get(name) != content]
             orphans += [f"{where}: {name}" for name in sorted(set(seen) - set(expected))]
         _restore(case.workspace, after)
-    return Found(len(points), killed, lost, orphans)
+    return KillReport(len(points), killed, lost, orphans)
 
 
 def contents(workspace: Path) -> dict[str, object]:
     """Return what lies below a folder, without what is measured or names a run: relative path -> content."""
     paths = [path for path in sorted(workspace.rglob("*")) if ".locks" not in path.parts]
     numbers: dict[str, str] = {}
-    return {_unnamed(path.relative_to(workspace), numbers): _content(path) for path in paths}
+    return {_mask_names(path.relative_to(workspace), numbers): _content(path) for path in paths}
 
 
-def _unnamed(path: Path, numbers: dict[str, str]) -> str:
+def _mask_names(path: Path, numbers: dict[str, str]) -> str:
     """Replace runs' names, which tell the time, by numbers."""
     named = [numbers.setdefault(part, f"#{len(numbers)}") if TIME.search(part) else part for part in path.parts]
     return "/".join(named)
@@ -186,7 +186,7 @@ def _stable(value: object) -> object:
     return "of a run" if isinstance(value, str) and TIME.search(value) else value
 
 
-def _points(case: Case) -> list[tuple[int, bool]]:
+def _points(case: KillCase) -> list[tuple[int, bool]]:
     """Run a case undisturbed; return the number of each point, and once more where a write can be cut off."""
     with tempfile.NamedTemporaryFile() as notes:
 
@@ -195,12 +195,12 @@ def _points(case: Case) -> list[tuple[int, bool]]:
             _watch(case.workspace, lambda number, writes: os.write(log, f"{number} {writes:d}\n".encode()))
             case.body()
 
-        assert _forked(body) == 0, f"{case.name} fails undisturbed"
+        assert _fork(body) == 0, f"{case.name} fails undisturbed"
         lines = [line.split() for line in Path(notes.name).read_text().splitlines()]
     return [(int(number), bool(cut)) for number, writes in lines for cut in range(1 + int(writes))]
 
 
-def _killed(case: Case, number: int, cut: bool) -> None:
+def _kill(case: KillCase, number: int, cut: bool) -> None:
     """Run a case until it is killed at a point."""
 
     def notice(now: int, _: bool) -> None:
@@ -225,7 +225,7 @@ def _watch(workspace: Path, notice: Callable[[int, bool], object]) -> None:
     sys.addaudithook(hook)
 
 
-def _forked(body: Callable[[], object]) -> int:
+def _fork(body: Callable[[], object]) -> int:
     child = os.fork()
     if not child:
         try:
@@ -242,17 +242,19 @@ def _restore(workspace: Path, state: Path) -> None:
     shutil.copytree(state, workspace, symlinks=True)
 
 
-def _step(name: str, workspace: Path, limit: int) -> Case:
+def _step(name: str, workspace: Path, limit: int) -> KillCase:
     """Return a step of the daily run as a case; what the steps before it made is in the workspace."""
     uris = {artifact: str(workspace / "made" / artifact) for artifact in ARTIFACTS}
-    state = local(workspace, Target.REGISTER_ONLY)
+    state = local(workspace, DeploymentTarget.REGISTER_ONLY)
     structs = {"config": json.dumps(CONFIG), "state": json.dumps(state.dump())}
     others = {"date": DATE, "data": "simulator", "device": "cpu", "run": "made"}
     arguments = Namespace(**uris, **structs, **others, executor_input={})
-    return Case(name, workspace, partial(importlib.import_module(f"components.{name}.__main__").body, arguments), limit)
+    return KillCase(
+        name, workspace, partial(importlib.import_module(f"components.{name}.__main__").body, arguments), limit
+    )
 
 
-def _engine(workspace: Path, limit: int) -> Case:
+def _engine(workspace: Path, limit: int) -> KillCase:
     """Return the local engine as a case, with the first steps of the daily run."""
     pipeline = arguments.load_compiled(arguments.DEFAULT)
     kept = replace(pipeline, tasks=tuple(task for task in pipeline.tasks if task.name in ("ingestion", "features")))
@@ -266,10 +268,10 @@ def _engine(workspace: Path, limit: int) -> Case:
         with runs.lock_run(run), RunProgress(kept, Console(quiet=True)) as progress:
             assert run.execute(progress)
 
-    return Case("engine", workspace, body, limit)
+    return KillCase("engine", workspace, body, limit)
 
 
-def _cases(folder: Path, limit: int) -> list[Case]:
+def _cases(folder: Path, limit: int) -> list[KillCase]:
     daily, engine = folder / "daily", folder / "engine"
     (daily / "runs" / "made").mkdir(parents=True)
     engine.mkdir()

@@ -37,8 +37,8 @@ from components.optimization.forms import Form
 from nightshift.classification import images
 from nightshift.classification.shards import Shards
 from nightshift.config import parse
-from nightshift.config.images import Images
-from nightshift.config.texts import Texts
+from nightshift.config.images import ImageTaskConfig
+from nightshift.config.texts import TextTaskConfig
 from nightshift.contracts import package
 from nightshift.contracts.package import OUTPUT, DecisionRule, ModelPackage
 from nightshift.graph import Graph
@@ -65,11 +65,11 @@ console = Console(width=110)
 
 
 @dataclass(frozen=True)
-class Network:
+class BenchmarkNetwork:
     """A shipped config's network, bodies that each ask for a score, and rows to calibrate with."""
 
     name: str
-    task: Images | Texts
+    task: ImageTaskConfig | TextTaskConfig
     graph: bytes
     bodies: Sequence[bytes]
     media_type: str
@@ -85,41 +85,41 @@ class Network:
             decision=DecisionRule(threshold=None),
         )
 
-    def in_int8(self) -> "Network":
+    def in_int8(self) -> "BenchmarkNetwork":
         """Return it in the INT8 form that is made for its operations."""
-        is_static = isinstance(self.task, Images)
+        is_static = isinstance(self.task, ImageTaskConfig)
         graph = forms.int8_static(self.graph, by_name(self.sample)) if is_static else forms.int8_dynamic(self.graph)
         return replace(self, name=f"{self.name}, INT8", graph=graph)
 
 
-def resnet50() -> Network:
+def resnet50() -> BenchmarkNetwork:
     task = parse(configs.load("resnet50")).task
     recipe = training.recipe(task, "resnet50")
     torch.manual_seed(0)
     graph = onnx_export.images(recipe.model().eval(), recipe)
     pixels = np.random.default_rng(0).integers(0, 256, (SAMPLE, task.side, task.side, 3), dtype=np.uint8)
     files = [jpeg(np.asarray(Image.fromarray(picture).resize((500, 375)))) for picture in pixels]
-    return Network("ResNet-50, 224 px", task, graph, files, "image/jpeg", pixels)
+    return BenchmarkNetwork("ResNet-50, 224 px", task, graph, files, "image/jpeg", pixels)
 
 
-def bert_base() -> Network:
+def bert_base() -> BenchmarkNetwork:
     task = parse(configs.load("bert")).task
     recipe = texts.recipe(task, "bert")
     torch.manual_seed(0)
     graph = texts_export.transformer(recipe.model().eval(), recipe)
     tokens = np.random.default_rng(0).integers(2, recipe.vocabulary, (SAMPLE, task.length), dtype=np.int32)
     bodies = [(WORDS[shift:] + WORDS * 10).encode() for shift in range(SAMPLE)]
-    return Network("BERT-base, 128 tokens", task, graph, bodies, "text/plain", tokens)
+    return BenchmarkNetwork("BERT-base, 128 tokens", task, graph, bodies, "text/plain", tokens)
 
 
 NETWORKS = (resnet50, bert_base)
 
 
-def measure_forms(network: Network) -> None:
+def measure_forms(network: BenchmarkNetwork) -> None:
     """Every form that ONNX Runtime can make, at one row and one thread."""
     candidates = [
         Form("original", Graph(network.graph), network.graph),
-        *forms.made(network.graph, by_name(network.sample)),
+        *forms.make_forms(network.graph, by_name(network.sample)),
     ]
     running = {form.name: form.graph.score for form in candidates if form.graph}
     seconds = in_turn({name: partial(score, network.sample[:1]) for name, score in running.items()})
@@ -136,10 +136,10 @@ def measure_forms(network: Network) -> None:
     console.print(table)
 
 
-def measure_served(network: Network) -> None:
+def measure_served(network: BenchmarkNetwork) -> None:
     """The server, asked with a file or a text, beside the same work in a process."""
     body, headers = network.bodies[0], {"Content-Type": network.media_type}
-    with tempfile.TemporaryDirectory() as folder, served(uri := saved(network, folder)) as ask:
+    with tempfile.TemporaryDirectory() as folder, serve_model(uri := save_model(network, folder)) as ask:
         (field,), graph = served_items.of(network.manifest(), uri).fields, Graph(network.graph)
         durations = in_turn(
             {
@@ -151,9 +151,9 @@ def measure_served(network: Network) -> None:
     console.print(f"{network.name}, a request with one row: {ms}, ratio {durations['served'] / durations['alone']:.3f}")
 
 
-def measure_triton(network: Network) -> None:
+def measure_triton(network: BenchmarkNetwork) -> None:
     """The same package in our server and in the real Triton: how far their scores differ."""
-    with tempfile.TemporaryDirectory() as folder, served(uri := saved(network, folder)) as ask:
+    with tempfile.TemporaryDirectory() as folder, serve_model(uri := save_model(network, folder)) as ask:
         publish(models := Path(folder, "models"), uri, Wanted("network", 1, settings=Settings(rows=SAMPLE)))
         with triton.serve(Path(folder), models) as url, httpx.Client(base_url=url, timeout=60) as client:
             client.post("/v2/repository/models/network_raw/load").raise_for_status()
@@ -163,7 +163,7 @@ def measure_triton(network: Network) -> None:
     console.print(f"{network.name}: {len(ours)} requests, scores of the real Triton differ by at most {apart:.1e}")
 
 
-def scores(post: Callable[..., httpx.Response], model: str, network: Network, body: bytes) -> list[float]:
+def scores(post: Callable[..., httpx.Response], model: str, network: BenchmarkNetwork, body: bytes) -> list[float]:
     """Ask for one row by the Open Inference Protocol, whose binary tensors have a length before each element."""
     values = len(body).to_bytes(4, "little") + body
     name = candidates(network.task.kind).preprocessing(network.task).item
@@ -174,7 +174,7 @@ def scores(post: Callable[..., httpx.Response], model: str, network: Network, bo
     return list(answer.json()["outputs"][0]["data"])
 
 
-def saved(network: Network, folder: str) -> str:
+def save_model(network: BenchmarkNetwork, folder: str) -> str:
     """Write a package; return its URI."""
     uri = f"{folder}/model"
     package.save(uri, network.manifest(), {"network": network.graph}, pd.DataFrame())
@@ -191,25 +191,25 @@ class Decoded(Dataset[Tensor]):
         return len(self.files)
 
     def __getitem__(self, number: int) -> Tensor:
-        return torch.from_numpy(images.seen(self.files[number], self.rules))
+        return torch.from_numpy(images.prepare_pixels(self.files[number], self.rules))
 
 
 def measure_loader() -> None:
     """Epochs over shards that were decoded once, beside a DataLoader that decodes each file in every epoch."""
     task = parse(configs.load("resnet50")).task
-    assert isinstance(task, Images)
+    assert isinstance(task, ImageTaskConfig)
     random = np.random.default_rng(0)
     files = [jpeg(random.integers(0, 256, (375, 500, 3), dtype=np.uint8)) for _ in range(FILES)]
     with tempfile.TemporaryDirectory() as folder:
         began = time.perf_counter()
-        np.save(f"{folder}/shard.npy", np.stack([images.seen(file, task) for file in files]))
+        np.save(f"{folder}/shard.npy", np.stack([images.prepare_pixels(file, task) for file in files]))
         once = time.perf_counter() - began
         shards = Shards([np.load(f"{folder}/shard.npy", mmap_mode="r")])
         loaders = {
             workers: DataLoader(Decoded(files, task), BATCH, shuffle=True, num_workers=workers) for workers in (0, 2)
         }
         calls = {f"DataLoader, {workers} workers": partial(_epoch, loader) for workers, loader in loaders.items()}
-        durations = in_turn({"shards": partial(_gathered, shards), **calls}, rounds=3)
+        durations = in_turn({"shards": partial(_gather, shards), **calls}, rounds=3)
     console.print(f"{FILES} JPEG files of 500 x 375, decoded and resized once in {once:.1f} s")
     for name, seconds in durations.items():
         console.print(
@@ -221,7 +221,7 @@ def _epoch(loader: DataLoader[Tensor]) -> int:
     return sum(len(batch) for batch in loader)
 
 
-def _gathered(shards: Shards) -> int:
+def _gather(shards: Shards) -> int:
     batches = np.array_split(np.random.default_rng(0).permutation(len(shards)), len(shards) // BATCH)
     return sum(len(torch.from_numpy(shards.take(batch))) for batch in batches)
 
@@ -244,7 +244,7 @@ def in_turn(calls: Mapping[str, Callable[[], object]], rounds: int = ROUNDS) -> 
 
 
 @contextmanager
-def served(uri: str) -> Iterator[Callable[..., httpx.Response]]:
+def serve_model(uri: str) -> Iterator[Callable[..., httpx.Response]]:
     """Serve a package in a process of its own; give what asks it."""
     port = free_port()
     words = ["nightshift.serving", "--model", uri, "--name", "network", "--port", str(port)]

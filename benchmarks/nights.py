@@ -41,7 +41,7 @@ class UseCase:
     day: date
 
     @classmethod
-    def parsed(cls, word: str) -> "UseCase":
+    def parse(cls, word: str) -> "UseCase":
         """Read CONFIG,DATA,DATE."""
         config, data, day = word.split(",")
         config = config if config in configs.names() else str(Path(config).resolve())
@@ -70,7 +70,7 @@ def second(airflow: Airflow, cases: list[UseCase]) -> list[tuple[str, str]]:
     return [(f"{name}_{dag}", "second") for name in nights for dag in ("ingestion", "training")] + watched
 
 
-def ended(airflow: Airflow, runs: list[tuple[str, str]]) -> bool:
+def await_end(airflow: Airflow, runs: list[tuple[str, str]]) -> bool:
     """Wait for all runs, print a line for each and one for the night, and return whether all are green."""
     states = [airflow.end(*run) for run in runs]
     details = [airflow.call("GET", f"/dags/{dag}/dagRuns/{run}") for dag, run in runs]
@@ -90,7 +90,7 @@ def _time(run: dict[str, Any], field: str) -> datetime:
 
 def main(folder: str, *words: str) -> int:
     """Start Airflow, have both nights done, and print the address of each report."""
-    workspace, cases = Path(folder).resolve(), [UseCase.parsed(word) for word in words]
+    workspace, cases = Path(folder).resolve(), [UseCase.parse(word) for word in words]
     (workspace / "dags").mkdir(parents=True, exist_ok=True)
     for case in cases:
         case.write(workspace / "dags")
@@ -101,7 +101,7 @@ def main(folder: str, *words: str) -> int:
         for dag in DAGS:
             for case in cases:
                 airflow.unpause(f"{case.name}_{dag}")
-        green = [ended(airflow, night(airflow, cases)) for night in (first, second)]
+        green = [await_end(airflow, night(airflow, cases)) for night in (first, second)]
     finally:
         running.stop()
         nightshift("stop", "--workspace", str(workspace)).communicate()

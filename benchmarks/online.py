@@ -77,14 +77,14 @@ def incoming(events: pd.DataFrame) -> list[Event]:
     return [Event(*row) for row in zip(events["event_id"].tolist(), times, *columns, strict=True)]
 
 
-def timed(work: Callable[[], Any]) -> tuple[float, float]:
+def time_calls(work: Callable[[], Any]) -> tuple[float, float]:
     """Return the wall and CPU seconds of some work."""
     wall, cpu = time.perf_counter(), time.process_time()
     work()
     return time.perf_counter() - wall, time.process_time() - cpu
 
 
-def sent(store: Store, events: list[Event], size: int) -> None:
+def send_events(store: Store, events: list[Event], size: int) -> None:
     """Send events in requests of some size, each acknowledged."""
     for start in range(0, len(events), size):
         store.take(events[start : start + size])
@@ -101,7 +101,7 @@ def speed() -> None:
     for heading in ("", "wall", "CPU"):
         table.add_column(heading, justify="right" if heading else "left")
     for name, count, work in _works(whole, newest, base, events):
-        seconds_of_parts = min(timed(work) for _ in range(3))
+        seconds_of_parts = min(time_calls(work) for _ in range(3))
         table.add_row(name, *(f"{seconds / count * 1e6:,.1f}" for seconds in seconds_of_parts))
     Console().print(table)
 
@@ -115,27 +115,27 @@ def _works(
     yield "batch: all days, for the sake of one event", 1, lambda: core.features(whole, CHOSEN, backend)
     yield "online: reading the raw event", len(raw), lambda: [*map(reader.read, raw)]
     yield "online: its features", len(events), lambda: [*map(OnlineState(base).take, events)]
-    yield "online: embedded, 1 a request, each synced", len(events), lambda: _embedded(base, events, 1)
-    yield "online: embedded, 32 a request, each synced", len(events), lambda: _embedded(base, events, 32)
+    yield "online: embedded, 1 a request, each synced", len(events), lambda: _embedded_store(base, events, 1)
+    yield "online: embedded, 32 a request, each synced", len(events), lambda: _embedded_store(base, events, 32)
     if not (shutil.which("redis-server") and find_spec("redis")):
         print("Redis is left out: redis-server or redis-py is missing", file=sys.stderr)
         return
     with tempfile.TemporaryDirectory() as folder, redis.serve(Path(folder)) as url:
-        yield "online: Redis, 1 a request, each synced", len(events), lambda: _shared(url, base, events, 1)
-        yield "online: Redis, 32 a request, each synced", len(events), lambda: _shared(url, base, events, 32)
+        yield "online: Redis, 1 a request, each synced", len(events), lambda: _shared_store(url, base, events, 1)
+        yield "online: Redis, 32 a request, each synced", len(events), lambda: _shared_store(url, base, events, 32)
 
 
-def _embedded(base: Base, events: list[Event], size: int) -> None:
+def _embedded_store(base: Base, events: list[Event], size: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         store = Embedded(Path(folder), base)
-        sent(store, events, size)
+        send_events(store, events, size)
         store.close()
 
 
-def _shared(url: str, base: Base, events: list[Event], size: int) -> None:
+def _shared_store(url: str, base: Base, events: list[Event], size: int) -> None:
     # under a name of its own, since an event that is known costs less
     store = Shared(url, f"bench-{time.time_ns()}", base)
-    sent(store, events, size)
+    send_events(store, events, size)
     store.close()
 
 
@@ -143,16 +143,16 @@ def memory() -> None:
     """Print what the state of many customers and terminals takes."""
     with tempfile.TemporaryDirectory() as folder:
         uri, copies = f"{folder}/big.state", f"{folder}/copies"
-        seconds, _ = timed(lambda: _written(uri))
+        seconds, _ = time_calls(lambda: _write_snapshot(uri))
         command = [sys.executable, "-m", "benchmarks.online", "serve", uri, copies]
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     for name, value in ({"building, seconds": round(seconds, 1)} | json.loads(done.stdout)).items():
         print(f"{name:50} {value:>15,}")
 
 
-def _written(uri: str) -> None:
+def _write_snapshot(uri: str) -> None:
     events = world(DAYS, MANY_CUSTOMERS, MANY_TERMINALS, MANY_ROWS_A_DAY)
-    snapshot.write(uri, *snapshot.made(CHOSEN, DAYS, events))
+    snapshot.write(uri, *snapshot.build_snapshot(CHOSEN, DAYS, events))
 
 
 def serve(uri: str, folder: str) -> dict[str, float]:
@@ -169,7 +169,7 @@ def serve(uri: str, folder: str) -> dict[str, float]:
     # made one by one, as a server makes them: what is kept of each counts
     events = (Event(i, *map(int, row), 12.5) for i, row in enumerate(zip(times, *keys, strict=True)))
     held = resident()["RssAnon"]
-    wall, cpu = timed(lambda: deque(map(state.take, events), maxlen=0))
+    wall, cpu = time_calls(lambda: deque(map(state.take, events), maxlen=0))
     after = resident()
     return {
         "events in the snapshot": manifest.rows,

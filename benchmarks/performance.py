@@ -35,7 +35,7 @@ def model(folder: Path) -> str:
     return str(folder)
 
 
-def measured(uri: str, pairs: int) -> Pairs:
+def measure_pairs(uri: str, pairs: int) -> Pairs:
     """A round: pairs of a model and itself, in two new processes."""
     with BenchmarkProcess(uri) as one, BenchmarkProcess(uri) as other:
         return {name: list(islice(ratios(one, other, name), pairs)) for name in one.names}
@@ -48,7 +48,7 @@ def stretch(rounds: list[Pairs], random: np.random.Generator) -> Pairs:
     return {name: list(np.ravel([one[name][first : first + PAIRS] for one in chosen], order="F")) for name in chosen[0]}
 
 
-def failed(rounds: list[Pairs], comparisons: int, slower: str = "", times: float = 1.1) -> int:
+def count_failures(rounds: list[Pairs], comparisons: int, slower: str = "", times: float = 1.1) -> int:
     """How many of so many comparisons fail."""
     random, hits = np.random.default_rng(0), 0
     for _ in range(comparisons):
@@ -67,14 +67,14 @@ def main() -> None:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         uri, started = model(Path(folder) / "model"), time.monotonic()
-        rounds = [measured(uri, args.pairs) for _ in range(args.rounds)]
+        rounds = [measure_pairs(uri, args.pairs) for _ in range(args.rounds)]
     took = time.monotonic() - started
     print(f"{args.rounds} rounds of {args.pairs} pairs of each kernel in {took:.0f} s, load {os.getloadavg()[0]:.0f}")
-    alarms = failed(rounds, 200)
+    alarms = count_failures(rounds, 200)
     print(f"nothing changed: {alarms} of 200 comparisons fail; stated: at most {performance.FALSE_ALARMS:.0%}")
     for name in rounds[0]:
         spread = np.std([np.median(one[name]) for one in rounds])
-        print(f"{name} 10 % slower: found in {failed(rounds, 100, name)} of 100")
+        print(f"{name} 10 % slower: found in {count_failures(rounds, 100, name)} of 100")
         print(f"    medians of single rounds, unchanged, vary by {spread:.1%}")
 
 

@@ -22,7 +22,7 @@ from benchmarks.steps import run_steps
 from components.optimization import compare, subjects
 from components.training.core import fit_all
 from nightshift import splits
-from nightshift.classification.shards import Items
+from nightshift.classification.shards import ItemTable
 from nightshift.config import parse
 from nightshift.context import StepContext
 from nightshift.contracts import package, tables
@@ -74,7 +74,7 @@ def fit(name: str, uri: str, model: Path) -> None:
     """Fit a network once, and write it as a package."""
     config_model = parse(config(name))
     fold, task = splits.plan(config_model, parse_date(DATE)).validation, config_model.task
-    items = Items.of(tables.read_table(uri), Days(fold.train.first, fold.test.last))
+    items = ItemTable.read(tables.read_table(uri), Days(fold.train.first, fold.test.last))
     rows = ItemRows(Setting(task, "cpu"), splits.plan(config_model, parse_date(DATE)), items)
     sample = rows.sample(fold)
     graph = fit_all(sample, [name]).candidates[name].graph
@@ -88,7 +88,7 @@ def fit(name: str, uri: str, model: Path) -> None:
     package.save(str(model), manifest, {name: graph}, pd.DataFrame())
 
 
-def judged(name: str, folder: Path) -> tuple[Optimization, float]:
+def judge_form(name: str, folder: Path) -> tuple[Optimization, float]:
     """Return what the step `optimization` finds, and the accuracy of the original, once the network is fitted."""
     uri, model, optimized = features(name, folder), folder / "model", folder / "optimized"
     if not (model / package.MANIFEST).exists():
@@ -104,7 +104,7 @@ def judged(name: str, folder: Path) -> tuple[Optimization, float]:
 
 def show(name: str, folder: Path) -> None:
     """Print what came of each form."""
-    result, accuracy = judged(name, folder)
+    result, accuracy = judge_form(name, folder)
     title = f"{name}: accuracy {accuracy:.4f} on {result.rows:,} rows that it was not fitted on"
     table = Table("form", "original / form: 1 row", "32 rows", "accuracy lost", "decided otherwise", "why", title=title)
     for attempt in result.attempts:

@@ -32,8 +32,8 @@ WANTED = (0.875, 0.705, 0.306)
 def main(data: str) -> None:
     """Run the folds and print the table."""
     console = Console()
-    published = [_evaluated("handbook-prequential", data, date) for date in FOLDS]
-    best = [_evaluated("handbook-best", data, date) for date in FOLDS]
+    published = [_evaluate("handbook-prequential", data, date) for date in FOLDS]
+    best = [_evaluate("handbook-best", data, date) for date in FOLDS]
     rows = [(name, PUBLISHED[name], _means([fold["models"][name] for fold in published])) for name in PUBLISHED]
     rows.append(("handbook-best", WANTED, _means([fold["models"][fold["selected"]] for fold in best])))
     console.print(_table(rows, mean(fold["models"]["xgboost"]["precision_at_k_ceiling"] for fold in published)))
@@ -41,7 +41,7 @@ def main(data: str) -> None:
     console.print("wrote runs/reproduce.json")
 
 
-def _evaluated(config: str, data: str, date: str) -> dict[str, Any]:
+def _evaluate(config: str, data: str, date: str) -> dict[str, Any]:
     """Run a config for a date up to the evaluation and return `evaluation.json`."""
     folder = run_steps(STEPS, config, data, date)
     value: dict[str, Any] = json.loads((folder / "evaluation/evaluation/evaluation.json").read_text())

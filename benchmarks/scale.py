@@ -58,7 +58,7 @@ Ended = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Case:
+class StepCase:
     """One way to run the step.
 
     Attributes:
@@ -97,7 +97,7 @@ class Case:
         self.lake.mkdir()
         started = time.monotonic()
         process = subprocess.Popen(self.command(), stderr=subprocess.DEVNULL)
-        written, (_, status, usage) = self._watched(process.pid)
+        written, (_, status, usage) = self._wait(process.pid)
         process.returncode = os.waitstatus_to_exitcode(status)
         assert process.returncode == 0, f"{self.name} failed; run {self.command()}"
         table = tables.read_table(str(self.lake / "features.json"))
@@ -112,7 +112,7 @@ class Case:
             "sha256": table.sha256,
         }
 
-    def _watched(self, pid: int) -> tuple[float, tuple[int, int, Any]]:
+    def _wait(self, pid: int) -> tuple[float, tuple[int, int, Any]]:
         """Wait for the process; return when the last day was written, and how it ended."""
         days, at = 0, time.monotonic()
         while True:
@@ -183,7 +183,7 @@ def through_dask(name: str, folder: Path, workers: int, kills: bool) -> Ended:
             if doomed and counts["windows"] > KILLED_AFTER * counts["events"]:
                 doomed.pop().kill()
 
-        case = Case(name, folder, address, kill)
+        case = StepCase(name, folder, address, kill)
         ended = case.run()
     return ended | {
         "cpu_seconds": ended["cpu_seconds"] + sum(cost["cpu_seconds"] for cost in worker_costs),
@@ -208,7 +208,7 @@ def show(rows: list[Ended]) -> None:
 
 def run(root: Path, events: int, beside: int, workers: int) -> None:
     small, large = world(root, beside), world(root, events)
-    rows = [Case("smaller", small).run(), Case("larger", large).run()]
+    rows = [StepCase("smaller", small).run(), StepCase("larger", large).run()]
     if workers:
         for name, kills in (("dask", False), ("dask, one killed", True)):
             rows.append(through_dask(name, large, workers, kills))

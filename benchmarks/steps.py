@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from nightshift.contracts.state import Target
+from nightshift.contracts.state import DeploymentTarget
 from pipelines import arguments
 from pipelines.cli.progress import RunProgress, explain_failure
 from pipelines.engines.local import runs
@@ -20,7 +20,9 @@ def run_steps(steps: Collection[str], config: str, data: str, date: str, workspa
     """Run the named steps of the training pipeline; return the run's folder, exit when a step fails."""
     pipeline = arguments.load_compiled(arguments.DEFAULT)
     kept = replace(pipeline, tasks=tuple(task for task in pipeline.tasks if task.name in steps))
-    run = runs.new(kept, {"config": config, "data": data, "date": date}, local(workspace, target=Target.RECORD_ONLY))
+    run = runs.new(
+        kept, {"config": config, "data": data, "date": date}, local(workspace, target=DeploymentTarget.RECORD_ONLY)
+    )
     console = Console()
     console.print(f"{config}, {date}")
     with RunProgress(kept, console) as progress:

@@ -65,19 +65,19 @@ def resident(count: int, size: int) -> ResidentDataset:
     return ResidentDataset(*mlp.resident(*rows(count), CPU), size)
 
 
-def timed(work: Callable[[], object]) -> tuple[float, float]:
+def time_call(work: Callable[[], object]) -> tuple[float, float]:
     """Wall and CPU seconds."""
     wall, cpu = time.perf_counter(), time.process_time()
     work()
     return time.perf_counter() - wall, time.process_time() - cpu
 
 
-def compared(title: str, count: int, variants: dict[str, Callable[[], object]], rounds: int) -> None:
+def compare_variants(title: str, count: int, variants: dict[str, Callable[[], object]], rounds: int) -> None:
     """Print rows per second of each variant, in turn, and how often the first one is as fast as each: medians."""
     timings: dict[str, list[tuple[float, float]]] = {name: [] for name in variants}
     for _ in range(rounds):
         for name, work in variants.items():
-            timings[name].append(timed(work))
+            timings[name].append(time_call(work))
     table = Table("variant", "rows/s", "rows per CPU second", "the first is so often as fast (CPU)", title=title)
     first = next(iter(timings.values()))
     for name, times in timings.items():
@@ -93,7 +93,7 @@ def batches() -> None:
     data = resident(count, 256)
     loader = DataLoader(TensorDataset(data.inputs, data.labels), batch_size=256, shuffle=True)
     whole = {"resident": lambda: [0 for _ in data.epoch()], "per-sample DataLoader": lambda: [0 for _ in loader]}
-    compared("batches of 256 rows, no model", count, whole, 7)
+    compare_variants("batches of 256 rows, no model", count, whole, 7)
 
 
 def mlp_training() -> None:
@@ -126,7 +126,7 @@ def mlp_training() -> None:
 
     warnings.filterwarnings("ignore", message="Stochastic Optimizer: Maximum iterations")
     variants = {"ours": ours, "scikit-learn's MLPClassifier": sklearn, "per-sample loop": per_sample}
-    compared("MLP, 256 units, batch 256, float32, one thread", count * parameters.epochs, variants, 5)
+    compare_variants("MLP, 256 units, batch 256, float32, one thread", count * parameters.epochs, variants, 5)
 
 
 def bare(recipe: MLP, data: object) -> None:
@@ -150,7 +150,7 @@ def loop() -> None:
             "bare": lambda: bare(recipe, data.epoch()),
             "ours": lambda: trainer.fit(Replica(recipe, CPU), data, kept),
         }
-        compared("forward, backward, step of 256 rows: at least 0.97 for ours", count, variants, 15)
+        compare_variants("forward, backward, step of 256 rows: at least 0.97 for ours", count, variants, 15)
 
 
 def table() -> None:
@@ -165,7 +165,7 @@ def table() -> None:
             "gathered from the host": lambda: trainer.fit(Replica(recipe, CPU), gathered),
             "on the device as a whole": lambda: trainer.fit(Replica(recipe, CPU), whole),
         }
-        compared("an MLP's training on a table", count, variants, 9)
+        compare_variants("an MLP's training on a table", count, variants, 9)
 
 
 SIDE, IMAGES = 224, 768
@@ -182,7 +182,7 @@ def ahead() -> None:
             timings: dict[str, list[tuple[float, float]]] = {"asked": [], "ahead": [], "none": []}
             for _ in range(7):
                 for name, epochs in timings.items():
-                    shards = mapped(file, is_cold)
+                    shards = map_shards(file, is_cold)
                     gather = gathers(name, shards.take, shards.width)
                     epochs.append(epoch(recipe, GatherDataset(gather, labels, small.batch_size)))
             console.print(f"{IMAGES} images {'read from the disk' if is_cold else 'in the page cache'}")
@@ -194,7 +194,7 @@ def ahead() -> None:
                 console.print(f"    {title}: an epoch is {wall:.3f} times as fast, {cpu:.3f} times in CPU seconds")
 
 
-def mapped(file: Path, is_cold: bool) -> Shards:
+def map_shards(file: Path, is_cold: bool) -> Shards:
     """A shard whose pages are in memory, or nowhere but on the disk."""
     with file.open("rb") as opened:
         os.fsync(opened.fileno())
@@ -218,7 +218,7 @@ def gathers(name: str, take: Take, width: int) -> Gather:
 def epoch(recipe: ResNet, data: TrainingDataset) -> tuple[float, float]:
     with devices.reproducible(0, 1):
         replica = Replica(recipe, CPU)
-        return timed(lambda: trainer.fit(replica, data))
+        return time_call(lambda: trainer.fit(replica, data))
 
 
 WIDE = MLPParameters(hidden=1024, layers=2, batch_size=4096, epochs=1)
@@ -232,7 +232,7 @@ def worker(file: Path) -> None:
         training = NetworkTraining(processes.replica(MLP(WIDTH, WIDE), Trainer(), CPU), data)
         steps = training.batches()
         training.step(next(steps))
-        wall, cpu = timed(lambda: [training.step(batch) for batch in steps])
+        wall, cpu = time_call(lambda: [training.step(batch) for batch in steps])
         if step.is_first():
             file.write_text(json.dumps([wall, cpu]))
 

@@ -32,7 +32,7 @@ def verses() -> pd.DataFrame:
     return pd.DataFrame({"chapter": chapters, "text": texts, "label": labels})
 
 
-def dealt(rows: pd.DataFrame, share: float) -> pd.DataFrame:
+def deal_chapters(rows: pd.DataFrame, share: float) -> pd.DataFrame:
     """Give each of a share of the chapters a day, and each of their verses a second of it."""
     chapters = np.random.default_rng(0).permutation(rows["chapter"].unique())
     days = {chapter: number % DAYS for number, chapter in enumerate(chapters[: int(share * len(chapters))])}
@@ -74,7 +74,7 @@ def main(folder: str, weights: str, share: str = "0.1") -> None:
     """Write the days and the config, and print the next command."""
     root = Path(folder)
     root.mkdir(parents=True, exist_ok=True)
-    rows = dealt(verses(), float(share))
+    rows = deal_chapters(verses(), float(share))
     for day, day_rows in rows.groupby(rows["time"].dt.date):
         day_rows.to_parquet(root / f"{day}.parquet", index=False)
     (root / "verses.yaml").write_text(yaml.safe_dump(config(Path(weights).resolve())))

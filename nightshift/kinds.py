@@ -58,19 +58,19 @@ _KINDS = (
         "tabular",
         ("nightshift.tasks.tabular",),
         "nightshift.config.tabular:TabularConfig",
-        "nightshift.contracts.preprocessing:Tabular",
+        "nightshift.contracts.preprocessing:TabularPreprocessing",
     ),
     TaskKind(
         "image-classification",
         ("nightshift.tasks.images", CLASSIFICATION),
         "nightshift.config.images:ImageConfig",
-        "nightshift.contracts.preprocessing:Images",
+        "nightshift.contracts.preprocessing:ImagePreprocessing",
     ),
     TaskKind(
         "text-classification",
         ("nightshift.tasks.texts", CLASSIFICATION),
         "nightshift.config.texts:TextConfig",
-        "nightshift.contracts.preprocessing:Texts",
+        "nightshift.contracts.preprocessing:TextPreprocessing",
     ),
 )
 BUILT_IN = MappingProxyType({kind.name: kind for kind in _KINDS})

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, Self
 
 from nightshift import registry, storage
-from nightshift.contracts.release import Action, Entry, Release, Served
+from nightshift.contracts.release import Action, Entry, Release, ReleasedVersion
 from nightshift.contracts.state import State
 from nightshift.errors import UnavailableError, UserError
 from nightshift.registry import Version
@@ -131,9 +131,9 @@ def challenge(record: Release, version: Version, run: str, reasons: list[str]) -
     )
 
 
-def describe(version: Version) -> Served:
+def describe(version: Version) -> ReleasedVersion:
     """Return how the record names a version."""
-    return Served(version=version.version, sha256=version.sha256, trained_until=version.tags.get("train_last"))
+    return ReleasedVersion(version=version.version, sha256=version.sha256, trained_until=version.tags.get("train_last"))
 
 
 def promote(ref: ReleaseRef, number: int, before: Callable[[Version], None] = lambda _: None) -> Version:

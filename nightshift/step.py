@@ -38,7 +38,7 @@ LIBRARIES = ("numpy", "pandas", "torch", "xgboost-cpu", "xgboost", "scikit-learn
 log = logging.getLogger("nightshift")
 
 
-class Parser(argparse.ArgumentParser):
+class StepParser(argparse.ArgumentParser):
     """Flags of a step; texts stay texts here and are checked where they are read, inside `run`.
 
     Attributes:
@@ -53,19 +53,19 @@ class Parser(argparse.ArgumentParser):
         self.has_budget, self.acts = has_budget, acts
         self.add_argument("--executor-input", type=json.loads, default={}, help="Kubeflow's executor input (JSON)")
 
-    def takes(self, **flags: str) -> "Parser":
+    def takes(self, **flags: str) -> "StepParser":
         """Add required flags, name=help."""
         for name, text in flags.items():
             self.add_argument(f"--{name.replace('_', '-')}", required=True, help=text)
         return self
 
-    def takes_device(self) -> "Parser":
+    def takes_device(self) -> "StepParser":
         """Add `--device`, which is never guessed."""
         self.add_argument("--device", required=True, choices=["cpu", "cuda"], help="where to compute")
         return self
 
 
-def run(parser: Parser, body: Callable[[argparse.Namespace], dict[str, Any] | None]) -> None:
+def run(parser: StepParser, body: Callable[[argparse.Namespace], dict[str, Any] | None]) -> None:
     """Run a step and exit: 0 when done, 2 for a user's mistake, 75 when preempted, 1 when a retry may help.
 
     Args:
@@ -102,7 +102,7 @@ class LineFormatter(logging.Formatter):
 
 
 def _work(
-    parser: Parser, args: argparse.Namespace, body: Callable[[argparse.Namespace], dict[str, Any] | None]
+    parser: StepParser, args: argparse.Namespace, body: Callable[[argparse.Namespace], dict[str, Any] | None]
 ) -> None:
     """Do a step's work within the run's budget, and report it."""
     account, component = _account(args, parser.component), parser.component

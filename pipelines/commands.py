@@ -28,11 +28,11 @@ class Commands:
         """The run's name."""
         return self.root.rsplit("/", 1)[-1]
 
-    def argv(self, task: ir.Task) -> list[str]:
+    def argv(self, task: ir.PipelineTask) -> list[str]:
         """Return a step's command line."""
         return ir.argv(task, lambda kind, name: self.fill(task, kind, name))
 
-    def fill(self, task: ir.Task, kind: str, name: str) -> str:
+    def fill(self, task: ir.PipelineTask, kind: str, name: str) -> str:
         """Return the text that stands for a placeholder of a step; see `ir.argv` for the kinds."""
         match kind:
             case "parameter":
@@ -64,7 +64,7 @@ class Commands:
     def _executor_output(self, task: str) -> str:
         return storage.join(self.root, task, "executor_output.json")
 
-    def _executor_input(self, task: ir.Task) -> dict[str, Any]:
+    def _executor_input(self, task: ir.PipelineTask) -> dict[str, Any]:
         def artifact(key: str, source: ir.ArtifactRef, metadata: dict[str, Any]) -> dict[str, Any]:
             return {"artifacts": [{"name": key, "uri": self.uri(source), "metadata": metadata}]}
 

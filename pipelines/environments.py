@@ -10,7 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Self
 
-from nightshift.contracts.state import ROOTS, State, Target
+from nightshift.contracts.state import ROOTS, DeploymentTarget, State
 from nightshift.costs.prices import MACHINE
 from nightshift.errors import UserError, nearest
 from nightshift.image import image
@@ -147,7 +147,7 @@ class Site:
         return replace(self, placements={**self.placements, Role.TRAINING: follower})
 
 
-def local(workspace: Path, target: str = Target.LOCAL) -> State:
+def local(workspace: Path, target: str = DeploymentTarget.LOCAL) -> State:
     """Return the state of one machine: everything below a folder."""
     root = workspace.resolve()
     return State.from_mapping({name: str(root / name) for name in ROOTS} | {"target": target})
@@ -206,7 +206,7 @@ def _cluster(name: str, images: str, machines: Mapping[Role, str]) -> Site:
         grace=120,  # as long as AWS' notice: a checkpoint is written in it
     )
     state: dict[str, Any] = {root: f"{lustre.path}/{root}" for root in ROOTS}
-    state |= {"registry": "http://mlflow.nightshift:5000", "target": Target.REGISTER_ONLY.value}
+    state |= {"registry": "http://mlflow.nightshift:5000", "target": DeploymentTarget.REGISTER_ONLY.value}
     # by the label a multi-user Kubeflow mounts a token for its API into a pod
     launcher = replace(light, labels={"access-ml-pipeline": "true"})
     token = Secret("nightshift-serving", {"token": "NIGHTSHIFT_SERVING_TOKEN"})

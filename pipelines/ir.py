@@ -63,7 +63,7 @@ class Retry:
 
 
 @dataclass(frozen=True)
-class Task:
+class PipelineTask:
     """One step.
 
     Attributes:
@@ -101,7 +101,7 @@ class Pipeline:
 
     name: str
     parameters: dict[str, Parameter]
-    tasks: tuple[Task, ...]
+    tasks: tuple[PipelineTask, ...]
     yaml: bytes = field(repr=False)
 
 
@@ -127,7 +127,7 @@ def load(path: Path) -> Pipeline:
     return _SpecReader(spec, platform or {}).pipeline(content)
 
 
-def argv(task: Task, fill: Callable[[str, str], str]) -> list[str]:
+def argv(task: PipelineTask, fill: Callable[[str, str], str]) -> list[str]:
     """Return a step's command line.
 
     Args:
@@ -175,7 +175,7 @@ class _SpecReader:
         order = TopologicalSorter({name: task.needs for name, task in tasks.items()}).static_order()
         return Pipeline(self.spec["pipelineInfo"]["name"], parameters, tuple(tasks[name] for name in order), content)
 
-    def _task(self, name: str, task: dict[str, Any]) -> Task:
+    def _task(self, name: str, task: dict[str, Any]) -> PipelineTask:
         component = self.spec["components"][task["componentRef"]["name"]]
         _refuse_graph(name, task, component)
         label = component["executorLabel"]
@@ -184,7 +184,7 @@ class _SpecReader:
             raise _refusal(name, "an importer")
         container = executor["container"]
         retry = task.get("retryPolicy", {})
-        return Task(
+        return PipelineTask(
             name=name,
             image=container["image"],
             command=_command(name, [*container.get("command", []), *container.get("args", [])]),

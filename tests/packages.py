@@ -4,17 +4,17 @@ from typing import Any
 
 from nightshift.contracts.artifact import LabeledWindow
 from nightshift.contracts.package import (
-    Candidate,
     Datatype,
     DecisionRule,
     File,
     Format,
     Lineage,
     ModelPackage,
+    PackagedCandidate,
     Signature,
     Tensor,
 )
-from nightshift.contracts.preprocessing import Inputs, Tabular, Windows
+from nightshift.contracts.preprocessing import Inputs, TabularPreprocessing, Windows
 
 DAYS = LabeledWindow(first="2024-03-15", last="2024-03-16", rows=80, positives=10)
 WINDOWS = Windows(windows_days=[1, 7], amount_decimals=2, label_delay_days=1, roles=["customer", "terminal", "amount"])
@@ -36,9 +36,9 @@ def lineage(**changes: Any) -> Lineage:
     return Lineage.model_validate(given | changes)
 
 
-def candidate(name: str, **changes: Any) -> Candidate:
+def candidate(name: str, **changes: Any) -> PackagedCandidate:
     given = {"kind": "logistic_regression", "parameters": {}, "file": f"{name}.onnx", "validation": {}, "seconds": 0.1}
-    return Candidate.model_validate(given | changes)
+    return PackagedCandidate.model_validate(given | changes)
 
 
 def manifest(
@@ -47,9 +47,9 @@ def manifest(
     """The manifest of some graphs, the first of which is selected."""
     inputs = inputs or Inputs(numeric=["amount"], categorical={})
     package = ModelPackage(
-        files=[File.of(f"{name}.onnx", graph, Format.ONNX) for name, graph in graphs.items()],
+        files=[File.describe(f"{name}.onnx", graph, Format.ONNX) for name, graph in graphs.items()],
         signature=Signature.of_scores(Tensor.of_rows(Datatype.FP32, inputs.width)),
-        preprocessing=Tabular(**dict(inputs), windows=WINDOWS),
+        preprocessing=TabularPreprocessing(**dict(inputs), windows=WINDOWS),
         decision=DecisionRule(threshold=0.5),
         selected=next(iter(graphs)),
         candidates={name: candidate(name) for name in graphs},

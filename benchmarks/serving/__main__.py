@@ -28,7 +28,7 @@ from benchmarks.serving import model
 from benchmarks.serving.servers import SERVERS, Place, Server, environment_of
 from nightshift.contracts import package
 from nightshift.progress import cpu_seconds, family
-from nightshift.tabular.inputs import Scorer
+from nightshift.tabular.inputs import FrameScorer
 from tests.processes import wait_until
 from tests.servers import free_port
 
@@ -105,7 +105,7 @@ def medians(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def alone(folder: Path) -> float:
     """Return the CPU time of scoring one row without a server, microseconds."""
     uri = str(folder / "package")
-    score = Scorer(uri, package.load(uri)).graph.score
+    score = FrameScorer(uri, package.load(uri)).graph.score
     row, calls = np.zeros((1, model.WIDTH), np.float32), 20_000
     before = time.process_time()
     for _ in range(calls):

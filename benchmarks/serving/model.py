@@ -14,7 +14,7 @@ import pandas as pd
 from benchmarks.online import CHOSEN, CUSTOMERS, DAYS, LAST, ROWS_A_DAY, TERMINALS, world
 from nightshift import storage
 from nightshift.contracts import package
-from nightshift.contracts.preprocessing import Inputs, Tabular
+from nightshift.contracts.preprocessing import Inputs, TabularPreprocessing
 from nightshift.serving import files
 from nightshift.tabular import windows
 from nightshift.tabular.online import snapshot
@@ -54,9 +54,9 @@ def graph() -> bytes:
 
 def write(folder: Path) -> None:
     """Write it as `model.onnx`, as a package of ours below `package/`, and a request's body of each form."""
-    content, spec = graph(), windows.of(CHOSEN)
+    content, spec = graph(), windows.configured_windows(CHOSEN)
     inputs = Inputs(numeric=INPUTS, categorical={})
-    preprocessing = Tabular(**dict(inputs), windows=spec)
+    preprocessing = TabularPreprocessing(**dict(inputs), windows=spec)
     candidates = {"mlp": packages.candidate("mlp", parameters={})}
     manifest = packages.manifest({"mlp": content}, inputs, candidates=candidates, preprocessing=preprocessing)
     (folder / "model.onnx").write_bytes(content)
@@ -87,5 +87,5 @@ def snapshot_of_the_past(folder: Path) -> str:
     uri = str(folder / "online" / f"date={LAST}" / "world.state")
     if not Path(uri).exists():
         events = world(DAYS, CUSTOMERS, TERMINALS, ROWS_A_DAY)
-        snapshot.write(uri, *snapshot.made(CHOSEN, DAYS, events))
+        snapshot.write(uri, *snapshot.build_snapshot(CHOSEN, DAYS, events))
     return uri

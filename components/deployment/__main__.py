@@ -9,25 +9,25 @@ from components.deployment import section
 from nightshift import registry, release, storage, tasks
 from nightshift.context import StepContext
 from nightshift.contracts import package
-from nightshift.contracts.deployment import Deployment, Outcome
+from nightshift.contracts.deployment import Deployment, DeploymentOutcome
 from nightshift.contracts.release import Action, Entry, Release
 from nightshift.contracts.section import write_section
-from nightshift.contracts.state import State, Target
+from nightshift.contracts.state import DeploymentTarget, State
 from nightshift.contracts.verdict import FILE, Verdict
 from nightshift.costs.spending import Account
 from nightshift.lineage import code_version
 from nightshift.local import endpoint, examples
 from nightshift.progress import Patience
 from nightshift.registry import Version
-from nightshift.step import Parser, log, run
+from nightshift.step import StepParser, log, run
 
 if TYPE_CHECKING:
     from components.deployment.core import DeploymentDecision, VersionInfo
 
 
-def parser() -> Parser:
+def parser() -> StepParser:
     """Return the step's flags."""
-    return Parser(
+    return StepParser(
         "deployment", "Register a model, promote it where the verdicts allow, serve the champion.", acts=True
     ).takes(
         config="the use case's config (JSON)",
@@ -100,13 +100,13 @@ def _settle(
     out = record is not None and version.version in record.rolled_back
     challenger = core.VersionInfo(version.version, version.sha256, version.tags["train_last"], out)
     decision = core.decide(challenger, before, verdicts)
-    if state.target is Target.RECORD_ONLY:
+    if state.target is DeploymentTarget.RECORD_ONLY:
         decision = core.withhold_promotion(decision, before is not None)
-    gradual = decision.outcome is Outcome.PROMOTED and record is not None and context.config.release.gradual
+    gradual = decision.outcome is DeploymentOutcome.PROMOTED and record is not None and context.config.release.gradual
     if gradual:
         decision = core.in_steps(decision, challenger, _version_in_release(record))
     log.info("%s: %s", decision.outcome, " ".join(decision.reasons))
-    promoted, number = decision.outcome is Outcome.PROMOTED, record.live.version if record else None
+    promoted, number = decision.outcome is DeploymentOutcome.PROMOTED, record.live.version if record else None
     kept = registry.find(state.registry, version.name, number) if number else None
     live = version if promoted else kept
     # before the record changes, so that a version that does not answer never becomes the champion
@@ -167,7 +167,7 @@ def _before(
 def _serve(context: StepContext, version: Version, patience: Patience, is_live: bool) -> dict[str, Any]:
     """Return the part of deployment.json about the endpoint."""
     state = context.state
-    serves = state.target is Target.LOCAL and is_live
+    serves = state.target is DeploymentTarget.LOCAL and is_live
     model = package.load(version.uri)
     task = tasks.find(model.kind).examples
     online = task.online_state(state.lake, version.name, model, context.args.features)
@@ -176,7 +176,7 @@ def _serve(context: StepContext, version: Version, patience: Patience, is_live: 
         example = examples.build_example(state, version.name, version.uri)
     if example is None:
         return {"endpoint": None, "endpoint_checked": False, "curl": None, "example": {}}
-    silent = {"endpoint": None, "endpoint_checked": False, "curl": None, "example": example.shown}
+    silent = {"endpoint": None, "endpoint_checked": False, "curl": None, "example": example.deployment_event}
     if not serves:
         return silent
     beside = endpoint.beside(state.registry, version)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nightshift import markdown
-from nightshift.contracts.deployment import Outcome
+from nightshift.contracts.deployment import DeploymentOutcome
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.verdict import Verdict
 from nightshift.errors import UserError
@@ -32,11 +32,11 @@ class DeploymentDecision:
     """What becomes of a new version.
 
     Attributes:
-        outcome: see `Outcome`.
+        outcome: see `DeploymentOutcome`.
         reasons: why, one sentence each.
     """
 
-    outcome: Outcome
+    outcome: DeploymentOutcome
     reasons: list[str]
 
 
@@ -54,13 +54,17 @@ def decide(challenger: VersionInfo, champion: VersionInfo | None, verdicts: Sequ
     _check(verdicts, challenger)
     notes = [f"{verdict.gate.capitalize()}: {verdict.decision}." for verdict in verdicts if verdict.advisory]
     if champion and champion.sha256 == challenger.sha256:
-        return DeploymentDecision(Outcome.KEPT, [f"Version {champion.version} is already the champion.", *notes])
+        return DeploymentDecision(
+            DeploymentOutcome.KEPT, [f"Version {champion.version} is already the champion.", *notes]
+        )
     blocking = [verdict for verdict in verdicts if not verdict.advisory]
     objections = _objections(challenger, champion, blocking)
     if not objections:
         reasons = [reason for verdict in blocking for reason in verdict.reasons]
-        return DeploymentDecision(Outcome.PROMOTED, [*reasons, *notes])
-    return DeploymentDecision(Outcome.KEPT if champion else Outcome.REGISTERED, [*objections, *notes])
+        return DeploymentDecision(DeploymentOutcome.PROMOTED, [*reasons, *notes])
+    return DeploymentDecision(
+        DeploymentOutcome.KEPT if champion else DeploymentOutcome.REGISTERED, [*objections, *notes]
+    )
 
 
 def _check(verdicts: Sequence[Verdict], challenger: VersionInfo) -> None:
@@ -76,10 +80,10 @@ def _check(verdicts: Sequence[Verdict], challenger: VersionInfo) -> None:
 
 def withhold_promotion(decision: DeploymentDecision, has_champion: bool) -> DeploymentDecision:
     """Return the decision where nothing may be promoted, as in a backfill."""
-    if decision.outcome is not Outcome.PROMOTED:
+    if decision.outcome is not DeploymentOutcome.PROMOTED:
         return decision
     reasons = ["Runs for past days promote nothing; promote it by hand.", *decision.reasons]
-    return DeploymentDecision(Outcome.KEPT if has_champion else Outcome.REGISTERED, reasons)
+    return DeploymentDecision(DeploymentOutcome.KEPT if has_champion else DeploymentOutcome.REGISTERED, reasons)
 
 
 def in_steps(decision: DeploymentDecision, challenger: VersionInfo, released: int | None) -> DeploymentDecision:
@@ -92,15 +96,15 @@ def in_steps(decision: DeploymentDecision, challenger: VersionInfo, released: in
     """
     if released in (None, challenger.version):
         return DeploymentDecision(
-            Outcome.KEPT, [f"Version {challenger.version} is released in steps.", *decision.reasons]
+            DeploymentOutcome.KEPT, [f"Version {challenger.version} is released in steps.", *decision.reasons]
         )
     waiting = f"Version {released} is being released; one at a time."
-    return DeploymentDecision(Outcome.KEPT, [waiting, *decision.reasons])
+    return DeploymentDecision(DeploymentOutcome.KEPT, [waiting, *decision.reasons])
 
 
 def _objections(challenger: VersionInfo, champion: VersionInfo | None, verdicts: Sequence[Verdict]) -> list[str]:
     """Return why a version may not be promoted; nothing when it may."""
-    objections = [reason for verdict in verdicts if not verdict.passed for reason in verdict.reasons]
+    objections = [reason for verdict in verdicts if not verdict.is_pass for reason in verdict.reasons]
     if challenger.rolled_back:
         objections.append(f"Version {challenger.version} was rolled back; promote it by hand.")
     if not champion:

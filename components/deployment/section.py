@@ -1,7 +1,7 @@
 """What deployment shows on the page of its run: which version is live, why, and how to call it."""
 
 from nightshift.contracts.deployment import Deployment
-from nightshift.contracts.section import Block, Code, Column, Outcome, Row, Section, Table
+from nightshift.contracts.section import Block, Code, Row, Section, SectionOutcome, TableBlock, TableColumn
 
 WEIGHT = 10
 
@@ -12,14 +12,14 @@ def build(record: Deployment) -> Section:
     Args:
         record: `deployment.json`.
     """
-    columns = [Column(title="What"), Column(title="Which", format="code")]
-    blocks: list[Block] = [Table(title="Versions", columns=columns, rows=_rows(record))]
+    columns = [TableColumn(title="What"), TableColumn(title="Which", format="code")]
+    blocks: list[Block] = [TableBlock(title="Versions", columns=columns, rows=_rows(record))]
     if record.curl:
         blocks.append(Code(title="Send a request", text=record.curl, is_key=True))
     return Section(title="Release", weight=WEIGHT, outcome=_outcome(record), blocks=blocks)
 
 
-def _outcome(record: Deployment) -> Outcome:
+def _outcome(record: Deployment) -> SectionOutcome:
     version, champion, decision = record.version, record.champion_version, record.decision
     # without an endpoint nothing serves it from here
     role = "live" if record.endpoint else "the champion"
@@ -29,7 +29,7 @@ def _outcome(record: Deployment) -> Outcome:
         "registered": f"Version {version} was registered, not promoted; there is no champion",
     }[decision]
     tone = "good" if decision == "promoted" else "neutral"
-    return Outcome(headline=headline, label=decision, tone=tone, reasons=record.reasons)
+    return SectionOutcome(headline=headline, label=decision, tone=tone, reasons=record.reasons)
 
 
 def _rows(record: Deployment) -> list[Row]:

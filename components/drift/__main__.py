@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def parser() -> step.Parser:
+def parser() -> step.StepParser:
     """Return the step's flags."""
-    return step.Parser("drift", "Compare the newest days with the model's reference, write a verdict.").takes(
+    return step.StepParser("drift", "Compare the newest days with the model's reference, write a verdict.").takes(
         config="the use case's config (JSON)",
         date="logical date, YYYY-MM-DD",
         features="URI of the features manifest",
@@ -45,7 +45,7 @@ def body(args: Namespace) -> dict[str, Any]:
     page_uri = storage.join(args.drift, "evidently.html") if page else ""
     if page:
         storage.write_bytes(page_uri, page.encode())
-    figures = drift.Drift(
+    figures = drift.DriftReport(
         model_sha256=model.sha256,
         model_version=inputs.scores.details["version"],
         promised=inputs.scores.details["promised"],
@@ -73,7 +73,7 @@ def _inputs(context: StepContext) -> DriftInputs[Any]:
     return DriftInputs(context.config, context.day, context.features, scores, uri, model, reference)
 
 
-def _measure_shifts(comparison: Comparison, window: Days, rows: int) -> tuple[list[drift.Column], str]:
+def _measure_shifts(comparison: Comparison, window: Days, rows: int) -> tuple[list[drift.ColumnDrift], str]:
     """Return how far the columns of the newest rows have moved, and Evidently's page where the config wants it."""
     from components.drift import evidently_report
     from nightshift.stats import shift

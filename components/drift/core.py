@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
-from nightshift.config.policy import Drift
-from nightshift.contracts.drift import SCORE, Column, Signal
+from nightshift.config.policy import DriftLimits
+from nightshift.contracts.drift import SCORE, ColumnDrift, Signal
 from nightshift.contracts.verdict import Decision, Measure, Verdict
 from nightshift.tasks.protocol import Comparison, DriftInputs
 
@@ -13,18 +13,18 @@ NAMED = 3  # drifted inputs among the reasons; drift.json has them all
 LABELED = 0.5  # share of a usual day's rows that have labels, below which labels are late
 
 
-def signals(columns: list[Column], inputs: DriftInputs[Any], comparison: Comparison) -> Iterator[Signal]:
+def signals(columns: list[ColumnDrift], inputs: DriftInputs[Any], comparison: Comparison) -> Iterator[Signal]:
     """Yield everything that may have changed: the one list to which a new signal of every task is added."""
     limits = comparison.limits
     yield from shifts(columns, limits)
     yield from comparison.unlabeled_signals()
     yield volume(inputs.rows, inputs.rows_a_day, limits.volume)
     if inputs.labeled_days:
-        yield labels(comparison.labeled, inputs.rows_a_day)
+        yield labels(comparison.labeled_count, inputs.rows_a_day)
         yield from comparison.labeled_signals()
 
 
-def shifts(columns: list[Column], limits: Drift) -> list[Signal]:
+def shifts(columns: list[ColumnDrift], limits: DriftLimits) -> list[Signal]:
     """Return one signal of the inputs and one of the score, which is among the columns."""
     score = next(column for column in columns if column.name == SCORE)
     inputs, moved, most = len(columns) - 1, len(_drifted_inputs(columns)), limits.max_drifted_share
@@ -47,7 +47,7 @@ def shifts(columns: list[Column], limits: Drift) -> list[Signal]:
     ]
 
 
-def judge(subject: str, columns: list[Column], signals: list[Signal], limits: Drift) -> Verdict:
+def judge(subject: str, columns: list[ColumnDrift], signals: list[Signal], limits: DriftLimits) -> Verdict:
     """Decide whether anything has drifted: a verdict that is reported and blocks nothing.
 
     Args:
@@ -70,7 +70,7 @@ def judge(subject: str, columns: list[Column], signals: list[Signal], limits: Dr
     )
 
 
-def _drifted_inputs(columns: list[Column]) -> list[Column]:
+def _drifted_inputs(columns: list[ColumnDrift]) -> list[ColumnDrift]:
     """Return the inputs that have drifted, worst first."""
     moved = [column for column in columns if column.name != SCORE and column.drifted]
     return sorted(moved, key=lambda column: -column.psi)
@@ -104,7 +104,7 @@ def labels(labeled: int, expected: float) -> Signal:
     return Signal(name=LABELS, value=share, limit=LABELED, raised=share < LABELED, reason=reason)
 
 
-def _figures(column: Column, limits: Drift) -> str:
+def _figures(column: ColumnDrift, limits: DriftLimits) -> str:
     text = f"PSI {column.psi:.3f} (limit {limits.psi:.3g})"
     if column.wasserstein is None:
         return text

@@ -11,7 +11,7 @@ import re
 import numpy as np
 import pandas as pd
 
-from nightshift.config.policy import Drift
+from nightshift.config.policy import DriftLimits
 from nightshift.printable import printable
 
 ROWS = 5000  # of each side: enough for its histograms, and the page stays small
@@ -21,7 +21,7 @@ ESCAPES = {
 }  # JSON with these ends no element and no line
 
 
-def render(reference: pd.DataFrame, current: pd.DataFrame, numeric: list[str], limits: Drift) -> str:
+def render(reference: pd.DataFrame, current: pd.DataFrame, numeric: list[str], limits: DriftLimits) -> str:
     """Return one self-contained HTML page.
 
     Args:

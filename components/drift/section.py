@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from nightshift.config.policy import Drift as Limits
-from nightshift.contracts.drift import Column, Drift, Signal
-from nightshift.contracts.section import Block, Fact, Link, Links, Outcome, Row, Section, Table, Text
-from nightshift.contracts.section import Column as Heading
+from nightshift.config.policy import DriftLimits as Limits
+from nightshift.contracts.drift import ColumnDrift, DriftReport, Signal
+from nightshift.contracts.section import Block, Fact, Link, Links, Row, Section, SectionOutcome, TableBlock, Text
+from nightshift.contracts.section import TableColumn as Heading
 from nightshift.contracts.verdict import Verdict
 
 WEIGHT = 30
@@ -13,7 +13,7 @@ SHOWN = 8
 FLOORS = ("labels",)  # signals whose limit is the least they may be
 
 
-def build(verdict: Verdict, figures: Drift, limits: Limits, page: str, extremes: Sequence[Block] = ()) -> Section:
+def build(verdict: Verdict, figures: DriftReport, limits: Limits, page: str, extremes: Sequence[Block] = ()) -> Section:
     """Return the section of a comparison.
 
     Args:
@@ -24,11 +24,11 @@ def build(verdict: Verdict, figures: Drift, limits: Limits, page: str, extremes:
         extremes: the least and the most usual rows, of images and texts.
     """
     links = [Links(title="", links=[Link(name="distributions by Evidently", uri=page)], is_key=True)] if page else []
-    condition = "stable" if verdict.passed else "drifted"
+    condition = "stable" if verdict.is_pass else "drifted"
     highlight = Fact(label="Drift", value=condition, note=f"{figures.drifted_share:.0%} of the inputs drifted")
     # what has changed first: a reader may see the first few only
     raised_first = sorted(figures.signals, key=lambda signal: not signal.raised)
-    outcome = Outcome.from_verdict(verdict, "The data is stable" if verdict.passed else "The data has drifted")
+    outcome = SectionOutcome.from_verdict(verdict, "The data is stable" if verdict.is_pass else "The data has drifted")
     return Section(
         title="Drift",
         weight=WEIGHT,
@@ -44,7 +44,7 @@ def build(verdict: Verdict, figures: Drift, limits: Limits, page: str, extremes:
     )
 
 
-def _describe_windows(figures: Drift) -> Text:
+def _describe_windows(figures: DriftReport) -> Text:
     now, before = figures.window, figures.reference
     return Text(
         sentences=[
@@ -54,8 +54,8 @@ def _describe_windows(figures: Drift) -> Text:
     )
 
 
-def _effects(columns: Sequence[Column], limits: Limits) -> Table:
-    def effect(column: Column) -> float:
+def _effects(columns: Sequence[ColumnDrift], limits: Limits) -> TableBlock:
+    def effect(column: ColumnDrift) -> float:
         return max(column.psi / limits.psi, (column.wasserstein or 0) / limits.wasserstein)
 
     headings = [
@@ -74,14 +74,14 @@ def _effects(columns: Sequence[Column], limits: Limits) -> Table:
         for column in sorted(columns, key=effect, reverse=True)
     ]
     moved = sum(column.drifted for column in columns)
-    return Table(title=f"Inputs and score, {moved} drifted", columns=headings, rows=rows, shown=SHOWN)
+    return TableBlock(title=f"Inputs and score, {moved} drifted", columns=headings, rows=rows, shown=SHOWN)
 
 
-def _bound(signal: Signal) -> str:
+def _describe_bound(signal: Signal) -> str:
     return "at least" if signal.name in FLOORS else "at most"
 
 
-def _signals(signals: Sequence[Signal]) -> Table:
+def _signals(signals: Sequence[Signal]) -> TableBlock:
     headings = [
         Heading(title="Signal"),
         Heading(title="Observation"),
@@ -90,10 +90,10 @@ def _signals(signals: Sequence[Signal]) -> Table:
     ]
     rows = [
         Row(
-            cells=[signal.name, signal.reason, signal.value, f"{_bound(signal)} {signal.limit:g}"],
+            cells=[signal.name, signal.reason, signal.value, f"{_describe_bound(signal)} {signal.limit:g}"],
             tag="raised" if signal.raised else "",
             tone="bad" if signal.raised else "neutral",
         )
         for signal in signals
     ]
-    return Table(title="Signals", columns=headings, rows=rows)
+    return TableBlock(title="Signals", columns=headings, rows=rows)

@@ -15,9 +15,9 @@ from nightshift.release import ReleaseRef
 from nightshift.tasks.protocol import EvaluationReport, RowsUnderTest
 
 
-def parser() -> step.Parser:
+def parser() -> step.StepParser:
     """Return the step's flags."""
-    return step.Parser("evaluation", "Measure the candidates on the test days, write a verdict.").takes(
+    return step.StepParser("evaluation", "Measure the candidates on the test days, write a verdict.").takes(
         config="the use case's config (JSON)",
         date="logical date, YYYY-MM-DD",
         features="URI of the features manifest",
@@ -50,7 +50,7 @@ def evaluate(args: Namespace, find_champion: Callable[[ReleaseRef], Version | No
     for caveat in report.caveats:
         step.log.warning("%s", caveat)
     _save(args.evaluation, report)
-    return {"passed": float(report.verdict.passed), **report.metrics}
+    return {"passed": float(report.verdict.is_pass), **report.metrics}
 
 
 def _champion(version: Version | None, rows: RowsUnderTest[Any], ours: ModelPackage) -> Any:

@@ -1,6 +1,6 @@
 """What the evaluation shows on the page of its run: the verdict, and what the task has to say of the model."""
 
-from nightshift.contracts.section import Link, Links, Outcome, Section
+from nightshift.contracts.section import Link, Links, Section, SectionOutcome
 from nightshift.tasks.protocol import EvaluationReport
 
 WEIGHT = 20
@@ -12,7 +12,7 @@ def build(report: EvaluationReport, card: str) -> Section:
     return Section(
         title="Model quality",
         weight=WEIGHT,
-        outcome=Outcome.from_verdict(report.verdict, f"Evaluation of the new model: {report.verdict.decision}"),
+        outcome=SectionOutcome.from_verdict(report.verdict, f"Evaluation of the new model: {report.verdict.decision}"),
         highlights=report.highlights,
         blocks=[*report.blocks, link],
     )

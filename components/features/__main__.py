@@ -7,13 +7,13 @@ from nightshift import storage, tasks
 from nightshift.context import StepContext
 from nightshift.contracts import tables
 from nightshift.contracts.section import write_section
-from nightshift.step import Parser, log, run
+from nightshift.step import StepParser, log, run
 from nightshift.tasks.protocol import FeatureSetup
 
 
-def parser() -> Parser:
+def parser() -> StepParser:
     """Return the step's flags."""
-    step = Parser("features", "compute the trailing-window features of the days a run needs").takes(
+    step = StepParser("features", "compute the trailing-window features of the days a run needs").takes(
         config="the use case's config (JSON)",
         date="the logical date, YYYY-MM-DD",
         state="where things are kept (JSON)",

@@ -17,7 +17,7 @@ from nightshift.contracts.tables import Partition, Table, find_partition, partit
 from nightshift.dates import parse_date
 from nightshift.errors import UserError
 from nightshift.splits import Plan, plan
-from nightshift.step import Parser, log, run
+from nightshift.step import StepParser, log, run
 
 if TYPE_CHECKING:
     from components.ingestion import core
@@ -48,9 +48,9 @@ class IngestionJob:
     repeated: Mapping[date, repeats.Keys] = field(default_factory=dict)
 
 
-def parser() -> Parser:
+def parser() -> StepParser:
     """Return the flags."""
-    return Parser("ingestion", "Checks a window of days of raw events and writes them to the lake.").takes(
+    return StepParser("ingestion", "Checks a window of days of raw events and writes them to the lake.").takes(
         config="the use case's config (JSON)",
         date="the logical date, YYYY-MM-DD",
         data="'simulator', or the URI of the folder that holds the raw files",

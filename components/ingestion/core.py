@@ -23,7 +23,7 @@ from nightshift.config import Config
 from nightshift.config.columns import Columns, Holds
 from nightshift.printable import printable
 from nightshift.tasks import columns as read
-from nightshift.tasks.protocol import Ingestion, Labels
+from nightshift.tasks.protocol import IngestionTask, LabelsTask
 
 Frame = TypeVar("Frame", pd.DataFrame, pd.Series)
 
@@ -286,11 +286,11 @@ def _read_columns(raw: pd.DataFrame, config: Config, text_ids: Collection[str]) 
     return frame
 
 
-def _labels(config: Config) -> Labels:
+def _labels(config: Config) -> LabelsTask:
     return tasks.find(config.task.kind).labels
 
 
-def _rules(config: Config) -> Ingestion:
+def _rules(config: Config) -> IngestionTask:
     return tasks.find(config.task.kind).ingestion
 
 
@@ -306,7 +306,7 @@ def _check_types(raw: pd.DataFrame, typed: pd.DataFrame, config: Config, labels_
 def _reasons(rows: ParsedRows, config: Config) -> pd.Series:
     """Return for each row the first rule that rejects it, or null."""
     columns, rules = config.columns, _rules(config)
-    typed, labelled = rows.typed, read.given(rows.raw[columns.label])
+    typed, labelled = rows.typed, read.has_value(rows.raw[columns.label])
     faults, amounts = rules.faults(typed, config), [*columns.holding(Holds.AMOUNT)]
     broken = {
         "inexact_value": _inexact(rows, columns),
@@ -353,7 +353,7 @@ def _inexact(rows: ParsedRows, columns: Columns) -> pd.Series:
     inexact = pd.Series(False, rows.raw.index)
     for role, name in columns.holding(Holds.IDENTIFIER).items():
         unread = rows.typed.index[rows.typed[role].isna()]
-        inexact[unread] |= read.given(rows.raw.loc[unread, name])
+        inexact[unread] |= read.has_value(rows.raw.loc[unread, name])
     return inexact | rows.typed[[*columns.holding(Holds.CATEGORY)]].isna().any(axis=1)
 
 

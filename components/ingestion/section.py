@@ -5,7 +5,19 @@ from datetime import date
 
 from components.ingestion import sources
 from components.ingestion.tally import Totals
-from nightshift.contracts.section import Block, Column, Fact, Fold, Link, Links, Outcome, Row, Section, Table, Text
+from nightshift.contracts.section import (
+    Block,
+    Fact,
+    FoldedBlocks,
+    Link,
+    Links,
+    Row,
+    Section,
+    SectionOutcome,
+    TableBlock,
+    TableColumn,
+    Text,
+)
 from nightshift.contracts.tables import Partition
 
 WEIGHT = 60
@@ -21,7 +33,7 @@ def build(source: str, partitions: Sequence[Partition], totals: Totals) -> Secti
         totals: their rows, and the quarantined ones.
     """
     read, bad, days = totals.read, totals.bad, f"{partitions[0].date} to {partitions[-1].date}"
-    outcome = Outcome(
+    outcome = SectionOutcome(
         headline=f"Events of {days} ingested",
         label="rows left out" if bad else "",
         reasons=[f"{read:,} rows read, {bad:,} quarantined.", *_by_label(totals)],
@@ -59,14 +71,14 @@ def _by_label(totals: Totals) -> Iterator[str]:
         )
 
 
-def _quarantine(totals: Totals) -> Iterator[Table]:
+def _quarantine(totals: Totals) -> Iterator[TableBlock]:
     if not totals.bad:
         return
     columns = [
-        Column(title="Reason"),
-        Column(title="Label"),
-        Column(title="Rows", format="count"),
-        Column(title="Share of such rows read", format="percent"),
+        TableColumn(title="Reason"),
+        TableColumn(title="Label"),
+        TableColumn(title="Rows", format="count"),
+        TableColumn(title="Share of such rows read", format="percent"),
     ]
     rows = []
     for rule, count in totals.by_rule.items():
@@ -76,10 +88,16 @@ def _quarantine(totals: Totals) -> Iterator[Table]:
             for label, bad in totals.quarantined[rule].most_common()
         ]
     is_key = len(rows) <= SHOWN
-    yield Table(title="Quarantined rows by reason and label", columns=columns, rows=rows, shown=SHOWN, is_key=is_key)
+    yield TableBlock(
+        title="Quarantined rows by reason and label", columns=columns, rows=rows, shown=SHOWN, is_key=is_key
+    )
 
 
 def _files(partitions: Sequence[Partition]) -> list[Block]:
     bad = {part.date: part.details.get("quarantine_uri") for part in partitions}
     links = [Link(name=day, uri=uri) for day, uri in bad.items() if uri]
-    return [Fold(title="Files of quarantined rows, by day", blocks=[Links(title="", links=links)])] if links else []
+    return (
+        [FoldedBlocks(title="Files of quarantined rows, by day", blocks=[Links(title="", links=links)])]
+        if links
+        else []
+    )

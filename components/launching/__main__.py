@@ -7,16 +7,16 @@ from datetime import UTC, date, datetime
 from components.launching import core, section
 from nightshift import step
 from nightshift.config import parse
-from nightshift.contracts.request import Launch, Request
+from nightshift.contracts.request import Launch, RetrainingRequest
 from nightshift.contracts.section import write_section
 from nightshift.contracts.state import State
 from nightshift.dates import parse_date
 from nightshift.splits import last_complete_day
 
 
-def parser() -> step.Parser:
+def parser() -> step.StepParser:
     """Return the step's flags."""
-    flags = step.Parser("launching", "Start a pipeline on Kubeflow, once for a day.", acts=True).takes_device()
+    flags = step.StepParser("launching", "Start a pipeline on Kubeflow, once for a day.", acts=True).takes_device()
     flags.add_argument("--date", help="logical date, YYYY-MM-DD (default: the last complete UTC day)")
     flags.add_argument("--request", help="URI of monitoring's request; nothing is started unless it asks for it")
     return flags.takes(
@@ -31,7 +31,7 @@ def parser() -> step.Parser:
 def body(args: Namespace) -> dict[str, float]:
     """Start the run if it is asked for and not there yet, and write what became of it."""
     day = parse_date(args.date) if args.date else last_complete_day(datetime.now(UTC))
-    request = Request.read(args.request) if args.request else None
+    request = RetrainingRequest.read(args.request) if args.request else None
     reason = request.reason if request else "The clock asks."
     if request and not request.retrain:
         outcome = Launch(new=False, said="nothing is started", reason=reason)

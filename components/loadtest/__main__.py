@@ -13,9 +13,9 @@ from nightshift import registry, release, step, storage, strict_json, tasks
 from nightshift.config import Config, parse
 from nightshift.contracts import loadtest as contract
 from nightshift.contracts import package, verdict
-from nightshift.contracts.loadtest import UTILIZATION, LoadTest, Point, Settings, Share, Trial
+from nightshift.contracts.loadtest import UTILIZATION, LatencyShare, LoadTest, LoadTrial, Point, ServerSettings
 from nightshift.contracts.section import write_section
-from nightshift.contracts.state import State, Target
+from nightshift.contracts.state import DeploymentTarget, State
 from nightshift.costs.prices import machines
 from nightshift.errors import UserError
 from nightshift.registry import Version
@@ -26,9 +26,9 @@ from nightshift.tasks.protocol import Payload
 WARM_UP = 0.5  # seconds
 
 
-def parser() -> step.Parser:
+def parser() -> step.StepParser:
     """Return the step's flags."""
-    return step.Parser("loadtest", "Measure what a server of the champion withstands, and how to start it.").takes(
+    return step.StepParser("loadtest", "Measure what a server of the champion withstands, and how to start it.").takes(
         config="the use case's config (JSON)",
         state="where things are kept (JSON)",
         load="what differs from the usual load (JSON): p99_ms, seconds, connections, rates",
@@ -72,7 +72,7 @@ def _payloads(version: Version, lake: str) -> list[Payload]:
     return tasks.find(model.kind).examples.payloads(version.uri, model, lake, version.name, core.REQUESTS)
 
 
-def _trial(version: Version, settings: Settings, load: Load, requests: list[bytes]) -> Trial:
+def _trial(version: Version, settings: ServerSettings, load: Load, requests: list[bytes]) -> LoadTrial:
     """Start the server with some settings and measure it in both loops."""
     step.log.info("measuring a server with %s", settings)
     with serve(version.uri, version.name, settings) as server:
@@ -84,11 +84,11 @@ def _trial(version: Version, settings: Settings, load: Load, requests: list[byte
     return core.build_trial(settings, closed, opened, load.p99_ms)
 
 
-def _breakdown(version: Version, bodies: list[bytes], requests: list[bytes], seconds: float) -> list[Share]:
+def _breakdown(version: Version, bodies: list[bytes], requests: list[bytes], seconds: float) -> list[LatencyShare]:
     """Ask a server one request at a time, and say where its latency comes from."""
     from components.loadtest import breakdown
 
-    with serve(version.uri, version.name, Settings()) as server:
+    with serve(version.uri, version.name, ServerSettings()) as server:
         client = Client(server.port, requests)
         client.run_closed(1, min(WARM_UP, seconds))
         count, waited = server.queue_statistics(version.name)
@@ -107,7 +107,7 @@ def _measure(server: ServerProcess, measure: Callable[[], LoadSample]) -> Point:
     return sample.point()
 
 
-def _summarize(version: Version, load: Load, trials: Sequence[Trial]) -> LoadTest:
+def _summarize(version: Version, load: Load, trials: Sequence[LoadTrial]) -> LoadTest:
     best = core.best(trials)
     loadtest = LoadTest(
         model=version.name,
@@ -129,9 +129,9 @@ def _summarize(version: Version, load: Load, trials: Sequence[Trial]) -> LoadTes
     )
 
 
-def _keep(state: State, name: str, chosen: Settings | None) -> str | None:
+def _keep(state: State, name: str, chosen: ServerSettings | None) -> str | None:
     """Keep the best settings where the local endpoint is started from; return the file, None where there is none."""
-    if chosen is None or state.target is not Target.LOCAL or registry.is_remote(state.registry):
+    if chosen is None or state.target is not DeploymentTarget.LOCAL or registry.is_remote(state.registry):
         return None
     uri = files.settings_uri(registry.root(state.registry), name)
     chosen.write(uri)

@@ -9,14 +9,14 @@ import numpy as np
 
 from nightshift import tasks
 from nightshift.contracts import package
-from nightshift.contracts.loadtest import Share
+from nightshift.contracts.loadtest import LatencyShare
 
 PARTS = ("parse", "features", "decode", "queue", "compute", "serialize", "HTTP and kernel")
 ROUNDS = 500
 SECONDS = 5  # after which no further round begins
 
 
-def shares(uri: str, bodies: Sequence[bytes], queue_us: float, total_us: float) -> list[Share]:
+def shares(uri: str, bodies: Sequence[bytes], queue_us: float, total_us: float) -> list[LatencyShare]:
     """Return the parts of a request's latency, in their order, in microseconds.
 
     The server's own functions are called here, one after the other, for their medians; the wait for the call of the
@@ -40,4 +40,4 @@ def shares(uri: str, bodies: Sequence[bytes], queue_us: float, total_us: float) 
             durations[name].append(time.perf_counter() - started)
     parts = {name: 1e6 * float(np.median(times)) for name, times in durations.items()}
     parts |= {"queue": queue_us, "HTTP and kernel": max(total_us - queue_us - sum(parts.values()), 0.0)}
-    return [Share(name=name, microseconds=parts[name]) for name in PARTS if name in parts]
+    return [LatencyShare(name=name, microseconds=parts[name]) for name in PARTS if name in parts]

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, ValidationError
 
-from nightshift.config.section import Section
-from nightshift.contracts.loadtest import UTILIZATION, Cost, LoadTest, Point, Settings, Trial
+from nightshift.config.section import ConfigSection
+from nightshift.contracts.loadtest import UTILIZATION, LoadTest, LoadTrial, Point, PredictionCost, ServerSettings
 from nightshift.contracts.verdict import Decision, Measure, Verdict
 from nightshift.costs.prices import Machine
 from nightshift.errors import UserError
@@ -30,7 +30,7 @@ QUANTILE = 0.99
 REQUESTS = 64  # different ones
 
 
-class Load(Section):
+class Load(ConfigSection):
     """Load on the server, and the limit of its latency."""
 
     p99_ms: Positive = Field(description="limit of the 99th percentile of latency")
@@ -50,7 +50,7 @@ class Load(Section):
             UserError: for the first field that is wrong.
         """
         try:
-            return cls.checked({"p99_ms": limit_ms} | values if isinstance(values, dict) else values)
+            return cls.parse_value({"p99_ms": limit_ms} | values if isinstance(values, dict) else values)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             name = ".".join(["load", *map(str, first["loc"])])
@@ -103,10 +103,10 @@ class LoadSample:
         )
 
 
-def sweep(cores: int) -> list[Settings]:
+def sweep(cores: int) -> list[ServerSettings]:
     """Return the settings to try on a machine, the usual ones first."""
-    several = [Settings(workers=cores)] if cores > 1 else []
-    return [Settings(), Settings(delay_ms=1), Settings(max_rows=1), *several]
+    several = [ServerSettings(workers=cores)] if cores > 1 else []
+    return [ServerSettings(), ServerSettings(delay_ms=1), ServerSettings(max_rows=1), *several]
 
 
 def schedule(rate: float, seconds: float, seed: int = 0) -> list[float]:
@@ -145,7 +145,7 @@ def interval(sorted_values: Floats, share: float) -> tuple[float, float | None] 
 
 def keeps(point: Point, limit_ms: float) -> bool:
     """Return whether a measurement has no error and lies within the limit, which a growing queue soon leaves."""
-    return not point.failed and point.p99_ms is not None and point.p99_ms <= limit_ms
+    return not point.failures and point.p99_ms is not None and point.p99_ms <= limit_ms
 
 
 def highest(opened: Sequence[Point], limit_ms: float) -> Point | None:
@@ -155,11 +155,13 @@ def highest(opened: Sequence[Point], limit_ms: float) -> Point | None:
     return kept[-1] if kept else None
 
 
-def build_trial(settings: Settings, closed: Sequence[Point], opened: Sequence[Point], limit_ms: float) -> Trial:
+def build_trial(
+    settings: ServerSettings, closed: Sequence[Point], opened: Sequence[Point], limit_ms: float
+) -> LoadTrial:
     """Return a trial with its capacity."""
     best = highest(opened, limit_ms)
     capacity = best.offered or 0.0 if best else 0.0
-    return Trial(settings=settings, closed=list(closed), open=list(opened), capacity=capacity)
+    return LoadTrial(settings=settings, closed=list(closed), open=list(opened), capacity=capacity)
 
 
 def rates(load: Load, closed: Sequence[Point]) -> list[float]:
@@ -168,17 +170,17 @@ def rates(load: Load, closed: Sequence[Point]) -> list[float]:
     return load.rates or [share * most for share in SHARES if most]
 
 
-def best(trials: Sequence[Trial]) -> Trial | None:
+def best(trials: Sequence[LoadTrial]) -> LoadTrial | None:
     """Return the first trial that has nearly the highest capacity, None when none keeps the limit.
 
     Settings with fewer rows a call than usual are measured only: they would refuse larger requests, too.
     """
-    fit = [trial for trial in trials if trial.settings.max_rows >= Settings().max_rows]
+    fit = [trial for trial in trials if trial.settings.max_rows >= ServerSettings().max_rows]
     most = max((trial.capacity for trial in fit), default=0.0)
     return next((trial for trial in fit if most and trial.capacity * PAYS >= most), None)
 
 
-def for_endpoint(trials: Sequence[Trial]) -> Settings | None:
+def for_endpoint(trials: Sequence[LoadTrial]) -> ServerSettings | None:
     """Return the best settings with one worker, which is what an online state in files can have; None without any."""
     fastest = best([trial for trial in trials if trial.settings.workers == 1])
     return fastest.settings if fastest else None
@@ -199,7 +201,7 @@ def verdict(loadtest: LoadTest) -> Verdict:
             interval=None if low is None or high is None else (low, high),
             higher_is_better=False,
         ),
-        Measure(name="errors", value=point.failed, limit=0, higher_is_better=False),
+        Measure(name="errors", value=point.failures, limit=0, higher_is_better=False),
     ]
     decision = _decision(kept is not None, high, loadtest.limit_ms)
     return Verdict(
@@ -226,10 +228,10 @@ def _reason(decision: Decision, point: Point, loadtest: LoadTest) -> str:
         return (
             f"With {loadtest.chosen}, {at}, but its interval passes the limit of {limit}; measure longer (--seconds)."
         )
-    return f"No settings keep the limit of {limit} without an error: {at}, with {point.failed:,} errors."
+    return f"No settings keep the limit of {limit} without an error: {at}, with {point.failures:,} errors."
 
 
-def costs(cpu_us: float, machines: Iterable[Machine]) -> list[Cost]:
+def costs(cpu_us: float, machines: Iterable[Machine]) -> list[PredictionCost]:
     """Return what a million predictions cost on each machine without a GPU that has a price, cheapest first.
 
     Args:
@@ -238,7 +240,7 @@ def costs(cpu_us: float, machines: Iterable[Machine]) -> list[Cost]:
     """
     hours = cpu_us / 3600 / UTILIZATION  # of one CPU, for a million
     prices = [
-        Cost(
+        PredictionCost(
             machine=name,
             usd_per_hour=usd,
             vcpus=machine.vcpus,
@@ -254,7 +256,7 @@ def costs(cpu_us: float, machines: Iterable[Machine]) -> list[Cost]:
     return sorted(prices, key=lambda cost: cost.usd_per_million)
 
 
-def consequences(loadtest: LoadTest, chosen: Trial, machines: Iterable[Machine]) -> dict[str, Any]:
+def consequences(loadtest: LoadTest, chosen: LoadTrial, machines: Iterable[Machine]) -> dict[str, Any]:
     """Return what follows from the chosen settings' capacity: `requests_per_second`, `concurrency`, and `costs`."""
     point = highest(chosen.open, loadtest.limit_ms)
     assert point, "settings are chosen for the capacity that they have"

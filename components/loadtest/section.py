@@ -3,18 +3,18 @@
 from collections.abc import Iterator
 from typing import Any
 
-from nightshift.contracts.loadtest import Cost, LoadTest, Point, Share, Trial
+from nightshift.contracts.loadtest import LatencyShare, LoadTest, LoadTrial, Point, PredictionCost
 from nightshift.contracts.section import (
     Axis,
     Block,
     Chart,
-    Column,
     Fact,
-    Outcome,
     Row,
     Section,
+    SectionOutcome,
     Series,
-    Table,
+    TableBlock,
+    TableColumn,
     Text,
 )
 from nightshift.contracts.verdict import Verdict
@@ -35,7 +35,7 @@ def build(loadtest: LoadTest, verdict: Verdict, kept: str | None) -> Section:
     return Section(
         title="Load test",
         weight=WEIGHT,
-        outcome=Outcome.from_verdict(verdict, f"Load test of version {loadtest.version}: {verdict.decision}"),
+        outcome=SectionOutcome.from_verdict(verdict, f"Load test of version {loadtest.version}: {verdict.decision}"),
         highlights=[_capacity(loadtest)],
         blocks=list(_blocks(loadtest, kept)),
     )
@@ -85,7 +85,7 @@ def _curve(loadtest: LoadTest) -> Chart:
     )
 
 
-def _coordinates(trial: Trial) -> list[tuple[float, float]]:
+def _coordinates(trial: LoadTrial) -> list[tuple[float, float]]:
     return sorted((point.per_second, point.p99_ms) for point in trial.open if point.p99_ms is not None)
 
 
@@ -100,10 +100,10 @@ def _legend(loadtest: LoadTest) -> Iterator[str]:
         yield "In some measurements the client took a whole core: there the throughput may be the client's limit."
 
 
-def _best(loadtest: LoadTest) -> Table:
+def _best(loadtest: LoadTest) -> TableBlock:
     columns = [
-        Column(title="Settings"),
-        *(Column(title=title, format="count") for title in ("Open loop", "Closed loop")),
+        TableColumn(title="Settings"),
+        *(TableColumn(title=title, format="count") for title in ("Open loop", "Closed loop")),
     ]
     rows = [
         Row(
@@ -112,49 +112,59 @@ def _best(loadtest: LoadTest) -> Table:
         )
         for trial in loadtest.trials
     ]
-    return Table(title="Requests per second within the limit, and at most", columns=columns, rows=rows, is_key=True)
+    return TableBlock(
+        title="Requests per second within the limit, and at most", columns=columns, rows=rows, is_key=True
+    )
 
 
-def _mark(trial: Trial, loadtest: LoadTest) -> dict[str, Any]:
+def _mark(trial: LoadTrial, loadtest: LoadTest) -> dict[str, Any]:
     return {"tag": "chosen", "tone": "good"} if trial.settings == loadtest.chosen else {}
 
 
-def _points(loadtest: LoadTest) -> Table:
+def _points(loadtest: LoadTest) -> TableBlock:
     columns = [
-        Column(title="Settings"),
-        Column(title="Load"),
-        Column(title="Requests/s", format="count"),
-        Column(title="p50 ms", format="plain"),
-        Column(title="p99 ms", format="plain", limit=loadtest.limit_ms, has_bars=True),
-        Column(title="Errors", format="count"),
-        Column(title="CPU us/request", format="plain"),
+        TableColumn(title="Settings"),
+        TableColumn(title="Load"),
+        TableColumn(title="Requests/s", format="count"),
+        TableColumn(title="p50 ms", format="plain"),
+        TableColumn(title="p99 ms", format="plain", limit=loadtest.limit_ms, has_bars=True),
+        TableColumn(title="Errors", format="count"),
+        TableColumn(title="CPU us/request", format="plain"),
     ]
     rows = [_row(trial, point, loadtest) for trial in loadtest.trials for point in [*trial.closed, *trial.open]]
-    return Table(title="Measurements", columns=columns, rows=rows, shown=ROWS)
+    return TableBlock(title="Measurements", columns=columns, rows=rows, shown=ROWS)
 
 
-def _row(trial: Trial, point: Point, loadtest: LoadTest) -> Row:
+def _row(trial: LoadTrial, point: Point, loadtest: LoadTest) -> Row:
     load = f"closed, {point.connections}" if point.offered is None else f"open, {point.offered:,.0f}/s"
-    cells = [str(trial.settings), load, point.per_second, point.p50_ms, point.p99_ms, point.failed, point.server_cpu_us]
+    cells = [
+        str(trial.settings),
+        load,
+        point.per_second,
+        point.p50_ms,
+        point.p99_ms,
+        point.failures,
+        point.server_cpu_us,
+    ]
     return Row(cells=cells, **_mark(trial, loadtest))
 
 
-def _breakdown(shares: list[Share]) -> Table:
-    columns = [Column(title="Part"), Column(title="Microseconds", format="plain", has_bars=True)]
+def _breakdown(shares: list[LatencyShare]) -> TableBlock:
+    columns = [TableColumn(title="Part"), TableColumn(title="Microseconds", format="plain", has_bars=True)]
     rows = [Row(cells=[share.name, share.microseconds]) for share in shares]
-    return Table(title="Where the latency of a lone request comes from", columns=columns, rows=rows)
+    return TableBlock(title="Where the latency of a lone request comes from", columns=columns, rows=rows)
 
 
-def _costs(costs: list[Cost]) -> Table:
+def _costs(costs: list[PredictionCost]) -> TableBlock:
     columns = [
-        Column(title="Machine"),
-        Column(title="USD per million predictions", format="plain"),
-        Column(title="USD per hour", format="plain"),
-        Column(title="vCPUs", format="count"),
-        Column(title="Price of"),
+        TableColumn(title="Machine"),
+        TableColumn(title="USD per million predictions", format="plain"),
+        TableColumn(title="USD per hour", format="plain"),
+        TableColumn(title="vCPUs", format="count"),
+        TableColumn(title="Price of"),
     ]
     rows = [Row(cells=[cost.machine, cost.usd_per_million, cost.usd_per_hour, cost.vcpus, cost.date]) for cost in costs]
-    return Table(title="Cost, if a vCPU there is a core here", columns=columns, rows=rows)
+    return TableBlock(title="Cost, if a vCPU there is a core here", columns=columns, rows=rows)
 
 
 def _scaling(loadtest: LoadTest) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nightshift import progress
-from nightshift.contracts.loadtest import Settings
+from nightshift.contracts.loadtest import ServerSettings
 from nightshift.errors import UnavailableError
 from nightshift.interpreter import isolate
 from nightshift.progress import Patience, Progress
@@ -51,7 +51,7 @@ class ServerProcess:
 
 
 @contextmanager
-def serve(model: str, name: str, settings: Settings) -> Iterator[ServerProcess]:
+def serve(model: str, name: str, settings: ServerSettings) -> Iterator[ServerProcess]:
     """Serve a package during the block.
 
     Args:

@@ -9,15 +9,17 @@ from components.monitoring.core import AuditEntry
 from nightshift import step, storage
 from nightshift.context import StepContext
 from nightshift.contracts import drift
-from nightshift.contracts.request import Request
+from nightshift.contracts.request import RetrainingRequest
 from nightshift.contracts.section import write_section
-from nightshift.contracts.state import Target
+from nightshift.contracts.state import DeploymentTarget
 from nightshift.errors import UserError
 
 
-def parser() -> step.Parser:
+def parser() -> step.StepParser:
     """Return the step's flags."""
-    return step.Parser("monitoring", "Decide from the drift of the last days whether to ask for a retraining.").takes(
+    return step.StepParser(
+        "monitoring", "Decide from the drift of the last days whether to ask for a retraining."
+    ).takes(
         config="the use case's config (JSON)",
         date="logical date, YYYY-MM-DD",
         drift="URI of what the drift step has written",
@@ -30,18 +32,18 @@ def body(args: Namespace) -> dict[str, float | str]:
     """Decide, write the day's audit entry if it has none, then the request."""
     context = StepContext(args)
     config, day, state = context.config, context.day, context.state
-    figures = drift.Drift.read(storage.join(args.drift, drift.FILE))
+    figures = drift.DriftReport.read(storage.join(args.drift, drift.FILE))
     if figures.window.last != day:
         raise UserError(f"the drift is that of {figures.window.last}, not {day}; check that day's drift")
     log = _log(storage.join(state.audit, config.name), day)
     seen = core.Observation(config.name, day, figures.model_sha256, figures.signals)
-    entry = core.decide(seen, log, config.controller, state.target is Target.RECORD_ONLY)
+    entry = core.decide(seen, log, config.controller, state.target is DeploymentTarget.RECORD_ONLY)
     audit = storage.join(state.audit, config.name, f"{day}.json")
     if entry not in log:
         storage.write_json(audit, asdict(entry))
     write_section(args.request, section.build(entry, log, audit))
     step.log.info("%s: %s", "retrain" if entry.retrain else "no retraining", entry.reason)
-    Request(retrain=entry.retrain, reason=entry.reason, key=entry.key).write(args.request)
+    RetrainingRequest(retrain=entry.retrain, reason=entry.reason, key=entry.key).write(args.request)
     return {"retrain": float(entry.retrain), "key": entry.key, "reason": entry.reason}
 
 

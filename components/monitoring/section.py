@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from components.monitoring.core import AuditEntry
-from nightshift.contracts.section import Column, Fact, Link, Links, Outcome, Row, Section, Table
+from nightshift.contracts.section import Fact, Link, Links, Row, Section, SectionOutcome, TableBlock, TableColumn
 
 WEIGHT = 5
 DAYS = 14
@@ -17,7 +17,7 @@ def build(entry: AuditEntry, log: Sequence[AuditEntry], audit: str) -> Section:
         log: the audit log's entries, oldest first.
         audit: URI of the day's entry.
     """
-    outcome = Outcome(
+    outcome = SectionOutcome(
         headline="Retraining requested" if entry.retrain else "No retraining needed",
         label="requested" if entry.retrain else "not requested",
         tone="bad" if entry.retrain else "good",
@@ -25,13 +25,13 @@ def build(entry: AuditEntry, log: Sequence[AuditEntry], audit: str) -> Section:
         next="training" if entry.retrain else None,
     )
     days = {row.day: row for row in [*log, entry]}
-    columns = [Column(title="Day"), Column(title="Drifted signals"), Column(title="Decision")]
+    columns = [TableColumn(title="Day"), TableColumn(title="Drifted signals"), TableColumn(title="Decision")]
     rows = [
         Row(cells=[day, ", ".join(row.raised) or "none", "retrain" if row.retrain else "keep"])
         for day, row in sorted(days.items(), reverse=True)
     ]
     blocks = [
-        Table(title="Audit log, newest day first", columns=columns, rows=rows, shown=DAYS),
+        TableBlock(title="Audit log, newest day first", columns=columns, rows=rows, shown=DAYS),
         Links(title="Audit entry", links=[Link(name="audit", uri=audit)], is_key=True),
     ]
     drifted = Fact(label="Retraining", value=outcome.label, note=f"{len(entry.raised)} signals drifted")

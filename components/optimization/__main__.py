@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from components.optimization.forms import Form
 
 
-def parser() -> step.Parser:
+def parser() -> step.StepParser:
     """Return the step's flags."""
-    return step.Parser("optimization", "Serve the selected graph in the form that the config names.").takes(
+    return step.StepParser("optimization", "Serve the selected graph in the form that the config names.").takes(
         config="the use case's config (JSON)",
         features="URI of the features manifest",
         model="URI of the model",
@@ -32,7 +32,9 @@ def body(args: Namespace) -> dict[str, str]:
 
     context = StepContext(args)
     name = context.config.optimization.form
-    form, result = (None, core.unchanged(context.model)) if name == ORIGINAL else _judged(context, args.model, name)
+    form, result = (
+        (None, core.keep_original(context.model)) if name == ORIGINAL else _judge_form(context, args.model, name)
+    )
     judged = core.verdict(result)
     step.log.info("%s", judged.reasons[0])
     judged.write(storage.join(args.optimized, verdict.FILE))
@@ -44,14 +46,14 @@ def body(args: Namespace) -> dict[str, str]:
     return {"form": result.chosen}
 
 
-def _judged(context: StepContext, uri: str, name: str) -> "tuple[Form, Optimization]":
+def _judge_form(context: StepContext, uri: str, name: str) -> "tuple[Form, Optimization]":
     """Return a form of the model at a URI, and what it loses on the validation rows."""
     from components.optimization import core, forms, subjects
 
     subject = subjects.read(context, uri)
-    form = forms.served(name, subject.original.content, subject.sample)
+    form = forms.make_form(name, subject.original.content, subject.sample)
     step.log.info("judging %s of %s on %d rows", name, context.model.selected, row_count(subject.rows.inputs))
-    attempts = core.checked(subject.original, form, subject.rows)
+    attempts = core.judge_by_loss(subject.original, form, subject.rows)
     chosen = form if attempts[-1].accepted else subject.original
     return form, core.summarize(context.model, chosen, attempts, subject.rows)
 
@@ -61,7 +63,7 @@ def _write(context: StepContext, args: Namespace, form: "Form") -> None:
     from components.optimization import core
 
     assert form.graph is not None
-    changed = core.replaced(context.model, form)
+    changed = core.replace_graph(context.model, form)
     task = tasks.find(context.model.kind).optimization
     reference = task.reference(context.features, args.model, context.model, form.graph)
     package.save(args.optimized, changed, {changed.selected: form.content}, reference)

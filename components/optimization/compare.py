@@ -8,9 +8,9 @@ from nightshift.contracts import optimization as contract
 from nightshift.tensors import row_count
 
 
-def parser() -> step.Parser:
+def parser() -> step.StepParser:
     """Return the flags."""
-    return step.Parser("optimization", "Measure every form of the selected graph.").takes(
+    return step.StepParser("optimization", "Measure every form of the selected graph.").takes(
         config="the use case's config (JSON)",
         features="URI of the features manifest",
         model="URI of the model",
@@ -24,7 +24,7 @@ def body(args: Namespace) -> None:
 
     context = StepContext(args)
     subject = subjects.read(context, args.model)
-    every = [subject.original, *forms.made(subject.original.content, subject.sample)]
+    every = [subject.original, *forms.make_forms(subject.original.content, subject.sample)]
     count = row_count(subject.rows.inputs)
     step.log.info(
         "measuring %d forms of %s on %d rows", sum(bool(form.graph) for form in every), context.model.selected, count

@@ -49,9 +49,9 @@ NONE = Effect(None, None)
 UNCHANGED = "It is what was trained."
 
 
-def checked(original: Form, form: Form, rows: OptimizationRows) -> list[Attempt]:
+def judge_by_loss(original: Form, form: Form, rows: OptimizationRows) -> list[Attempt]:
     """Judge a form by what it loses; the same graph and rows give the same answer, whatever the machine does."""
-    scored = [_scored(graph, rows.inputs, rows.many) for graph in (original, form)]
+    scored = [_score(graph, rows.inputs, rows.many) for graph in (original, form)]
     effects = effects_of(rows, {graph.name: scores for graph, scores in scored if scores is not None})
     return [_attempt(graph, {}, effects.get(graph.name, NONE), rows) for graph, _ in scored]
 
@@ -62,15 +62,15 @@ def attempts(forms: Sequence[Form], rows: OptimizationRows, clock: Clock = time.
     Only the original and forms that are clearly faster score all rows: that takes minutes of a large network, and
     nothing depends on the others.
     """
-    able = [_scored(form, take_rows(rows.inputs, slice(rows.many)), rows.many)[0] for form in forms]
+    able = [_score(form, take_rows(rows.inputs, slice(rows.many)), rows.many)[0] for form in forms]
     times = latencies({form.name: form.graph.score for form in able if form.graph}, rows, clock)
     worth = {form.name for form in able if form.graph and (form.name == ORIGINAL or _is_faster(times, form))}
-    sound = [_scored(form, rows.inputs, rows.many) if form.name in worth else (form, None) for form in able]
+    sound = [_score(form, rows.inputs, rows.many) if form.name in worth else (form, None) for form in able]
     effects = effects_of(rows, {form.name: scores for form, scores in sound if scores is not None})
     return [_attempt(form, times, effects.get(form.name, NONE), rows) for form, _ in sound]
 
 
-def _scored(form: Form, inputs: Tensors, many: int) -> tuple[Form, Scores | None]:
+def _score(form: Form, inputs: Tensors, many: int) -> tuple[Form, Scores | None]:
     """Return a form and its scores, so many rows a call.
 
     It loses its graph where that has no score for some row.
@@ -118,7 +118,7 @@ def _rounds(most: int, seconds: float, clock: Clock) -> Iterator[int]:
 
 def effects_of(rows: OptimizationRows, scores: Mapping[str, Scores]) -> dict[str, Effect]:
     """Return what the scores of each form, of the same rows, change."""
-    flagged = {name: rows.decided(form_scores) for name, form_scores in scores.items()}
+    flagged = {name: rows.decide(form_scores) for name, form_scores in scores.items()}
     flipped = {name: float(np.mean(decisions != flagged[ORIGINAL])) for name, decisions in flagged.items()}
     losses = _losses(rows, scores) if rows.is_decidable else {}
     return {name: Effect(losses.get(name), share) for name, share in flipped.items()}
@@ -128,7 +128,7 @@ def _losses(rows: OptimizationRows, scores: Mapping[str, Scores]) -> dict[str, E
     """Return how much of the metric each form loses, with its paired 95 % interval."""
     original = scores[ORIGINAL]
     others = {name: form_scores for name, form_scores in scores.items() if not np.array_equal(form_scores, original)}
-    drawn = {name: rows.resampled(scores[name]) for name in [ORIGINAL, *others] if others}
+    drawn = {name: rows.resample(scores[name]) for name in [ORIGINAL, *others] if others}
     exact = {name: rows.quality(scores[name]) for name in drawn}
     losses = {name: Estimate(value=0.0, low=0.0, high=0.0) for name in scores}
     for name in others:
@@ -138,7 +138,7 @@ def _losses(rows: OptimizationRows, scores: Mapping[str, Scores]) -> dict[str, E
 
 
 def _attempt(form: Form, times: Mapping[str, list[Latency]], effect: Effect, rows: OptimizationRows) -> Attempt:
-    accepted, reason = _judged(form, times, effect, rows)
+    accepted, reason = _judge(form, times, effect, rows)
     return Attempt(
         name=form.name,
         provider=form.provider,
@@ -151,7 +151,7 @@ def _attempt(form: Form, times: Mapping[str, list[Latency]], effect: Effect, row
     )
 
 
-def _judged(form: Form, times: Mapping[str, list[Latency]], effect: Effect, rows: OptimizationRows) -> tuple[bool, str]:
+def _judge(form: Form, times: Mapping[str, list[Latency]], effect: Effect, rows: OptimizationRows) -> tuple[bool, str]:
     """Return whether a form may take the original's place, and why; by speed too where there are times."""
     if form.graph is None:
         return False, form.missing
@@ -202,7 +202,7 @@ def best(tried: Sequence[Attempt]) -> Attempt:
     return min((attempt for attempt in tried if attempt.accepted), key=lambda attempt: attempt.latencies[0].median_ms)
 
 
-def unchanged(model: ModelPackage) -> Optimization:
+def keep_original(model: ModelPackage) -> Optimization:
     """Return that a model's graph is served as it was trained."""
     size = model.graph(model.selected).size
     attempt = Attempt(
@@ -219,7 +219,7 @@ def unchanged(model: ModelPackage) -> Optimization:
 
 def summarize(model: ModelPackage, chosen: Form, tried: Sequence[Attempt], rows: OptimizationRows) -> Optimization:
     """Return what came of some forms of a model's graph."""
-    changed = model if chosen.name == ORIGINAL else replaced(model, chosen)
+    changed = model if chosen.name == ORIGINAL else replace_graph(model, chosen)
     return Optimization(
         candidate=model.selected,
         original_sha256=model.sha256,
@@ -260,7 +260,7 @@ def _loss(result: Optimization, attempt: Attempt) -> Measure:
     return Measure(name="loss", value=attempt.loss.value, limit=result.limit, interval=interval, higher_is_better=False)
 
 
-def replaced(model: ModelPackage, form: Form) -> ModelPackage:
+def replace_graph(model: ModelPackage, form: Form) -> ModelPackage:
     """Return a package's manifest with a form as the graph of its selected candidate, and the sample still to come."""
     name = f"{model.selected}.{form.name.replace(' ', '-')}.onnx"
     chosen = model.candidates[model.selected].model_copy(update={"file": name})
@@ -269,7 +269,7 @@ def replaced(model: ModelPackage, form: Form) -> ModelPackage:
         update={
             "files": [
                 *(file for file in model.files if file.name != REFERENCE),
-                File.of(name, form.content, Format.ONNX),
+                File.describe(name, form.content, Format.ONNX),
             ],
             "candidates": model.candidates | {model.selected: chosen},
             "lineage": model.lineage.model_copy(update={"optimized": made_from}),

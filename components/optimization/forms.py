@@ -38,7 +38,7 @@ class Form:
     missing: str = ""
 
 
-def made(content: bytes, sample: Tensors) -> Iterator[Form]:
+def make_forms(content: bytes, sample: Tensors) -> Iterator[Form]:
     """Yield all forms of a graph.
 
     Args:
@@ -46,21 +46,21 @@ def made(content: bytes, sample: Tensors) -> Iterator[Form]:
         sample: inputs by which scales are chosen, n rows.
     """
     for name in MAKERS:
-        yield served(name, content, sample)
+        yield make_form(name, content, sample)
     here = runtime().get_available_providers()
     for name, provider in ACCELERATED.items():
         if provider in here:
-            yield _tried(name, lambda: content, provider)
+            yield _try_form(name, lambda: content, provider)
         else:
             yield Form(name, None, provider=provider, missing=f"ONNX Runtime has no {provider} here.")
 
 
-def served(name: str, content: bytes, sample: Tensors) -> Form:
-    """Return a form that a server can call: one of `MAKERS`; the arguments are those of `made`."""
-    return _tried(name, lambda: MAKERS[name](content, sample))
+def make_form(name: str, content: bytes, sample: Tensors) -> Form:
+    """Return a form that a server can call: one of `MAKERS`; the arguments are those of `make_forms`."""
+    return _try_form(name, lambda: MAKERS[name](content, sample))
 
 
-def _tried(name: str, make: Callable[[], bytes], provider: str = CPU) -> Form:
+def _try_form(name: str, make: Callable[[], bytes], provider: str = CPU) -> Form:
     try:
         content = make()
         return Form(name, Graph(content, provider=provider), content, provider)
@@ -70,7 +70,7 @@ def _tried(name: str, make: Callable[[], bytes], provider: str = CPU) -> Form:
         )
 
 
-def optimized(content: bytes) -> bytes:
+def optimize_graph(content: bytes) -> bytes:
     """Return the graph with constants folded and operations fused, as any CPU can run it."""
     onnxruntime = runtime()
     options = onnxruntime.SessionOptions()
@@ -81,7 +81,7 @@ def optimized(content: bytes) -> bytes:
         options.optimized_model_filepath = path
         onnxruntime.InferenceSession(content, options, providers=[CPU])
 
-    return _written(write)
+    return _write_and_read(write)
 
 
 def int8_dynamic(content: bytes) -> bytes:
@@ -92,8 +92,8 @@ def int8_dynamic(content: bytes) -> bytes:
     """
     from onnxruntime import quantization
 
-    model, extra = _parsed(content), {"DefaultTensorType": 1}  # float, where the graph does not say
-    return _quantized(lambda path: quantization.quantize_dynamic(model, path, **SAFE, extra_options=extra))
+    model, extra = _parse(content), {"DefaultTensorType": 1}  # float, where the graph does not say
+    return _quantize(lambda path: quantization.quantize_dynamic(model, path, **SAFE, extra_options=extra))
 
 
 def int8_static(content: bytes, sample: Tensors) -> bytes:
@@ -104,28 +104,30 @@ def int8_static(content: bytes, sample: Tensors) -> bytes:
     """
     from onnxruntime import quantization
 
-    model = _parsed(content)
+    model = _parse(content)
     batches = split_rows(sample, AT_ONCE)
 
-    class Reader(quantization.CalibrationDataReader):  # type: ignore[misc]
+    class CalibrationReader(quantization.CalibrationDataReader):  # type: ignore[misc]
         def get_next(self) -> Any:
             return next(batches, None)
 
     # convolutions of signed activations are no faster than float32
     unsigned = quantization.QuantType.QUInt8
-    return _quantized(
-        lambda path: quantization.quantize_static(model, path, Reader(), activation_type=unsigned, **SAFE, **FINE)
+    return _quantize(
+        lambda path: quantization.quantize_static(
+            model, path, CalibrationReader(), activation_type=unsigned, **SAFE, **FINE
+        )
     )
 
 
-def _quantized(write: Callable[[str], object]) -> bytes:
+def _quantize(write: Callable[[str], object]) -> bytes:
     # it recommends a step that the graphs here have no use for, and tells of biases that have one scale
     logging.getLogger().addFilter(_is_advice)
     try:
-        quantized = _written(write)
+        quantized = _write_and_read(write)
     finally:
         logging.getLogger().removeFilter(_is_advice)
-    if not any("Quantize" in node.op_type for node in _parsed(quantized).graph.node):
+    if not any("Quantize" in node.op_type for node in _parse(quantized).graph.node):
         raise ValueError("it has no operation that INT8 could replace")
     return quantized
 
@@ -135,14 +137,14 @@ def _is_advice(record: logging.LogRecord) -> bool:
     return "pre-processing before quantization" not in message and not message.startswith(starts)
 
 
-def _written(write: Callable[[str], object]) -> bytes:
+def _write_and_read(write: Callable[[str], object]) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "graph.onnx")
         write(path)
         return Path(path).read_bytes()
 
 
-def _parsed(content: bytes) -> Any:
+def _parse(content: bytes) -> Any:
     import onnx
 
     model = onnx.load_from_string(content)
@@ -152,7 +154,7 @@ def _parsed(content: bytes) -> Any:
 
 # `optimization.form` in the config -> what makes it of a graph and a sample of inputs
 MAKERS: dict[str, Callable[[bytes, Tensors], bytes]] = {
-    "graph": lambda content, _: optimized(content),
+    "graph": lambda content, _: optimize_graph(content),
     "int8 dynamic": lambda content, _: int8_dynamic(content),
     "int8 static": int8_static,
 }

@@ -1,7 +1,7 @@
 """What optimization shows on the page of its run: the form that was asked for, and what it loses."""
 
 from nightshift.contracts.optimization import ORIGINAL, Attempt, Optimization
-from nightshift.contracts.section import Column, Outcome, Row, Section, Table, Text
+from nightshift.contracts.section import Row, Section, SectionOutcome, TableBlock, TableColumn, Text
 from nightshift.contracts.verdict import Verdict
 
 TITLE, WEIGHT = "Optimization", 45
@@ -17,7 +17,7 @@ def build(result: Optimization, verdict: Verdict) -> Section:
     if len(result.attempts) == 1:  # nothing was asked for, so there is no outcome to show
         return Section(title=TITLE, weight=WEIGHT, blocks=[Text(sentences=verdict.reasons)])
     is_changed = result.chosen != ORIGINAL
-    outcome = Outcome(
+    outcome = SectionOutcome(
         headline=f"The graph of {result.candidate}: {result.chosen}",
         label="optimized" if is_changed else "unchanged",
         tone="good" if is_changed else "neutral",
@@ -26,18 +26,18 @@ def build(result: Optimization, verdict: Verdict) -> Section:
     return Section(title=TITLE, weight=WEIGHT, outcome=outcome, blocks=_forms(result))
 
 
-def _forms(result: Optimization) -> list[Table | Text]:
+def _forms(result: Optimization) -> list[TableBlock | Text]:
     columns = [
-        Column(title="Form"),
-        Column(title="Loss", format="plain"),
-        Column(title="Otherwise decided", format="percent"),
-        Column(title="Size, bytes", format="count"),
-        Column(title="Why"),
+        TableColumn(title="Form"),
+        TableColumn(title="Loss", format="plain"),
+        TableColumn(title="Otherwise decided", format="percent"),
+        TableColumn(title="Size, bytes", format="count"),
+        TableColumn(title="Why"),
     ]
     rows = [_row(attempt, attempt.name == result.chosen) for attempt in result.attempts]
     legend = f"Loss of {result.metric} on {result.rows:,} validation rows, with its paired 95 % interval."
     return [
-        Table(title="Forms of the selected graph", columns=columns, rows=rows),
+        TableBlock(title="Forms of the selected graph", columns=columns, rows=rows),
         Text(sentences=[legend], is_fine_print=True),
     ]
 

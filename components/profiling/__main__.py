@@ -12,10 +12,10 @@ from nightshift.tasks.protocol import TrainingSetup
 from nightshift.tensors import row_count
 
 
-def parser() -> step.Parser:
+def parser() -> step.StepParser:
     """Return the step's flags."""
     return (
-        step.Parser("profiling", "Measure the training of the selected model.")
+        step.StepParser("profiling", "Measure the training of the selected model.")
         .takes_device()
         .takes(
             config="the use case's config (JSON)",
@@ -37,7 +37,7 @@ def body(args: Namespace) -> dict[str, float]:
     from nightshift.neural import devices
 
     devices.torch_device(args.device)
-    watch, model = core.Watch(args.device == "cuda"), context.model
+    watch, model = core.PhaseTimer(args.device == "cuda"), context.model
     subject = tasks.find(context.config.task.kind).profiling.selected_fit(setup, model, watch.phase)
     count, days = row_count(subject.inputs), context.plan.test.train
     step.log.info("fitting %s again, on %d rows of %s, on %s", model.selected, count, days, args.device)

@@ -10,7 +10,7 @@ from io import BytesIO
 import torch
 
 from components.profiling import instruments, sampling
-from nightshift.contracts.profile import TRACE, Finding, Operation, Phase, PhaseName, Profile, Scoring
+from nightshift.contracts.profile import TRACE, Finding, Operation, Phase, PhaseName, Profile, ScoringSpeed
 from nightshift.graph import Graph
 from nightshift.memory import peak_memory
 from nightshift.profiler.traces import analysis, kineto, names
@@ -30,7 +30,7 @@ DOING = {
 
 
 @dataclass
-class Watch:
+class PhaseTimer:
     """Seconds of each phase; on the GPU a phase is an NVTX range and ends when all work handed to it is done."""
 
     is_cuda: bool
@@ -47,7 +47,7 @@ class Watch:
         self.seconds[name] = time.perf_counter() - started
 
 
-def measure(subject: ProfiledFit, watch: Watch, trained_sha256: str) -> tuple[Profile, bytes]:
+def measure(subject: ProfiledFit, watch: PhaseTimer, trained_sha256: str) -> tuple[Profile, bytes]:
     """Measure a model's training.
 
     Args:
@@ -59,7 +59,7 @@ def measure(subject: ProfiledFit, watch: Watch, trained_sha256: str) -> tuple[Pr
         the measurements, and a Chrome trace, compressed.
     """
     is_cuda = subject.device == "cuda"
-    with sampling.sampled(sampling.library() if is_cuda else None) as activity, watch.phase(PhaseName.FIT):
+    with sampling.sample_activity(sampling.library() if is_cuda else None) as activity, watch.phase(PhaseName.FIT):
         fitted = subject.fit()
     peak = _peak(subject)
     with watch.phase(PhaseName.EXPORT):
@@ -68,7 +68,7 @@ def measure(subject: ProfiledFit, watch: Watch, trained_sha256: str) -> tuple[Pr
     with watch.phase(PhaseName.SCORE):
         for batch in split_rows(subject.inputs, subject.batch):
             graph.score(batch)
-    operations, trace = profiled(subject, watch)
+    operations, trace = profile_fit(subject, watch)
     rows = row_count(subject.inputs)
     waiting = data_wait_share(watch.seconds)
     measurements = Profile(
@@ -90,7 +90,7 @@ def measure(subject: ProfiledFit, watch: Watch, trained_sha256: str) -> tuple[Pr
     return measurements, trace
 
 
-def profiled(subject: ProfiledFit, watch: Watch) -> tuple[list[Operation], bytes]:
+def profile_fit(subject: ProfiledFit, watch: PhaseTimer) -> tuple[list[Operation], bytes]:
     """Fit again with a profiler attached; return the operations with the largest shares, and a trace.
 
     PyTorch's profiler sees the GPU kernels of other libraries too; of a network it sees the first steps.
@@ -106,13 +106,13 @@ def data_wait_share(seconds: dict[PhaseName, float]) -> float:
     return before / (before + seconds[PhaseName.FIT])
 
 
-def scoring(graph: Graph, inputs: Tensors, batch: int) -> Scoring:
+def scoring(graph: Graph, inputs: Tensors, batch: int) -> ScoringSpeed:
     """Measure calls with so many rows, after one that does not count."""
     firsts = range(0, max(row_count(inputs) - batch, 0) + 1, batch)[:SINGLE_CALLS]
     graph.score(take_rows(inputs, slice(batch)))
     started = time.perf_counter()
     rows = sum(len(graph.score(take_rows(inputs, slice(first, first + batch)))) for first in firsts)
-    return Scoring(batch=batch, rows_per_second=rows / (time.perf_counter() - started))
+    return ScoringSpeed(batch=batch, rows_per_second=rows / (time.perf_counter() - started))
 
 
 def diagnosis(seconds: dict[PhaseName, float], operations: list[Operation]) -> str:

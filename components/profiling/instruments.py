@@ -75,7 +75,7 @@ def _python_operations(stats: pstats.Stats) -> list[Operation]:
     total = sum(own for _, _, own, _, _ in functions.values())
     return [
         Operation(
-            name=_named(file, name),
+            name=_shorten_name(file, name),
             calls=calls,
             self_cpu_ms=round(own * 1000, 3),
             self_device_ms=None,
@@ -85,7 +85,7 @@ def _python_operations(stats: pstats.Stats) -> list[Operation]:
     ]
 
 
-def _named(file: str, name: str) -> str:
+def _shorten_name(file: str, name: str) -> str:
     if file == "~":
         return name
     _, library, below = file.rpartition("site-packages/")

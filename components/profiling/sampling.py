@@ -81,7 +81,7 @@ def library() -> Any | None:
 
 
 @contextmanager
-def sampled(nvml: Any | None, number: int = 0) -> Iterator[list[Activity]]:
+def sample_activity(nvml: Any | None, number: int = 0) -> Iterator[list[Activity]]:
     """Sample a GPU during a block; afterwards the list holds its activity, or nothing.
 
     Args:

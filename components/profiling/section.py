@@ -1,7 +1,7 @@
 """What profiling shows on the page of its run: how fast the selected model trains and scores, and what limits it."""
 
 from nightshift.contracts.profile import Operation, Phase, Profile
-from nightshift.contracts.section import Column, Fact, Facts, Row, Section, Table, Text
+from nightshift.contracts.section import Fact, Facts, Row, Section, TableBlock, TableColumn, Text
 from nightshift.profiler.traces import names
 from nightshift.profiler.traces import section as shown
 
@@ -31,18 +31,20 @@ def build(profile: Profile) -> Section:
     )
 
 
-def _phases(phases: list[Phase]) -> Table:
-    columns = [Column(title="Phase"), Column(title="Time", format="seconds", has_bars=True)]
-    return Table(title="Phases", columns=columns, rows=[Row(cells=[phase.name, phase.seconds]) for phase in phases])
+def _phases(phases: list[Phase]) -> TableBlock:
+    columns = [TableColumn(title="Phase"), TableColumn(title="Time", format="seconds", has_bars=True)]
+    return TableBlock(
+        title="Phases", columns=columns, rows=[Row(cells=[phase.name, phase.seconds]) for phase in phases]
+    )
 
 
-def _operations(operations: list[Operation]) -> Table:
+def _operations(operations: list[Operation]) -> TableBlock:
     columns = [
-        Column(title="Operation", format="code"),
-        Column(title="Calls", format="count"),
-        Column(title="CPU ms", format="plain"),
-        Column(title="Device ms", format="plain"),
-        Column(title="Share of time", format="percent", has_bars=True),
+        TableColumn(title="Operation", format="code"),
+        TableColumn(title="Calls", format="count"),
+        TableColumn(title="CPU ms", format="plain"),
+        TableColumn(title="Device ms", format="plain"),
+        TableColumn(title="Share of time", format="percent", has_bars=True),
     ]
     rows = [
         Row(
@@ -56,4 +58,4 @@ def _operations(operations: list[Operation]) -> Table:
         )
         for operation in operations
     ]
-    return Table(title="Top operations of the fit", columns=columns, rows=rows, shown=5)
+    return TableBlock(title="Top operations of the fit", columns=columns, rows=rows, shown=5)

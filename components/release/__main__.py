@@ -13,11 +13,11 @@ from nightshift import registry, release, splits, step, storage, tasks
 from nightshift.config import Config, parse
 from nightshift.config.policy import Rollout
 from nightshift.contracts import tables
-from nightshift.contracts.deployment import Outcome
-from nightshift.contracts.release import Action, Entry, Release, Served, Stage
+from nightshift.contracts.deployment import DeploymentOutcome
+from nightshift.contracts.release import Action, Entry, Release, ReleasedVersion, Stage
 from nightshift.contracts.section import write_section
+from nightshift.contracts.state import DeploymentTarget as Kind
 from nightshift.contracts.state import State
-from nightshift.contracts.state import Target as Kind
 from nightshift.contracts.tables import Table
 from nightshift.contracts.verdict import Verdict
 from nightshift.dates import parse_date
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     pass
 
 
-def parser() -> step.Parser:
+def parser() -> step.StepParser:
     """Return the step's flags."""
-    return step.Parser("release", "Take a release one step further, or back.", acts=True).takes(
+    return step.StepParser("release", "Take a release one step further, or back.", acts=True).takes(
         config="the use case's config (JSON)",
         date="logical date, YYYY-MM-DD",
         state="where things are kept (JSON)",
@@ -112,7 +112,7 @@ def advance(
 def _metadata(record: Release, changed: bool) -> dict[str, float | str]:
     """Return the step's metadata; a promotion is said as the deployment step says it."""
     live, promoted = record.live, changed and record.action is Action.PROMOTED
-    decision = Outcome.PROMOTED if promoted else Outcome.KEPT
+    decision = DeploymentOutcome.PROMOTED if promoted else DeploymentOutcome.KEPT
     return {
         "stage": record.stage.value,
         "traffic": record.challenger.traffic if record.challenger else 0.0,
@@ -205,7 +205,7 @@ def _parts(job: ReleaseJob, entry: Entry) -> list[VersionShare]:
     return [factory.build_share(job.state.lake, _version(job, served), served.traffic) for served in serving]
 
 
-def _version(job: ReleaseJob, served: Served) -> Version:
+def _version(job: ReleaseJob, served: ReleasedVersion) -> Version:
     return registry.find(job.state.registry, job.config.name, served.version)
 
 

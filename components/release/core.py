@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from nightshift.config.policy import Rollout
-from nightshift.contracts.release import Action, Entry, Release, Served, Stage
+from nightshift.contracts.release import Action, Entry, Release, ReleasedVersion, Stage
 from nightshift.contracts.verdict import Decision, Measure, Opponent, Verdict
 from nightshift.errors import UserError
 
@@ -56,7 +56,7 @@ class Slo:
     p99_ms: float | None
 
 
-def start(record: Release, version: Served, at: Moment) -> Entry:
+def start(record: Release, version: ReleasedVersion, at: Moment) -> Entry:
     """Begin to release a version, in shadow.
 
     Raises:
@@ -224,7 +224,7 @@ def _step(record: Release, verdicts: Sequence[Verdict], rollout: Rollout, at: Mo
 
 def _allows(verdict: Verdict, needed: float) -> bool:
     evidence = verdict.value(EVIDENCE)
-    return verdict.passed if evidence is None else evidence >= needed
+    return verdict.is_pass if evidence is None else evidence >= needed
 
 
 def _set_paused(record: Release, at: Moment, action: Action) -> Entry | None:
@@ -245,7 +245,7 @@ def _check(verdict: Verdict, record: Release) -> None:
         )
 
 
-def _challenger(record: Entry) -> Served:
+def _challenger(record: Entry) -> ReleasedVersion:
     if record.challenger is None:
         raise UserError("no version is being released; `nightshift models` lists the versions")
     return record.challenger
@@ -255,7 +255,7 @@ def _state(
     at: Moment,
     action: Action,
     stage: Stage,
-    parts: Sequence[tuple[Served, float]],
+    parts: Sequence[tuple[ReleasedVersion, float]],
     reasons: Sequence[str] = (),
 ) -> Entry:
     versions = [served.model_copy(update={"traffic": float(share)}) for served, share in parts]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from nightshift.contracts.release import Release, Stage
-from nightshift.contracts.section import Block, Column, Fact, Outcome, Row, Section, Table
+from nightshift.contracts.section import Block, Fact, Row, Section, SectionOutcome, TableBlock, TableColumn
 from nightshift.contracts.verdict import Verdict
 
 WEIGHT = 5
@@ -18,7 +18,7 @@ def build(record: Release, verdicts: Sequence[Verdict], changed: bool) -> Sectio
         changed: whether this run has changed the record.
     """
     reasons = record.reasons if changed else [reason for verdict in verdicts for reason in verdict.reasons]
-    outcome = Outcome(headline=headline(record), label=record.stage, tone="neutral", reasons=reasons)
+    outcome = SectionOutcome(headline=headline(record), label=record.stage, tone="neutral", reasons=reasons)
     blocks: list[Block] = [_states(record)]
     if verdicts:
         blocks.insert(0, _measures(verdicts))
@@ -39,8 +39,8 @@ def headline(record: Release) -> str:
     )
 
 
-def _states(record: Release) -> Table:
-    columns = [Column(title=title) for title in ("Since (UTC)", "What", "Stage", "Versions", "By")]
+def _states(record: Release) -> TableBlock:
+    columns = [TableColumn(title=title) for title in ("Since (UTC)", "What", "Stage", "Versions", "By")]
     rows = [
         Row(
             cells=[
@@ -53,12 +53,16 @@ def _states(record: Release) -> Table:
         )
         for entry in reversed(record.entries)
     ]
-    return Table(title="Release record, newest first", columns=columns, rows=rows, shown=10)
+    return TableBlock(title="Release record, newest first", columns=columns, rows=rows, shown=10)
 
 
-def _measures(verdicts: Sequence[Verdict]) -> Table:
-    columns = [Column(title="Measure"), Column(title="Value", format="plain"), Column(title="Limit", format="plain")]
+def _measures(verdicts: Sequence[Verdict]) -> TableBlock:
+    columns = [
+        TableColumn(title="Measure"),
+        TableColumn(title="Value", format="plain"),
+        TableColumn(title="Limit", format="plain"),
+    ]
     rows = [
         Row(cells=[measure.name, measure.value, measure.limit]) for verdict in verdicts for measure in verdict.measures
     ]
-    return Table(title="Evidence", columns=columns, rows=rows, is_key=True)
+    return TableBlock(title="Evidence", columns=columns, rows=rows, is_key=True)

@@ -17,9 +17,9 @@ from nightshift.dates import parse_date
 from nightshift.lineage import code_version
 
 
-def parser() -> step.Parser:
+def parser() -> step.StepParser:
     """Return the step's flags; the artifacts come with the executor input, since each pipeline has others."""
-    flags = step.Parser("reporting", "Write the summary and the report of a run.", has_budget=False)
+    flags = step.StepParser("reporting", "Write the summary and the report of a run.", has_budget=False)
     return flags.takes_device().takes(
         config="the use case's config (JSON)",
         date="logical date, YYYY-MM-DD",

@@ -269,7 +269,7 @@ def _window(days: Days) -> DateRange:
 
 def _models(head: RunHeader, artifacts: RunArtifacts) -> dict[str, dict[str, float | None]]:
     models: Json = artifacts.file("evaluation").get("models", {})
-    names = tasks.find(head.config.task.kind).metrics.summarized(head.config)
+    names = tasks.find(head.config.task.kind).metrics.list_summary_metrics(head.config)
     return {model: {names[name]: value for name, value in scores.items()} for model, scores in models.items()}
 
 

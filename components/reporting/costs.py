@@ -2,7 +2,7 @@
 
 from components.reporting.summary import Summary
 from nightshift.config.policy import Costs
-from nightshift.contracts.section import Block, Column, Fact, Outcome, Row, Section, Table, Text
+from nightshift.contracts.section import Block, Fact, Row, Section, SectionOutcome, TableBlock, TableColumn, Text
 from nightshift.contracts.verdict import Decision, Verdict
 from nightshift.costs.spending import HOUR, Spent, judge
 
@@ -24,14 +24,14 @@ def build(summary: Summary) -> Section:
     seconds = sum(step.seconds or 0.0 for step in finished.values())
     verdict = judge(costs, Spent(seconds, summary.usd))
     columns = [
-        Column(title="Step"),
-        Column(title="Machine"),
-        Column(title="Time", format="seconds"),
-        Column(title="USD", format="plain", has_bars=summary.usd is not None),
+        TableColumn(title="Step"),
+        TableColumn(title="Machine"),
+        TableColumn(title="Time", format="seconds"),
+        TableColumn(title="USD", format="plain", has_bars=summary.usd is not None),
     ]
     rows = [Row(cells=[name, step.machine or "", step.seconds, step.usd]) for name, step in finished.items()]
     total = Fact(label="Cost", value=summary.usd, format="plain", note="USD, of all steps but the report")
-    blocks: list[Block] = [Table(title="What each step cost", columns=columns, rows=rows)]
+    blocks: list[Block] = [TableBlock(title="What each step cost", columns=columns, rows=rows)]
     blocks.append(Text(sentences=[BASIS if summary.usd is not None else UNPRICED], is_fine_print=True))
     return Section(
         title="Costs",
@@ -42,14 +42,14 @@ def build(summary: Summary) -> Section:
     )
 
 
-def _outcome(verdict: Verdict, seconds: float) -> Outcome:
+def _outcome(verdict: Verdict, seconds: float) -> SectionOutcome:
     limits = [measure for measure in verdict.measures if measure.limit is not None]
     used = [
         f"{measure.value or 0:.4g} of {measure.limit:.4g} {'USD' if measure.name == 'usd' else 'machine-hours'}"
         for measure in limits
     ]
     is_over = verdict.decision is Decision.FAIL
-    return Outcome(
+    return SectionOutcome(
         headline="The budget is used up" if is_over else "The run stayed within its budget",
         label="over budget" if is_over else "within budget",
         tone="bad" if is_over else "good",

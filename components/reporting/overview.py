@@ -1,7 +1,7 @@
 """The page on one screen, in Markdown: what Kubeflow shows of a run."""
 
 from components.reporting.summary import Summary
-from nightshift.contracts.section import Page, Table
+from nightshift.contracts.section import Page, TableBlock
 from nightshift.figures import format_value
 from nightshift.markdown import escape, items, line, section, strong, table
 
@@ -22,7 +22,7 @@ def render(page: Page, summary: Summary) -> str:
     return "\n\n".join("\n".join(lines) for lines in paragraphs if lines) + "\n"
 
 
-def _lines(block: Table) -> list[str]:
+def _lines(block: TableBlock) -> list[str]:
     columns = [column.title for column in block.columns]
     cells = [
         [

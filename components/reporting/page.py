@@ -10,16 +10,16 @@ from components.reporting.summary import Step, Summary
 from nightshift.contracts.section import (
     Block,
     Code,
-    Column,
     Fact,
-    Fold,
+    FoldedBlocks,
     Link,
     Links,
-    Outcome,
     Page,
     Row,
     Section,
-    Table,
+    SectionOutcome,
+    TableBlock,
+    TableColumn,
     Text,
 )
 
@@ -50,16 +50,16 @@ def compose(summary: Summary, artifacts: RunArtifacts) -> Page:
     )
 
 
-def _failure(summary: Summary) -> Outcome:
+def _failure(summary: Summary) -> SectionOutcome:
     failed = [name for name, step in summary.steps.items() if step.state == "failed"]
     skipped = [name for name, step in summary.steps.items() if step.state == "skipped"]
     title = f"The run failed in {' and '.join(failed)}" if failed else "The run is incomplete"
-    return Outcome(
+    return SectionOutcome(
         headline=title, tone="bad", reasons=[f"No result from {', '.join(skipped)}."] if skipped else []
     )  # fmt: skip
 
 
-def _drop_repeats(outcome: Outcome, sentences: Sequence[str]) -> Outcome:
+def _drop_repeats(outcome: SectionOutcome, sentences: Sequence[str]) -> SectionOutcome:
     """Return an outcome without the reasons that stand elsewhere."""
     rest = [reason for reason in outcome.reasons if not any(reason in sentence for sentence in sentences)]
     return outcome.model_copy(update={"reasons": rest})
@@ -75,15 +75,19 @@ def _steps(summary: Summary, artifacts: RunArtifacts) -> Section:
         note=f"at most {largest / 1e6:,.0f} MB of memory",
     )
     columns = [
-        Column(title="Step"),
-        Column(title="State"),
-        Column(title="Time", format="seconds", has_bars=True),
-        Column(title="CPU time", format="seconds"),
-        Column(title="Peak memory", format="size", has_bars=True),
-        Column(title="Device"),
+        TableColumn(title="Step"),
+        TableColumn(title="State"),
+        TableColumn(title="Time", format="seconds", has_bars=True),
+        TableColumn(title="CPU time", format="seconds"),
+        TableColumn(title="Peak memory", format="size", has_bars=True),
+        TableColumn(title="Device"),
     ]
     rows = [_step(name, step) for name, step in steps.items()]
-    blocks = [Table(title="What each step took", columns=columns, rows=rows), *_remarks(summary), *_logs(artifacts)]
+    blocks = [
+        TableBlock(title="What each step took", columns=columns, rows=rows),
+        *_remarks(summary),
+        *_logs(artifacts),
+    ]
     return Section(title="Steps", weight=STEPS_WEIGHT, highlights=[total] if largest else [], blocks=blocks)
 
 
@@ -113,7 +117,7 @@ def _remarks(summary: Summary) -> Iterator[Block]:
     if sentences:
         yield Text(sentences=sentences, is_fine_print=True)
     if summary.ignored:
-        yield Fold(title="Requests that this engine ignored", blocks=[Text(sentences=summary.ignored)])
+        yield FoldedBlocks(title="Requests that this engine ignored", blocks=[Text(sentences=summary.ignored)])
 
 
 def _logs(artifacts: RunArtifacts) -> list[Block]:
@@ -132,21 +136,21 @@ def _lineage(summary: Summary, artifacts: RunArtifacts) -> Section:
         **({"libraries": ", ".join(libraries)} if (libraries := artifacts.libraries) else {}),
     }
     rows = [Row(cells=[name, value]) for name, value in values.items()]
-    columns = [Column(title="What"), Column(title="Identity", format="code")]
+    columns = [TableColumn(title="What"), TableColumn(title="Identity", format="code")]
     config = Code(title="", text=yaml.safe_dump(summary.config, sort_keys=False))
     blocks = [
-        Table(title="Made from", columns=columns, rows=rows),
+        TableBlock(title="Made from", columns=columns, rows=rows),
         Links(title="Files", links=[Link(name=name, uri=uri) for name, uri in summary.links.items()]),
-        Fold(title="Config", blocks=[config]),
+        FoldedBlocks(title="Config", blocks=[config]),
     ]
     return Section(title="Lineage", weight=LINEAGE_WEIGHT, outcome=_repeat(summary), blocks=blocks)
 
 
-def _repeat(summary: Summary) -> Outcome | None:
+def _repeat(summary: Summary) -> SectionOutcome | None:
     """Return how a run compares with the earlier one that should have given the same."""
     repeat = summary.repeat
     if not repeat:
         return None
     label, tone = ("different", "bad") if repeat.differs else ("identical", "good")
     headline = f"Repeat of run {repeat.run}"
-    return Outcome(headline=headline, label=label, tone=tone, reasons=[f"{headline}.", *repeat.reasons])
+    return SectionOutcome(headline=headline, label=label, tone=tone, reasons=[f"{headline}.", *repeat.reasons])

@@ -9,7 +9,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from components.reporting import formats, plots
 from components.reporting.summary import Summary
-from nightshift.contracts.section import Column, Page, Row, Section
+from nightshift.contracts.section import Page, Row, Section, TableColumn
 
 HEADROOM = 1.25  # of a limit, so that its mark never lies on the edge of the bar
 REASONS = 3  # before the rest is folded
@@ -56,7 +56,7 @@ def alone(section: Section, folder: str) -> str:
     return _environment(folder).get_template("section.html.j2").render(section=section, most=REASONS)
 
 
-def whole(column: Column, position: int, rows: list[Row]) -> float:
+def whole(column: TableColumn, position: int, rows: list[Row]) -> float:
     """Return the value whose bar fills a column's width."""
     limits = [] if column.limit is None else [HEADROOM * column.limit]
     return max([*limits, *(formats.number(row.cells[position]) for row in rows)], default=0) or 1.0

@@ -173,7 +173,7 @@ class Summary(SummaryPart):
     @model_validator(mode="after")
     def _metrics_are_those_of_the_task(self) -> Self:
         config = parse(self.config)
-        expected = set(tasks.find(config.task.kind).metrics.summarized(config).values())
+        expected = set(tasks.find(config.task.kind).metrics.list_summary_metrics(config).values())
         for name, scores in self.models.items():
             if set(scores) != expected:
                 raise ValueError(f"metrics of {name!r} are {sorted(scores)}, not {sorted(expected)}")

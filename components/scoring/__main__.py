@@ -78,9 +78,9 @@ class ScoringJob:
         return tables.partition_uri(lake, name, "scores", day, storage.fingerprint(made_from))
 
 
-def parser() -> step.Parser:
+def parser() -> step.StepParser:
     """Return the step's flags."""
-    flags = step.Parser("scoring", "Score the newest days, and those whose labels are due.").takes(
+    flags = step.StepParser("scoring", "Score the newest days, and those whose labels are due.").takes(
         config="the use case's config (JSON)",
         date="logical date, YYYY-MM-DD",
         state="where things are kept (JSON)",
@@ -143,7 +143,7 @@ def _measure_skew(job: ScoringJob, scored: "pd.DataFrame") -> "ServingSkew":
     from components.scoring import serving_skew
 
     state, config, day = job.context.state, job.context.config, job.context.day
-    known = job.source.task.scoring.identified(scored, job.context.features.partition(day))
+    known = job.source.task.scoring.identify(scored, job.context.features.partition(day))
     return serving_skew.compare(storage.join(state.lake, config.name, "predictions"), day, known, job.source.version)
 
 

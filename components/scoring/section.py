@@ -3,7 +3,18 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from nightshift.contracts.section import Bars, Column, Fact, Link, Links, Outcome, Row, Section, Table, Text
+from nightshift.contracts.section import (
+    Bars,
+    Fact,
+    Link,
+    Links,
+    Row,
+    Section,
+    SectionOutcome,
+    TableBlock,
+    TableColumn,
+    Text,
+)
 from nightshift.contracts.tables import Partition
 
 if TYPE_CHECKING:
@@ -32,18 +43,21 @@ def build(
     model = "the new model" if version == "unregistered" else f"version {version}"
     sentences = [] if flagged is None else [f"{flagged:,} of them flagged."]
     sentences += skew.sentences if skew else []
-    outcome = Outcome(
+    outcome = SectionOutcome(
         headline=f"{newest.rows:,} events of {newest.date} scored by {model}",
         reasons=sentences,
         next=None if version == "unregistered" else "monitoring",
     )
     days = Bars(title="Events scored by day", labels=[p.date for p in parts], heights=[float(p.rows) for p in parts])
-    columns = [Column(title="Share of events at or below"), Column(title="Score", format="score", has_bars=True)]
+    columns = [
+        TableColumn(title="Share of events at or below"),
+        TableColumn(title="Score", format="score", has_bars=True),
+    ]
     rows = [Row(cells=[f"{float(share):.1%}", score]) for share, score in quantiles.items()]
     blocks = [
         Text(sentences=[f"{newest.rows:,} events of {newest.date} scored by {model}.", *sentences]),
         days,
-        Table(title=f"Scores of {newest.date}", columns=columns, rows=rows),
+        TableBlock(title=f"Scores of {newest.date}", columns=columns, rows=rows),
         Links(title="Scores by event", links=[Link(name="scores", uri=newest.uri)], is_key=version != "unregistered"),
     ]
     return Section(

@@ -17,7 +17,7 @@ from nightshift.costs.prices import MACHINE
 from nightshift.errors import UserError
 from nightshift.lineage import code_version
 from nightshift.neural import preemption
-from nightshift.tasks.protocol import Training, TrainingSetup
+from nightshift.tasks.protocol import TrainingSetup, TrainingTask
 
 if TYPE_CHECKING:
     from components.training.core import TrainedModel
@@ -26,10 +26,10 @@ LAUNCHED, LOCAL = "WORLD_SIZE", "LOCAL_RANK"  # what torchrun sets
 FLAGS = ("config", "date", "device", "state", "features", "model")
 
 
-def parser() -> step.Parser:
+def parser() -> step.StepParser:
     """Return the step's flags."""
     return (
-        step.Parser("training", "Fit the candidates, choose one on the validation days, write them as ONNX.")
+        step.StepParser("training", "Fit the candidates, choose one on the validation days, write them as ONNX.")
         .takes_device()
         .takes(
             config="the use case's config (JSON)",
@@ -111,7 +111,7 @@ def _train(context: StepContext, checkpoints: str, config: Config) -> "TrainedMo
     return core.train(config, plan, rows, device, {**lineage, "code_version": code_version()})
 
 
-def _training(config: Config) -> Training:
+def _training(config: Config) -> TrainingTask:
     return tasks.find(config.task.kind).training
 
 
@@ -127,14 +127,16 @@ def _checkpoints(context: StepContext, code: str) -> str:
 
 
 def _save(uri: str, trained: "TrainedModel", config: Config) -> dict[str, float | None]:
-    write_section(uri, section.build(trained.package, tasks.find(config.task.kind).metrics.shown(config)))
+    write_section(
+        uri, section.build(trained.package, tasks.find(config.task.kind).metrics.list_headline_metrics(config))
+    )
     package.save(uri, trained.package, trained.graphs, trained.reference, trained.files)
     return _shown_metrics(trained.package, config)
 
 
 def _shown_metrics(model: package.ModelPackage, config: Config) -> dict[str, float | None]:
     measured = model.candidates[model.selected].validation
-    return {name: measured[name] for name in tasks.find(config.task.kind).metrics.shown(config)}
+    return {name: measured[name] for name in tasks.find(config.task.kind).metrics.list_headline_metrics(config)}
 
 
 if __name__ == "__main__":

@@ -12,18 +12,18 @@ import pandas as pd
 from nightshift import tasks
 from nightshift.config import Config
 from nightshift.contracts.artifact import LabeledWindow
-from nightshift.contracts.package import Candidate as Entry
 from nightshift.contracts.package import File, Format, Lineage, ModelPackage
+from nightshift.contracts.package import PackagedCandidate as Entry
 from nightshift.errors import UserError
 from nightshift.neural.losses import Points
 from nightshift.splits import Days, Fold, Plan
-from nightshift.tasks.protocol import Measured, Sample, TrainingRows
+from nightshift.tasks.protocol import CandidateMetrics, Sample, TrainingRows
 
 log = logging.getLogger("nightshift")
 
 
 @dataclass(frozen=True)
-class Candidate:
+class FittedCandidate:
     """A fitted candidate: its ONNX graph, the seconds its fit took, and the course of its loss."""
 
     graph: bytes
@@ -40,7 +40,7 @@ class Fits:
         dropped: name -> why it cannot, a sentence.
     """
 
-    candidates: dict[str, Candidate]
+    candidates: dict[str, FittedCandidate]
     dropped: dict[str, str]
 
     def usable(self) -> Self:
@@ -67,7 +67,7 @@ class Validation:
         dropped: candidate -> why it cannot be used, a sentence.
     """
 
-    measured: dict[str, Measured]
+    measured: dict[str, CandidateMetrics]
     window: LabeledWindow
     dropped: dict[str, str]
 
@@ -107,8 +107,8 @@ def train(config: Config, plan: Plan, rows: TrainingRows[Any], device: str, line
     reference, days = rows.reference(sample, graphs[selected])
     package = ModelPackage(
         files=[
-            *(File.of(f"{name}.onnx", graph, Format.ONNX) for name, graph in graphs.items()),
-            *(File.of(name, content, Format.JSON) for name, content in files.items()),
+            *(File.describe(f"{name}.onnx", graph, Format.ONNX) for name, graph in graphs.items()),
+            *(File.describe(name, content, Format.JSON) for name, content in files.items()),
         ],
         signature=sample.signature,
         preprocessing=sample.preprocessing,
@@ -157,12 +157,12 @@ def fit_all(sample: Sample, names: Iterable[str]) -> Fits:
         fitted = sample.fit(name)
         seconds = round(time.perf_counter() - started, 3)
         log.info("%s: fitted in %.1f s", name, seconds)
-        candidate = Candidate(fitted.graph, seconds, fitted.losses)
+        candidate = FittedCandidate(fitted.graph, seconds, fitted.losses)
         keep_or_drop(fits, name, candidate, sample.gap(fitted), sample.tolerance)
     return fits.usable()
 
 
-def keep_or_drop(fits: Fits, name: str, candidate: Candidate, gap: float, tolerance: float) -> None:
+def keep_or_drop(fits: Fits, name: str, candidate: FittedCandidate, gap: float, tolerance: float) -> None:
     """Add a fitted candidate, or why it is dropped: when its graph's scores are further off the library's, or NaN."""
     if gap <= tolerance:
         fits.candidates[name] = candidate
@@ -184,7 +184,7 @@ def select(
     return ranking[0], f"{ranking[0]} has the {best} on the validation days {days}: {scores}"
 
 
-def _entry(config: Config, name: str, fit: Candidate, metrics: Mapping[str, Any]) -> Entry:
+def _entry(config: Config, name: str, fit: FittedCandidate, metrics: Mapping[str, Any]) -> Entry:
     candidate = config.task.candidates[name]
     return Entry(
         kind=candidate.kind,

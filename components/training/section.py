@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 
-from nightshift.contracts.package import Candidate, ModelPackage
-from nightshift.contracts.section import Axis, Block, Chart, Column, Notice, Row, Section, Series, Table, Text
+from nightshift.contracts.package import ModelPackage, PackagedCandidate
+from nightshift.contracts.section import Axis, Block, Chart, Notice, Row, Section, Series, TableBlock, TableColumn, Text
 
 WEIGHT = 40
 
@@ -35,15 +35,15 @@ def build(package: ModelPackage, metrics: Mapping[str, str]) -> Section:
     return Section(title="Training", weight=WEIGHT, blocks=blocks)
 
 
-def _candidates(package: ModelPackage, metrics: Mapping[str, str]) -> Table:
+def _candidates(package: ModelPackage, metrics: Mapping[str, str]) -> TableBlock:
     columns = [
-        Column(title="Candidate"),
-        Column(title="Kind"),
-        *(Column(title=title, format="score") for title in metrics.values()),
-        Column(title="Fitted in", format="seconds"),
+        TableColumn(title="Candidate"),
+        TableColumn(title="Kind"),
+        *(TableColumn(title=title, format="score") for title in metrics.values()),
+        TableColumn(title="Fitted in", format="seconds"),
     ]
     rows = [_row(name, entry, metrics, name == package.selected) for name, entry in package.candidates.items()]
-    return Table(title="Candidates on the validation days", columns=columns, rows=rows)
+    return TableBlock(title="Candidates on the validation days", columns=columns, rows=rows)
 
 
 def _losses(package: ModelPackage) -> Chart:
@@ -61,7 +61,7 @@ def _losses(package: ModelPackage) -> Chart:
     )
 
 
-def _row(name: str, entry: Candidate, metrics: Iterable[str], is_selected: bool) -> Row:
+def _row(name: str, entry: PackagedCandidate, metrics: Iterable[str], is_selected: bool) -> Row:
     cells = [name, entry.kind, *(entry.validation[metric] for metric in metrics), entry.seconds]
     return Row(cells=cells, tag="selected" if is_selected else "", tone="good" if is_selected else "neutral")
 

@@ -95,11 +95,11 @@ def _install(chart: Chart, cloud: str, cluster: str) -> list[str]:
         raise UserError(
             f"infra/cluster/charts.yaml: {chart['name']} has no version; fill in one that you have looked up"
         )
-    steps = _kustomized(chart) if "kustomize" in chart else [_upgraded(chart, cloud, cluster)]
+    steps = _apply_kustomization(chart) if "kustomize" in chart else [_upgrade(chart, cloud, cluster)]
     return [*chart.get("before", []), *steps, *chart.get("after", [])]
 
 
-def _kustomized(chart: Chart) -> list[str]:
+def _apply_kustomization(chart: Chart) -> list[str]:
     applied = [
         f"kubectl apply --server-side --force-conflicts -k {shlex.quote(folder)}" for folder in chart["kustomize"]
     ]
@@ -107,7 +107,7 @@ def _kustomized(chart: Chart) -> list[str]:
     return [command for apply in applied for command in (apply, ESTABLISHED)]
 
 
-def _upgraded(chart: Chart, cloud: str, cluster: str) -> str:
+def _upgrade(chart: Chart, cloud: str, cluster: str) -> str:
     words = ["helm upgrade --install", chart["name"], chart["chart"], "--version", chart["version"]]
     words += ["--repo", chart["repository"]] if "repository" in chart else []
     words += ["--namespace", chart["namespace"], "--create-namespace"]

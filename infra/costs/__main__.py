@@ -67,7 +67,7 @@ def _changes(counted: Mapping[str, Mapping[str, int]]) -> Table:
     return table
 
 
-def _costs(by_use: Mapping[str, Mapping[str, core.Cost]]) -> Table:
+def _costs(by_use: Mapping[str, Mapping[str, core.MonthlyCost]]) -> Table:
     table = Table("group", title="Estimated costs, US dollars a month")
     for name in by_use:
         table.add_column(name, justify="right")
@@ -79,7 +79,7 @@ def _costs(by_use: Mapping[str, Mapping[str, core.Cost]]) -> Table:
     return table
 
 
-def _amount(cost: core.Cost) -> str:
+def _amount(cost: core.MonthlyCost) -> str:
     if not cost.unknown:
         return f"{cost.usd:,.0f}"
     return f"unknown, at least {cost.usd:,.0f}" if cost.usd else "unknown"
@@ -89,12 +89,12 @@ def _notes(
     plan: Mapping[str, Any],
     table: Mapping[str, Any],
     prices: Mapping[str, core.Price],
-    by_use: Mapping[str, Mapping[str, core.Cost]],
+    by_use: Mapping[str, Mapping[str, core.MonthlyCost]],
 ) -> list[str]:
     named = table["free"] | table["not_estimated"]
     standing = {resource.type for resource in core.resources(plan)}
     unknown = sorted({name for costs in by_use.values() for cost in costs.values() for name in cost.unknown})
-    left_out = sorted(standing & set(table["not_estimated"])) + core.unpriced(plan, named)
+    left_out = sorted(standing & set(table["not_estimated"])) + core.find_unpriced(plan, named)
     dates = sorted(price.date for price in prices.values() if price.usd is not None)
     lines = [
         f"Prices of {table['region']}, from sources of {dates[0]} to {dates[-1]}: refresh infra/costs/prices.yaml.",
@@ -103,10 +103,10 @@ def _notes(
     region = plan.get("variables", {}).get("region", {}).get("value")
     if region not in (None, table["region"]):
         lines.append(f"The plan is for {region}, whose prices differ.")
-    return lines + _listed("No price known for", unknown) + _listed("Not estimated:", left_out)
+    return lines + _list_names("No price known for", unknown) + _list_names("Not estimated:", left_out)
 
 
-def _listed(words: str, names: list[str]) -> list[str]:
+def _list_names(words: str, names: list[str]) -> list[str]:
     return [f"{words} {', '.join(names)}"] if names else []
 
 

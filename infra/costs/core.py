@@ -79,7 +79,7 @@ class Charge:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeteredResource:
     """What is charged by use, once for all resources of a type.
 
     Attributes:
@@ -100,17 +100,17 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Cost:
+class MonthlyCost:
     """What a group costs a month: at least `usd`, and more by what the prices in `unknown` add."""
 
     usd: float
     unknown: frozenset[str]
 
-    def __add__(self, other: "Cost") -> "Cost":
-        return Cost(self.usd + other.usd, self.unknown | other.unknown)
+    def __add__(self, other: "MonthlyCost") -> "MonthlyCost":
+        return MonthlyCost(self.usd + other.usd, self.unknown | other.unknown)
 
 
-NOTHING = Cost(0.0, frozenset())
+NOTHING = MonthlyCost(0.0, frozenset())
 
 
 @dataclass(frozen=True)
@@ -207,19 +207,19 @@ def with_machines(prices: Mapping[str, Any], cloud: str) -> dict[str, Any]:
     return {**prices, **machine_prices}
 
 
-def costs(charged: Sequence[Charge], prices: Mapping[str, Price]) -> dict[str, Cost]:
+def costs(charged: Sequence[Charge], prices: Mapping[str, Price]) -> dict[str, MonthlyCost]:
     """Return the cost of each group, largest first, in US dollars a month: the sum of amount times price.
 
     Raises:
         ValueError: when a price is by another unit than the amount.
     """
-    totals: dict[str, Cost] = {}
+    totals: dict[str, MonthlyCost] = {}
     for charge in charged:
         totals[charge.group] = totals.get(charge.group, NOTHING) + _cost(charge, prices)
     return dict(sorted(totals.items(), key=lambda item: -item[1].usd))
 
 
-def unpriced(plan: Mapping[str, Any], named: Mapping[str, str]) -> list[str]:
+def find_unpriced(plan: Mapping[str, Any], named: Mapping[str, str]) -> list[str]:
     """Return the types of a plan that no rule covers and nobody has named as free or not estimated."""
     return sorted(
         {resource.type for resource in resources(plan)} - set(RULES) - set(MEASURED) - {EKS_POOL, GKE_POOL} - set(named)
@@ -234,13 +234,13 @@ def _walk(module: Mapping[str, Any], zones: int) -> Iterator[Resource]:
         yield from _walk(child, zones)
 
 
-def _cost(charge: Charge, prices: Mapping[str, Price]) -> Cost:
+def _cost(charge: Charge, prices: Mapping[str, Price]) -> MonthlyCost:
     price = prices.get(charge.price)
     if price is None or price.usd is None:
-        return Cost(0.0, frozenset({charge.price} if charge.amount else ()))
+        return MonthlyCost(0.0, frozenset({charge.price} if charge.amount else ()))
     if price.per != charge.per:
         raise ValueError(f"{charge.price}: priced by the {price.per}, charged by the {charge.per}")
-    return Cost(charge.amount * price.usd, frozenset())
+    return MonthlyCost(charge.amount * price.usd, frozenset())
 
 
 def _nodes(pools: Sequence[Pool], use: Use) -> list[Charge]:
@@ -355,13 +355,13 @@ RULES: dict[str, Callable[[Resource], list[Charge]]] = {
     "google_kms_crypto_key": _key,
 }
 MEASURED = {
-    "aws_nat_gateway": Measured("network", "aws_nat_gateway data", "moved", "GB"),
-    "aws_s3_bucket": Measured("storage", "aws_s3_bucket", "stored", "GB-month"),
-    "aws_ecr_repository": Measured("storage", "aws_ecr_repository", "images", "GB-month"),
-    "aws_cloudwatch_log_group": Measured("logs", "aws_cloudwatch_log_group", "logged", "GB"),
-    "google_compute_router_nat": Measured("network", "google_compute_router_nat data", "moved", "GB"),
-    "google_storage_bucket": Measured("storage", "google_storage_bucket", "stored", "GB-month"),
-    "google_artifact_registry_repository": Measured(
+    "aws_nat_gateway": MeteredResource("network", "aws_nat_gateway data", "moved", "GB"),
+    "aws_s3_bucket": MeteredResource("storage", "aws_s3_bucket", "stored", "GB-month"),
+    "aws_ecr_repository": MeteredResource("storage", "aws_ecr_repository", "images", "GB-month"),
+    "aws_cloudwatch_log_group": MeteredResource("logs", "aws_cloudwatch_log_group", "logged", "GB"),
+    "google_compute_router_nat": MeteredResource("network", "google_compute_router_nat data", "moved", "GB"),
+    "google_storage_bucket": MeteredResource("storage", "google_storage_bucket", "stored", "GB-month"),
+    "google_artifact_registry_repository": MeteredResource(
         "storage", "google_artifact_registry_repository", "images", "GB-month"
     ),
 }

@@ -26,7 +26,7 @@ def groups(rows: pd.DataFrame) -> Labels:
     return pd.factorize(rows["group"])[0].astype(np.int64)
 
 
-def resampled(labels: Labels, predicted: Labels, groups: Labels, classes: int) -> dict[str, Floats]:
+def resample(labels: Labels, predicted: Labels, groups: Labels, classes: int) -> dict[str, Floats]:
     """Return `accuracy` and `macro_f1` of every resample of the groups, (`RESAMPLES`,) each.
 
     Args:

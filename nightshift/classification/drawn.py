@@ -12,7 +12,7 @@ from nightshift.contracts.section import Picture
 SIDE = 112  # pixels of an image in a report
 
 
-def enlarged(pixels: Pixels) -> Pixels:
+def enlarge(pixels: Pixels) -> Pixels:
     """Return an image, uint8 (side, side, channels), as a report shows it: uint8 (SIDE, SIDE, 3)."""
     image = Image.fromarray(pixels.squeeze(-1) if pixels.shape[-1] == 1 else pixels).convert("RGB")
     method = Image.Resampling.NEAREST if len(pixels) < SIDE else Image.Resampling.BOX

@@ -42,13 +42,13 @@ class Rules(Protocol):
         """Width times height, above which nothing is decoded."""
 
 
-def seen(content: bytes, rules: Rules) -> Pixels:
+def prepare_pixels(content: bytes, rules: Rules) -> Pixels:
     """Return what networks see of a file, uint8 (side, side, channels).
 
     Raises:
-        UnusableError: as `decoded`, or `too_small`.
+        UnusableError: as `decode_image`, or `too_small`.
     """
-    image = decoded(content, rules.max_pixels, rules.side)
+    image = decode_image(content, rules.max_pixels, rules.side)
     # a JPEG may have been decoded at a smaller scale than it has
     if min(image.size) < rules.min_side and min(_size(content)) < rules.min_side:
         raise UnusableError("too_small")
@@ -61,7 +61,7 @@ def media_type(content: bytes) -> str:
         return Image.MIME[str(image.format)]
 
 
-def decoded(content: bytes, max_pixels: int, least: int = 0) -> Image.Image:
+def decode_image(content: bytes, max_pixels: int, least: int = 0) -> Image.Image:
     """Return the image of a file as it is meant to be seen.
 
     Args:
@@ -80,7 +80,7 @@ def decoded(content: bytes, max_pixels: int, least: int = 0) -> Image.Image:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of what is odd beside the pixels, such as broken EXIF data
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            return _plain(_loaded(content, max_pixels, least))
+            return _plain(_load(content, max_pixels, least))
     except UnusableError:
         raise
     except BOMBS:
@@ -110,7 +110,7 @@ def _size(content: bytes) -> tuple[int, int]:
         return image.size
 
 
-def _loaded(content: bytes, max_pixels: int, least: int) -> Image.Image:
+def _load(content: bytes, max_pixels: int, least: int) -> Image.Image:
     image = Image.open(BytesIO(content), formats=FORMATS)
     if image.width * image.height > max_pixels:
         raise UnusableError("decompression_bomb")

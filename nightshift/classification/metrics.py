@@ -12,7 +12,7 @@ BINS = 15  # of confidence
 TOP = 5  # classes, among which the true one is looked for
 
 
-class Metrics(TypedDict):
+class ClassMetrics(TypedDict):
     """A scorer's metrics on some rows; None where one has no meaning."""
 
     accuracy: float
@@ -23,7 +23,7 @@ class Metrics(TypedDict):
     calibration_error: float
 
 
-def evaluate(labels: Labels, scores: Scores) -> Metrics:
+def evaluate(labels: Labels, scores: Scores) -> ClassMetrics:
     """Measure scores of labeled rows.
 
     Args:

@@ -12,7 +12,7 @@ from nightshift.tensors import Array, Tensors, by_name, row_count, split_rows
 AT_ONCE = 256  # rows
 
 
-class Scorer:
+class ClassScorer:
     """Scores images or texts with one candidate of a model.
 
     Raises:
@@ -29,15 +29,15 @@ class Scorer:
 
 def scores(graph: Graph, inputs: Array | Tensors) -> Scores:
     """Return a graph's probability of each class of each row, float32 (n, classes)."""
-    return _batched(graph.score, by_name(inputs))
+    return _run_batches(graph.score, by_name(inputs))
 
 
 def embeddings(graph: Graph, inputs: Array) -> Scores:
     """Return what a network's last layer takes of each row, float32 (n, width)."""
-    return _batched(graph.embedding, by_name(inputs))
+    return _run_batches(graph.embedding, by_name(inputs))
 
 
-def _batched(run: Callable[[Tensors], Scores], inputs: Tensors) -> Scores:
+def _run_batches(run: Callable[[Tensors], Scores], inputs: Tensors) -> Scores:
     if not row_count(inputs):  # which ONNX Runtime does not take, and the graph alone knows how wide its outputs are
         zeros = {name: np.zeros((1, *array.shape[1:]), array.dtype) for name, array in inputs.items()}
         return run(zeros)[:0]

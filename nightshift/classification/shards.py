@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nightshift import storage
-from nightshift.contracts.preprocessing import Classes
+from nightshift.contracts.preprocessing import ClassPreprocessing
 from nightshift.contracts.tables import Partition, Table
 from nightshift.errors import UserError
 from nightshift.splits import Days, Fold, apart, rows_of
@@ -33,13 +33,13 @@ class Shards:
     arrays: Sequence[Array]
 
     @classmethod
-    def of(cls, table: Table, days: Iterable[date]) -> Self:
+    def map_days(cls, table: Table, days: Iterable[date]) -> Self:
         """Map the shards of some days of a features table.
 
         Raises:
             UserError: when one is missing.
         """
-        return cls([mapped(table.partition(day)) for day in days])
+        return cls([map_shard(table.partition(day)) for day in days])
 
     def __len__(self) -> int:
         return self._starts[-1]
@@ -64,7 +64,7 @@ class Shards:
 
 
 @dataclass(frozen=True)
-class Items:
+class ItemTable:
     """Images or texts of some days.
 
     Attributes:
@@ -77,17 +77,17 @@ class Items:
     shards: Shards
 
     @classmethod
-    def of(cls, table: Table, days: Days) -> Self:
+    def read(cls, table: Table, days: Days) -> Self:
         """Read some days of a features table."""
-        return cls(table.read(days), Shards.of(table, days))
+        return cls(table.read(days), Shards.map_days(table, days))
 
-    def seen(self, fold: Fold) -> pd.DataFrame:
+    def training_rows(self, fold: Fold) -> pd.DataFrame:
         """Return a fold's training rows.
 
         Raises:
             UserError: when there are none, or one has no label although it is due.
         """
-        return labelled(rows_of(self.rows, fold.train), fold.train)
+        return require_labels(rows_of(self.rows, fold.train), fold.train)
 
     def unseen(self, fold: Fold) -> pd.DataFrame:
         """Return those of a fold's test rows that have nothing in common with its training rows.
@@ -95,25 +95,27 @@ class Items:
         Raises:
             UserError: when there are none, or one has no label although it is due.
         """
-        return labelled(apart(rows_of(self.rows, fold.test), rows_of(self.rows, fold.train)), fold.test)
+        return require_labels(apart(rows_of(self.rows, fold.test), rows_of(self.rows, fold.train)), fold.test)
 
     def inputs(self, rows: pd.DataFrame) -> Array:
         """Return what networks see of some of the rows."""
         return self.shards.take(rows.index.to_numpy())
 
 
-def check(table: Table, preprocessing: Classes, advice: str = "train again") -> None:
+def check(table: Table, preprocessing: ClassPreprocessing, advice: str = "train again") -> None:
     """Refuse features that a model cannot take, with some advice: they were made for other pixels or tokens.
 
     Raises:
         UserError: when they were.
     """
     details = table.details.get("seen")
-    if details != preprocessing.seen:
-        raise UserError(f"the features are of {details}, and the model takes {preprocessing.seen}; {advice}")
+    if details != preprocessing.feature_settings:
+        raise UserError(
+            f"the features are of {details}, and the model takes {preprocessing.feature_settings}; {advice}"
+        )
 
 
-def labelled(rows: pd.DataFrame, days: Days) -> pd.DataFrame:
+def require_labels(rows: pd.DataFrame, days: Days) -> pd.DataFrame:
     """Return rows that can train or judge a model as they are.
 
     Raises:
@@ -132,18 +134,18 @@ def labelled(rows: pd.DataFrame, days: Days) -> pd.DataFrame:
     return rows
 
 
-def place(partition: str) -> str:
+def shard_uri(partition: str) -> str:
     """Return where the shard of a partition lies, by the partition's URI."""
     return f"{partition}{SUFFIX}"
 
 
-def mapped(partition: Partition) -> Array:
+def map_shard(partition: Partition) -> Array:
     """Return a day's shard, mapped into memory; of an object store it is a copy that takes up disk until it is freed.
 
     Raises:
         UserError: when it is missing, or does not have the partition's rows.
     """
-    uri = place(partition.uri)
+    uri = shard_uri(partition.uri)
     with storage.on_disk(uri) as path:
         try:
             array: Array = np.load(path, mmap_mode="r", allow_pickle=False)

@@ -13,7 +13,7 @@ from tokenizers import Tokenizer as Library
 from tokenizers import normalizers, pre_tokenizers
 
 from nightshift import storage
-from nightshift.config.texts import Texts
+from nightshift.config.texts import TextTaskConfig
 from nightshift.errors import UserError
 
 Tokens = npt.NDArray[np.int32]
@@ -49,7 +49,7 @@ class Tokenizer:
         return storage.sha256(self.content)
 
 
-def named(task: Texts) -> Tokenizer:
+def load_tokenizer(task: TextTaskConfig) -> Tokenizer:
     """Return the tokenizer of a config.
 
     Raises:
@@ -84,7 +84,7 @@ def read(content: bytes) -> Tokenizer:
     return Tokenizer(content, max(library.get_vocab().values()) + 1, pad)
 
 
-def encoded(tokenizer: Tokenizer, length: int, texts: Sequence[str]) -> Tokens:
+def encode_texts(tokenizer: Tokenizer, length: int, texts: Sequence[str]) -> Tokens:
     """Return the numbers of texts' tokens, int32 (n, length): longer texts are cut, shorter ones filled up.
 
     Args:
@@ -92,14 +92,14 @@ def encoded(tokenizer: Tokenizer, length: int, texts: Sequence[str]) -> Tokens:
         length: tokens of each.
         texts: n.
     """
-    numbers = _by_file(tokenizer.content, length, texts) if tokenizer.content else _hashed(tokenizer, length, texts)
+    numbers = _by_file(tokenizer.content, length, texts) if tokenizer.content else _hash_words(tokenizer, length, texts)
     encoded = np.full((len(texts), length), tokenizer.pad, np.int32)
     for row, ids in zip(encoded, numbers, strict=True):
         row[: len(ids)] = ids
     return encoded
 
 
-def decoded(content: bytes, numbers: Tokens) -> list[str]:
+def decode_texts(content: bytes, numbers: Tokens) -> list[str]:
     """Return n texts as the tokenizer of a `tokenizer.json` spells them; of hashes nobody can.
 
     Args:
@@ -115,7 +115,7 @@ def _by_file(content: bytes, length: int, texts: Sequence[str]) -> list[list[int
     return [encoding.ids for encoding in _library(content, length).encode_batch_fast(list(texts))]
 
 
-def _hashed(tokenizer: Tokenizer, length: int, texts: Sequence[str]) -> list[list[int]]:
+def _hash_words(tokenizer: Tokenizer, length: int, texts: Sequence[str]) -> list[list[int]]:
     """Return numbers of words (Weinberger et al., Feature Hashing for Large Scale Multitask Learning, 2009)."""
     words = (_words(text)[: length - 1] for text in texts)
     return [[START, *(_hash(word, tokenizer.vocabulary) for word in words_of_text)] for words_of_text in words]

@@ -7,10 +7,10 @@ import annotated_types
 from pydantic import Field, StringConstraints, field_validator
 
 from nightshift.config.columns import Identifier
-from nightshift.config.policy import Drift, Evaluation
+from nightshift.config.policy import DriftLimits, EvaluationGate
 from nightshift.config.section import Positive, Share
 from nightshift.config.source import Simulator
-from nightshift.config.task import Candidate, CandidateName, Task
+from nightshift.config.task import CandidateConfig, CandidateName, TaskConfig
 from nightshift.config.usecase import Config
 from nightshift.values import canonical
 
@@ -22,10 +22,10 @@ Group = Annotated[
 ItemCount = Annotated[int, annotated_types.Interval(ge=1, le=10_000_000)]
 
 
-class Classes(Task):
+class ClassTaskConfig(TaskConfig):
     """What both tasks have; what a candidate may be differs."""
 
-    candidates: Mapping[CandidateName, Candidate]
+    candidates: Mapping[CandidateName, CandidateConfig]
     classes: Annotated[list[ClassName], annotated_types.Len(min_length=2)] = Field(
         description="every value of columns.label, as text; another one is quarantined as unknown_label"
     )
@@ -52,7 +52,7 @@ class ClassSimulator(Simulator):
     new_class: Share = Field(0.0, description="share of items that are, from drift_from, of a class nobody has seen")
 
 
-class ClassEvaluation(Evaluation):
+class ClassEvaluationGate(EvaluationGate):
     """The gate a challenger has to pass."""
 
     min_rows: Positive = Field(100, description="test rows that are needed to decide")
@@ -63,7 +63,7 @@ class ClassEvaluation(Evaluation):
     min_class_rows: Positive = Field(20, description="test rows by which a class is judged alone")
 
 
-class ClassDrift(Drift):
+class ClassDriftLimits(DriftLimits):
     """Effect sizes above which something counts as drifted, in what items are like or by the labels."""
 
     novelty: Share = Field(0.05, description="share of rows less like the reference than 98 % of its own rows")
@@ -79,6 +79,6 @@ class ClassConfig(Config):
     """A use case whose events are images or texts."""
 
     simulator: ClassSimulator = ClassSimulator()
-    task: Classes
-    evaluation: ClassEvaluation = ClassEvaluation()
-    drift: ClassDrift = ClassDrift()
+    task: ClassTaskConfig
+    evaluation: ClassEvaluationGate = ClassEvaluationGate()
+    drift: ClassDriftLimits = ClassDriftLimits()

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from nightshift.config.section import Section
+from nightshift.config.section import ConfigSection
 
 
 class Holds(StrEnum):
@@ -52,7 +52,7 @@ class Column:
         return self.name if self.is_further else self.field
 
 
-class Columns(Section):
+class Columns(ConfigSection):
     """The user's column name for each role; a task adds roles of its own."""
 
     # names of columns that the features step and the scoring add

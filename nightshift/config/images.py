@@ -5,21 +5,21 @@ from typing import Annotated, Literal
 import annotated_types
 from pydantic import Field
 
-from nightshift.config.classes import ClassConfig, Classes, ClassSimulator, Group
+from nightshift.config.classes import ClassConfig, ClassSimulator, ClassTaskConfig, Group
 from nightshift.config.columns import Columns, Holds
 from nightshift.config.section import INTEGER, Factor
-from nightshift.config.task import Candidate, CandidateName
+from nightshift.config.task import CandidateConfig, CandidateName
 
 PIXELS = 89_478_485  # above, Pillow takes a file for a decompression bomb
 
 
-class ImageNetwork(Candidate):
+class ImageNetwork(CandidateConfig):
     """A network that takes images; `nightshift/neural/recipes/` has a recipe for each kind."""
 
     kind: Literal["resnet"]
 
 
-class Images(Classes):
+class ImageTaskConfig(ClassTaskConfig):
     """One class of each image. Images are turned upright, cut to a square in the middle and resized."""
 
     kind: Literal["image-classification"]
@@ -67,4 +67,4 @@ class ImageConfig(ClassConfig):
 
     columns: ImageColumns
     simulator: ImageSimulator = ImageSimulator()
-    task: Images
+    task: ImageTaskConfig

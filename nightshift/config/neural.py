@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import annotated_types
 from pydantic import Field
 
-from nightshift.config.section import INTEGER, BatchSize, Epochs, Positive, Processes, Section, Threads
+from nightshift.config.section import INTEGER, BatchSize, ConfigSection, Epochs, Positive, Processes, Threads
 
 LearningRate = Annotated[float, annotated_types.Interval(gt=0, le=1000)]
 
@@ -19,7 +19,7 @@ class Precision(StrEnum):
     FP16 = "fp16"
 
 
-class Schedule(StrEnum):
+class PipelineSchedule(StrEnum):
     """The order in which a pipeline's stages work; but for the first, every process has two stages."""
 
     ONE_F_ONE_B = "1f1b"
@@ -50,7 +50,7 @@ class Decay(StrEnum):
     COSINE = "cosine"
 
 
-class Fit(Section):
+class Fit(ConfigSection):
     """How a network is fitted; a recipe adds what describes the network itself."""
 
     epochs: Epochs = 15
@@ -84,14 +84,14 @@ class Fit(Section):
     )
 
 
-class Trainer(Section):
+class Trainer(ConfigSection):
     """How the processes that torchrun has started share a network's training; those not named here replicate it."""
 
     nodes: Processes = Field(1, description="machines; several are pods of a TrainJob, or started by you")
     shard: Processes = Field(1, description="processes that share parameters, gradients and optimizer state (FSDP2)")
     tensor: Processes = Field(1, description="processes that share each layer")
     pipeline: Processes = Field(1, description="processes that share the layers, one after the other")
-    schedule: Schedule = Schedule.ONE_F_ONE_B
+    schedule: PipelineSchedule = PipelineSchedule.ONE_F_ONE_B
     zero: Annotated[Literal[0, 2, 3], INTEGER] = Field(
         0,
         description="ZeRO by FSDP2: all processes share gradients and optimizer state (2), and parameters (3)",

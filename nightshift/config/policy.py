@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 import annotated_types
 from pydantic import Field, field_validator, model_validator
 
-from nightshift.config.section import Cost, Days, DaysOrNone, Positive, Section, Share
+from nightshift.config.section import ConfigSection, Cost, Days, DaysOrNone, Positive, Share
 
 Limit = Annotated[float, annotated_types.Interval(gt=0, le=1e9)]
 DaysKept = Annotated[int, annotated_types.Interval(ge=1, le=36_500)]
@@ -13,7 +13,7 @@ Effect = Annotated[float, annotated_types.Interval(gt=0, le=1e6)]
 Milliseconds = Annotated[float, annotated_types.Interval(gt=0, le=3_600_000)]
 
 
-class Quarantine(Section):
+class Quarantine(ConfigSection):
     """How many bad rows are tolerated before a run stops."""
 
     max_share: Share = Field(0.01, description="share of the rows read that may be quarantined, for any one rule")
@@ -24,7 +24,7 @@ class Quarantine(Section):
     )
 
 
-class Protocol(Section):
+class Protocol(ConfigSection):
     """Which days train, validate and test. See `nightshift/splits.py`."""
 
     mode: Literal["daily", "retrospective"] = Field(
@@ -34,7 +34,7 @@ class Protocol(Section):
     test_days: Days = 7
 
 
-class Evaluation(Section):
+class EvaluationGate(ConfigSection):
     """The gate a challenger has to pass."""
 
     tolerance: Share = Field(
@@ -44,7 +44,7 @@ class Evaluation(Section):
     )
 
 
-class Drift(Section):
+class DriftLimits(ConfigSection):
     """Effect sizes above which something counts as drifted; `make drift-bench` shows what they catch."""
 
     window_days: Days = Field(7, description="days compared; use whole weeks, or weekdays look like drift")
@@ -59,7 +59,7 @@ class Drift(Section):
     )
 
 
-class Controller(Section):
+class Controller(ConfigSection):
     """When drift asks for a retraining. See `components/monitoring/core.py`."""
 
     retrain: Literal["daily", "on_drift"] = Field("daily", description="daily: the schedule retrains, drift never asks")
@@ -76,7 +76,7 @@ class Controller(Section):
         return self
 
 
-class Retention(Section):
+class Retention(ConfigSection):
     """How long `nightshift gc` leaves things where they are; what a live model was made from stays longer."""
 
     runs_days: DaysKept = Field(90, description="since a run was started")
@@ -86,7 +86,7 @@ class Retention(Section):
     versions_days: DaysKept = Field(180, description="since a model version was registered")
 
 
-class Costs(Section):
+class Costs(ConfigSection):
     """What machines cost, and how much a run may spend. See `nightshift/costs/spending.py`."""
 
     machine: str | None = Field(
@@ -102,7 +102,7 @@ class Costs(Section):
         return self.budget_usd is not None or self.budget_hours is not None
 
 
-class ServedGraph(Section):
+class ServedGraph(ConfigSection):
     """Which form of the selected graph is served: one for all nights, so that equal nights serve equal bytes."""
 
     form: Literal["original", "graph", "int8 dynamic", "int8 static"] = Field(
@@ -110,7 +110,7 @@ class ServedGraph(Section):
     )
 
 
-class Rollout(Section):
+class Rollout(ConfigSection):
     """How a version takes over from the champion. See `components/release/core.py`."""
 
     gradual: bool = Field(False, description="true: what passes the gates is released in steps, not promoted at once")

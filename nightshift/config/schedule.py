@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from nightshift.config.section import Section
+from nightshift.config.section import ConfigSection
 
 FIELDS = {"minute": (0, 59), "hour": (0, 23), "day of the month": (1, 31), "month": (1, 12), "day of the week": (0, 6)}
 ITEM = re.compile(r"(?:\*|(\d+)-(\d+))(?:/[1-9]\d*)?|(\d+)")
@@ -31,7 +31,7 @@ def _check_item(name: str, item: str, low: int, high: int) -> None:
 Cron = Annotated[str, AfterValidator(_check_cron)]
 
 
-class Schedule(Section):
+class Schedule(ConfigSection):
     """When each pipeline starts by the clock: cron of five fields, UTC."""
 
     ingestion: Cron = Field("0 1 * * *", description="fetches the last complete UTC day")

@@ -44,13 +44,13 @@ Parameter = Annotated[bool | int | float | str, BeforeValidator(_checked_paramet
 INTEGER = BeforeValidator(_checked_choice)  # beside a Literal of integers
 
 
-class Section(BaseModel):
+class ConfigSection(BaseModel):
     """A part of the config: immutable, and a key it does not know is an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     @classmethod
-    def checked(cls, value: Any) -> Self:
+    def parse_value(cls, value: Any) -> Self:
         """Check a value of JSON's types by JSON's rules: true is no number, 1 no text, "1" no number, 30.0 no integer.
 
         Raises:

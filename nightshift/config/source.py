@@ -6,13 +6,13 @@ from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from nightshift.config.section import DaysOrNone, Factor, Section, Seed, Share
+from nightshift.config.section import ConfigSection, DaysOrNone, Factor, Seed, Share
 from nightshift.dates import parse_date
 
 Weekday = Literal["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
 
 
-class Source(Section):
+class Source(ConfigSection):
     """How the data lies below the data URI: files by day, or one table that holds all days."""
 
     files: str | None = Field(
@@ -64,7 +64,7 @@ def _checked_date(text: str) -> str:
     return str(parse_date(text))
 
 
-class Simulator(Section):
+class Simulator(ConfigSection):
     """The embedded data: its seed, and what to spoil in it on purpose; a task adds how large its world is."""
 
     seed: Seed = 0

@@ -8,10 +8,10 @@ import annotated_types
 from pydantic import Field, field_validator, model_validator
 
 from nightshift.config.columns import Amount, Categories, Columns, Identifier, Numbers
-from nightshift.config.policy import Drift, Effect, Evaluation, Protocol
-from nightshift.config.section import Cost, Days, Factor, Positive, Section, Share, Threads
+from nightshift.config.policy import DriftLimits, Effect, EvaluationGate, Protocol
+from nightshift.config.section import ConfigSection, Cost, Days, Factor, Positive, Share, Threads
 from nightshift.config.source import Simulator
-from nightshift.config.task import Candidate, CandidateName, Task
+from nightshift.config.task import CandidateConfig, CandidateName, TaskConfig
 from nightshift.config.usecase import Config
 
 EXACT = 2**53  # up to which float64 has every whole number
@@ -30,13 +30,13 @@ class CandidateKind(StrEnum):
     RANDOM_FOREST = "random_forest"
 
 
-class TabularCandidate(Candidate):
+class TabularCandidate(CandidateConfig):
     """One candidate: which estimator, and its parameters."""
 
     kind: CandidateKind
 
 
-class Tabular(Task):
+class TabularTaskConfig(TaskConfig):
     """Trailing windows per customer and, delayed by the label delay, per terminal; and the candidates."""
 
     kind: Literal["tabular"]
@@ -81,7 +81,7 @@ class TabularColumns(Columns):
     categorical: Categories = Field([], description="further categorical columns, one-hot encoded")
 
 
-class Limits(Section):
+class TabularEventLimits(ConfigSection):
     """What one event may be: ingestion quarantines what is more, and an endpoint refuses it."""
 
     largest_amount: LargestAmount | None = Field(
@@ -126,7 +126,7 @@ class TabularProtocol(Protocol):
         return self
 
 
-class TabularEvaluation(Evaluation):
+class TabularEvaluationGate(EvaluationGate):
     """The gate a challenger has to pass."""
 
     top_k: Positive = Field(100, description="customers (without them: events) that can be checked a day")
@@ -140,7 +140,7 @@ class TabularEvaluation(Evaluation):
     cost_alert: Cost = Field(5.0, description="of checking a flagged event, in the currency of the amounts")
 
 
-class TabularDrift(Drift):
+class TabularDriftLimits(DriftLimits):
     """Effect sizes above which something counts as drifted, in the inputs or by the labels."""
 
     average_precision: Share = Field(0.08, description="loss against the model's promise, on rows whose labels are due")
@@ -154,12 +154,12 @@ class TabularConfig(Config):
     """A use case whose events are rows of a table."""
 
     columns: TabularColumns
-    limits: Limits = Limits()
+    limits: TabularEventLimits = TabularEventLimits()
     simulator: TabularSimulator = TabularSimulator()
     protocol: TabularProtocol = TabularProtocol()
-    task: Tabular
-    evaluation: TabularEvaluation = TabularEvaluation()
-    drift: TabularDrift = TabularDrift()
+    task: TabularTaskConfig
+    evaluation: TabularEvaluationGate = TabularEvaluationGate()
+    drift: TabularDriftLimits = TabularDriftLimits()
 
     @model_validator(mode="after")
     def _windows_have_a_key(self) -> Self:

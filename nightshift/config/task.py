@@ -6,13 +6,13 @@ from typing import Annotated
 from pydantic import Field, StringConstraints
 
 from nightshift.config.neural import Trainer
-from nightshift.config.section import Parameter, Section, Seed
+from nightshift.config.section import ConfigSection, Parameter, Seed
 
 # names the candidate's file in the model package
 CandidateName = Annotated[str, StringConstraints(pattern=r"^[^./\\][^/\\]*$", max_length=100)]
 
 
-class Candidate(Section):
+class CandidateConfig(ConfigSection):
     """One candidate: what is trained, and its parameters.
 
     A whole number arrives as an integer, whether it is written 1 or 1.0, since that is how Kubeflow passes it on.
@@ -22,14 +22,14 @@ class Candidate(Section):
     parameters: dict[str, Parameter] = Field({}, description="under the library's own names")
 
 
-class Task(Section):
+class TaskConfig(ConfigSection):
     """What every task has."""
 
     kind: str
     seed: Seed = 0
     trainer: Trainer = Trainer()
     select_by: str = Field(description="metric on the validation days by which the candidate is chosen")
-    candidates: Mapping[CandidateName, Candidate] = Field(min_length=1, description="name -> what to train")
+    candidates: Mapping[CandidateName, CandidateConfig] = Field(min_length=1, description="name -> what to train")
 
     @property
     def longest_window_days(self) -> int:

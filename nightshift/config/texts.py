@@ -5,19 +5,19 @@ from typing import Annotated, Literal
 import annotated_types
 from pydantic import Field
 
-from nightshift.config.classes import ClassConfig, Classes, ClassSimulator, Group
+from nightshift.config.classes import ClassConfig, ClassSimulator, ClassTaskConfig, Group
 from nightshift.config.columns import Columns, Holds
 from nightshift.config.section import Factor, Share
-from nightshift.config.task import Candidate, CandidateName
+from nightshift.config.task import CandidateConfig, CandidateName
 
 
-class TextModel(Candidate):
+class TextModel(CandidateConfig):
     """A model that takes tokens; `nightshift/tasks/texts/candidates.py` fits each kind."""
 
     kind: Literal["bert", "tfidf"]
 
 
-class Texts(Classes):
+class TextTaskConfig(ClassTaskConfig):
     """One class of each text."""
 
     kind: Literal["text-classification"]
@@ -59,4 +59,4 @@ class TextConfig(ClassConfig):
 
     columns: TextColumns
     simulator: TextSimulator = TextSimulator()
-    task: Texts
+    task: TextTaskConfig

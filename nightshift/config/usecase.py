@@ -10,8 +10,8 @@ from nightshift.config.columns import Columns
 from nightshift.config.policy import (
     Controller,
     Costs,
-    Drift,
-    Evaluation,
+    DriftLimits,
+    EvaluationGate,
     Protocol,
     Quarantine,
     Retention,
@@ -19,15 +19,15 @@ from nightshift.config.policy import (
     ServedGraph,
 )
 from nightshift.config.schedule import Schedule
-from nightshift.config.section import DaysOrNone, Section
+from nightshift.config.section import ConfigSection, DaysOrNone
 from nightshift.config.source import Simulator, Source
-from nightshift.config.task import Task
+from nightshift.config.task import TaskConfig
 from nightshift.errors import UserError, nearest
 
 SHOWN = 200  # characters of a wrong value
 
 
-class Config(Section):
+class Config(ConfigSection):
     """One use case; each task has a class of its own, which `nightshift/kinds.py` names."""
 
     name: str = Field(pattern=r"^[a-z][a-z0-9-]*$", max_length=63)
@@ -38,10 +38,10 @@ class Config(Section):
     quarantine: Quarantine = Quarantine()
     simulator: Simulator = Simulator()
     protocol: Protocol = Protocol()
-    task: Task
-    evaluation: Evaluation = Evaluation()
+    task: TaskConfig
+    evaluation: EvaluationGate = EvaluationGate()
     optimization: ServedGraph = ServedGraph()
-    drift: Drift = Drift()
+    drift: DriftLimits = DriftLimits()
     controller: Controller = Controller()
     release: Rollout = Rollout()
     retention: Retention = Retention()
@@ -60,7 +60,7 @@ def parse(value: dict[str, Any] | str) -> Config:
     config = strict_json.loads(value, "the config") if isinstance(value, str) else value
     section = _section_of(config)
     try:
-        return section.checked(config)
+        return section.parse_value(config)
     except ValidationError as error:
         lines = [_explain(section, dict(item)) for item in error.errors()]
         raise UserError("the config is not valid:\n  " + "\n  ".join(lines)) from None
@@ -100,7 +100,7 @@ def _explain_unknown(section: type[Config], path: list[str]) -> str:
     return f"unknown key; allowed here: {', '.join(allowed)}{nearest(key, allowed)}"
 
 
-def _keys_at(section: type[Section], path: list[str]) -> list[str]:
+def _keys_at(section: type[ConfigSection], path: list[str]) -> list[str]:
     """Return the valid keys of the section at `path`; names below a mapping (a candidate's name) are skipped."""
     for part in path:
         if field := section.model_fields.get(part):
@@ -108,9 +108,9 @@ def _keys_at(section: type[Section], path: list[str]) -> list[str]:
     return sorted(section.model_fields)
 
 
-def _sections(annotation: Any) -> Iterator[type[Section]]:
+def _sections(annotation: Any) -> Iterator[type[ConfigSection]]:
     """Yield the sections that a field may hold."""
-    if isinstance(annotation, type) and issubclass(annotation, Section):
+    if isinstance(annotation, type) and issubclass(annotation, ConfigSection):
         yield annotation
     for part in get_args(annotation):
         yield from _sections(part)

@@ -6,16 +6,16 @@ from pathlib import Path
 
 from nightshift.contracts.artifact import Artifact
 from nightshift.contracts.deployment import Deployment
-from nightshift.contracts.drift import Drift
+from nightshift.contracts.drift import DriftReport
 from nightshift.contracts.evaluation import ClassEvaluation, Evaluation
-from nightshift.contracts.loadtest import LoadTest, Settings
+from nightshift.contracts.loadtest import LoadTest, ServerSettings
 from nightshift.contracts.online import Snapshot
 from nightshift.contracts.optimization import Optimization
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.profile import Profile, TraceProfile
 from nightshift.contracts.registry import Aliases, RegisteredVersion
 from nightshift.contracts.release import Release
-from nightshift.contracts.request import Launch, Request
+from nightshift.contracts.request import Launch, RetrainingRequest
 from nightshift.contracts.section import Page, Section
 from nightshift.contracts.tables import Manifest
 from nightshift.contracts.verdict import Verdict
@@ -24,7 +24,7 @@ from nightshift.contracts.verdict import Verdict
 ARTIFACTS: dict[str, type[Artifact]] = {
     "aliases": Aliases,
     "deployment": Deployment,
-    "drift": Drift,
+    "drift": DriftReport,
     "classes_evaluation": ClassEvaluation,
     "evaluation": Evaluation,
     "launch": Launch,
@@ -36,9 +36,9 @@ ARTIFACTS: dict[str, type[Artifact]] = {
     "profile": Profile,
     "registered_version": RegisteredVersion,
     "release": Release,
-    "request": Request,
+    "request": RetrainingRequest,
     "section": Section,
-    "settings": Settings,
+    "settings": ServerSettings,
     "table": Manifest,
     "trace_profile": TraceProfile,
     "verdict": Verdict,

@@ -7,7 +7,7 @@ from pydantic import Field
 from nightshift.contracts.artifact import Artifact
 
 
-class Outcome(StrEnum):
+class DeploymentOutcome(StrEnum):
     """What becomes of a new version."""
 
     PROMOTED = "promoted"
@@ -21,7 +21,7 @@ class Deployment(Artifact):
     model: str = Field(description="name of the registered model, which is the use case's")
     version: int = Field(description="the new version")
     sha256: str = Field(description="its identity")
-    decision: Outcome = Field(
+    decision: DeploymentOutcome = Field(
         description="`promoted`: it is the champion now; `kept`: the champion stays; `registered`: it is not promoted, "
         "and there is no champion to keep"
     )

@@ -8,7 +8,7 @@ FILE = "drift.json"
 SCORE = "score"  # the column that a model adds
 
 
-class Column(Part):
+class ColumnDrift(Part):
     """How far one column has moved."""
 
     name: str = Field(description="a model input, or `score`")
@@ -40,7 +40,7 @@ class Promise(Part):
     measured: str = Field(description="where it was measured, as the end of a sentence")
 
 
-class Drift(Artifact):
+class DriftReport(Artifact):
     """How far the newest rows lie from those a model carries: a sample of its training, or of days before it."""
 
     model_sha256: str = Field(description="identity of the model whose inputs and scores were compared")
@@ -51,5 +51,5 @@ class Drift(Artifact):
         description="the training days, of images and texts the days before them, and the rows of the compared sample"
     )
     drifted_share: float = Field(description="share of the model inputs that drifted, 0 to 1")
-    columns: list[Column] = Field(description="the inputs, then `score`")
+    columns: list[ColumnDrift] = Field(description="the inputs, then `score`")
     signals: list[Signal] = Field(description="what may have changed, inputs and score first")

@@ -16,13 +16,13 @@ class Interval(Part):
     high: float
 
 
-class Estimate(Interval):
+class Gain(Interval):
     """A value and its 95 % interval."""
 
     value: float
 
 
-class Cost(Part):
+class DecisionCost(Part):
     """What the decisions cost on the test rows."""
 
     per_1000: float = Field(description="events, in the currency of the amounts, or of the costs where there are none")
@@ -39,7 +39,7 @@ class Champion(Part):
     metrics: Metrics
 
 
-class Unseen(Part):
+class UnseenValues(Part):
     """Values of a categorical column that are none of the model's categories; they are scored as all zeros."""
 
     distinct: int = Field(description="how many different ones")
@@ -95,15 +95,15 @@ class Figures(Artifact):
     selected: str = Field(description="the candidate that was judged")
     intervals: dict[str, dict[str, Interval]] = Field(description="candidate -> of its resampled metrics")
     champion: Champion | None = Field(description="null where there is none to compare with")
-    gains: dict[str, Estimate] | None = Field(description="of the selected candidate over the champion, paired")
+    gains: dict[str, Gain] | None = Field(description="of the selected candidate over the champion, paired")
 
 
 class Evaluation(Figures):
     """How good a model's candidates are on the test days; entities already known as positive are left out."""
 
     top_k: int = Field(description="entities that can be checked a day")
-    cost: Cost = Field(description="of the selected candidate's decisions")
-    unseen: dict[str, Unseen] = Field(description="by categorical column")
+    cost: DecisionCost = Field(description="of the selected candidate's decisions")
+    unseen: dict[str, UnseenValues] = Field(description="by categorical column")
     notes: list[str] = Field(description="what is unusual about the rows, a sentence each")
     curves: Curves
 

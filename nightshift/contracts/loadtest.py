@@ -11,7 +11,7 @@ FILE = "loadtest.json"
 UTILIZATION = 0.7  # share of its capacity at which a replica gets help
 
 
-class Settings(Artifact):
+class ServerSettings(Artifact):
     """How the server is started: the flags of `nightshift.serving` that change what it withstands."""
 
     max_rows: Annotated[int, annotated_types.Ge(1)] = Field(1024, description="rows of one call of the model")
@@ -46,21 +46,21 @@ class Point(Part):
     server_cpu_us: float | None = Field(description="CPU time of the server a request; null where nobody says")
 
     @property
-    def failed(self) -> int:
+    def failures(self) -> int:
         """Requests without a right answer."""
         return sum(self.errors.values())
 
 
-class Trial(Part):
+class LoadTrial(Part):
     """One way to start the server, under load."""
 
-    settings: Settings
+    settings: ServerSettings
     closed: list[Point] = Field(description="each connection asks again as soon as it is answered")
     open: list[Point] = Field(description="requests are due at random times, whether others are answered or not")
     capacity: float = Field(description="highest rate up to which every one keeps the limit, requests a second; or 0")
 
 
-class Share(Part):
+class LatencyShare(Part):
     """A part of the latency of one request."""
 
     name: str = Field(
@@ -69,7 +69,7 @@ class Share(Part):
     microseconds: float
 
 
-class Cost(Part):
+class PredictionCost(Part):
     """What a million predictions cost on a machine, by the CPU time that they took here."""
 
     machine: str = Field(description="as its cloud calls it")
@@ -88,11 +88,13 @@ class LoadTest(Artifact):
     sha256: str = Field(description="its identity")
     limit_ms: float = Field(description="limit of the 99th percentile of latency")
     cores: int = Field(description="of this machine; the client shares them")
-    trials: list[Trial]
-    chosen: Settings | None = Field(description="those with the most capacity; null where none keeps the limit")
+    trials: list[LoadTrial]
+    chosen: ServerSettings | None = Field(description="those with the most capacity; null where none keeps the limit")
     capacity: float = Field(description="of one replica with these, requests a second")
     utilization: float = Field(description="share of the capacity at which a replica is added")
     requests_per_second: float = Field(description="of one replica at this share: what an autoscaler aims at")
     concurrency: int = Field(description="requests in flight at one replica then")
-    breakdown: list[Share] = Field(description="of one request, while nothing else is asked, in the order of time")
-    costs: list[Cost]
+    breakdown: list[LatencyShare] = Field(
+        description="of one request, while nothing else is asked, in the order of time"
+    )
+    costs: list[PredictionCost]

@@ -23,7 +23,7 @@ class Events(Part):
     timezone: str = Field(description="IANA name of the zone of times that carry none")
 
 
-class Limits(Part):
+class SnapshotLimits(Part):
     """What one event may be; more is refused."""
 
     largest_amount: float = Field(description="largest amount")
@@ -39,7 +39,7 @@ class Array(Part):
     count: int = Field(description="its values")
 
 
-class Example(Part):
+class SnapshotExample(Part):
     """An event of the last day as a user has it, and its features as the batch has them."""
 
     event: dict[str, int | float | str] = Field(description="the user's column -> value; a time in ISO 8601, UTC")
@@ -58,9 +58,11 @@ class Snapshot(Artifact):
     terminals: int = Field(description="different terminals")
     windows: Windows = Field(description="which windows it serves; a model with others needs another snapshot")
     events: Events
-    limits: Limits
+    limits: SnapshotLimits
     arrays: dict[str, Array] = Field(description="where each array lies in the file")
-    example: Example | None = Field(description="an event that it knows; null where no event of the day is complete")
+    example: SnapshotExample | None = Field(
+        description="an event that it knows; null where no event of the day is complete"
+    )
 
 
 class Replay(Part):

@@ -14,7 +14,14 @@ from pydantic import Field, computed_field
 
 from nightshift import kinds, storage
 from nightshift.contracts.artifact import Artifact, LabeledWindow, Part, Window
-from nightshift.contracts.preprocessing import Classes, FileName, Inputs, Preprocessing, Tabular, Texts
+from nightshift.contracts.preprocessing import (
+    ClassPreprocessing,
+    FileName,
+    Inputs,
+    Preprocessing,
+    TabularPreprocessing,
+    TextPreprocessing,
+)
 from nightshift.errors import UserError
 
 if TYPE_CHECKING:
@@ -68,7 +75,7 @@ class File(Part):
     format: Format
 
     @classmethod
-    def of(cls, name: str, data: bytes, kind: Format) -> Self:
+    def describe(cls, name: str, data: bytes, kind: Format) -> Self:
         """Describe a file of some bytes."""
         return cls(name=name, sha256=storage.sha256(data), size=len(data), format=kind)
 
@@ -112,7 +119,7 @@ class DecisionRule(Part):
     )
 
 
-class Candidate(Part):
+class PackagedCandidate(Part):
     """A trained candidate."""
 
     kind: str = Field(description="as in the config")
@@ -162,7 +169,7 @@ class ModelPackage(Artifact):
     )
     decision: DecisionRule
     selected: str = Field(description="name of the candidate that scores")
-    candidates: dict[str, Candidate]
+    candidates: dict[str, PackagedCandidate]
     dropped: dict[str, str] = Field(description="candidate that was left out -> why, a sentence")
     lineage: Lineage
 
@@ -179,22 +186,22 @@ class ModelPackage(Artifact):
         return str(self.preprocessing.model_dump(include={"kind"})["kind"])
 
     @property
-    def tabular(self) -> Tabular:
+    def tabular(self) -> TabularPreprocessing:
         """How events become the input of a tabular model.
 
         Raises:
             UserError: when it is a model of another task, which whoever asks cannot use yet.
         """
-        return self.of(Tabular)
+        return self.preprocessing_as(TabularPreprocessing)
 
     @property
-    def classes(self) -> Classes:
+    def classes(self) -> ClassPreprocessing:
         """How images or texts become the input of a model that tells their classes apart.
 
         Raises:
             UserError: when it is a model of another task.
         """
-        return self.of(Classes)
+        return self.preprocessing_as(ClassPreprocessing)
 
     @property
     def inputs(self) -> Inputs:
@@ -203,7 +210,7 @@ class ModelPackage(Artifact):
         Raises:
             UserError: when its rows are images or texts.
         """
-        return self.of(Inputs)
+        return self.preprocessing_as(Inputs)
 
     @property
     def threshold(self) -> float:
@@ -212,11 +219,11 @@ class ModelPackage(Artifact):
         Raises:
             UserError: when it is a model of another task.
         """
-        self.of(Tabular)
+        self.preprocessing_as(TabularPreprocessing)
         assert self.decision.threshold is not None
         return self.decision.threshold
 
-    def of(self, kind: type[P]) -> P:
+    def preprocessing_as(self, kind: type[P]) -> P:
         """Return how its rows become its input, of the task that a caller can do.
 
         Raises:
@@ -260,7 +267,7 @@ def save(
         storage.write_bytes(storage.join(uri, name), content)
     sample = storage.join(uri, REFERENCE)
     storage.write_frame(sample, reference)
-    written = File.of(REFERENCE, storage.read_bytes(sample), Format.PARQUET)
+    written = File.describe(REFERENCE, storage.read_bytes(sample), Format.PARQUET)
     complete = package.model_copy(update={"files": [*package.files, written]})
     complete.write(storage.join(uri, MANIFEST))
     return complete
@@ -304,7 +311,7 @@ def read_tokenizer(uri: str, package: ModelPackage) -> bytes:
     Raises:
         UserError: when its bytes are not those the manifest names, or it is a model of another task.
     """
-    name = package.of(Texts).tokenizer
+    name = package.preprocessing_as(TextPreprocessing).tokenizer
     return _read(uri, next(file for file in package.files if file.name == name)) if name else b""
 
 

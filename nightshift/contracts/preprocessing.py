@@ -75,7 +75,7 @@ class Windows(Part):
     roles: list[str] = Field(description="which of `customer`, `terminal` and `amount` the events have")
 
 
-class Tabular(Inputs):
+class TabularPreprocessing(Inputs):
     """From events to the model's input, for the task `tabular`."""
 
     scope = "tables"
@@ -94,7 +94,7 @@ class Tabular(Inputs):
         return f"{self.width} columns of windows of {self.windows.windows_days} days and {self.columns}"
 
 
-class Classes(Preprocessing):
+class ClassPreprocessing(Preprocessing):
     """From an image or a text to the model's input.
 
     Attributes:
@@ -117,12 +117,12 @@ class Classes(Preprocessing):
         return self.classes
 
     @property
-    def seen(self) -> dict[str, Any]:
+    def feature_settings(self) -> dict[str, Any]:
         """What features have to be made with for the model."""
         return self.model_dump(include=set(self.SEEN))
 
 
-class Images(Classes):
+class ImagePreprocessing(ClassPreprocessing):
     """From an image file to the model's input, for images; see `nightshift/classification/images.py`.
 
     The graph takes pixels as they are, 0 to 255.
@@ -138,7 +138,7 @@ class Images(Classes):
     max_pixels: int = Field(description="width times height, above which an image is refused before it is decoded")
 
 
-class Texts(Classes):
+class TextPreprocessing(ClassPreprocessing):
     """From a text to the model's input, for texts; see `nightshift/classification/tokens.py`."""
 
     SEEN = frozenset({"length", "vocabulary", "tokenizer_sha256"})

@@ -28,7 +28,7 @@ class Phase(Part):
     seconds: float = Field(description="wall time, without any instrument attached")
 
 
-class Scoring(Part):
+class ScoringSpeed(Part):
     """How fast the exported graph scores, with ONNX Runtime, as it is served."""
 
     batch: int = Field(description="rows per call")
@@ -74,7 +74,7 @@ class Profile(Artifact):
     phases: list[Phase] = Field(description="in their order")
     rows_per_second: float = Field(description="training rows per second of the fit, however often it passes over them")
     data_wait_share: float = Field(description="share of read, matrix and fit before the fit has its rows, 0 to 1")
-    scoring: list[Scoring] = Field(description="one row per call, then many")
+    scoring: list[ScoringSpeed] = Field(description="one row per call, then many")
     activity: Activity | None = Field(description="of the GPU during the fit; null without one, or without NVML")
     peak_memory_bytes: int = Field(
         description="on the CPU of the process, on the GPU of PyTorch's allocations or else all that is in use there"
@@ -85,7 +85,7 @@ class Profile(Artifact):
     findings: list[Finding] = Field(description="of the GPU's trace, what would win most first; empty on the CPU")
 
 
-class Share(Part):
+class StepShare(Part):
     """A part of the step of one GPU; the parts add up to the step."""
 
     name: str = Field(description="what the GPU does, or why it does nothing")
@@ -219,7 +219,7 @@ class TraceProfile(Artifact):
     )
     mfu_pct: float | None = Field(description="floating-point operations of a step over what the GPU could do")
     diagnosis: list[Finding] = Field(description="what would win most comes first")
-    breakdown: list[Share] = Field(description="of the slowest GPU")
+    breakdown: list[StepShare] = Field(description="of the slowest GPU")
     top_kernels: list[Kernel]
     top_operations: list[Operation] = Field(description="of PyTorch on the host, or ranges where there are none")
     collectives: list[CollectiveTime]

@@ -28,7 +28,7 @@ class Action(StrEnum):
     ROLLED_BACK = "rolled_back"
 
 
-class Served(Part):
+class ReleasedVersion(Part):
     """A version that takes traffic, or is about to."""
 
     version: int = Field(description="its number in the registry")
@@ -45,7 +45,9 @@ class Entry(Part):
         description="live: one version answers all requests; canary: a challenger answers some of them; "
         "shadow: none, it is compared with the champion",
     )
-    versions: list[Served] = Field(min_length=1, max_length=2, description="the champion, then its challenger, if any")
+    versions: list[ReleasedVersion] = Field(
+        min_length=1, max_length=2, description="the champion, then its challenger, if any"
+    )
     action: Action = Field(description="what led to this state")
     paused: bool = Field(False, description="whether the challenger may not get more of the requests")
     since: datetime = Field(description="when, UTC")
@@ -54,12 +56,12 @@ class Entry(Part):
     reasons: list[str] = Field([], description="the verdict behind it, one sentence each")
 
     @property
-    def live(self) -> Served:
+    def live(self) -> ReleasedVersion:
         """The version that counts as the champion."""
         return self.versions[0]
 
     @property
-    def challenger(self) -> Served | None:
+    def challenger(self) -> ReleasedVersion | None:
         """The version that is being released."""
         return self.versions[1] if len(self.versions) > 1 else None
 
@@ -75,7 +77,7 @@ class Release(Entry, Artifact):
         current = Entry(**{name: getattr(self, name) for name in Entry.model_fields})
         return self.model_copy(update=dict(entry) | {"history": [*self.history, current]})
 
-    def add_challenger(self, version: Served, **stamp: Any) -> Entry:
+    def add_challenger(self, version: ReleasedVersion, **stamp: Any) -> Entry:
         """Return the state in which a version is compared with the champion and answers nothing.
 
         Args:

@@ -5,7 +5,7 @@ from pydantic import Field
 from nightshift.contracts.artifact import Artifact
 
 
-class Request(Artifact):
+class RetrainingRequest(Artifact):
     """Whether monitoring asks for a retraining."""
 
     retrain: bool

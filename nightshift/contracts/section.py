@@ -66,7 +66,7 @@ class Facts(Part):
     facts: list[Fact]
 
 
-class Column(Part):
+class TableColumn(Part):
     """A column of a table.
 
     Attributes:
@@ -95,7 +95,7 @@ class Row(Part):
     tone: Tone = "neutral"
 
 
-class Table(Part):
+class TableBlock(Part):
     """A table.
 
     Attributes:
@@ -108,7 +108,7 @@ class Table(Part):
 
     kind: Literal["table"] = "table"
     title: str
-    columns: list[Column]
+    columns: list[TableColumn]
     rows: list[Row]
     shown: int | None = None
     is_key: bool = False
@@ -230,7 +230,7 @@ class Pictures(Part):
     pictures: list[Picture]
 
 
-class Fold(Part):
+class FoldedBlocks(Part):
     """Blocks that are shown on demand."""
 
     kind: Literal["fold"] = "fold"
@@ -239,11 +239,12 @@ class Fold(Part):
 
 
 Block = Annotated[
-    Text | Notice | Facts | Table | Chart | Bars | Pictures | Links | Code | Fold, Field(discriminator="kind")
+    Text | Notice | Facts | TableBlock | Chart | Bars | Pictures | Links | Code | FoldedBlocks,
+    Field(discriminator="kind"),
 ]  # fmt: skip
 
 
-class Outcome(Part):
+class SectionOutcome(Part):
     """What became of something, and why.
 
     Attributes:
@@ -280,7 +281,7 @@ class Section(Artifact):
 
     title: str
     weight: int
-    outcome: Outcome | None = None
+    outcome: SectionOutcome | None = None
     highlights: list[Fact] = Field(default_factory=list)
     blocks: list[Block] = Field(default_factory=list)
 
@@ -298,8 +299,8 @@ class Page(Artifact):
 
     use_case: str
     run: str
-    headline: Outcome
-    outcomes: list[tuple[str, Outcome]]
+    headline: SectionOutcome
+    outcomes: list[tuple[str, SectionOutcome]]
     sections: list[Section]
 
     @property
@@ -308,9 +309,9 @@ class Page(Artifact):
         return [fact for section in self.sections for fact in section.highlights]
 
     @property
-    def key_tables(self) -> list[Table]:
+    def key_tables(self) -> list[TableBlock]:
         """The tables that a short report shows too."""
-        return [block for block in self._blocks() if isinstance(block, Table) and block.is_key]
+        return [block for block in self._blocks() if isinstance(block, TableBlock) and block.is_key]
 
     @property
     def key_codes(self) -> list[Code]:

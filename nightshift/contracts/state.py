@@ -10,7 +10,7 @@ from nightshift import strict_json
 from nightshift.errors import UserError, check_names, nearest
 
 
-class Target(StrEnum):
+class DeploymentTarget(StrEnum):
     """What becomes of a model that may be deployed."""
 
     LOCAL = "local"  # promoted, and served from this machine
@@ -18,7 +18,7 @@ class Target(StrEnum):
     RECORD_ONLY = "record-only"  # neither: runs for past days
 
 
-TARGETS = [entry.value for entry in Target]
+TARGETS = [entry.value for entry in DeploymentTarget]
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class State:
     runs: str
     audit: str
     checkpoints: str
-    target: Target
+    target: DeploymentTarget
     kubeflow: Mapping[str, str] = field(default_factory=dict)
     serving: Mapping[str, Any] = field(default_factory=dict)
     dask: str = ""
@@ -102,7 +102,7 @@ def dask(value: Any) -> str:
     return value
 
 
-def target(value: Any) -> Target:
+def target(value: Any) -> DeploymentTarget:
     """Check a target.
 
     Raises:
@@ -110,7 +110,7 @@ def target(value: Any) -> Target:
     """
     if value not in TARGETS:
         raise UserError(f"state.target is {value!r}; allowed: {', '.join(TARGETS)}{nearest(str(value), TARGETS)}")
-    return Target(value)
+    return DeploymentTarget(value)
 
 
 def _root(name: str, value: Any) -> str:

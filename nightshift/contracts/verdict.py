@@ -47,7 +47,7 @@ class Verdict(Artifact):
     advisory: bool = Field(False, description="true: it is reported and does not block a promotion")
 
     @property
-    def passed(self) -> bool:
+    def is_pass(self) -> bool:
         """Whether the model got through."""
         return self.decision is Decision.PASS
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from nightshift import registry, release, storage
 from nightshift.contracts import state as kept
-from nightshift.contracts.loadtest import Settings
+from nightshift.contracts.loadtest import ServerSettings
 from nightshift.errors import UnavailableError, UserError
 from nightshift.interpreter import isolate
 from nightshift.progress import Patience, Progress, cpu_seconds
@@ -25,7 +25,7 @@ from nightshift.serving import files
 from nightshift.serving.files import Challenger, Pointer, State
 from nightshift.step import USER_ERROR, log
 from nightshift.storage import locks
-from nightshift.tasks.examples import Example
+from nightshift.tasks.examples import ScoredExample
 
 PORT = 8321
 PATIENCE = Patience()
@@ -42,7 +42,7 @@ def check(state: kept.State) -> None:
     Raises:
         UserError: when the target is `local` and the registry is no folder.
     """
-    if state.target is kept.Target.LOCAL and registry.is_remote(state.registry):
+    if state.target is kept.DeploymentTarget.LOCAL and registry.is_remote(state.registry):
         raise UserError(
             f"target is 'local', but registry {state.registry} is a server; "
             "give a folder as registry, or target 'register-only'"
@@ -52,7 +52,7 @@ def check(state: kept.State) -> None:
 def start_or_update(
     state: kept.State,
     version: registry.Version,
-    expected: Example,
+    expected: ScoredExample,
     port: int = PORT,
     challenger: Challenger | None = None,
     patience: Patience = PATIENCE,
@@ -141,7 +141,7 @@ class _Start(NamedTuple):
     patience: Patience
 
 
-def _check_answer(root: str, name: str, pointer: Pointer, expected: Example, start: _Start) -> State:
+def _check_answer(root: str, name: str, pointer: Pointer, expected: ScoredExample, start: _Start) -> State:
     waited = Progress(start.patience)
     state = _serving(root, name, pointer, start, waited)
     # a share of the entities is the challenger's, perhaps this one
@@ -257,9 +257,9 @@ def _launch(root: str, name: str, start: _Start) -> "subprocess.Popen[bytes]":
     return process
 
 
-def _settings(root: str, name: str) -> Settings:
+def _settings(root: str, name: str) -> ServerSettings:
     uri = files.settings_uri(root, name)
-    return Settings.read(uri) if storage.exists(uri) else Settings()
+    return ServerSettings.read(uri) if storage.exists(uri) else ServerSettings()
 
 
 class _Answer(NamedTuple):

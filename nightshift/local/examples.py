@@ -6,10 +6,10 @@ from nightshift import registry, storage, tasks
 from nightshift.contracts import package
 from nightshift.contracts import state as kept
 from nightshift.serving import files
-from nightshift.tasks.examples import Example
+from nightshift.tasks.examples import ScoredExample
 
 
-def build_example(state: kept.State, name: str, uri: str) -> Example:
+def build_example(state: kept.State, name: str, uri: str) -> ScoredExample:
     """Score what an endpoint can be asked about a version by now.
 
     Args:
@@ -32,7 +32,7 @@ def build_example(state: kept.State, name: str, uri: str) -> Example:
     return replace(example, file=file)
 
 
-def without_state(lake: str, name: str, uri: str) -> Example:
+def without_state(lake: str, name: str, uri: str) -> ScoredExample:
     """Score what a server of one version can be asked, which keeps no online state: features, or an image or a text.
 
     Args:

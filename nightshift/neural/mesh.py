@@ -4,7 +4,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
-from nightshift.config.neural import Compile, Compression, Fit, Precision, Schedule, Trainer
+from nightshift.config.neural import Compile, Compression, Fit, PipelineSchedule, Precision, Trainer
 from nightshift.errors import UserError
 from nightshift.neural.parallel import ParallelReplica
 from nightshift.neural.pipeline import PipelineReplica
@@ -52,7 +52,7 @@ def check_layout(fit: Fit, trainer: Trainer, processes: int) -> None:
         raise UserError(f"{layout} is {together}, which does not divide {processes} processes; start a multiple of it")
     if trainer.zero and together > 1:
         raise UserError(f"{layout}: zero: {trainer.zero} is for all processes alike; write 1 for each, or zero: 0")
-    if trainer.shard > 1 and trainer.pipeline > 1 and trainer.schedule is Schedule.ZERO_BUBBLE:
+    if trainer.shard > 1 and trainer.pipeline > 1 and trainer.schedule is PipelineSchedule.ZERO_BUBBLE:
         raise UserError(f"{layout}: zero-bubble computes gradients in two parts, which FSDP does not; write shard: 1")
     if trainer.zero or together > 1:
         check_whole(fit, trainer, f"task.trainer: zero {trainer.zero}" if trainer.zero else layout)

@@ -16,12 +16,15 @@ from torch.distributed.pipelining.schedules import (
 )
 from torch.distributed.tensor import DTensor
 
-from nightshift.config.neural import Schedule
+from nightshift.config.neural import PipelineSchedule
 from nightshift.errors import UserError
 from nightshift.neural.data import Batch
 from nightshift.neural.parallel import ParallelReplica
 
-LOOPED = {Schedule.INTERLEAVED: ScheduleInterleaved1F1B, Schedule.ZERO_BUBBLE: ScheduleInterleavedZeroBubble}
+LOOPED = {
+    PipelineSchedule.INTERLEAVED: ScheduleInterleaved1F1B,
+    PipelineSchedule.ZERO_BUBBLE: ScheduleInterleavedZeroBubble,
+}
 
 
 class PipelineReplica(ParallelReplica):

@@ -55,7 +55,7 @@ def training(request: Request, device: torch.device) -> Iterator[NetworkTraining
     recipe = recipes.build(request["kind"], FIELD, request["shape"], parameters)
     with processes.join_processes(device), devices.reproducible(0, recipe.fit.threads):
         dataset = rows(recipe, request["rows"], device)
-        yield NetworkTraining(processes.replica(recipe, Trainer.checked(request["trainer"]), device), dataset)
+        yield NetworkTraining(processes.replica(recipe, Trainer.parse_value(request["trainer"]), device), dataset)
 
 
 def rows(recipe: Recipe, count: int, device: torch.device) -> TrainingDataset:

@@ -15,7 +15,7 @@ from typing import Any
 from nightshift.contracts.profile import Finding
 from nightshift.errors import UserError
 from nightshift.profiler import tuning
-from nightshift.profiler.tuning import Network
+from nightshift.profiler.tuning import ConfiguredNetwork
 
 SMALL_BUCKETS = "small-buckets"
 FAULTS = ("slow-process", "starved-loader", SMALL_BUCKETS)  # the first two are of `nightshift/neural/shares.py`
@@ -38,7 +38,7 @@ class ScalingSpec:
         fault: one of `FAULTS`, or empty.
     """
 
-    network: Network
+    network: ConfiguredNetwork
     trainer: Mapping[str, Any]
     device: str
     rows: int

@@ -28,7 +28,7 @@ Value = int | str | bool
 
 
 @dataclass(frozen=True)
-class Network:
+class ConfiguredNetwork:
     """A network of a config, trained on random rows.
 
     Attributes:
@@ -88,7 +88,7 @@ class TuningSetting:
     """
 
     device: str
-    network: Network
+    network: ConfiguredNetwork
     rows: int
     axes: Sequence[str]
     processes: Sequence[int] = (1,)

@@ -6,12 +6,12 @@ import os
 from nightshift.serving import options
 from nightshift.serving.batching import Limits
 from nightshift.serving.options import HOST, PORTS
-from nightshift.step import Parser, run
+from nightshift.step import StepParser, run
 
 
-def parser() -> Parser:
+def parser() -> StepParser:
     """Return the server's flags."""
-    flags = Parser("serving", "Serve a model: a registry's champion, or one package.")
+    flags = StepParser("serving", "Serve a model: a registry's champion, or one package.")
     flags.add_argument("serve", nargs="?", choices=["serve"], help="what SageMaker gives a container it starts")
     flags.add_argument("--registry", help="folder of the model registry, whose champion is followed")
     flags.add_argument("--model", help="folder or URI of one model package, instead of a registry")

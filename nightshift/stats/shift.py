@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pandas as pd
 from scipy.stats import wasserstein_distance
 
-from nightshift.config.policy import Drift
-from nightshift.contracts.drift import Column
+from nightshift.config.policy import DriftLimits
+from nightshift.contracts.drift import ColumnDrift
 
 Floats = npt.NDArray[np.floating[Any]]
 Counts = dict[str, Floats]  # column -> counts of its bins
@@ -31,7 +31,7 @@ class Bins(Protocol):
     def count(self, values: pd.Series) -> Floats:
         """Return what the measures need of some rows; the counts of batches add up."""
 
-    def measure(self, name: str, before: Floats, now: Floats, limits: Drift) -> Column:
+    def measure(self, name: str, before: Floats, now: Floats, limits: DriftLimits) -> ColumnDrift:
         """Return how far the counts `now` are from the counts `before`."""
 
 
@@ -69,12 +69,12 @@ class Numbers:
         sums = np.bincount(at, weights=np.where(finite, numbers, 0.0), minlength=size)
         return np.stack([np.bincount(at, minlength=size), np.bincount(at[finite], minlength=size), sums])
 
-    def measure(self, name: str, before: Floats, now: Floats, limits: Drift) -> Column:
+    def measure(self, name: str, before: Floats, now: Floats, limits: DriftLimits) -> ColumnDrift:
         """Return how far a numeric column has moved."""
         expected, actual = (np.bincount(self.coarse, weights=side[0]) / side[0].sum() for side in (before, now))
         psi, distance = stability_index(expected, actual), self.distance(before, now)
         drifted = psi > limits.psi or (distance is not None and distance > limits.wasserstein)
-        return Column(
+        return ColumnDrift(
             name=name,
             psi=psi,
             wasserstein=distance,
@@ -121,16 +121,18 @@ class Categories:
         positions = self.names.get_indexer(pd.Index(values.astype(str))) % (len(self.names) + 1)
         return np.bincount(positions, minlength=len(self.names) + 1).astype(float)
 
-    def measure(self, name: str, before: Floats, now: Floats, limits: Drift) -> Column:
+    def measure(self, name: str, before: Floats, now: Floats, limits: DriftLimits) -> ColumnDrift:
         """Return how far a categorical column has moved."""
         psi = stability_index(before / before.sum(), now / now.sum())
         drifted = psi > limits.psi
-        return Column(name=name, psi=psi, wasserstein=None, drifted=drifted, reference_mean=None, current_mean=None)
+        return ColumnDrift(
+            name=name, psi=psi, wasserstein=None, drifted=drifted, reference_mean=None, current_mean=None
+        )
 
 
 def compare(
-    reference: pd.DataFrame, batches: Iterable[pd.DataFrame], numeric: Iterable[str], limits: Drift
-) -> list[Column]:
+    reference: pd.DataFrame, batches: Iterable[pd.DataFrame], numeric: Iterable[str], limits: DriftLimits
+) -> list[ColumnDrift]:
     """Measure every column of the reference, in its order.
 
     Args:
@@ -169,7 +171,7 @@ def add(counts: Counts, others: Counts) -> Counts:
     return {name: counts[name] + others[name] for name in counts}
 
 
-def measure(bins: Mapping[str, Bins], before: Counts, now: Counts, limits: Drift) -> list[Column]:
+def measure(bins: Mapping[str, Bins], before: Counts, now: Counts, limits: DriftLimits) -> list[ColumnDrift]:
     """Return how far every column has moved between two counts."""
     return [column.measure(name, before[name], now[name], limits) for name, column in bins.items()]
 

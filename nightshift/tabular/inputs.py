@@ -28,7 +28,7 @@ def matrix(inputs: Inputs, frame: pd.DataFrame) -> npt.NDArray[np.float32]:
     return np.hstack(blocks)
 
 
-class Scorer:
+class FrameScorer:
     """Scores frames with one candidate of a model.
 
     Raises:

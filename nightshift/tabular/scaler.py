@@ -22,7 +22,7 @@ class Scaler:
     scale: Matrix
 
     @classmethod
-    def fitted(cls, matrix: Matrix) -> Self:
+    def fit(cls, matrix: Matrix) -> Self:
         """Fit on training rows, in float64; `matrix` is float32 of shape (rows, inputs)."""
         scale = matrix.std(axis=0, dtype=np.float64).astype(np.float32)
         # as float32, in which the spread of tiny values is 0 too

@@ -23,7 +23,7 @@ SAFE = 1 - 1e-6  # of it: the sum that is compared is rounded
 Array = Any  # numpy.ndarray | cupy.ndarray
 
 
-def of(config: TabularConfig) -> Windows:
+def configured_windows(config: TabularConfig) -> Windows:
     """Return how the inputs of a use case are computed from its events."""
     roles = [role for role in ("customer", "terminal", "amount") if getattr(config.columns, role)]
     task = config.task

@@ -24,49 +24,49 @@ class Task:
     kind: TaskKind
 
     @property
-    def simulator(self) -> protocol.Simulating:
+    def simulator(self) -> protocol.SimulationTask:
         """Rows to begin with."""
-        return cast("protocol.Simulating", self.module("simulator"))
+        return cast("protocol.SimulationTask", self.module("simulator"))
 
     @property
-    def ingestion(self) -> protocol.Ingestion:
+    def ingestion(self) -> protocol.IngestionTask:
         """Which rows are good."""
-        return cast("protocol.Ingestion", self.module("ingestion"))
+        return cast("protocol.IngestionTask", self.module("ingestion"))
 
     @property
-    def labels(self) -> protocol.Labels:
+    def labels(self) -> protocol.LabelsTask:
         """What labels are."""
-        return cast("protocol.Labels", self.module("labels"))
+        return cast("protocol.LabelsTask", self.module("labels"))
 
     @property
-    def features(self) -> protocol.Features:
+    def features(self) -> protocol.FeaturesTask:
         """What models take of events."""
-        return cast("protocol.Features", self.module("features"))
+        return cast("protocol.FeaturesTask", self.module("features"))
 
     @property
-    def training(self) -> protocol.Training:
+    def training(self) -> protocol.TrainingTask:
         """What trains and chooses a model."""
-        return cast("protocol.Training", self.module("training"))
+        return cast("protocol.TrainingTask", self.module("training"))
 
     @property
-    def profiling(self) -> protocol.Profiling:
+    def profiling(self) -> protocol.ProfilingTask:
         """The training as something that is measured."""
-        return cast("protocol.Profiling", self.module("profiling"))
+        return cast("protocol.ProfilingTask", self.module("profiling"))
 
     @property
-    def evaluation(self) -> protocol.Evaluation:
+    def evaluation(self) -> protocol.EvaluationTask:
         """How good a model is, and whether it may replace the champion."""
-        return cast("protocol.Evaluation", self.module("evaluation"))
+        return cast("protocol.EvaluationTask", self.module("evaluation"))
 
     @property
-    def optimization(self) -> protocol.Optimization:
+    def optimization(self) -> protocol.OptimizationTask:
         """On what other forms of a graph are measured."""
-        return cast("protocol.Optimization", self.module("optimization"))
+        return cast("protocol.OptimizationTask", self.module("optimization"))
 
     @property
-    def scoring(self) -> protocol.Scoring:
+    def scoring(self) -> protocol.ScoringTask:
         """How days are scored."""
-        return cast("protocol.Scoring", self.module("scoring"))
+        return cast("protocol.ScoringTask", self.module("scoring"))
 
     @property
     def drift(self) -> protocol.DriftTask:
@@ -74,19 +74,19 @@ class Task:
         return cast("protocol.DriftTask", self.module("drift"))
 
     @property
-    def release(self) -> protocol.Release:
+    def release(self) -> protocol.ReleaseTask:
         """How wrong versions are."""
-        return cast("protocol.Release", self.module("release"))
+        return cast("protocol.ReleaseTask", self.module("release"))
 
     @property
-    def examples(self) -> protocol.Examples:
+    def examples(self) -> protocol.ExamplesTask:
         """What a server is asked."""
-        return cast("protocol.Examples", self.module("examples"))
+        return cast("protocol.ExamplesTask", self.module("examples"))
 
     @property
-    def metrics(self) -> protocol.Metrics:
+    def metrics(self) -> protocol.MetricsTask:
         """What metrics are called."""
-        return cast("protocol.Metrics", self.module("metrics"))
+        return cast("protocol.MetricsTask", self.module("metrics"))
 
     def module(self, name: str) -> ModuleType:
         """Return a module; see `TaskKind.module`."""

@@ -82,7 +82,7 @@ def require_some(column: pd.Series, read: pd.Series, kind: str) -> None:
     """
     if not read.isna().all():
         return
-    values = texts(column[given(column)])
+    values = texts(column[has_value(column)])
     if len(values):
         raise UserError(
             f"column {column.name!r} ({column.dtype}) holds no {kind}; "
@@ -90,7 +90,7 @@ def require_some(column: pd.Series, read: pd.Series, kind: str) -> None:
         )
 
 
-def given(column: pd.Series) -> pd.Series:
+def has_value(column: pd.Series) -> pd.Series:
     """Return which values are there at all: neither null nor empty text."""
     return column.notna() if pd.api.types.is_numeric_dtype(column) else (canonical(column) != "").fillna(True)
 

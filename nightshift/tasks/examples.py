@@ -7,7 +7,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Example:
+class ScoredExample:
     """One event, image or text, and what a version scores it, computed without the server.
 
     Attributes:
@@ -32,7 +32,7 @@ class Example:
         return {self.name: [self.event]}
 
     @property
-    def shown(self) -> dict[str, Any]:
+    def deployment_event(self) -> dict[str, Any]:
         """The event as deployment.json has it: of an item, its file."""
         return dict.fromkeys(self.event, self.file) if self.file else self.event
 

@@ -107,29 +107,29 @@ def forest(trees: Sequence[Tree], inputs: int, comparison: str, base: float, log
 
 
 def _node_attributes(trees: Sequence[Tree], comparison: str) -> dict[str, list[Any]]:
-    leaf = _joined([tree.left < 0 for tree in trees])
+    leaf = _join([tree.left < 0 for tree in trees])
     return {
-        "nodes_treeids": _joined([np.full(len(tree.left), i) for i, tree in enumerate(trees)]).tolist(),
-        "nodes_nodeids": _joined([np.arange(len(tree.left)) for tree in trees]).tolist(),
+        "nodes_treeids": _join([np.full(len(tree.left), i) for i, tree in enumerate(trees)]).tolist(),
+        "nodes_nodeids": _join([np.arange(len(tree.left)) for tree in trees]).tolist(),
         "nodes_modes": np.where(leaf, "LEAF", comparison).tolist(),
-        "nodes_truenodeids": np.where(leaf, 0, _joined([tree.left for tree in trees])).tolist(),
-        "nodes_falsenodeids": np.where(leaf, 0, _joined([tree.right for tree in trees])).tolist(),
-        "nodes_featureids": np.where(leaf, 0, _joined([tree.feature for tree in trees])).tolist(),
-        "nodes_values": np.where(leaf, 0, _joined([tree.threshold for tree in trees])).tolist(),
+        "nodes_truenodeids": np.where(leaf, 0, _join([tree.left for tree in trees])).tolist(),
+        "nodes_falsenodeids": np.where(leaf, 0, _join([tree.right for tree in trees])).tolist(),
+        "nodes_featureids": np.where(leaf, 0, _join([tree.feature for tree in trees])).tolist(),
+        "nodes_values": np.where(leaf, 0, _join([tree.threshold for tree in trees])).tolist(),
     }
 
 
 def _leaf_attributes(trees: Sequence[Tree]) -> dict[str, list[Any]]:
     leaves = [np.flatnonzero(tree.left < 0) for tree in trees]
     return {
-        "target_treeids": _joined([np.full(len(nodes), i) for i, nodes in enumerate(leaves)]).tolist(),
-        "target_nodeids": _joined(leaves).tolist(),
+        "target_treeids": _join([np.full(len(nodes), i) for i, nodes in enumerate(leaves)]).tolist(),
+        "target_nodeids": _join(leaves).tolist(),
         "target_ids": [0] * sum(len(nodes) for nodes in leaves),
-        "target_weights": _joined([tree.value[nodes] for tree, nodes in zip(trees, leaves, strict=True)]).tolist(),
+        "target_weights": _join([tree.value[nodes] for tree, nodes in zip(trees, leaves, strict=True)]).tolist(),
     }
 
 
-def _joined(arrays: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+def _join(arrays: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
     return np.concatenate(arrays)
 
 
@@ -150,7 +150,7 @@ def of_rows(nodes: list[NodeProto], inputs: int, constants: dict[str, npt.NDArra
         [helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, [None])],
         [numpy_helper.from_array(array, name) for name, array in constants.items()],
     )
-    return _checked(graph)
+    return _check(graph)
 
 
 class Drawing:
@@ -176,7 +176,7 @@ class Drawing:
         """Return a constant of integers."""
         return self.constant(np.array(numbers, np.int64))
 
-    def unsqueezed(self, drawn: str, *axes: int) -> str:
+    def unsqueeze(self, drawn: str, *axes: int) -> str:
         """Draw new axes of length 1."""
         return self.node("Unsqueeze", drawn, self.axes(*axes))
 
@@ -199,7 +199,7 @@ class Drawing:
             for name, width in zip((EMBEDDING, OUTPUT), widths, strict=True)
         ][::-1]
         constants = [numpy_helper.from_array(array, name) for name, array in self.constants.items()]
-        return _checked(helper.make_graph(nodes, "model", [input_info], outputs, constants))
+        return _check(helper.make_graph(nodes, "model", [input_info], outputs, constants))
 
     def module(self, module: nn.Module, drawn: str) -> str:
         """Draw a module of a residual network after what is drawn; return the name of its output."""
@@ -245,7 +245,7 @@ def _host(tensor: Any) -> npt.NDArray[np.float32]:
     return np.asarray(tensor.detach().cpu().numpy(), dtype=np.float32)
 
 
-def _checked(graph: Any) -> bytes:
+def _check(graph: Any) -> bytes:
     model = helper.make_model(graph, opset_imports=OPSETS, ir_version=IR_VERSION)
     checker.check_model(model, full_check=True)
     return bytes(model.SerializeToString(deterministic=True))

@@ -21,22 +21,22 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pandas as pd
 
-    from nightshift.config.policy import Drift
-    from nightshift.config.section import Section
+    from nightshift.config.policy import DriftLimits
+    from nightshift.config.section import ConfigSection
     from nightshift.contracts.drift import Signal
     from nightshift.contracts.preprocessing import Preprocessing
     from nightshift.contracts.section import Block, Fact
     from nightshift.graph import Graph
-    from nightshift.profiler.tuning import Network
+    from nightshift.profiler.tuning import ConfiguredNetwork
     from nightshift.splits import Watched
-    from nightshift.tasks.examples import Example
+    from nightshift.tasks.examples import ScoredExample
     from nightshift.tasks.fitting import Fitted
     from nightshift.tensors import Tensors
 
 U = TypeVar("U", bound=Config)  # the use case, in the class of its task
 
 
-class Simulating(Protocol):
+class SimulationTask(Protocol):
     """What the ingestion step asks where the data is simulated."""
 
     # the columns of a day
@@ -52,7 +52,7 @@ class Simulating(Protocol):
         """
 
 
-class Ingestion(Protocol):
+class IngestionTask(Protocol):
     """What the ingestion step asks: the rules by which a row is good."""
 
     def faults(self, typed: "pd.DataFrame", config: Any, /) -> "pd.Series":
@@ -70,7 +70,7 @@ class Ingestion(Protocol):
         """Return what decides which rows are good, beside columns and zone: part of every partition's key."""
 
 
-class Labels(Protocol):
+class LabelsTask(Protocol):
     """What the ingestion step asks of labels."""
 
     # what they have to be, for a message
@@ -137,7 +137,7 @@ class DailyFeatures(Protocol):
         """Describe the table of some days, and write what goes with it."""
 
 
-class Features(Protocol):
+class FeaturesTask(Protocol):
     """What the features step asks."""
 
     def features(self, setup: FeatureSetup[Any], /) -> DailyFeatures:
@@ -168,7 +168,7 @@ class TrainingSetup(Generic[U]):
 
 
 @dataclass(frozen=True)
-class Measured:
+class CandidateMetrics:
     """A candidate on validation rows.
 
     Attributes:
@@ -204,7 +204,7 @@ class Sample(Protocol):
         """Names of inputs from which nothing can be learned, since they are the same in every row."""
 
     @property
-    def unlearned(self) -> list[str]:
+    def unlearned_classes(self) -> list[str]:
         """Names of the classes that no row has.
 
         Raises:
@@ -233,14 +233,14 @@ class Sample(Protocol):
         """Return by how much a graph's scores differ from the library's, on some of the rows; NaN where it diverged."""
 
 
-class Unseen(Protocol):
+class SelectionRows(Protocol):
     """Labeled rows by which candidates are chosen, and that none of them was fitted on."""
 
     @property
     def window(self) -> LabeledWindow:
         """Their days, and how many there are."""
 
-    def measure(self, graph: bytes) -> Measured:
+    def measure(self, graph: bytes) -> CandidateMetrics:
         """Measure a candidate by its ONNX graph."""
 
 
@@ -258,7 +258,7 @@ class TrainingRows(Protocol[S]):
             UserError: when they cannot train a model: none, labels that are due and missing, one class only.
         """
 
-    def unseen(self, fold: Fold, sample: S) -> Unseen:
+    def unseen(self, fold: Fold, sample: S) -> SelectionRows:
         """Return the test rows of a fold, as a model of a sample takes them.
 
         Raises:
@@ -269,7 +269,7 @@ class TrainingRows(Protocol[S]):
         """Return the rows that drift is measured against, scored by a graph, and their days unless the sample's."""
 
 
-class Training(Protocol):
+class TrainingTask(Protocol):
     """What the training step asks."""
 
     def rows(self, setup: TrainingSetup[Any], /) -> TrainingRows[Any]:
@@ -279,7 +279,7 @@ class Training(Protocol):
             UserError: when the features are not what the config's candidates take.
         """
 
-    def networks(self, task: Any, /) -> "Mapping[str, Section]":
+    def networks(self, task: Any, /) -> "Mapping[str, ConfigSection]":
         """Return the candidates of a config's task that several processes train together."""
 
 
@@ -315,7 +315,7 @@ class ProfiledFit(Protocol):
         """Return a fit short enough for a trace that shows every operation."""
 
 
-class Profiling(Protocol):
+class ProfilingTask(Protocol):
     """What the profiling step and `nightshift tune` ask."""
 
     def selected_fit(
@@ -333,7 +333,7 @@ class Profiling(Protocol):
             phase: measures the reading of the rows, and the making of what the candidate takes.
         """
 
-    def network(self, config: Any, name: str, inputs: int | None, /) -> "Network":
+    def network(self, config: Any, name: str, inputs: int | None, /) -> "ConfiguredNetwork":
         """Return a network among the candidates of a config.
 
         Args:
@@ -391,7 +391,7 @@ class RowsUnderTest(Protocol[C]):
         """
 
 
-class Evaluation(Protocol):
+class EvaluationTask(Protocol):
     """What the evaluation step asks."""
 
     def rows(self, config: Any, features: Table, fold: Fold, model: ModelPackage, /) -> RowsUnderTest[Any]:
@@ -420,17 +420,17 @@ class OptimizationRows(Protocol):
     def is_decidable(self) -> bool:
         """Whether the metric has a meaning."""
 
-    def decided(self, scores: "npt.NDArray[np.float32]") -> "npt.NDArray[Any]":
+    def decide(self, scores: "npt.NDArray[np.float32]") -> "npt.NDArray[Any]":
         """Return what is decided by scores, (n,)."""
 
     def quality(self, scores: "npt.NDArray[np.float32]") -> float:
         """Return the metric."""
 
-    def resampled(self, scores: "npt.NDArray[np.float32]") -> "npt.NDArray[np.floating[Any]]":
+    def resample(self, scores: "npt.NDArray[np.float32]") -> "npt.NDArray[np.floating[Any]]":
         """Return the metric of every resample of the rows, which are the same for all scores."""
 
 
-class Optimization(Protocol):
+class OptimizationTask(Protocol):
     """What the optimization step asks."""
 
     def rows(
@@ -472,7 +472,7 @@ class DayScorer(Protocol):
         """
 
 
-class Scoring(Protocol):
+class ScoringTask(Protocol):
     """What the scoring step asks."""
 
     def scorer(self, uri: str, model: ModelPackage, /) -> DayScorer:
@@ -482,7 +482,7 @@ class Scoring(Protocol):
             UserError: when its graph's bytes are not those that the manifest names.
         """
 
-    def identified(self, scores: "pd.DataFrame", features: Partition, /) -> "pd.DataFrame":
+    def identify(self, scores: "pd.DataFrame", features: Partition, /) -> "pd.DataFrame":
         """Return a day's scores with the columns by which the endpoint's log knows their rows."""
 
 
@@ -514,7 +514,7 @@ class DriftInputs(Generic[U]):
         return splits.watched(self.config, self.day, self.model.lineage.train.last)
 
     @property
-    def promised(self) -> Promise | None:
+    def promise(self) -> Promise | None:
         """What to expect of the model, None when nobody has measured it."""
         promised = self.scores.details["promised"]
         return Promise(**promised) if promised else None
@@ -544,7 +544,7 @@ class Comparison(Protocol):
     """The newest rows, beside those that a model carries."""
 
     @property
-    def limits(self) -> "Drift":
+    def limits(self) -> "DriftLimits":
         """Effect sizes above which something has drifted."""
 
     @property
@@ -556,7 +556,7 @@ class Comparison(Protocol):
         """The columns that are compared as numbers; the others are categories."""
 
     @property
-    def labeled(self) -> int:
+    def labeled_count(self) -> int:
         """Rows with labels on the newest day whose labels are due; there is one."""
 
     def batches(self, days: Days) -> "Iterator[pd.DataFrame]":
@@ -583,7 +583,7 @@ class DriftTask(Protocol):
         """
 
 
-class Release(Protocol):
+class ReleaseTask(Protocol):
     """What the release step asks: how wrong versions are, as labels arrive."""
 
     # the loss from which on one is as wrong as can be
@@ -610,7 +610,7 @@ class Payload:
     media_type: str
 
 
-class Examples(Protocol):
+class ExamplesTask(Protocol):
     """What steps ask a server about."""
 
     def online_state(self, lake: str, use_case: str, model: ModelPackage, features: str | None = None) -> str | None:
@@ -623,10 +623,10 @@ class Examples(Protocol):
             features: URI of the manifest of the run's features, whose snapshot is preferred.
         """
 
-    def from_files(self, uri: str, model: ModelPackage, online: str | None, /) -> "Example | None":
+    def from_files(self, uri: str, model: ModelPackage, online: str | None, /) -> "ScoredExample | None":
         """Score what the files of a model hold, or its online state; None where that is nothing."""
 
-    def from_lake(self, uri: str, model: ModelPackage, lake: str, use_case: str, /) -> "tuple[Example, bytes]":
+    def from_lake(self, uri: str, model: ModelPackage, lake: str, use_case: str, /) -> "tuple[ScoredExample, bytes]":
         """Score what a server without an online state can be asked, and return it as a file's bytes.
 
         Raises:
@@ -644,7 +644,7 @@ class Examples(Protocol):
         """Return what a server does with a body, by name, one after the other; `most` bodies are tried."""
 
 
-class Metrics(Protocol):
+class MetricsTask(Protocol):
     """Names of a task's metrics, which any step may ask for: nothing heavy is imported."""
 
     # the metric by which a model is held to what was measured of it
@@ -654,8 +654,8 @@ class Metrics(Protocol):
     # files of an evaluation that hold verdicts of further gates, which a deployment heeds
     GATES: tuple[str, ...]
 
-    def shown(self, config: Any, /) -> dict[str, str]:
+    def list_headline_metrics(self, config: Any, /) -> dict[str, str]:
         """Return the metrics that people are shown of a training -> what they are called."""
 
-    def summarized(self, config: Any, /) -> dict[str, str]:
+    def list_summary_metrics(self, config: Any, /) -> dict[str, str]:
         """Return all metrics of `evaluation.json` -> what the run's summary calls them."""

@@ -11,7 +11,7 @@ import pandas as pd
 
 from nightshift import storage
 from nightshift.config import Config
-from nightshift.config.policy import Drift
+from nightshift.config.policy import DriftLimits
 from nightshift.contracts import package
 from nightshift.contracts.artifact import LabeledWindow
 from nightshift.contracts.drift import SCORE, Signal
@@ -25,7 +25,7 @@ from nightshift.splits import Days
 from nightshift.stats.comparison import Floats
 from nightshift.step import log
 from nightshift.tabular import inputs as tabular
-from nightshift.tabular.inputs import Scorer
+from nightshift.tabular.inputs import FrameScorer
 from nightshift.tabular.scaler import Matrix
 from nightshift.tasks.protocol import DriftInputs
 
@@ -84,7 +84,7 @@ class LabeledRows:
         return names
 
     @property
-    def unlearned(self) -> list[str]:
+    def unlearned_classes(self) -> list[str]:
         """Names of classes that no row has: none."""
         return []
 
@@ -127,7 +127,7 @@ class MeasuredRows:
     def scores(self, uri: str, model: ModelPackage, candidate: str) -> Floats:
         """Return what each row scores by a candidate of the model at a URI, (n,)."""
         if (uri, candidate) not in self._scored:
-            self._scored[uri, candidate] = Scorer(uri, model, candidate).score(self.rows)
+            self._scored[uri, candidate] = FrameScorer(uri, model, candidate).score(self.rows)
         return self._scored[uri, candidate]
 
 
@@ -138,9 +138,9 @@ class RowsBesideReference:
     inputs: DriftInputs[Any]
 
     @property
-    def limits(self) -> Drift:
+    def limits(self) -> DriftLimits:
         """Effect sizes above which something has drifted: the config's."""
-        limits: Drift = self.inputs.config.drift
+        limits: DriftLimits = self.inputs.config.drift
         return limits
 
     @property
@@ -173,7 +173,7 @@ class RowsBesideReference:
         return []
 
 
-def labeled(rows: pd.DataFrame, days: Days) -> pd.DataFrame:
+def require_labels(rows: pd.DataFrame, days: Days) -> pd.DataFrame:
     """Return the rows of some days as they are.
 
     Raises:
@@ -186,7 +186,7 @@ def labeled(rows: pd.DataFrame, days: Days) -> pd.DataFrame:
     return rows
 
 
-def scored(table: Table, day: date, uris: Sequence[str]) -> tuple[Floats, list[Floats]]:
+def score_labeled_rows(table: Table, day: date, uris: Sequence[str]) -> tuple[Floats, list[Floats]]:
     """Return the labels of a day's rows that have one, float64 (n,), and what some models score them.
 
     Args:
@@ -196,7 +196,7 @@ def scored(table: Table, day: date, uris: Sequence[str]) -> tuple[Floats, list[F
     """
     rows = table.read([day]).dropna(subset="label")
     labels: Floats = rows["label"].to_numpy(dtype=np.float64)
-    return labels, [Scorer(uri, package.load(uri)).score(rows).astype(np.float64) for uri in uris]
+    return labels, [FrameScorer(uri, package.load(uri)).score(rows).astype(np.float64) for uri in uris]
 
 
 def finite(matrix: Matrix, inputs: Inputs) -> Matrix:

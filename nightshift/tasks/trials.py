@@ -31,7 +31,7 @@ class Contender(Resampled):
     version: int = 0
 
     @classmethod
-    def of(cls, model: ModelPackage, version: int, **measured: Any) -> Self:
+    def from_model(cls, model: ModelPackage, version: int, **measured: Any) -> Self:
         """Return a version of a model, with what was measured of it."""
         return cls(sha256=model.sha256, trained_until=str(model.lineage.train.last), version=version, **measured)
 
@@ -88,7 +88,7 @@ class Trial(Generic[C]):
             "selected": self.model.selected,
             "intervals": {name: contender.intervals() for name, contender in self.candidates.items()},
             "champion": rival and contract.Champion(version=rival.version, sha256=rival.sha256, metrics=rival.figures),
-            "gains": gains and {name: contract.Estimate(**asdict(gain)) for name, gain in gains.items()},
+            "gains": gains and {name: contract.Gain(**asdict(gain)) for name, gain in gains.items()},
         }
 
 
@@ -137,7 +137,7 @@ def judge(challenger: C, champion: C | str, gate: Gate) -> Verdict:
         champion: the version that serves, or a sentence why there is none to compare with.
         gate: what it has to pass.
     """
-    decision, reasons = _decided(challenger, champion, gate)
+    decision, reasons = _decide(challenger, champion, gate)
     rival = None if isinstance(champion, str) else champion
     return Verdict(
         gate="evaluation",
@@ -152,7 +152,7 @@ def judge(challenger: C, champion: C | str, gate: Gate) -> Verdict:
     )
 
 
-def _decided(challenger: C, champion: C | str, gate: Gate) -> tuple[Decision, list[str]]:
+def _decide(challenger: C, champion: C | str, gate: Gate) -> tuple[Decision, list[str]]:
     if gate.undecidable or gate.refused:
         absent = [champion] if isinstance(champion, str) else []
         decision = Decision.UNDECIDED if gate.undecidable else Decision.FAIL

@@ -29,7 +29,7 @@ def classification(labels: Labels, scores: Floats, threshold: float) -> dict[str
     return curve | {"confusionMatrix": _confusion(labels, scores >= threshold)}
 
 
-def confused(counts: Sequence[Sequence[int]], classes: Sequence[str]) -> dict[str, Any]:
+def describe_confusion(counts: Sequence[Sequence[int]], classes: Sequence[str]) -> dict[str, Any]:
     """Return the metadata of a `dsl.ClassificationMetrics` of rows by true and by predicted class.
 
     Empty of more than `DRAWN` classes: metadata has to stay small, and nobody could read it.

@@ -59,7 +59,7 @@ def _latencies(attempt: Attempt) -> str:
     return ", ".join(f"{latency.rows:,} in {latency.median_ms:.3g} ms" for latency in attempt.latencies)
 
 
-def _step(training: Run, use_case: str) -> ir.Task:
+def _step(training: Run, use_case: str) -> ir.PipelineTask:
     task = next((task for task in training.pipeline.tasks if task.name == STEP), None)
     trained = training.arguments["config"]["name"]
     if task is None or trained != use_case:
@@ -70,7 +70,7 @@ def _step(training: Run, use_case: str) -> ir.Task:
     return task
 
 
-def _command(training: Run, task: ir.Task, folder: str) -> list[str]:
+def _command(training: Run, task: ir.PipelineTask, folder: str) -> list[str]:
     """Return the command that measures the forms of a run's graph and writes the result into a folder."""
     config = training.commands.fill(task, "parameter", "config")
     features, model = (training.commands.fill(task, "input", name) for name in ("features", "model"))

@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nightshift.contracts.section import Link, Page
-from nightshift.contracts.section import Table as Block
+from nightshift.contracts.section import TableBlock as Block
 from nightshift.figures import format_value
 from pipelines.cli.progress import plain_text
 

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nightshift.contracts.state import TARGETS, Target
+from nightshift.contracts.state import TARGETS, DeploymentTarget
 from nightshift.dates import parse_date
 from nightshift.errors import UserError
 from nightshift.step import USER_ERROR
@@ -23,7 +23,10 @@ from pipelines.environments import local
 if TYPE_CHECKING:
     from nightshift.contracts.section import Page
 
-RUNNERS = {"process": Target.LOCAL, "docker": Target.REGISTER_ONLY}  # what runs a step -> where its models go
+RUNNERS = {
+    "process": DeploymentTarget.LOCAL,
+    "docker": DeploymentTarget.REGISTER_ONLY,
+}  # what runs a step -> where its models go
 
 
 def add(commands: options.Commands) -> None:
@@ -57,7 +60,7 @@ def backfill(args: argparse.Namespace) -> int:
 
     console = Console()
     dates = past.days(parse_date(args.first), parse_date(args.last))
-    state = local(Path(args.workspace), target=Target.RECORD_ONLY)
+    state = local(Path(args.workspace), target=DeploymentTarget.RECORD_ONLY)
     pipeline, parameters = arguments.load_compiled(args.pipeline), options.parameters(args)
     observe = partial(days.progress, dates=dates, console=console)
     outcomes = list(past.backfill(pipeline, dates, parameters, state, observe, args.force))

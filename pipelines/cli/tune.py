@@ -14,7 +14,7 @@ from nightshift.profiler import tuning
 from nightshift.profiler.tuning import (
     AXES,
     PROCESSES,
-    Network,
+    ConfiguredNetwork,
     Search,
     Speed,
     Start,
@@ -151,7 +151,7 @@ def choose_network(config: Config, candidate: str | None) -> str:
     return networks[0]
 
 
-def find_network(config: Config, name: str, inputs: int | None) -> Network:
+def find_network(config: Config, name: str, inputs: int | None) -> ConfiguredNetwork:
     """Return a network of a config; of a table, with so many inputs, by default those of the config."""
     return tasks.find(config.task.kind).profiling.network(config, name, inputs)
 
@@ -163,7 +163,7 @@ def width(shape: Mapping[str, int]) -> str:
     return f"{shape['length']} tokens" if "length" in shape else f"{shape['inputs']} inputs"
 
 
-def _setting(args: argparse.Namespace, network: Network) -> TuningSetting:
+def _setting(args: argparse.Namespace, network: ConfiguredNetwork) -> TuningSetting:
     rows = TABLE if "inputs" in network.shape else BATCHES * max(network.parameters["batch_size"], *args.batch_size, 1)
     return TuningSetting(
         device=args.device,

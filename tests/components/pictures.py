@@ -134,7 +134,7 @@ def model(folder: Path, seed: int = 0, weights: Weights | None = None, **rules: 
     made = packages.manifest(
         graphs,
         signature=Signature.of_scores(Tensor.of_rows(Datatype.UINT8, side, side, channels), classes=len(classes)),
-        preprocessing=parts.Images(side=side, channels=channels, classes=classes, **{**LIMITS, **rules}),
+        preprocessing=parts.ImagePreprocessing(side=side, channels=channels, classes=classes, **{**LIMITS, **rules}),
         decision=DecisionRule(threshold=None),
     )
     package.save(str(folder), made, graphs, pd.DataFrame())

@@ -67,12 +67,12 @@ class Pipeline:
         self.ingest(day)
         self.run(features, day, events=self.place("events"), features=self.place("features"))
 
-    def watch(self, day: date) -> contract.Drift:
+    def watch(self, day: date) -> contract.DriftReport:
         flags = {"features": self.place("features"), "scores": self.place("scores"), "drift": self.place("drift")}
         self.run(scoring, day, model=self.place("model"), features=flags["features"], scores=flags["scores"])
         self.run(drift, day, **flags)
         self.run(monitoring, day, drift=flags["drift"], request=self.place("request"))
-        return contract.Drift.read(self.place(f"drift/{contract.FILE}"))
+        return contract.DriftReport.read(self.place(f"drift/{contract.FILE}"))
 
 
 @pytest.fixture(scope="module")

@@ -23,13 +23,13 @@ from components.ingestion import core
 from components.reporting import report
 from nightshift import markdown, step, telemetry
 from nightshift.config import parse
-from nightshift.config.policy import Drift
+from nightshift.config.policy import DriftLimits
 from nightshift.contracts import section as blocks
-from nightshift.contracts.section import Column, Fact, Outcome, Page, Row, Section
+from nightshift.contracts.section import Fact, Page, Row, Section, SectionOutcome, TableColumn
 from nightshift.errors import UserError
 from nightshift.printable import printable, printable_lines
 from nightshift.tasks import columns
-from nightshift.tasks.examples import Example
+from nightshift.tasks.examples import ScoredExample
 from pipelines.cli import page as pages
 from tests.components import samples
 
@@ -70,22 +70,25 @@ class Elements(HTMLParser):
 def section(value: str, folder: Path) -> Section:
     """Every kind of block, with the value wherever there is text."""
     axis, fact = blocks.Axis(label=value, ticks=[0, 1]), Fact(label=value, value=value, note=value)
-    columns, row = [Column(title=value), Column(title=value, format="code")], Row(cells=[value, value], tag=value)
+    columns, row = (
+        [TableColumn(title=value), TableColumn(title=value, format="code")],
+        Row(cells=[value, value], tag=value),
+    )
     series = blocks.Series(name=value, style="points", points=[(0, 0)], notes=[value])
     links = [blocks.Link(name=value, uri=uri) for uri in ("s3://elsewhere", f"{folder}/file")]
     every = [
         blocks.Text(sentences=[value, value]),
         blocks.Notice(title=value, sentences=[value]),
-        blocks.Table(title=value, columns=columns, rows=[row] * 3, shown=1, is_key=True),
+        blocks.TableBlock(title=value, columns=columns, rows=[row] * 3, shown=1, is_key=True),
         blocks.Facts(facts=[fact, Fact(label="", value=blocks.Estimate(value=1, low=0, high=2))]),
         blocks.Chart(title=value, x=axis, y=axis, series=[series]),
         blocks.Bars(title=value, labels=[value], heights=[1.0]),
         blocks.Pictures(title=value, pictures=[blocks.Picture(png=PIXEL, caption=value, note=value)]),
         blocks.Links(title=value, links=links, is_key=True),
         blocks.Code(title=value, text=value),
-        blocks.Fold(title=value, blocks=[blocks.Text(sentences=[value])]),
+        blocks.FoldedBlocks(title=value, blocks=[blocks.Text(sentences=[value])]),
     ]
-    outcome = Outcome(headline=value, label=value, reasons=[value] * 5)
+    outcome = SectionOutcome(headline=value, label=value, reasons=[value] * 5)
     return Section(title=value, weight=1, outcome=outcome, highlights=[fact], blocks=every)
 
 
@@ -102,7 +105,7 @@ def test_a_page_shows_it_as_text(value, tmp_path):
 def test_evidently_s_page_has_no_element_of_the_data_s():
     def rendered(values: list[str]) -> Elements:
         rows = pd.DataFrame({"channel": values * 2, "score": np.linspace(0, 1, 2 * len(values))})
-        return Elements(evidently_report.render(rows, rows.iloc[::-1], ["score"], Drift()))
+        return Elements(evidently_report.render(rows, rows.iloc[::-1], ["score"], DriftLimits()))
 
     page = rendered(HOSTILE)
     assert page.tags == rendered(["a", "b"] * 50).tags
@@ -201,7 +204,7 @@ def test_labels_of_metrics_are_one_line_short_and_few():
 
 @pytest.mark.parametrize("value", HOSTILE)
 def test_the_command_to_paste_is_one_command_with_the_value_in_it(value):
-    example = Example("instances", {"channel": value}, 0.5)
+    example = ScoredExample("instances", {"channel": value}, 0.5)
     words = shlex.split(example.curl("http://127.0.0.1:1"))
     assert json.loads(words[-1]) == example.request
     assert words[:2] == ["curl", "-s"]

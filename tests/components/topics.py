@@ -10,7 +10,7 @@ import pandas as pd
 from onnx import TensorProto, helper
 
 from nightshift.config import parse
-from nightshift.config.texts import Texts
+from nightshift.config.texts import TextTaskConfig
 from nightshift.contracts import package, tables
 from nightshift.contracts.package import Datatype, DecisionRule, Signature, Tensor
 from nightshift.tasks.texts import candidates
@@ -49,9 +49,9 @@ def config(**task: Any) -> dict[str, Any]:
     return found
 
 
-def task(**fields: Any) -> Texts:
+def task(**fields: Any) -> TextTaskConfig:
     found = parse(config(**fields)).task
-    assert isinstance(found, Texts)
+    assert isinstance(found, TextTaskConfig)
     return found
 
 

@@ -25,7 +25,7 @@ ON_CLUSTERS = [(name, place) for name in PIPELINES for place in CLUSTERS]
 RUN_ID = "manual__2026-01-02T03:04:05+00:00"
 
 
-def tasks(shipped: Shipped, name: str, environment: str) -> list[tuple[Any, ir.Task, dict[str, Any]]]:
+def tasks(shipped: Shipped, name: str, environment: str) -> list[tuple[Any, ir.PipelineTask, dict[str, Any]]]:
     """Each step's Airflow task, rendered, beside the compiled step and the context it was rendered in."""
     dag = shipped(environment)[f"fraud_{name}"]
     inside = context(dag, RUN_ID, params={"date": "2025-06-30"})

@@ -40,7 +40,7 @@ def node_group(kind: str, machine: str, least: int, most: int, capacity: str = "
     return {"type": "aws_eks_node_group", "values": values, "address": f"module.{machine}.aws_eks_node_group.this"}
 
 
-def cost(what: Json, use: core.Use, **usd: float) -> dict[str, core.Cost]:
+def cost(what: Json, use: core.Use, **usd: float) -> dict[str, core.MonthlyCost]:
     units = {"disk": "GB-month", "data": "GB", "FSx": "GB-month", "bucket": "GB-month", "group": "GB"}
     per = {name: next((unit for part, unit in units.items() if part in name), "hour") for name in usd}
     return core.costs(core.charges(what, use), {name: core.Price(value, per[name]) for name, value in usd.items()})
@@ -70,7 +70,7 @@ def test_the_price_of_lustre_is_that_of_its_throughput() -> None:
 
     found = cost(lustre, core.Use(), **{"FSx PERSISTENT_2 250": 0.2, "FSx PERSISTENT_2 125": 0.1})
 
-    assert found["Lustre"] == core.Cost(pytest.approx(240), frozenset())
+    assert found["Lustre"] == core.MonthlyCost(pytest.approx(240), frozenset())
 
 
 def test_idle_pays_for_the_nodes_that_always_run_only() -> None:
@@ -199,7 +199,7 @@ def test_keys_and_file_systems_are_charged_by_the_month(kind: str, values: Json,
 
 def test_what_no_rule_covers_and_nobody_names_is_unpriced() -> None:
     kinds = ("aws_vpc", "aws_iam_role", "aws_eip", "aws_s3_bucket", core.EKS_POOL, core.GKE_POOL, "aws_budget")
-    assert core.unpriced(plan(*({"type": kind} for kind in kinds)), {"aws_vpc": "free"}) == [
+    assert core.find_unpriced(plan(*({"type": kind} for kind in kinds)), {"aws_vpc": "free"}) == [
         "aws_budget",
         "aws_iam_role",
     ]
@@ -231,7 +231,7 @@ def test_a_price_nobody_knows_is_named_and_the_rest_is_what_it_costs_at_least() 
 
     found = core.costs(core.charges(network, core.Use(moved=10)), {"aws_nat_gateway": core.Price(0.05, "hour")})
 
-    assert found["network"] == core.Cost(pytest.approx(36.5), frozenset({"aws_eip", "aws_nat_gateway data"}))
+    assert found["network"] == core.MonthlyCost(pytest.approx(36.5), frozenset({"aws_eip", "aws_nat_gateway data"}))
 
 
 def test_a_price_by_another_unit_is_refused() -> None:
@@ -308,7 +308,7 @@ def test_each_resource_of_the_plans_is_priced_or_said_to_be_free_or_left_out(
 ) -> None:
     found, table = planned(cloud, environment), table_of(cloud)
 
-    assert core.unpriced(found, table["free"] | table["not_estimated"]) == []
+    assert core.find_unpriced(found, table["free"] | table["not_estimated"]) == []
     wanted = {charge.price for use in core.PROFILES.values() for charge in core.charges(found, use) if charge.amount}
     assert wanted <= set(table["prices"])
 

@@ -14,7 +14,7 @@ from nightshift import registry, release
 from nightshift.contracts import package
 from nightshift.errors import UnavailableError, UserError
 from nightshift.release import ReleaseRef
-from nightshift.tabular.inputs import Scorer
+from nightshift.tabular.inputs import FrameScorer
 from tests import tracking
 from tests.processes import SECONDS, started
 from tests.servers import serving
@@ -44,12 +44,12 @@ def folder(tmp_path):
 
 def test_a_registered_model_outlives_the_run_that_made_it(stocked, save_model, tmp_path):
     uri = save_model(0.5)
-    expected = Scorer(uri, package.load(uri)).score(EVENT)
+    expected = FrameScorer(uri, package.load(uri)).score(EVENT)
     version = registry.register(stocked, "fraud", uri, {"logical_date": "2018-08-14"})
     shutil.rmtree(tmp_path / "runs")
     assert (version.version, version.tags["logical_date"]) == (4, "2018-08-14")
     assert version.sha256 == package.load(version.uri).sha256
-    np.testing.assert_array_equal(Scorer(version.uri, package.load(version.uri)).score(EVENT), expected)
+    np.testing.assert_array_equal(FrameScorer(version.uri, package.load(version.uri)).score(EVENT), expected)
     assert len(package.read_reference(version.uri)) == 3
 
 

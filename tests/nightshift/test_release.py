@@ -13,10 +13,10 @@ import pytest
 
 from nightshift import registry, release, storage
 from nightshift.contracts import package
-from nightshift.contracts.release import Action, Entry, Release, Served, Stage
+from nightshift.contracts.release import Action, Entry, Release, ReleasedVersion, Stage
 from nightshift.errors import UserError
 from nightshift.release import ReleaseRef
-from nightshift.tabular.inputs import Scorer
+from nightshift.tabular.inputs import FrameScorer
 from tests.nightshift import gcs, s3
 
 EVENT = pd.DataFrame([{"amount": 1.0, "customer_count_1d": 2.0, "channel": "shop"}])
@@ -93,7 +93,7 @@ def test_a_rollback_while_a_challenger_is_being_released_takes_only_that_out(sto
     since = release.read(place).since
 
     def begin(record: Release) -> Entry:
-        versions = [*record.versions, Served(version=3, sha256="c", traffic=0)]
+        versions = [*record.versions, ReleasedVersion(version=3, sha256="c", traffic=0)]
         return Entry(stage=Stage.SHADOW, versions=versions, action=Action.STARTED, since=datetime.now(UTC), by="test")
 
     release.change(place, begin)
@@ -196,7 +196,7 @@ def newer(day: date) -> Decide:
     def decide(record: Release | None) -> Entry | None:
         if record and record.live.trained_until >= day:
             return None
-        version = Served(version=day.toordinal(), sha256=str(day), trained_until=day)
+        version = ReleasedVersion(version=day.toordinal(), sha256=str(day), trained_until=day)
         return Entry(versions=[version], action=Action.PROMOTED, since=datetime.now(UTC), by="test", run=str(day))
 
     return decide
@@ -267,8 +267,8 @@ def test_a_tracking_server_is_as_good_as_a_folder(tracking_server, save_model, t
     release.promote(place, 2)
     assert release.rollback(place).version == 1
     champion = release.champion(place)
-    expected = Scorer(uri, package.load(uri)).score(EVENT)
-    np.testing.assert_array_equal(Scorer(champion.uri, package.load(champion.uri)).score(EVENT), expected)
+    expected = FrameScorer(uri, package.load(uri)).score(EVENT)
+    np.testing.assert_array_equal(FrameScorer(champion.uri, package.load(champion.uri)).score(EVENT), expected)
 
 
 @pytest.mark.slow

@@ -163,7 +163,7 @@ def test_the_verdict_has_the_shape_of_every_gate() -> None:
 
     assert (verdict.gate, verdict.decision) == ("budget", Decision.FAIL)
     assert (verdict.value("usd"), verdict.value("machine_hours")) == (1.5, 1.0)
-    assert judge(Costs(budget_usd=2.0), Spent(3600.0, 1.5)).passed
+    assert judge(Costs(budget_usd=2.0), Spent(3600.0, 1.5)).is_pass
 
 
 def test_what_is_left_is_the_smaller_of_both_limits() -> None:

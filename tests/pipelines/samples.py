@@ -24,10 +24,10 @@ class Silent:
         self.states: dict[str, str] = {}
         self.logs: dict[str, Path] = {}
 
-    def started(self, task: ir.Task, log: Path) -> None:
+    def started(self, task: ir.PipelineTask, log: Path) -> None:
         self.logs[task.name] = log
 
-    def finished(self, task: ir.Task, outcome: StepOutcome) -> None:
+    def finished(self, task: ir.PipelineTask, outcome: StepOutcome) -> None:
         self.states[task.name] = outcome.state
 
 

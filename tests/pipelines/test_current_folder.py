@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from components.loadtest import server
-from nightshift.contracts.loadtest import Settings
+from nightshift.contracts.loadtest import ServerSettings
 from nightshift.errors import UnavailableError, UserError
 from nightshift.interpreter import isolate
 from nightshift.profiler import tuning
@@ -35,7 +35,7 @@ def mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return mark
 
 
-def step(tmp_path: Path) -> ir.Task:
+def step(tmp_path: Path) -> ir.PipelineTask:
     (task,) = ir.load(compiled_file(one_step("true"), tmp_path)).tasks
     return task
 
@@ -61,7 +61,7 @@ def of_a_comparison(tmp_path: Path) -> None:
 
 
 def of_a_load_test(tmp_path: Path) -> None:
-    with suppress(UnavailableError), server.serve(str(tmp_path / "missing"), "fraud", Settings(workers=1)):
+    with suppress(UnavailableError), server.serve(str(tmp_path / "missing"), "fraud", ServerSettings(workers=1)):
         pass
 
 

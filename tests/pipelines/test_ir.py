@@ -45,7 +45,9 @@ BARE = {
 }
 
 
-def loaded(folder: Path, task: Any = None, component: Any = None, executor: Any = None, more: Any = None) -> ir.Task:
+def loaded(
+    folder: Path, task: Any = None, component: Any = None, executor: Any = None, more: Any = None
+) -> ir.PipelineTask:
     """The step of a pipeline that says nothing but what it has to, and this."""
     spec: Any = deepcopy(BARE)
     spec["root"]["dag"]["tasks"]["a"] |= task or {}
@@ -58,7 +60,7 @@ def loaded(folder: Path, task: Any = None, component: Any = None, executor: Any 
 
 
 def test_what_a_step_does_not_say_is_nothing(tmp_path: Path) -> None:
-    bare = ir.Task("a", "alpine:3", (), {}, {}, {}, {}, (), ir.Retry(0, 0.0, 2.0), {}, {}, cached=False)
+    bare = ir.PipelineTask("a", "alpine:3", (), {}, {}, {}, {}, (), ir.Retry(0, 0.0, 2.0), {}, {}, cached=False)
 
     assert loaded(tmp_path) == bare
     empty = {"inputs": {}, "retryPolicy": {}, "cachingOptions": {}, "triggerPolicy": {}}
@@ -111,7 +113,7 @@ def test_all_that_a_step_says_is_read(tmp_path: Path) -> None:
         },
         {"container": container},
         {"platforms": {"kubernetes": {"deploymentSpec": {"executors": executors}}}},
-    ) == ir.Task(
+    ) == ir.PipelineTask(
         "a",
         "alpine:3",
         ("sh", "-c"),

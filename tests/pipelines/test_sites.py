@@ -90,7 +90,7 @@ def test_the_engines_are_given_what_kubeflow_reads(name: str, environment: str) 
 
 @pytest.mark.parametrize(("name", "environment"), ON_CLUSTERS)
 def test_environments_differ_in_the_place_of_a_step_alone(name: str, environment: str) -> None:
-    def graph(tasks: tuple[ir.Task, ...]) -> list[Any]:
+    def graph(tasks: tuple[ir.PipelineTask, ...]) -> list[Any]:
         return [(t.name, t.command, t.parameters, t.artifacts, t.outputs, t.needs, t.cached) for t in tasks]
 
     assert graph(arguments.load_compiled(name, environment).tasks) == graph(arguments.load_compiled(name).tasks)

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 import urllib3
 
 from components.release.targets import BadVersionError, NoAnswerError, ReleaseTarget, VersionShare
+from nightshift.contracts.state import DeploymentTarget as Kind
 from nightshift.contracts.state import State
-from nightshift.contracts.state import Target as Kind
 from nightshift.errors import UserError, check_names, may_pass
 from nightshift.local import examples
 from nightshift.registry import Version

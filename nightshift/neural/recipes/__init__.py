@@ -102,7 +102,7 @@ def check_parameters(kind: type[F], field: str, values: Mapping[str, Any]) -> F:
     """
     check_names(field, values, kind.model_fields)
     try:
-        return kind.checked(values)
+        return kind.parse_value(values)
     except ValidationError as error:
         wrong = error.errors()[0]
         raise UserError(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nightshift.contracts.profile import Finding, MemoryPoint, Roofline, Scaling, Share, TraceProfile
+from nightshift.contracts.profile import Finding, MemoryPoint, Roofline, Scaling, StepShare, TraceProfile
 from nightshift.hardware import Gpu
 from nightshift.profiler.traces import (
     arithmetic,
@@ -116,11 +116,11 @@ def _diagnosis(breakdowns: Sequence[Breakdown], traces: Sequence[Trace], sums: S
     return [diagnosis.without_gpu((last - first) / 1000)]
 
 
-def _shares(one: Breakdown) -> list[Share]:
+def _shares(one: Breakdown) -> list[StepShare]:
     times = dict(zip(WORKING, (one.compute, one.exposed_communication, one.exposed_copies), strict=True))
     idle = {IDLE[cause]: one.idle[cause] for cause in Cause}
     return [
-        Share(name=name, ms=round(one.ms(took), 4), pct=round(one.percent(took), 3), is_idle=name in idle)
+        StepShare(name=name, ms=round(one.ms(took), 4), pct=round(one.percent(took), 3), is_idle=name in idle)
         for name, took in (times | idle).items()
     ]
 

@@ -26,7 +26,7 @@ MANY_UNKNOWN = 20.0  # per cent of the time of kernels that compute
 
 
 @dataclass(frozen=True)
-class Case:
+class DiagnosisInput:
     """What is judged: the slowest GPU, all GPUs, and what each idle moment of the slowest one is due to."""
 
     one: Breakdown
@@ -49,7 +49,7 @@ class Case:
         return Finding(title=title, won_ms=round(ms, 3), won_pct=round(percent, 2), evidence=evidence, fix=fix)
 
 
-Rule = Callable[[Case], Finding | None]
+Rule = Callable[[DiagnosisInput], Finding | None]
 
 
 def diagnose(breakdowns: Sequence[Breakdown], sums: Sums) -> list[Finding]:
@@ -59,7 +59,7 @@ def diagnose(breakdowns: Sequence[Breakdown], sums: Sums) -> list[Finding]:
         breakdowns: one per GPU, at least one.
         sums: how long their kernels multiply matrices, on tensor cores or not.
     """
-    case = Case(slowest(breakdowns), breakdowns, ranks.imbalance(breakdowns))
+    case = DiagnosisInput(slowest(breakdowns), breakdowns, ranks.imbalance(breakdowns))
     lost = [one for rule in RULES if (one := rule(case)) and (one.won_pct or 0.0) >= LEAST]
     ranked = sorted(lost, key=lambda one: -(one.won_ms or 0.0))
     slow, limit = list(_arithmetic(case, sums)), list(_limit(case, ranked))
@@ -71,7 +71,7 @@ def slowest(breakdowns: Sequence[Breakdown]) -> Breakdown:
     return max(breakdowns, key=lambda one: (round(one.step_ms, 3), one.compute))
 
 
-def _data(case: Case) -> Finding | None:
+def _data(case: DiagnosisInput) -> Finding | None:
     one = case.one
     spans = case.trace.host[case.trace.match_names(case.trace.host, *gaps.LOADING)]
     alone = case.trace.match_names(spans, "singleprocess").any()
@@ -87,7 +87,7 @@ def _data(case: Case) -> Finding | None:
     return case.finding("The data loader", one.idle[Cause.DATA], evidence, fix)
 
 
-def _pageable(case: Case) -> Finding | None:
+def _pageable(case: DiagnosisInput) -> Finding | None:
     one, work = case.one, case.trace.work
     rows = work[gaps.pageable(case.trace, work)]
     evidence = (
@@ -99,7 +99,7 @@ def _pageable(case: Case) -> Finding | None:
     return case.finding("Copies from pageable memory", one.exposed_pageable + one.idle[Cause.COPY], evidence, fix)
 
 
-def _synchronization(case: Case) -> Finding | None:
+def _synchronization(case: DiagnosisInput) -> Finding | None:
     one, calls = case.one, synchronizations(case.trace)
     evidence = (
         f"The host waits for the GPU {calls / one.steps:.3g} times {case.unit}; the GPU runs dry and is idle for "
@@ -111,7 +111,7 @@ def _synchronization(case: Case) -> Finding | None:
     return case.finding("Synchronizations", one.idle[Cause.SYNC], evidence, fix)
 
 
-def _allocation(case: Case) -> Finding | None:
+def _allocation(case: DiagnosisInput) -> Finding | None:
     one = case.one
     calls = int(case.trace.match_names(_calls(case.trace), *gaps.ALLOCATING).sum())
     evidence = f"{calls / one.steps:.3g} allocations or releases {case.unit} wait for the GPU, while it is idle."
@@ -122,7 +122,7 @@ def _allocation(case: Case) -> Finding | None:
     return case.finding("Allocation of memory", one.idle[Cause.ALLOCATION], evidence, fix)
 
 
-def _launches(case: Case) -> Finding | None:
+def _launches(case: DiagnosisInput) -> Finding | None:
     one, rows = case.one, _kernels(case)
     times = rows["end"] - rows["start"]
     short = 100 * float(np.mean(times < SHORT)) if len(times) else 0.0
@@ -135,7 +135,7 @@ def _launches(case: Case) -> Finding | None:
     return case.finding("Gaps between kernels (launch-bound)", one.idle[Cause.LAUNCH], evidence, fix)
 
 
-def _pauses(case: Case) -> Finding | None:
+def _pauses(case: DiagnosisInput) -> Finding | None:
     one = case.one
     moments = gaps.causes(case.trace, one.device)[Cause.PAUSE]
     doing = kernels.during(case.trace, timeline.union(moments))
@@ -147,7 +147,7 @@ def _pauses(case: Case) -> Finding | None:
     return case.finding("Gaps while the host does something else", one.idle[Cause.PAUSE], evidence, fix)
 
 
-def _waits(case: Case) -> Finding | None:
+def _waits(case: DiagnosisInput) -> Finding | None:
     one = case.one
     evidence = (
         f"For {one.ms(one.idle[Cause.DEVICE]):.3g} ms {case.unit} the GPU is idle although its next work was launched; "
@@ -157,7 +157,7 @@ def _waits(case: Case) -> Finding | None:
     return case.finding("Waits on the GPU itself", one.idle[Cause.DEVICE], evidence, fix)
 
 
-def _communication(case: Case) -> Finding | None:
+def _communication(case: DiagnosisInput) -> Finding | None:
     one = case.one
     share = 100 * one.exposed_communication / one.communication if one.communication else 0.0
     collectives = kernels.collectives([case.trace])
@@ -173,7 +173,7 @@ def _communication(case: Case) -> Finding | None:
     return case.finding("Exposed communication", one.exposed_communication, evidence, fix)
 
 
-def _imbalance(case: Case) -> Finding | None:
+def _imbalance(case: DiagnosisInput) -> Finding | None:
     if not case.imbalance:
         return None
     late = case.imbalance.slowest
@@ -185,7 +185,7 @@ def _imbalance(case: Case) -> Finding | None:
     return case.finding("A straggler", case.imbalance.won, evidence, fix)
 
 
-def _copies(case: Case) -> Finding | None:
+def _copies(case: DiagnosisInput) -> Finding | None:
     one = case.one
     lost = max(one.exposed_copies - one.exposed_pageable, 0.0)
     evidence = f"The GPU only copies or sets memory for {one.ms(lost):.3g} ms {case.unit}."
@@ -193,7 +193,7 @@ def _copies(case: Case) -> Finding | None:
     return case.finding("Exposed copies", lost, evidence, fix)
 
 
-def _arithmetic(case: Case, sums: Sums) -> Iterator[Finding]:
+def _arithmetic(case: DiagnosisInput, sums: Sums) -> Iterator[Finding]:
     """Return slow arithmetic that is sure: whatever is unknown counts as if it ran on tensor cores."""
     products = sums.on + sums.off + sums.unknown
     windows = sum(one.length for one in case.all)
@@ -224,7 +224,7 @@ def _unknown(sums: Sums) -> Iterator[Finding]:
         )
 
 
-def _limit(case: Case, ranked: Sequence[Finding]) -> Iterator[Finding]:
+def _limit(case: DiagnosisInput, ranked: Sequence[Finding]) -> Iterator[Finding]:
     """Return that the GPU is the limit, where nothing that is lost is worth as much as what it computes."""
     most = (ranked[0].won_pct or 0.0) if ranked else LEAST
     if most < GPU_BOUND:
@@ -260,7 +260,7 @@ def _calls(trace: Trace) -> Rows:
     return np.asarray(trace.host[trace.host["kind"] == Host.CALL])
 
 
-def _kernels(case: Case) -> Rows:
+def _kernels(case: DiagnosisInput) -> Rows:
     work = case.trace.work
     rows = work[(work["kind"] == DeviceWork.KERNEL) & (work["device"] == case.one.device)]
     return np.asarray(rows[~communication.communicates(case.trace, rows)])

@@ -10,15 +10,15 @@ from nightshift.contracts.section import (
     Block,
     Chart,
     Code,
-    Column,
     Fact,
-    Fold,
+    FoldedBlocks,
     Notice,
-    Outcome,
     Row,
     Section,
+    SectionOutcome,
     Series,
-    Table,
+    TableBlock,
+    TableColumn,
     Text,
 )
 from nightshift.profiler.traces import compute, names
@@ -34,7 +34,7 @@ def build(profile: TraceProfile) -> Section:
     return Section(
         title="Where the time of a step goes",
         weight=WEIGHT,
-        outcome=Outcome(headline=headline(first), reasons=[first.evidence, first.fix]),
+        outcome=SectionOutcome(headline=headline(first), reasons=[first.evidence, first.fix]),
         highlights=[_time(profile), *_shares(profile)],
         blocks=list(_blocks(profile)),
     )
@@ -79,18 +79,18 @@ def _blocks(profile: TraceProfile) -> Iterator[Block]:
     yield from _tables(profile)
     if profile.caveats:
         yield Notice(title="What the traces do not say", sentences=profile.caveats)
-    yield Fold(title="Look closer", blocks=[Code(title="", text="\n".join(commands(profile)))])
+    yield FoldedBlocks(title="Look closer", blocks=[Code(title="", text="\n".join(commands(profile)))])
 
 
-def diagnosis(findings: Sequence[Finding]) -> Table:
+def diagnosis(findings: Sequence[Finding]) -> TableBlock:
     """Return what to change as a table."""
     columns = [
-        Column(title="What costs time, most first"),
-        Column(title="To be won, ms", format="plain"),
-        Column(title="Of the time", format="percent", has_bars=True),
+        TableColumn(title="What costs time, most first"),
+        TableColumn(title="To be won, ms", format="plain"),
+        TableColumn(title="Of the time", format="percent", has_bars=True),
     ]
     rows = [Row(cells=[finding.title, finding.won_ms, _part(finding.won_pct)]) for finding in findings]
-    return Table(title="Diagnosis", columns=columns, rows=rows, is_key=True)
+    return TableBlock(title="Diagnosis", columns=columns, rows=rows, is_key=True)
 
 
 def advice(findings: Sequence[Finding]) -> Text:
@@ -98,18 +98,18 @@ def advice(findings: Sequence[Finding]) -> Text:
     return Text(sentences=[f"{finding.title}: {finding.evidence} {finding.fix}" for finding in findings])
 
 
-def _breakdown(profile: TraceProfile) -> Table:
+def _breakdown(profile: TraceProfile) -> TableBlock:
     columns = [
-        Column(title="Part"),
-        Column(title="ms per step", format="plain"),
-        Column(title="Of the time", format="percent", has_bars=True),
+        TableColumn(title="Part"),
+        TableColumn(title="ms per step", format="plain"),
+        TableColumn(title="Of the time", format="percent", has_bars=True),
     ]
     rows = [
         Row(cells=[share.name, share.ms, share.pct / 100], tone="neutral" if share.is_idle else "good")
         for share in profile.breakdown
         if share.ms
     ]
-    return Table(title="Where the step of the slowest GPU goes", columns=columns, rows=rows)
+    return TableBlock(title="Where the step of the slowest GPU goes", columns=columns, rows=rows)
 
 
 def _pictures(profile: TraceProfile) -> Iterator[Block]:
@@ -213,20 +213,20 @@ def _amdahl(scaling: Scaling) -> str:
     )
 
 
-def _kernels(profile: TraceProfile) -> Table:
+def _kernels(profile: TraceProfile) -> TableBlock:
     columns = [
-        Column(title="Kernel", format="code"),
-        Column(title="Calls", format="count"),
-        Column(title="Total ms", format="plain"),
-        Column(title="Mean us", format="plain"),
-        Column(title="Tensor cores"),
-        Column(title="Of all kernels", format="percent", has_bars=True),
+        TableColumn(title="Kernel", format="code"),
+        TableColumn(title="Calls", format="count"),
+        TableColumn(title="Total ms", format="plain"),
+        TableColumn(title="Mean us", format="plain"),
+        TableColumn(title="Tensor cores"),
+        TableColumn(title="Of all kernels", format="percent", has_bars=True),
     ]
     rows = [
         Row(cells=[short(kernel.name), kernel.calls, kernel.total_ms, kernel.mean_us, _cores(kernel), kernel.pct / 100])
         for kernel in profile.top_kernels
     ]
-    return Table(title="Top kernels", columns=columns, rows=rows, shown=ROWS)
+    return TableBlock(title="Top kernels", columns=columns, rows=rows, shown=ROWS)
 
 
 def _cores(kernel: Kernel) -> str:
@@ -239,30 +239,30 @@ def _cores(kernel: Kernel) -> str:
     return ", ".join(filter(None, verdict))
 
 
-def _collectives(profile: TraceProfile) -> Table:
+def _collectives(profile: TraceProfile) -> TableBlock:
     columns = [
-        Column(title="Collective", format="code"),
-        Column(title="Calls", format="count"),
-        Column(title="Total ms", format="plain", has_bars=True),
-        Column(title="Data", format="size"),
-        Column(title="Bus GB/s", format="plain"),
+        TableColumn(title="Collective", format="code"),
+        TableColumn(title="Calls", format="count"),
+        TableColumn(title="Total ms", format="plain", has_bars=True),
+        TableColumn(title="Data", format="size"),
+        TableColumn(title="Bus GB/s", format="plain"),
     ]
     rows = [
         Row(cells=[collective.name, collective.calls, collective.total_ms, collective.bytes, collective.bus_gb_per_s])
         for collective in profile.collectives
     ]
-    return Table(title="Communication", columns=columns, rows=rows)
+    return TableBlock(title="Communication", columns=columns, rows=rows)
 
 
-def _ranks(profile: TraceProfile) -> Table:
+def _ranks(profile: TraceProfile) -> TableBlock:
     columns = [
-        Column(title="Rank"),
-        Column(title="Device"),
-        Column(title="Step ms", format="plain"),
-        Column(title="Busy", format="percent"),
-        Column(title="Computing, ms", format="plain", has_bars=True),
-        Column(title="Data wait", format="percent"),
-        Column(title="Exposed communication", format="percent"),
+        TableColumn(title="Rank"),
+        TableColumn(title="Device"),
+        TableColumn(title="Step ms", format="plain"),
+        TableColumn(title="Busy", format="percent"),
+        TableColumn(title="Computing, ms", format="plain", has_bars=True),
+        TableColumn(title="Data wait", format="percent"),
+        TableColumn(title="Exposed communication", format="percent"),
     ]
     rows = [
         Row(
@@ -278,21 +278,21 @@ def _ranks(profile: TraceProfile) -> Table:
         )
         for rank in profile.ranks
     ]
-    return Table(title="Ranks", columns=columns, rows=rows, shown=ROWS)
+    return TableBlock(title="Ranks", columns=columns, rows=rows, shown=ROWS)
 
 
-def _operations(profile: TraceProfile) -> Table:
+def _operations(profile: TraceProfile) -> TableBlock:
     columns = [
-        Column(title="Operation", format="code"),
-        Column(title="Calls", format="count"),
-        Column(title="Own CPU ms", format="plain"),
-        Column(title="Of all operations", format="percent", has_bars=True),
+        TableColumn(title="Operation", format="code"),
+        TableColumn(title="Calls", format="count"),
+        TableColumn(title="Own CPU ms", format="plain"),
+        TableColumn(title="Of all operations", format="percent", has_bars=True),
     ]
     rows = [
         Row(cells=[short(operation.name), operation.calls, operation.self_cpu_ms, operation.share])
         for operation in profile.top_operations
     ]
-    return Table(title="Top operations of the host", columns=columns, rows=rows, shown=ROWS)
+    return TableBlock(title="Top operations of the host", columns=columns, rows=rows, shown=ROWS)
 
 
 def commands(profile: TraceProfile) -> list[str]:

@@ -39,7 +39,7 @@ async def score(current: Current, raw: object, most: int, only: Model | None = N
     try:
         taken = await online.take(events)
     except (UserError, UnavailableError) as error:
-        place = error.place if isinstance(error, RefusedEventError) else 0
+        place = error.index if isinstance(error, RefusedEventError) else 0
         raise _refused(f"events[{place}]", error) from None
     model = only or current.of_windows(taken.base.snapshot.windows)
     split = None if only else current.beside(model)

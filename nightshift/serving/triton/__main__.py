@@ -8,7 +8,7 @@ from nightshift.errors import UserError
 from nightshift.serving.options import number
 from nightshift.serving.triton.config import Settings
 from nightshift.serving.triton.repository import Wanted, publish
-from nightshift.step import Parser, log, run
+from nightshift.step import StepParser, log, run
 
 LARGEST = 2**31 - 1  # version
 NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
@@ -23,9 +23,9 @@ NUMBERS = {  # flag -> least, most, default, help
 }
 
 
-def parser() -> Parser:
+def parser() -> StepParser:
     """Return the flags."""
-    flags = Parser("serving.triton", "Publish a model in a repository for Triton Inference Server.")
+    flags = StepParser("serving.triton", "Publish a model in a repository for Triton Inference Server.")
     flags.takes(
         model="folder or URI of the model package",
         name="what the model is called in the repository",

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nightshift.contracts import package
-from nightshift.contracts.preprocessing import Inputs, Tabular
+from nightshift.contracts.preprocessing import Inputs, TabularPreprocessing
 from nightshift.serving.errors import RequestError
 from nightshift.serving.payloads import decode
 from nightshift.serving.rows import Rows
@@ -92,7 +92,7 @@ class Raw:
         UserError: when the snapshot has other inputs than the model, or another process has the folder.
     """
 
-    def __init__(self, inputs: Tabular, most: int, uri: str, folder: str) -> None:
+    def __init__(self, inputs: TabularPreprocessing, most: int, uri: str, folder: str) -> None:
         self._inputs, self._rows = inputs, Rows(inputs, most)
         self._follower = Follower(folder, uri, inputs, partial(Embedded, Path(folder)))
         self._store = self._follower.store

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from nightshift.contracts.preprocessing import Tabular
+from nightshift.contracts.preprocessing import TabularPreprocessing
 from nightshift.tabular.online import embedded, snapshot
 from nightshift.tabular.online.base import Base
 from nightshift.tabular.online.event import EventParser
@@ -18,7 +18,9 @@ class Follower:
         reader: reads raw events as the snapshot describes them.
     """
 
-    def __init__(self, folder: str, uri: str, inputs: Tabular, open_store: Callable[[Base], Store]) -> None:
+    def __init__(
+        self, folder: str, uri: str, inputs: TabularPreprocessing, open_store: Callable[[Base], Store]
+    ) -> None:
         """Open the state over a snapshot, or over a newer one if it lay over that before.
 
         Args:
@@ -35,7 +37,7 @@ class Follower:
         self.store = open_store(snapshot.map_file(self._uri, folder))
         self.reader = EventParser(self.store.base.snapshot.events)
 
-    def follow(self, uri: str, inputs: Tabular) -> None:
+    def follow(self, uri: str, inputs: TabularPreprocessing) -> None:
         """Move to the snapshot of another model, unless the present one is as new and serves it.
 
         Raises:
@@ -46,7 +48,7 @@ class Follower:
         if present.windows != wanted.windows or present.last < wanted.last:
             self._swap(uri)
 
-    def renew(self, inputs: Tabular) -> str | None:
+    def renew(self, inputs: TabularPreprocessing) -> str | None:
         """Move on to the snapshot of a later date; return its URI, None when there is none."""
         newer = snapshot.newer(self._uri, inputs)
         if newer:

@@ -16,7 +16,7 @@ class RefusedEventError(UserError):
 
     def __init__(self, place: int, error: UserError) -> None:
         super().__init__(str(error))
-        self.place = place
+        self.index = place
 
 
 def too_old(event: Event, snapshot: Snapshot) -> UserError:

@@ -17,8 +17,8 @@ import pandas as pd
 
 from nightshift import storage
 from nightshift.config.tabular import TabularConfig
-from nightshift.contracts.online import SUFFIX, Array, Events, Limits, Snapshot
-from nightshift.contracts.preprocessing import Tabular, Windows
+from nightshift.contracts.online import SUFFIX, Array, Events, Snapshot, SnapshotLimits
+from nightshift.contracts.preprocessing import TabularPreprocessing, Windows
 from nightshift.errors import UserError
 from nightshift.splits import Days
 from nightshift.tabular import windows
@@ -51,10 +51,12 @@ def describe_events(config: TabularConfig, events: pd.DataFrame) -> Events:
     )
 
 
-def limits(config: TabularConfig) -> Limits:
+def limits(config: TabularConfig) -> SnapshotLimits:
     """Return what one event of a use case may be."""
     allowed = config.limits
-    return Limits(largest_amount=config.largest_amount, longest_id=allowed.longest_id, days_ahead=allowed.days_ahead)
+    return SnapshotLimits(
+        largest_amount=config.largest_amount, longest_id=allowed.longest_id, days_ahead=allowed.days_ahead
+    )
 
 
 def arrays(events: pd.DataFrame, spec: Windows) -> dict[str, Integers]:
@@ -102,7 +104,7 @@ def write(uri: str, content: Mapping[str, Integers], snapshot: Snapshot) -> Snap
     return written
 
 
-def made(config: TabularConfig, days: Days, events: pd.DataFrame) -> tuple[dict[str, Integers], Snapshot]:
+def build_snapshot(config: TabularConfig, days: Days, events: pd.DataFrame) -> tuple[dict[str, Integers], Snapshot]:
     """Return the arrays and the manifest of some days' events; `write` fills in what concerns the file.
 
     Args:
@@ -110,7 +112,7 @@ def made(config: TabularConfig, days: Days, events: pd.DataFrame) -> tuple[dict[
         days: the days of the events: the logical date, and as many before it as its windows reach back.
         events: canonical events, in order of time.
     """
-    spec = windows.of(config)
+    spec = windows.configured_windows(config)
     content = arrays(events, spec)
     counts = {f"{side}s": len(content.get(f"{side}s", ())) for side in ("customer", "terminal")}
     manifest = Snapshot(
@@ -130,8 +132,8 @@ def made(config: TabularConfig, days: Days, events: pd.DataFrame) -> tuple[dict[
 
 
 def in_memory(config: TabularConfig, days: Days, events: pd.DataFrame) -> Base:
-    """Return a snapshot that was never written, see `made`."""
-    content, manifest = made(config, days, events)
+    """Return a snapshot that was never written, see `build_snapshot`."""
+    content, manifest = build_snapshot(config, days, events)
     return Base(manifest, {name: np.ascontiguousarray(values).data for name, values in content.items()})
 
 
@@ -167,7 +169,7 @@ def _fetch(uri: str, snapshot: Snapshot, path: Path) -> None:
     path.chmod(0o600)
 
 
-def place(lake: str, use_case: str, day: date, key: str) -> str:
+def snapshot_uri(lake: str, use_case: str, day: date, key: str) -> str:
     """Return where a snapshot lies: `<lake>/<use case>/online/date=<day>/<key>.state`."""
     return storage.join(lake, use_case, "online", f"date={day}", f"{key[:16]}{SUFFIX}")
 
@@ -186,14 +188,14 @@ def read(uri: str) -> Snapshot:
     return Snapshot.read(f"{uri}.json")
 
 
-def serves(snapshot: Snapshot, model: Tabular) -> bool:
+def serves(snapshot: Snapshot, model: TabularPreprocessing) -> bool:
     """Return whether the inputs that follow from a snapshot are those that a model takes."""
     numeric = windows.numeric_inputs(snapshot.windows, snapshot.events.numeric)
     has_same = numeric == model.numeric and {*snapshot.events.categorical} == {*model.categorical}
     return has_same and snapshot.windows == model.windows
 
 
-def newest(lake: str, use_case: str, model: Tabular) -> str | None:
+def newest(lake: str, use_case: str, model: TabularPreprocessing) -> str | None:
     """Return the URI of the newest snapshot that serves a model, None without one.
 
     Args:
@@ -204,7 +206,7 @@ def newest(lake: str, use_case: str, model: Tabular) -> str | None:
     return _newest(storage.join(lake, use_case, "online"), model)
 
 
-def newer(uri: str, model: Tabular) -> str | None:
+def newer(uri: str, model: TabularPreprocessing) -> str | None:
     """Return the URI of the newest snapshot of a later date that serves a model, None without one.
 
     Args:
@@ -215,7 +217,7 @@ def newer(uri: str, model: Tabular) -> str | None:
     return _newest(folder, model, day)
 
 
-def under(state: date | None, uri: str, model: Tabular) -> tuple[str, Snapshot]:
+def under(state: date | None, uri: str, model: TabularPreprocessing) -> tuple[str, Snapshot]:
     """Return the snapshot that an online state has to lie over, and its manifest.
 
     Args:
@@ -235,7 +237,7 @@ def under(state: date | None, uri: str, model: Tabular) -> tuple[str, Snapshot]:
     return uri, manifest
 
 
-def _newest(folder: str, model: Tabular, after: str = "") -> str | None:
+def _newest(folder: str, model: TabularPreprocessing, after: str = "") -> str | None:
     for day in sorted(storage.names(folder), reverse=True):
         if day <= after:
             return None

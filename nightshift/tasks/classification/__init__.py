@@ -19,13 +19,13 @@ if TYPE_CHECKING:  # by which a type checker holds each module to its protocol
     )
 
     _drift: protocol.DriftTask = drift
-    _evaluation: protocol.Evaluation = evaluation
-    _examples: protocol.Examples = examples
-    _features: protocol.Features = features
-    _labels: protocol.Labels = labels
-    _metrics: protocol.Metrics = metrics
-    _optimization: protocol.Optimization = optimization
-    _profiling: protocol.Profiling = profiling
-    _release: protocol.Release = release
-    _scoring: protocol.Scoring = scoring
-    _training: protocol.Training = training
+    _evaluation: protocol.EvaluationTask = evaluation
+    _examples: protocol.ExamplesTask = examples
+    _features: protocol.FeaturesTask = features
+    _labels: protocol.LabelsTask = labels
+    _metrics: protocol.MetricsTask = metrics
+    _optimization: protocol.OptimizationTask = optimization
+    _profiling: protocol.ProfilingTask = profiling
+    _release: protocol.ReleaseTask = release
+    _scoring: protocol.ScoringTask = scoring
+    _training: protocol.TrainingTask = training

@@ -4,16 +4,16 @@ import numpy as np
 import numpy.typing as npt
 
 from nightshift.classification.shards import Array
-from nightshift.contracts.preprocessing import Classes
+from nightshift.contracts.preprocessing import ClassPreprocessing
 from nightshift.tasks.classification import kinds
 
 
-def names(preprocessing: Classes) -> list[str]:
+def names(preprocessing: ClassPreprocessing) -> list[str]:
     """Return what can be said of each row."""
     return list(kinds.descriptors(preprocessing.kind).NAMES)
 
 
-def describe(preprocessing: Classes, inputs: Array) -> dict[str, npt.NDArray[np.float32]]:
+def describe(preprocessing: ClassPreprocessing, inputs: Array) -> dict[str, npt.NDArray[np.float32]]:
     """Return the `names` of what a graph takes, (n, ...); float32 (n,) each."""
     return dict(
         zip(

@@ -15,7 +15,7 @@ from scipy.stats import chi2, norm
 
 from nightshift import storage
 from nightshift.classification import shards
-from nightshift.config.classes import ClassConfig, ClassDrift
+from nightshift.config.classes import ClassConfig, ClassDriftLimits
 from nightshift.contracts import package
 from nightshift.contracts.drift import SCORE, Promise, Signal
 from nightshift.contracts.package import ModelPackage
@@ -43,7 +43,7 @@ def columns(model: ModelPackage) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Due:
+class DueItems:
     """What is known of the days whose labels are due.
 
     Attributes:
@@ -66,7 +66,7 @@ class ItemComparison:
     inputs: DriftInputs[ClassConfig]
 
     @cached_property
-    def limits(self) -> ClassDrift:
+    def limits(self) -> ClassDriftLimits:
         """Effect sizes above which something has drifted, and that few rows do not exceed by chance."""
         inputs = self.inputs
         rows = sum(inputs.features.partition(day).rows for day in inputs.days.newest)
@@ -83,7 +83,7 @@ class ItemComparison:
         return numeric(self.inputs.model)
 
     @property
-    def labeled(self) -> int:
+    def labeled_count(self) -> int:
         """Rows with labels on the newest day whose labels are due."""
         return self._due.newest
 
@@ -94,36 +94,38 @@ class ItemComparison:
 
     def unlabeled_signals(self) -> Iterator[Signal]:
         """Yield how far the network's view of the newest days lies from its view of the reference."""
-        days = [embedded for embedded in map(self._embedded, self.inputs.days.newest) if len(embedded)]
-        yield from seen(stacked(self.inputs.reference[package.EMBEDDING]), days, self.limits)
+        days = [embedded for embedded in map(self._stack_embeddings, self.inputs.days.newest) if len(embedded)]
+        yield from compare_views(stack(self.inputs.reference[package.EMBEDDING]), days, self.limits)
 
     def labeled_signals(self) -> Iterator[Signal]:
         """Yield what the labels say that are due."""
         if any(self._due.unlearned.values()):
-            yield unlearned(self._due, self.limits)
-        if self.inputs.promised is not None:
-            yield performance(self._due, self.inputs.promised, self.limits)
+            yield count_unlearned(self._due, self.limits)
+        if self.inputs.promise is not None:
+            yield performance(self._due, self.inputs.promise, self.limits)
 
     def examples(self) -> list[Block]:
         """Return the newest day's least and most usual rows, nothing of too few."""
         inputs, columns = self.inputs, ["event_id", PREDICTED, package.EMBEDDING]
         rows = storage.read_frame(inputs.scores.partition(inputs.day).uri, columns).dropna(subset=package.EMBEDDING)
-        before, now = (stacked(frame[package.EMBEDDING]) for frame in (inputs.reference, rows))
+        before, now = (stack(frame[package.EMBEDDING]) for frame in (inputs.reference, rows))
         if min(len(before), len(now)) < FEWEST:
             return []
         show = kinds.display(inputs.model.kind).show
-        contents = shards.mapped(inputs.features.partition(inputs.day))
+        contents = shards.map_shard(inputs.features.partition(inputs.day))
         return unusual.blocks(rows, contents, (before, now), partial(show, inputs.uri, inputs.model))
 
-    def _embedded(self, day: date) -> Floats:
+    def _stack_embeddings(self, day: date) -> Floats:
         frame = storage.read_frame(self.inputs.scores.partition(day).uri, [package.EMBEDDING])
-        return stacked(frame[package.EMBEDDING])
+        return stack(frame[package.EMBEDDING])
 
     @cached_property
-    def _due(self) -> Due:
+    def _due(self) -> DueItems:
         counted = [self._right(day) for day in self.inputs.labeled_days]
         rows, right, *others = (sum(column) for column in zip(*counted, strict=True))
-        return Due(counted[-1][0], rows, right, dict(zip(self.inputs.model.lineage.unlearned, others, strict=True)))
+        return DueItems(
+            counted[-1][0], rows, right, dict(zip(self.inputs.model.lineage.unlearned, others, strict=True))
+        )
 
     def _right(self, day: date) -> tuple[int, ...]:
         """Return a day's rows with labels, those whose class was predicted, and those of each unlearned class."""
@@ -146,13 +148,13 @@ def comparison(inputs: DriftInputs[ClassConfig]) -> ItemComparison:
     return ItemComparison(inputs)
 
 
-def stacked(embedded: pd.Series) -> Floats:
+def stack(embedded: pd.Series) -> Floats:
     """Return a column of embeddings as float64 (n, width), without the rows that have none."""
     vectors = embedded.dropna().to_list()
     return np.array(vectors, dtype=float).reshape(len(vectors), -1 if vectors else 0)
 
 
-def beyond_chance(limits: ClassDrift, reference: pd.DataFrame, rows: int) -> ClassDrift:
+def beyond_chance(limits: ClassDriftLimits, reference: pd.DataFrame, rows: int) -> ClassDriftLimits:
     """Return limits of columns that samples of these sizes exceed by chance once in 1 / `RARE` times at most.
 
     Where nothing has changed, the stability index is a multiple of chi square (Yurdakul, Statistical properties of
@@ -169,7 +171,7 @@ def beyond_chance(limits: ClassDrift, reference: pd.DataFrame, rows: int) -> Cla
     return limits.model_copy(update={"psi": max(limits.psi, psi), "wasserstein": max(limits.wasserstein, distance)})
 
 
-def seen(reference: Floats, days: Sequence[Floats], limits: ClassDrift) -> Iterator[Signal]:
+def compare_views(reference: Floats, days: Sequence[Floats], limits: ClassDriftLimits) -> Iterator[Signal]:
     """Yield how far the network's view of the newest days lies from its view of the reference, given enough of both.
 
     Novelty is looked for on the newest day, the newest two and so on: of many rows a day shows it, of few the window.
@@ -194,7 +196,7 @@ def seen(reference: Floats, days: Sequence[Floats], limits: ClassDrift) -> Itera
     yield _signal("mmd", far, limits.mmd, reason)
 
 
-def _novelty(rows: int, effect: EffectSize, limits: ClassDrift) -> Signal:
+def _novelty(rows: int, effect: EffectSize, limits: ClassDriftLimits) -> Signal:
     unlike = f"{effect.value:.1%} of the newest {rows:,} rows are less like the reference than"
     return _signal("novelty", effect, limits.novelty, f"{unlike} {embeddings.KNOWN:.0%} of its own")
 
@@ -205,7 +207,7 @@ def _signal(name: str, effect: EffectSize, limit: float, reason: str) -> Signal:
     return Signal(name=name, value=effect.value, limit=limit, raised=effect.value > limit, reason=sentence)
 
 
-def unlearned(due: Due, limits: ClassDrift) -> Signal:
+def count_unlearned(due: DueItems, limits: ClassDriftLimits) -> Signal:
     """Return how many labeled rows are of classes that no training row has; too many are news as `novelty` is."""
     rows = sum(due.unlearned.values())
     share = rows / due.rows
@@ -214,7 +216,7 @@ def unlearned(due: Due, limits: ClassDrift) -> Signal:
     return Signal(name="classes", value=share, limit=limits.novelty, raised=share > limits.novelty, reason=reason)
 
 
-def performance(due: Due, promised: Promise, limits: ClassDrift) -> Signal:
+def performance(due: DueItems, promised: Promise, limits: ClassDriftLimits) -> Signal:
     """Compare the accuracy on rows whose labels have arrived with what the model promised."""
     limit = limits.accuracy
     if due.rows < limits.min_rows:

@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 
 from nightshift.classification import scorer
-from nightshift.classification.shards import Array, Items
-from nightshift.contracts.preprocessing import Classes
+from nightshift.classification.shards import Array, ItemTable
+from nightshift.contracts.preprocessing import ClassPreprocessing
 from nightshift.errors import UserError
 from nightshift.graph import Graph
 from nightshift.splits import Plan, apart, rows_of
@@ -16,7 +16,7 @@ EMBEDDED = 500  # rows of a day whose embedding is kept
 REFERENCE = 2000  # rows, all with their embedding
 
 
-def describe(inputs: Array, preprocessing: Classes, graph: Graph, embedded: int = EMBEDDED) -> pd.DataFrame:
+def describe(inputs: Array, preprocessing: ClassPreprocessing, graph: Graph, embedded: int = EMBEDDED) -> pd.DataFrame:
     """Return what drift compares of some rows.
 
     Args:
@@ -37,7 +37,7 @@ def describe(inputs: Array, preprocessing: Classes, graph: Graph, embedded: int 
     return description.assign(predicted=pd.Series(predicted, dtype=str), embedding=some)
 
 
-def reference(rows: pd.DataFrame, items: Items, preprocessing: Classes, graph: Graph) -> pd.DataFrame:
+def reference(rows: pd.DataFrame, items: ItemTable, preprocessing: ClassPreprocessing, graph: Graph) -> pd.DataFrame:
     """Return what drift is measured against: `KEYS`, and what drift compares of some rows.
 
     A network is surer of rows that it was fitted on, and sees them more clearly, than of any others.
@@ -46,7 +46,7 @@ def reference(rows: pd.DataFrame, items: Items, preprocessing: Classes, graph: G
     return rows[KEYS].reset_index(drop=True).join(described)
 
 
-def unseen(items: Items, plan: Plan, seen: pd.DataFrame, seed: int) -> pd.DataFrame:
+def unseen(items: ItemTable, plan: Plan, seen: pd.DataFrame, seed: int) -> pd.DataFrame:
     """Return at most `REFERENCE` rows of `plan.before` that a network was not fitted on, drawn by a seed.
 
     Args:

@@ -8,8 +8,8 @@ import pandas as pd
 from nightshift import splits
 from nightshift.classification import bootstrap, shards
 from nightshift.classification.metrics import Scores
-from nightshift.classification.scorer import Scorer
-from nightshift.classification.shards import Array, Items
+from nightshift.classification.scorer import ClassScorer
+from nightshift.classification.shards import Array, ItemTable
 from nightshift.config.classes import ClassConfig
 from nightshift.contracts.artifact import LabeledWindow
 from nightshift.contracts.package import ModelPackage
@@ -17,7 +17,7 @@ from nightshift.contracts.tables import Table
 from nightshift.splits import Days, Fold
 from nightshift.tasks import visuals
 from nightshift.tasks.classification import judging, kinds, model_card, quality
-from nightshift.tasks.classification.judging import ItemContender, ItemTrial, Rows
+from nightshift.tasks.classification.judging import ItemContender, ItemTrial, LabeledItems
 from nightshift.tasks.classification.mistakes import Answers
 from nightshift.tasks.classification.slices import slices
 from nightshift.tasks.protocol import EvaluationReport
@@ -47,7 +47,7 @@ class ItemsUnderTest:
 
     def measure(self, uri: str, model: ModelPackage, candidate: str, version: int = 0) -> ItemContender:
         """Measure a candidate of the model at a URI."""
-        return judging.measure(self._labeled, self._scores(uri, model, candidate), model, version)
+        return judging.measure(self._labeled_rows, self._scores(uri, model, candidate), model, version)
 
     def misfit(self, ours: ModelPackage, model: ModelPackage) -> str:
         """Return why a model cannot score the rows as ours does, the end of a sentence; empty when it can."""
@@ -61,10 +61,10 @@ class ItemsUnderTest:
         challenger, scores = candidates[model.selected], self._scores(uri, model, model.selected)
         judged = judging.judge(challenger, champion, self.config)
         window = LabeledWindow(first=self.days.first, last=self.days.last, rows=len(self.rows))
-        labels, names = self._labeled.labels, self._labeled.classes
+        labels, names = self._labeled_rows.labels, self._labeled_rows.classes
         parts = slices(model.classes, self.inputs, scores.argmax(1) == labels)
         trial = ItemTrial(self.config, model, window, candidates, champion, judged, self.left_out, parts)
-        figures = trial.figures(judging.calibration(self._labeled, scores))
+        figures = trial.figures(judging.calibration(self._labeled_rows, scores))
         answers = Answers(self.rows, self.inputs, labels, scores, names)
         mistakes = kinds.display(model.kind).mistakes(uri, model, answers)
         return EvaluationReport(
@@ -73,17 +73,17 @@ class ItemsUnderTest:
             highlights=list(quality.highlights(trial)),
             blocks=[*quality.blocks(trial, figures), *([mistakes] if mistakes else [])],
             card=model_card.render(trial, figures),
-            metrics={**challenger.metrics, "classification": visuals.confused(figures.confusion, names)},
+            metrics={**challenger.metrics, "classification": visuals.describe_confusion(figures.confusion, names)},
         )
 
     @cached_property
-    def _labeled(self) -> Rows:
+    def _labeled_rows(self) -> LabeledItems:
         names = self.config.task.classes
-        return Rows(shards.labels(self.rows, names), bootstrap.groups(self.rows), names)
+        return LabeledItems(shards.labels(self.rows, names), bootstrap.groups(self.rows), names)
 
     def _scores(self, uri: str, model: ModelPackage, candidate: str) -> Scores:
         if (uri, candidate) not in self._scored:
-            self._scored[uri, candidate] = Scorer(uri, model, candidate).score(self.inputs)
+            self._scored[uri, candidate] = ClassScorer(uri, model, candidate).score(self.inputs)
         return self._scored[uri, candidate]
 
 
@@ -95,7 +95,7 @@ def rows(config: ClassConfig, features: Table, fold: Fold, model: ModelPackage) 
             tokens than the model takes.
     """
     shards.check(features, model.classes)
-    items = Items.of(features, Days(fold.train.first, fold.test.last))
+    items = ItemTable.read(features, Days(fold.train.first, fold.test.last))
     unseen = items.unseen(fold)
     left_out = len(splits.rows_of(items.rows, fold.test)) - len(unseen)
     return ItemsUnderTest(config, fold.test, left_out, unseen, items.inputs(unseen))

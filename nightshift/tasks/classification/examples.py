@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from nightshift import storage
-from nightshift.classification.scorer import Scorer, scores
+from nightshift.classification.scorer import ClassScorer, scores
 from nightshift.contracts import package, tables
 from nightshift.contracts.package import ModelPackage
 from nightshift.errors import UserError
@@ -13,7 +13,7 @@ from nightshift.graph import Graph
 from nightshift.serving.items import tasks
 from nightshift.serving.messages import Response
 from nightshift.serving.protocols import items
-from nightshift.tasks.examples import Example
+from nightshift.tasks.examples import ScoredExample
 from nightshift.tasks.protocol import Payload
 
 TRIED = 20  # rows of the newest day, one of which is the example
@@ -27,7 +27,7 @@ def from_files(_: str, __: ModelPackage, ___: str | None) -> None:
     """Score a row with a model's own files: they hold none."""
 
 
-def from_lake(uri: str, model: ModelPackage, lake: str, use_case: str) -> tuple[Example, bytes]:
+def from_lake(uri: str, model: ModelPackage, lake: str, use_case: str) -> tuple[ScoredExample, bytes]:
     """Score an item of the newest day, the smallest of some, since platforms limit a request; return its bytes too.
 
     Raises:
@@ -35,9 +35,9 @@ def from_lake(uri: str, model: ModelPackage, lake: str, use_case: str) -> tuple[
     """
     (field,) = tasks.of(model, uri).fields
     content = min(field.usable(_newest(lake, use_case, field.name, TRIED)), key=len)
-    score = Scorer(uri, model).score(field.seen(content)[None]).max()
+    score = ClassScorer(uri, model).score(field.seen(content)[None]).max()
     event = {field.name: field.shown(content)}
-    return Example("instances", event, float(score), media_type=field.media_type(content)), content
+    return ScoredExample("instances", event, float(score), media_type=field.media_type(content)), content
 
 
 def payloads(uri: str, model: ModelPackage, lake: str, use_case: str, most: int) -> list[Payload]:

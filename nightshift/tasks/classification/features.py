@@ -37,7 +37,7 @@ Look = Callable[[Iterable[Sequence[Any]]], Iterator[Array]]
 
 
 @dataclass(frozen=True)
-class Job:
+class ShardJob:
     """What the shards of every day are made of."""
 
     config: ClassConfig
@@ -55,7 +55,7 @@ class Job:
 class ShardFeatures:
     """What networks see, by day."""
 
-    job: Job
+    job: ShardJob
 
     def uri(self, day: date) -> str:
         """Return where a day's partition lies."""
@@ -68,7 +68,7 @@ class ShardFeatures:
     def details(self, _: list[tables.Partition]) -> FeatureDetails:
         """Describe the table: what a model of it sees."""
         task = self.job.config.task
-        return FeatureDetails({"seen": kinds.candidates(task.kind).preprocessing(task).seen})
+        return FeatureDetails({"seen": kinds.candidates(task.kind).preprocessing(task).feature_settings})
 
 
 def features(setup: FeatureSetup[ClassConfig]) -> ShardFeatures:
@@ -78,10 +78,10 @@ def features(setup: FeatureSetup[ClassConfig]) -> ShardFeatures:
         UserError: when a tokenizer cannot be read.
     """
     task = setup.config.task
-    return ShardFeatures(Job(setup.config, kinds.views(task.kind).view(task), setup.lake, setup.events))
+    return ShardFeatures(ShardJob(setup.config, kinds.views(task.kind).view(task), setup.lake, setup.events))
 
 
-def write(job: Job, missing: dict[date, str]) -> dict[date, tables.Partition]:
+def write(job: ShardJob, missing: dict[date, str]) -> dict[date, tables.Partition]:
     """Make and write the missing days, each complete before the next; a run that is ended resumes after the last.
 
     Args:
@@ -103,20 +103,20 @@ def looking(view: View, count: int) -> Iterator[Look]:
         yield lambda chunks: pool.map(view.see, chunks)
 
 
-def _day(job: Job, day: date, uri: str, look: Look) -> tables.Partition:
+def _day(job: ShardJob, day: date, uri: str, look: Look) -> tables.Partition:
     part, empty = job.events.partition(day), job.view.empty
     with tempfile.TemporaryDirectory() as folder:
         draft = Path(folder) / "shard.npy"
         shard = np.lib.format.open_memmap(draft, "w+", empty.dtype, (part.rows, *empty.shape[1:]))
-        rows = pd.concat(list(_filled(job, part, look, shard)), ignore_index=True)
+        rows = pd.concat(list(_fill(job, part, look, shard)), ignore_index=True)
         shard.flush()
         # before the partition, by whose sidecar both are complete
-        storage.copy(str(draft), shards.place(uri))
+        storage.copy(str(draft), shards.shard_uri(uri))
     log.info("features: %s, %d rows", day, part.rows)
     return tables.write_partition(uri, day, rows, {})
 
 
-def _filled(job: Job, part: tables.Partition, look: Look, shard: Array) -> Iterator[pd.DataFrame]:
+def _fill(job: ShardJob, part: tables.Partition, look: Look, shard: Array) -> Iterator[pd.DataFrame]:
     """Fill in what networks see of a day; yield who its rows are, some at a time."""
     group, column = ["group"] if "group" in job.config.columns.roles else [], job.view.column
     kept, done = ["event_id", "event_time", *group, "label"], 0

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nightshift.classification import bootstrap, metrics
-from nightshift.classification.metrics import BINS, Labels, Metrics, Scores
+from nightshift.classification.metrics import BINS, ClassMetrics, Labels, Scores
 from nightshift.config.classes import ClassConfig
 from nightshift.contracts import evaluation as contract
 from nightshift.contracts.package import ModelPackage
@@ -20,7 +20,7 @@ MIN_GROUPS = 20  # of the test rows, needed to decide: the intervals come from d
 
 
 @dataclass(frozen=True)
-class Rows:
+class LabeledItems:
     """The test rows.
 
     Attributes:
@@ -45,7 +45,7 @@ class ItemContender(Contender):
         unlearned: numbers of the classes that none of its training rows has.
     """
 
-    metrics: Metrics
+    metrics: ClassMetrics
     counts: npt.NDArray[np.int64]
     groups: int
     unlearned: tuple[int, ...] = ()
@@ -91,16 +91,16 @@ class ItemTrial(Trial[ItemContender]):
         )
 
 
-def measure(rows: Rows, scores: Scores, model: ModelPackage, version: int = 0) -> ItemContender:
+def measure(rows: LabeledItems, scores: Scores, model: ModelPackage, version: int = 0) -> ItemContender:
     """Measure a model's scores of the test rows, (n, classes)."""
     predicted, classes = scores.argmax(1), len(rows.classes)
-    return ItemContender.of(
+    return ItemContender.from_model(
         model,
         version,
         metrics=metrics.evaluate(rows.labels, scores),
         counts=metrics.confusion(rows.labels, predicted, classes),
         groups=len(np.unique(rows.groups)),
-        resamples=bootstrap.resampled(rows.labels, predicted, rows.groups, classes),
+        resamples=bootstrap.resample(rows.labels, predicted, rows.groups, classes),
         unlearned=tuple(rows.classes.index(name) for name in model.lineage.unlearned),
     )
 
@@ -115,7 +115,7 @@ def of_classes(counts: npt.NDArray[np.int64], classes: list[str]) -> list[contra
     ]  # fmt: skip
 
 
-def calibration(rows: Rows, scores: Scores) -> contract.Calibration:
+def calibration(rows: LabeledItems, scores: Scores) -> contract.Calibration:
     """Return the mean confidence and the share predicted right, by bins of confidence of equal width."""
     confidence, right = scores.max(1).astype(float), scores.argmax(1) == rows.labels
     bins = np.minimum((confidence * BINS).astype(int), BINS - 1)
@@ -138,7 +138,7 @@ def judge(challenger: ItemContender, champion: ItemContender | str, config: Clas
     rival = None if isinstance(champion, str) else champion
     rows, sure = int(challenger.counts.sum()), challenger.estimates()
     undecidable = _undecidable(challenger, config)
-    forgotten = _forgotten(challenger, rival, config) if rival else []
+    forgotten = _describe_forgotten(challenger, rival, config) if rival else []
     gate = Gate(
         metric=config.task.select_by,
         tolerance=config.evaluation.tolerance,
@@ -148,7 +148,7 @@ def judge(challenger: ItemContender, champion: ItemContender | str, config: Clas
         measures=list(_measures(challenger, config)),
     )
     verdict = trials.judge(challenger, champion, gate)
-    unlearned = _unlearned(challenger, config.task.classes)
+    unlearned = _describe_unlearned(challenger, config.task.classes)
     return verdict.model_copy(update={"reasons": [*verdict.reasons, *unlearned]})
 
 
@@ -161,7 +161,7 @@ def _undecidable(challenger: ItemContender, config: ClassConfig) -> list[str]:
     return []
 
 
-def _forgotten(challenger: ItemContender, champion: ItemContender, config: ClassConfig) -> list[str]:
+def _describe_forgotten(challenger: ItemContender, champion: ItemContender, config: ClassConfig) -> list[str]:
     """Return a sentence for each class that the champion has learned, the challenger has not, and test rows have."""
     names, least = config.task.classes, config.evaluation.min_class_rows
     return [
@@ -172,7 +172,7 @@ def _forgotten(challenger: ItemContender, champion: ItemContender, config: Class
     ]
 
 
-def _unlearned(challenger: ItemContender, names: list[str]) -> list[str]:
+def _describe_unlearned(challenger: ItemContender, names: list[str]) -> list[str]:
     """Return a sentence on test rows of classes that no training row has, none without such rows."""
     rows = challenger.unlearned_rows
     if not rows:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from nightshift import tasks
 from nightshift.contracts.package import ModelPackage, Signature
-from nightshift.contracts.preprocessing import Classes
+from nightshift.contracts.preprocessing import ClassPreprocessing
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Candidates(Protocol):
     """What can be fitted."""
 
-    def preprocessing(self, task: Any, /) -> Classes:
+    def preprocessing(self, task: Any, /) -> ClassPreprocessing:
         """Return how rows become the graphs' input.
 
         Raises:

@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from torch import nn
 
 from nightshift.classification.metrics import Labels
-from nightshift.config.classes import Classes
+from nightshift.config.classes import ClassTaskConfig
 from nightshift.tasks.classification import networks
 from nightshift.tasks.fitting import FitSpec, fit_estimator
 
@@ -35,7 +35,7 @@ class Line(NamedTuple):
         layer.load_state_dict({"weight": torch.from_numpy(self.weights.T), "bias": torch.from_numpy(self.bias)})
 
 
-def fit(task: Classes, name: str, inputs: Any, known: Labels) -> Line:
+def fit(task: ClassTaskConfig, name: str, inputs: Any, known: Labels) -> Line:
     """Fit a candidate, with its parameters where they are logistic regression's.
 
     Args:

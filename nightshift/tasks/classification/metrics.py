@@ -15,11 +15,11 @@ TITLES = {
 }
 
 
-def shown(_: ClassConfig) -> dict[str, str]:
+def list_headline_metrics(_: ClassConfig) -> dict[str, str]:
     """Return which metrics are shown -> what they are called."""
     return {name: TITLES[name] for name in ("accuracy", "macro_f1", "log_loss")}
 
 
-def summarized(_: ClassConfig) -> dict[str, str]:
+def list_summary_metrics(_: ClassConfig) -> dict[str, str]:
     """Return all metrics -> what the run's summary calls them: the same."""
     return {name: name for name in TITLES}

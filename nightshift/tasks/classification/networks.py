@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from nightshift import storage
 from nightshift.classification import scorer
-from nightshift.classification.shards import Array, Items, labels
-from nightshift.config.classes import Classes
+from nightshift.classification.shards import Array, ItemTable, labels
+from nightshift.config.classes import ClassTaskConfig
 from nightshift.neural import checkpoints, data, devices, processes, trainer
 from nightshift.neural.data import AugmentedDataset, Change, Gather, TrainingDataset
 from nightshift.neural.recipes import Recipe
@@ -23,7 +23,7 @@ from nightshift.neural.trainer import TrainedNetwork
 Scores = npt.NDArray[np.float32]
 
 
-T = TypeVar("T", bound=Classes)
+T = TypeVar("T", bound=ClassTaskConfig)
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,9 @@ def fit(
         return trained
 
 
-def gathered(setting: Setting[Any], items: Items, rows: pd.DataFrame, size: int, change: Change) -> AugmentedDataset:
+def gather_dataset(
+    setting: Setting[Any], items: ItemTable, rows: pd.DataFrame, size: int, change: Change
+) -> AugmentedDataset:
     """Return what a network is trained on.
 
     Args:
@@ -97,7 +99,7 @@ def gathered(setting: Setting[Any], items: Items, rows: pd.DataFrame, size: int,
     gather = (
         data.gather_resident(torch.from_numpy(items.inputs(rows)).to(device))
         if is_small
-        else _mapped(items, rows, device)
+        else _gather_from_disk(items, rows, device)
     )
     return AugmentedDataset(gather, known, size, change)
 
@@ -109,10 +111,10 @@ def probabilities(model: nn.Sequential, inputs: Array) -> Scores:
         model: gives logits.
         inputs: what it takes, (n, ...).
     """
-    return batched(lambda batch: model(batch).softmax(1), inputs, next(model.parameters()).device)
+    return run_batches(lambda batch: model(batch).softmax(1), inputs, next(model.parameters()).device)
 
 
-def batched(call: Callable[[Tensor], Tensor], inputs: Array, device: torch.device) -> Scores:
+def run_batches(call: Callable[[Tensor], Tensor], inputs: Array, device: torch.device) -> Scores:
     """Return what a network gives, (n, ...).
 
     In float32 on a GPU too, since it is what that of a graph is compared with.
@@ -128,6 +130,6 @@ def batched(call: Callable[[Tensor], Tensor], inputs: Array, device: torch.devic
     return outputs
 
 
-def _mapped(items: Items, rows: pd.DataFrame, device: torch.device) -> Gather:
+def _gather_from_disk(items: ItemTable, rows: pd.DataFrame, device: torch.device) -> Gather:
     numbers = rows.index.to_numpy()
     return data.gather_streamed(lambda chosen: items.shards.take(numbers[chosen]), items.shards.width, device)

@@ -10,7 +10,7 @@ import pandas as pd
 from nightshift import splits
 from nightshift.classification import bootstrap, shards
 from nightshift.classification.metrics import Labels, Scores
-from nightshift.classification.shards import Items
+from nightshift.classification.shards import ItemTable
 from nightshift.config.classes import ClassConfig
 from nightshift.contracts import package
 from nightshift.contracts.package import ModelPackage
@@ -24,7 +24,7 @@ SAMPLE = 256  # rows by which scales are chosen
 
 
 @dataclass(frozen=True)
-class Rows:
+class ItemOptimizationRows:
     """Images or texts whose class is predicted.
 
     Attributes:
@@ -42,7 +42,7 @@ class Rows:
     limit: float
     is_decidable: ClassVar = True
 
-    def decided(self, scores: Scores) -> npt.NDArray[Any]:
+    def decide(self, scores: Scores) -> npt.NDArray[Any]:
         """Return the predicted classes."""
         labels: Labels = scores.argmax(1)
         return labels
@@ -51,21 +51,23 @@ class Rows:
         """Return the accuracy."""
         return float(np.mean(scores.argmax(1) == self.labels))
 
-    def resampled(self, scores: Scores) -> npt.NDArray[np.float64]:
+    def resample(self, scores: Scores) -> npt.NDArray[np.float64]:
         """Return the accuracy of every resample."""
-        return bootstrap.resampled(self.labels, scores.argmax(1), self.groups, scores.shape[1])["accuracy"]
+        return bootstrap.resample(self.labels, scores.argmax(1), self.groups, scores.shape[1])["accuracy"]
 
 
-def rows(config: ClassConfig, features: Table, _: str, model: ModelPackage, limit: float) -> tuple[Tensors, Rows]:
+def rows(
+    config: ClassConfig, features: Table, _: str, model: ModelPackage, limit: float
+) -> tuple[Tensors, ItemOptimizationRows]:
     """Return a sample of training rows' inputs, and the validation rows."""
     train, fold = model.lineage.train, splits.fold(config, model.lineage.validation.last)
     shards.check(features, model.classes)
-    seen = Items.of(features, Days(train.first, train.last))
+    seen = ItemTable.read(features, Days(train.first, train.last))
     sample = seen.inputs(seen.rows.iloc[:: -(-len(seen.rows) // SAMPLE)])
-    items = Items.of(features, Days(fold.train.first, fold.test.last))
+    items = ItemTable.read(features, Days(fold.train.first, fold.test.last))
     unseen = items.unseen(fold)
     known = shards.labels(unseen, config.task.classes)
-    return by_name(sample), Rows(by_name(items.inputs(unseen)), known, bootstrap.groups(unseen), limit)
+    return by_name(sample), ItemOptimizationRows(by_name(items.inputs(unseen)), known, bootstrap.groups(unseen), limit)
 
 
 def reference(features: Table, uri: str, model: ModelPackage, graph: Graph) -> pd.DataFrame:
@@ -73,6 +75,6 @@ def reference(features: Table, uri: str, model: ModelPackage, graph: Graph) -> p
     sample, days = package.read_reference(uri), model.lineage.reference
     if days is None:
         return sample
-    items = Items.of(features, Days(days.first, days.last))
+    items = ItemTable.read(features, Days(days.first, days.last))
     kept, all_rows = (pd.MultiIndex.from_frame(frame[drift_reference.KEYS]) for frame in (sample, items.rows))
     return drift_reference.reference(items.rows[all_rows.isin(kept)], items, model.classes, graph)

@@ -8,13 +8,13 @@ from typing import ClassVar
 
 import pandas as pd
 
-from nightshift.classification.shards import Items
-from nightshift.config.classes import ClassConfig, Classes
-from nightshift.config.task import Candidate
+from nightshift.classification.shards import ItemTable
+from nightshift.config.classes import ClassConfig, ClassTaskConfig
+from nightshift.config.task import CandidateConfig
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.profile import PhaseName
 from nightshift.errors import UserError
-from nightshift.profiler.tuning import Network
+from nightshift.profiler.tuning import ConfiguredNetwork
 from nightshift.tasks.classification import kinds
 from nightshift.tasks.classification.kinds import Candidates
 from nightshift.tasks.classification.networks import Setting
@@ -38,8 +38,8 @@ class ItemFit:
 
     batch: ClassVar = 256
     name: str
-    setting: Setting[Classes]
-    items: Items
+    setting: Setting[ClassTaskConfig]
+    items: ItemTable
     rows: pd.DataFrame
 
     @property
@@ -77,7 +77,7 @@ class ItemFit:
         return partial(self._candidates.fit, replace(self.setting, task=task), self.name, self.items, rows)
 
     @property
-    def _candidate(self) -> Candidate:
+    def _candidate(self) -> CandidateConfig:
         return self.setting.task.candidates[self.name]
 
     @property
@@ -90,14 +90,14 @@ def selected_fit(
 ) -> ItemFit:
     """Return the fit of a model's selected candidate, with the parameters of the config, on the training rows."""
     with phase(PhaseName.READ):
-        items = Items.of(setup.features, setup.plan.test.train)
+        items = ItemTable.read(setup.features, setup.plan.test.train)
     fit = ItemFit(model.selected, Setting(setup.config.task, setup.device), items, items.rows)
     with phase(PhaseName.MATRIX):
         assert row_count(fit.inputs) == len(items.rows)
     return fit
 
 
-def network(config: ClassConfig, name: str, _: int | None) -> Network:
+def network(config: ClassConfig, name: str, _: int | None) -> ConfiguredNetwork:
     """Return a network among the candidates of a config.
 
     Raises:
@@ -109,4 +109,4 @@ def network(config: ClassConfig, name: str, _: int | None) -> Network:
         raise UserError(f"task.candidates.{name}: its network is frozen, so there is no training to make faster")
     recipe = candidates.recipe(task, name)
     shape = {key: value for key, value in vars(recipe).items() if isinstance(value, int)}
-    return Network(task.candidates[name].kind, shape, recipe.fit.model_dump(mode="json"))
+    return ConfiguredNetwork(task.candidates[name].kind, shape, recipe.fit.model_dump(mode="json"))

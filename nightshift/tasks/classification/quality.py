@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from nightshift.contracts import evaluation as contract
-from nightshift.contracts.section import Axis, Block, Chart, Column, Estimate, Fact, Row, Series, Table, Text
+from nightshift.contracts.section import Axis, Block, Chart, Estimate, Fact, Row, Series, TableBlock, TableColumn, Text
 from nightshift.tasks.classification.judging import ItemContender, ItemTrial
 from nightshift.tasks.classification.metrics import TITLES
 
@@ -37,7 +37,7 @@ def blocks(trial: ItemTrial, figures: contract.ClassEvaluation) -> Iterator[Bloc
     yield Text(sentences=list(_explanations(trial)), is_fine_print=True)
     yield _classes(trial, figures)
     yield _slices(figures)
-    if confused := _confused(figures):
+    if confused := _tabulate_confusions(figures):
         yield confused
     yield _reliability(figures.calibration)
 
@@ -49,14 +49,14 @@ def _explanations(trial: ItemTrial) -> Iterator[str]:
     yield "Macro F1 and ROC AUC are means over classes; calibration error is the gap between confidence and accuracy."
 
 
-def _metrics(trial: ItemTrial) -> Table:
+def _metrics(trial: ItemTrial) -> TableBlock:
     titles = metric_titles(trial)
-    columns = [Column(title="Candidate"), *(Column(title=title, format="score") for title in titles.values())]
+    columns = [TableColumn(title="Candidate"), *(TableColumn(title=title, format="score") for title in titles.values())]
     ranked = sorted(trial.candidates.items(), key=lambda item: -item[1].metrics["accuracy"])
     rows = [_row(name, candidate, titles, name == trial.model.selected) for name, candidate in ranked]
     if trial.rival:
         rows.append(_row(f"champion, version {trial.rival.version}", trial.rival, titles, is_selected=False))
-    return Table(title="Metrics on the test days", columns=columns, rows=rows, is_key=True)
+    return TableBlock(title="Metrics on the test days", columns=columns, rows=rows, is_key=True)
 
 
 def _row(name: str, contender: ItemContender, metrics: Iterable[str], is_selected: bool) -> Row:
@@ -70,9 +70,9 @@ def _row(name: str, contender: ItemContender, metrics: Iterable[str], is_selecte
     return Row(cells=[name, *values], tag="selected" if is_selected else "", tone="good" if is_selected else "neutral")
 
 
-def _classes(trial: ItemTrial, figures: contract.ClassEvaluation) -> Table:
-    columns = [Column(title="Class"), Column(title="Test rows", format="count")]
-    columns += [Column(title=title, format="score") for title in ("Precision", "Recall", "F1")]
+def _classes(trial: ItemTrial, figures: contract.ClassEvaluation) -> TableBlock:
+    columns = [TableColumn(title="Class"), TableColumn(title="Test rows", format="count")]
+    columns += [TableColumn(title=title, format="score") for title in ("Precision", "Recall", "F1")]
     weakest_first = sorted(figures.classes, key=lambda figure: 1 if figure.recall is None else figure.recall)
     unlearned = trial.model.lineage.unlearned
     rows = [
@@ -83,20 +83,20 @@ def _classes(trial: ItemTrial, figures: contract.ClassEvaluation) -> Table:
         )
         for figure in weakest_first
     ]
-    return Table(title="Classes, the weakest first", columns=columns, rows=rows, shown=CONFUSED)
+    return TableBlock(title="Classes, the weakest first", columns=columns, rows=rows, shown=CONFUSED)
 
 
-def _slices(figures: contract.ClassEvaluation) -> Table:
+def _slices(figures: contract.ClassEvaluation) -> TableBlock:
     columns = [
-        Column(title="Slice"),
-        Column(title="Test rows", format="count"),
-        Column(title="Accuracy", format="score"),
+        TableColumn(title="Slice"),
+        TableColumn(title="Test rows", format="count"),
+        TableColumn(title="Accuracy", format="score"),
     ]
     rows = [Row(cells=[part.name, part.rows, part.accuracy]) for part in figures.slices]
-    return Table(title="Slices of the test days", columns=columns, rows=rows)
+    return TableBlock(title="Slices of the test days", columns=columns, rows=rows)
 
 
-def _confused(figures: contract.ClassEvaluation) -> Table | None:
+def _tabulate_confusions(figures: contract.ClassEvaluation) -> TableBlock | None:
     names = [figure.name for figure in figures.classes]
     pairs = [
         (count, names[true], names[predicted_number])
@@ -106,10 +106,14 @@ def _confused(figures: contract.ClassEvaluation) -> Table | None:
     ]
     if not pairs:
         return None
-    columns = [Column(title="Class"), Column(title="Taken for"), Column(title="Test rows", format="count")]
+    columns = [
+        TableColumn(title="Class"),
+        TableColumn(title="Taken for"),
+        TableColumn(title="Test rows", format="count"),
+    ]
     most_first = sorted(pairs, key=lambda pair: -pair[0])
     rows = [Row(cells=[true, predicted, count]) for count, true, predicted in most_first]
-    return Table(title="What is taken for what", columns=columns, rows=rows, shown=CONFUSED)
+    return TableBlock(title="What is taken for what", columns=columns, rows=rows, shown=CONFUSED)
 
 
 def _reliability(curve: contract.Calibration) -> Chart:

@@ -8,7 +8,7 @@ import numpy as np
 from nightshift import storage
 from nightshift.classification import bootstrap, metrics, shards
 from nightshift.classification.metrics import Scores
-from nightshift.classification.scorer import Scorer
+from nightshift.classification.scorer import ClassScorer
 from nightshift.contracts import package
 from nightshift.contracts.tables import Table
 
@@ -30,7 +30,7 @@ def losses(table: Table, day: date, uris: Sequence[str]) -> list[Scores]:
         UserError: when a model takes other inputs than the features are.
     """
     part = table.partition(day)
-    rows, inputs = storage.read_frame(part.uri), shards.mapped(part)
+    rows, inputs = storage.read_frame(part.uri), shards.map_shard(part)
     known = rows["label"].notna().to_numpy()
     labeled = rows.loc[known]
     groups = bootstrap.groups(labeled)
@@ -40,7 +40,7 @@ def losses(table: Table, day: date, uris: Sequence[str]) -> list[Scores]:
         preprocessing = model.classes
         shards.check(table, preprocessing, f"versions of different inputs are not compared: {AT_ONCE}")
         # the whole shard, which is mapped into memory: by now hardly a row has no label
-        scores = Scorer(uri, model).score(inputs)[known]
+        scores = ClassScorer(uri, model).score(inputs)[known]
         errors = metrics.half_brier(shards.labels(labeled, preprocessing.classes), scores)
         model_losses.append(np.bincount(groups, errors) / np.bincount(groups))
     return model_losses

@@ -8,7 +8,7 @@ import pandas as pd
 
 from nightshift import storage
 from nightshift.classification import shards
-from nightshift.classification.scorer import Scorer
+from nightshift.classification.scorer import ClassScorer
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.tables import Partition, Table
 from nightshift.graph import Graph
@@ -26,15 +26,15 @@ class ItemScorer:
         """Yield a day's scores in one batch: `KEYS` and what drift compares, see `drift_reference`."""
         part = features.partition(day)
         shards.check(features, self.model.classes)
-        rows, inputs = storage.read_frame(part.uri, drift_reference.KEYS), shards.mapped(part)
+        rows, inputs = storage.read_frame(part.uri, drift_reference.KEYS), shards.map_shard(part)
         yield rows.join(drift_reference.describe(inputs, self.model.classes, self.graph))
 
 
 def scorer(uri: str, model: ModelPackage) -> ItemScorer:
     """Open the selected candidate of the model at a URI."""
-    return ItemScorer(model, Scorer(uri, model).graph)
+    return ItemScorer(model, ClassScorer(uri, model).graph)
 
 
-def identified(scores: pd.DataFrame, features: Partition) -> pd.DataFrame:
+def identify(scores: pd.DataFrame, features: Partition) -> pd.DataFrame:
     """Return the scores with `content`, by which images and texts are known."""
     return scores.assign(content=storage.read_frame(features.uri, ["content"])["content"])

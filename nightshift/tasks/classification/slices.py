@@ -9,13 +9,13 @@ import numpy.typing as npt
 from nightshift.classification.scorer import AT_ONCE
 from nightshift.classification.shards import Array
 from nightshift.contracts.evaluation import OfSlice
-from nightshift.contracts.preprocessing import Classes
+from nightshift.contracts.preprocessing import ClassPreprocessing
 from nightshift.tasks.classification import descriptors
 
 THIRDS = (1 / 3, 2 / 3)
 
 
-def slices(preprocessing: Classes, inputs: Array, right: npt.NDArray[np.bool_]) -> list[OfSlice]:
+def slices(preprocessing: ClassPreprocessing, inputs: Array, right: npt.NDArray[np.bool_]) -> list[OfSlice]:
     """Measure thirds of the test rows, by each of `descriptors.names`; rows that are all alike are one part.
 
     Args:
@@ -31,7 +31,7 @@ def slices(preprocessing: Classes, inputs: Array, right: npt.NDArray[np.bool_]) 
     ]
 
 
-def _descriptions(preprocessing: Classes, inputs: Array) -> dict[str, npt.NDArray[Any]]:
+def _descriptions(preprocessing: ClassPreprocessing, inputs: Array) -> dict[str, npt.NDArray[Any]]:
     firsts = range(0, len(inputs), AT_ONCE)
     parts = [descriptors.describe(preprocessing, inputs[first : first + AT_ONCE]) for first in firsts]
     return {name: np.concatenate([part[name] for part in parts]) for name in descriptors.names(preprocessing)}

@@ -10,12 +10,12 @@ import pandas as pd
 
 from nightshift.classification import scorer, shards
 from nightshift.classification.metrics import Labels, evaluate
-from nightshift.classification.shards import Array, Items, labels
-from nightshift.config.classes import ClassConfig, Classes
-from nightshift.config.section import Section
+from nightshift.classification.shards import Array, ItemTable, labels
+from nightshift.config.classes import ClassConfig, ClassTaskConfig
+from nightshift.config.section import ConfigSection
 from nightshift.contracts.artifact import LabeledWindow, Window
 from nightshift.contracts.package import DecisionRule, Signature
-from nightshift.contracts.preprocessing import Classes as Preprocessing
+from nightshift.contracts.preprocessing import ClassPreprocessing as Preprocessing
 from nightshift.errors import UserError
 from nightshift.graph import Graph
 from nightshift.splits import Days, Fold, Plan
@@ -23,7 +23,7 @@ from nightshift.tasks.classification import drift_reference, kinds
 from nightshift.tasks.classification.kinds import Candidates
 from nightshift.tasks.classification.networks import Scores, Setting
 from nightshift.tasks.fitting import Fitted
-from nightshift.tasks.protocol import Measured, TrainingSetup
+from nightshift.tasks.protocol import CandidateMetrics, TrainingSetup
 
 log = logging.getLogger("nightshift")
 
@@ -42,8 +42,8 @@ class ItemSample:
         days: on which they lie.
     """
 
-    setting: Setting[Classes]
-    items: Items
+    setting: Setting[ClassTaskConfig]
+    items: ItemTable
     rows: pd.DataFrame
     days: Days
 
@@ -73,7 +73,7 @@ class ItemSample:
         return []
 
     @property
-    def unlearned(self) -> list[str]:
+    def unlearned_classes(self) -> list[str]:
         """The classes that no row has."""
         return unlearned_classes(self.rows, self.setting.task.classes, self.days)
 
@@ -94,7 +94,7 @@ class ItemSample:
     def gap(self, fitted: Fitted) -> float:
         """Return by how much a graph's scores differ from the library's, on some of the rows."""
         sample = self.items.inputs(self.rows.iloc[:: -(-len(self.rows) // CHECKED)])
-        return float(np.abs(scored(fitted.graph, sample) - fitted.predict(sample)).max())
+        return float(np.abs(score_graph(fitted.graph, sample) - fitted.predict(sample)).max())
 
     @property
     def _candidates(self) -> Candidates:
@@ -115,9 +115,11 @@ class UnseenItems:
     labels: Labels
     inputs: Array
 
-    def measure(self, graph: bytes) -> Measured:
+    def measure(self, graph: bytes) -> CandidateMetrics:
         """Measure a candidate, which decides on the class with the highest score."""
-        return Measured({**evaluate(self.labels, scored(graph, self.inputs))}, DecisionRule(threshold=None))
+        return CandidateMetrics(
+            {**evaluate(self.labels, score_graph(graph, self.inputs))}, DecisionRule(threshold=None)
+        )
 
 
 @dataclass(frozen=True)
@@ -130,13 +132,13 @@ class ItemRows:
         items: the days from the first training day of the validation fold to the last one of the test fold.
     """
 
-    setting: Setting[Classes]
+    setting: Setting[ClassTaskConfig]
     plan: Plan
-    items: Items
+    items: ItemTable
 
     def sample(self, fold: Fold) -> ItemSample:
         """Return the training rows of a fold."""
-        return ItemSample(self.setting, self.items, self.items.seen(fold), fold.train)
+        return ItemSample(self.setting, self.items, self.items.training_rows(fold), fold.train)
 
     def unseen(self, fold: Fold, _: ItemSample) -> UnseenItems:
         """Return the test rows of a fold."""
@@ -161,11 +163,11 @@ def rows(setup: TrainingSetup[ClassConfig]) -> ItemRows:
     """
     task, plan = setup.config.task, setup.plan
     shards.check(setup.features, kinds.candidates(task.kind).preprocessing(task))
-    items = Items.of(setup.features, Days(plan.validation.train.first, plan.test.train.last))
+    items = ItemTable.read(setup.features, Days(plan.validation.train.first, plan.test.train.last))
     return ItemRows(Setting(task, setup.device, setup.checkpoints), plan, items)
 
 
-def networks(task: Classes) -> Mapping[str, Section]:
+def networks(task: ClassTaskConfig) -> Mapping[str, ConfigSection]:
     """Return the candidates that several processes train together."""
     candidates = kinds.candidates(task.kind)
     return {name: candidate for name, candidate in task.candidates.items() if candidates.is_network(task, name)}
@@ -189,7 +191,7 @@ def unlearned_classes(rows: pd.DataFrame, classes: list[str], days: Days) -> lis
     return missing
 
 
-def scored(graph: bytes, inputs: Array) -> Scores:
+def score_graph(graph: bytes, inputs: Array) -> Scores:
     """Return a graph's probabilities of each class, (n, classes), of what it takes, (n, ...)."""
     return scorer.scores(Graph(graph), inputs)
 

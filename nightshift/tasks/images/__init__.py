@@ -10,6 +10,6 @@ if TYPE_CHECKING:  # by which a type checker holds each module to its protocol
     _candidates: kinds.Candidates = candidates
     _descriptors: kinds.Descriptors = descriptors
     _display: kinds.Display = display
-    _ingestion: protocol.Ingestion = ingestion
-    _simulator: protocol.Simulating = simulator
+    _ingestion: protocol.IngestionTask = ingestion
+    _simulator: protocol.SimulationTask = simulator
     _views: kinds.Views = views

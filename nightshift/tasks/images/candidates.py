@@ -6,8 +6,8 @@ from functools import partial
 import pandas as pd
 from torch import nn
 
-from nightshift.classification.shards import Items, labels
-from nightshift.config.images import Images
+from nightshift.classification.shards import ItemTable, labels
+from nightshift.config.images import ImageTaskConfig
 from nightshift.contracts import preprocessing as parts
 from nightshift.contracts.package import Datatype, Signature, Tensor
 from nightshift.neural import devices
@@ -19,9 +19,9 @@ from nightshift.tasks.classification.networks import Setting
 from nightshift.tasks.fitting import Fitted
 
 
-def preprocessing(task: Images) -> parts.Images:
+def preprocessing(task: ImageTaskConfig) -> parts.ImagePreprocessing:
     """Return how images become the graphs' input."""
-    return parts.Images(
+    return parts.ImagePreprocessing(
         classes=task.classes,
         side=task.side,
         channels=task.channels,
@@ -30,23 +30,23 @@ def preprocessing(task: Images) -> parts.Images:
     )
 
 
-def signature(task: Images) -> Signature:
+def signature(task: ImageTaskConfig) -> Signature:
     """Return what every graph takes and gives."""
     pixels = Tensor.of_rows(Datatype.UINT8, task.side, task.side, task.channels)
     return Signature.of_scores(pixels, classes=len(task.classes))
 
 
-def files(_: Images) -> Mapping[str, bytes]:
+def files(_: ImageTaskConfig) -> Mapping[str, bytes]:
     """Return what a package holds beside its graphs: nothing."""
     return {}
 
 
-def is_network(task: Images, name: str) -> bool:
+def is_network(task: ImageTaskConfig, name: str) -> bool:
     """Return whether several processes train a candidate together."""
     return not recipe(task, name).fit.frozen
 
 
-def fit(setting: Setting[Images], name: str, items: Items, rows: pd.DataFrame) -> Fitted:
+def fit(setting: Setting[ImageTaskConfig], name: str, items: ItemTable, rows: pd.DataFrame) -> Fitted:
     """Fit one candidate of the config.
 
     Raises:
@@ -56,13 +56,13 @@ def fit(setting: Setting[Images], name: str, items: Items, rows: pd.DataFrame) -
     architecture = recipe(task, name)
     if architecture.fit.frozen:
         return _frozen(setting, name, architecture, items, rows)
-    data = networks.gathered(setting, items, rows, architecture.fit.batch_size, architecture.augment)
+    data = networks.gather_dataset(setting, items, rows, architecture.fit.batch_size, architecture.augment)
     training = networks.fit(setting, name, architecture, rows, data)
     scores = partial(networks.probabilities, training.model)
     return Fitted(lambda: onnx_export.images(training.model, architecture), scores, training.losses)
 
 
-def recipe(task: Images, name: str) -> ResNet:
+def recipe(task: ImageTaskConfig, name: str) -> ResNet:
     """Return the recipe of a candidate of the config.
 
     Raises:
@@ -72,14 +72,18 @@ def recipe(task: Images, name: str) -> ResNet:
     return ResNet(networks.field(name), task.side, task.channels, len(task.classes), parameters)
 
 
-def _frozen(setting: Setting[Images], name: str, architecture: ResNet, items: Items, rows: pd.DataFrame) -> Fitted:
+def _frozen(
+    setting: Setting[ImageTaskConfig], name: str, architecture: ResNet, items: ItemTable, rows: pd.DataFrame
+) -> Fitted:
     """Fit logistic regression on the embeddings of a pretrained network."""
     task = setting.task
     with devices.reproducible(task.seed, architecture.fit.threads):
         model = architecture.model().to(setting.torch_device).eval()
         *blocks, head = model
         seen = nn.Sequential(*blocks)
-        embedded = networks.batched(lambda batch: seen(batch).mean((2, 3)), items.inputs(rows), setting.torch_device)
+        embedded = networks.run_batches(
+            lambda batch: seen(batch).mean((2, 3)), items.inputs(rows), setting.torch_device
+        )
     assert isinstance(head, ClassifierHead)
     linear.fit(task, name, embedded, labels(rows, task.classes)).give(head.linear)
     return Fitted(lambda: onnx_export.images(model, architecture), partial(networks.probabilities, model))

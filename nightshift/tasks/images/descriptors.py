@@ -4,12 +4,12 @@ import numpy as np
 import numpy.typing as npt
 
 from nightshift.classification.images import Pixels
-from nightshift.contracts.preprocessing import Images
+from nightshift.contracts.preprocessing import ImagePreprocessing
 
 NAMES: tuple[str, ...] = ("brightness", "contrast", "sharpness")
 
 
-def describe(_: Images, pixels: Pixels) -> list[npt.NDArray[np.float32]]:
+def describe(_: ImagePreprocessing, pixels: Pixels) -> list[npt.NDArray[np.float32]]:
     """Return the mean, the standard deviation and the mean step between neighbors of each image, (n,) each.
 
     Args:

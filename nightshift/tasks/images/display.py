@@ -4,7 +4,7 @@ import pandas as pd
 
 from nightshift.classification import drawn
 from nightshift.classification.images import Pixels
-from nightshift.classification.scorer import Scorer
+from nightshift.classification.scorer import ClassScorer
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.section import Block, Pictures
 from nightshift.tasks.classification.mistakes import Answers
@@ -20,7 +20,7 @@ def show(_: str, __: ModelPackage, title: str, rows: pd.DataFrame, pixels: Pixel
         pixels: what networks see of them, uint8 (n, side, side, channels).
     """
     pictures = [
-        drawn.picture(drawn.enlarged(image), f"taken for {name}", str(event))
+        drawn.picture(drawn.enlarge(image), f"taken for {name}", str(event))
         for image, event, name in zip(pixels, rows["event_id"], rows["predicted"], strict=True)
     ]
     return Pictures(title=title, pictures=pictures)
@@ -28,4 +28,4 @@ def show(_: str, __: ModelPackage, title: str, rows: pd.DataFrame, pixels: Pixel
 
 def mistakes(uri: str, model: ModelPackage, answers: Answers) -> Block | None:
     """Show the surest mistakes of a model, and which parts of each image decided; None without a mistake."""
-    return mistaken(answers, Scorer(uri, model).score)
+    return mistaken(answers, ClassScorer(uri, model).score)

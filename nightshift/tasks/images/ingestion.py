@@ -8,7 +8,7 @@ import PIL
 
 from nightshift.classification import images
 from nightshift.classification.images import UnusableError
-from nightshift.config.images import ImageConfig, Images
+from nightshift.config.images import ImageConfig, ImageTaskConfig
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,17 +31,17 @@ def rules(config: ImageConfig) -> dict[str, object]:
     return config.task.model_dump(include=names) | {"pillow": PIL.__version__}
 
 
-def find_faults(contents: "pd.Series", task: Images) -> "pd.Series":
+def find_faults(contents: "pd.Series", task: ImageTaskConfig) -> "pd.Series":
     """Return for each image the rule that rejects it, or null."""
     return contents.map(lambda content: _fault(content, task)).astype(object)
 
 
-def find_repeats(contents: "pd.Series", task: Images) -> npt.NDArray[np.bool_]:
+def find_repeats(contents: "pd.Series", task: ImageTaskConfig) -> npt.NDArray[np.bool_]:
     """Return which images, none of them bad, look like one before them that does not, (n,).
 
     Each is compared with all that stay, which takes seconds of 100,000, where decoding them takes minutes.
     """
-    decoded = (images.decoded(content, task.max_pixels, images.HASHED_FROM) for content in contents)
+    decoded = (images.decode_image(content, task.max_pixels, images.HASHED_FROM) for content in contents)
     staying, repeats = np.empty(len(contents), np.uint64), np.zeros(len(contents), bool)
     count = 0
     for index, image in enumerate(decoded):
@@ -52,13 +52,13 @@ def find_repeats(contents: "pd.Series", task: Images) -> npt.NDArray[np.bool_]:
     return repeats
 
 
-def _fault(content: Any, task: Images) -> str | None:
+def _fault(content: Any, task: ImageTaskConfig) -> str | None:
     if not isinstance(content, bytes | str) or not content:
         return "empty"
     if isinstance(content, str):
         return "missing_file"
     try:
-        image = images.decoded(content, task.max_pixels)
+        image = images.decode_image(content, task.max_pixels)
     except UnusableError as error:
         return str(error)
     return "too_small" if min(image.size) < task.min_side else None

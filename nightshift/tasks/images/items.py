@@ -7,7 +7,7 @@ from typing import Any
 from nightshift.classification import images
 from nightshift.classification.images import Pixels, UnusableError
 from nightshift.contracts.package import ModelPackage
-from nightshift.contracts.preprocessing import Images
+from nightshift.contracts.preprocessing import ImagePreprocessing
 from nightshift.serving.items.base import ItemError, ItemField, Items
 
 ENCODED = {"type": "string", "contentEncoding": "base64", "minLength": 1}
@@ -28,7 +28,7 @@ def items(model: ModelPackage, _: str) -> Items:
     Raises:
         UserError: when it is a model of another task.
     """
-    preprocessing = model.of(Images)
+    preprocessing = model.preprocessing_as(ImagePreprocessing)
     field = ItemField(
         name=preprocessing.item,
         known=256,
@@ -37,7 +37,7 @@ def items(model: ModelPackage, _: str) -> Items:
         schema={"oneOf": [ENCODED, WRAPPED]},
         content=_content,
         shown=lambda content: b64encode(content).decode(),
-        seen=partial(_seen, preprocessing),
+        seen=partial(_prepare, preprocessing),
         media_type=images.media_type,
     )
     return Items(preprocessing.classes, (field,))
@@ -52,14 +52,14 @@ def _content(value: Any) -> bytes:
         raise ItemError("not base64", 'the bytes of an image file in base64, or {"b64": ...}') from None
 
 
-def _seen(preprocessing: Images, content: bytes) -> Pixels:
+def _prepare(preprocessing: ImagePreprocessing, content: bytes) -> Pixels:
     if not content:
         raise _unusable(preprocessing, "empty")
     try:
-        return images.seen(content, preprocessing)
+        return images.prepare_pixels(content, preprocessing)
     except UnusableError as error:
         raise _unusable(preprocessing, str(error)) from None
 
 
-def _unusable(preprocessing: Images, rule: str) -> ItemError:
+def _unusable(preprocessing: ImagePreprocessing, rule: str) -> ItemError:
     return ItemError(rule, ALLOWED[rule].format(min_side=preprocessing.min_side, max_pixels=preprocessing.max_pixels))

@@ -28,7 +28,7 @@ def pictures(answers: Answers, score: Callable[[Array], Scores]) -> Block | None
     for row in answers.surest(SHOWN):
         event, true, predicted = answers.names(row)
         pixels = answers.inputs[row]
-        both = np.hstack([drawn.enlarged(pixels), lit(pixels, importance(pixels, score))])
+        both = np.hstack([drawn.enlarge(pixels), lit(pixels, importance(pixels, score))])
         caption = f"{true}, taken for {predicted} ({answers.scores[row].max():.0%})"
         shown.append(drawn.picture(both, caption, event))
     if not shown:
@@ -62,4 +62,4 @@ def importance(pixels: Pixels, score: Callable[[Array], Scores]) -> npt.NDArray[
 def lit(pixels: Pixels, weights: npt.NDArray[np.float64]) -> Pixels:
     """Return the enlarged image, the darker the less a part weighs; weights are 0 to 1, (PARTS, PARTS)."""
     light = np.kron(1 - SHADE * (1 - weights), np.ones((drawn.SIDE // PARTS, drawn.SIDE // PARTS)))
-    return (drawn.enlarged(pixels) * light[..., None]).astype(np.uint8)
+    return (drawn.enlarge(pixels) * light[..., None]).astype(np.uint8)

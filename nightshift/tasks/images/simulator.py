@@ -42,7 +42,7 @@ def day(config: ImageSimulator, on: date, labels_due: date | None = None) -> pd.
     """
     drawn, labels = _digits(config, on) if config.digits else _shapes(config, on)
     if config.drifts(on):
-        drawn, labels = _drifted(config, on, drawn, labels)
+        drawn, labels = _drift(config, on, drawn, labels)
     seconds = np.sort(_rng(config, TIMES, on).integers(0, DAY, len(drawn)))
     frame = pd.DataFrame(
         {
@@ -116,7 +116,7 @@ def _corners(name: str, angle: float, radius: float, center: tuple[float, float]
     return list(zip(xs.tolist(), ys.tolist(), strict=True))
 
 
-def _drifted(
+def _drift(
     config: ImageSimulator, on: date, drawn: list[Image.Image], labels: list[str]
 ) -> tuple[list[Image.Image], list[str]]:
     random = _rng(config, NEW, on)
@@ -126,10 +126,10 @@ def _drifted(
         for image, new in zip(drawn, is_new, strict=True)
     ]
     drifted_labels = [UNSEEN if new else label for label, new in zip(labels, is_new, strict=True)]
-    return [_changed(config, image) for image in images], drifted_labels
+    return [_change(config, image) for image in images], drifted_labels
 
 
-def _changed(config: ImageSimulator, image: Image.Image) -> Image.Image:
+def _change(config: ImageSimulator, image: Image.Image) -> Image.Image:
     brighter = ImageEnhance.Brightness(image).enhance(config.brightness_factor)
     return brighter.filter(ImageFilter.GaussianBlur(config.blur)) if config.blur else brighter
 

@@ -8,19 +8,19 @@ import PIL
 
 from nightshift.classification import images
 from nightshift.classification.images import Pixels
-from nightshift.config.images import Images
+from nightshift.config.images import ImageTaskConfig
 from nightshift.tasks.classification.kinds import View
 
 # part of every partition's key: raise it whenever the same images would give other pixels
 SCHEMA = 1
 
 
-def view(task: Images) -> View:
+def view(task: ImageTaskConfig) -> View:
     """Return what networks see of image files, uint8 (n, side, side, channels)."""
     empty = np.empty((0, task.side, task.side, task.channels), np.uint8)
     made_of = [SCHEMA, PIL.__version__, task.side, task.channels]
     return View("image", partial(_pixels, task), empty, made_of)
 
 
-def _pixels(task: Images, contents: Sequence[bytes]) -> Pixels:
-    return np.stack([images.seen(content, task) for content in contents])
+def _pixels(task: ImageTaskConfig, contents: Sequence[bytes]) -> Pixels:
+    return np.stack([images.prepare_pixels(content, task) for content in contents])

@@ -50,14 +50,14 @@ class Saving(TrainingCallback):  # type: ignore[misc]
 
 
 @contextmanager
-def kept(folder: str, seconds: float) -> Iterator[tuple[Saving, xgboost.Booster | None]]:
+def keep_checkpoints(folder: str, seconds: float) -> Iterator[tuple[Saving, xgboost.Booster | None]]:
     """Give what saves a boosting below a URI, and the booster that was saved there."""
     uri = storage.join(folder, "booster.ubj")
     with preemption.heed_sigterm() as notice:
-        yield Saving(uri, seconds, notice), _saved(uri)
+        yield Saving(uri, seconds, notice), _read_checkpoint(uri)
 
 
-def _saved(uri: str) -> xgboost.Booster | None:
+def _read_checkpoint(uri: str) -> xgboost.Booster | None:
     """Return the booster of a checkpoint; None without one, or when it is not what was written."""
     if not storage.exists(uri):
         return None

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nightshift.config.tabular import TabularConfig, TabularDrift
+from nightshift.config.tabular import TabularConfig, TabularDriftLimits
 from nightshift.contracts.drift import SCORE, Promise, Signal
 from nightshift.splits import Days
 from nightshift.stats import shift
@@ -24,7 +24,7 @@ REFERENCE_POSITIVES = 50  # fewer are no reference
 
 
 @dataclass(frozen=True)
-class Due:
+class DueRows:
     """What is known of the days whose labels are due.
 
     Attributes:
@@ -45,7 +45,7 @@ class RowComparison(RowsBesideReference):
     inputs: DriftInputs[TabularConfig]
 
     @property
-    def labeled(self) -> int:
+    def labeled_count(self) -> int:
         """Rows with labels on the newest day whose labels are due."""
         return self._due.labeled
 
@@ -53,18 +53,18 @@ class RowComparison(RowsBesideReference):
         """Yield what the labels say that are due."""
         reference, numeric = self.inputs.reference, self.inputs.model.tabular.numeric
         limits = self.inputs.config.drift
-        if self.inputs.promised is not None:
-            yield performance(self._due.ranks, self.inputs.promised, limits)
+        if self.inputs.promise is not None:
+            yield performance(self._due.ranks, self.inputs.promise, limits)
         yield positives(reference[reference["label"] == 1], self._due.positives, numeric, limits)
 
     @cached_property
-    def _due(self) -> Due:
-        parts = [self._known(day) for day in self.inputs.labeled_days]
+    def _due(self) -> DueRows:
+        parts = [self._describe_due(day) for day in self.inputs.labeled_days]
         ranks = functools.reduce(operator.add, (ranks for ranks, _ in parts))
         newest, _ = parts[-1]
-        return Due(int(newest.sum()), ranks, pd.concat([positives for _, positives in parts], ignore_index=True))
+        return DueRows(int(newest.sum()), ranks, pd.concat([positives for _, positives in parts], ignore_index=True))
 
-    def _known(self, day: date) -> tuple[npt.NDArray[np.int64], pd.DataFrame]:
+    def _describe_due(self, day: date) -> tuple[npt.NDArray[np.int64], pd.DataFrame]:
         """Return how a day's rows with labels rank, and those of them that are positives."""
         ranks = np.zeros((2, SCORE_BINS), np.int64)
         positives = [self.inputs.reference.iloc[:0]]
@@ -109,7 +109,7 @@ def average_precision(ranks: npt.NDArray[np.int64]) -> float:
     return float(np.sum(flagged[seen] * precision) / stolen[-1])
 
 
-def performance(ranks: npt.NDArray[np.int64], promised: Promise, limits: TabularDrift) -> Signal:
+def performance(ranks: npt.NDArray[np.int64], promised: Promise, limits: TabularDriftLimits) -> Signal:
     """Compare the average precision on rows whose labels have arrived with what the model promised.
 
     Customers known as compromised stay in, which makes these rows a little easier than those of the promise.
@@ -130,7 +130,7 @@ def performance(ranks: npt.NDArray[np.int64], promised: Promise, limits: Tabular
     return Signal(name="performance", value=lost, limit=limit, raised=lost > limit, reason=reason)
 
 
-def positives(reference: pd.DataFrame, current: pd.DataFrame, numeric: list[str], limits: TabularDrift) -> Signal:
+def positives(reference: pd.DataFrame, current: pd.DataFrame, numeric: list[str], limits: TabularDriftLimits) -> Signal:
     """Compare the positives alone, which inputs of all rows are too many to show: the input that moved most.
 
     Args:

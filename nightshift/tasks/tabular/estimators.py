@@ -75,14 +75,14 @@ def _xgboost(spec: FitSpec, matrix: Matrix, labels: Labels) -> Fitted:
             "with --device cuda write tree_method: hist and max_bin: 1024 or more"
         )
     own = {"random_state": spec.seed, "n_jobs": spec.threads, "device": spec.device}
-    model = _boosted(spec, own, matrix, labels)
+    model = _fit_boosting(spec, own, matrix, labels)
     return Fitted(lambda: _xgboost_graph(model, matrix.shape[1]), lambda rows: model.predict_proba(rows)[:, 1])
 
 
-def _boosted(spec: FitSpec, own: Mapping[str, Any], matrix: Matrix, labels: Labels) -> Any:
+def _fit_boosting(spec: FitSpec, own: Mapping[str, Any], matrix: Matrix, labels: Labels) -> Any:
     if not spec.checkpoints:
         return fit_estimator(xgboost.XGBClassifier, spec, own, matrix, labels)
-    with boosting.kept(_folder(spec, matrix, labels), spec.trainer.checkpoint_seconds) as (saving, booster):
+    with boosting.keep_checkpoints(_folder(spec, matrix, labels), spec.trainer.checkpoint_seconds) as (saving, booster):
         if booster:
             log.info("resuming after round %d", done := booster.num_boosted_rounds())
             left = spec.parameters.get("n_estimators", ROUNDS) - done
@@ -135,7 +135,7 @@ def rounded_down(thresholds: npt.NDArray[np.float64]) -> Matrix:
 
 
 def _logistic_regression(spec: FitSpec, matrix: Matrix, labels: Labels) -> Fitted:
-    scaler = Scaler.fitted(matrix)
+    scaler = Scaler.fit(matrix)
     scaled = scaler.apply(matrix).astype(np.float64)
     if spec.device == "cuda":
         model = fit_estimator(_cuml().linear_model.LogisticRegression, spec, {}, scaled, labels)
@@ -153,10 +153,10 @@ def _line_graph(scaler: Scaler, line: Any) -> bytes:
 
 def _mlp(spec: FitSpec, matrix: Matrix, labels: Labels) -> Fitted:
     parameters = mlp.parameters(spec.field, spec.parameters)
-    scaler = Scaler.fitted(matrix)
+    scaler = Scaler.fit(matrix)
     device = devices.torch_device(spec.device)
     rows = _rows(spec, scaler, matrix, labels, parameters.batch_size)
-    with _kept(spec, matrix, labels) as kept, devices.reproducible(spec.seed, parameters.threads):
+    with _open_checkpoints(spec, matrix, labels) as kept, devices.reproducible(spec.seed, parameters.threads):
         training = trainer.fit(
             processes.replica(mlp.MLP(matrix.shape[1], parameters), spec.trainer, device), rows, kept
         )
@@ -177,7 +177,7 @@ def _rows(spec: FitSpec, scaler: Scaler, matrix: Matrix, labels: Labels, size: i
     return GatherDataset(gather, mlp.targets(labels, device), size)
 
 
-def _kept(spec: FitSpec, matrix: Matrix, labels: Labels) -> AbstractContextManager[Checkpointer | None]:
+def _open_checkpoints(spec: FitSpec, matrix: Matrix, labels: Labels) -> AbstractContextManager[Checkpointer | None]:
     if not spec.checkpoints:
         return nullcontext()
     from nightshift.neural import checkpoints

@@ -11,12 +11,12 @@ from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.tables import Table
 from nightshift.splits import Days, Fold
 from nightshift.stats.comparison import Floats
-from nightshift.tabular.inputs import Scorer
+from nightshift.tabular.inputs import FrameScorer
 from nightshift.tasks import visuals
 from nightshift.tasks.protocol import EvaluationReport
 from nightshift.tasks.rows import MeasuredRows
 from nightshift.tasks.tabular import compromise, judging, model_card, notes, quality, skew
-from nightshift.tasks.tabular.explain import Calibration, Explanation, importances, slices
+from nightshift.tasks.tabular.explain import CalibrationSummary, Explanation, importances, slices
 from nightshift.tasks.tabular.judging import RowContender, RowTrial
 
 
@@ -55,8 +55,8 @@ class TableUnderTest(MeasuredRows):
         unseen, unusual = notes.unseen(self.rows, model.tabular), notes.notes(self.rows, model, gate)
         online = skew.judge(self.replay, model)
         trial = RowTrial(self.config, model, self.window, candidates, champion, judged, unseen, unusual, online)
-        explanation = self._explained(uri, model, scores, curves)
-        metrics = _measured("", challenger) | (_measured("champion_", trial.rival) if trial.rival else {})
+        explanation = self._explain(uri, model, scores, curves)
+        metrics = _measure("", challenger) | (_measure("champion_", trial.rival) if trial.rival else {})
         return EvaluationReport(
             verdict=judged,
             figures=trial.figures(curves),
@@ -72,12 +72,12 @@ class TableUnderTest(MeasuredRows):
     def _positives(self) -> int:
         return int(self.rows["label"].sum())
 
-    def _explained(self, uri: str, model: ModelPackage, scores: Floats, curves: Curves) -> Explanation:
+    def _explain(self, uri: str, model: ModelPackage, scores: Floats, curves: Curves) -> Explanation:
         rows = self.rows.assign(score=scores)
         return Explanation(
             slices=slices(rows, self.config.task.longest_window_days),
-            calibration=Calibration.of(curves.calibration),
-            importances=importances(rows, model.tabular.columns, Scorer(uri, model).score),
+            calibration=CalibrationSummary.from_curve(curves.calibration),
+            importances=importances(rows, model.tabular.columns, FrameScorer(uri, model).score),
         )
 
 
@@ -89,10 +89,10 @@ def rows(config: TabularConfig, features: Table, fold: Fold, _: ModelPackage) ->
     """
     # the days since training began show which customers are known as compromised
     history = features.read(Days(fold.train.first, fold.test.last))
-    unseen = judging.checked(compromise.test_rows(history, fold, config.protocol))
+    unseen = judging.check_rows(compromise.test_rows(history, fold, config.protocol))
     return TableUnderTest(config, fold.test, unseen, Replay.model_validate(features.details["replay"]))
 
 
-def _measured(whose: str, contender: RowContender) -> dict[str, float]:
+def _measure(whose: str, contender: RowContender) -> dict[str, float]:
     shown = {name: contender.metrics[name] for name in ("auc_roc", "average_precision", "precision_at_k")}
     return {f"{whose}{name}": value for name, value in shown.items() if value is not None}

@@ -16,9 +16,9 @@ from nightshift.serving.messages import Response
 from nightshift.serving.payloads import decode
 from nightshift.serving.protocols import features
 from nightshift.serving.rows import Rows
-from nightshift.tabular.inputs import Scorer
+from nightshift.tabular.inputs import FrameScorer
 from nightshift.tabular.online import snapshot
-from nightshift.tasks.examples import Example
+from nightshift.tasks.examples import ScoredExample
 from nightshift.tasks.protocol import Payload
 
 
@@ -35,16 +35,16 @@ def online_state(lake: str, use_case: str, model: ModelPackage, features: str | 
     return snapshot.newest(lake, use_case, model.tabular)
 
 
-def from_files(uri: str, model: ModelPackage, online: str | None) -> Example:
+def from_files(uri: str, model: ModelPackage, online: str | None) -> ScoredExample:
     """Score one event with a model's own files: one that the online state knows, else one of its reference sample."""
     known = snapshot.read(online).example if online else None
     inputs = known.inputs if known else example(model.inputs, package.read_reference(uri))
-    (score,) = Scorer(uri, model).score(pd.DataFrame([inputs]))
+    (score,) = FrameScorer(uri, model).score(pd.DataFrame([inputs]))
     name, event = ("events", known.event) if known else ("instances", inputs)
-    return Example(name, event, float(score), online)
+    return ScoredExample(name, event, float(score), online)
 
 
-def from_lake(uri: str, model: ModelPackage, _: str, __: str) -> tuple[Example, bytes]:
+def from_lake(uri: str, model: ModelPackage, _: str, __: str) -> tuple[ScoredExample, bytes]:
     """Score one event of the reference sample, which takes no lake; its JSON."""
     example = from_files(uri, model, None)
     return example, json.dumps(example.request).encode()

@@ -39,7 +39,7 @@ class Slice:
 
 
 @dataclass(frozen=True)
-class Calibration:
+class CalibrationSummary:
     """The mean score against the share of positives.
 
     Attributes:
@@ -57,7 +57,7 @@ class Calibration:
     top_observed: float
 
     @classmethod
-    def of(cls, curve: contract.Calibration) -> "Calibration":
+    def from_curve(cls, curve: contract.Calibration) -> "CalibrationSummary":
         """Sum up a calibration curve."""
         predicted, observed, count = (np.array(values) for values in (curve.predicted, curve.observed, curve.count))
         columns = (predicted, observed, abs(predicted - observed))
@@ -76,7 +76,7 @@ class Explanation:
     """
 
     slices: list[Slice]
-    calibration: Calibration
+    calibration: CalibrationSummary
     importances: list[tuple[str, float]]
 
 

@@ -9,9 +9,9 @@ import numpy.typing as npt
 import pandas as pd
 from sklearn.metrics import precision_recall_curve
 
-from nightshift.config.tabular import TabularConfig, TabularEvaluation
+from nightshift.config.tabular import TabularConfig, TabularEvaluationGate
 from nightshift.contracts import evaluation as contract
-from nightshift.contracts.evaluation import Unseen
+from nightshift.contracts.evaluation import UnseenValues
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.verdict import Measure, Verdict
 from nightshift.errors import UserError
@@ -40,7 +40,7 @@ class RowContender(Contender):
     """
 
     metrics: RankingMetrics
-    cost: contract.Cost
+    cost: contract.DecisionCost
 
     def value(self, name: str) -> float:
         """Return a resampled metric on the rows themselves."""
@@ -58,7 +58,7 @@ class RowTrial(Trial[RowContender]):
     """
 
     config: TabularConfig
-    unseen: dict[str, Unseen]
+    unseen: dict[str, UnseenValues]
     notes: list[str]
     skew: Verdict
 
@@ -74,7 +74,7 @@ class RowTrial(Trial[RowContender]):
         )
 
 
-def checked(rows: pd.DataFrame) -> pd.DataFrame:
+def check_rows(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the test rows as they are.
 
     Raises:
@@ -92,7 +92,7 @@ def checked(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def measure(
-    rows: pd.DataFrame, scores: Floats, model: ModelPackage, limits: TabularEvaluation, version: int = 0
+    rows: pd.DataFrame, scores: Floats, model: ModelPackage, limits: TabularEvaluationGate, version: int = 0
 ) -> RowContender:
     """Measure a model's scores of the test rows.
 
@@ -108,18 +108,18 @@ def measure(
     flagged = scores >= threshold
     amounts = rows["amount"].to_numpy(dtype=float) if "amount" in rows else np.ones(len(rows))
     costs_per_1000 = 1000 * costs(labels, amounts, flagged, limits)
-    cost = contract.Cost(
+    cost = contract.DecisionCost(
         per_1000=costs_per_1000.mean(),
         threshold=threshold,
         alerts=flagged.sum(),
         missed_positives=labels[~flagged].sum(),
     )
-    resamples = resampled(rows, scores, limits.top_k) | {"cost": bootstrap.mean(labels, costs_per_1000)}
+    resamples = resample(rows, scores, limits.top_k) | {"cost": bootstrap.mean(labels, costs_per_1000)}
     measured = evaluate(rows, scores, limits.top_k)
-    return RowContender.of(model, version, metrics=measured, cost=cost, resamples=resamples)
+    return RowContender.from_model(model, version, metrics=measured, cost=cost, resamples=resamples)
 
 
-def resampled(rows: pd.DataFrame, scores: Floats, top_k: int) -> dict[str, Floats]:
+def resample(rows: pd.DataFrame, scores: Floats, top_k: int) -> dict[str, Floats]:
     """Return the ranking metrics over resamples, see `RowContender`; without the cost."""
     labels = rows["label"].to_numpy(dtype=np.int8)
     resamples = {"precision_at_k": bootstrap.precision_at_k(rows, scores, top_k)}
@@ -128,7 +128,7 @@ def resampled(rows: pd.DataFrame, scores: Floats, top_k: int) -> dict[str, Float
     return resamples
 
 
-def costs(labels: Labels, amounts: Floats, flagged: npt.NDArray[np.bool_], limits: TabularEvaluation) -> Floats:
+def costs(labels: Labels, amounts: Floats, flagged: npt.NDArray[np.bool_], limits: TabularEvaluationGate) -> Floats:
     """Return what deciding on each event cost: its check when it is flagged, its loss when it is a missed fraud.
 
     A flagged fraud is taken to be stopped, so it costs its check only. A missed one costs its amount times
@@ -143,7 +143,9 @@ def costs(labels: Labels, amounts: Floats, flagged: npt.NDArray[np.bool_], limit
     return np.where(flagged, limits.cost_alert, labels * amounts * limits.cost_missed_positive)
 
 
-def judge(challenger: RowContender, champion: RowContender | str, positives: int, limits: TabularEvaluation) -> Verdict:
+def judge(
+    challenger: RowContender, champion: RowContender | str, positives: int, limits: TabularEvaluationGate
+) -> Verdict:
     """Decide whether the challenger may replace the champion; the rule is that of `trials.judge`.
 
     Nothing is decided with fewer than `min_positives` positives, or with one class only. The floors: average precision
@@ -162,14 +164,14 @@ def judge(challenger: RowContender, champion: RowContender | str, positives: int
         tolerance=limits.tolerance,
         undecidable=undecidable,
         refused=list(_below_floors(challenger, limits)),
-        passed="" if undecidable else _passed(challenger, positives),
+        passed="" if undecidable else _describe_pass(challenger, positives),
         measures=list(_measures(challenger, positives, limits)),
         remarks=[] if isinstance(champion, str) else _remarks(challenger, champion, limits),
     )
     return trials.judge(challenger, champion, gate)
 
 
-def _measures(challenger: RowContender, positives: int, limits: TabularEvaluation) -> Iterator[Measure]:
+def _measures(challenger: RowContender, positives: int, limits: TabularEvaluationGate) -> Iterator[Measure]:
     sure = challenger.estimates()
     yield Measure(name="positives", value=positives, limit=limits.min_positives)
     for name, value in challenger.figures.items():
@@ -223,14 +225,14 @@ def calibration(labels: Labels, scores: Floats) -> contract.Calibration:
     return contract.Calibration(**{name: bins[name].tolist() for name in ("predicted", "observed", "count")})
 
 
-def _undecidable(challenger: RowContender, positives: int, limits: TabularEvaluation) -> Iterator[str]:
+def _undecidable(challenger: RowContender, positives: int, limits: TabularEvaluationGate) -> Iterator[str]:
     if positives < limits.min_positives:
         yield f"The test days hold {positives} positives; at least {limits.min_positives} are needed to decide."
     if challenger.metrics["average_precision"] is None:
         yield "The test days hold one class only, so average precision has no meaning."
 
 
-def _below_floors(challenger: RowContender, limits: TabularEvaluation) -> Iterator[str]:
+def _below_floors(challenger: RowContender, limits: TabularEvaluationGate) -> Iterator[str]:
     precision = challenger.metrics["average_precision"]
     if precision is None:
         return
@@ -243,14 +245,14 @@ def _below_floors(challenger: RowContender, limits: TabularEvaluation) -> Iterat
         )
 
 
-def _passed(challenger: RowContender, positives: int) -> str:
+def _describe_pass(challenger: RowContender, positives: int) -> str:
     precision = challenger.estimates()["average_precision"]
     return (
         f"The challenger passes the floors with average precision {precision} on {positives} positives (95 % interval)."
     )
 
 
-def _remarks(challenger: RowContender, champion: RowContender, limits: TabularEvaluation) -> list[str]:
+def _remarks(challenger: RowContender, champion: RowContender, limits: TabularEvaluationGate) -> list[str]:
     gains = challenger.gains(champion)
     return [
         f"Precision at {limits.top_k} changes by {gains['precision_at_k']}, cost per 1,000 events by {gains['cost']}."

@@ -8,13 +8,13 @@ LOWER_IS_BETTER: tuple[str, ...] = ()
 GATES: tuple[str, ...] = (verdict.SKEW,)
 
 
-def shown(config: TabularConfig) -> dict[str, str]:
+def list_headline_metrics(config: TabularConfig) -> dict[str, str]:
     """Return which metrics are shown -> what they are called."""
     precision = f"Precision at {config.evaluation.top_k}"
     return {"auc_roc": "ROC AUC", "average_precision": "Average precision", "precision_at_k": precision}
 
 
-def summarized(config: TabularConfig) -> dict[str, str]:
+def list_summary_metrics(config: TabularConfig) -> dict[str, str]:
     """Return all metrics -> what the run's summary calls them."""
     at_k = f"precision_at_{config.evaluation.top_k}"
     names = {"auc_roc": "auc_roc", "average_precision": "average_precision"}

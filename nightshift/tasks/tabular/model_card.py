@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from nightshift.markdown import code, items, line, page, strong, table
 from nightshift.tasks.model_cards import NOTHING, identity
-from nightshift.tasks.tabular.explain import Calibration, Explanation, Slice
+from nightshift.tasks.tabular.explain import CalibrationSummary, Explanation, Slice
 from nightshift.tasks.tabular.judging import RowTrial
 
 
@@ -81,11 +81,12 @@ def _slices(slices: list[Slice]) -> list[str]:
     return [*table(("Slice", "Rows", "Positives", "Average precision"), cells), "", note]
 
 
-def _calibration(calibration: Calibration) -> list[str]:
+def _calibration(calibration: CalibrationSummary) -> list[str]:
     return items(
         [
             f"Mean score {calibration.predicted:.4f}, share of positives {calibration.observed:.4f}",
-            f"Highest bin: mean score {calibration.top_predicted:.3f}, share of positives {calibration.top_observed:.3f}",
+            f"Highest bin: mean score {calibration.top_predicted:.3f}, "
+            f"share of positives {calibration.top_observed:.3f}",
             f"Expected calibration error {calibration.error:.4f}",
         ]
     )

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from nightshift.config.tabular import TabularEvaluation
-from nightshift.contracts.evaluation import Unseen
+from nightshift.config.tabular import TabularEvaluationGate
+from nightshift.contracts.evaluation import UnseenValues
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.preprocessing import Inputs
 
 
-def unseen(rows: pd.DataFrame, inputs: Inputs) -> dict[str, Unseen]:
+def unseen(rows: pd.DataFrame, inputs: Inputs) -> dict[str, UnseenValues]:
     """Return the columns of some rows with such values.
 
     Args:
@@ -22,11 +22,13 @@ def unseen(rows: pd.DataFrame, inputs: Inputs) -> dict[str, Unseen]:
         values = rows[name].astype(str)
         values = values[~values.isin(categories)]
         if len(values):
-            unseen_values[name] = Unseen(distinct=values.nunique(), rows=len(values), share=len(values) / len(rows))
+            unseen_values[name] = UnseenValues(
+                distinct=values.nunique(), rows=len(values), share=len(values) / len(rows)
+            )
     return unseen_values
 
 
-def notes(rows: pd.DataFrame, model: ModelPackage, gate: TabularEvaluation) -> list[str]:
+def notes(rows: pd.DataFrame, model: ModelPackage, gate: TabularEvaluationGate) -> list[str]:
     """Return a sentence for everything that is out of the ordinary.
 
     Args:
@@ -34,7 +36,7 @@ def notes(rows: pd.DataFrame, model: ModelPackage, gate: TabularEvaluation) -> l
         model: what was trained.
         gate: says how many are checked a day.
     """
-    return [*_unseen(rows, model.tabular), *_constant(model), *_empty_days(rows), *_unparted(model, gate)]
+    return [*_unseen(rows, model.tabular), *_constant(model), *_empty_days(rows), *_describe_unparted(model, gate)]
 
 
 def _unseen(rows: pd.DataFrame, inputs: Inputs) -> Iterator[str]:
@@ -62,7 +64,7 @@ def _empty_days(rows: pd.DataFrame) -> Iterator[str]:
         )
 
 
-def _unparted(model: ModelPackage, gate: TabularEvaluation) -> Iterator[str]:
+def _describe_unparted(model: ModelPackage, gate: TabularEvaluationGate) -> Iterator[str]:
     seen = model.lineage.validation
     days = (seen.last - seen.first).days + 1
     if gate.top_k * days >= seen.rows:

@@ -26,7 +26,7 @@ Scores = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Rows:
+class TableOptimizationRows:
     """Rows of a table that a model flags or does not.
 
     Attributes:
@@ -48,7 +48,7 @@ class Rows:
         """Whether both classes are there."""
         return 0 < int(self.labels.sum()) < len(self.labels)
 
-    def decided(self, scores: Scores) -> npt.NDArray[Any]:
+    def decide(self, scores: Scores) -> npt.NDArray[Any]:
         """Return which rows are flagged."""
         return scores >= self.threshold
 
@@ -56,12 +56,14 @@ class Rows:
         """Return the average precision."""
         return float(average_precision_score(self.labels, scores))
 
-    def resampled(self, scores: Scores) -> Floats:
+    def resample(self, scores: Scores) -> Floats:
         """Return the average precision of every resample."""
         return bootstrap.average_precision(self.labels, scores)
 
 
-def rows(config: TabularConfig, features: Table, uri: str, model: ModelPackage, limit: float) -> tuple[Tensors, Rows]:
+def rows(
+    config: TabularConfig, features: Table, uri: str, model: ModelPackage, limit: float
+) -> tuple[Tensors, TableOptimizationRows]:
     """Return a sample of training rows' inputs, and the validation rows."""
     sample = package.read_reference(uri).dropna(subset=model.tabular.columns)
     fold = splits.fold(config, model.lineage.validation.last)
@@ -69,7 +71,7 @@ def rows(config: TabularConfig, features: Table, uri: str, model: ModelPackage, 
     history = features.read(Days(fold.train.first, fold.test.last), columns)
     unseen = compromise.test_rows(history, fold, config.protocol)
     labels = unseen["label"].to_numpy(dtype=np.int8)
-    measured = Rows(by_name(inputs.matrix(model.tabular, unseen)), labels, model.threshold, limit)
+    measured = TableOptimizationRows(by_name(inputs.matrix(model.tabular, unseen)), labels, model.threshold, limit)
     return by_name(inputs.matrix(model.tabular, sample)), measured
 
 

@@ -11,7 +11,7 @@ from nightshift.config.tabular import CandidateKind, TabularConfig
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.profile import PhaseName
 from nightshift.neural.recipes import mlp
-from nightshift.profiler.tuning import Network
+from nightshift.profiler.tuning import ConfiguredNetwork
 from nightshift.tabular import inputs, windows
 from nightshift.tabular.scaler import Matrix
 from nightshift.tasks.fitting import FitSpec, Fitted
@@ -87,9 +87,11 @@ def selected_fit(
     return RowFit(name, CandidateKind(candidate.kind), spec, matrix, labels)
 
 
-def network(config: TabularConfig, name: str, inputs: int | None) -> Network:
+def network(config: TabularConfig, name: str, inputs: int | None) -> ConfiguredNetwork:
     """Return a network among the candidates of a config, with so many inputs, by default those of the config."""
-    numeric = windows.numeric_inputs(windows.of(config), config.columns.numeric)
+    numeric = windows.numeric_inputs(windows.configured_windows(config), config.columns.numeric)
     candidate = config.task.candidates[name]
     parameters = mlp.parameters(f"task.candidates.{name}.parameters", candidate.parameters).model_dump(mode="json")
-    return Network(candidate.kind, {"inputs": inputs or len(numeric) + len(config.columns.categorical)}, parameters)
+    return ConfiguredNetwork(
+        candidate.kind, {"inputs": inputs or len(numeric) + len(config.columns.categorical)}, parameters
+    )

@@ -4,10 +4,23 @@ from collections.abc import Iterator
 
 from nightshift.contracts import evaluation as contract
 from nightshift.contracts.artifact import LabeledWindow
-from nightshift.contracts.section import Axis, Block, Cell, Chart, Column, Fact, Facts, Notice, Row, Series, Table, Text
+from nightshift.contracts.section import (
+    Axis,
+    Block,
+    Cell,
+    Chart,
+    Fact,
+    Facts,
+    Notice,
+    Row,
+    Series,
+    TableBlock,
+    TableColumn,
+    Text,
+)
 from nightshift.contracts.section import Estimate as Shown
 from nightshift.stats.comparison import BootstrapEstimate
-from nightshift.tasks.tabular.explain import Calibration, Explanation, Slice
+from nightshift.tasks.tabular.explain import CalibrationSummary, Explanation, Slice
 from nightshift.tasks.tabular.judging import RowContender, RowTrial
 
 SHARES = [0, 0.2, 0.4, 0.6, 0.8, 1]
@@ -64,21 +77,21 @@ def blocks(trial: RowTrial, curves: contract.Curves, explanation: Explanation) -
     yield _windows(trial)
 
 
-def _metrics(trial: RowTrial) -> Table:
+def _metrics(trial: RowTrial) -> TableBlock:
     top_k, chosen, rival = trial.config.evaluation.top_k, trial.model.selected, trial.rival
     titles = ("ROC AUC", "Average precision", f"Precision at {top_k}", "Highest possible")
-    rows = [_scored(name, contender, name == chosen) for name, contender in _ranked(trial)]
+    rows = [_candidate_row(name, contender, name == chosen) for name, contender in _rank(trial)]
     if rival:
-        rows.append(_scored(f"champion, version {rival.version}", rival, is_selected=False))
-    columns = [Column(title="Candidate"), *(Column(title=title, format="score") for title in titles)]
-    return Table(title="Metrics on the test days", columns=columns, rows=rows, is_key=True)
+        rows.append(_candidate_row(f"champion, version {rival.version}", rival, is_selected=False))
+    columns = [TableColumn(title="Candidate"), *(TableColumn(title=title, format="score") for title in titles)]
+    return TableBlock(title="Metrics on the test days", columns=columns, rows=rows, is_key=True)
 
 
-def _ranked(trial: RowTrial) -> list[tuple[str, RowContender]]:
+def _rank(trial: RowTrial) -> list[tuple[str, RowContender]]:
     return sorted(trial.candidates.items(), key=lambda item: -(item[1].metrics["average_precision"] or 0))
 
 
-def _scored(name: str, contender: RowContender, is_selected: bool) -> Row:
+def _candidate_row(name: str, contender: RowContender, is_selected: bool) -> Row:
     sure, measured = contender.estimates(), contender.metrics
     cells: list[Cell] = [
         name,
@@ -131,7 +144,7 @@ def _reliability(curve: contract.Calibration) -> Chart:
     )
 
 
-def _calibration(calibration: Calibration) -> Facts:
+def _calibration(calibration: CalibrationSummary) -> Facts:
     return Facts(
         facts=[
             Fact(label="Mean score", value=calibration.predicted, format="plain"),
@@ -141,38 +154,41 @@ def _calibration(calibration: Calibration) -> Facts:
     )
 
 
-def _importances(importances: list[tuple[str, float]]) -> Table:
-    columns = [Column(title="Input"), Column(title="Drop in average precision", format="score", has_bars=True)]
-    rows = [Row(cells=[name, drop]) for name, drop in importances]
-    return Table(title="Feature importance (permutation)", columns=columns, rows=rows, shown=5)
-
-
-def _slices(slices: list[Slice]) -> Table:
+def _importances(importances: list[tuple[str, float]]) -> TableBlock:
     columns = [
-        Column(title="Slice"),
-        Column(title="Rows", format="count"),
-        Column(title="Positives", format="count"),
-        Column(title="Average precision", format="score"),
+        TableColumn(title="Input"),
+        TableColumn(title="Drop in average precision", format="score", has_bars=True),
+    ]
+    rows = [Row(cells=[name, drop]) for name, drop in importances]
+    return TableBlock(title="Feature importance (permutation)", columns=columns, rows=rows, shown=5)
+
+
+def _slices(slices: list[Slice]) -> TableBlock:
+    columns = [
+        TableColumn(title="Slice"),
+        TableColumn(title="Rows", format="count"),
+        TableColumn(title="Positives", format="count"),
+        TableColumn(title="Average precision", format="score"),
     ]
     rows = [Row(cells=[part.name, part.rows, part.positives, part.average_precision]) for part in slices]
-    return Table(title="Slices of the test days", columns=columns, rows=rows)
+    return TableBlock(title="Slices of the test days", columns=columns, rows=rows)
 
 
-def _windows(trial: RowTrial) -> Table:
+def _windows(trial: RowTrial) -> TableBlock:
     lineage = trial.model.lineage
     seen = {"selection of a candidate": lineage.validation, "final training": lineage.train, "test": trial.test}
     columns = [
-        Column(title="Window"),
-        Column(title="Days (UTC)"),
-        Column(title="Rows", format="count"),
-        Column(title="Positives", format="count"),
-        Column(title="Share of positives", format="percent"),
+        TableColumn(title="Window"),
+        TableColumn(title="Days (UTC)"),
+        TableColumn(title="Rows", format="count"),
+        TableColumn(title="Positives", format="count"),
+        TableColumn(title="Share of positives", format="percent"),
     ]
     rows = [
         Row(cells=[name, f"{part.first} to {part.last}", part.rows, part.positives, _share(part)])
         for name, part in seen.items()
     ]
-    return Table(title="Windows", columns=columns, rows=rows)
+    return TableBlock(title="Windows", columns=columns, rows=rows)
 
 
 def _share(part: LabeledWindow) -> float | None:

@@ -20,5 +20,5 @@ def losses(table: Table, day: date, uris: Sequence[str]) -> list[Floats]:
         day: the events'.
         uris: folders of the models.
     """
-    labels, scores = rows.scored(table, day, uris)
+    labels, scores = rows.score_labeled_rows(table, day, uris)
     return [np.square(prediction - labels) for prediction in scores]

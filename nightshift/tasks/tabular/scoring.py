@@ -13,7 +13,7 @@ from nightshift import storage
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.tables import Partition, Table
 from nightshift.errors import UserError
-from nightshift.tabular.inputs import Scorer
+from nightshift.tabular.inputs import FrameScorer
 
 KEYS = ["event_id", "event_time"]
 
@@ -38,20 +38,20 @@ class RowScorer:
         # of a day without rows there is no batch, and its scores need columns all the same
         batches = storage.read_batches(part.uri, columns) if part.rows else [storage.read_frame(part.uri)]
         for rows in batches:
-            yield scored(rows, self.model, self.score)
+            yield score_rows(rows, self.model, self.score)
 
 
 def scorer(uri: str, model: ModelPackage) -> RowScorer:
     """Open the selected candidate of the model at a URI."""
-    return RowScorer(model, Scorer(uri, model).score)
+    return RowScorer(model, FrameScorer(uri, model).score)
 
 
-def identified(scores: pd.DataFrame, _: Partition) -> pd.DataFrame:
+def identify(scores: pd.DataFrame, _: Partition) -> pd.DataFrame:
     """Return the scores as they are: events are known by `KEYS`."""
     return scores
 
 
-def scored(rows: pd.DataFrame, model: ModelPackage, score: Score) -> pd.DataFrame:
+def score_rows(rows: pd.DataFrame, model: ModelPackage, score: Score) -> pd.DataFrame:
     """Score some rows and decide at the model's threshold, if it has one.
 
     Args:

@@ -13,7 +13,7 @@ import pandas as pd
 
 from nightshift import storage
 from nightshift.config.tabular import TabularSimulator
-from nightshift.tasks.tabular.world import World, keyed
+from nightshift.tasks.tabular.world import World, make_world
 
 # the purpose of a stream of random numbers; 0 is the world's
 SPENDING, TERMINAL_FRAUD, CUSTOMER_FRAUD, STOLEN, NIGHT, CORRUPTION, REPLACED, COPIED = range(1, 9)
@@ -39,7 +39,7 @@ def day(config: TabularSimulator, on: date, labels_due: date | None = None) -> p
         transaction_id int64 (unique across days), time datetime64[us] (UTC), customer_id, terminal_id int64,
         amount float64, fraud Int8 nullable. Corrupted days hold times as text and customers as Int64.
     """
-    world = keyed(config.seed, config.customers, config.terminals)
+    world = make_world(config.seed, config.customers, config.terminals)
     frame = _defraud(config, on, _spend(config, world, on))
     frame = frame.sort_values("time", kind="stable", ignore_index=True)
     frame.insert(0, "transaction_id", on.toordinal() * IDS_A_DAY + np.arange(len(frame)))
@@ -81,8 +81,8 @@ def _spend(config: TabularSimulator, world: World, on: date) -> pd.DataFrame:
 
 def _defraud(config: TabularSimulator, on: date, frame: pd.DataFrame) -> pd.DataFrame:
     """Add `fraud`, raise the amounts that thieves spend, and let what is to drift, drift."""
-    terminals = _compromised(config, TERMINAL_FRAUD, config.terminals, TERMINAL_SHARE, _last(on, TERMINAL_DAYS))
-    customers = _compromised(config, CUSTOMER_FRAUD, config.customers, CUSTOMER_SHARE, _last(on, CUSTOMER_DAYS))
+    terminals = _draw_compromised(config, TERMINAL_FRAUD, config.terminals, TERMINAL_SHARE, _last(on, TERMINAL_DAYS))
+    customers = _draw_compromised(config, CUSTOMER_FRAUD, config.customers, CUSTOMER_SHARE, _last(on, CUSTOMER_DAYS))
     third = _rng(config, STOLEN, on.toordinal()).random(len(frame)) < 1 / 3
     stolen = customers[frame["customer_id"]] & third
     fraud = stolen | terminals[frame["terminal_id"]] | (frame["amount"].to_numpy() > LARGE)
@@ -112,7 +112,7 @@ def _last(on: date, days: int) -> range:
     return range(on.toordinal() - days + 1, on.toordinal() + 1)
 
 
-def _compromised(
+def _draw_compromised(
     config: TabularSimulator, stream: int, population: int, share: float, ordinals: range
 ) -> npt.NDArray[np.bool_]:
     """Return who was compromised on any of the days, bool (population,)."""

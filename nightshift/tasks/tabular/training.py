@@ -7,12 +7,12 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from nightshift.config.section import Section
+from nightshift.config.section import ConfigSection
 from nightshift.config.tabular import CandidateKind, TabularConfig
-from nightshift.config.tabular import Tabular as Task
+from nightshift.config.tabular import TabularTaskConfig as Task
 from nightshift.contracts.artifact import LabeledWindow
 from nightshift.contracts.package import DecisionRule
-from nightshift.contracts.preprocessing import Tabular
+from nightshift.contracts.preprocessing import TabularPreprocessing
 from nightshift.errors import UserError
 from nightshift.graph import Graph
 from nightshift.splits import Days, Fold, rows_of
@@ -21,9 +21,9 @@ from nightshift.tabular import inputs as tabular
 from nightshift.tabular import windows
 from nightshift.tabular.scaler import Matrix
 from nightshift.tasks.fitting import FitSpec, Fitted
-from nightshift.tasks.protocol import Measured, TrainingSetup
+from nightshift.tasks.protocol import CandidateMetrics, TrainingSetup
 from nightshift.tasks.rows import LabeledRows, finite
-from nightshift.tasks.rows import labeled as every_labeled
+from nightshift.tasks.rows import require_labels as every_labeled
 from nightshift.tasks.tabular import compromise, estimators
 from nightshift.tasks.tabular.estimators import Labels
 
@@ -80,9 +80,9 @@ class RowSample(LabeledRows):
         return window(self.rows, self.days)
 
     @property
-    def preprocessing(self) -> Tabular:
+    def preprocessing(self) -> TabularPreprocessing:
         """How events become what a graph takes."""
-        return Tabular(**dict(self.inputs), windows=windows.of(self.settings.config))
+        return TabularPreprocessing(**dict(self.inputs), windows=windows.configured_windows(self.settings.config))
 
     @property
     def tolerance(self) -> float:
@@ -134,12 +134,12 @@ class UnseenRows:
         """Their days, and how many there are."""
         return window(self.rows, self.days)
 
-    def measure(self, graph: bytes) -> Measured:
+    def measure(self, graph: bytes) -> CandidateMetrics:
         """Measure a candidate, and choose the score from which it flags `top_k` rows a day."""
         top_k, threads = self.config.evaluation.top_k, self.config.task.threads
         scores = Graph(graph, threads).score(self.matrix)
         flagged = threshold(scores, top_k * len(list(self.days)))
-        return Measured({**evaluate(self.rows, scores, top_k)}, DecisionRule(threshold=flagged))
+        return CandidateMetrics({**evaluate(self.rows, scores, top_k)}, DecisionRule(threshold=flagged))
 
 
 @dataclass(frozen=True)
@@ -157,14 +157,14 @@ class TableRows:
 
     def sample(self, fold: Fold) -> RowSample:
         """Return the training rows of a fold."""
-        rows = labeled(rows_of(self.features, fold.train), fold.train)
+        rows = require_both_classes(rows_of(self.features, fold.train), fold.train)
         inputs = tabular.seen_in(rows, self.settings.numeric, self.settings.categorical)
         return RowSample(rows, fold.train, inputs, self.settings)
 
     def unseen(self, fold: Fold, sample: RowSample) -> UnseenRows:
         """Return the test rows of a fold."""
         config = self.settings.config
-        rows = labeled(compromise.test_rows(self.features, fold, config.protocol), fold.test)
+        rows = require_both_classes(compromise.test_rows(self.features, fold, config.protocol), fold.test)
         return UnseenRows(config, rows, fold.test, tabular.matrix(sample.inputs, rows))
 
     def reference(self, sample: RowSample, graph: bytes) -> tuple[pd.DataFrame, None]:
@@ -183,12 +183,12 @@ def rows(setup: TrainingSetup[TabularConfig]) -> TableRows:
     return TableRows(settings, setup.features.read(days, columns))
 
 
-def networks(task: Task) -> Mapping[str, Section]:
+def networks(task: Task) -> Mapping[str, ConfigSection]:
     """Return the candidates that several processes train together."""
     return {name: candidate for name, candidate in task.candidates.items() if candidate.kind is CandidateKind.MLP}
 
 
-def labeled(rows: pd.DataFrame, days: Days) -> pd.DataFrame:
+def require_both_classes(rows: pd.DataFrame, days: Days) -> pd.DataFrame:
     """Return the rows when they can train or judge a model.
 
     Raises:

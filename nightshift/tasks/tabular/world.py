@@ -47,7 +47,7 @@ def assemble(customers: Floats, terminals: Floats, radius: float) -> World:
 
 
 @lru_cache(maxsize=4)
-def keyed(seed: int, customers: int, terminals: int) -> World:
+def make_world(seed: int, customers: int, terminals: int) -> World:
     """Make the world of a seed and a size; remembered, since every day of a run is in the same one."""
     rng = np.random.default_rng([seed, 0])
     radius = RADIUS * float(np.sqrt(DENSITY / terminals))

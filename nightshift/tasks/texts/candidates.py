@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 from nightshift.classification import scorer, tokens
 from nightshift.classification.metrics import Labels
-from nightshift.classification.shards import Items, labels
+from nightshift.classification.shards import ItemTable, labels
 from nightshift.classification.tokens import Tokenizer, Tokens
-from nightshift.config.texts import Texts
+from nightshift.config.texts import TextTaskConfig
 from nightshift.contracts import preprocessing as parts
 from nightshift.contracts.package import Datatype, Signature
 from nightshift.contracts.package import Tensor as Input
@@ -32,14 +32,14 @@ from nightshift.tasks.texts import onnx_export as texts_export
 TOKENIZER = "tokenizer.json"  # in the package
 
 
-def preprocessing(task: Texts) -> parts.Texts:
+def preprocessing(task: TextTaskConfig) -> parts.TextPreprocessing:
     """Return how texts become the graphs' input.
 
     Raises:
         UserError: when the tokenizer cannot be read.
     """
-    tokenizer = tokens.named(task)
-    return parts.Texts(
+    tokenizer = tokens.load_tokenizer(task)
+    return parts.TextPreprocessing(
         classes=task.classes,
         length=task.length,
         tokenizer=TOKENIZER if tokenizer.content else None,
@@ -49,18 +49,18 @@ def preprocessing(task: Texts) -> parts.Texts:
     )
 
 
-def signature(task: Texts) -> Signature:
+def signature(task: TextTaskConfig) -> Signature:
     """Return what every graph takes and gives."""
     return Signature.of_scores(Input.of_rows(Datatype.INT32, task.length), classes=len(task.classes))
 
 
-def files(task: Texts) -> Mapping[str, bytes]:
+def files(task: TextTaskConfig) -> Mapping[str, bytes]:
     """Return what a package holds beside its graphs."""
-    content = tokens.named(task).content
+    content = tokens.load_tokenizer(task).content
     return {TOKENIZER: content} if content else {}
 
 
-def fit(setting: Setting[Texts], name: str, items: Items, rows: pd.DataFrame) -> Fitted:
+def fit(setting: Setting[TextTaskConfig], name: str, items: ItemTable, rows: pd.DataFrame) -> Fitted:
     """Fit one candidate of the config.
 
     Raises:
@@ -69,48 +69,48 @@ def fit(setting: Setting[Texts], name: str, items: Items, rows: pd.DataFrame) ->
     task = setting.task
     known = labels(rows, task.classes)
     if task.candidates[name].kind == "tfidf":
-        return _weighted(task, name, items.inputs(rows), known)
+        return _fit_tfidf(task, name, items.inputs(rows), known)
     architecture = recipe(task, name)
     if architecture.fit.frozen:
         return _frozen(setting, name, architecture, items.inputs(rows), known)
     # of a pipeline every batch has the same shape
-    change = keep_batch if task.trainer.pipeline > 1 else partial(_shortened, architecture.pad)
-    data = networks.gathered(setting, items, rows, architecture.fit.batch_size, change)
+    change = keep_batch if task.trainer.pipeline > 1 else partial(_shorten, architecture.pad)
+    data = networks.gather_dataset(setting, items, rows, architecture.fit.batch_size, change)
     training = networks.fit(setting, name, architecture, rows, data)
     model = architecture.merge(training.model)
     scores = partial(networks.probabilities, model)
     return Fitted(lambda: texts_export.transformer(model, architecture), scores, training.losses)
 
 
-def recipe(task: Texts, name: str) -> Bert:
+def recipe(task: TextTaskConfig, name: str) -> Bert:
     """Return the recipe of a network among the candidates of the config.
 
     Raises:
         UserError: when it refuses a parameter.
     """
-    field, tokenizer = networks.field(name), tokens.named(task)
+    field, tokenizer = networks.field(name), tokens.load_tokenizer(task)
     parameters = check_parameters(BertParameters, field, task.candidates[name].parameters)
     return Bert(field, tokenizer.vocabulary, tokenizer.pad, task.length, len(task.classes), parameters)
 
 
-def is_network(task: Texts, name: str) -> bool:
+def is_network(task: TextTaskConfig, name: str) -> bool:
     """Return whether several processes train a candidate together."""
     return task.candidates[name].kind == "bert" and not recipe(task, name).fit.frozen
 
 
-def _shortened(pad: int, batch: Batch, _: Tensor) -> Batch:
-    return _trimmed(pad, batch[0]), batch[1]
+def _shorten(pad: int, batch: Batch, _: Tensor) -> Batch:
+    return _trim(pad, batch[0]), batch[1]
 
 
-def _trimmed(pad: int, numbers: Tensor) -> Tensor:
+def _trim(pad: int, numbers: Tensor) -> Tensor:
     """Leave out the last columns, in which no text has a token."""
     used = (numbers != pad).any(0).nonzero()
     return numbers[:, : int(used[-1]) + 1 if len(used) else 1]
 
 
-def _weighted(task: Texts, name: str, numbers: Tokens, known: Labels) -> Fitted:
+def _fit_tfidf(task: TextTaskConfig, name: str, numbers: Tokens, known: Labels) -> Fitted:
     """Fit logistic regression on each text's tokens, weighted by how rare they are (TF-IDF)."""
-    tokenizer = tokens.named(task)
+    tokenizer = tokens.load_tokenizer(task)
     weigh = TfidfTransformer().fit(_counts(tokenizer, numbers))
     line = linear.fit(task, name, weigh.transform(_counts(tokenizer, numbers)), known)
 
@@ -129,7 +129,7 @@ def _counts(tokenizer: Tokenizer, numbers: Tokens) -> csr_array:
     return csr_array(cells, shape=(len(numbers), tokenizer.vocabulary))
 
 
-def _frozen(setting: Setting[Texts], name: str, architecture: Bert, numbers: Tokens, known: Labels) -> Fitted:
+def _frozen(setting: Setting[TextTaskConfig], name: str, architecture: Bert, numbers: Tokens, known: Labels) -> Fitted:
     """Fit logistic regression on the embeddings of a pretrained network."""
     task = setting.task
     with devices.reproducible(task.seed, architecture.fit.threads):
@@ -146,7 +146,7 @@ def _embeddings(encoder: nn.Module, numbers: Tokens, pad: int) -> npt.NDArray[np
     device = next(encoder.parameters()).device
     with torch.no_grad():
         batches = torch.split(torch.from_numpy(numbers[order]), scorer.AT_ONCE)
-        embedded = torch.cat([encoder(_trimmed(pad, batch.to(device))).cpu() for batch in batches]).numpy()
+        embedded = torch.cat([encoder(_trim(pad, batch.to(device))).cpu() for batch in batches]).numpy()
     back = np.empty_like(embedded)
     back[order] = embedded
     return back

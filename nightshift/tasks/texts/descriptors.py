@@ -4,12 +4,12 @@ import numpy as np
 import numpy.typing as npt
 
 from nightshift.classification.tokens import Tokens
-from nightshift.contracts.preprocessing import Texts
+from nightshift.contracts.preprocessing import TextPreprocessing
 
 NAMES: tuple[str, ...] = ("tokens", "variety")
 
 
-def describe(preprocessing: Texts, tokens: Tokens) -> list[npt.NDArray[np.float32]]:
+def describe(preprocessing: TextPreprocessing, tokens: Tokens) -> list[npt.NDArray[np.float32]]:
     """Return how many tokens each text has, and the share of them that are different ones, (n,) each.
 
     Args:

@@ -6,12 +6,12 @@ from nightshift.classification import tokens
 from nightshift.classification.tokens import Tokens
 from nightshift.contracts import package
 from nightshift.contracts.package import ModelPackage
-from nightshift.contracts.section import Block, Column, Row, Table
+from nightshift.contracts.section import Block, Row, TableBlock, TableColumn
 from nightshift.tasks.classification.mistakes import Answers
 from nightshift.tasks.texts.mistakes import table as mistaken
 
 
-def show(uri: str, model: ModelPackage, title: str, rows: pd.DataFrame, numbers: Tokens) -> Table:
+def show(uri: str, model: ModelPackage, title: str, rows: pd.DataFrame, numbers: Tokens) -> TableBlock:
     """Show what some texts were taken for, as the model's tokenizer spells them.
 
     Args:
@@ -21,13 +21,13 @@ def show(uri: str, model: ModelPackage, title: str, rows: pd.DataFrame, numbers:
         rows: `event_id` and `predicted`, n rows.
         numbers: of their tokens, (n, length).
     """
-    spelled = tokens.decoded(package.read_tokenizer(uri, model), numbers)
+    spelled = tokens.decode_texts(package.read_tokenizer(uri, model), numbers)
     cells = [
         Row(cells=[str(event), name, text])
         for event, name, text in zip(rows["event_id"], rows["predicted"], spelled, strict=True)
     ]
-    headings = [Column(title=heading) for heading in ("Row", "Taken for", "What the model saw")]
-    return Table(title=title, columns=headings, rows=cells)
+    headings = [TableColumn(title=heading) for heading in ("Row", "Taken for", "What the model saw")]
+    return TableBlock(title=title, columns=headings, rows=cells)
 
 
 def mistakes(uri: str, model: ModelPackage, answers: Answers) -> Block | None:

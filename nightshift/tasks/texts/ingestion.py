@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nightshift.classification import texts
-from nightshift.config.texts import TextConfig, Texts
+from nightshift.config.texts import TextConfig, TextTaskConfig
 
 SHINGLE = 5  # characters; Leskovec, Rajaraman, Ullman, Mining of Massive Datasets, 3.2.2
 LOOK = (0.1, 0.9)  # what costs more: to look at a pair in vain, or to miss one
@@ -33,12 +33,12 @@ def rules(config: TextConfig) -> dict[str, object]:
     return config.task.model_dump(include=names)
 
 
-def find_faults(contents: "pd.Series", task: Texts) -> "pd.Series":
+def find_faults(contents: "pd.Series", task: TextTaskConfig) -> "pd.Series":
     """Return for each text the rule that rejects it, or null."""
     return contents.map(lambda content: _fault(content, task)).astype(object)
 
 
-def find_repeats(contents: "pd.Series", task: Texts) -> npt.NDArray[np.bool_]:
+def find_repeats(contents: "pd.Series", task: TextTaskConfig) -> npt.NDArray[np.bool_]:
     """Return which texts, none of them bad, say nearly what one before them says that does not, (n,).
 
     The share of shingles that two texts have in common, of all that they have, is estimated by MinHash (Broder, "On the
@@ -66,7 +66,7 @@ def _shingles(content: str) -> set[bytes]:
     return {plain[start : start + SHINGLE].encode() for start in range(max(1, len(plain) - SHINGLE + 1))}
 
 
-def _fault(content: Any, task: Texts) -> str | None:
+def _fault(content: Any, task: TextTaskConfig) -> str | None:
     if isinstance(content, bytes):
         return "invalid_utf8"
     if not isinstance(content, str):

@@ -7,7 +7,7 @@ from nightshift.classification import texts, tokens
 from nightshift.classification.shards import Array
 from nightshift.classification.tokens import Tokenizer
 from nightshift.contracts.package import ModelPackage, read_tokenizer
-from nightshift.contracts.preprocessing import Texts
+from nightshift.contracts.preprocessing import TextPreprocessing
 from nightshift.serving.items.base import ItemError, ItemField, Items
 
 
@@ -17,7 +17,7 @@ def items(model: ModelPackage, uri: str) -> Items:
     Raises:
         UserError: when it is a model of another task, or its tokenizer is not the one that its manifest names.
     """
-    preprocessing, content = model.of(Texts), read_tokenizer(uri, model)
+    preprocessing, content = model.preprocessing_as(TextPreprocessing), read_tokenizer(uri, model)
     field = ItemField(
         name=preprocessing.item,
         known=preprocessing.vocabulary,
@@ -25,7 +25,7 @@ def items(model: ModelPackage, uri: str) -> Items:
         schema={"type": "string", "minLength": 1},
         content=_content,
         shown=bytes.decode,
-        seen=partial(_seen, Tokenizer(content, preprocessing.vocabulary, preprocessing.pad), preprocessing.length),
+        seen=partial(_encode, Tokenizer(content, preprocessing.vocabulary, preprocessing.pad), preprocessing.length),
         media_type=lambda _: "text/plain",
     )
     return Items(preprocessing.classes, (field,))
@@ -37,12 +37,12 @@ def _content(value: Any) -> bytes:
     return value.encode(errors="surrogatepass")
 
 
-def _seen(tokenizer: Tokenizer, length: int, content: bytes) -> Array:
+def _encode(tokenizer: Tokenizer, length: int, content: bytes) -> Array:
     try:
         text = content.decode(texts.ENCODING)
     except UnicodeDecodeError:
         raise ItemError("invalid_utf8", "a text in UTF-8") from None
     if rule := texts.fault(text):
         raise ItemError(rule, "a text with something to see, without NUL characters")
-    numbers: Array = tokens.encoded(tokenizer, length, [text])[0]
+    numbers: Array = tokens.encode_texts(tokenizer, length, [text])[0]
     return numbers

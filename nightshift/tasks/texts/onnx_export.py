@@ -30,9 +30,9 @@ def bag(idf: Floats, line: Line, pad: int) -> bytes:
     graph = Drawing()
     is_token, one = _is_token(graph, pad), graph.constant(np.float32(1))
     votes = graph.node("Gather", graph.constant(_single(idf[:, None] * line.weights)), INPUT)
-    total = graph.node("ReduceSum", graph.node("Mul", votes, graph.unsqueezed(is_token, 2)), graph.axes(1), keepdims=0)
+    total = graph.node("ReduceSum", graph.node("Mul", votes, graph.unsqueeze(is_token, 2)), graph.axes(1), keepdims=0)
     weight = graph.node("Mul", graph.node("Gather", graph.constant(_single(idf)), INPUT), is_token)
-    same = graph.node("Equal", graph.unsqueezed(INPUT, 2), graph.unsqueezed(INPUT, 1))
+    same = graph.node("Equal", graph.unsqueeze(INPUT, 2), graph.unsqueeze(INPUT, 1))
     often = graph.node("ReduceSum", graph.node("Cast", same, to=TensorProto.FLOAT), graph.axes(2), keepdims=0)
     squares = graph.node("Mul", often, graph.node("Mul", weight, weight))
     # no weight is less than 1, so that is the length of nothing
@@ -45,7 +45,7 @@ def transformer(model: nn.Sequential, recipe: Bert) -> bytes:
     """Return `softmax` of a transformer encoder with a linear layer behind it."""
     drawn = _Transformer(model, recipe)
     is_token = _is_token(drawn.graph, recipe.pad)
-    hidden, masked = drawn.embedded(), drawn.masked(is_token)
+    hidden, masked = drawn.draw_embedding(), drawn.draw_mask(is_token)
     for number in range(recipe.shape.num_hidden_layers):
         hidden = drawn.layer(f"encoder.layer.{number}", hidden, masked)
     return drawn.graph.classifier(TAKEN, drawn.head(hidden, is_token), (recipe.shape.hidden_size, recipe.classes))
@@ -61,32 +61,32 @@ class _Transformer:
         self.weights = {name: _single(value.cpu()) for name, value in encoder.bert.state_dict().items()}
         self.one = self.graph.constant(np.float32(1))
 
-    def embedded(self) -> str:
+    def draw_embedding(self) -> str:
         """Draw the sum of each token's, place's and sentence's numbers."""
         graph, words = self.graph, self._weight("embeddings.word_embeddings.weight")
         positions, ends = self._weight("embeddings.position_embeddings.weight"), graph.node("Shape", INPUT, start=1)
         near = graph.node("Slice", positions, graph.axes(0), ends, graph.axes(0))
         first = graph.constant(self.weights["embeddings.token_type_embeddings.weight"][0])
         total = graph.node("Add", graph.node("Add", graph.node("Gather", words, INPUT), first), near)
-        return self._normalized("embeddings.LayerNorm", total)
+        return self._normalize("embeddings.LayerNorm", total)
 
-    def masked(self, is_token: str) -> str:
+    def draw_mask(self, is_token: str) -> str:
         """Draw what is added to the scores of attention: nothing, or what rules out a place without a token."""
         missing = self.graph.node("Sub", is_token, self.one)
-        return self.graph.unsqueezed(self.graph.node("Mul", missing, self.graph.constant(MASKED)), 1, 2)
+        return self.graph.unsqueeze(self.graph.node("Mul", missing, self.graph.constant(MASKED)), 1, 2)
 
     def layer(self, name: str, hidden: str, masked: str) -> str:
         """Draw a layer: attention, then two linear layers, each added to what was there."""
         attended = self._linear(f"{name}.attention.output.dense", self._attention(name, hidden, masked))
-        between = self._normalized(f"{name}.attention.output.LayerNorm", self.graph.node("Add", attended, hidden))
+        between = self._normalize(f"{name}.attention.output.LayerNorm", self.graph.node("Add", attended, hidden))
         wide = self._gelu(self._linear(f"{name}.intermediate.dense", between))
         total = self.graph.node("Add", self._linear(f"{name}.output.dense", wide), between)
-        return self._normalized(f"{name}.output.LayerNorm", total)
+        return self._normalize(f"{name}.output.LayerNorm", total)
 
     def head(self, hidden: str, is_token: str) -> str:
         """Draw the mean over tokens, then a score of each class."""
         graph = self.graph
-        kept = graph.node("Mul", hidden, graph.unsqueezed(is_token, 2))
+        kept = graph.node("Mul", hidden, graph.unsqueeze(is_token, 2))
         count = graph.node("Max", graph.node("ReduceSum", is_token, graph.axes(1), keepdims=1), self.one)
         mean = graph.embedding("Div", graph.node("ReduceSum", kept, graph.axes(1), keepdims=0), count)
         weights, bias = (graph.constant(_single(value.cpu())) for value in self.last.state_dict().values())
@@ -117,7 +117,7 @@ class _Transformer:
         weight = self.graph.constant(np.ascontiguousarray(self.weights[f"{name}.weight"].T))
         return self.graph.node("Add", self.graph.node("MatMul", drawn, weight), self._weight(f"{name}.bias"))
 
-    def _normalized(self, name: str, drawn: str) -> str:
+    def _normalize(self, name: str, drawn: str) -> str:
         scale, bias = self._weight(f"{name}.weight"), self._weight(f"{name}.bias")
         return self.graph.node("LayerNormalization", drawn, scale, bias, axis=-1, epsilon=self.shape.layer_norm_eps)
 

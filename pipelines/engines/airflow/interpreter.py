@@ -76,12 +76,12 @@ def steps(rendering: Rendering) -> dict[str, BaseOperator]:
     return tasks
 
 
-def template_argv(step: ir.Task) -> list[str]:
+def template_argv(step: ir.PipelineTask) -> list[str]:
     """Return a step's command line with Jinja in the place of values; see `Rendering.fill`."""
     return ir.argv(step, lambda kind, name: f"{{{{ fill({step.name!r}, {kind!r}, {name!r}) }}}}")
 
 
-def _common(step: ir.Task) -> dict[str, Any]:
+def _common(step: ir.PipelineTask) -> dict[str, Any]:
     return {
         "task_id": step.name,
         "retries": step.retry.count,

@@ -53,7 +53,7 @@ class Containers:
         self._remove()
         self._client.close()
 
-    def create(self, task: ir.Task, command: list[str]) -> "Container":
+    def create(self, task: ir.PipelineTask, command: list[str]) -> "Container":
         """Make a step's container without starting it.
 
         Raises:
@@ -79,7 +79,7 @@ class Containers:
         except ImageNotFound:
             raise UserError(f"image {task.image!r} of step {task.name!r} is not here; run: make images") from None
 
-    def run(self, task: ir.Task, command: list[str], log: Path) -> tuple[int, int]:
+    def run(self, task: ir.PipelineTask, command: list[str], log: Path) -> tuple[int, int]:
         """Run a step's command until it ends.
 
         Args:
@@ -146,7 +146,7 @@ def _connect() -> "DockerClient":
     return client
 
 
-def _limits(task: ir.Task) -> dict[str, Any]:
+def _limits(task: ir.PipelineTask) -> dict[str, Any]:
     limits: dict[str, Any] = {}
     if memory := _memory(task):
         # as much with swap as without: none
@@ -166,7 +166,7 @@ def _out_of_memory(container: "Container") -> bool:
         time.sleep(0.2)
 
 
-def _memory(task: ir.Task) -> int:
+def _memory(task: ir.PipelineTask) -> int:
     return int(task.resources.get("memoryLimit", 0) * GIGABYTE)
 
 

@@ -18,7 +18,7 @@ LOGINS = {
 PREFIX = "AWS_"  # keys, regions and endpoints, which are no files
 
 
-def volumes(task: ir.Task, arguments: Mapping[str, Any], folder: Path) -> dict[str, str]:
+def volumes(task: ir.PipelineTask, arguments: Mapping[str, Any], folder: Path) -> dict[str, str]:
     """Return what a step sees, path -> `rw` or `ro`, beside the files of `logins`.
 
     A step without the state reads the lake too, by the URIs in its inputs, but has nothing to write there.

@@ -48,7 +48,7 @@ class Processes:
         """The group's id."""
         return self._leader.pid
 
-    def run(self, task: ir.Task, command: list[str], log: Path) -> tuple[int, int]:
+    def run(self, task: ir.PipelineTask, command: list[str], log: Path) -> tuple[int, int]:
         """Run a step's command in the group until it ends.
 
         Args:
@@ -77,7 +77,7 @@ class Processes:
         os.killpg(self._leader.pid, signal.SIGTERM)
 
 
-def environment(task: ir.Task, python: Path = Path(sys.executable)) -> dict[str, str]:
+def environment(task: ir.PipelineTask, python: Path = Path(sys.executable)) -> dict[str, str]:
     """Return a step's environment, in which `python` is the given one, as in a container it is the image's."""
     path = os.pathsep.join([str(python.parent), os.environ.get("PATH", "")])
     # Airflow's variables hold its database's password, its connections and its keys

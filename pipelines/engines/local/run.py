@@ -53,10 +53,10 @@ class StepOutcome:
 class Observer(Protocol):
     """Observes what happens; called from several threads."""
 
-    def started(self, task: ir.Task, log: Path) -> None:
+    def started(self, task: ir.PipelineTask, log: Path) -> None:
         """A step's process starts."""
 
-    def finished(self, task: ir.Task, outcome: StepOutcome) -> None:
+    def finished(self, task: ir.PipelineTask, outcome: StepOutcome) -> None:
         """A step is done, reused or failed."""
 
 
@@ -72,7 +72,7 @@ class Runner(Protocol):
     def __exit__(self, *error: object) -> None:
         """End what still runs."""
 
-    def run(self, task: ir.Task, command: list[str], log: Path) -> tuple[int, int]:
+    def run(self, task: ir.PipelineTask, command: list[str], log: Path) -> tuple[int, int]:
         """Return a command's exit code, negative for a signal, and its peak memory in bytes, 0 when unknown."""
 
     def stop(self) -> None:
@@ -102,7 +102,7 @@ class Run:
         """
         self.begin()
         waiting = list(self.pipeline.tasks)
-        running: dict[Future[StepOutcome], ir.Task] = {}
+        running: dict[Future[StepOutcome], ir.PipelineTask] = {}
         with self.runner, ThreadPoolExecutor(os.cpu_count()) as pool:
             try:
                 while True:
@@ -145,7 +145,7 @@ class Run:
         """The steps' command lines in this run."""
         return Commands(str(self.folder), self.arguments)
 
-    def attempt(self, task: ir.Task, command: list[str], observer: Observer) -> StepOutcome:
+    def attempt(self, task: ir.PipelineTask, command: list[str], observer: Observer) -> StepOutcome:
         """Run one step, with all its tries, or reuse what it has made in an earlier attempt of the run.
 
         Args:
@@ -166,22 +166,22 @@ class Run:
         storage.write_json(str(folder / "outcome.json"), asdict(outcome))
         return outcome
 
-    def earlier(self, task: ir.Task) -> StepOutcome | None:
+    def earlier(self, task: ir.PipelineTask) -> StepOutcome | None:
         """Return how a step went when it was last tried in this run."""
         path = self._folder(task) / "outcome.json"
         return StepOutcome(**json.loads(path.read_text())) if path.exists() else None
 
-    def _ready(self, waiting: list[ir.Task]) -> list[ir.Task]:
+    def _ready(self, waiting: list[ir.PipelineTask]) -> list[ir.PipelineTask]:
         if any(outcome.state == "failed" for outcome in self.outcomes.values()):
             return []
         return [task for task in waiting if all(need in self.outcomes for need in task.needs)]
 
-    def _finish(self, task: ir.Task, outcome: StepOutcome, observer: Observer) -> None:
+    def _finish(self, task: ir.PipelineTask, outcome: StepOutcome, observer: Observer) -> None:
         self.outcomes[task.name] = outcome
         self.record()
         observer.finished(task, outcome)
 
-    def _attempts(self, task: ir.Task, command: list[str], fingerprint: str) -> StepOutcome:
+    def _attempts(self, task: ir.PipelineTask, command: list[str], fingerprint: str) -> StepOutcome:
         log, started = self._folder(task) / "log.txt", time.monotonic()
         for delay in [*_delays(task.retry), None]:
             code, peak = self._run_uninterrupted(task, command, log)
@@ -194,7 +194,7 @@ class Run:
         memory = self._read_peak_memory(task) or peak
         return StepOutcome(state, seconds, memory, code, command, str(log), fingerprint, hashes)
 
-    def _run_uninterrupted(self, task: ir.Task, command: list[str], log: Path) -> tuple[int, int]:
+    def _run_uninterrupted(self, task: ir.PipelineTask, command: list[str], log: Path) -> tuple[int, int]:
         """Run a command again as often as it is preempted, which is no failure of it."""
         for _ in range(PREEMPTIONS):
             code, peak = self.runner.run(task, command, log)
@@ -202,12 +202,12 @@ class Run:
                 return code, peak
         return self.runner.run(task, command, log)
 
-    def _fingerprint(self, task: ir.Task, command: list[str]) -> str:
+    def _fingerprint(self, task: ir.PipelineTask, command: list[str]) -> str:
         argv = [word for template, word in zip(task.command, command, strict=True) if template != "{{$}}"]
         hashes = [self._hash(source) for source in task.artifacts.values()]
         return storage.fingerprint([argv, hashes])
 
-    def _hashes(self, task: ir.Task) -> dict[str, str]:
+    def _hashes(self, task: ir.PipelineTask) -> dict[str, str]:
         return {name: self._hash(ir.ArtifactRef(task.name, name)) for name in task.outputs}
 
     def _hash(self, artifact: ir.ArtifactRef) -> str:
@@ -219,12 +219,12 @@ class Run:
         unsupported = {task.name: [*{"accelerator"} & set(task.resources), *sorted(task.kubernetes)] for task in tasks}
         return [self.runner.ignored, *(f"{name}: {', '.join(keys)}" for name, keys in unsupported.items() if keys)]
 
-    def _read_peak_memory(self, task: ir.Task) -> int:
+    def _read_peak_memory(self, task: ir.PipelineTask) -> int:
         """Return the peak memory in bytes that a step measured itself; 0 when it has not."""
         entries = (self.commands.metadata(ir.ArtifactRef(task.name, output)) for output in task.outputs)
         return max((int(metadata.get("peak_memory_bytes", 0)) for metadata in entries), default=0)
 
-    def _folder(self, task: ir.Task) -> Path:
+    def _folder(self, task: ir.PipelineTask) -> Path:
         return self.folder / task.name
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nightshift import storage
-from nightshift.contracts.state import State, Target
+from nightshift.contracts.state import DeploymentTarget, State
 from nightshift.errors import UserError, nearest
 from nightshift.storage import locks
 from pipelines import arguments, ir
@@ -71,7 +71,7 @@ def use_containers(run: Run) -> Run:
     Raises:
         UserError: when it is to serve its model: an endpoint ends with its container.
     """
-    if run.arguments.get("state", {}).get("target") == Target.LOCAL:
+    if run.arguments.get("state", {}).get("target") == DeploymentTarget.LOCAL:
         raise UserError(
             "target is local, but an endpoint ends with its container; leave out --runner docker, "
             "or start a run with --target register-only"

@@ -115,9 +115,9 @@ class Forks(Processes):
     """
 
     server: ForkServer
-    tasks: Sequence[ir.Task] = ()
+    tasks: Sequence[ir.PipelineTask] = ()
 
-    def run(self, task: ir.Task, command: list[str], log: Path) -> tuple[int, int]:
+    def run(self, task: ir.PipelineTask, command: list[str], log: Path) -> tuple[int, int]:
         """Run a step's command in the group until it ends; see `Processes.run`."""
         if command[:2] != ["python", "-m"]:
             return super().run(task, command, log)
@@ -134,7 +134,7 @@ class Forks(Processes):
         self.server.stop()
         super().stop()
 
-    def _later(self, task: ir.Task) -> int:
+    def _later(self, task: ir.PipelineTask) -> int:
         """Return the level that the steps after a step need."""
         later = dropwhile(lambda other: other.name != task.name, self.tasks)
         return max((forkserver.level(module) for other in later for module in other.command[2:3]), default=0)

@@ -1,7 +1,7 @@
 import pytest
 
 from nightshift import registry
-from nightshift.contracts.state import State, Target
+from nightshift.contracts.state import DeploymentTarget, State
 from nightshift.local import endpoint, examples
 from tests import servers
 
@@ -16,7 +16,7 @@ def free_port():
 def state(stocked, tmp_path):
     """Where the stocked registry's models are served."""
     roots = {name: str(tmp_path / name) for name in ("lake", "runs", "audit", "checkpoints")}
-    return State(registry=stocked, target=Target.LOCAL, **roots)
+    return State(registry=stocked, target=DeploymentTarget.LOCAL, **roots)
 
 
 @pytest.fixture

@@ -13,14 +13,14 @@ from scipy.stats import wasserstein_distance
 from sklearn.metrics import average_precision_score
 
 from components.drift import core
-from nightshift.config.tabular import TabularDrift
-from nightshift.contracts.drift import Column, Promise, Signal
+from nightshift.config.tabular import TabularDriftLimits
+from nightshift.contracts.drift import ColumnDrift, Promise, Signal
 from nightshift.contracts.verdict import Measure, Verdict
 from nightshift.stats import shift
 from nightshift.tasks.tabular import drift
 
 GOLDEN = Path(__file__).parents[4] / "shared" / "data" / "handbook" / "golden_features"
-LIMITS = TabularDrift(psi=0.2, wasserstein=0.2, max_drifted_share=0.5)
+LIMITS = TabularDriftLimits(psi=0.2, wasserstein=0.2, max_drifted_share=0.5)
 SHARES = arrays(float, 5, elements=st.floats(0, 1)).filter(lambda counts: counts.sum() > 0).map(lambda c: c / c.sum())
 # few distinct values make ties, the wide range makes none, and some values are missing
 SAMPLES = arrays(float, st.integers(1, 60), elements=st.sampled_from([0, 1, 2, np.nan]) | st.floats(-1e9, 1e9))
@@ -30,7 +30,7 @@ def psi(reference: np.ndarray, current: np.ndarray) -> float:
     return column(reference, current).psi
 
 
-def column(reference: np.ndarray, current: np.ndarray) -> Column:
+def column(reference: np.ndarray, current: np.ndarray) -> ColumnDrift:
     (found,) = shift.compare(pd.DataFrame({"x": reference}), [pd.DataFrame({"x": current})], ["x"], LIMITS)
     return found
 
@@ -243,13 +243,13 @@ def test_a_drifted_category_is_reported_by_its_index_alone() -> None:
     assert verdict.reasons[-1] == "Input country drifted: PSI 0.500 (limit 0.2)."
 
 
-def columns(*drifted: bool, score: bool = False) -> list[Column]:
+def columns(*drifted: bool, score: bool = False) -> list[ColumnDrift]:
     figures = {"wasserstein": 0.02, "reference_mean": 0.1, "current_mean": 0.1}
-    inputs = [Column(name=f"x{i}", psi=0.5 + i, drifted=moved, **figures) for i, moved in enumerate(drifted)]
-    return [*inputs, Column(name="score", psi=0.01, drifted=score, **figures)]
+    inputs = [ColumnDrift(name=f"x{i}", psi=0.5 + i, drifted=moved, **figures) for i, moved in enumerate(drifted)]
+    return [*inputs, ColumnDrift(name="score", psi=0.01, drifted=score, **figures)]
 
 
-def judged(found: list[Column], *others: Signal) -> Verdict:
+def judged(found: list[ColumnDrift], *others: Signal) -> Verdict:
     return core.judge("sha", found, [*core.shifts(found, LIMITS), *others], LIMITS)
 
 
@@ -263,7 +263,7 @@ def judged(found: list[Column], *others: Signal) -> Verdict:
     ],
 )
 def test_data_have_drifted_when_too_many_inputs_have_or_the_score_has(
-    found: list[Column], decision: str, share: float
+    found: list[ColumnDrift], decision: str, share: float
 ) -> None:
     verdict = judged(found)
 
@@ -287,9 +287,9 @@ def test_the_published_features_are_stable_over_two_weeks_and_raised_amounts_are
     reference, current = pd.concat(days[:7])[inputs], pd.concat(days[-7:])[inputs]
     assert len(inputs) == 15
 
-    found = shift.compare(reference, [current], inputs, TabularDrift())
+    found = shift.compare(reference, [current], inputs, TabularDriftLimits())
     dearer = current.assign(TX_AMOUNT=current["TX_AMOUNT"] * 1.5)
-    raised = shift.compare(reference, [dearer], inputs, TabularDrift())
+    raised = shift.compare(reference, [dearer], inputs, TabularDriftLimits())
 
     assert max(moved.psi for moved in found) < 0.05
     assert max(moved.wasserstein or 0 for moved in found) < 0.1

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from components.drift.__main__ import _keep_sample, body
-from nightshift.contracts.section import Links, Table, read_section
+from nightshift.contracts.section import Links, TableBlock, read_section
 from nightshift.errors import UserError
 from tests.components import samples
 
@@ -117,7 +117,7 @@ def test_the_section_shows_the_largest_shift_first_and_what_was_raised(ran: Path
     assert section.outcome
     assert (section.outcome.label, section.outcome.tone) == ("fail", "bad")
     assert section.outcome.reasons[0].startswith("1 of 2 inputs drifted")
-    effects, signals = [block for block in section.blocks if isinstance(block, Table)]
+    effects, signals = [block for block in section.blocks if isinstance(block, TableBlock)]
     assert [(row.cells[0], row.tag) for row in effects.rows][-1] == ("risk", "")
     assert {row.cells[0] for row in signals.rows if row.tag} >= {"inputs", "score"}
 

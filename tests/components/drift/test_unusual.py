@@ -14,7 +14,7 @@ from nightshift import storage
 from nightshift.classification import tokens
 from nightshift.context import StepContext
 from nightshift.contracts import tables
-from nightshift.contracts.section import Pictures, Table
+from nightshift.contracts.section import Pictures, TableBlock
 from nightshift.tasks.classification import unusual
 from nightshift.tasks.classification.drift import comparison
 from nightshift.tasks.classification.unusual import SHOWN
@@ -80,8 +80,8 @@ def test_the_report_of_a_day_spells_its_texts_by_the_model_s_own_tokenizer(tmp_p
     scoring.body(Namespace(**given, scores=scores))
 
     least, most = comparison(_inputs(StepContext(Namespace(**given | {"scores": scores})))).examples()
-    assert isinstance(least, Table)
-    assert isinstance(most, Table)
+    assert isinstance(least, TableBlock)
+    assert isinstance(most, TableBlock)
     day = tables.read_table(str(tmp_path / "events.json")).partitions[-1]
     texts = storage.read_frame(day.uri).set_index("event_id")["text"]
     texts.index = texts.index.astype(str)

@@ -8,12 +8,12 @@ import pytest
 
 from nightshift.config import parse
 from nightshift.contracts.artifact import LabeledWindow
-from nightshift.contracts.evaluation import Cost
+from nightshift.contracts.evaluation import DecisionCost
 from nightshift.contracts.preprocessing import Inputs
 from nightshift.contracts.verdict import Verdict
 from nightshift.tasks.tabular import judging
 from nightshift.tasks.tabular import model_card as card
-from nightshift.tasks.tabular.explain import Calibration, Explanation, Slice
+from nightshift.tasks.tabular.explain import CalibrationSummary, Explanation, Slice
 from tests import packages
 from tests.components import samples
 
@@ -22,10 +22,10 @@ FOUND = judging.RowContender(
     sha256="sha",
     trained_until="2024-03-16",
     metrics={"auc_roc": 0.87, "average_precision": 0.65, "precision_at_k": 0.29, "precision_at_k_ceiling": 0.4},
-    cost=Cost(per_1000=150.0, threshold=0.5, alerts=1234, missed_positives=3),
+    cost=DecisionCost(per_1000=150.0, threshold=0.5, alerts=1234, missed_positives=3),
     resamples={name: np.full(9, 0.65) for name in ("average_precision", "precision_at_k", "cost")},
 )
-CALIBRATION = Calibration(0.0066, 0.007, 0.001, 0.9, 0.8)
+CALIBRATION = CalibrationSummary(0.0066, 0.007, 0.001, 0.9, 0.8)
 
 
 @pytest.fixture

@@ -14,14 +14,14 @@ from nightshift.contracts.section import read_section
 from nightshift.contracts.verdict import Decision
 from nightshift.registry import Version
 from nightshift.tasks.classification import judging
-from nightshift.tasks.classification.judging import Rows
+from nightshift.tasks.classification.judging import LabeledItems
 from tests import packages
 from tests.components import pictures
 from tests.components.states import state
 
 CLASSES = ["circle", "cross", "square", "triangle"]
 RANDOM = np.random.default_rng(0)
-ROWS = Rows(RANDOM.integers(0, 4, 400), np.arange(400), CLASSES)
+ROWS = LabeledItems(RANDOM.integers(0, 4, 400), np.arange(400), CLASSES)
 MODEL = packages.manifest({"net": b"a"})
 
 
@@ -66,7 +66,7 @@ def test_with_few_rows_nothing_is_decided():
 
 @pytest.mark.parametrize(("groups", "decision"), [(19, Decision.UNDECIDED), (20, Decision.PASS)])
 def test_with_few_groups_nothing_is_decided_however_many_their_rows(groups, decision):
-    grouped = Rows(ROWS.labels, np.arange(400) % groups, CLASSES)
+    grouped = LabeledItems(ROWS.labels, np.arange(400) % groups, CLASSES)
     found = judged(judging.measure(grouped, scores(0), MODEL))
     assert found.decision is decision
     assert found.value("test_groups") == groups
@@ -125,7 +125,7 @@ def test_a_class_that_no_training_row_has_is_said_and_never_forgotten(rival, lim
 
 
 def test_a_class_without_training_rows_and_without_test_rows_is_nobody_s_loss():
-    rows = Rows(np.where(ROWS.labels == 2, 1, ROWS.labels), ROWS.groups, CLASSES)
+    rows = LabeledItems(np.where(ROWS.labels == 2, 1, ROWS.labels), ROWS.groups, CLASSES)
     model = packages.manifest({"net": b"a"}, made_from=packages.lineage(unlearned=["square"]))
     found = judged(judging.measure(rows, np.eye(4)[rows.labels], model), min_accuracy=0.5)
     assert found.value("unlearned_class_rows") == 0

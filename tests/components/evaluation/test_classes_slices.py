@@ -3,11 +3,11 @@
 import numpy as np
 
 from nightshift.classification.scorer import AT_ONCE
-from nightshift.contracts.preprocessing import Texts
+from nightshift.contracts.preprocessing import TextPreprocessing
 from nightshift.tasks.classification import descriptors
 from nightshift.tasks.classification.slices import slices
 
-SEEN = Texts(classes=["new", "old"], length=8, tokenizer=None, tokenizer_sha256="", vocabulary=100, pad=0)
+SEEN = TextPreprocessing(classes=["new", "old"], length=8, tokenizer=None, tokenizer_sha256="", vocabulary=100, pad=0)
 
 
 def tokens(*lengths: int) -> np.ndarray:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.metrics import precision_recall_curve
 
-from nightshift.config.tabular import TabularEvaluation
-from nightshift.contracts.evaluation import Cost, PrecisionRecall
+from nightshift.config.tabular import TabularEvaluationGate
+from nightshift.contracts.evaluation import DecisionCost, PrecisionRecall
 from nightshift.contracts.verdict import Opponent
 from nightshift.errors import UserError
 from nightshift.stats.comparison import BootstrapEstimate
@@ -19,7 +19,7 @@ from nightshift.stats.ranking import RankingMetrics
 from nightshift.tasks.tabular import judging
 from tests import packages
 
-GATE = TabularEvaluation(top_k=20)
+GATE = TabularEvaluationGate(top_k=20)
 OLD, NEW = "2024-03-01", "2024-03-02"
 NONE_YET = "There was no champion to compare with."
 
@@ -40,7 +40,7 @@ def contender(
     resamples = {"precision_at_k": np.full(101, 0.2), "cost": np.full(101, 150.0)}
     if average_precision is not None:
         resamples["average_precision"] = np.linspace(average_precision - spread, average_precision + spread, 101)
-    cost = Cost(per_1000=150.0, threshold=0.5, alerts=10, missed_positives=3)
+    cost = DecisionCost(per_1000=150.0, threshold=0.5, alerts=10, missed_positives=3)
     metrics = measured(average_precision)
     return judging.RowContender(sha256=sha256, trained_until=until, metrics=metrics, cost=cost, resamples=resamples)
 
@@ -193,7 +193,7 @@ def test_a_window_without_frauds_is_measured_as_far_as_it_goes_and_refused() -> 
 
 
 def test_an_alert_costs_its_check_and_a_missed_fraud_its_amount() -> None:
-    limits = TabularEvaluation(cost_missed_positive=2, cost_alert=3)
+    limits = TabularEvaluationGate(cost_missed_positive=2, cost_alert=3)
     labels, amounts = np.array([1, 1, 0, 0]), np.array([100.0, 40.0, 70.0, 10.0])
 
     assert judging.costs(labels, amounts, np.array([True, False, True, False]), limits).tolist() == [3, 80, 3, 0]
@@ -234,7 +234,7 @@ def test_every_floor_that_is_missed_is_named() -> None:
 
 def test_a_test_window_without_rows_is_the_users_mistake() -> None:
     with pytest.raises(UserError, match="no rows left to evaluate on"):
-        judging.checked(pd.DataFrame({"event_time": pd.to_datetime([]), "label": pd.array([], dtype="Int8")}))
+        judging.check_rows(pd.DataFrame({"event_time": pd.to_datetime([]), "label": pd.array([], dtype="Int8")}))
 
 
 def test_a_due_label_that_is_missing_is_named_by_its_day() -> None:
@@ -246,7 +246,7 @@ def test_a_due_label_that_is_missing_is_named_by_its_day() -> None:
     )
 
     with pytest.raises(UserError, match="2 test rows have no label although it is due, the first on 2024-03-19"):
-        judging.checked(rows)
+        judging.check_rows(rows)
 
 
 def test_the_precision_recall_curve_is_the_exact_one_with_fewer_points() -> None:

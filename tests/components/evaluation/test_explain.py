@@ -68,7 +68,7 @@ def test_parts_that_the_features_do_not_know_or_that_are_empty_are_left_out() ->
 def test_a_calibration_is_summed_up_over_rows_not_bins() -> None:
     curve = Calibration(predicted=[0.1, 0.5, 0.9], observed=[0.0, 0.5, 1.0], count=[80, 15, 5])
 
-    found = explain.Calibration.of(curve)
+    found = explain.CalibrationSummary.from_curve(curve)
 
     assert found.predicted == pytest.approx(0.1 * 0.8 + 0.5 * 0.15 + 0.9 * 0.05)
     assert found.observed == pytest.approx(0.5 * 0.15 + 0.05)
@@ -81,8 +81,8 @@ def test_calibrated_scores_have_next_to_no_error() -> None:
     scores = rng.beta(0.5, 5, 100_000)
     labels = (rng.random(100_000) < scores).astype(np.int8)
 
-    assert explain.Calibration.of(judging.calibration(labels, scores)).error < 0.005
-    assert explain.Calibration.of(judging.calibration(labels, scores / 2)).error > 0.03
+    assert explain.CalibrationSummary.from_curve(judging.calibration(labels, scores)).error < 0.005
+    assert explain.CalibrationSummary.from_curve(judging.calibration(labels, scores / 2)).error > 0.03
 
 
 def test_the_most_important_input_comes_first_and_one_it_ignores_drops_nothing() -> None:

@@ -10,7 +10,7 @@ from PIL import Image
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from nightshift.classification.drawn import SIDE
-from nightshift.contracts.section import Pictures, Table
+from nightshift.contracts.section import Pictures, TableBlock
 from nightshift.tasks.classification.mistakes import Answers
 from nightshift.tasks.images.mistakes import PARTS, importance, lit, pictures
 from nightshift.tasks.texts.mistakes import table
@@ -72,13 +72,13 @@ def test_a_text_is_told_as_the_model_saw_it():
     library.add_special_tokens(["[PAD]"])
     found = answered(np.array([[2, 3, 0], [2, 2, 0], [3, 1, 0]], np.int32))
     told = table(found, library.to_str().encode())
-    assert isinstance(told, Table)
+    assert isinstance(told, TableBlock)
     assert [row.cells for row in told.rows] == [
         ["c", "dog", "cat", pytest.approx(0.8), "shift [UNK]"],
         ["a", "cat", "dog", pytest.approx(0.7), "night shift"],
     ]
     hashed = table(found, b"")
-    assert isinstance(hashed, Table)
+    assert isinstance(hashed, TableBlock)
     assert {row.cells[-1] for row in hashed.rows} == {"(hashes of words)"}
 
 

@@ -5,15 +5,15 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from nightshift.config.tabular import TabularEvaluation
-from nightshift.contracts.evaluation import Unseen
+from nightshift.config.tabular import TabularEvaluationGate
+from nightshift.contracts.evaluation import UnseenValues
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.preprocessing import Inputs
 from nightshift.tasks.tabular.notes import notes, unseen
 from tests import packages
 
 INPUTS = Inputs(numeric=["amount"], categorical={"Land": ["", "BE", "FR"], "channel": ["web"]})
-GATE = TabularEvaluation(top_k=2)
+GATE = TabularEvaluationGate(top_k=2)
 
 
 def model(**changes: Any) -> ModelPackage:
@@ -37,7 +37,7 @@ def test_ordinary_rows_need_no_note(rows: pd.DataFrame) -> None:
 def test_values_that_training_never_saw_are_counted_by_column(rows: pd.DataFrame) -> None:
     rows["Land"] = ["LU", "LU", "MC", "BE"]
 
-    assert unseen(rows, INPUTS) == {"Land": Unseen(distinct=2, rows=3, share=0.75)}
+    assert unseen(rows, INPUTS) == {"Land": UnseenValues(distinct=2, rows=3, share=0.75)}
     (note,) = notes(rows, model(), GATE)
     assert note.startswith("Land: 3 of 4 test rows (75.0%) hold 2 values that are not among the model's 3 categories")
 

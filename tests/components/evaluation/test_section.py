@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from nightshift.contracts.section import Estimate, Notice, Section, Table, read_section
+from nightshift.contracts.section import Estimate, Notice, Section, TableBlock, read_section
 from tests.components import samples
 from tests.components.evaluation.test_step import CANDIDATES, run, telling, version
 
@@ -18,7 +18,7 @@ def evaluated(folder: Path) -> Section:
 
 def test_the_section_compares_the_candidates_with_the_champion_and_says_how_sure_it_is(tmp_path: Path) -> None:
     section = evaluated(tmp_path)
-    tables = {block.title: block for block in section.blocks if isinstance(block, Table)}
+    tables = {block.title: block for block in section.blocks if isinstance(block, TableBlock)}
     metrics = {row.cells[0]: row for row in tables["Metrics on the test days"].rows}
     assert set(metrics) == {"first", "second", "champion, version 3"}
     assert metrics["first"].tag == "selected"

@@ -10,7 +10,7 @@ import pandas as pd
 from nightshift.config import parse
 from nightshift.contracts import tables
 from nightshift.splits import Days, plan
-from nightshift.tasks.tabular.features.job import Job
+from nightshift.tasks.tabular.features.job import TableFeatureJob
 from tests.components.states import state
 
 CONFIG = {
@@ -69,7 +69,7 @@ def flags(folder: Path, day: date = DATE, device: str = "cpu", config: dict | No
     return [part for name, value in values.items() for part in (f"--{name}", value)]
 
 
-def job(folder: Path, lake: str, config: dict | None = None) -> Job:
+def job(folder: Path, lake: str, config: dict | None = None) -> TableFeatureJob:
     """What the step makes of the flags, with a lake of one's own below the folder."""
     events = tables.read_table(str(folder / "events.json"))
-    return Job(parse(config or CONFIG), str(folder / lake), events, "cpu")
+    return TableFeatureJob(parse(config or CONFIG), str(folder / lake), events, "cpu")

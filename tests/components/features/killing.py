@@ -11,7 +11,7 @@ from typing import Any
 
 from nightshift.tasks.tabular.features import shards
 from nightshift.tasks.tabular.features.shards import Sizes
-from nightshift.tasks.tabular.features.workers import Workers, workers
+from nightshift.tasks.tabular.features.workers import TaskPool, workers
 from tests.components.features.days import FEATURES, job
 
 
@@ -30,7 +30,7 @@ class Deadly:
 
 
 @dataclass(frozen=True)
-class Mortal(Workers):
+class Mortal(TaskPool):
     """Workers that leave a note where each of them dies."""
 
     folder: Path = Path()

@@ -176,8 +176,8 @@ def test_the_rows_of_a_customer_or_a_terminal_alone_give_the_bits_of_the_whole(r
     for side in ("customer", "terminal"):
         for key in events[side].unique():
             alone = events[side] == key
-            part = events.loc[alone, core.needed(side, chosen)].reset_index(drop=True)
-            found = core.windowed(side, part, chosen, CPU)
+            part = events.loc[alone, core.columns_needed(side, chosen)].reset_index(drop=True)
+            found = core.compute_windows(side, part, chosen, CPU)
             assert list(found) == [name for name in core.numeric_inputs(chosen) if name.startswith(side)]
             same(pd.DataFrame(found), whole.loc[alone, list(found)])
 

@@ -28,13 +28,13 @@ def test_a_shard_holds_what_networks_see_of_each_image_of_the_day(ingested):
     table, _ = feature(folder, CONFIG)
     assert [part.date for part in table.partitions] == [part.date for part in events.partitions]
     day = table.partitions[-1]
-    rows, pixels = storage.read_frame(day.uri), shards.mapped(day)
+    rows, pixels = storage.read_frame(day.uri), shards.map_shard(day)
     files = storage.read_frame(events.partitions[-1].uri)
     assert pixels.dtype == np.uint8
     assert pixels.shape == (24, 16, 16, 1)
     for number in (0, 23):
         assert rows["event_id"][number] == files["event_id"][number]
-        image = images.decoded(files["image"][number], 10**6, 16)
+        image = images.decode_image(files["image"][number], 10**6, 16)
         assert np.array_equal(pixels[number], images.square(image, 16, 1))
         assert rows["content"][number] == storage.sha256(pixels[number].tobytes())
 
@@ -62,7 +62,7 @@ def test_another_version_of_the_decoder_makes_every_day_again(ingested, monkeypa
     folder, events = ingested
     before = feature(folder, CONFIG)[0]
     monkeypatch.setattr(PIL, "__version__", "0")
-    assert items.Job(parsed(), view(parsed().task), str(folder), events).uri(DAY) != before.partition(DAY).uri
+    assert items.ShardJob(parsed(), view(parsed().task), str(folder), events).uri(DAY) != before.partition(DAY).uri
     assert rules(parsed())["pillow"] == "0"
 
 
@@ -80,9 +80,9 @@ def test_a_day_whose_images_were_all_refused_has_a_shard_without_any(ingested):
     empty = storage.read_frame(first.uri).iloc[:0]
     emptied = tables.write_partition(first.uri, DAY, empty, {})
     table = tables.Table("events", [emptied, second])
-    job = items.Job(parsed(), view(parsed().task), str(folder), table)
+    job = items.ShardJob(parsed(), view(parsed().task), str(folder), table)
     made = items.write(job, {DAY: job.uri(DAY), NEXT: job.uri(NEXT)})
-    assert shards.mapped(made[DAY]).shape == (0, 16, 16, 1)
+    assert shards.map_shard(made[DAY]).shape == (0, 16, 16, 1)
     frames = [storage.read_frame(part.uri) for part in made.values()]
     assert frames[0].dtypes.equals(frames[1].dtypes)
 

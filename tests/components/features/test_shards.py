@@ -14,7 +14,7 @@ from nightshift.contracts import tables
 from nightshift.errors import UnavailableError, UserError
 from nightshift.tasks.tabular.features import shards, workers, write_days
 from nightshift.tasks.tabular.features.shards import Sizes
-from nightshift.tasks.tabular.features.workers import Workers
+from nightshift.tasks.tabular.features.workers import TaskPool
 from tests.components.features.days import CONFIG, DATE, FEATURES, flags, job, sample, write_events
 from tests.components.states import state
 from tests.processes import content, started, wait_until
@@ -22,7 +22,7 @@ from tests.servers import free_port
 
 DASK = importlib.util.find_spec("distributed") is not None
 needs_dask = pytest.mark.skipif(not DASK, reason="Dask is missing; pip install -e '.[dask]'")
-HERE = Workers()
+HERE = TaskPool()
 
 
 def hashes(parts: dict[date, tables.Partition]) -> dict[str, str]:
@@ -71,9 +71,9 @@ def test_only_the_missing_days_are_written(tmp_path, whole):
 def test_no_part_of_the_work_is_larger_than_the_sizes_say_but_for_one_day(tmp_path):
     write_events(tmp_path)
     found = job(tmp_path, "lake")
-    layout = shards.divided(found, missing(found), "scratch", 1, Sizes(shard=100, batch=120))
+    layout = shards.divide(found, missing(found), "scratch", 1, Sizes(shard=100, batch=120))
     assert layout.shards == 5  # of 450 events
-    assert [day for batch in layout.batches for day in batch.days] == list(found.needed(FEATURES))
+    assert [day for batch in layout.batches for day in batch.days] == list(found.extend_back(FEATURES))
     assert max(sum(found.rows(batch.days)) for batch in layout.batches) <= 120 + 50
     assert [day for batch in layout.batches for day in batch.missing] == list(FEATURES)
     assert all(not batch.missing or set(batch.missing) == set(batch.days) for batch in layout.batches)
@@ -82,7 +82,7 @@ def test_no_part_of_the_work_is_larger_than_the_sizes_say_but_for_one_day(tmp_pa
 def test_each_worker_has_something_to_do_however_little_there_is(tmp_path):
     write_events(tmp_path)
     found = job(tmp_path, "lake")
-    layout = shards.divided(found, missing(found), "scratch", 3, Sizes())
+    layout = shards.divide(found, missing(found), "scratch", 3, Sizes())
     assert layout.shards == 3
     assert len(layout.batches) >= 3
 
@@ -104,7 +104,7 @@ def test_what_lay_there_meanwhile_is_gone_after_a_failure_too(tmp_path):
     assert not (tmp_path / "scratch").exists()
 
 
-class Blocking(Workers):
+class Blocking(TaskPool):
     """Workers that fail, and leave what cannot be removed."""
 
     def run(self, task, items):
@@ -126,11 +126,11 @@ def test_a_try_with_other_workers_or_days_finds_no_piece_of_another_one(tmp_path
     found = job(tmp_path, "lake")
     some = dict(list(missing(found).items())[1:])
     layouts = [
-        shards.divided(found, days, "scratch", count, Sizes(1000, 1000))
+        shards.divide(found, days, "scratch", count, Sizes(1000, 1000))
         for days, count in ((missing(found), 1), (missing(found), 2), (some, 1))
     ]
     assert len({layout.piece("events", 0, "customer", 0) for layout in layouts}) == 3
-    again = shards.divided(found, missing(found), "scratch", 1, Sizes(1000, 1000))
+    again = shards.divide(found, missing(found), "scratch", 1, Sizes(1000, 1000))
     assert again.piece("events", 0, "customer", 0) == layouts[0].piece("events", 0, "customer", 0)
 
 
@@ -149,7 +149,7 @@ def test_when_a_task_fails_those_that_run_have_ended_before_it_is_said(tmp_path)
     one = {"n_workers": 1, "threads_per_worker": 2, "dashboard_address": "127.0.0.1:0", "set_as_default": False}
     with Client(processes=False, **one) as client:
         with pytest.raises(UserError, match="amount is too large"):
-            Workers(2, client).run(task, [False, True])
+            TaskPool(2, client).run(task, [False, True])
         assert (tmp_path / "written").exists()
 
 

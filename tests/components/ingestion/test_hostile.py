@@ -273,7 +273,7 @@ def ingested_images(
     table = ingest(folder, given, str(folder))
     shown = {}
     for part in feature(folder, given)[0].partitions:
-        shown |= dict(zip(storage.read_frame(part.uri)["event_id"], shards.mapped(part), strict=True))
+        shown |= dict(zip(storage.read_frame(part.uri)["event_id"], shards.map_shard(part), strict=True))
     return reasons(table), kept(table, "image"), shown
 
 
@@ -286,7 +286,7 @@ def test_an_image_is_shown_to_networks_as_it_is_meant_or_quarantined_with_its_re
         assert number not in shown
         return
     assert files.get(number) == content, rejected.get(number)
-    decoded = seen(images.decoded(content, 10**6)).astype(int)
+    decoded = seen(images.decode_image(content, 10**6)).astype(int)
     whole = seen(Image.fromarray(expected))
     assert decoded.shape == whole.shape
     assert np.abs(decoded - whole).max() <= OFF

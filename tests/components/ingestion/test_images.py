@@ -244,12 +244,12 @@ def test_every_digit_is_dealt_once_before_any_comes_again():
 
 
 def test_what_is_to_drift_drifts_from_its_day_on():
-    from nightshift.classification.images import decoded
+    from nightshift.classification.images import decode_image
 
     drifting = {"items": 60, "drift_from": DATE, "brightness_factor": 2.0, "blur": 1.5, "new_class": 0.2}
     world = parsed(simulator=drifting).simulator
     before, after = (pictures.day(world, on) for on in (date(2024, 3, 9), DAY))
-    bright, dark = (np.mean([np.asarray(decoded(image, 10**6)).mean() for image in day["image"]])
+    bright, dark = (np.mean([np.asarray(decode_image(image, 10**6)).mean() for image in day["image"]])
                     for day in (after, before))  # fmt: skip
     assert bright > 1.5 * dark
     assert "star" not in set(before["label"])

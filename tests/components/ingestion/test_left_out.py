@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from components.ingestion import core, section
 from components.ingestion.tally import Totals
 from nightshift.config import parse
-from nightshift.contracts.section import Table, read_section
+from nightshift.contracts.section import TableBlock, read_section
 from nightshift.contracts.tables import Partition
 from nightshift.errors import UserError
 
@@ -137,7 +137,7 @@ def test_positives_without_a_key_stop_a_run_though_they_are_few_rows(step, confi
     shown = read_section(step.events)
     told = "7 of 7 positives (100.00%) are left out, 7 of them by missing_key."
     assert (shown.outcome.label, shown.outcome.reasons[1:]) == ("rows left out", [told])
-    (counts,) = [block for block in shown.blocks if isinstance(block, Table)]
+    (counts,) = [block for block in shown.blocks if isinstance(block, TableBlock)]
     assert counts.is_key  # on the terminal too
     assert [row.cells[:3] for row in counts.rows] == [["missing_key", "all", 7], ["missing_key", "positive", 7]]
 
@@ -146,6 +146,6 @@ def test_many_classes_stay_off_the_terminal():
     names = [f"class {number}" for number in range(50)]
     part = day(dict.fromkeys(names, 10), {"empty": dict.fromkeys(names, 1)})
     blocks = section.build("", [part], Totals.from_partitions([part])).blocks
-    (counts,) = [block for block in blocks if isinstance(block, Table)]
+    (counts,) = [block for block in blocks if isinstance(block, TableBlock)]
     assert not counts.is_key
     assert len(counts.rows) == 51

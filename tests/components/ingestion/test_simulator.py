@@ -22,7 +22,7 @@ def many(config: TabularSimulator, count: int) -> pd.DataFrame:
 def test_a_day_made_alone_equals_that_day_of_a_full_run(seed, first, index):
     config = TabularSimulator(seed=seed, customers=20, terminals=40)
     run = {on: simulator.day(config, on) for on in (first + timedelta(days=i) for i in range(21))}
-    world.keyed.cache_clear()
+    world.make_world.cache_clear()
     on = first + timedelta(days=index)
     pd.testing.assert_frame_equal(simulator.day(config, on), run[on])
 

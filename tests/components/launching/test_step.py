@@ -11,7 +11,7 @@ import pytest
 
 from components.launching.__main__ import body
 from nightshift.cluster.kubeflow import KubeflowApi, KubeflowTarget
-from nightshift.contracts.request import Request
+from nightshift.contracts.request import RetrainingRequest
 from nightshift.contracts.section import read_section
 from nightshift.errors import UserError
 from nightshift.splits import last_complete_day
@@ -30,7 +30,7 @@ def flags(server: Kubeflow, folder: Path, retrain: bool | None = True, **changed
     given = {"pipeline": "training", "data": "simulator", "device": "cpu", "launch": str(folder / "launch.json")}
     given |= {"state": state("s3://bucket", kubeflow=place), "request": None}
     if retrain is not None:
-        Request(retrain=retrain, reason="Inputs moved.", key="tiny/x").write(str(folder / "request"))
+        RetrainingRequest(retrain=retrain, reason="Inputs moved.", key="tiny/x").write(str(folder / "request"))
         given["request"] = str(folder / "request")
     return samples.flags(**given | changed)
 

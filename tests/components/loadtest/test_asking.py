@@ -6,7 +6,7 @@ from components.loadtest import breakdown
 from components.loadtest.__main__ import _payloads
 from components.loadtest.client import Client, request
 from components.loadtest.server import serve
-from nightshift.contracts.loadtest import Settings
+from nightshift.contracts.loadtest import ServerSettings
 from nightshift.errors import UserError
 from nightshift.registry import Version
 from tests.components import pictures
@@ -20,10 +20,10 @@ def test_images_of_the_newest_day_are_sent_as_files_and_every_one_is_answered(tm
     payloads = _payloads(Version("shapes", 1, uri, "", {}), str(tmp_path / "lake"))
     assert [payload.body for payload in payloads] == FILES
     assert [payload.media_type for payload in payloads] == ["image/jpeg", "image/png"]
-    with serve(uri, "shapes", Settings()) as server:
+    with serve(uri, "shapes", ServerSettings()) as server:
         requests = [request(payload.body, payload.media_type) for payload in payloads]
         point = Client(server.port, requests).run_closed(2, 0.2).point()
-    assert point.answered and not point.failed
+    assert point.answered and not point.failures
     found = breakdown.shares(uri, FILES, 5.0, 10_000.0)
     assert [each.name for each in found] == ["decode", "queue", "compute", "serialize", "HTTP and kernel"]
     assert all(each.microseconds > 0 for each in found)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from components.loadtest import core
 from components.loadtest.core import Load, LoadSample
-from nightshift.contracts.loadtest import LoadTest, Point, Settings
+from nightshift.contracts.loadtest import LoadTest, Point, ServerSettings
 from nightshift.contracts.preprocessing import Inputs
 from nightshift.contracts.verdict import Decision, Measure
 from nightshift.costs.prices import Machine
@@ -33,7 +33,7 @@ def point(rate: float, p99: float, **changes) -> Point:
 
 
 def tried(*opened: Point, **settings):
-    return core.build_trial(Settings(**settings), [point(1, 1, offered=None)], opened, 50)
+    return core.build_trial(ServerSettings(**settings), [point(1, 1, offered=None)], opened, 50)
 
 
 def test_of(*trials) -> LoadTest:
@@ -89,7 +89,7 @@ def test_the_interval_of_a_percentile_holds_it_about_as_often_as_it_says() -> No
 
 def test_a_measurement_is_told_without_an_answer_too() -> None:
     silent = LoadSample(10.0, 1, errors={"503": 3}, seconds=1.0).point()
-    assert (silent.answered, silent.failed, silent.p99_ms, silent.server_cpu_us) == (0, 3, None, None)
+    assert (silent.answered, silent.failures, silent.p99_ms, silent.server_cpu_us) == (0, 3, None, None)
 
 
 def test_a_measurement_is_told_in_milliseconds_and_shares_of_a_core() -> None:
@@ -132,13 +132,13 @@ def test_settings_that_would_refuse_requests_are_measured_only() -> None:
 
 
 def test_a_machine_with_several_cores_has_workers_tried_and_the_local_endpoint_gets_one() -> None:
-    usual = [Settings(), Settings(delay_ms=1), Settings(max_rows=1)]
+    usual = [ServerSettings(), ServerSettings(delay_ms=1), ServerSettings(max_rows=1)]
     assert core.sweep(1) == usual
-    assert core.sweep(2) == [*usual, Settings(workers=2)]
-    assert Settings(workers=4).flags[-2:] == ["--workers", "4"]
+    assert core.sweep(2) == [*usual, ServerSettings(workers=2)]
+    assert ServerSettings(workers=4).flags[-2:] == ["--workers", "4"]
     usual, several = tried(point(100, 10)), tried(point(300, 10), workers=4)
     assert core.best([usual, several]) == several
-    assert core.for_endpoint([usual, several]) == Settings()
+    assert core.for_endpoint([usual, several]) == ServerSettings()
     assert core.for_endpoint([tried(point(100, 60)), several]) is None
 
 

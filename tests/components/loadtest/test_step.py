@@ -11,7 +11,7 @@ from components.loadtest import __main__ as step
 from components.loadtest import core, server
 from components.reporting import plots
 from nightshift import registry, release
-from nightshift.contracts.loadtest import LoadTest, Settings
+from nightshift.contracts.loadtest import LoadTest, ServerSettings
 from nightshift.contracts.section import read_section
 from nightshift.contracts.verdict import Verdict
 from nightshift.errors import UnavailableError, UserError
@@ -48,7 +48,7 @@ def test_every_settings_are_measured_in_both_loops_and_the_best_ones_start_the_e
     for trial in found.trials:
         assert [point.connections for point in trial.closed] == [1, 4]
         assert [point.offered for point in trial.open] == [20, 40]
-        assert all(point.answered and not point.failed for point in [*trial.closed, *trial.open])
+        assert all(point.answered and not point.failures for point in [*trial.closed, *trial.open])
     names = ["parse", "features", "queue", "compute", "serialize", "HTTP and kernel"]
     assert [each.name for each in found.breakdown] == names
     assert all(each.microseconds > 0 for each in found.breakdown[:-1])
@@ -66,7 +66,7 @@ def test_every_settings_are_measured_in_both_loops_and_the_best_ones_start_the_e
 
 def test_the_deployment_starts_the_server_with_the_settings_that_were_kept(promoted: Path) -> None:
     root = str(promoted / "registry")
-    Settings(max_rows=7, delay_ms=3).write(files.settings_uri(root, "fraud"))
+    ServerSettings(max_rows=7, delay_ms=3).write(files.settings_uri(root, "fraud"))
     version = registry.find(root, "fraud", 2)
     kept = step.State.parse(state(promoted, target="local"))
     running = endpoint.start_or_update(kept, version, examples.without_state("", "fraud", version.uri), free_port())
@@ -80,7 +80,7 @@ def test_the_deployment_starts_the_server_with_the_settings_that_were_kept(promo
 
 def test_settings_are_kept_only_where_this_machine_serves(promoted: Path) -> None:
     root = str(promoted / "registry")
-    assert step._keep(step.State.parse(state(promoted, target="register-only")), "fraud", Settings()) is None
+    assert step._keep(step.State.parse(state(promoted, target="register-only")), "fraud", ServerSettings()) is None
     assert step._keep(step.State.parse(state(promoted, target="local")), "fraud", None) is None
     assert not Path(files.settings_uri(root, "fraud")).exists()
 
@@ -97,6 +97,6 @@ def test_without_a_champion_or_with_a_wrong_load_nothing_is_measured(stocked: st
 def test_a_server_that_does_not_start_is_told_with_its_last_words(tmp_path: Path) -> None:
     with (
         pytest.raises(UnavailableError, match=r"did not answer .*nowhere"),
-        server.serve(str(tmp_path / "nowhere"), "fraud", Settings()),
+        server.serve(str(tmp_path / "nowhere"), "fraud", ServerSettings()),
     ):
         pass

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from components.monitoring.__main__ import body
-from nightshift.contracts.drift import Drift
+from nightshift.contracts.drift import DriftReport
 from nightshift.contracts.section import read_section
 from nightshift.errors import UserError
 from tests.components import samples
@@ -21,7 +21,7 @@ def flags(folder: Path, day: str, drifted: bool, target: str = "local") -> Names
     """Write the day's drift and return the step's flags."""
     signal = {"name": "inputs", "value": 0.4, "limit": 0.1, "raised": drifted, "reason": "Inputs moved."}
     days = {"first": day, "last": day, "rows": 1}
-    found = Drift(
+    found = DriftReport(
         model_sha256="abc",
         model_version="1",
         promised=None,

@@ -12,14 +12,14 @@ from components.optimization.forms import Form
 from nightshift.contracts.optimization import ORIGINAL, Attempt, Latency, Optimization
 from nightshift.contracts.section import Estimate
 from nightshift.contracts.verdict import Decision, Measure
-from nightshift.tasks.tabular.optimization import Rows
+from nightshift.tasks.tabular.optimization import TableOptimizationRows
 from nightshift.tensors import Tensors, by_name, row_count
 from tests import packages
 
 RANDOM = np.random.default_rng(0)
 LABELS = (RANDOM.random(2000) < 0.1).astype(np.int8)
 SCORES = np.clip(0.3 * LABELS + RANDOM.normal(0.4, 0.15, 2000), 0, 1).astype(np.float32)
-ROWS = Rows(by_name(SCORES[:, None]), LABELS, threshold=0.5, limit=0.002)
+ROWS = TableOptimizationRows(by_name(SCORES[:, None]), LABELS, threshold=0.5, limit=0.002)
 
 
 class Column:
@@ -46,7 +46,7 @@ def times(one: float, many: float) -> list[Latency]:
 
 def judged(one: float = 0.5, many: float = 1.0, high: float = 0.0, flipped: float = 0.0, **given) -> tuple[bool, str]:
     effect = Effect(Estimate(value=high / 2, low=0, high=high), flipped)
-    return core._judged(form("int8", **given), {ORIGINAL: times(2, 2), "int8": times(2 * one, 2 * many)}, effect, ROWS)
+    return core._judge(form("int8", **given), {ORIGINAL: times(2, 2), "int8": times(2 * one, 2 * many)}, effect, ROWS)
 
 
 def test_scores_that_are_the_same_lose_nothing() -> None:
@@ -55,7 +55,7 @@ def test_scores_that_are_the_same_lose_nothing() -> None:
 
 
 def test_a_score_at_the_threshold_is_flagged() -> None:
-    assert ROWS.decided(np.float32([0.49, 0.5, 0.51])).tolist() == [False, True, True]
+    assert ROWS.decide(np.float32([0.49, 0.5, 0.51])).tolist() == [False, True, True]
 
 
 def test_the_loss_is_that_of_average_precision_within_its_paired_interval() -> None:
@@ -89,7 +89,7 @@ def test_a_form_is_accepted_when_it_is_as_accurate_and_clearly_faster(given, acc
 
 
 def test_with_one_class_only_the_original_stays() -> None:
-    none = Rows(ROWS.inputs, np.zeros_like(LABELS), 0.5, 0.002)
+    none = TableOptimizationRows(ROWS.inputs, np.zeros_like(LABELS), 0.5, 0.002)
     tried = core.attempts([form(ORIGINAL), form("int8")], none)
     assert [each.accepted for each in tried] == [True, False]
     assert tried[1].reason == "The validation days hold one class only, so its loss cannot be measured."
@@ -163,7 +163,7 @@ def test_a_form_without_a_score_for_a_late_row_is_left_out() -> None:
     spoiled = form(
         "spoiled", lambda values: np.where(values > 1, np.nan, forms[1].graph.score(by_name(values[:, None])))
     )
-    tried = core.attempts([forms[0], spoiled], Rows(by_name(late), LABELS, 0.5, 0.002), clock)
+    tried = core.attempts([forms[0], spoiled], TableOptimizationRows(by_name(late), LABELS, 0.5, 0.002), clock)
     assert tried[1].reason == "It has no finite score for some rows."
     assert tried[1].loss is None
 
@@ -203,7 +203,7 @@ def test_the_fastest_accepted_form_is_the_one_to_serve() -> None:
     ids=["as accurate", "worse", "no score"],
 )
 def test_a_night_judges_the_form_of_the_config_by_what_it_loses_and_never_by_time(change, accepted, said) -> None:
-    original, other = core.checked(form(ORIGINAL), form("graph", change), ROWS)
+    original, other = core.judge_by_loss(form(ORIGINAL), form("graph", change), ROWS)
     assert (original.accepted, other.accepted) == (True, accepted)
     assert other.reason.startswith(said)
     assert original.latencies == other.latencies == []
@@ -211,7 +211,7 @@ def test_a_night_judges_the_form_of_the_config_by_what_it_loses_and_never_by_tim
 
 def test_a_graph_that_stays_as_it_was_trained_needs_no_rows() -> None:
     model = packages.manifest({"mlp": b"original", "trees": b"others"})
-    found = core.unchanged(model)
+    found = core.keep_original(model)
     assert (found.chosen, found.sha256, found.rows, found.metric) == (ORIGINAL, model.sha256, 0, None)
     verdict = core.verdict(found)
     assert (verdict.decision, verdict.measures) == (Decision.PASS, [])
@@ -220,7 +220,7 @@ def test_a_graph_that_stays_as_it_was_trained_needs_no_rows() -> None:
 
 def test_a_package_with_another_form_has_another_identity_and_says_what_it_was() -> None:
     model = packages.manifest({"mlp": b"original", "trees": b"others"})
-    found = core.replaced(model, form("int8 static"))
+    found = core.replace_graph(model, form("int8 static"))
     assert found.graph("mlp").name == "mlp.int8-static.onnx"
     assert found.graph("mlp").size == len(b"graph")
     assert found.graph("trees") == model.graph("trees")

@@ -43,7 +43,7 @@ def perceptron(rows: int | str = "n") -> bytes:
 
 @pytest.fixture(scope="module")
 def made() -> dict[str, forms.Form]:
-    return {form.name: form for form in forms.made(perceptron(), by_name(ROWS))}
+    return {form.name: form for form in forms.make_forms(perceptron(), by_name(ROWS))}
 
 
 @pytest.mark.parametrize(("name", "tolerance"), list(zip(MAKERS, (1e-6, 0.05, 0.05), strict=True)))
@@ -106,7 +106,7 @@ def test_a_graph_that_int8_cannot_change_is_left_out_with_the_reason() -> None:
         [onnx.numpy_helper.from_array(np.array([1]), "one")],
     )
     content = make.make_model(body, opset_imports=[make.make_opsetid("", 17)], ir_version=9).SerializeToString()
-    found = {form.name: form for form in forms.made(content, by_name(ROWS))}
+    found = {form.name: form for form in forms.make_forms(content, by_name(ROWS))}
     for name in ("int8 dynamic", "int8 static"):
         assert found[name].graph is None
         assert found[name].missing == "It could not be made: it has no operation that INT8 could replace"
@@ -121,6 +121,6 @@ def test_what_needs_a_gpu_is_left_out_with_the_reason_where_there_is_none(made, 
 
 
 def test_a_spoiled_graph_has_no_form_and_stops_nothing() -> None:
-    found = list(forms.made(graph(0.1)[:20], by_name(ROWS[:, :4])))
+    found = list(forms.make_forms(graph(0.1)[:20], by_name(ROWS[:, :4])))
     assert [form.graph for form in found] == [None] * len(found)
     assert all(form.missing for form in found)

@@ -14,7 +14,7 @@ from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.section import read_section
 from nightshift.contracts.verdict import Verdict
 from nightshift.errors import UserError
-from nightshift.tabular.inputs import Scorer
+from nightshift.tabular.inputs import FrameScorer
 from tests.components import samples
 
 
@@ -67,8 +67,8 @@ def test_the_form_of_the_config_goes_into_the_package_and_scores_and_equal_night
     assert read_section(str(tmp_path / "optimized")).outcome.label == "optimized"
     original, rows = package.load(trained["model"]), samples.features()
     for candidate in ("first", "second"):
-        ours = Scorer(str(tmp_path / "optimized"), model, candidate).score(rows)
-        assert ours == pytest.approx(Scorer(trained["model"], original, candidate).score(rows), abs=1e-6)
+        ours = FrameScorer(str(tmp_path / "optimized"), model, candidate).score(rows)
+        assert ours == pytest.approx(FrameScorer(trained["model"], original, candidate).score(rows), abs=1e-6)
     again, _ = optimized(trained, tmp_path / "again", "graph")
     assert again == result
 

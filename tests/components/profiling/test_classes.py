@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 
 from components.profiling import core
-from components.profiling.core import Watch
-from nightshift.classification.shards import Items, Shards
+from components.profiling.core import PhaseTimer
+from nightshift.classification.shards import ItemTable, Shards
 from nightshift.config.texts import TextModel
 from nightshift.contracts.profile import PhaseName
 from nightshift.storage import sha256
@@ -20,9 +20,9 @@ def test_weighted_words_with_parameters_of_their_own_are_measured_by_fitting_the
     labels = [task.classes[number % 4] for number in range(48)]
     rows = pd.DataFrame({"label": labels, "content": map(str, range(48))})
     texts = np.random.default_rng(0).integers(10, 512, (48, 16)).astype(np.int32)
-    subject = ItemFit("words", Setting(task, "cpu"), Items(rows, Shards([texts])), rows)
+    subject = ItemFit("words", Setting(task, "cpu"), ItemTable(rows, Shards([texts])), rows)
 
-    watch = Watch(is_cuda=False, seconds={PhaseName.READ: 0.01, PhaseName.MATRIX: 0.01})
+    watch = PhaseTimer(is_cuda=False, seconds={PhaseName.READ: 0.01, PhaseName.MATRIX: 0.01})
     profile, _ = core.measure(subject, watch, sha256(subject.fit().graph))
 
     assert (profile.model, profile.kind, profile.rows, profile.reproduced) == ("words", "tfidf", 48, True)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from components.profiling import core, instruments
-from components.profiling.core import Watch
+from components.profiling.core import PhaseTimer
 from nightshift.config.tabular import CandidateKind
 from nightshift.contracts import tables
 from nightshift.contracts.preprocessing import Inputs
@@ -32,8 +32,8 @@ def subject(name: str, rows: int = 600) -> RowFit:
     return RowFit(name, CandidateKind(kind), job, *samples.matrix(rows))
 
 
-def watch() -> Watch:
-    return Watch(is_cuda=False, seconds={PhaseName.READ: 0.01, PhaseName.MATRIX: 0.01})
+def watch() -> PhaseTimer:
+    return PhaseTimer(is_cuda=False, seconds={PhaseName.READ: 0.01, PhaseName.MATRIX: 0.01})
 
 
 @pytest.mark.parametrize("name", samples.MODELS)
@@ -81,7 +81,7 @@ def test_another_graph_than_the_trained_one_is_noticed():
 
 def test_of_the_mlp_only_the_first_steps_are_traced():
     long = subject("net", rows=5000)
-    operations, trace = core.profiled(long, watch())
+    operations, trace = core.profile_fit(long, watch())
     events = json.loads(gzip.decompress(trace))["traceEvents"]
     assert sum(event["name"] == "Optimizer.step#Adam.step" for event in events) == PROFILED_STEPS
     assert {operation.self_device_ms for operation in operations} == {None}

@@ -62,7 +62,7 @@ class Nvml:
 
 
 def sample(nvml):
-    with sampling.sampled(nvml, 1) as found:
+    with sampling.sample_activity(nvml, 1) as found:
         assert nvml.asked.wait(60)
     return found
 
@@ -84,6 +84,6 @@ def test_an_error_of_the_library_ends_the_samples_and_not_the_run(has_gpm):
 
 
 def test_without_a_library_nothing_is_sampled():
-    with sampling.sampled(None) as found:
+    with sampling.sample_activity(None) as found:
         pass
     assert found == []

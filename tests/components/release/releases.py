@@ -6,12 +6,12 @@ from datetime import UTC, datetime, timedelta
 from components.release import core
 from components.release.core import Moment
 from nightshift.config.policy import Rollout
-from nightshift.contracts.release import Action, Release, Served
+from nightshift.contracts.release import Action, Release, ReleasedVersion
 from nightshift.contracts.verdict import Verdict
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
-CHAMPION = Served(version=1, sha256="a" * 64)
-CHALLENGER = Served(version=2, sha256="b" * 64)
+CHAMPION = ReleasedVersion(version=1, sha256="a" * 64)
+CHALLENGER = ReleasedVersion(version=2, sha256="b" * 64)
 ROLLOUT = Rollout()
 
 Judge = Callable[[Release, int], Sequence[Verdict]]

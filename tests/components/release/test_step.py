@@ -21,7 +21,7 @@ from components.release.targets.local import Local
 from components.release.targets.sagemaker import SageMaker
 from nightshift import registry, release
 from nightshift.contracts import tables
-from nightshift.contracts.release import Release, Served
+from nightshift.contracts.release import Release, ReleasedVersion
 from nightshift.contracts.section import read_section
 from nightshift.contracts.state import State
 from nightshift.errors import UnavailableError, UserError
@@ -71,7 +71,7 @@ def begin(stocked: str, champion: int, challenger: int, at: datetime = BEGAN, na
     place = Kept(stocked, name)
     release.promote(place, champion)
     version = registry.find(stocked, name, challenger)
-    served = Served(version=challenger, sha256=version.sha256)
+    served = ReleasedVersion(version=challenger, sha256=version.sha256)
     release.change(place, lambda record: core.start(record, served, Moment(at, "test")))
 
 

@@ -94,7 +94,7 @@ def _simulated(
     pictures.ingest(folder, config)
     table, _ = pictures.feature(folder, config)
     rows = table.read(date.fromisoformat(part.date) for part in table.partitions)
-    seen = np.concatenate([shards.mapped(part) for part in table.partitions])
+    seen = np.concatenate([shards.map_shard(part) for part in table.partitions])
     fit = LogisticRegression(fit_intercept=False, max_iter=200)
     line = fit.fit(weighed(seen) / largest, shards.labels(rows, config["task"]["classes"]))
     for number, weights in ((1, None), (2, None), (3, line.coef_.T / largest)):

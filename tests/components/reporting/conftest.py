@@ -11,29 +11,29 @@ import pytest
 import yaml
 
 from components.reporting.__main__ import body, parser
-from nightshift.contracts.drift import Drift
+from nightshift.contracts.drift import DriftReport
 from nightshift.contracts.evaluation import Evaluation
-from nightshift.contracts.profile import Operation, Phase, PhaseName, Profile, Scoring
+from nightshift.contracts.profile import Operation, Phase, PhaseName, Profile, ScoringSpeed
 from nightshift.contracts.section import (
     Axis,
     Bars,
     Chart,
     Code,
-    Column,
     Estimate,
     Fact,
-    Fold,
+    FoldedBlocks,
     Link,
     Links,
     Notice,
-    Outcome,
     Row,
     Section,
+    SectionOutcome,
     Series,
+    TableColumn,
     Text,
     write_section,
 )
-from nightshift.contracts.section import Table as Grid
+from nightshift.contracts.section import TableBlock as Grid
 from nightshift.contracts.tables import Partition, Table, write_table
 from nightshift.contracts.verdict import Decision, Measure, Opponent, Verdict
 from nightshift.storage import write_bytes, write_json
@@ -191,7 +191,7 @@ def write_profile(uri: str) -> None:
         phases=[Phase(name=name, seconds=0.2) for name in PhaseName],
         rows_per_second=183_402.4,
         data_wait_share=0.064,
-        scoring=[Scoring(batch=1, rows_per_second=60_000.0)],
+        scoring=[ScoringSpeed(batch=1, rows_per_second=60_000.0)],
         activity=None,
         peak_memory_bytes=412_000_000,
         reproduced=True,
@@ -244,7 +244,7 @@ def write_drift(uri: str) -> None:
         "columns": [],
         "signals": [],
     }
-    Drift.model_validate(figures).write(f"{uri}/drift.json")
+    DriftReport.model_validate(figures).write(f"{uri}/drift.json")
     stable = {"decision": Decision.PASS, "reasons": SIGNALS, "measures": [], "advisory": True}
     Verdict(gate="drift", subject=digest("model"), **stable).write(f"{uri}/verdict.json")
     write_bytes(f"{uri}/evidently.html", b"<html></html>")
@@ -252,7 +252,7 @@ def write_drift(uri: str) -> None:
 
 def write_sections(places: dict[str, str], folder: Path) -> None:
     """Sections with every kind of block."""
-    head = [Column(title="Candidate"), Column(title="Average precision", format="score")]
+    head = [TableColumn(title="Candidate"), TableColumn(title="Average precision", format="score")]
     scores = [Row(cells=[name, each[1]]) for name, each in SCORES.items()]
     scores[3] = Row(
         cells=[SELECTED, Estimate(value=0.6579, low=0.6103, high=0.7012)], tag="selected", tone="good"
@@ -263,13 +263,15 @@ def write_sections(places: dict[str, str], folder: Path) -> None:
         "deployment": Section(
             title="Release",
             weight=10,
-            outcome=Outcome(headline="Version 3 is live", label="promoted", tone="good", reasons=[WHY, "No drift."]),
+            outcome=SectionOutcome(
+                headline="Version 3 is live", label="promoted", tone="good", reasons=[WHY, "No drift."]
+            ),
             blocks=[Code(title="Score an event", text="curl -s http://127.0.0.1:8321/score", is_key=True)],
         ),
         "evaluation": Section(
             title="Model quality",
             weight=20,
-            outcome=Outcome(headline="Passed", label="pass", tone="good", reasons=[WHY]),
+            outcome=SectionOutcome(headline="Passed", label="pass", tone="good", reasons=[WHY]),
             highlights=[Fact(label="Average precision", value=scores[3].cells[1], format="score", note=SELECTED)],
             blocks=[
                 Grid(title="Metrics on the test days", columns=head, rows=scores, is_key=True),
@@ -285,11 +287,14 @@ def write_sections(places: dict[str, str], folder: Path) -> None:
         "drift": Section(
             title="Drift",
             weight=30,
-            outcome=Outcome(headline="Stable", label="stable", tone="good", reasons=SIGNALS),
+            outcome=SectionOutcome(headline="Stable", label="stable", tone="good", reasons=SIGNALS),
             blocks=[
                 Grid(
                     title="Inputs",
-                    columns=[Column(title="Input"), Column(title="PSI", format="score", has_bars=True, limit=0.2)],
+                    columns=[
+                        TableColumn(title="Input"),
+                        TableColumn(title="PSI", format="score", has_bars=True, limit=0.2),
+                    ],
                     rows=[Row(cells=[name, 0.3 - 0.05 * i]) for i, name in enumerate(INPUTS[:5])],
                     shown=2,
                 ),
@@ -301,7 +306,7 @@ def write_sections(places: dict[str, str], folder: Path) -> None:
             weight=60,
             blocks=[
                 Text(sentences=["690,135 rows read, 15 of them quarantined."]),
-                Fold(
+                FoldedBlocks(
                     title="Files",
                     blocks=[Links(title="", links=[Link(name="day", uri=str(folder / "quarantine: day #41.parquet"))])],
                 ),

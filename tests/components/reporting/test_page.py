@@ -2,7 +2,7 @@
 
 import json
 
-from nightshift.contracts.section import Outcome, Page, Text
+from nightshift.contracts.section import Page, SectionOutcome, Text
 from tests.components.reporting.conftest import SIGNALS, WHY
 
 
@@ -13,7 +13,7 @@ def composed(sample) -> Page:
 
 def test_the_first_section_with_an_outcome_gives_the_headline(sample):
     assert composed(sample).headline.headline == "Version 3 is live"
-    sample.show("scores", weight=1, outcome=Outcome(headline="9,585 events scored"))
+    sample.show("scores", weight=1, outcome=SectionOutcome(headline="9,585 events scored"))
     assert composed(sample).headline.headline == "9,585 events scored"
 
 
@@ -39,7 +39,7 @@ def test_what_the_headline_says_is_not_said_again(sample):
 
 
 def test_an_outcome_without_a_label_stays_out_of_the_list(sample):
-    sample.show("scores", title="Scores", weight=50, outcome=Outcome(headline="9,585 events scored"))
+    sample.show("scores", title="Scores", weight=50, outcome=SectionOutcome(headline="9,585 events scored"))
     assert "Scores" not in dict(composed(sample).outcomes)
 
 

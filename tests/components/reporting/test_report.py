@@ -10,19 +10,19 @@ from nightshift.contracts.section import (
     Bars,
     Chart,
     Code,
-    Column,
     Fact,
     Facts,
-    Fold,
+    FoldedBlocks,
     Link,
     Links,
     Notice,
-    Outcome,
     Picture,
     Pictures,
     Row,
+    SectionOutcome,
     Series,
-    Table,
+    TableBlock,
+    TableColumn,
     Text,
 )
 from tests.components.reporting.conftest import SCORES
@@ -265,14 +265,16 @@ def test_whatever_a_text_holds_is_shown_and_never_run(sample):
         Text(sentences=[SPELL]),
         Notice(title=SPELL, sentences=[SPELL]),
         Facts(facts=[Fact(label=SPELL, value=SPELL, note=SPELL)]),
-        Table(title=SPELL, columns=[Column(title=SPELL, format="code")], rows=[Row(cells=[SPELL], tag=SPELL)]),
+        TableBlock(
+            title=SPELL, columns=[TableColumn(title=SPELL, format="code")], rows=[Row(cells=[SPELL], tag=SPELL)]
+        ),
         Chart(title=SPELL, x=AXIS, y=AXIS, series=[Series(name="", style="points", points=[(0, 0)], notes=[SPELL])]),
         Bars(title=SPELL, labels=[SPELL], heights=[1.0]),
         Pictures(title=SPELL, pictures=[Picture(png=SPELL, caption=SPELL, note=SPELL)]),
         Links(title=SPELL, links=[Link(name=SPELL, uri=f"/elsewhere/{SPELL}")]),
-        Fold(title=SPELL, blocks=[Code(title=SPELL, text=SPELL)]),
+        FoldedBlocks(title=SPELL, blocks=[Code(title=SPELL, text=SPELL)]),
     ]
-    outcome = Outcome(headline=SPELL, label=SPELL, reasons=[SPELL])
+    outcome = SectionOutcome(headline=SPELL, label=SPELL, reasons=[SPELL])
     sample.flags.update(data=SPELL)
     sample.change("run.json", ignored=[SPELL], engine=SPELL, pipeline=SPELL)
     sample.show("deployment", title=SPELL, outcome=outcome, highlights=[Fact(label=SPELL, value=SPELL)], blocks=blocks)

@@ -22,7 +22,7 @@ from components.scoring import __main__ as scoring
 from components.training import __main__ as training
 from nightshift import registry, splits, storage, tasks
 from nightshift.classification import shards
-from nightshift.classification.scorer import Scorer
+from nightshift.classification.scorer import ClassScorer
 from nightshift.context import StepContext
 from nightshift.contracts import drift as contract
 from nightshift.contracts import optimization, package, profile, tables
@@ -40,7 +40,7 @@ from tests.components.states import state
 
 DAY = date.fromisoformat(pictures.DATE)
 SCORE, INPUT = (
-    contract.Column(name=name, psi=0, wasserstein=0, drifted=False, reference_mean=0, current_mean=0)
+    contract.ColumnDrift(name=name, psi=0, wasserstein=0, drifted=False, reference_mean=0, current_mean=0)
     for name in (contract.SCORE, "brightness")
 )
 CONFIG = pictures.config(drift={"window_days": 2, "min_rows": 20, "accuracy": 0.9})
@@ -80,9 +80,9 @@ def watched(chain):
 def test_each_image_is_taken_for_the_class_with_the_highest_score(chain):
     table = tables.read_table(str(chain.folder / "scores" / "scores.json"))
     part = tables.read_table(str(chain.folder / "features.json")).partition(DAY)
-    found, pixels = storage.read_frame(table.partition(DAY).uri), shards.mapped(part)
+    found, pixels = storage.read_frame(table.partition(DAY).uri), shards.map_shard(part)
     model = package.load(str(chain.folder / "model"))
-    scores = Scorer(str(chain.folder / "model"), model).score(pixels)
+    scores = ClassScorer(str(chain.folder / "model"), model).score(pixels)
     assert found["predicted"].tolist() == [model.classes.classes[number] for number in scores.argmax(1)]
     assert np.array_equal(found["score"], scores.max(1))
     assert np.stack(found["embedding"]).shape == (24, 8)
@@ -92,7 +92,7 @@ def test_each_image_is_taken_for_the_class_with_the_highest_score(chain):
 
 def test_a_day_without_images_is_scored_into_the_same_columns(chain):
     model = package.load(str(chain.folder / "model"))
-    scorer = Scorer(str(chain.folder / "model"), model)
+    scorer = ClassScorer(str(chain.folder / "model"), model)
     assert scorer.score(np.empty((0, 16, 16, 1), np.uint8)).shape == (0, 4)
     some, none = (
         drift_reference.describe(np.zeros((count, 16, 16, 1), np.uint8), model.classes, scorer.graph)
@@ -103,7 +103,7 @@ def test_a_day_without_images_is_scored_into_the_same_columns(chain):
 
 
 def test_a_stable_day_passes_and_the_labels_say_how_good_the_model_is(chain, watched):
-    found = contract.Drift.read(str(watched / contract.FILE))
+    found = contract.DriftReport.read(str(watched / contract.FILE))
     model = package.load(str(chain.folder / "model"))
     assert [column.name for column in found.columns] == signals.columns(model)
     assert found.reference == model.lineage.reference
@@ -111,7 +111,7 @@ def test_a_stable_day_passes_and_the_labels_say_how_good_the_model_is(chain, wat
     assert "the model's reference, 48 rows of 2024-03-04 to 2024-03-05" in str(section)
     assert [len(block.pictures) for block in section.blocks if isinstance(block, Pictures)] == [6, 6]
     assert {"novelty", "domain_classifier", "mmd"} <= {signal.name for signal in found.signals}
-    assert Verdict.read(str(watched / "verdict.json")).passed
+    assert Verdict.read(str(watched / "verdict.json")).is_pass
     performance = next(signal for signal in found.signals if signal.name == "performance")
     rows = storage.read_frame(tables.read_table(str(chain.folder / "scores" / "scores.json")).partition(DAY).uri)
     assert performance.reason.startswith("Accuracy 0.")
@@ -130,8 +130,8 @@ def test_brighter_images_are_seen_before_any_label_arrives(chain, tmp_path):
     limits = signals.beyond_chance(pictures.parsed(drift=CONFIG["drift"]).drift, sample, len(rows))
     columns = shift.compare(sample[signals.columns(model)], [rows], signals.numeric(model), limits)
     assert "brightness" in {column.name for column in columns if column.drifted}
-    before, now = (signals.stacked(frame[package.EMBEDDING]) for frame in (sample, rows))
-    raised = {signal.name: signal.raised for signal in signals.seen(before, [now], limits)}
+    before, now = (signals.stack(frame[package.EMBEDDING]) for frame in (sample, rows))
+    raised = {signal.name: signal.raised for signal in signals.compare_views(before, [now], limits)}
     assert list(raised) == ["novelty", "domain_classifier", "mmd"]
     assert core.shifts(columns, limits)[0].raised
     assert raised["mmd"]
@@ -142,7 +142,7 @@ def test_the_same_kind_of_rows_raises_nothing_and_a_new_class_shows_on_its_first
     reference, *days = (random.normal(size=(rows, 8)) for rows in (1000, 200, 200, 200))
     days[2][:20] += [6, -6, 0, 0, 0, 0, 0, 0]  # a tenth of the newest day
     for newest, raised in (([], []), (days[2:], ["novelty"])):
-        found = {signal.name: signal for signal in signals.seen(reference, [*days[:2], *newest], limits)}
+        found = {signal.name: signal for signal in signals.compare_views(reference, [*days[:2], *newest], limits)}
         assert [name for name, signal in found.items() if signal.raised] == raised
     assert found["novelty"].reason.endswith("of the newest 200 rows are less like the reference than 98% of its own "
         f"(effect {found['novelty'].value:.3f}, limit {found['novelty'].limit:.3f}).")  # fmt: skip
@@ -150,7 +150,7 @@ def test_the_same_kind_of_rows_raises_nothing_and_a_new_class_shows_on_its_first
 
 def test_another_place_of_all_embeddings_is_told_by_a_classifier_and_as_a_discrepancy():
     random, limits = np.random.default_rng(0), pictures.parsed().drift
-    found = list(signals.seen(random.normal(size=(1000, 8)), [random.normal(0.5, size=(2000, 8))], limits))
+    found = list(signals.compare_views(random.normal(size=(1000, 8)), [random.normal(0.5, size=(2000, 8))], limits))
     assert [(signal.name, signal.raised) for signal in found[1:]] == [("domain_classifier", True), ("mmd", True)]
     # d' is 0.5 times the root of 8, and the area under the curve the normal distribution at that over the root of 2
     assert found[1].value == pytest.approx(0.841 - 0.5, abs=0.03)
@@ -163,22 +163,22 @@ def test_a_few_rows_are_held_to_chance_and_many_to_the_config():
     held = signals.beyond_chance(limits, few, 50)
     assert (held.psi, held.wasserstein) == (pytest.approx(1.42, abs=0.01), pytest.approx(0.778, abs=0.001))
     assert signals.beyond_chance(limits, many, 1_000_000) == limits
-    assert not list(signals.seen(np.zeros((19, 2)), [np.zeros((100, 2))], limits))
+    assert not list(signals.compare_views(np.zeros((19, 2)), [np.zeros((100, 2))], limits))
 
 
 def test_a_promise_is_held_to_where_enough_labels_are_there():
     promised = contract.Promise(metric="accuracy", value=0.9, measured="once")
     limits = pictures.parsed(drift={"accuracy": 0.05, "min_rows": 100}).drift
-    few = signals.performance(signals.Due(99, 99, 0), promised, limits)
+    few = signals.performance(signals.DueItems(99, 99, 0), promised, limits)
     assert (few.value, few.raised) == (None, False)
     for right, raised in ((86, False), (84, True)):
-        found = signals.performance(signals.Due(100, 100, right), promised, limits)
+        found = signals.performance(signals.DueItems(100, 100, right), promised, limits)
         assert found.raised == raised
         assert found.value == pytest.approx(0.9 - right / 100)
 
 
 def test_what_can_be_said_of_an_image():
-    made = parts.Images(classes=["a", "b"], side=4, channels=1, **pictures.LIMITS)
+    made = parts.ImagePreprocessing(classes=["a", "b"], side=4, channels=1, **pictures.LIMITS)
     flat, step = np.full((1, 4, 4, 1), 100, np.uint8), np.zeros((1, 4, 4, 1), np.uint8)
     step[:, :, 2:] = 90
     assert {name: float(value[0]) for name, value in descriptors.describe(made, flat).items()} == {
@@ -189,7 +189,9 @@ def test_what_can_be_said_of_an_image():
 
 
 def test_what_can_be_said_of_a_text():
-    made = parts.Texts(classes=["a", "b"], length=6, tokenizer=None, tokenizer_sha256="", vocabulary=9, pad=0)
+    made = parts.TextPreprocessing(
+        classes=["a", "b"], length=6, tokenizer=None, tokenizer_sha256="", vocabulary=9, pad=0
+    )
     found = descriptors.describe(made, np.array([[1, 5, 5, 0, 0, 0], [1, 2, 3, 4, 5, 6]], np.int32))
     assert {name: values.tolist() for name, values in found.items()} == {
         "tokens": [3, 6], "variety": [pytest.approx(2 / 3), 1],
@@ -244,7 +246,7 @@ def test_the_validation_rows_of_the_choice_and_of_the_forms_are_the_same_without
     rows = storage.read_frame(part.uri)
     rows.loc[0, "content"] = table.read([fold.train.first])["content"][0]
     twice = tables.write_partition(str(chain.folder / "twice.parquet"), fold.test.last, rows, {})
-    storage.write_bytes(shards.place(twice.uri), storage.read_bytes(shards.place(part.uri)))
+    storage.write_bytes(shards.shard_uri(twice.uri), storage.read_bytes(shards.shard_uri(part.uri)))
     parts = [twice if each is part else each for each in table.partitions]
     tables.write_table(str(chain.folder / "twice.json"), tables.Table("features", parts, table.details))
     training.body(chain.flags(features="twice.json", model="chosen", device=None))
@@ -258,10 +260,10 @@ def test_a_form_that_takes_the_original_s_place_sees_the_reference_itself(chain)
     uri, features = str(chain.folder / "model"), tables.read_table(str(chain.folder / "features.json"))
     context = StepContext(chain.flags(features="features.json", model="model"))
     subject, before = subjects.read(context, uri), package.read_reference(uri).set_index("event_id")
-    graph = forms.served("int8 static", subject.original.content, subject.sample).graph
+    graph = forms.make_form("int8 static", subject.original.content, subject.sample).graph
     after = tasks.find("image-classification").optimization.reference(features, uri, context.model, graph)
     days = splits.Days(context.model.lineage.reference.first, context.model.lineage.reference.last)
-    items = shards.Items.of(features, days)
+    items = shards.ItemTable.read(features, days)
     assert list(before.index) == list(after["event_id"]) == items.rows["event_id"].tolist()
     assert np.array_equal(np.stack(after["embedding"]), graph.embedding(items.inputs(items.rows)))
     assert not np.array_equal(np.stack(after["embedding"]), np.stack(before["embedding"]))

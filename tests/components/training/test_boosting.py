@@ -36,7 +36,7 @@ def preempt(folder: Path, parameters: dict, matrix: np.ndarray, labels: np.ndarr
     """Leave what a boosting of these rows has saved when it was preempted in its fifth round."""
     place = estimators._folder(job(str(folder)), matrix, labels)
     message = r"round 5 is saved in .*booster\.ubj"
-    with pytest.raises(PreemptedError, match=message), boosting.kept(place, 1000) as (saving, _):
+    with pytest.raises(PreemptedError, match=message), boosting.keep_checkpoints(place, 1000) as (saving, _):
         model = xgboost.XGBClassifier(**parameters, random_state=0, n_jobs=2, callbacks=[Terminates(), saving])
         model.fit(matrix, labels)
 
@@ -88,8 +88,8 @@ def test_rows_are_told_from_others_without_a_copy_of_them(order):
 
 
 def test_a_boosting_is_saved_when_its_time_has_come_and_goes_on(tmp_path):
-    with boosting.kept(str(tmp_path), 0) as (saving, none):
+    with boosting.keep_checkpoints(str(tmp_path), 0) as (saving, none):
         xgboost.XGBClassifier(**SHORT, callbacks=[saving]).fit(MATRIX, LABELS)
-    with boosting.kept(str(tmp_path), 0) as (_, saved):
+    with boosting.keep_checkpoints(str(tmp_path), 0) as (_, saved):
         assert saved.num_boosted_rounds() == 12
     assert none is None

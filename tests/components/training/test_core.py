@@ -262,7 +262,7 @@ def test_a_training_without_a_candidate_left_is_the_users_to_change():
 )
 def test_a_candidate_that_is_dropped_says_why(gap, reason):
     fits = core.Fits({}, {})
-    core.keep_or_drop(fits, "net", core.Candidate(b"", 1.0), gap, 1e-4)
+    core.keep_or_drop(fits, "net", core.FittedCandidate(b"", 1.0), gap, 1e-4)
     assert reason in fits.dropped["net"]
 
 

@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from transformers import ResNetConfig, ResNetForImageClassification
 
 from nightshift import splits
-from nightshift.classification.shards import Items, labels
+from nightshift.classification.shards import ItemTable, labels
 from nightshift.contracts import package, tables
 from nightshift.contracts import preprocessing as parts
 from nightshift.errors import UserError
@@ -37,7 +37,7 @@ def folder(tmp_path_factory):
 def items(folder):
     plan = pictures.plan()
     table = tables.read_table(str(folder / "features.json"))
-    return Items.of(table, splits.Days(plan.features.first, plan.features.last))
+    return ItemTable.read(table, splits.Days(plan.features.first, plan.features.last))
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,9 @@ def trained(folder):
 def test_a_model_is_trained_written_and_trained_again_to_the_same_bits(folder, trained):
     model, found = trained
     limits = {"min_side": 8, "max_pixels": 50_000_000}
-    assert model.classes == parts.Images(side=16, channels=1, classes=pictures.CONFIG["task"]["classes"], **limits)
+    assert model.classes == parts.ImagePreprocessing(
+        side=16, channels=1, classes=pictures.CONFIG["task"]["classes"], **limits
+    )
     assert model.signature.inputs[0].shape == [-1, 16, 16, 1]
     assert model.signature.outputs[0].shape == [-1, 4]
     assert (model.lineage.train.rows, model.lineage.validation.rows) == (72, 48)
@@ -136,7 +138,7 @@ def test_published_weights_are_where_a_training_begins(items, tmp_path):
 
     fitted = images.fit(networks.Setting(task, "cpu"), "tuned", items, items.rows)
 
-    taken = networks.batched(lambda batch: torch.nn.Sequential(*begun)(batch).mean((2, 3)), pixels, CPU)
+    taken = networks.run_batches(lambda batch: torch.nn.Sequential(*begun)(batch).mean((2, 3)), pixels, CPU)
     found = Graph(fitted.graph).embedding(pixels)
     assert np.corrcoef(found.ravel(), taken.ravel())[0, 1] > 0.8  # statistics of batches change all the same
 

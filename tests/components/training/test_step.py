@@ -18,7 +18,7 @@ from nightshift.context import StepContext
 from nightshift.contracts import package
 from nightshift.contracts.section import read_section
 from nightshift.errors import UserError
-from nightshift.tabular.inputs import Scorer
+from nightshift.tabular.inputs import FrameScorer
 from tests.components.training import samples
 from tests.processes import started, wait_until
 
@@ -40,7 +40,7 @@ def test_a_training_leaves_a_model_that_scores_rows_and_reports_its_validation_m
     model = package.load(str(tmp_path / "model"))
     assert set(model.candidates) == set(samples.MODELS)
     for name in model.candidates:
-        scores = Scorer(str(tmp_path / "model"), model, name).score(samples.features())
+        scores = FrameScorer(str(tmp_path / "model"), model, name).score(samples.features())
         assert 0 <= scores.min() < scores.max() <= 1
         assert f"{name}: validation average precision 0." in done.stderr
     assert len(package.read_reference(str(tmp_path / "model"))) == 300
@@ -58,7 +58,9 @@ def test_a_training_leaves_a_model_that_scores_rows_and_reports_its_validation_m
 
 def scores(folder):
     model = package.load(str(folder / "model"))
-    return {name: Scorer(str(folder / "model"), model, name).score(samples.features()) for name in model.candidates}
+    return {
+        name: FrameScorer(str(folder / "model"), model, name).score(samples.features()) for name in model.candidates
+    }
 
 
 @pytest.mark.slow

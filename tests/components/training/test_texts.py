@@ -17,7 +17,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from nightshift import storage
 from nightshift.classification import shards, tokens
-from nightshift.classification.shards import Items, Shards
+from nightshift.classification.shards import ItemTable, Shards
 from nightshift.contracts import package, tables
 from nightshift.contracts import preprocessing as parts
 from nightshift.errors import UnavailableError, UserError
@@ -41,14 +41,14 @@ def folder(tmp_path_factory):
     return found
 
 
-def items(count: int = 48) -> Items:
+def items(count: int = 48) -> ItemTable:
     """Texts of one class each: word `n` says so, the others say nothing."""
     random = np.random.default_rng(0)
     labels = random.integers(0, 4, count)
     found = random.integers(10, 512, (count, 16)).astype(np.int32)
     found[:, 0], found[:, 1], found[: count // 2, 9:] = tokens.START, labels + 2, tokens.PAD
     rows = pd.DataFrame({"label": [TASK.classes[number] for number in labels], "content": map(str, range(count))})
-    return Items(rows, Shards([found]))
+    return ItemTable(rows, Shards([found]))
 
 
 def recipe(**parameters) -> Bert:
@@ -71,9 +71,9 @@ def test_a_day_of_texts_is_a_shard_of_the_numbers_of_their_tokens(folder):
     events, features = (tables.read_table(str(folder / name)) for name in ("events.json", "features.json"))
     assert [part.date for part in features.partitions] == [part.date for part in events.partitions]
     day = features.partitions[-1]
-    found, written = shards.mapped(day), storage.read_frame(events.partitions[-1].uri)["text"]
+    found, written = shards.map_shard(day), storage.read_frame(events.partitions[-1].uri)["text"]
     assert (found.dtype, found.shape) == (np.int32, (24, 16))
-    assert np.array_equal(found, tokens.encoded(tokens.named(TASK), 16, written.tolist()))
+    assert np.array_equal(found, tokens.encode_texts(tokens.load_tokenizer(TASK), 16, written.tolist()))
     other = pictures.feature(folder, topics.config(length=32))[0]
     assert other.partitions[-1].uri != day.uri
     pictures.feature(folder, topics.CONFIG)  # as the other tests find it
@@ -82,7 +82,7 @@ def test_a_day_of_texts_is_a_shard_of_the_numbers_of_their_tokens(folder):
 def test_a_model_is_trained_written_and_trained_again_to_the_same_bits(folder):
     model, _ = pictures.train(folder, topics.CONFIG)
     nothing = {"tokenizer": None, "tokenizer_sha256": storage.sha256(b"")}
-    assert model.classes == parts.Texts(classes=TASK.classes, length=16, vocabulary=512, pad=0, **nothing)
+    assert model.classes == parts.TextPreprocessing(classes=TASK.classes, length=16, vocabulary=512, pad=0, **nothing)
     assert model.signature.inputs[0].shape == [-1, 16]
     assert set(model.candidates) == {"words", "bert"}
     assert model.candidates["words"].validation["accuracy"] > 0.4
@@ -184,7 +184,7 @@ def test_adapters_are_trained_while_pretrained_weights_stay_and_become_part_of_t
 
     with devices.reproducible(0, threads=1):
         before = recipe(pretrained=place).model().state_dict()
-        data = networks.gathered(networks.Setting(TASK, "cpu"), given, given.rows, 16, keep_batch)
+        data = networks.gather_dataset(networks.Setting(TASK, "cpu"), given, given.rows, 16, keep_batch)
         after = made.merge(trainer.fit(Replica(made, torch.device("cpu")), data).model).state_dict()
     assert after.keys() == before.keys()
     changed = {name for name in before if not torch.equal(after[name], before[name])}
@@ -279,6 +279,6 @@ def test_operations_are_those_that_pytorch_counts():
 
 def test_texts_of_a_batch_are_filled_up_to_the_longest_of_them_only():
     found = torch.tensor([[1, 5, 0, 0], [1, 5, 6, 0]])
-    assert texts._trimmed(0, found).tolist() == [[1, 5, 0], [1, 5, 6]]
-    assert texts._trimmed(0, found[:1] * torch.tensor([1, 0, 1, 1]) + torch.tensor([0, 0, 7, 0])).shape == (1, 3)
-    assert texts._trimmed(0, found * 0).shape == (2, 1)
+    assert texts._trim(0, found).tolist() == [[1, 5, 0], [1, 5, 6]]
+    assert texts._trim(0, found[:1] * torch.tensor([1, 0, 1, 1]) + torch.tensor([0, 0, 7, 0])).shape == (1, 3)
+    assert texts._trim(0, found * 0).shape == (2, 1)

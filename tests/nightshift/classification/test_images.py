@@ -14,9 +14,9 @@ LIMIT = 10_000
 def test_of_a_phone_s_several_pictures_the_first_is_taken():
     red, blue = (Image.new("RGB", (16, 16), color) for color in ("red", "blue"))
     content = bytes_of(red, "MPO", save_all=True, append_images=[blue])
-    taken = images.decoded(content, LIMIT)
-    assert np.array_equal(np.asarray(taken), np.asarray(images.decoded(bytes_of(red, "JPEG"), LIMIT)))
-    assert images.decoded(content, LIMIT, least=4).size == (4, 4)
+    taken = images.decode_image(content, LIMIT)
+    assert np.array_equal(np.asarray(taken), np.asarray(images.decode_image(bytes_of(red, "JPEG"), LIMIT)))
+    assert images.decode_image(content, LIMIT, least=4).size == (4, 4)
 
 
 def test_a_bomb_is_refused_before_it_takes_memory():
@@ -24,7 +24,7 @@ def test_a_bomb_is_refused_before_it_takes_memory():
 
     for limit in (LIMIT, 89_478_485):
         with pytest.raises(UnusableError, match="decompression_bomb"):
-            images.decoded(_bomb(), limit)
+            images.decode_image(_bomb(), limit)
 
 
 def test_a_square_is_cut_from_the_middle():
@@ -36,5 +36,5 @@ def test_a_square_is_cut_from_the_middle():
 
 def test_a_large_jpeg_is_decoded_no_larger_than_needed():
     content = file("JPEG", size=(640, 640))
-    assert images.decoded(content, 10**6).size == (640, 640)
-    assert images.decoded(content, 10**6, least=64).size == (80, 80)
+    assert images.decode_image(content, 10**6).size == (640, 640)
+    assert images.decode_image(content, 10**6, least=64).size == (80, 80)

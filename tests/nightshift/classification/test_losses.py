@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from nightshift.classification import metrics
-from nightshift.classification.scorer import Scorer
-from nightshift.classification.shards import place
+from nightshift.classification.scorer import ClassScorer
+from nightshift.classification.shards import shard_uri
 from nightshift.contracts import package, tables
 from nightshift.errors import UserError
 from nightshift.tasks.classification.release import losses
@@ -27,14 +27,14 @@ def uris(tmp_path) -> list[str]:
 
 def written(folder, side: int = 16, **columns: list[str]) -> tables.Table:
     uri = str(folder / "day.parquet")
-    np.save(place(uri), PIXELS)
+    np.save(shard_uri(uri), PIXELS)
     part = tables.write_partition(uri, DAY, pd.DataFrame({"label": LABELS, **columns}), {})
     return tables.Table("features", [part], {"seen": {"side": side, "channels": 1}})
 
 
 def expected(uri: str) -> np.ndarray:
     """Of the labeled items."""
-    scores = Scorer(uri, package.load(uri)).score(PIXELS)[[0, 1, 3, 4]]
+    scores = ClassScorer(uri, package.load(uri)).score(PIXELS)[[0, 1, 3, 4]]
     return metrics.half_brier(np.arange(4), scores)
 
 

@@ -53,15 +53,15 @@ def test_scores_that_are_right_as_often_as_they_say_have_no_calibration_error():
 
 def test_rows_of_one_group_are_drawn_together_and_are_less_sure():
     groups, predicted = np.repeat(np.arange(40), 10), np.where(np.repeat(RANDOM.random(40) < 0.8, 10), LABELS, 5)
-    alone = bootstrap.resampled(LABELS, predicted, np.arange(400), 6)["accuracy"]
-    together = bootstrap.resampled(LABELS, predicted, groups, 6)["accuracy"]
+    alone = bootstrap.resample(LABELS, predicted, np.arange(400), 6)["accuracy"]
+    together = bootstrap.resample(LABELS, predicted, groups, 6)["accuracy"]
     assert alone.mean() == pytest.approx(np.mean(predicted == LABELS), abs=0.01)
     assert together.std() > 2 * alone.std()
 
 
 def test_two_scorers_meet_the_same_resamples():
-    first = bootstrap.resampled(LABELS, SCORES.argmax(1), np.arange(400), 6)
-    again = bootstrap.resampled(LABELS, SCORES.argmax(1), np.arange(400), 6)
+    first = bootstrap.resample(LABELS, SCORES.argmax(1), np.arange(400), 6)
+    again = bootstrap.resample(LABELS, SCORES.argmax(1), np.arange(400), 6)
     assert all(np.array_equal(first[name], again[name]) for name in ("accuracy", "macro_f1"))
 
 

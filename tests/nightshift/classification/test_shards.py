@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from nightshift.classification.shards import Items, Shards, labels, mapped, place
+from nightshift.classification.shards import ItemTable, Shards, labels, map_shard, shard_uri
 from nightshift.contracts import tables
 from nightshift.errors import UserError
 from nightshift.splits import Days, Fold
@@ -29,30 +29,30 @@ def table(tmp_path):
                 "content": [f"{number}{row}" for row in range(3)],
             }
         )
-        np.save(place(uri), np.full((3, 2), 10 * number) + np.arange(3)[:, None])
+        np.save(shard_uri(uri), np.full((3, 2), 10 * number) + np.arange(3)[:, None])
         parts.append(tables.write_partition(uri, day, rows, {}))
     return tables.Table("features", parts)
 
 
 def test_rows_come_in_the_order_asked_for_from_whatever_day(table):
-    shards = Shards.of(table, DAYS)
+    shards = Shards.map_days(table, DAYS)
     assert len(shards) == 12
     assert shards.take(np.array([11, 0, 4, 3]))[:, 0].tolist() == [32, 0, 11, 10]
     assert isinstance(shards.arrays[0], np.memmap)
 
 
 def test_test_rows_of_a_group_or_content_that_training_has_seen_are_left_out(table):
-    items = Items.of(table, Days(DAYS[0], DAYS[-1]))
+    items = ItemTable.read(table, Days(DAYS[0], DAYS[-1]))
     items.rows.loc[9, "content"] = "10"  # a picture of the second day, again
     fold = Fold(Days(DAYS[0], DAYS[1]), Days(DAYS[2], DAYS[3]), 0)
-    seen, unseen = items.seen(fold), items.unseen(fold)
+    seen, unseen = items.training_rows(fold), items.unseen(fold)
     assert seen["event_id"].tolist() == [0, 1, 2, 3, 4, 5]
     assert unseen["event_id"].tolist() == [6, 7, 8, 10]
     assert items.inputs(unseen)[:, 0].tolist() == [20, 21, 22, 31]
 
 
 def test_a_label_that_is_due_and_missing_is_said(table):
-    items = Items.of(table, Days(DAYS[0], DAYS[-1]))
+    items = ItemTable.read(table, Days(DAYS[0], DAYS[-1]))
     items.rows.loc[6, "label"] = None
     with pytest.raises(UserError, match="1 rows have no label although it is due"):
         items.unseen(Fold(Days(DAYS[0], DAYS[1]), Days(DAYS[2], DAYS[3]), 0))
@@ -60,9 +60,9 @@ def test_a_label_that_is_due_and_missing_is_said(table):
 
 def test_a_shard_of_another_length_is_refused(table):
     part = table.partitions[0]
-    np.save(place(part.uri), np.zeros((2, 2)))
+    np.save(shard_uri(part.uri), np.zeros((2, 2)))
     with pytest.raises(UserError, match=r"has 2 rows, its partition 3; delete .*\.json and run again"):
-        mapped(part)
+        map_shard(part)
 
 
 def test_a_class_has_a_number_and_what_is_none_has_not():

@@ -12,7 +12,7 @@ HASHED = tokens.Tokenizer(b"", 512, tokens.PAD)
 
 
 def encoded(*texts: str, length: int = 8) -> list[list[int]]:
-    return tokens.encoded(HASHED, length, texts).tolist()
+    return tokens.encode_texts(HASHED, length, texts).tolist()
 
 
 def file(words: list[str], **padding) -> bytes:
@@ -33,7 +33,7 @@ def test_the_same_word_gets_the_same_number_whatever_its_case_accents_and_place(
 
 def test_a_long_text_is_cut_and_one_without_words_has_its_start_alone():
     many = " ".join(f"word{number}" for number in range(100))
-    found = tokens.encoded(HASHED, 8, [many, "\u200b", "🙂 שלום"])
+    found = tokens.encode_texts(HASHED, 8, [many, "\u200b", "🙂 שלום"])
     assert found.dtype == np.int32
     assert (found[0] != tokens.PAD).all()
     assert found[1].tolist() == [tokens.START] + [tokens.PAD] * 7
@@ -44,11 +44,11 @@ def test_a_long_text_is_cut_and_one_without_words_has_its_start_alone():
 def test_a_tokenizer_s_file_gives_its_own_numbers_and_its_own_filling(tmp_path):
     path = tmp_path / "tokenizer.json"
     path.write_bytes(file(["[UNK]", "night", "shift", "[PAD]"]))
-    found = tokens.named(task(tokenizer=str(path)))
+    found = tokens.load_tokenizer(task(tokenizer=str(path)))
     assert (found.vocabulary, found.pad) == (4, 3)
-    assert tokens.encoded(found, 4, ["night shift", "day " * 9]).tolist() == [[1, 2, 3, 3], [0, 0, 0, 0]]
+    assert tokens.encode_texts(found, 4, ["night shift", "day " * 9]).tolist() == [[1, 2, 3, 3], [0, 0, 0, 0]]
     path.write_bytes(file(["[UNK]", "night", "<fill>"], pad_id=2, pad_token="<fill>"))
-    assert tokens.named(task(tokenizer=str(path))).pad == 2
+    assert tokens.load_tokenizer(task(tokenizer=str(path))).pad == 2
 
 
 @pytest.mark.parametrize(
@@ -59,13 +59,13 @@ def test_a_tokenizer_that_cannot_be_read_is_named(tmp_path, content, why):
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(UserError, match=rf"task.tokenizer: .*{why}"):
-        tokens.named(task(tokenizer=str(path)))
+        tokens.load_tokenizer(task(tokenizer=str(path)))
 
 
 def test_a_tokenizer_is_read_again_as_before_after_it_was_used():
     content = file(["[UNK]", "night", "<fill>"], pad_id=2, pad_token="<fill>")
     before = tokens.read(content)
-    tokens.encoded(before, 4, ["night"])
+    tokens.encode_texts(before, 4, ["night"])
     assert tokens.read(content) == before
 
 

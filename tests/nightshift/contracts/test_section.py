@@ -4,25 +4,25 @@ from pydantic import ValidationError
 from nightshift.contracts.section import (
     Axis,
     Bars,
-    Column,
     Estimate,
-    Fold,
+    FoldedBlocks,
     Row,
     Section,
-    Table,
+    TableBlock,
+    TableColumn,
     Text,
     read_section,
     write_section,
 )
 from nightshift.errors import UserError
 
-COLUMNS = [Column(title="Name"), Column(title="Value", format="score")]
+COLUMNS = [TableColumn(title="Name"), TableColumn(title="Value", format="score")]
 SECTION = Section(
     title="Drift",
     weight=30,
     blocks=[
-        Table(title="Inputs", columns=COLUMNS, rows=[Row(cells=["a", Estimate(value=1.0, low=0.5, high=2.0)])]),
-        Fold(title="More", blocks=[Text(sentences=["Nothing else."])]),
+        TableBlock(title="Inputs", columns=COLUMNS, rows=[Row(cells=["a", Estimate(value=1.0, low=0.5, high=2.0)])]),
+        FoldedBlocks(title="More", blocks=[Text(sentences=["Nothing else."])]),
     ],
 )
 
@@ -47,7 +47,7 @@ def test_something_else_in_its_place_is_an_error_that_names_file_and_field(tmp_p
 
 def test_what_does_not_fit_together_is_refused():
     with pytest.raises(ValidationError, match="has 1 cells, not 2"):
-        Table(title="Inputs", columns=COLUMNS, rows=[Row(cells=["a"])])
+        TableBlock(title="Inputs", columns=COLUMNS, rows=[Row(cells=["a"])])
     with pytest.raises(ValidationError, match="has 2 bars and 1 labels"):
         Bars(title="Days", labels=["today"], heights=[1.0, 2.0])
     with pytest.raises(ValidationError):

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from nightshift.contracts.state import State, Target
+from nightshift.contracts.state import DeploymentTarget, State
 from nightshift.errors import UserError
 from pipelines import arguments, ir
 from pipelines.environments import local
@@ -16,7 +16,7 @@ def test_a_state_is_read_as_it_was_written() -> None:
     found = State.parse(state("s3://bucket", target="record-only", kubeflow=place))
 
     assert (found.lake, found.checkpoints) == ("s3://bucket/lake", "s3://bucket/checkpoints")
-    assert (found.target, found.kubeflow) == (Target.RECORD_ONLY, place)
+    assert (found.target, found.kubeflow) == (DeploymentTarget.RECORD_ONLY, place)
     assert State.from_mapping(json.loads(json.dumps(found.dump()))) == found
     with pytest.raises(FrozenInstanceError):
         found.lake = "/elsewhere"

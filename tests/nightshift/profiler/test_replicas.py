@@ -7,9 +7,9 @@ import pytest
 from nightshift.config.neural import Trainer
 from nightshift.profiler import replicas
 from nightshift.profiler.replicas import FAULTS, SMALL_BUCKETS, Process, ScalingMeasurement, ScalingSpec
-from nightshift.profiler.tuning import Network
+from nightshift.profiler.tuning import ConfiguredNetwork
 
-NETWORK = Network("mlp", {"inputs": 3}, {"batch_size": 256, "threads": 4})
+NETWORK = ConfiguredNetwork("mlp", {"inputs": 3}, {"batch_size": 256, "threads": 4})
 
 
 def measured(processes: Sequence[tuple[float, float]], exchange: float = 0.0, pieces: int = 1) -> ScalingMeasurement:

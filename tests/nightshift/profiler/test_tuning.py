@@ -15,7 +15,7 @@ from nightshift.errors import UserError
 from nightshift.profiler import tuning
 from nightshift.profiler.tuning import (
     AXES,
-    Network,
+    ConfiguredNetwork,
     Search,
     Stretch,
     Tried,
@@ -27,7 +27,7 @@ from nightshift.profiler.tuning import (
 
 PARAMETERS = Fit().model_dump(mode="json") | {"hidden": 8, "channels_last": True}
 GIVEN = Variant(PARAMETERS, Trainer().model_dump(mode="json"))
-SETTING = TuningSetting("cpu", Network("mlp", {"inputs": 3}, PARAMETERS), rows=1000, axes=list(AXES), cores=4)
+SETTING = TuningSetting("cpu", ConfiguredNetwork("mlp", {"inputs": 3}, PARAMETERS), rows=1000, axes=list(AXES), cores=4)
 
 
 class Fake:
@@ -151,7 +151,9 @@ def test_what_libraries_print_is_no_answer() -> None:
 
 
 def test_images_are_also_laid_out_otherwise() -> None:
-    setting = replace(SETTING, network=Network("resnet", {"side": 8, "channels": 1, "classes": 2}, PARAMETERS))
+    setting = replace(
+        SETTING, network=ConfiguredNetwork("resnet", {"side": 8, "channels": 1, "classes": 2}, PARAMETERS)
+    )
 
     found, tried = searched({("channels_last", False): 0.5}, setting=setting)
 

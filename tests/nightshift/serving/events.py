@@ -11,9 +11,9 @@ import pandas as pd
 
 from nightshift.config import Config
 from nightshift.contracts import package as contract
-from nightshift.contracts.preprocessing import Inputs, Tabular
+from nightshift.contracts.preprocessing import Inputs, TabularPreprocessing
 from nightshift.tabular import windows
-from nightshift.tabular.inputs import Scorer
+from nightshift.tabular.inputs import FrameScorer
 from nightshift.tabular.windows import DAY
 from nightshift.tasks.tabular.features import core
 from tests import packages
@@ -54,7 +54,9 @@ def model(folder: Path, chosen: Config = CHOSEN, slope: float = 0.03) -> str:
     ).SerializeToString()
     inputs = Inputs(numeric=names, categorical={})
     manifest = packages.manifest(
-        {"all": graph}, inputs, preprocessing=Tabular(**dict(inputs), windows=windows.of(chosen))
+        {"all": graph},
+        inputs,
+        preprocessing=TabularPreprocessing(**dict(inputs), windows=windows.configured_windows(chosen)),
     )
     reference = pd.DataFrame(0.0, index=range(2), columns=[*names, "label", "score"])
     contract.save(str(folder), manifest, {"all": graph}, reference)
@@ -71,5 +73,5 @@ def raw(each: Labeled) -> dict[str, Any]:
 def expected(uri: str, events: list[Labeled], chosen: Config = CHOSEN) -> list[float]:
     """What the model says of the batch kernel's features of the newest events."""
     rows = pd.DataFrame(offline(events, chosen), columns=core.numeric_inputs(chosen))
-    found: list[float] = Scorer(uri, contract.load(uri)).score(rows).tolist()
+    found: list[float] = FrameScorer(uri, contract.load(uri)).score(rows).tolist()
     return found

@@ -16,7 +16,7 @@ from PIL import Image
 
 from nightshift import storage
 from nightshift.classification import images
-from nightshift.classification.scorer import Scorer
+from nightshift.classification.scorer import ClassScorer
 from nightshift.contracts import package
 from nightshift.serving.batching import Limits
 from nightshift.serving.items import tasks
@@ -55,12 +55,12 @@ def url(running: Running) -> str:
 def pixels(uri: str, *contents: bytes) -> npt.NDArray[np.uint8]:
     """As the features step makes them."""
     made = package.load(uri).classes
-    decoded = [images.decoded(content, made.max_pixels, made.side) for content in contents]
+    decoded = [images.decode_image(content, made.max_pixels, made.side) for content in contents]
     return np.stack([images.square(each, made.side, made.channels) for each in decoded])
 
 
 def offline(uri: str, *contents: bytes) -> npt.NDArray[np.float32]:
-    return Scorer(uri, package.load(uri)).score(pixels(uri, *contents))
+    return ClassScorer(uri, package.load(uri)).score(pixels(uri, *contents))
 
 
 def encoded(content: bytes) -> str:

@@ -114,7 +114,7 @@ def pointer(uri: str) -> Pointer:
 def of_items(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server of images with texts."""
     folder = tmp_path_factory.mktemp("pair")
-    made = preprocessing.Images(side=SIDE, channels=1, min_side=1, max_pixels=9, classes=CLASSES)
+    made = preprocessing.ImagePreprocessing(side=SIDE, channels=1, min_side=1, max_pixels=9, classes=CLASSES)
     target = pointer(save(folder, made))
     with answering(Application(Current(lambda: target, open_pair), Limits())) as url:
         yield url
@@ -267,20 +267,20 @@ class Rows:
     limit: float = 0.01
     is_decidable: bool = True
 
-    def decided(self, scores: np.ndarray) -> np.ndarray:
+    def decide(self, scores: np.ndarray) -> np.ndarray:
         return scores.argmax(1)
 
     def quality(self, scores: np.ndarray) -> float:
         return float(np.mean(scores.argmax(1) == OFFLINE.argmax(1)))
 
-    def resampled(self, scores: np.ndarray) -> np.ndarray:
+    def resample(self, scores: np.ndarray) -> np.ndarray:
         return np.full(100, self.quality(scores))
 
 
 @pytest.mark.parametrize("name", ["graph", "int8 dynamic", "int8 static"])
 def test_forms_of_the_graph_are_made_and_judged_on_all_rows(name) -> None:
-    original, form = Form(ORIGINAL, Graph(GRAPH), GRAPH), forms.served(name, GRAPH, ROWS)
-    tried = core.checked(original, form, Rows(ROWS))
+    original, form = Form(ORIGINAL, Graph(GRAPH), GRAPH), forms.make_form(name, GRAPH, ROWS)
+    tried = core.judge_by_loss(original, form, Rows(ROWS))
     assert form.graph, form.missing
     assert form.graph.score(ROWS) == pytest.approx(OFFLINE, abs=0.05)
     assert tried[1].loss is not None

@@ -7,7 +7,7 @@ import httpx
 import numpy as np
 import pytest
 
-from nightshift.classification.scorer import Scorer
+from nightshift.classification.scorer import ClassScorer
 from nightshift.contracts import package
 from nightshift.errors import UserError
 from nightshift.serving.batching import Limits
@@ -31,7 +31,7 @@ def url(uri: str, tmp_path_factory) -> Iterator[str]:
 
 @pytest.mark.parametrize("text", TEXTS, ids=["words", "marks", "long"])
 def test_a_text_gets_the_offline_scores_as_a_body_and_in_json(url, uri, text) -> None:
-    (expected,) = Scorer(uri, package.load(uri)).score(inputs(uri, text))
+    (expected,) = ClassScorer(uri, package.load(uri)).score(inputs(uri, text))
     body = {"content": text.encode(), "headers": {"content-type": "text/plain; charset=utf-8"}}
     vertex = httpx.post(f"{url}/score", json={"instances": [{"text": text}]}).json()["predictions"][0]
     for answer in (httpx.post(f"{url}/score", **body), httpx.post(f"{url}/score", json={"text": text, "id": "a"})):
@@ -42,7 +42,7 @@ def test_a_text_gets_the_offline_scores_as_a_body_and_in_json(url, uri, text) ->
 
 
 def test_tensors_of_texts_and_of_tokens_get_the_same_scores(url, uri) -> None:
-    expected = Scorer(uri, package.load(uri)).score(inputs(uri, *TEXTS))
+    expected = ClassScorer(uri, package.load(uri)).score(inputs(uri, *TEXTS))
     as_texts = {"name": "text", "datatype": "BYTES", "shape": [3], "data": TEXTS}
     as_tokens = {"name": "inputs", "datatype": "INT32", "shape": [3, 16], "data": inputs(uri, *TEXTS).tolist()}
     for given in (as_texts, as_tokens):
@@ -52,7 +52,7 @@ def test_tensors_of_texts_and_of_tokens_get_the_same_scores(url, uri) -> None:
 
 
 def test_the_best_classes_are_answered_as_tritons_clients_ask_for_them(url, uri) -> None:
-    expected, names = Scorer(uri, package.load(uri)).score(inputs(uri, *TEXTS)), topics.CONFIG["task"]["classes"]
+    expected, names = ClassScorer(uri, package.load(uri)).score(inputs(uri, *TEXTS)), topics.CONFIG["task"]["classes"]
     asked = {"inputs": [{"name": "text", "datatype": "BYTES", "shape": [3], "data": TEXTS}]}
 
     def answer(count: int) -> httpx.Response:

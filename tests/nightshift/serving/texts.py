@@ -28,7 +28,7 @@ def saved(folder: Path, **task: str) -> str:
     manifest = packages.manifest(
         graphs, signature=texts.signature(made), preprocessing=seen, decision=DecisionRule(threshold=None)
     )
-    manifest.files.extend(File.of(name, content, Format.JSON) for name, content in files.items())
+    manifest.files.extend(File.describe(name, content, Format.JSON) for name, content in files.items())
     package.save(str(folder), manifest, graphs, pd.DataFrame(), files)
     return str(folder)
 
@@ -47,4 +47,4 @@ def inputs(uri: str, *given: str) -> np.ndarray:
     """As the features step makes them."""
     made = package.load(uri).classes
     content = Path(uri, made.tokenizer).read_bytes() if made.tokenizer else b""
-    return tokens.encoded(tokens.Tokenizer(content, made.vocabulary, made.pad), made.length, given)
+    return tokens.encode_texts(tokens.Tokenizer(content, made.vocabulary, made.pad), made.length, given)

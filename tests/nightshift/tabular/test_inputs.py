@@ -7,7 +7,7 @@ import pytest
 from nightshift.contracts.preprocessing import Inputs
 from nightshift.errors import UserError
 from nightshift.graph import Graph
-from nightshift.tabular.inputs import Scorer, matrix, seen_in
+from nightshift.tabular.inputs import FrameScorer, matrix, seen_in
 from tests.components import samples
 
 WEIGHTS = {"first": [1.0, 0.0], "second": [0.25, 0.5]}
@@ -58,8 +58,8 @@ def test_a_model_that_was_loaded_sees_its_categories_in_the_same_place_as_in_tra
 def test_a_model_scores_with_the_selected_candidate_unless_another_is_named(tmp_path):
     model = samples.write_model(tmp_path / "model", WEIGHTS)
 
-    assert Scorer(str(tmp_path / "model"), model).score(ROWS).tolist() == [1, 2]
-    assert Scorer(str(tmp_path / "model"), model, "second").score(ROWS).tolist() == [4.25, 8.5]
+    assert FrameScorer(str(tmp_path / "model"), model).score(ROWS).tolist() == [1, 2]
+    assert FrameScorer(str(tmp_path / "model"), model, "second").score(ROWS).tolist() == [4.25, 8.5]
 
 
 def test_a_graph_that_is_not_the_one_of_the_manifest_is_refused(tmp_path):
@@ -67,7 +67,7 @@ def test_a_graph_that_is_not_the_one_of_the_manifest_is_refused(tmp_path):
     (tmp_path / "model" / "first.onnx").write_bytes(samples.linear([2.0, 0.0]))
 
     with pytest.raises(UserError, match=r"first\.onnx is not the file that model\.json names"):
-        Scorer(str(tmp_path / "model"), model)
+        FrameScorer(str(tmp_path / "model"), model)
 
 
 def test_a_graph_scores_one_number_a_row():

@@ -8,7 +8,7 @@ from nightshift.tabular.scaler import Scaler
 def test_columns_get_mean_zero_and_deviation_one():
     matrix = np.random.default_rng(0).normal(50, 7, size=(1000, 2)).astype(np.float32)
 
-    scaled = Scaler.fitted(matrix).apply(matrix)
+    scaled = Scaler.fit(matrix).apply(matrix)
 
     assert scaled.dtype == np.float32
     assert np.allclose(scaled.mean(axis=0, dtype=float), 0, atol=1e-5)
@@ -18,7 +18,7 @@ def test_columns_get_mean_zero_and_deviation_one():
 def test_a_constant_column_becomes_zero_and_not_infinite():
     matrix = np.full((10, 1), 3.25, dtype=np.float32)
 
-    assert Scaler.fitted(matrix).apply(matrix).tolist() == [[0.0]] * 10
+    assert Scaler.fit(matrix).apply(matrix).tolist() == [[0.0]] * 10
 
 
 def test_many_large_values_are_averaged_without_losing_precision():
@@ -26,7 +26,7 @@ def test_many_large_values_are_averaged_without_losing_precision():
     matrix = np.full((3_000_000, 2), 1e5, dtype=np.float32)
     matrix[::2] += 1
 
-    scaler = Scaler.fitted(matrix)
+    scaler = Scaler.fit(matrix)
 
     assert abs(float(scaler.mean[0]) - 100_000.5) < 0.01
     assert abs(float(scaler.scale[0]) - 0.5) < 0.001
@@ -35,4 +35,4 @@ def test_many_large_values_are_averaged_without_losing_precision():
 def test_a_spread_too_small_for_float32_does_not_blow_up_what_comes_later():
     matrix = np.array([[1e-45], [0], [0], [0], [0], [0], [0]], dtype=np.float32)
 
-    assert np.abs(Scaler.fitted(matrix).apply(matrix + np.float32(0.1))).max() < 1
+    assert np.abs(Scaler.fit(matrix).apply(matrix + np.float32(0.1))).max() < 1

@@ -5,23 +5,37 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from nightshift.contracts.section import Code, Column, Estimate, Link, Links, Outcome, Page, Row, Section, Table, Text
+from nightshift.contracts.section import (
+    Code,
+    Estimate,
+    Link,
+    Links,
+    Page,
+    Row,
+    Section,
+    SectionOutcome,
+    TableBlock,
+    TableColumn,
+    Text,
+)
 from pipelines.cli.page import show_page
 
-COLUMNS = [Column(title="Candidate"), Column(title="Average precision", format="score")]
+COLUMNS = [TableColumn(title="Candidate"), TableColumn(title="Average precision", format="score")]
 ROWS = [Row(cells=["trees", Estimate(value=0.6, low=0.5, high=0.7)], tag="selected"), Row(cells=["[bold]line", None])]
 PAGE = Page(
     use_case="tiny",
     run="tiny-training-1",
-    headline=Outcome(headline="Version 3 is live", label="promoted", reasons=["It is better."]),
-    outcomes=[("Drift", Outcome(headline="", label="fail", reasons=[f"Input {number} moved." for number in range(5)]))],
+    headline=SectionOutcome(headline="Version 3 is live", label="promoted", reasons=["It is better."]),
+    outcomes=[
+        ("Drift", SectionOutcome(headline="", label="fail", reasons=[f"Input {number} moved." for number in range(5)]))
+    ],
     sections=[
         Section(
             title="Model quality",
             weight=1,
             blocks=[
-                Table(title="Metrics", columns=COLUMNS, rows=ROWS, is_key=True),
-                Table(title="Slices", columns=COLUMNS, rows=[]),
+                TableBlock(title="Metrics", columns=COLUMNS, rows=ROWS, is_key=True),
+                TableBlock(title="Slices", columns=COLUMNS, rows=[]),
                 Text(sentences=["Only the page says this."]),
                 Links(title="Model card", links=[Link(name="card", uri="/runs/card.md")], is_key=True),
                 Code(title="Score an event", text="curl -s [::1]", is_key=True),

@@ -57,7 +57,7 @@ def features(folder: Path, state: State) -> str:
     job = replace(days.job(folder, "lake"), lake=state.lake)
     place = scratch(job.lake, job.config.name, str(folder / "features.json"))
     missing = {day: job.uri(day) for day in days.FEATURES}
-    shards.split(shards.divided(job, missing, place, 1, Sizes()), 0)
+    shards.split(shards.divide(job, missing, place, 1, Sizes()), 0)
     return place
 
 

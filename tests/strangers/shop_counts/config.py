@@ -6,11 +6,11 @@ from pydantic import Field
 
 from nightshift.config import Config
 from nightshift.config.columns import Columns, Holds
-from nightshift.config.policy import Effect, Evaluation
+from nightshift.config.policy import Effect, EvaluationGate
 from nightshift.config.section import Days, Positive
 from nightshift.config.source import Simulator
-from nightshift.config.tabular import Limits
-from nightshift.config.task import Task
+from nightshift.config.tabular import TabularEventLimits
+from nightshift.config.task import TaskConfig
 
 
 class ShopColumns(Columns):
@@ -22,7 +22,7 @@ class ShopSimulator(Simulator):
     shops: Positive = 60
 
 
-class ShopCounts(Task):
+class ShopCounts(TaskConfig):
     kind: Literal["shop-counts"]
     windows_days: list[Days] = Field([7, 28], min_length=1)
     select_by: Literal["poisson_deviance"] = "poisson_deviance"
@@ -33,7 +33,7 @@ class ShopCounts(Task):
         return max(self.windows_days)
 
 
-class ShopEvaluation(Evaluation):
+class ShopEvaluation(EvaluationGate):
     tolerance: Effect = Field(0.05, description="of the deviance, which is no share, that a fresher model may lose")
     min_rows: Positive = 100
     max_deviance: Effect = Field(2.0, description="above which no model passes")
@@ -41,7 +41,7 @@ class ShopEvaluation(Evaluation):
 
 class ShopConfig(Config):
     columns: ShopColumns
-    limits: Limits = Limits()
+    limits: TabularEventLimits = TabularEventLimits()
     simulator: ShopSimulator = ShopSimulator()
     task: ShopCounts
     evaluation: ShopEvaluation = ShopEvaluation()

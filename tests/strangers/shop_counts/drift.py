@@ -16,11 +16,11 @@ class CountComparison(RowsBesideReference):
         return [pd.concat(self.batches(Days(day, day))).dropna(subset="label") for day in self.inputs.labeled_days]
 
     @property
-    def labeled(self):
+    def labeled_count(self):
         return len(self._due[-1])
 
     def labeled_signals(self):
-        rows, promised, limit = pd.concat(self._due), self.inputs.promised, self.inputs.config.task.max_rise
+        rows, promised, limit = pd.concat(self._due), self.inputs.promise, self.inputs.config.task.max_rise
         if promised and len(rows):
             reached = poisson.deviance(rows["label"].to_numpy(dtype=float), rows["score"].to_numpy())
             rise = reached - promised.value

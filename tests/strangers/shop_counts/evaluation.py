@@ -6,7 +6,7 @@ from nightshift.contracts.verdict import Measure
 from nightshift.markdown import items, page
 from nightshift.tasks.model_cards import identity
 from nightshift.tasks.protocol import EvaluationReport
-from nightshift.tasks.rows import MeasuredRows, labeled
+from nightshift.tasks.rows import MeasuredRows, require_labels
 from nightshift.tasks.trials import Contender, Gate, Trial, judge
 from shop_counts import poisson
 from shop_counts.metrics import LOWER_IS_BETTER, PROMISE
@@ -20,7 +20,7 @@ class CountsUnderTest(MeasuredRows):
     def measure(self, uri, model, candidate, version=0):
         counts, rates = self.rows["label"].to_numpy(dtype=float), self.scores(uri, model, candidate)
         measured = {"metrics": poisson.deviance(counts, rates), "resamples": poisson.resampled(counts, rates)}
-        return CountContender.of(model, version, **{name: {PROMISE: value} for name, value in measured.items()})
+        return CountContender.from_model(model, version, **{name: {PROMISE: value} for name, value in measured.items()})
 
     def report(self, uri, model, candidates, champion):
         deviance = candidates[model.selected].estimates()[PROMISE]
@@ -50,4 +50,4 @@ class CountsUnderTest(MeasuredRows):
 
 
 def rows(config, features, fold, _):
-    return CountsUnderTest(config, fold.test, labeled(features.read(fold.test), fold.test))
+    return CountsUnderTest(config, fold.test, require_labels(features.read(fold.test), fold.test))

@@ -14,7 +14,7 @@ from nightshift.tasks.onnx_export import of_rows
 
 
 def fit(spec, matrix, counts):
-    scaler = Scaler.fitted(matrix)
+    scaler = Scaler.fit(matrix)
     model = fit_estimator(PoissonRegressor, spec, {"alpha": 1e-3, "max_iter": 1000}, scaler.apply(matrix), counts)
     return Fitted(partial(_graph, scaler, model), lambda rows: model.predict(scaler.apply(rows)))
 

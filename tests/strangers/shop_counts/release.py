@@ -7,5 +7,5 @@ WORST = 10.0  # a deviance that counts as entirely wrong
 
 
 def losses(table, day, uris):
-    counts, rates = rows.scored(table, day, uris)
+    counts, rates = rows.score_labeled_rows(table, day, uris)
     return [poisson.deviances(counts, each) for each in rates]

@@ -8,8 +8,8 @@ from nightshift.contracts.package import DecisionRule
 from nightshift.graph import Graph
 from nightshift.tabular import inputs
 from nightshift.tasks.fitting import FitSpec
-from nightshift.tasks.protocol import Measured, TrainingSetup
-from nightshift.tasks.rows import LabeledRows, labeled
+from nightshift.tasks.protocol import CandidateMetrics, TrainingSetup
+from nightshift.tasks.rows import LabeledRows, require_labels
 from shop_counts import metrics, poisson
 from shop_counts.package import ShopRates
 
@@ -35,7 +35,7 @@ class CountRows(LabeledRows):
 
     def measure(self, graph):
         deviance = poisson.deviance(self.counts, Graph(graph).score(self.matrix))
-        return Measured({metrics.PROMISE: deviance}, DecisionRule(threshold=None))
+        return CandidateMetrics({metrics.PROMISE: deviance}, DecisionRule(threshold=None))
 
     def _spec(self, name):
         task = self.setup.config.task
@@ -58,7 +58,7 @@ class ShopRows:
         return sample.reference(graph, self.setup.config.task.seed), None
 
     def _labeled(self, days):
-        return labeled(self.setup.features.read(days), days)
+        return require_labels(self.setup.features.read(days), days)
 
 
 rows = ShopRows

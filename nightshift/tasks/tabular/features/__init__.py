@@ -10,12 +10,12 @@ from nightshift import storage
 from nightshift.config.tabular import TabularConfig
 from nightshift.contracts import tables
 from nightshift.contracts.online import Replay
-from nightshift.contracts.section import Column, Row, Table
+from nightshift.contracts.section import Row, TableBlock, TableColumn
 from nightshift.splits import Days, rows_of
 from nightshift.tabular import frames
 from nightshift.tasks.protocol import FeatureDetails, FeatureSetup
 from nightshift.tasks.tabular.features import core, workers
-from nightshift.tasks.tabular.features.job import ONE_PASS, Job
+from nightshift.tasks.tabular.features.job import ONE_PASS, TableFeatureJob
 
 SHOWN = 5
 
@@ -30,7 +30,7 @@ class WindowFeatures:
         dask: the cluster of the workers; empty for this process.
     """
 
-    job: Job
+    job: TableFeatureJob
     scratch: str
     dask: str
 
@@ -53,7 +53,7 @@ class WindowFeatures:
                 "online": state,
                 "replay": replay.model_dump(mode="json"),
             },
-            sentences=[_replayed(replay)],
+            sentences=[_describe_replay(replay)],
             blocks=[_inputs({"numeric": numeric, "categorical": categorical})],
             metrics={"online_differing": replay.differing},
         )
@@ -66,10 +66,12 @@ def features(setup: FeatureSetup[TabularConfig]) -> WindowFeatures:
         UserError: when the device's libraries are missing.
     """
     frames.backend(setup.device)  # refused now rather than after the first reading
-    return WindowFeatures(Job(setup.config, setup.lake, setup.events, setup.device), setup.scratch, setup.dask)
+    return WindowFeatures(
+        TableFeatureJob(setup.config, setup.lake, setup.events, setup.device), setup.scratch, setup.dask
+    )
 
 
-def write_online(job: Job, parts: list[tables.Partition]) -> tuple[str, Replay]:
+def write_online(job: TableFeatureJob, parts: list[tables.Partition]) -> tuple[str, Replay]:
     """Write the snapshot of the logical date, and replay it, or the newest day before it that has rows.
 
     Args:
@@ -86,7 +88,7 @@ def write_online(job: Job, parts: list[tables.Partition]) -> tuple[str, Replay]:
 
 
 def write_days(
-    job: Job, missing: dict[date, str], folder: str, dask: str = "", at_once: int = ONE_PASS
+    job: TableFeatureJob, missing: dict[date, str], folder: str, dask: str = "", at_once: int = ONE_PASS
 ) -> dict[date, tables.Partition]:
     """Compute and write the missing days, from the first to the last of them.
 
@@ -98,7 +100,7 @@ def write_days(
         at_once: events that the kernel takes in one pass; more are sharded.
     """
     days = Days(min(missing), max(missing))
-    if not dask and sum(job.rows(job.needed(days))) <= at_once:
+    if not dask and sum(job.rows(job.extend_back(days))) <= at_once:
         features = compute(job, days)
         return {day: job.write(uri, day, features) for day, uri in missing.items()}
     from nightshift.tasks.tabular.features import shards
@@ -107,18 +109,18 @@ def write_days(
         return shards.write(job, missing, folder, pool)
 
 
-def compute(job: Job, days: Days) -> pd.DataFrame:
+def compute(job: TableFeatureJob, days: Days) -> pd.DataFrame:
     """Return the features of some days, computed over these days and the ones their windows reach back to."""
-    events = job.backend.from_host(job.read(job.needed(days)))
+    events = job.backend.from_host(job.read(job.extend_back(days)))
     return rows_of(job.backend.to_host(core.features(events, job.config, job.backend)), days)
 
 
-def _replayed(replay: Replay) -> str:
+def _describe_replay(replay: Replay) -> str:
     message = f"Replayed online, {replay.differing:,} of {replay.rows:,} events of {replay.day} differ"
     return f"{message} by up to {replay.largest:.3g}, in {replay.worst}." if replay.differing else f"{message}."
 
 
-def _inputs(kinds: dict[str, Sequence[str]]) -> Table:
+def _inputs(kinds: dict[str, Sequence[str]]) -> TableBlock:
     rows = [Row(cells=[name, kind]) for kind, names in kinds.items() for name in names]
-    columns = [Column(title="Input"), Column(title="Type")]
-    return Table(title=f"{len(rows)} model inputs", columns=columns, rows=rows, shown=SHOWN)
+    columns = [TableColumn(title="Input"), TableColumn(title="Type")]
+    return TableBlock(title=f"{len(rows)} model inputs", columns=columns, rows=rows, shown=SHOWN)

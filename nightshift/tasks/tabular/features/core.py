@@ -22,7 +22,7 @@ Frame = Any  # pandas.DataFrame | cudf.DataFrame
 
 def numeric_inputs(config: TabularConfig) -> list[str]:
     """Return the names of the numeric model inputs, in the order of the frame's columns."""
-    return windows.numeric_inputs(windows.of(config), config.columns.numeric)
+    return windows.numeric_inputs(windows.configured_windows(config), config.columns.numeric)
 
 
 def features(events: Frame, config: TabularConfig, backend: Backend) -> Frame:
@@ -46,9 +46,9 @@ def features(events: Frame, config: TabularConfig, backend: Backend) -> Frame:
     """
     events = in_order(events)
     columns: dict[str, Array] = {}
-    for side in windows.sides(windows.of(config)):
-        columns |= windowed(side, events, config, backend)
-    return joined(events, columns, config, backend)
+    for side in windows.sides(windows.configured_windows(config)):
+        columns |= compute_windows(side, events, config, backend)
+    return join_windows(events, columns, config, backend)
 
 
 def in_order(events: Frame) -> Frame:
@@ -58,18 +58,19 @@ def in_order(events: Frame) -> Frame:
     return events.sort_values(["event_time", "event_id"], ignore_index=True)
 
 
-def needed(side: str, config: TabularConfig) -> list[str]:
+def columns_needed(side: str, config: TabularConfig) -> list[str]:
     """Return the columns of events that a side's windows are made of."""
     value = {"customer": "amount", "terminal": "label"}[side]
     return ["event_time", side, *([value] if value in config.columns.roles else [])]
 
 
-def windowed(side: str, events: Frame, config: TabularConfig, backend: Backend) -> dict[str, Array]:
+def compute_windows(side: str, events: Frame, config: TabularConfig, backend: Backend) -> dict[str, Array]:
     """Compute the windows of one side.
 
     Args:
         side: `customer` or `terminal`.
-        events: n rows in order of time, with the columns `needed`; all events of each customer or terminal in them.
+        events: n rows in order of time, with the columns `columns_needed`; all events of each customer or
+            terminal in them.
         config: windows, label delay and currency.
         backend: where to compute.
 
@@ -83,12 +84,12 @@ def windowed(side: str, events: Frame, config: TabularConfig, backend: Backend) 
     return compute(events, _times(events, backend.arrays), config, backend.arrays)
 
 
-def joined(events: Frame, columns: Mapping[str, Array], config: TabularConfig, backend: Backend) -> Frame:
+def join_windows(events: Frame, columns: Mapping[str, Array], config: TabularConfig, backend: Backend) -> Frame:
     """Put windows, and what else is known of events, beside them: the frame that `features` returns.
 
     Args:
         events: n rows in order of time.
-        columns: what `windowed` returns of every side, in the order of the events.
+        columns: what `compute_windows` returns of every side, in the order of the events.
         config: extra columns.
         backend: of events and columns.
     """
@@ -166,7 +167,7 @@ def _by_key(xp: ModuleType, codes: Array, times: Array, reach: int) -> tuple[Arr
 
 def _customer(events: Frame, times: Array, config: TabularConfig, xp: ModuleType) -> dict[str, Array]:
     """Counts and mean amounts in (t - w, t], with the row itself and earlier rows of its time, not later ones."""
-    decimals, spec = config.task.amount_decimals, windows.of(config)
+    decimals, spec = config.task.amount_decimals, windows.configured_windows(config)
     has_amount = "amount" in events
     units = windows.minor_units(events["amount"], decimals, xp) if has_amount else xp.zeros(len(events), xp.int64)
     counts_and_sums = trailing(xp, _codes(events["customer"], xp), times, units, windows.lengths(spec))
@@ -183,7 +184,7 @@ def _terminal(events: Frame, times: Array, config: TabularConfig, xp: ModuleType
 
     A label that is null counts as no fraud; the delay keeps such rows out of every window.
     """
-    spec = windows.of(config)
+    spec = windows.configured_windows(config)
     positives = xp.asarray((events["label"].fillna(0) == 1).astype("int64"))
     codes = _codes(events["terminal"], xp)
     counts_and_sums = trailing(xp, codes, times, positives, windows.lengths(spec), windows.delay(spec))

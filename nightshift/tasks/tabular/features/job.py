@@ -19,7 +19,7 @@ ONE_PASS = 4_000_000  # events that the kernel takes at once, some 300 bytes eac
 
 
 @dataclass(frozen=True)
-class Job:
+class TableFeatureJob:
     """What the features of every day are made of.
 
     Attributes:
@@ -44,7 +44,7 @@ class Job:
 
         Device, shards and workers are not part of it, since all of them give the same bits.
         """
-        past = [self.events.partition(past).sha256 for past in self.needed(Days(day, day))]
+        past = [self.events.partition(past).sha256 for past in self.extend_back(Days(day, day))]
         settings = self.config.model_dump(
             include={
                 "task": {"windows_days", "amount_decimals"},
@@ -55,7 +55,7 @@ class Job:
         key = storage.fingerprint([core.SCHEMA, settings, past])
         return tables.partition_uri(self.lake, self.config.name, "features", day, key)
 
-    def needed(self, days: Days) -> Days:
+    def extend_back(self, days: Days) -> Days:
         """Return these days and those before that their windows reach back to."""
         return Days(days.first - timedelta(days=buffer_days(self.config)), days.last)
 

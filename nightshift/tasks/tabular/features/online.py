@@ -10,7 +10,7 @@ import pandas as pd
 
 from nightshift import storage
 from nightshift.config.tabular import TabularConfig
-from nightshift.contracts.online import Example, Replay
+from nightshift.contracts.online import Replay, SnapshotExample
 from nightshift.contracts.tables import Table
 from nightshift.splits import Days, buffer_days, rows_of
 from nightshift.step import log
@@ -35,7 +35,11 @@ class Past:
     @property
     def key(self) -> str:
         """Hash of all that a snapshot is made from."""
-        settings = [windows.of(self.config).model_dump(), self.config.columns.model_dump(), self.config.source.timezone]
+        settings = [
+            windows.configured_windows(self.config).model_dump(),
+            self.config.columns.model_dump(),
+            self.config.source.timezone,
+        ]
         settings.append(snapshot.limits(self.config).model_dump())
         parts = [self.table.partition(day).sha256 for day in self.days]
         return storage.fingerprint([core.SCHEMA, snapshot.SCHEMA, settings, parts])
@@ -56,9 +60,9 @@ def write(past: Past, lake: str, offline: pd.DataFrame) -> str:
         offline: the features of the logical date.
     """
     config, days = past.config, past.days
-    uri = snapshot.place(lake, config.name, past.day, past.key)
+    uri = snapshot.snapshot_uri(lake, config.name, past.day, past.key)
     if not snapshot.find(uri):
-        content, manifest = snapshot.made(config, days, rows_of(past.events, days))
+        content, manifest = snapshot.build_snapshot(config, days, rows_of(past.events, days))
         known = manifest.model_copy(update={"example": example(config, past.events, offline)})
         written = snapshot.write(uri, content, known)
         log.info("online state: %d events of %s, %d bytes", written.rows, days, written.size)
@@ -80,7 +84,7 @@ def replay(past: Past, offline: pd.DataFrame) -> Replay:
     return came
 
 
-def example(config: TabularConfig, events: pd.DataFrame, offline: pd.DataFrame) -> Example | None:
+def example(config: TabularConfig, events: pd.DataFrame, offline: pd.DataFrame) -> SnapshotExample | None:
     """Return the last event of the logical date that misses nothing, None without one.
 
     Args:
@@ -97,7 +101,7 @@ def example(config: TabularConfig, events: pd.DataFrame, offline: pd.DataFrame) 
     roles = {name: event[role] for role, name in config.columns.roles.items() if role != "label"}
     further = {name: event[name] for name in config.columns.numeric}
     texts = {name: str(inputs[name]) for name in categorical}
-    return Example(
+    return SnapshotExample(
         event={name: _plain(value) for name, value in {**roles, **further}.items()} | texts,
         inputs={name: float(inputs[name]) for name in numeric} | texts,
     )

@@ -27,8 +27,8 @@ from nightshift.splits import Days
 from nightshift.step import log
 from nightshift.tabular import frames, windows
 from nightshift.tasks.tabular.features import core
-from nightshift.tasks.tabular.features.job import ONE_PASS, Job
-from nightshift.tasks.tabular.features.workers import Workers
+from nightshift.tasks.tabular.features.job import ONE_PASS, TableFeatureJob
+from nightshift.tasks.tabular.features.workers import TaskPool
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Layout:
         shards: how many there are of customers, and of terminals.
     """
 
-    job: Job
+    job: TableFeatureJob
     folder: str
     batches: list[Batch]
     shards: int
@@ -76,7 +76,7 @@ class Layout:
     @property
     def sides(self) -> list[str]:
         """What windows are counted by."""
-        return windows.sides(windows.of(self.job.config))
+        return windows.sides(windows.configured_windows(self.job.config))
 
     def piece(self, kind: str, batch: int, side: str, shard: int) -> str:
         """Return where a batch's share of a shard lies: `events` before the kernel, `windows` after it."""
@@ -90,7 +90,7 @@ class Layout:
 
 
 def write(
-    job: Job, missing: Mapping[date, str], folder: str, workers: Workers, sizes: Sizes | None = None
+    job: TableFeatureJob, missing: Mapping[date, str], folder: str, workers: TaskPool, sizes: Sizes | None = None
 ) -> dict[date, Partition]:
     """Compute and write the missing days.
 
@@ -101,7 +101,7 @@ def write(
         workers: who runs the tasks.
         sizes: how many events are in memory at once.
     """
-    layout = divided(job, missing, folder, workers.count, sizes or Sizes())
+    layout = divide(job, missing, folder, workers.count, sizes or Sizes())
     numbers = range(len(layout.batches))
     log.info("features: %d batches of days, %d shards a side, %d workers", len(numbers), layout.shards, workers.count)
     try:
@@ -111,13 +111,13 @@ def write(
         log.info("features: the windows of all shards are computed")
         written = workers.run(partial(join, layout), [number for number in numbers if layout.batches[number].missing])
     finally:
-        _removed(folder)
+        _remove(folder)
     return {date.fromisoformat(part.date): part for parts in written for part in parts}
 
 
-def divided(job: Job, missing: Mapping[date, str], folder: str, workers: int, sizes: Sizes) -> Layout:
+def divide(job: TableFeatureJob, missing: Mapping[date, str], folder: str, workers: int, sizes: Sizes) -> Layout:
     """Return how the work is divided: no part larger than these sizes, and one or more for each worker."""
-    days = job.needed(Days(min(missing), max(missing)))
+    days = job.extend_back(Days(min(missing), max(missing)))
     rows = job.rows(days)
     most = min(sizes.batch, math.ceil(sum(rows) / workers) or 1)
     # a batch ends where the events so far pass the next multiple of its size, and between days that are missing or not
@@ -134,7 +134,7 @@ def split(layout: Layout, number: int) -> None:
         shards = _shards(events[side], layout.shards)
         order = np.argsort(shards, kind="stable")
         ends = np.searchsorted(shards[order], np.arange(layout.shards + 1))
-        needed = events[core.needed(side, layout.job.config)].assign(row=np.arange(len(events), dtype="uint32"))
+        needed = events[core.columns_needed(side, layout.job.config)].assign(row=np.arange(len(events), dtype="uint32"))
         ordered = needed.take(order)
         for shard in range(layout.shards):
             _put(layout.piece("events", number, side, shard), ordered.iloc[ends[shard] : ends[shard + 1]])
@@ -149,7 +149,7 @@ def compute(layout: Layout, which: tuple[str, int]) -> None:
     events = pd.concat(pieces, ignore_index=True)
     pieces.clear()
     backend = job.backend
-    computed = core.windowed(side, backend.from_host(events), job.config, backend)
+    computed = core.compute_windows(side, backend.from_host(events), job.config, backend)
     columns = backend.to_host(backend.frame(computed)).assign(row=events["row"])
     for number, batch in enumerate(layout.batches):
         if batch.missing:
@@ -161,11 +161,11 @@ def join(layout: Layout, number: int) -> list[Partition]:
     job, batch = layout.job, layout.batches[number]
     events = job.read(batch.days)
     columns = {name: values for side in layout.sides for name, values in _windows(layout, number, side, len(events))}
-    features = core.joined(events, columns, job.config, frames.backend("cpu"))
+    features = core.join_windows(events, columns, job.config, frames.backend("cpu"))
     return [job.write(uri, day, features) for day, uri in batch.missing.items()]
 
 
-def _removed(folder: str) -> None:
+def _remove(folder: str) -> None:
     """Remove a folder, as far as that is possible: what else went wrong is what has to be said."""
     try:
         storage.remove_folder(folder)

@@ -24,7 +24,7 @@ R = TypeVar("R")
 
 
 @dataclass(frozen=True)
-class Workers:
+class TaskPool:
     """Who runs tasks.
 
     Attributes:
@@ -66,7 +66,7 @@ def _is_busy(dask_worker: Any) -> bool:  # Dask gives the worker to an argument 
 
 
 @contextmanager
-def workers(where: str, device: str, seconds: int = SECONDS) -> Iterator[Workers]:
+def workers(where: str, device: str, seconds: int = SECONDS) -> Iterator[TaskPool]:
     """Give the workers of a cluster.
 
     Args:
@@ -79,7 +79,7 @@ def workers(where: str, device: str, seconds: int = SECONDS) -> Iterator[Workers
         UnavailableError: when the cluster does not answer, or a task has lost one worker after the other.
     """
     if not where:
-        yield Workers()
+        yield TaskPool()
         return
     if not importlib.util.find_spec("distributed"):
         fix = "in the checkout run pip install -e '.[dask]', or leave it out"
@@ -88,13 +88,13 @@ def workers(where: str, device: str, seconds: int = SECONDS) -> Iterator[Workers
 
     # a worker that is lost, and started again, is a warning to Dask
     logging.getLogger(distributed.__name__).setLevel(logging.ERROR)
-    with _explained(where), ExitStack() as stack:
+    with _explain_failure(where), ExitStack() as stack:
         scheme, _, count = where.partition(":")
         address = stack.enter_context(_cluster(int(count), device)) if scheme == "local" else where
         client = stack.enter_context(_client(address, seconds))
         client.wait_for_workers(1, timeout=seconds)
         check_code(client, where)
-        yield Workers(sum(client.nthreads().values()), client)
+        yield TaskPool(sum(client.nthreads().values()), client)
 
 
 def _cluster(count: int, device: str) -> Any:
@@ -132,7 +132,7 @@ def check_code(client: "Client", where: str) -> None:
 
 
 @contextmanager
-def _explained(where: str) -> Iterator[None]:
+def _explain_failure(where: str) -> Iterator[None]:
     """Say in a line that a cluster failed."""
     from distributed import CancelledError, KilledWorker
 

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from pipelines.engines.airflow.operators.context import Rendering
 
 
-def make_step_operator(step: "ir.Task", argv: list[str], rendering: "Rendering", **options: Any) -> "BaseOperator":
+def make_step_operator(
+    step: "ir.PipelineTask", argv: list[str], rendering: "Rendering", **options: Any
+) -> "BaseOperator":
     """Return the task of a step: a process here, a pod on a cluster; `options` are those of any task."""
     if rendering.settings.is_cluster:
         from pipelines.engines.airflow.operators.kubernetes import pod

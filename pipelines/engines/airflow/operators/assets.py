@@ -13,7 +13,7 @@ from typing import Any
 from airflow.sdk import Asset, BaseOperator
 from airflow.sdk.exceptions import AirflowSkipException
 
-from nightshift.contracts.deployment import Outcome
+from nightshift.contracts.deployment import DeploymentOutcome
 from pipelines import ir
 from pipelines.engines.airflow.operators.context import Rendering, logical_date
 
@@ -124,6 +124,6 @@ def _request(request: Fields) -> Fields | None:
 
 
 def _promotion(deployment: Fields) -> Fields | None:
-    if deployment.get("decision") != Outcome.PROMOTED:
+    if deployment.get("decision") != DeploymentOutcome.PROMOTED:
         return None
     return {name: deployment[name] for name in ("model", "version", "sha256")}

@@ -7,7 +7,7 @@ from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOpe
 from airflow.sdk import task
 from airflow.sdk.exceptions import AirflowFailException
 
-from nightshift.contracts.state import Target
+from nightshift.contracts.state import DeploymentTarget
 from nightshift.dates import parse_date
 from nightshift.errors import UserError
 
@@ -24,7 +24,9 @@ def days(params: Any = None) -> list[dict[str, Any]]:
     first, last = _span(params)
     if last < first:
         raise AirflowFailException(f"last is {last}, before first ({first}); start again with the older day first")
-    shared = {name: params[name] for name in ("data", "config", "device")} | {"target": Target.RECORD_ONLY.value}
+    shared = {name: params[name] for name in ("data", "config", "device")} | {
+        "target": DeploymentTarget.RECORD_ONLY.value
+    }
     dates = [str(first + timedelta(days=day)) for day in range((last - first).days + 1)]
     return [{"trigger_run_id": f"backfill-{day}", "conf": shared | {"date": day}} for day in dates]
 

@@ -13,7 +13,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from jinja2 import pass_context
 
 from nightshift import storage
-from nightshift.contracts.state import Target
+from nightshift.contracts.state import DeploymentTarget
 from nightshift.dates import parse_date
 from nightshift.errors import UserError
 from nightshift.splits import last_complete_day
@@ -154,7 +154,7 @@ class Rendering:
         # of a day in the past: Airflow's own backfill starts it, and no model of it goes live
         if "state" in self.pipeline.parameters:
             is_past = context["dag_run"].run_type == "backfill"
-            options["state.target"] = Target.RECORD_ONLY if is_past else context["params"]["target"]
+            options["state.target"] = DeploymentTarget.RECORD_ONLY if is_past else context["params"]["target"]
         if "data" in options and not self.settings.is_cluster:
             options["data"] = arguments.absolute(options["data"])
         return arguments.gather_arguments(self.pipeline, options, self.settings.state)

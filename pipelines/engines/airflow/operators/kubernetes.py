@@ -128,7 +128,7 @@ class PodOperator(KubernetesPodOperator):
             return None
 
 
-def pod(step: ir.Task, argv: list[str], rendering: Rendering, **options: Any) -> PodOperator:
+def pod(step: ir.PipelineTask, argv: list[str], rendering: Rendering, **options: Any) -> PodOperator:
     """Return a step's task.
 
     Args:

@@ -29,7 +29,7 @@ class StepOperator(BaseOperator):
     template_fields = ("argv", "links")
     operator_extra_links = (REPORT, MODEL)
 
-    def __init__(self, *, step: ir.Task, argv: list[str], rendering: Rendering, **options: Any) -> None:
+    def __init__(self, *, step: ir.PipelineTask, argv: list[str], rendering: Rendering, **options: Any) -> None:
         seconds = int(step.kubernetes.get("activeDeadlineSeconds", 0))  # a pod counts them itself, once it has a node
         super().__init__(execution_timeout=timedelta(seconds=seconds) if seconds else None, **options)
         self.step = replace(step, retry=ir.Retry())  # Airflow's own
@@ -88,13 +88,13 @@ class _Follower:
         for thread in self._threads:
             thread.join()
 
-    def started(self, task: ir.Task, log: Path) -> None:
+    def started(self, task: ir.PipelineTask, log: Path) -> None:
         """Begin to read the step's log."""
         log.touch()
         self._threads.append(threading.Thread(target=self._follow, args=(log,)))
         self._threads[-1].start()
 
-    def finished(self, task: ir.Task, outcome: StepOutcome) -> None:
+    def finished(self, task: ir.PipelineTask, outcome: StepOutcome) -> None:
         """Nothing to add: the task says it."""
 
     def _follow(self, log: Path) -> None:
@@ -107,7 +107,7 @@ class _Follower:
                     return
 
 
-def _record(run: Run, step: ir.Task, outcome: StepOutcome) -> None:
+def _record(run: Run, step: ir.PipelineTask, outcome: StepOutcome) -> None:
     """Write the run's record anew: tasks of a DAG run are processes of their own, which end in any order."""
     with locks.held(run.folder / "run.lock"):
         others = {task.name: run.earlier(task) for task in run.pipeline.tasks}

@@ -1,7 +1,7 @@
 """What the profile of traces shows."""
 
 from components.reporting import report
-from nightshift.contracts.section import Chart, Table
+from nightshift.contracts.section import Chart, TableBlock
 from nightshift.profiler.traces.analysis import Known, analyze
 from nightshift.profiler.traces.ceiling import KernelCounters
 from nightshift.profiler.traces.section import build, commands
@@ -48,7 +48,7 @@ def test_every_picture_is_drawn(tmp_path):
 
 
 def test_tables_name_kernels_in_short(tmp_path):
-    tables = blocks(profile(tmp_path), Table)
+    tables = blocks(profile(tmp_path), TableBlock)
     assert tables["Top kernels"].rows[0].cells[0] == "my::sgemm"
     assert tables["Ranks"].rows[0].cells[0] == "0"
 

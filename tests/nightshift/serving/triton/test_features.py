@@ -17,7 +17,7 @@ from tests.nightshift.serving.test_events import CHOSEN, EVENTS, LATER, PAST, mo
 from tests.nightshift.tabular.online.streams import START, config, offline, written
 from tests.packages import WINDOWS
 
-TABULAR = contract.Tabular(**dict(INPUTS), windows=WINDOWS)
+TABULAR = contract.TabularPreprocessing(**dict(INPUTS), windows=WINDOWS)
 
 
 def texts(events) -> list[bytes]:

@@ -125,7 +125,7 @@ def test_what_is_refused_leaves_no_trace_and_the_others_get_what_they_get_withou
         with pytest.raises(UserError) as error:
             store.take(request)
         if isinstance(error.value, RefusedEventError):
-            assert request[error.value.place].event_id == wrong.event_id
+            assert request[error.value.index].event_id == wrong.event_id
         assert not store.label(Label(wrong.event_id + "?", wrong.time, 1))
         store.commit()
         assert kept() == before

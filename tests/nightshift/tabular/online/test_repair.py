@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.damaged_states import EVENTS, State, hunt
+from benchmarks.damaged_states import EVENTS, SavedEvents, hunt
 from nightshift.errors import UserError
 from nightshift.tabular.online.embedded import Embedded
 from nightshift.tabular.online.repair import examine, repair
@@ -23,7 +23,7 @@ def test_no_damage_to_any_file_loses_what_was_acknowledged_in_silence():
 @pytest.fixture
 def damaged(tmp_path) -> Path:
     """A state whose log is damaged in its middle."""
-    log = State(tmp_path).folder / "2.log"
+    log = SavedEvents(tmp_path).folder / "2.log"
     content = bytearray(log.read_bytes())
     content[len(content.rstrip(b"\0")) // 2] ^= 1
     log.write_bytes(content)
@@ -52,7 +52,7 @@ def test_a_damaged_log_is_refused_as_it_is_until_a_person_accepts_what_can_be_re
 def test_a_folder_of_no_state_or_with_neither_log_nor_mark_is_not_repaired(tmp_path):
     with pytest.raises(UserError, match="is no folder of an online state"):
         examine(tmp_path)
-    folder = State(tmp_path).folder
+    folder = SavedEvents(tmp_path).folder
     for name in ("2.log", "mark"):
         (folder / name).write_bytes(b"")
     with pytest.raises(UserError, match="mark is damaged, as is the log"):
@@ -60,5 +60,5 @@ def test_a_folder_of_no_state_or_with_neither_log_nor_mark_is_not_repaired(tmp_p
 
 
 def test_what_was_acknowledged_is_read_in_the_order_in_which_it_came(tmp_path):
-    state = State(tmp_path)
+    state = SavedEvents(tmp_path)
     assert [record.event_id for record in examine(state.folder).records] == list(range(EVENTS))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nightshift.contracts.online import Snapshot
-from nightshift.contracts.preprocessing import Tabular
+from nightshift.contracts.preprocessing import TabularPreprocessing
 from nightshift.errors import UserError
 from nightshift.splits import Days
 from nightshift.tabular import windows
@@ -23,8 +23,8 @@ DAYS = Days(FIRST, FIRST + timedelta(days=4))
 
 
 def written(lake: Path, chosen=CHOSEN, days=DAYS) -> str:
-    uri = snapshot.place(str(lake), "tiny", days.last, "k" * 64)
-    snapshot.write(uri, *snapshot.made(chosen, days, frame(EVENTS, CHOSEN)))
+    uri = snapshot.snapshot_uri(str(lake), "tiny", days.last, "k" * 64)
+    snapshot.write(uri, *snapshot.build_snapshot(chosen, days, frame(EVENTS, CHOSEN)))
     return uri
 
 
@@ -51,8 +51,10 @@ def test_a_file_that_is_not_the_manifests_is_refused_and_no_copy_stays(tmp_path)
 
 
 def model(chosen):
-    spec = windows.of(chosen)
-    return Tabular(numeric=windows.numeric_inputs(spec, chosen.columns.numeric), categorical={}, windows=spec)
+    spec = windows.configured_windows(chosen)
+    return TabularPreprocessing(
+        numeric=windows.numeric_inputs(spec, chosen.columns.numeric), categorical={}, windows=spec
+    )
 
 
 def test_the_newest_snapshot_that_serves_a_model_is_found(tmp_path):

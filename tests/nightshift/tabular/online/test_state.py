@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from nightshift.errors import UserError
 from nightshift.tabular.online.state import Label, OnlineState
-from nightshift.tabular.windows import DAY, delay, of
+from nightshift.tabular.windows import DAY, configured_windows, delay
 from tests.nightshift.tabular.online.streams import ROLES, START, base, config, event, offline, taken
 
 # the snapshot covers 4 days: its last one needs the 3 before it; so the stream is of the 4th day and later
@@ -39,7 +39,7 @@ def test_every_event_gets_the_bits_that_the_batch_gives_it_later(given, roles, l
     unlabeled = [each._replace(label=None) for each in events]
     state, waiting = OnlineState(base(unlabeled, chosen, PAST)), list(events)
     for each, expected in zip(events, offline(events, chosen), strict=True):
-        told(state, waiting, each.time, delay(of(chosen)))
+        told(state, waiting, each.time, delay(configured_windows(chosen)))
         # those of the snapshot are known, and answered from their place
         if each.time >= state.base.oldest:
             assert state.take(each)[0] == expected

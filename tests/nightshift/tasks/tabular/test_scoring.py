@@ -4,7 +4,7 @@ import pytest
 
 from nightshift.contracts.package import DecisionRule, ModelPackage
 from nightshift.errors import UserError
-from nightshift.tasks.tabular.scoring import scored
+from nightshift.tasks.tabular.scoring import score_rows
 from tests import packages
 
 ROWS = pd.DataFrame(
@@ -25,7 +25,7 @@ def score(rows: pd.DataFrame) -> np.ndarray:
 
 
 def test_each_event_keeps_its_place_and_gets_a_score_and_a_decision() -> None:
-    found = scored(ROWS, model(0.75), score)
+    found = score_rows(ROWS, model(0.75), score)
 
     assert list(found) == ["event_id", "event_time", "score", "flagged"]
     assert found["event_id"].tolist() == ["b", "a", "c"]
@@ -35,10 +35,10 @@ def test_each_event_keeps_its_place_and_gets_a_score_and_a_decision() -> None:
 
 def test_a_score_is_compared_as_the_endpoint_does_it() -> None:
     # 0.7 as float32 is a little less than 0.7
-    assert scored(ROWS, model(0.7), score)["flagged"].tolist() == [False, False, True]
-    assert scored(ROWS, model(float(np.float32(0.7))), score)["flagged"].tolist() == [False, True, True]
+    assert score_rows(ROWS, model(0.7), score)["flagged"].tolist() == [False, False, True]
+    assert score_rows(ROWS, model(float(np.float32(0.7))), score)["flagged"].tolist() == [False, True, True]
 
 
 def test_an_input_that_the_features_lack_is_named() -> None:
     with pytest.raises(UserError, match="needs input 'amount', which the features lack; train again"):
-        scored(ROWS.drop(columns="amount"), model(0.5), score)
+        score_rows(ROWS.drop(columns="amount"), model(0.5), score)

@@ -178,7 +178,7 @@ class Fake:
     def __exit__(self, *error: object) -> None:
         pass
 
-    def run(self, task: ir.Task, command: list[str], log: Path) -> tuple[int, int]:
+    def run(self, task: ir.PipelineTask, command: list[str], log: Path) -> tuple[int, int]:
         log.write_text("".join(f"line {number}\n" for number in range(5)))
         self.logs.append(log)
         if self.measured is not None:

@@ -36,7 +36,7 @@ def probing() -> None:
 
 
 @pytest.fixture
-def task(tmp_path: Path) -> ir.Task:
+def task(tmp_path: Path) -> ir.PipelineTask:
     (task,) = ir.load(compiled_file(one_step("true"), tmp_path)).tasks
     return replace(task, environment={"COLOUR": "green"})
 
