@@ -77,7 +77,7 @@ BUILT_IN = MappingProxyType({kind.name: kind for kind in _KINDS})
 
 
 @cache
-def registered() -> Mapping[str, TaskKind]:
+def load_kinds() -> Mapping[str, TaskKind]:
     """Return name -> kind; no package takes the place of one that is built in."""
     installed = {point.name: point.load() for point in metadata.entry_points(group=GROUP)}
     return MappingProxyType(installed | BUILT_IN)
@@ -90,7 +90,7 @@ def find(name: str) -> TaskKind:
         UserError: when there is none, naming those there are.
     """
     # a DAG that is parsed over and over reads no installed package
-    known = BUILT_IN if name in BUILT_IN else registered()
+    known = BUILT_IN if name in BUILT_IN else load_kinds()
     if name not in known:
         raise UserError(f"task.kind: is {name!r}; allowed: {', '.join(known)}{nearest(name, known)}")
     return known[name]

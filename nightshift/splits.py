@@ -132,7 +132,7 @@ def newest(config: "Config", last: date) -> Days:
     return Days(last - timedelta(days=config.drift.window_days - 1), last)
 
 
-def watched(config: "Config", logical_date: date, trained_until: date) -> Watched:
+def monitoring_window(config: "Config", logical_date: date, trained_until: date) -> Watched:
     """Return the days on which a model that was trained until some day is watched."""
     windows = plan(config, logical_date)
     due = newest(config, windows.labels_due)

@@ -45,7 +45,7 @@ def push(component: str, use_case: str, took: Mapping[str, Any], metrics: Mappin
         log.warning("%s=%s does not take this step's metrics: %s", GATEWAY, gateway, error)
 
 
-def _bound(values: Mapping[str, float]) -> dict[str, float]:
+def _limit_labels(values: Mapping[str, float]) -> dict[str, float]:
     """Return the largest of some numbers, under names that are short, and one line each."""
     largest = sorted(values.items(), key=lambda item: -item[1])[:LABELS]
     # of names that begin alike the largest number stays
@@ -68,6 +68,6 @@ class _Gauges:
                     yield GaugeMetricFamily(name, text, value)
                 elif isinstance(value, Mapping):
                     family = GaugeMetricFamily(name, text, labels=["name"])
-                    for label, number in _bound(value).items():
+                    for label, number in _limit_labels(value).items():
                         family.add_metric([label], number)
                     yield family

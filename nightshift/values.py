@@ -35,10 +35,10 @@ def canonical(value: Any) -> str | None:
         return str(value).lower()
     if isinstance(value, float | Decimal):
         return _canonical_fraction(value)
-    return "" if value is None else _canonical_text(written(value))
+    return "" if value is None else _canonical_text(format_value(value))
 
 
-def written(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Return a value as it is written: bytes are UTF-8, others escaped, and a midnight is its date."""
     if isinstance(value, bytes):
         return value.decode(errors="backslashreplace")

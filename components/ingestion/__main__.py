@@ -199,7 +199,7 @@ def _write(job: IngestionJob, day: date, key: str, raw: sources.RawRows, split: 
     details = {
         "read": len(split.good) + len(split.bad),
         "labels": split.labels,
-        "quarantined": split.quarantined,
+        "quarantined": split.quarantined_rows,
         "quarantined_labels": split.quarantined_labels,
         "quarantine_uri": quarantine,
         "source_sha256": raw.sha256,

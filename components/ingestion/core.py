@@ -60,7 +60,7 @@ class SplitRows:
         return _counts(pd.concat([self.good_labels, self.bad_labels]))
 
     @property
-    def quarantined(self) -> dict[str, int]:
+    def quarantined_rows(self) -> dict[str, int]:
         """Rule -> rows it rejected, without rules that rejected none."""
         return {str(rule): int(rows) for rule, rows in self.bad[REASON].value_counts().sort_index().items()}
 

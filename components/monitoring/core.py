@@ -51,7 +51,7 @@ class AuditEntry:
     reason: str
 
     @property
-    def drifted(self) -> bool:
+    def is_drifted(self) -> bool:
         """Whether anything is raised that a new model could fix."""
         return bool(set(self.raised) - {LABELS})
 
@@ -92,7 +92,7 @@ def _objections(today: AuditEntry, log: Sequence[AuditEntry], policy: Controller
         yield "Labels are late: a model trained now would miss the newest positives. Fix the delivery of labels."
     # days of another model say nothing about this one: a retraining starts the count anew
     recent = [entry for entry in _since(log, today, policy.of) if entry.model_sha256 == today.model_sha256]
-    drifted = 1 + sum(entry.drifted for entry in recent)
+    drifted = 1 + sum(entry.is_drifted for entry in recent)
     if drifted < policy.days:
         yield f"Not yet: {drifted} drifted, {_days(policy)} are needed."
     yield from _limits([entry for entry in log if entry.retrain], today, policy)

@@ -95,7 +95,7 @@ def body(args: Namespace) -> dict[str, Any]:
     """Score the days that the lake lacks, then write what the drift step needs."""
     context = StepContext(args)
     job, day = _build_job(context, args.model), context.day
-    days = splits.watched(context.config, day, job.trained_until)
+    days = splits.monitoring_window(context.config, day, job.trained_until)
     if job.trained_until >= days.newest.first:
         # a backfill of past days does this; it is no reason to stop
         message = "the model was trained until %s: its scores of %s say nothing about its quality"

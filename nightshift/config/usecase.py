@@ -73,7 +73,7 @@ def _section_of(config: Any) -> type[Config]:
             section: type[Config] = kinds.find(str(kind)).config_class
             return section
         case {}:
-            raise UserError(f"task.kind: missing; give one of {', '.join(kinds.registered())}")
+            raise UserError(f"task.kind: missing; give one of {', '.join(kinds.load_kinds())}")
     return Config
 
 
@@ -93,7 +93,7 @@ def _explain(section: type[Config], item: dict[str, Any]) -> str:
 def _explain_unknown(section: type[Config], path: list[str]) -> str:
     """Return why there is no key at a path: other tasks have it, or none has."""
     *parents, key = path
-    others = [name for name, kind in kinds.registered().items() if key in _keys_at(kind.config_class, parents)]
+    others = [name for name, kind in kinds.load_kinds().items() if key in _keys_at(kind.config_class, parents)]
     if others:
         return f"a key of task {' and '.join(others)} only; leave it out"
     allowed = _keys_at(section, parents)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     AnyPreprocessing = Preprocessing
 else:  # of as many as are installed
-    AnyPreprocessing = Union[tuple(kind.preprocessing_class for kind in kinds.registered().values())]  # noqa: UP007
+    AnyPreprocessing = Union[tuple(kind.preprocessing_class for kind in kinds.load_kinds().values())]  # noqa: UP007
 
 MANIFEST = "model.json"
 REFERENCE = "reference.parquet"

@@ -42,17 +42,17 @@ class Buffers:
     part: Tensor
 
 
-def sent(share: float) -> Callable[[int], float]:
+def scale_by_peers(share: float) -> Callable[[int], float]:
     """Return how much of a buffer each of n processes has to send at least, where that is so many times (n - 1) / n."""
     return lambda count: share * (count - 1) / count
 
 
 # name -> what a process has to send of its buffer, by the number of processes, and the call
 COLLECTIVES: dict[str, tuple[Callable[[int], float], Callable[[Buffers], object]]] = {
-    "all-reduce": (sent(2), lambda buffers: dist.all_reduce(buffers.whole)),
-    "all-gather": (sent(1), lambda buffers: all_gather(buffers.whole, buffers.part)),
-    "reduce-scatter": (sent(1), lambda buffers: reduce_scatter(buffers.part, buffers.whole)),
-    "all-to-all": (sent(1), lambda buffers: dist.all_to_all_single(buffers.other, buffers.whole)),
+    "all-reduce": (scale_by_peers(2), lambda buffers: dist.all_reduce(buffers.whole)),
+    "all-gather": (scale_by_peers(1), lambda buffers: all_gather(buffers.whole, buffers.part)),
+    "reduce-scatter": (scale_by_peers(1), lambda buffers: reduce_scatter(buffers.part, buffers.whole)),
+    "all-to-all": (scale_by_peers(1), lambda buffers: dist.all_to_all_single(buffers.other, buffers.whole)),
 }
 
 
@@ -104,12 +104,12 @@ def measure_collectives(sizes: list[int], device: torch.device) -> Iterator[Coll
 
 def _seconds(call: Callable[[Buffers], object], buffers: Buffers) -> float:
     """Return the seconds of a call."""
-    _timed(call, buffers, FIRST)
-    once = _timed(call, buffers, FIRST)
-    return _timed(call, buffers, min(MOST, max(FIRST, round(SECONDS / once))))
+    _time_calls(call, buffers, FIRST)
+    once = _time_calls(call, buffers, FIRST)
+    return _time_calls(call, buffers, min(MOST, max(FIRST, round(SECONDS / once))))
 
 
-def _timed(call: Callable[[Buffers], object], buffers: Buffers, calls: int) -> float:
+def _time_calls(call: Callable[[Buffers], object], buffers: Buffers, calls: int) -> float:
     _mean(0.0)  # all begin together
     started = time.perf_counter()
     for _ in range(calls):

@@ -92,7 +92,7 @@ def exchange(size: int, device: torch.device) -> float:
     if not dist.is_initialized():
         return 0.0
     buffer = torch.zeros(size, device=device)
-    return median(_timed(lambda: dist.all_reduce(buffer)) for _ in range(FIRST + LEAST))
+    return median(_time_call(lambda: dist.all_reduce(buffer)) for _ in range(FIRST + LEAST))
 
 
 def pieces(module: nn.Module) -> int:
@@ -119,7 +119,7 @@ def measure_shares(request: Request, device: torch.device) -> None:
         simulated.say(answer)
 
 
-def _timed(call: Callable[[], object]) -> float:
+def _time_call(call: Callable[[], object]) -> float:
     _meet()
     began = time.perf_counter()
     call()

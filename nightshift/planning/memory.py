@@ -79,7 +79,7 @@ def count_kept_bytes(model: Model, layer: LayerWork, layout: ParallelLayout) -> 
     """Return the bytes that a layer keeps of a sample, on one GPU."""
     share = layout.tensor if layout.sequence_parallel else 1
     if layout.checkpointing is Checkpointing.FULL:
-        return model.exchanged / share
+        return model.exchanged_bytes / share
     whole, split = layer.kept_whole / share, layer.kept_split / layout.tensor
     if layout.checkpointing is Checkpointing.SELECTIVE:
         return (whole + split) / 2

@@ -80,12 +80,12 @@ class Transformer:
         return self.sequence
 
     @property
-    def _grouped(self) -> float:
+    def _key_value_width(self) -> float:
         return self.hidden * (self.groups or self.heads) / self.heads
 
     def layer(self, fused: bool) -> LayerWork:
         """Return one layer's work; `fused`: elementwise operations run as few kernels (torch.compile, Megatron)."""
-        hidden, inner, keys, tokens = self.hidden, self.feed_forward, self._grouped, self.sequence
+        hidden, inner, keys, tokens = self.hidden, self.feed_forward, self._key_value_width, self.sequence
         matrices = 2 * hidden * hidden + 2 * hidden * keys + (3 if self.gated else 2) * hidden * inner
         vectors = 2 * hidden if self.gated else 6 * hidden + 2 * keys + inner + hidden
         masks = 0 if self.gated else 2 * hidden  # of dropout, a byte each
@@ -106,7 +106,7 @@ class Transformer:
         """Return how many values per token the activation, and rotary positions, read and write."""
         if not self.gated:
             return (2 if fused else 4) * self.feed_forward
-        return (2 if fused else 10) * (self.hidden + self._grouped) + (3 if fused else 5) * self.feed_forward
+        return (2 if fused else 10) * (self.hidden + self._key_value_width) + (3 if fused else 5) * self.feed_forward
 
     def head(self, fused: bool) -> LayerWork:
         """Return the work of the output layer and the loss, whose values have 4 bytes.
@@ -137,7 +137,7 @@ class Transformer:
         return self.hidden * max(self.vocabulary, self.feed_forward)
 
     @property
-    def exchanged(self) -> float:
+    def exchanged_bytes(self) -> float:
         """Bytes of a sample's hidden values, which tensor and pipeline parallelism send."""
         return VALUE * self.sequence * self.hidden
 
@@ -159,7 +159,7 @@ class Convolutions:
     tokens: int = 1
     heads: int = 1
     causal: bool = False
-    exchanged: float = 0.0
+    exchanged_bytes: float = 0.0
 
     def layer(self, fused: bool) -> LayerWork:
         """Return the work of all: batch norm reads twice and writes, ReLU reads and writes, beside the convolution."""

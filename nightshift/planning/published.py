@@ -63,20 +63,20 @@ class PublishedFigure:
         return compute(preset(row["model"], **sizes), cluster, layout)
 
     @cached_property
-    def predicted(self) -> float:
+    def prediction(self) -> float:
         """The planner's figure."""
         return QUANTITIES[self.quantity](self.plan())
 
     @property
     def error(self) -> float:
         """How far the planner is off, relative to the published figure."""
-        return self.predicted / self.value - 1
+        return self.prediction / self.value - 1
 
     @property
     def cells(self) -> tuple[str, ...]:
         """The point as a row of a table: published, figure, planner, error, role."""
         error = f"{100 * self.error:+z.1f} %"
-        return self.name, f"{self.value:,g} {self.unit}", f"{self.predicted:,.4g}", error, self.role
+        return self.name, f"{self.value:,g} {self.unit}", f"{self.prediction:,.4g}", error, self.role
 
 
 def points() -> list[PublishedFigure]:

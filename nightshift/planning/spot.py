@@ -32,7 +32,7 @@ class Interruptions:
         ratio = delta / (2 * mean)
         return sqrt(2 * delta * mean) * (1 + sqrt(ratio) / 3 + ratio / 9) - delta
 
-    def expected(self, hours: float) -> float:
+    def expect_hours(self, hours: float) -> float:
         """Return the hours that so many hours of work are expected to take, checkpoints and repeated work counted."""
         every, mean = self.interval, self.between
         return mean * exp(self.restart / mean) * (exp((every + self.checkpoint) / mean) - 1) * hours / every

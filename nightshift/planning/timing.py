@@ -59,7 +59,7 @@ def estimate(model: Model, cluster: Cluster, layout: ParallelLayout) -> Timing:
     stages = 0.0
     if layout.pipeline > 1:
         # there and back, in as many parts as chunks; GPUs that share a layer or a sequence send a part each
-        sent = 2 * layout.interleave * layout.micro_batch * model.exchanged / (layout.tensor * layout.context)
+        sent = 2 * layout.interleave * layout.micro_batch * model.exchanged_bytes / (layout.tensor * layout.context)
         stages = count * sent / (cluster.network * efficiency(cluster.gpu).links)
     busy = count * (compute + tensor)
     return Timing(
@@ -145,7 +145,7 @@ def _tensor(model: Model, cluster: Cluster, layout: ParallelLayout) -> float:
         return 0.0
     shares = efficiency(cluster.gpu)
     passes = 6 if AGAIN[layout.checkpointing][0] else 4
-    sent = 2 * (layout.tensor - 1) / layout.tensor * model.exchanged / layout.context
+    sent = 2 * (layout.tensor - 1) / layout.tensor * model.exchanged_bytes / layout.context
     link = cluster.gpu.link if layout.tensor <= cluster.per_node else cluster.network
     seconds = passes * layout.stage_layers(model.layers) * sent / (link * shares.links)
     return shares.tensor_exposed * seconds
@@ -160,7 +160,7 @@ def _context(model: Model, cluster: Cluster, layout: ParallelLayout) -> float:
     if layout.context == 1 or isinstance(model, Convolutions):
         return 0.0
     shares = efficiency(cluster.gpu)
-    sent = 3 * 2 * model.exchanged * (model.groups or model.heads) / model.heads / layout.tensor
+    sent = 3 * 2 * model.exchanged_bytes * (model.groups or model.heads) / model.heads / layout.tensor
     sent *= (layout.context - 1) / layout.context
     link = cluster.gpu.link if layout.tensor * layout.context <= cluster.per_node else cluster.network
     return shares.data_exposed * layout.stage_layers(model.layers) * sent / (link * shares.links)

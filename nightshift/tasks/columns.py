@@ -98,7 +98,9 @@ def has_value(column: pd.Series) -> pd.Series:
 def texts(column: pd.Series) -> pd.Series:
     """Return values as they are written, dtype string; null where there is none. Bytes are UTF-8, others escaped."""
     text = (
-        column if isinstance(column.dtype, pd.StringDtype) else _objects(column).map(values.written, na_action="ignore")
+        column
+        if isinstance(column.dtype, pd.StringDtype)
+        else _objects(column).map(values.format_value, na_action="ignore")
     )
     text = text.astype("string")
     return text.mask(text == "")

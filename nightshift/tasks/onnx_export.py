@@ -189,7 +189,7 @@ class Drawing:
         """Return the whole graph: what it takes -> `score` (n, classes), the softmax of logits, and `embedding`.
 
         Args:
-            taken: what it takes.
+            input_info: what it takes.
             logits: name of the output that has them.
             widths: of the embedding, and how many classes there are.
         """

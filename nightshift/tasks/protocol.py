@@ -511,7 +511,7 @@ class DriftInputs(Generic[U]):
     @property
     def days(self) -> "Watched":
         """The newest days, and those whose labels are due."""
-        return splits.watched(self.config, self.day, self.model.lineage.train.last)
+        return splits.monitoring_window(self.config, self.day, self.model.lineage.train.last)
 
     @property
     def promise(self) -> Promise | None:

@@ -138,7 +138,7 @@ def _offers(args: argparse.Namespace) -> Iterator[tuple[float, tuple[str, ...]]]
             # GPUs of one machine are taken to be as fast together as they are many: an upper bound
             hours = args.samples / (rates[machine.gpu] * machine.gpus) / HOUR
             if name.endswith(" spot"):
-                hours = _interruptions(args).expected(hours)
+                hours = _interruptions(args).expect_hours(hours)
             price = float("inf") if usd is None else usd * hours
             yield (
                 price,

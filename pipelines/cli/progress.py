@@ -39,14 +39,14 @@ class RunProgress:
     def __exit__(self, *error: object) -> None:
         self._live.stop()
 
-    def started(self, task: ir.PipelineTask, log: Path) -> None:
+    def report_start(self, task: ir.PipelineTask, log: Path) -> None:
         """Show a step as running."""
         with self._lock:
             self._running[task.name] = (time.monotonic(), log)
         if not self.console.is_terminal:
             self.console.print(f"{task.name} started", highlight=False)
 
-    def finished(self, task: ir.PipelineTask, outcome: StepOutcome) -> None:
+    def report_end(self, task: ir.PipelineTask, outcome: StepOutcome) -> None:
         """Show how a step went."""
         with self._lock:
             self._running.pop(task.name, None)

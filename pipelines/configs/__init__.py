@@ -59,7 +59,7 @@ def names() -> list[str]:
 
 def schema() -> dict[str, Any]:
     """Return the JSON Schema of a config, by which editors check and complete one."""
-    classes = {name: kind.config_class for name, kind in kinds.registered().items()}
+    classes = {name: kind.config_class for name, kind in kinds.load_kinds().items()}
     references, definitions = models_json_schema([(config, "validation") for config in classes.values()])
     cases = [{"if": _task_schema({"const": name}), "then": references[config, "validation"]}
              for name, config in classes.items()]  # fmt: skip

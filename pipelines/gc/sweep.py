@@ -102,7 +102,7 @@ def _gather(state: State, use_case: str) -> Inventory:
         partitions=_partitions(storage.join(state.lake, use_case)),
         latest=latest.resolve().name if latest.exists() else None,
         leftovers=(*registry.leftovers(state.registry, use_case), *discarded),
-        unfinished=tuple(_unfinished(state, use_case)),
+        unfinished=tuple(_list_unfinished(state, use_case)),
     )
 
 
@@ -191,7 +191,7 @@ def _partitions(folder: str) -> list[FileGroup]:
     return [_group_files(name, entries) for name, entries in sorted(files.items())]
 
 
-def _unfinished(state: State, use_case: str) -> Iterator[FileGroup]:
+def _list_unfinished(state: State, use_case: str) -> Iterator[FileGroup]:
     """Yield the folders of trainings and of features in shards: those that are complete have removed theirs."""
     roots = (
         storage.join(state.checkpoints, use_case, "training"),

@@ -362,7 +362,7 @@ def test_the_trigger_outlasts_a_server_that_is_away_and_tells_the_runs_end(load:
     event = asyncio.run(first())
     assert event.payload == {"state": "FAILED"}
     with pytest.raises(AirflowException, match="ended as FAILED: http"):
-        task.ended(inside, event.payload, task.url)
+        task.complete_run(inside, event.payload, task.url)
 
 
 def test_a_refusal_of_kubeflow_is_not_tried_again(load: Load, kubeflow: Kubeflow) -> None:

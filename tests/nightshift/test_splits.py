@@ -83,7 +83,7 @@ def test_a_model_is_watched_on_the_newest_days_and_on_labelled_ones_it_has_not_s
     value = config(name, train_days=3, test_days=2).model_dump(exclude_none=True)
     given = parse(value | {"drift": {"window_days": window}})
     plan, trained = splits.plan(given, day), day - timedelta(days=ago)
-    watched = splits.watched(given, day, trained)
+    watched = splits.monitoring_window(given, day, trained)
     assert (len(list(watched.newest)), watched.newest.last) == (window, day)
     assert all(trained < each <= plan.labels_due and each in plan.features for each in watched.labelled)
     if trained < plan.features.first:

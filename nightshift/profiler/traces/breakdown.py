@@ -64,7 +64,7 @@ class Breakdown:
         return 100 * microseconds / self.length
 
 
-def covered(rows: Rows, mask: Mask, window: tuple[float, float]) -> Floats:
+def merge_spans(rows: Rows, mask: Mask, window: tuple[float, float]) -> Floats:
     """Return the moments of a window in which some rows are under way."""
     return timeline.union(timeline.clip(timeline.spans(rows, mask), window))
 
@@ -73,11 +73,11 @@ def measure(trace: Trace, device: int) -> Breakdown:
     """Return where the time of one GPU goes."""
     work, window = trace.on(device), trace.window
     talks = communication.communicates(trace, work)
-    compute = covered(work, (work["kind"] == DeviceWork.KERNEL) & ~talks, window)
-    talking = covered(work, talks, window)
+    compute = merge_spans(work, (work["kind"] == DeviceWork.KERNEL) & ~talks, window)
+    talking = merge_spans(work, talks, window)
     kernels = timeline.union(np.concatenate([compute, talking]))
-    copies = covered(work, work["kind"] != DeviceWork.KERNEL, window)
-    unpinned = covered(work, gaps.pageable(trace, work), window)
+    copies = merge_spans(work, work["kind"] != DeviceWork.KERNEL, window)
+    unpinned = merge_spans(work, gaps.pageable(trace, work), window)
     return Breakdown(
         trace=trace,
         device=device,

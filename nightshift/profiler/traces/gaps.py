@@ -53,9 +53,11 @@ def blocking(trace: Trace) -> dict[Cause, Floats]:
     """Return when the host is in calls that block it, by cause."""
     calls = trace.host[trace.host["kind"] == Host.CALL]
     copies, back = (trace.work[_copies(trace, text)] for text in ("pageable -> device", "device -> pageable"))
-    waits = trace.match_names(calls, *SYNCHRONIZING, *BLOCKING_COPIES) | np.isin(calls["cause"], _known(back["cause"]))
+    waits = trace.match_names(calls, *SYNCHRONIZING, *BLOCKING_COPIES) | np.isin(
+        calls["cause"], _drop_unknown(back["cause"])
+    )
     masks = {
-        Cause.COPY: np.isin(calls["cause"], _known(copies["cause"])),
+        Cause.COPY: np.isin(calls["cause"], _drop_unknown(copies["cause"])),
         Cause.SYNC: waits,
         Cause.ALLOCATION: trace.match_names(calls, *ALLOCATING),
     }
@@ -114,5 +116,5 @@ def _copies(trace: Trace, text: str) -> Mask:
     return np.asarray((trace.work["kind"] == DeviceWork.COPY) & trace.match_names(trace.work, text))
 
 
-def _known(causes: Floats) -> Floats:
+def _drop_unknown(causes: Floats) -> Floats:
     return causes[causes >= 0]

@@ -69,7 +69,7 @@ def read(text: str, start: int, last: int) -> tuple[Any, int, bool]:
 
 def _mend(text: str, start: int) -> tuple[Any, int] | None:
     for end in _ends(text, start):
-        for value in _mended(text[start:end]):
+        for value in _repair(text[start:end]):
             return value, end
     return None
 
@@ -81,10 +81,10 @@ def _ends(text: str, start: int) -> Iterator[int]:
         yield end.end()
 
 
-def _mended(text: str) -> Iterator[Any]:
+def _repair(text: str) -> Iterator[Any]:
     """Return the value that a text means, if any: with its texts as they are, or else with quotes inside them."""
     plain = BACKSLASH.sub(lambda match: match[1] or r"\\", CONTROL.sub(" ", text))
-    for repaired in (plain, TEXT.sub(_quoted, CONTROL.sub(" ", text))):
+    for repaired in (plain, TEXT.sub(_quote, CONTROL.sub(" ", text))):
         try:
             yield DECODER.decode(TOKEN.sub(_token, BACKSLASH.sub(lambda match: match[1] or r"\\", repaired)))
             return
@@ -92,7 +92,7 @@ def _mended(text: str) -> Iterator[Any]:
             continue
 
 
-def _quoted(match: re.Match[str]) -> str:
+def _quote(match: re.Match[str]) -> str:
     """Escape the quotes inside a text, and a backslash at its end."""
     body = QUOTE.sub(lambda quote: quote[1] or '\\"', match[2])
     alone = len(body) - len(body.rstrip("\\"))

@@ -33,7 +33,7 @@ def count(name: str, shapes: Any, types: Any) -> Matmul | None:
     """
     pick = OPERANDS.get(name)
     if pick is None:
-        return _uncounted(name, types)
+        return _guess_product(name, types)
     try:
         left, right = pick(shapes)
         if left[-1] != right[-2] or not all(isinstance(size, int) for size in (*left, *right)):
@@ -45,7 +45,7 @@ def count(name: str, shapes: Any, types: Any) -> Matmul | None:
     return Matmul(2.0 * prod(left) * right[-1], float(WIDTHS.get(precision, 4) * moved), precision)
 
 
-def _uncounted(name: str, types: Any) -> Matmul | None:
+def _guess_product(name: str, types: Any) -> Matmul | None:
     if not name.startswith("aten::") or not name.endswith(UNCOUNTED):
         return None
     precision = _precision(types)

@@ -75,10 +75,10 @@ def measure_overlap(intervals: Floats, others: Floats) -> Floats:
     if not len(others):
         return np.zeros(len(intervals))
     covered = np.r_[0.0, np.cumsum(others[:, 1] - others[:, 0])]
-    return _covered(others, covered, intervals[:, 1]) - _covered(others, covered, intervals[:, 0])
+    return _sum_cover(others, covered, intervals[:, 1]) - _sum_cover(others, covered, intervals[:, 0])
 
 
-def _covered(others: Floats, covered: Floats, until: Floats) -> Floats:
+def _sum_cover(others: Floats, covered: Floats, until: Floats) -> Floats:
     """Return how much of the others lies before each moment."""
     begun = np.searchsorted(others[:, 0], until, side="right")
     beyond = np.where(begun > 0, np.maximum(others[begun - 1, 1] - until, 0), 0.0)

@@ -53,10 +53,10 @@ class StepOutcome:
 class Observer(Protocol):
     """Observes what happens; called from several threads."""
 
-    def started(self, task: ir.PipelineTask, log: Path) -> None:
+    def report_start(self, task: ir.PipelineTask, log: Path) -> None:
         """A step's process starts."""
 
-    def finished(self, task: ir.PipelineTask, outcome: StepOutcome) -> None:
+    def report_end(self, task: ir.PipelineTask, outcome: StepOutcome) -> None:
         """A step is done, reused or failed."""
 
 
@@ -161,7 +161,7 @@ class Run:
         folder = self._folder(task)
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        observer.started(task, folder / "log.txt")
+        observer.report_start(task, folder / "log.txt")
         outcome = self._attempts(task, command, fingerprint)
         storage.write_json(str(folder / "outcome.json"), asdict(outcome))
         return outcome
@@ -179,7 +179,7 @@ class Run:
     def _finish(self, task: ir.PipelineTask, outcome: StepOutcome, observer: Observer) -> None:
         self.outcomes[task.name] = outcome
         self.record()
-        observer.finished(task, outcome)
+        observer.report_end(task, outcome)
 
     def _attempts(self, task: ir.PipelineTask, command: list[str], fingerprint: str) -> StepOutcome:
         log, started = self._folder(task) / "log.txt", time.monotonic()

@@ -78,7 +78,7 @@ def test_counts_by_label_add_up_to_the_rows_read_and_to_those_of_each_rule(kind,
     counted = [SPELLED[label][kind is TOPICS] for label, _ in rows]
     assert split.labels == Counter([*counted, "1" if kind is TOPICS else "positive"])
     assert sum(split.labels.values()) == len(split.good) + len(split.bad)
-    assert {rule: sum(labels.values()) for rule, labels in split.quarantined_labels.items()} == split.quarantined
+    assert {rule: sum(labels.values()) for rule, labels in split.quarantined_labels.items()} == split.quarantined_rows
     kept = Counter(split.good_labels)
     assert kept + sum(map(Counter, split.quarantined_labels.values()), Counter()) == split.labels
 

@@ -155,7 +155,7 @@ def test_a_column_that_is_nowhere_is_named_with_what_there_is() -> None:
 def test_labels_may_be_to_come() -> None:
     data = tar(sample("a", file("JPEG"), "cross")[::2])
     assert split(data, IMAGES, labels_due=False).good["label"].isna().all()
-    assert split(data, IMAGES).quarantined == {"missing_label": 1}
+    assert split(data, IMAGES).quarantined_rows == {"missing_label": 1}
 
 
 def test_a_tar_without_samples_has_no_rows() -> None:
@@ -190,14 +190,14 @@ def test_what_only_pretends_to_be_a_member_is_no_image(key: str) -> None:
     data = tar([(info, content), *others, *sample("good", file("JPEG", seed=1), "cross")], format=tarfile.PAX_FORMAT)
     found = split(data, IMAGES)
     assert found.good["event_id"].tolist() == ["good"]
-    assert found.quarantined == ({"empty": 1} if plain else {"unparsable_time": 1})
+    assert found.quarantined_rows == ({"empty": 1} if plain else {"unparsable_time": 1})
 
 
 def test_a_key_that_comes_again_is_another_row_that_is_quarantined() -> None:
     twice = [*sample("a", JPEG, "cross"), *sample("b", file("JPEG", seed=1), "cross")]
     again = [*twice, *sample("a", file("JPEG", seed=2), "square"), *sample("a", file("JPEG", seed=3), "circle")]
     found = split(tar(again), IMAGES)
-    assert found.quarantined == {"duplicate_id": 2}
+    assert found.quarantined_rows == {"duplicate_id": 2}
     assert found.good["label"].tolist() == ["cross", "cross"]
 
 
@@ -222,7 +222,7 @@ def test_what_is_wrong_with_a_json_is_found_by_the_rules(fields: bytes, rule: st
     right = b'{"time": "2024-03-10", "author": 2, "topic": "Exodus"}'
     data = tar([member("good.txt", b"verse"), member("good.json", right), member("bad.json", fields)])
     found = split(data, TEXTS)
-    assert found.quarantined == {rule: 1}
+    assert found.quarantined_rows == {rule: 1}
     assert found.good["event_id"].tolist() == ["good"]
     assert found.bad["__key__"].tolist() == ["bad"]
 

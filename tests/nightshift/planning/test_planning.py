@@ -43,7 +43,7 @@ def test_a_layout_that_somebody_has_run_fits() -> None:
 def test_counted_states_are_those_of_deepspeeds_functions() -> None:
     states = [point for point in TABLE if point.source == "deepspeed"]
 
-    assert [point.predicted for point in states] == pytest.approx([point.value for point in states], rel=1e-3)
+    assert [point.prediction for point in states] == pytest.approx([point.value for point in states], rel=1e-3)
 
 
 def test_every_point_names_its_source() -> None:

@@ -23,7 +23,7 @@ def test_no_other_interval_is_expected_to_take_much_less() -> None:
     def takes(every: float) -> float:
         return found.between * np.exp(0.1 / 5) * (np.exp((every + 0.05) / 5) - 1) * 100 / every
 
-    assert found.expected(100) == pytest.approx(min(map(takes, np.linspace(0.05, 5, 2000))), rel=1e-3)
+    assert found.expect_hours(100) == pytest.approx(min(map(takes, np.linspace(0.05, 5, 2000))), rel=1e-3)
 
 
 def test_the_expected_time_is_that_of_simulated_interruptions() -> None:
@@ -38,4 +38,4 @@ def test_the_expected_time_is_that_of_simulated_interruptions() -> None:
         until = clock + random.exponential(5)
 
     # the formula also repeats a restart that is interrupted
-    assert clock / done == pytest.approx(found.expected(1), rel=0.01)
+    assert clock / done == pytest.approx(found.expect_hours(1), rel=0.01)

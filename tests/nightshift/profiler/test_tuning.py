@@ -75,7 +75,7 @@ def test_the_fastest_value_of_each_axis_is_kept_and_the_whole_is_measured_beside
     assert found.changes == {"precision": "bf16", "compile": "default", "batch_size": 1024}
     assert found.best.parameters == {**PARAMETERS, **found.changes}
     assert found.is_faster and found.total
-    assert found.total.won == pytest.approx(1 / (0.5 * 0.8 * 0.7) - 1, rel=0.05)
+    assert found.total.gain == pytest.approx(1 / (0.5 * 0.8 * 0.7) - 1, rel=0.05)
     assert found.total.after.rows / found.total.before.rows == pytest.approx(1 / (0.5 * 0.8 * 0.7), rel=0.05)
     names = [(each.axis, each.value) for each in tried if each.axis != "batch_size"]
     assert names == [("threads", 4), ("precision", "bf16"), ("compile", "default")]

@@ -46,9 +46,9 @@ class KubeflowRunOperator(BaseOperator):
         self.url = run.url
         self.log.info("%s is %s: %s", run.name, "started" if run.new else "there already", run.url)
         trigger = KubeflowRunTrigger(asdict(target), run.run_id)
-        self.defer(trigger=trigger, method_name="ended", kwargs={"url": run.url})
+        self.defer(trigger=trigger, method_name="complete_run", kwargs={"url": run.url})
 
-    def ended(self, context: Any, event: dict[str, str], url: str) -> None:
+    def complete_run(self, context: Any, event: dict[str, str], url: str) -> None:
         """Say how the run ended.
 
         Raises:

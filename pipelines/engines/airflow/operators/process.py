@@ -88,13 +88,13 @@ class _Follower:
         for thread in self._threads:
             thread.join()
 
-    def started(self, task: ir.PipelineTask, log: Path) -> None:
+    def report_start(self, task: ir.PipelineTask, log: Path) -> None:
         """Begin to read the step's log."""
         log.touch()
         self._threads.append(threading.Thread(target=self._follow, args=(log,)))
         self._threads[-1].start()
 
-    def finished(self, task: ir.PipelineTask, outcome: StepOutcome) -> None:
+    def report_end(self, task: ir.PipelineTask, outcome: StepOutcome) -> None:
         """Nothing to add: the task says it."""
 
     def _follow(self, log: Path) -> None:
