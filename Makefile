@@ -26,13 +26,14 @@ DATA ?= simulator
 CONFIG ?= fraud
 DATE ?=
 DEVICE ?= cpu
+BROWSER ?= chromium
 CLOUD ?= aws
 ENV ?= dev
 # threads that wait for each other sleep instead of spinning, which on shared cores makes fits many times slower
 export OMP_WAIT_POLICY := PASSIVE
 
-.PHONY: help run stop airflow airflow-stop test test-project test-dags test-gpu test-cluster lint format docs compile images sbom audit \
-  bench drift-bench \
+.PHONY: help run stop airflow airflow-stop check check-tests test test-project test-dags test-gpu test-cluster lint format docs screenshots compile images sbom audit \
+  bench drift-bench figures \
   kill-points reproduce search mutants clean constraints infra-plan infra-check infra-golden infra-mutants cluster-secrets cluster-install cluster-uninstall
 
 help: ## Show this help
@@ -51,16 +52,22 @@ airflow: $(VENV)/.run $(AIRFLOW_VENV)/.installed ## Start a local Airflow with t
 airflow-stop: $(AIRFLOW_VENV)/.installed ## Stop the local Airflow with all its processes
 	@$(AIRFLOW_VENV)/bin/python -m pipelines.engines.airflow.standalone stop
 
+check: $(VENV)/.dev ## Check style and types, and run the tests that start no process
+	@$(MAKE) --no-print-directory --jobs 2 lint check-tests
+
+check-tests:
+	$(BIN)/pytest -q -n 2 --ignore=tests/dags --no-processes -m "not slow"
+
 test: $(VENV)/.dev $(AIRFLOW_VENV)/.installed ## Run all tests
 	@$(MAKE) --no-print-directory --jobs 2 test-project test-dags
 	$(BIN)/coverage report --fail-under=90
 
 test-project:
-	$(BIN)/pytest -n 2 --dist loadgroup --ignore=tests/dags --cov --cov-report=
+	$(BIN)/pytest -n 2 --dist loadgroup --durations 20 --ignore=tests/dags --cov --cov-report=
 
 # beside the others, since it mostly waits for Airflow
 test-dags:
-	$(AIRFLOW_VENV)/bin/pytest -c tests/dags/pytest.ini tests/dags
+	$(AIRFLOW_VENV)/bin/pytest -c tests/dags/pytest.ini --durations 10 tests/dags
 
 # what is fitted and computed on a GPU beside its CPU twin; that there is none, or a library is missing, is a failure
 test-gpu: $(GPU_VENV)/.installed ## Compare what runs on this machine's GPU with the CPU
@@ -87,17 +94,25 @@ docs: $(VENV)/.dev ## Build the documentation as a site, check its links: runs/d
 	$(BIN)/zensical build --strict
 	$(BIN)/lychee --offline --include-fragments --no-progress --root-dir "$(CURDIR)/runs/docs/site" 'runs/docs/site/**/*.html'
 
-compile: $(VENV)/.dev ## Compile the pipelines to pipelines/compiled/, and the schemas of config and artifacts to docs/schemas/
+screenshots: $(VENV)/.run ## Run the use case fraud and take the pictures of its reports anew: make screenshots [BROWSER=chromium]
+	$(BIN)/python docs/screenshots.py "$(BROWSER)" runs/screenshots
+
+compile: $(VENV)/.dev ## Compile the pipelines to pipelines/compiled/, and write what is generated of docs/
 	$(BIN)/nightshift compile
 	$(BIN)/nightshift config schema > docs/schemas/config.json
 	$(BIN)/python -m nightshift.contracts docs/schemas
 	$(BIN)/python -m nightshift.planning.published > docs/planning-points.md
+	$(BIN)/python tests/nightshift/tasks/test_protocol.py
+	$(BIN)/python tests/test_tree.py
 
-bench: $(VENV)/.bench ## Measure features and orchestration against other libraries; writes runs/bench.json
+bench: $(VENV)/.bench ## Measure features and orchestration against other libraries
 	$(BIN)/python -m benchmarks
 
 drift-bench: $(VENV)/.dev ## Measure false alarms and delays of the drift checks on 180 stable days and injected drifts
 	$(BIN)/python -m benchmarks.drift
+
+figures: $(VENV)/.dev ## Write the figures of docs/figures.json into the pages; RECORD=1 makes a benchmark replace its own
+	$(BIN)/python -m benchmarks.figures
 
 kill-points: $(VENV)/.dev ## Kill every step at some 400 points, rerun it, and count what is lost or left over
 	$(BIN)/python -m benchmarks.kill_points

@@ -15,9 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from rich.console import Console
-from rich.table import Table
-
+from benchmarks import figures
 from nightshift.errors import UserError
 from nightshift.tabular.online import snapshot
 from nightshift.tabular.online.embedded import Embedded
@@ -179,17 +177,18 @@ def hunt(positions: int) -> tuple[dict[tuple[str, str], Counter[str]], list[int]
 def main() -> None:
     """Print what became of each damage, and exit with 1 when anything was lost in silence."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.damaged_states", description=__doc__)
-    parser.add_argument("--places", type=int, default=40, help="of each file to cut at, and bits to flip")
+    parser.add_argument(
+        "--places", type=int, default=40, help="positions per file at which to cut it and to flip a bit"
+    )
     outcomes, repairs = hunt(parser.parse_args().places)
-    table = Table(title=f"a state of {EVENTS} acknowledged events", title_justify="left")
-    for column in ("file", "damage", "states", *OUTCOMES):
-        table.add_column(column, justify="left" if column in ("file", "damage") else "right")
-    for (name, damage), counts in outcomes.items():
-        table.add_row(name, damage, str(counts.total()), *(str(counts[outcome]) for outcome in OUTCOMES))
-    Console().print(table)
+    rows = [
+        {"file": name, "damage": damage, "states": counts.total()} | {outcome: counts[outcome] for outcome in OUTCOMES}
+        for (name, damage), counts in outcomes.items()
+    ]
     total = sum(outcomes.values(), Counter[str]())
-    print(f"{total.total()} damaged states: " + ", ".join(f"{total[outcome]} {outcome}" for outcome in OUTCOMES))
-    print(f"repaired: {len(repairs)}, of which {sum(count == EVENTS for count in repairs)} have all {EVENTS} events")
+    whole = sum(count == EVENTS for count in repairs)
+    note = f"{total.total()} states of {EVENTS} acknowledged events: " + ", ".join(f"{total[o]} {o}" for o in OUTCOMES)
+    figures.publish("damaged-states", rows, f"{note}; {len(repairs)} repaired, {whole} of these with all events.")
     sys.exit(bool(total["LOST"]))
 
 

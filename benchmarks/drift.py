@@ -15,10 +15,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from rich.console import Console
-from rich.table import Table
 from sklearn.metrics import average_precision_score
 
+from benchmarks import figures
 from components.drift import core
 from components.monitoring import core as monitoring
 from components.training import core as training
@@ -26,14 +25,16 @@ from nightshift import config as configuration
 from nightshift import splits
 from nightshift.config import Config
 from nightshift.config.tabular import TabularSimulator
+from nightshift.contracts import tables
 from nightshift.contracts.drift import SCORE, Promise, Signal
 from nightshift.graph import Graph
 from nightshift.splits import Days
 from nightshift.stats import shift
 from nightshift.tabular import frames, inputs
+from nightshift.tasks.protocol import TrainingSetup
 from nightshift.tasks.tabular import compromise, drift, simulator
 from nightshift.tasks.tabular.features import core as features
-from nightshift.tasks.tabular.training import FitSettings, TableRows
+from nightshift.tasks.tabular.training import TableRows
 from pipelines import configs
 
 FIRST = date(2024, 1, 1)  # of the simulated events
@@ -51,7 +52,6 @@ DRIFTS: dict[str, dict[str, Any]] = {
     "labels 3 days late": {"label_lateness_days": 3},
 }
 TRUTH = ("truth", "scores")
-LINEAGE = {"events_sha256": "", "features_sha256": "", "code_version": ""}
 ROLES = {
     "transaction_id": "event_id",
     "time": "event_time",
@@ -83,9 +83,10 @@ class WatchedWorld:
         self.reach = timedelta(days=max(config.task.windows_days) + config.label_delay_days)
         self.events = self._events(config.simulator, Days(FIRST, self.trained + timedelta(days=days)))
         self.rows = rows = self._features(pd.concat(self.events.values(), ignore_index=True))
-        settings = FitSettings(config, features.numeric_inputs(config), [], "cpu")
+        details = {"numeric": features.numeric_inputs(config), "categorical": [], "events_sha256": ""}
         plan = splits.plan(config, self.trained)
-        self.model = training.train(config, plan, TableRows(settings, rows), "cpu", LINEAGE)
+        setup = TrainingSetup(config, plan, tables.Table("features", [], details), "cpu")
+        self.model = training.train(setup, TableRows(setup, rows), code="")
         self.package, self.reference = self.model.package, self.model.reference
         self.graph = Graph(self.model.graphs[self.package.selected], config.task.threads)
         self.promise = self._promise(compromise.test_rows(rows, plan.test, config.protocol))
@@ -112,11 +113,11 @@ class WatchedWorld:
         expected = self.package.lineage.train.rows / config.protocol.train_days
         truth, scores = (np.concatenate([getattr(day, name) for day in known]) for name in TRUTH)
         positives = pd.concat([day.positives for day in known])
-        labelled = days[due].rows if world.labels_arrived(due, due) else 0
+        labeled = days[due].rows if world.labels_arrived(due, due) else 0
         stolen = self.reference[self.reference["label"] == 1]
         others = [
             core.volume(days[today].rows, expected, limits.volume),
-            core.labels(labelled, expected),
+            core.labels(labeled, expected),
             drift.performance(drift.rank(truth, scores), self.promise, limits),
             drift.positives(stolen, positives, self.package.tabular.numeric, limits),
         ]
@@ -179,7 +180,7 @@ def run(seed: int = 0) -> dict[str, Any]:
         "drifts": rows,
         "seconds": round(time.perf_counter() - started, 1),
     }
-    _print(summary)
+    _publish(summary)
     return summary
 
 
@@ -196,11 +197,11 @@ def _inject_drifts(watch: WatchedWorld, onset: date) -> Iterator[dict[str, Any]]
         yield {
             "drift": name,
             "onset": str(onset),
-            "average_precision_lost": round(watch.cost(days, onset), 3),
-            "can_show": (shows - onset).days,
-            "noticed": _days_since(onset, raised),
+            "average precision lost": round(watch.cost(days, onset), 3),
+            "detectable": (shows - onset).days,
+            "detected": _days_since(onset, raised),
             "by": ", ".join(raised.raised) if raised else "",
-            "asked": _days_since(onset, retraining),
+            "retraining requested": _days_since(onset, retraining),
         }
 
 
@@ -213,28 +214,36 @@ def failures(summary: dict[str, Any]) -> list[str]:
     lines = [f"{summary['false_alarms']} false alarms"] if summary["false_alarms"] > FALSE_ALARMS else []
     for row in summary["drifts"]:
         # late labels are noticed by holding back: nothing good could be trained without them
-        seen = row["noticed"] if row["drift"].startswith("labels") else row["asked"]
-        if seen is None or seen > row["can_show"] + DELAY:
+        seen = row["detected"] if row["drift"].startswith("labels") else row["retraining requested"]
+        if seen is None or seen > row["detectable"] + DELAY:
             lines.append(f"{row['drift']} from {row['onset']}: {'not noticed' if seen is None else 'noticed too late'}")
     return lines
 
 
-def _print(summary: dict[str, Any]) -> None:
-    table = Table(title="injected drifts; days are counted from the onset, the first drifted day is 0")
-    for name in summary["drifts"][0]:
-        table.add_column(name.replace("_", " "), justify="left" if name in ("drift", "onset", "by") else "right")
-    for row in summary["drifts"]:
-        table.add_row(*["never" if value is None else str(value) for value in row.values()])
-    console = Console(width=140)
-    console.print(table)
+def _summarize(drift: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the range over all onsets of what a drift's rows hold."""
+    mine = [row for row in rows if row["drift"] == drift]
+    names = [name for name in mine[0] if name not in ("drift", "onset", "by")]
+    return {"drift": drift} | {name: _range([row[name] for row in mine]) for name in names} | {"by": mine[0]["by"]}
+
+
+def _range(values: list[float | None]) -> str:
+    known = sorted(value for value in values if value is not None)
+    if not known:
+        return "never"
+    return f"{known[0]:g}" if known[0] == known[-1] else f"{known[0]:g} to {known[-1]:g}"
+
+
+def _publish(summary: dict[str, Any]) -> None:
     largest = ", ".join(f"{name} {value:.3f}" for name, value in summary["largest"].items())
-    console.print(
+    note = (
         f"{summary['stable_days']} stable days: {summary['false_alarms']} requests to retrain "
-        f"(at most {FALSE_ALARMS}), "
-        f"{summary['drifted_days']} days with a raised signal; largest effects: {largest}\n{summary['seconds']} s"
+        f"(at most {FALSE_ALARMS})"
+        f", {summary['drifted_days']} days with a raised signal; largest effects: {largest}. Days are counted from the "
+        f"onset; {summary['seconds']:.0f} s in all."
     )
-    for line in failures(summary):
-        console.print(f"[red]{line}")
+    figures.publish("drift", [_summarize(name, summary["drifts"]) for name in DRIFTS], note)
+    print("\n".join(failures(summary)))
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
+from benchmarks import figures
 from nightshift.memory import peak_memory
 from pipelines.environments import local
 
@@ -29,9 +30,11 @@ def run(rows: int = ROWS) -> dict[str, Any]:
         # in a process of its own: a process starts with the peak memory of the one that starts it
         subprocess.run([sys.executable, "-m", "benchmarks.drift_volume", folder, str(rows)], check=True)
         costs = {step: measure(Path(folder), step, flags) for step, flags in FLAGS.items()}
-    for step, cost in costs.items():
-        peak = cost["peak_memory_bytes"] / 1e6
-        print(f"{step} of two days of {rows:,} rows: {cost['seconds']} s, peak memory {peak:,.0f} MB")
+    lines = [
+        {"step": step, "seconds": cost["seconds"], "peak MB": round(cost["peak_memory_bytes"] / 1e6)}
+        for step, cost in costs.items()
+    ]
+    figures.publish("drift-volume", lines, f"Two days of {rows:,} rows.")
     return {"rows": rows} | costs
 
 

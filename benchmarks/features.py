@@ -17,10 +17,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import yaml
-from rich.console import Console
-from rich.table import Table
 
-from benchmarks import published
+from benchmarks import figures, published
 from nightshift import config
 from nightshift.memory import peak_memory
 from nightshift.tabular import frames
@@ -207,7 +205,7 @@ def run() -> list[dict[str, Any]]:
         for row in rows:
             row["rows_apart"] = _rows_apart(row["name"], folder)
             row["ratio"] = round(row["cpu_seconds"] / rows[0]["cpu_seconds"], 1)
-    _print(rows)
+    _publish(rows)
     return rows
 
 
@@ -235,15 +233,19 @@ def _rows_apart(name: str, folder: Path) -> int:
     return int(apart.sum())
 
 
-def _print(rows: list[dict[str, Any]]) -> None:
-    table = Table(title="twelve window columns over all published transactions", title_justify="left")
-    for column in ("", "CPU s", "wall s", "peak MB", "CPU ratio", "rows apart"):
-        table.add_column(column, justify="right" if column else "left")
-    for row in rows:
-        peak = f"{row['peak_memory_bytes'] / 1e6:.0f}"
-        cells = [row["cpu_seconds"], row["wall_seconds"], peak, row["ratio"], row["rows_apart"]]
-        table.add_row(row["name"], *map(str, cells))
-    Console().print(table)
+def _publish(rows: list[dict[str, Any]]) -> None:
+    lines = [
+        {
+            "implementation": row["name"],
+            "CPU s": row["cpu_seconds"],
+            "wall s": row["wall_seconds"],
+            "CPU ratio": row["ratio"],
+            "peak MB": round(row["peak_memory_bytes"] / 1e6),
+            "rows that differ": row["rows_apart"],
+        }
+        for row in rows
+    ]
+    figures.publish("features", lines)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Send a model server requests that are nearly right, and check what it answers: `python -m benchmarks.fuzz --seed 0`.
+"""Send a model server nearly valid requests, and check its answers: `python -m benchmarks.fuzz --seed 0`.
 
 Requests of all protocols are changed at random, in their heads and bodies, cut at any byte and sent many at once over
-raw sockets. No answer may be a 5xx or hold a number that is none, memory may not grow, and the online state has to be
-what a replay of the acknowledged events makes.
+raw sockets. No answer may be a 5xx or hold a NaN, memory may not grow, and the online state must equal a replay of the
+acknowledged events.
 """
 
 import argparse
@@ -23,6 +23,7 @@ from typing import Any
 import httpx
 import numpy as np
 
+from benchmarks import figures
 from benchmarks.online import CUSTOMERS, TERMINALS
 from benchmarks.serving import model
 from nightshift.serving import files
@@ -32,11 +33,11 @@ from nightshift.tabular.online.event import Event, EventParser
 from tests.processes import SECONDS, started, wait_until
 from tests.servers import free_port
 
-TOGETHER = 40  # requests of a connection
+PIPELINED = 40  # requests of a connection
 PROBES = 50
 ANSWER = re.compile(rb"HTTP/1\.1 (\d{3}) [^\r]*\r\n(.*?\r\n)\r\n", re.DOTALL)
-NO_NUMBER = re.compile(rb'[:,\[] ?-?(NaN|nan|Infinity|inf)\b|"score":null')  # where JSON has a value
-ODD: list[Any] = [
+NOT_A_NUMBER = re.compile(rb'[:,\[] ?-?(NaN|nan|Infinity|inf)\b|"score":null')  # where JSON has a value
+ODD_VALUES: list[Any] = [
     None, True, -1, 0, 1.5, 1e300, 2**63, 10**400, "", "x", "\0", "\u20ac" * 50, "2024-13-01", "9999-12-31T23:59:59Z",
     [], {}, [[[]]], {"a": [1]},
 ]  # fmt: skip
@@ -49,15 +50,15 @@ HEADERS = [
 
 
 @dataclass
-class Found:
-    """What has been seen.
+class FuzzResult:
+    """The outcome of a run.
 
     Attributes:
-        statuses: of the answers.
-        wrong: answers that may not be, the first few.
-        acknowledged: the events of each request that was answered with 200, in their order.
+        statuses: number of answers by status.
+        wrong: the first few invalid answers.
+        acknowledged: events of each request answered with 200, in order.
         memory: resident bytes of the server at the start and at the end.
-        differing: probes that the replayed state computes otherwise.
+        differing: number of probes for which the replayed state differs.
     """
 
     statuses: Counter[int] = field(default_factory=Counter)
@@ -69,12 +70,12 @@ class Found:
     def add(self, status: int, body: bytes) -> None:
         """Count an answer."""
         self.statuses[status] += 1
-        if (status >= 500 or NO_NUMBER.search(body)) and len(self.wrong) < 10:
+        if (status >= 500 or NOT_A_NUMBER.search(body)) and len(self.wrong) < 10:
             self.wrong.append(f"{status}: {body[:300]!r}")
 
 
 class Generator:
-    """Makes requests of one seed."""
+    """Generates the requests of one seed."""
 
     def __init__(self, seed: int, folder: Path) -> None:
         self._draw = random.Random(seed)
@@ -82,34 +83,34 @@ class Generator:
         self._number = 0
 
     def batch(self) -> tuple[bytes, list[list[dict[str, Any]]] | None]:
-        """Return what a connection sends, and the events of each request; None where an answer may be missing."""
+        """Return a connection's bytes, and the events of each request; None where an answer may be missing."""
         draw = self._draw
         if draw.random() < 0.5:
-            requests = [self._request(*self._body()) for _ in range(TOGETHER)]
+            requests = [self._request(*self._body()) for _ in range(PIPELINED)]
             return b"".join(request for request, _ in requests), [events for _, events in requests]
-        sent = b"".join(self._hostile() for _ in range(draw.randrange(1, TOGETHER)))
+        sent = b"".join(self._hostile() for _ in range(draw.randrange(1, PIPELINED)))
         return sent[: draw.randrange(len(sent))] if draw.random() < 0.5 else sent, None
 
     def _body(self) -> tuple[str, bytes, list[str], list[dict[str, Any]]]:
-        """Return path, body, headers, and the events in it."""
+        """Return a path, a body, its headers and its events."""
         kind = self._draw.choice(["features", "tensors", "binary", "events", "events", "labels"])
         if kind == "binary":
             return self._binary()
         if kind in self._bodies:
             path = "/score" if kind == "features" else "/v2/models/fraud/infer"
-            return path, self._json(self._changed(self._bodies[kind])), [], []
+            return path, self._json(self._change(self._bodies[kind])), [], []
         events = [self._event() for _ in range(self._draw.randrange(1, 4))]
         if kind == "events":
             return "/score", self._json({"events": events}), [], events
-        labels = [{"event_id": each["event_id"], "event_time": each["event_time"], "label": 7} for each in events]
-        return "/labels", self._json(self._changed({"labels": labels})), [], []
+        labels = [{"event_id": event["event_id"], "event_time": event["event_time"], "label": 7} for event in events]
+        return "/labels", self._json(self._change({"labels": labels})), [], []
 
     def _event(self) -> dict[str, Any]:
         draw, self._number = self._draw, self._number + 1
         time = f"{model.NEXT}T{draw.randrange(24):02}:{draw.randrange(60):02}:{draw.randrange(60):02}Z"
         event = {"event_id": model.NEXT.toordinal() * 10**6 + draw.randrange(self._number + 1), "event_time": time}
         event |= {"customer": draw.randrange(CUSTOMERS), "terminal": draw.randrange(TERMINALS), "amount": 3.5}
-        return event | {draw.choice(list(event)): draw.choice(ODD)} if draw.random() < 0.3 else event
+        return event | {draw.choice(list(event)): draw.choice(ODD_VALUES)} if draw.random() < 0.3 else event
 
     def _binary(self) -> tuple[str, bytes, list[str], list[dict[str, Any]]]:
         draw, size = self._draw, 4 * model.WIDTH
@@ -121,16 +122,16 @@ class Generator:
         lines = [f"Inference-Header-Content-Length: {length}"]
         return "/v2/models/fraud/infer", head + struct.pack(f"<{model.WIDTH}f", *values), lines, []
 
-    def _changed(self, value: Any) -> Any:
-        """Return a value with one place of it changed."""
+    def _change(self, value: Any) -> Any:
+        """Return a value with one part of it changed."""
         draw = self._draw
         if draw.random() < 0.3 or not isinstance(value, list | dict) or not value:
-            return draw.choice(ODD)
+            return draw.choice(ODD_VALUES)
         if isinstance(value, list):
-            place = draw.randrange(len(value))
-            return [self._changed(each) if i == place else each for i, each in enumerate(value)]
+            index = draw.randrange(len(value))
+            return [self._change(entry) if i == index else entry for i, entry in enumerate(value)]
         name = draw.choice(list(value))
-        return {key: self._changed(each) if key == name else each for key, each in value.items()}
+        return {key: self._change(entry) if key == name else entry for key, entry in value.items()}
 
     def _json(self, value: Any) -> bytes:
         body = json.dumps(value).encode()
@@ -147,8 +148,8 @@ class Generator:
         return "\r\n".join(head).encode() + body, events
 
     def _hostile(self) -> bytes:
-        """Return a request without events whose head is odd or whose bytes are changed."""
-        draw, body = self._draw, self._json(self._changed(self._bodies["features"]))
+        """Return a request without events and with an odd head or changed bytes."""
+        draw, body = self._draw, self._json(self._change(self._bodies["features"]))
         path = draw.choice(["/score", "/v2", "/healthz", "/%ff", "/v2/models/%2f/infer", "*", "http://h/score?a=%zz"])
         method = draw.choice(["POST", "GET", "HEAD", "OPTIONS", "PUT", "CONNECT", "FOO"])
         lines = [f"{method} {path} HTTP/1.{draw.choice('1110')}", "Host: h", f"Content-Length: {len(body)}"]
@@ -159,16 +160,16 @@ class Generator:
         return bytes(sent)
 
 
-def answers(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield status and body of each answer to requests that are none of HEAD."""
-    while found := ANSWER.match(data):
-        length = int(re.search(rb"content-length: (\d+)", found[2])[1]) if b"content-length" in found[2] else 0
-        yield int(found[1]), data[found.end() : found.end() + length]
-        data = data[found.end() + length :]
+def split_answers(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield the status and body of each answer; no request may be a HEAD."""
+    while match := ANSWER.match(data):
+        length = int(re.search(rb"content-length: (\d+)", match[2])[1]) if b"content-length" in match[2] else 0
+        yield int(match[1]), data[match.end() : match.end() + length]
+        data = data[match.end() + length :]
 
 
 def exchange(port: int, sent: bytes) -> bytes:
-    """Send all, and no more; return what comes until the server closes the connection."""
+    """Send all bytes and end the sending side; return the bytes received until the server closes the connection."""
     with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
         parts = []
         try:
@@ -176,47 +177,55 @@ def exchange(port: int, sent: bytes) -> bytes:
             client.shutdown(socket.SHUT_WR)
             while part := client.recv(1 << 20):
                 parts.append(part)
-        except ConnectionError:  # it has been closed, after its last answer
+        except ConnectionError:  # closed by the server after its last answer
             pass
         return b"".join(parts)
 
 
-def fuzz(folder: Path, requests: int, seed: int) -> Found:
-    """Send a server about as many requests, in an empty folder, and check its state afterwards."""
-    found, generator = Found(), Generator(seed, folder)
-    with serving(folder) as (pid, port):
-        for number in range(requests // TOGETHER):
-            if number == requests // TOGETHER // 10:
-                found.memory = (resident(pid), 0)
+def fuzz(folder: Path, requests: int, seed: int) -> FuzzResult:
+    """Send a server about this many requests, and check its state afterwards.
+
+    Args:
+        folder: folder that `model.write` has filled.
+        requests: number of requests.
+        seed: seed of the generator.
+    """
+    result, generator = FuzzResult(), Generator(seed, folder)
+    with run_server(folder) as (pid, port):
+        for number in range(requests // PIPELINED):
+            if number == requests // PIPELINED // 10:
+                result.memory = (read_memory(pid), 0)
             sent, events = generator.batch()
             received = exchange(port, sent)
-            if events is None:  # the answers to HEAD cannot be told apart: whatever they are, none is a 5xx
+            if events is None:  # answers to HEAD have no body, so only their statuses are read
                 for status in re.findall(rb"HTTP/1\.1 (\d{3}) ", received):
-                    found.add(int(status), received)
+                    result.add(int(status), received)
                 continue
-            whole = list(answers(received))
-            assert len(whole) == len(events), f"{len(whole)} answers to {len(events)} requests: {received[-300:]!r}"
-            for (status, body), taken in zip(whole, events, strict=True):
-                found.add(status, b"" if body[:1] == b"{" and b"binary_data_size" in body else body)
-                if status == 200 and taken:
-                    found.acknowledged.append(taken)
-        found.memory = (found.memory[0], resident(pid))
+            complete = list(split_answers(received))
+            assert len(complete) == len(events), (
+                f"{len(complete)} answers to {len(events)} requests: {received[-300:]!r}"
+            )
+            for (status, body), acknowledged in zip(complete, events, strict=True):
+                result.add(status, b"" if body[:1] == b"{" and b"binary_data_size" in body else body)
+                if status == 200 and acknowledged:
+                    result.acknowledged.append(acknowledged)
+        result.memory = (result.memory[0], read_memory(pid))
         assert httpx.get(f"http://127.0.0.1:{port}/healthz").json()["status"] == "ok"
         page = httpx.get(f"http://127.0.0.1:{port}/metrics").content
         assert not re.search(rb" (NaN|[+-]Inf)$", page, re.MULTILINE)
-    found.differing = differing(folder, found.acknowledged)
-    return found
+    result.differing = count_differing(folder, result.acknowledged)
+    return result
 
 
-def differing(folder: Path, acknowledged: list[list[dict[str, Any]]]) -> int:
-    """Return how many probes the server's state and a replay of the events compute otherwise."""
+def count_differing(folder: Path, acknowledged: list[list[dict[str, Any]]]) -> int:
+    """Return for how many probes the server's state and a replay of the events differ."""
     base = snapshot.map_file(model.snapshot_of_the_past(folder), str(folder / "replay"))
     reader, draw = EventParser(base.snapshot.events), random.Random(0)
     state = Path(files.state_folder(str(folder), model.NAME))
     with closing(Embedded(state, base)) as served, closing(Embedded(folder / "again", base)) as replayed:
         for events in acknowledged:
-            replayed.take([reader.read(each) for each in events])
-        last = max(reader.read(each).time for events in acknowledged for each in events)
+            replayed.take([reader.read(event) for event in events])
+        last = max(reader.read(event).time for events in acknowledged for event in events)
         probes = [
             Event(-(10**12) - number, last, draw.randrange(CUSTOMERS), draw.randrange(TERMINALS), 1.0)
             for number in range(PROBES)
@@ -224,26 +233,26 @@ def differing(folder: Path, acknowledged: list[list[dict[str, Any]]]) -> int:
         return sum(not np.array_equal(*pair) for pair in zip(served.take(probes), replayed.take(probes), strict=True))
 
 
-def resident(pid: int) -> int:
-    """Return a process's memory, bytes."""
-    (line,) = [each for each in Path(f"/proc/{pid}/status").read_text().splitlines() if each.startswith("VmRSS")]
+def read_memory(pid: int) -> int:
+    """Return a process's resident memory, bytes."""
+    (line,) = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmRSS")]
     return int(line.split()[1]) * 1024
 
 
 @contextmanager
-def serving(folder: Path) -> Iterator[tuple[int, int]]:
-    """Serve the benchmark's model with its state; yield process and port."""
+def run_server(folder: Path) -> Iterator[tuple[int, int]]:
+    """Serve the benchmark's model with its state; yield the process id and the port."""
     model.point(folder, model.snapshot_of_the_past(folder))
     port = free_port()
     command = [sys.executable, "-m", "nightshift.serving", "--registry", str(folder), "--name", model.NAME]
     with started([*command, "--port", str(port)]) as process:
-        wait_until(lambda: _answers(port), "the server answers", SECONDS)
+        wait_until(lambda: _is_healthy(port), "the server answers", SECONDS)
         yield process.pid, port
         process.terminate()
         process.wait(SECONDS)
 
 
-def _answers(port: int) -> bool:
+def _is_healthy(port: int) -> bool:
     try:
         return httpx.get(f"http://127.0.0.1:{port}/healthz").is_success
     except httpx.TransportError:
@@ -251,18 +260,26 @@ def _answers(port: int) -> bool:
 
 
 def main() -> None:
-    """Fuzz as many requests as the flags say, and print what was seen."""
+    """Fuzz a server with the flags' number of requests, and print the result."""
     flags = argparse.ArgumentParser(prog="python -m benchmarks.fuzz", description=__doc__)
     flags.add_argument("--requests", type=int, default=100_000)
     flags.add_argument("--seed", type=int, default=0)
     args = flags.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         model.write(Path(folder))
-        found = fuzz(Path(folder), args.requests, args.seed)
-    first, last = (size >> 20 for size in found.memory)
-    print(f"{sum(found.statuses.values())} answers, {dict(sorted(found.statuses.items()))}")
-    print(f"wrong: {found.wrong}; memory {first} to {last} MiB")
-    print(f"{len(found.acknowledged)} requests of events acknowledged; probes that differ: {found.differing}")
+        result = fuzz(Path(folder), args.requests, args.seed)
+    first, last = (size >> 20 for size in result.memory)
+    print(f"statuses {dict(sorted(result.statuses.items()))}; wrong: {result.wrong}")
+    row = {
+        "requests": args.requests,
+        "answers read": sum(result.statuses.values()),
+        "wrong": len(result.wrong),
+        "events acknowledged": len(result.acknowledged),
+        "probes that differ from a replay": result.differing,
+        "MiB after a tenth": first,
+        "MiB at the end": last,
+    }
+    figures.publish("fuzz", [row], f"Seed {args.seed}.")
 
 
 if __name__ == "__main__":

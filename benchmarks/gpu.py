@@ -15,12 +15,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import yaml
-from rich.console import Console
-from rich.table import Table
 from sklearn.metrics import average_precision_score
 from torch import cuda
 
-from benchmarks import networks
+from benchmarks import figures, networks
 from benchmarks.features import ROOT, transactions
 from benchmarks.networks import in_turn
 from nightshift import config
@@ -41,15 +39,13 @@ PARAMETERS = {
 }
 BATCHES = (1, 32)
 CORES = len(os.sched_getaffinity(0))
-console = Console(width=120)
 
 
 def measure_features(device: str) -> None:
     """The kernel of features over all published transactions, and over ten times as many."""
     handbook = config.parse(yaml.safe_load((ROOT / "pipelines" / "configs" / "handbook.yaml").read_text()))
     cpu, there = frames.backend("cpu"), frames.backend(device)
-    table = Table("rows", "CPU s", f"{device} s", "CPU / it", "with the way there and back", "bits", title="Features")
-    once = transactions()
+    lines, once = [], transactions()
     for times in TIMES:
         events = repeat_events(once, times)
         moved = there.from_host(events)
@@ -61,10 +57,10 @@ def measure_features(device: str) -> None:
         seconds = in_turn(calls, ROUNDS)
         ours, theirs = calls["cpu"](), there.to_host(calls["there"]())
         equal = all(np.array_equal(ours[name], theirs[name]) for name in core.numeric_inputs(handbook))
-        ratios = [f"{seconds['cpu'] / seconds[name]:.1f}" for name in ("there", "way")]
-        cells = [f"{seconds[name]:.3f}" for name in ("cpu", "there")]
-        table.add_row(f"{len(events):,}", *cells, *ratios, "equal" if equal else "differ")
-    console.print(table)
+        ratios = {"CPU / GPU": seconds["cpu"] / seconds["there"], "with copies": seconds["cpu"] / seconds["way"]}
+        times = {"CPU s": seconds["cpu"], "GPU s": seconds["there"]}
+        lines.append({"rows": len(events), **times, **ratios, "bits": "equal" if equal else "differ"})
+    figures.publish("gpu-features", lines)
 
 
 def repeat_events(events: pd.DataFrame, times: int) -> pd.DataFrame:
@@ -83,8 +79,7 @@ def from_host_and_back(events: pd.DataFrame, handbook: config.Config, backend: f
 def measure_models(device: str) -> None:
     """Candidates of a table, fitted on random rows with rare positives."""
     (matrix, labels), (unseen, truth) = rows(0), rows(1)
-    headings = ("candidate", f"CPU s ({CORES} threads)", f"{device} s", "CPU / it", "average precision, CPU", device)
-    table = Table(*headings, title=f"Fits of {ROWS:,} rows with {WIDTH} inputs")
+    lines = []
     for kind, parameters in PARAMETERS.items():
         seconds, precisions = [], []
         for where in ("cpu", device):
@@ -94,11 +89,10 @@ def measure_models(device: str) -> None:
             fitted = wait_for_gpu(partial(estimators.fit, kind, spec, matrix, labels))
             seconds.append(time.perf_counter() - began)
             precisions.append(average_precision_score(truth, Graph(fitted.graph, CORES).score(unseen)))
-        ratio = f"{seconds[0] / seconds[1]:.1f}"
-        table.add_row(
-            kind, *(f"{number:.2f}" for number in seconds), ratio, *(f"{precision:.3f}" for precision in precisions)
-        )
-    console.print(table)
+        times = {"CPU s": seconds[0], "GPU s": seconds[1], "CPU / GPU": seconds[0] / seconds[1]}
+        quality = dict(zip(("average precision, CPU", "average precision, GPU"), precisions, strict=True))
+        lines.append({"candidate": kind.value, **times, **quality})
+    figures.publish("gpu-models", lines, f"Fits of {ROWS:,} rows with {WIDTH} inputs; {CORES} threads on the CPU.")
 
 
 def rows(seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -124,30 +118,20 @@ def wait_for_gpu(work: Callable[[], Any]) -> Any:
 
 def measure_scores(device: str) -> None:
     """ResNet-50 and BERT-base by ONNX Runtime, as a server runs them."""
-    headings = (
-        "network",
-        "rows a call",
-        f"CPU ms ({CORES} threads)",
-        f"{device} ms",
-        "CPU / it",
-        "scores differ by at most",
-    )
-    table = Table(*headings, title="Scores by ONNX Runtime, float32")
-    for network in networks.NETWORKS:
-        for cells in score_rows(network(), device):
-            table.add_row(*cells)
-    console.print(table)
+    lines = [row for network in networks.NETWORKS for row in score_rows(network(), device)]
+    figures.publish("gpu-scores", lines, f"ONNX Runtime, float32, {CORES} threads on the CPU.")
 
 
-def score_rows(network: networks.BenchmarkNetwork, device: str) -> Iterator[list[str]]:
+def score_rows(network: networks.BenchmarkNetwork, device: str) -> Iterator[figures.Row]:
     """Yield a row of the table for each size of a call."""
     cpu, there = (Graph(network.graph, CORES, PROVIDERS[name]) for name in ("cpu", device))
     for batch in BATCHES:
         inputs = np.resize(network.sample, (batch, *network.sample.shape[1:]))
         seconds = in_turn({"cpu": partial(cpu.score, inputs), "there": partial(there.score, inputs)}, ROUNDS)
         moved = np.abs(cpu.score(inputs) - there.score(inputs)).max()
-        times = [f"{1e3 * seconds[name]:.2f}" for name in ("cpu", "there")]
-        yield [network.name, str(batch), *times, f"{seconds['cpu'] / seconds['there']:.1f}", f"{moved:.1e}"]
+        times = {"CPU ms": 1e3 * seconds["cpu"], "GPU ms": 1e3 * seconds["there"]}
+        ratio = seconds["cpu"] / seconds["there"]
+        yield {"network": network.name, "rows a call": batch, **times, "CPU / GPU": ratio, "scores differ by": moved}
 
 
 MEASUREMENTS = {"features": measure_features, "models": measure_models, "scores": measure_scores}

@@ -8,9 +8,11 @@ import tempfile
 from datetime import date, timedelta
 from pathlib import Path
 
+from benchmarks import figures
 from benchmarks.steps import run_steps
 from components.features import __main__ as features
 from components.ingestion import __main__ as ingestion
+from nightshift.context import StepContext
 from pipelines import configs
 from pipelines.environments import local
 
@@ -28,8 +30,8 @@ def fill(workspace: Path, days: int) -> None:
         day = str(LAST - timedelta(days=age))
         events, table = (str(workspace / day / name) for name in STEPS)
         shared = {"config": config, "date": day, "state": state, "events": events}
-        ingestion.body(argparse.Namespace(**shared, data="simulator"))
-        features.body(argparse.Namespace(**shared, features=table, device="cpu"))
+        ingestion.body(StepContext(argparse.Namespace(**shared, data="simulator")))
+        features.body(StepContext(argparse.Namespace(**shared, features=table, device="cpu")))
 
 
 def seconds(workspace: Path, day: date) -> float:
@@ -52,9 +54,9 @@ def run() -> dict[str, float]:
                 seconds_by_history[days].append(seconds(workspace, LAST + timedelta(days=repeat + 1)))
     medians = {days: statistics.median(values) for days, values in seconds_by_history.items()}
     short, long = (medians[days] for days in HISTORIES)
-    for days, median in medians.items():
-        print(f"a new day after {days} days: {median:.2f} s (median of {REPEATS})")
-    print(f"ratio {long / short:.3f} (at most {RATIO})")
+    rows = [{"days in the lake": days, "seconds of a new day": median} for days, median in medians.items()]
+    note = f"Ingestion and features, medians of {REPEATS}; ratio {long / short:.3f} (at most {RATIO})."
+    figures.publish("history", rows, note)
     return {"short": short, "long": long, "ratio": long / short}
 
 

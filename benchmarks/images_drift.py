@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from rich.console import Console
-from rich.table import Table
 
+from benchmarks import figures
 from components.drift import core
 from components.training import core as training
 from nightshift import splits
@@ -24,7 +23,7 @@ from nightshift.classification import images as files
 from nightshift.classification.shards import ItemTable, Shards
 from nightshift.config import Config, parse
 from nightshift.config.images import ImageTaskConfig
-from nightshift.contracts import package
+from nightshift.contracts import package, tables
 from nightshift.contracts.drift import SCORE
 from nightshift.graph import Graph
 from nightshift.splits import Days
@@ -34,6 +33,7 @@ from nightshift.tasks.classification import drift_reference
 from nightshift.tasks.classification.networks import Setting
 from nightshift.tasks.classification.training import ItemRows
 from nightshift.tasks.images import simulator as pictures
+from nightshift.tasks.protocol import TrainingSetup
 
 FIRST = date(2024, 1, 1)
 STABLE_DAYS, WATCHED_DAYS = 60, 7
@@ -46,7 +46,6 @@ DRIFTS: dict[str, dict[str, Any]] = {
     "new class, 25 % of images": {"new_class": 0.25},
     "volume x 2": {"volume_factor": 2.0},
 }
-LINEAGE = {"events_sha256": "", "features_sha256": "", "code_version": ""}
 
 
 def config(seed: int = 0) -> Config:
@@ -137,10 +136,11 @@ def train_network(config: Config) -> WatchedNetwork:
     days = [make_day(config, day) for day in Days(FIRST, last)]
     rows = pd.concat([rows for rows, _ in days], ignore_index=True)
     items = ItemTable(rows, Shards([pixels for _, pixels in days]))
-    trained_candidates = training.train(config, plan, ItemRows(Setting(task, "cpu"), plan, items), "cpu", LINEAGE)
-    graph = Graph(trained_candidates.graphs[trained_candidates.package.selected])
+    setup = TrainingSetup(config, plan, tables.Table("features", [], {"events_sha256": ""}), "cpu")
+    training_result = training.train(setup, ItemRows(Setting(task, "cpu"), plan, items), code="")
+    graph = Graph(training_result.graphs[training_result.package.selected])
     return WatchedNetwork(
-        config, task, graph, trained_candidates.package, trained_candidates.reference, last + timedelta(days=1)
+        config, task, graph, training_result.package, training_result.reference, last + timedelta(days=1)
     )
 
 
@@ -183,14 +183,19 @@ def main(seed: int = 0) -> bool:
     watch = train_network(config(seed))
     days = [watch.score_day(watch.since + timedelta(days=number)) for number in range(STABLE_DAYS)]
     false, seen = alarms(watch, days), list(notice_drifts(watch, days[: watch.config.drift.window_days]))
-    table = Table("drift", "seen", "by")
     named = sorted({name for by in false for name in by})
-    table.add_row(f"none, {STABLE_DAYS} days", f"{len(false)} false alarms", ", ".join(named))
-    for sighting in seen:
-        table.add_row(sighting.drift, f"day {sighting.day}" if sighting.day else "not seen", ", ".join(sighting.by))
-    Console().print(table)
+    stable = {"drift": f"none, {STABLE_DAYS} days", "detected": f"{len(false)} false alarms", "by": ", ".join(named)}
+    rows = [stable] + [
+        {
+            "drift": sighting.drift,
+            "detected": f"day {sighting.day}" if sighting.day else "never",
+            "by": ", ".join(sighting.by),
+        }
+        for sighting in seen
+    ]
     accuracy = watch.package.candidates[watch.package.selected].validation["accuracy"]
-    print(f"validation accuracy {accuracy:.3f}, {time.monotonic() - started:.0f} s")
+    note = f"Validation accuracy {accuracy:.3f}; {time.monotonic() - started:.0f} s in all."
+    figures.publish("images-drift", rows, note)
     return not false and not any(sighting.is_too_late for sighting in seen)
 
 

@@ -29,8 +29,9 @@ from typing import Any
 
 import yaml
 from rich.console import Console
-from rich.table import Table
 
+from benchmarks import figures
+from nightshift.context import StepContext
 from nightshift.contracts.section import PAGE, SUFFIX
 from nightshift.contracts.state import DeploymentTarget
 from pipelines import arguments
@@ -248,10 +249,9 @@ def _step(name: str, workspace: Path, limit: int) -> KillCase:
     state = local(workspace, DeploymentTarget.REGISTER_ONLY)
     structs = {"config": json.dumps(CONFIG), "state": json.dumps(state.dump())}
     others = {"date": DATE, "data": "simulator", "device": "cpu", "run": "made"}
-    arguments = Namespace(**uris, **structs, **others, executor_input={})
-    return KillCase(
-        name, workspace, partial(importlib.import_module(f"components.{name}.__main__").body, arguments), limit
-    )
+    flags = Namespace(**uris, **structs, **others, executor_input={})
+    body = importlib.import_module(f"components.{name}.__main__").body
+    return KillCase(name, workspace, lambda: body(StepContext(flags)), limit)
 
 
 def _engine(workspace: Path, limit: int) -> KillCase:
@@ -289,26 +289,22 @@ def _cases(folder: Path, limit: int) -> list[KillCase]:
 def main() -> None:
     """Print what became of every step, and exit with 1 when anything was lost or left over."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.kill_points", description=__doc__)
-    parser.add_argument("--limit", type=int, default=120, help="points of a step to try; of slow ones fewer")
+    parser.add_argument("--limit", type=int, default=120, help="points to try per step; fewer in slow steps")
     limit = parser.parse_args().limit
     logging.disable(logging.INFO)
     for library in LIBRARIES:
         importlib.import_module(library)
-    table = Table(title="killed with SIGKILL, then run again", title_justify="left")
-    for column in ("", "points", "killed", "lost", "orphans", "seconds"):
-        table.add_column(column, justify="right" if column else "left")
-    results = []
+    results, rows = [], []
     with tempfile.TemporaryDirectory() as folder:
         for case in _cases(Path(folder), limit):
             started = time.monotonic()
             results.append(one := hunt(case))
-            counts = (one.points, one.killed, len(one.lost), len(one.orphans))
-            table.add_row(case.name, *map(str, counts), f"{time.monotonic() - started:.0f}")
-    Console().print(table)
+            counts = {"points": one.points, "killed": one.killed, "lost": len(one.lost), "orphans": len(one.orphans)}
+            rows.append({"step": case.name, **counts, "seconds": round(time.monotonic() - started)})
     wrong = [line for one in results for line in one.lost + one.orphans]
-    print(
-        "\n".join([*wrong, f"{sum(one.killed for one in results)} times killed, {len(wrong)} files lost or left over"])
-    )
+    print("\n".join(wrong))
+    killed = sum(one.killed for one in results)
+    figures.publish("kill-points", rows, f"Killed {killed} times with SIGKILL: {len(wrong)} files lost or left over.")
     sys.exit(bool(wrong))
 
 

@@ -27,11 +27,10 @@ import numpy.typing as npt
 import pandas as pd
 import torch
 from PIL import Image
-from rich.console import Console
-from rich.table import Table
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from benchmarks import figures
 from components.optimization import forms
 from components.optimization.forms import Form
 from nightshift.classification import images
@@ -42,9 +41,9 @@ from nightshift.config.texts import TextTaskConfig
 from nightshift.contracts import package
 from nightshift.contracts.package import OUTPUT, DecisionRule, ModelPackage
 from nightshift.graph import Graph
-from nightshift.serving.items import tasks as served_items
-from nightshift.serving.triton.config import Settings
-from nightshift.serving.triton.repository import Wanted, publish
+from nightshift.serving.items.loader import load_schema
+from nightshift.serving.triton.config import TritonSettings
+from nightshift.serving.triton.repository import PublishRequest, publish
 from nightshift.tasks import onnx_export
 from nightshift.tasks.classification.kinds import candidates
 from nightshift.tasks.images import candidates as training
@@ -61,7 +60,6 @@ FILES, BATCH = 256, 32
 WORDS = "the night shift trains a model on what came in during the day and tells in the morning how good it is "
 
 Array = npt.NDArray[Any]
-console = Console(width=110)
 
 
 @dataclass(frozen=True)
@@ -124,43 +122,46 @@ def measure_forms(network: BenchmarkNetwork) -> None:
     running = {form.name: form.graph.score for form in candidates if form.graph}
     seconds = in_turn({name: partial(score, network.sample[:1]) for name, score in running.items()})
     scores = {name: np.concatenate([score(row[None]) for row in network.sample]) for name, score in running.items()}
-    headings = ("form", "ms", "original / form", "probabilities move by at most")
-    table = Table(*headings, title=f"{network.name}, one row, one thread")
-    for form in candidates:
-        if form.name not in running:
-            table.add_row(form.name, "-", "-", form.missing)
-            continue
-        ratio = seconds["original"] / seconds[form.name]
-        moved = np.abs(scores[form.name] - scores["original"]).max()
-        table.add_row(form.name, f"{1e3 * seconds[form.name]:.1f}", f"{ratio:.2f}", f"{moved:.4f}")
-    console.print(table)
+    rows = [
+        {
+            "form": name,
+            "ms": 1e3 * seconds[name],
+            "original / form": seconds["original"] / seconds[name],
+            "probabilities move by at most": float(np.abs(scores[name] - scores["original"]).max()),
+        }
+        for name in running
+    ]
+    missing = " ".join(f"{form.name}: {form.missing}." for form in candidates if form.name not in running)
+    figures.publish(f"forms-{network.task.kind}", rows, f"{network.name}, one row, one thread. {missing}")
 
 
-def measure_served(network: BenchmarkNetwork) -> None:
+def measure_served(network: BenchmarkNetwork) -> figures.Row:
     """The server, asked with a file or a text, beside the same work in a process."""
     body, headers = network.bodies[0], {"Content-Type": network.media_type}
     with tempfile.TemporaryDirectory() as folder, serve_model(uri := save_model(network, folder)) as ask:
-        (field,), graph = served_items.of(network.manifest(), uri).fields, Graph(network.graph)
+        (field,), graph = load_schema(network.manifest(), uri).fields, Graph(network.graph)
         durations = in_turn(
             {
-                "alone": lambda: graph.score(field.seen(body)[None]),
+                "alone": lambda: graph.score(field.decode(body)[None]),
                 "served": lambda: ask("/score", content=body, headers=headers).raise_for_status(),
             }
         )
-    ms = ", ".join(f"{name} {1e3 * seconds:.1f} ms" for name, seconds in durations.items())
-    console.print(f"{network.name}, a request with one row: {ms}, ratio {durations['served'] / durations['alone']:.3f}")
+    times = {"in process, ms": 1e3 * durations["alone"], "served, ms": 1e3 * durations["served"]}
+    return {"network": network.name, **times, "served / in process": durations["served"] / durations["alone"]}
 
 
 def measure_triton(network: BenchmarkNetwork) -> None:
     """The same package in our server and in the real Triton: how far their scores differ."""
     with tempfile.TemporaryDirectory() as folder, serve_model(uri := save_model(network, folder)) as ask:
-        publish(models := Path(folder, "models"), uri, Wanted("network", 1, settings=Settings(rows=SAMPLE)))
+        publish(
+            models := Path(folder, "models"), uri, PublishRequest("network", 1, settings=TritonSettings(rows=SAMPLE))
+        )
         with triton.serve(Path(folder), models) as url, httpx.Client(base_url=url, timeout=60) as client:
             client.post("/v2/repository/models/network_raw/load").raise_for_status()
             ours = [scores(ask, "network", network, body) for body in network.bodies]
             theirs = [scores(client.post, "network_raw", network, body) for body in network.bodies]
     apart = np.abs(np.subtract(ours, theirs)).max()
-    console.print(f"{network.name}: {len(ours)} requests, scores of the real Triton differ by at most {apart:.1e}")
+    print(f"{network.name}: {len(ours)} requests, scores of the real Triton differ by at most {apart:.1e}")
 
 
 def scores(post: Callable[..., httpx.Response], model: str, network: BenchmarkNetwork, body: bytes) -> list[float]:
@@ -210,11 +211,12 @@ def measure_loader() -> None:
         }
         calls = {f"DataLoader, {workers} workers": partial(_epoch, loader) for workers, loader in loaders.items()}
         durations = in_turn({"shards": partial(_gather, shards), **calls}, rounds=3)
-    console.print(f"{FILES} JPEG files of 500 x 375, decoded and resized once in {once:.1f} s")
-    for name, seconds in durations.items():
-        console.print(
-            f"  {name}: {FILES / seconds:,.0f} images/s, {seconds / durations['shards']:.1f} times as long as shards"
-        )
+    rows = [
+        {"reader": name, "images/s": round(FILES / seconds), "shards / it": seconds / durations["shards"]}
+        for name, seconds in durations.items()
+    ]
+    note = f"{FILES} JPEG files of 500 x 375, decoded once for the shards in {once:.1f} s."
+    figures.publish("image-readers", rows, note)
 
 
 def _epoch(loader: DataLoader[Tensor]) -> int:
@@ -265,15 +267,22 @@ def _answers(client: httpx.Client) -> bool:
         return False
 
 
-if __name__ == "__main__":
-    measurements = sys.argv[1:] or ["forms", "served", "triton", "loader"]
-    if "loader" in measurements:
+def main(parts: list[str]) -> None:
+    """Measure the named parts, all without any."""
+    if "loader" in parts:
         measure_loader()
+    rows: list[figures.Row] = []
     for make in NETWORKS:
         network = make()
-        if "forms" in measurements:
+        if "forms" in parts:
             measure_forms(network)
-        for served_network in (network, network.in_int8()) if "served" in measurements else ():
-            measure_served(served_network)
-        if "triton" in measurements:
+        if "served" in parts:
+            rows += map(measure_served, (network, network.in_int8()))
+        if "triton" in parts:
             measure_triton(network.in_int8())
+    if rows:
+        figures.publish("served-networks", rows, "A request with one row.")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:] or ["forms", "served", "triton", "loader"])

@@ -13,6 +13,7 @@ from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from benchmarks import figures
 from pipelines import configs
 from pipelines.engines.airflow import standalone
 from tests.dags.person import PYTHON, ROOT, Airflow, nightshift
@@ -70,18 +71,19 @@ def second(airflow: Airflow, cases: list[UseCase]) -> list[tuple[str, str]]:
     return [(f"{name}_{dag}", "second") for name in nights for dag in ("ingestion", "training")] + watched
 
 
-def await_end(airflow: Airflow, runs: list[tuple[str, str]]) -> bool:
-    """Wait for all runs, print a line for each and one for the night, and return whether all are green."""
+def await_end(airflow: Airflow, runs: list[tuple[str, str]]) -> list[figures.Row]:
+    """Wait for all runs of a night; return a row for each."""
     states = [airflow.end(*run) for run in runs]
     details = [airflow.call("GET", f"/dags/{dag}/dagRuns/{run}") for dag, run in runs]
-    began, end = min(_time(run, "start_date") for run in details), max(_time(run, "end_date") for run in details)
-    for (dag, name), run in zip(runs, details, strict=True):
-        tasks = airflow.states(dag, name)
-        start, took = (_time(run, "start_date") - began).seconds, _time(run, "end_date") - _time(run, "start_date")
-        others = {task: state for task, state in tasks.items() if state != "success"}
-        print(f"| `{dag}` | {run['state']} | {len(tasks)} | {start} s | {took.seconds} s | {others or ''}", flush=True)
-    print(f"{len(details)} runs, {states.count('success')} green, in {(end - began).seconds} s\n", flush=True)
-    return set(states) == {"success"}
+    return [
+        {
+            "DAG": dag,
+            "night": night,
+            "state": state,
+            "seconds": (_time(run, "end_date") - _time(run, "start_date")).seconds,
+        }
+        for (dag, night), state, run in zip(runs, states, details, strict=True)
+    ]
 
 
 def _time(run: dict[str, Any], field: str) -> datetime:
@@ -101,13 +103,14 @@ def main(folder: str, *words: str) -> int:
         for dag in DAGS:
             for case in cases:
                 airflow.unpause(f"{case.name}_{dag}")
-        green = [await_end(airflow, night(airflow, cases)) for night in (first, second)]
+        rows = [row for night in (first, second) for row in await_end(airflow, night(airflow, cases))]
     finally:
         running.stop()
         nightshift("stop", "--workspace", str(workspace)).communicate()
     for report in sorted(workspace.glob("runs/*/report.html"), key=os.path.getmtime):
         print(report)
-    return not all(green)
+    figures.publish("nights", rows)
+    return any(row["state"] != "success" for row in rows)
 
 
 if __name__ == "__main__":

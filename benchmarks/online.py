@@ -20,9 +20,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from rich.console import Console
-from rich.table import Table
 
+from benchmarks import figures
 from nightshift import config
 from nightshift.config import Config
 from nightshift.splits import Days, buffer_days
@@ -97,13 +96,11 @@ def speed() -> None:
     past = whole[whole["event_time"] <= np.datetime64(LAST + timedelta(days=1))]
     newest = whole.iloc[len(past) :]
     base, events = snapshot.in_memory(CHOSEN, DAYS, past), incoming(newest)
-    table = Table(title="microseconds per event", title_justify="left")
-    for heading in ("", "wall", "CPU"):
-        table.add_column(heading, justify="right" if heading else "left")
+    rows = []
     for name, count, work in _works(whole, newest, base, events):
-        seconds_of_parts = min(time_calls(work) for _ in range(3))
-        table.add_row(name, *(f"{seconds / count * 1e6:,.1f}" for seconds in seconds_of_parts))
-    Console().print(table)
+        wall, cpu = min(time_calls(work) for _ in range(3))
+        rows.append({"work": name, "wall us": wall / count * 1e6, "CPU us": cpu / count * 1e6})
+    figures.publish("online", rows, "Microseconds per event, least of three runs.")
 
 
 def _works(
@@ -146,8 +143,8 @@ def memory() -> None:
         seconds, _ = time_calls(lambda: _write_snapshot(uri))
         command = [sys.executable, "-m", "benchmarks.online", "serve", uri, copies]
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    for name, value in ({"building, seconds": round(seconds, 1)} | json.loads(done.stdout)).items():
-        print(f"{name:50} {value:>15,}")
+    measured = {"building, seconds": round(seconds, 1)} | json.loads(done.stdout)
+    figures.publish("online-memory", [{"what": name, "value": value} for name, value in measured.items()])
 
 
 def _write_snapshot(uri: str) -> None:

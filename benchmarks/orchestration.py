@@ -7,8 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
+from benchmarks import figures
 
 NOOPS = Path(__file__).parent / "noops"
 ATTEMPTS = 3
@@ -39,8 +38,8 @@ def run() -> list[dict[str, Any]]:
         }
         engine_rows = _rows({name: _seconds(words, folder) for name, words in engines.items()})
         helps = _rows({step: _seconds(["-m", f"components.{step}", "--help"], folder) for step in STEPS})
-    _print("seven no-op steps, best of 3", engine_rows)
-    _print("python -m components.<step> --help, best of 3", helps)
+    figures.publish("orchestration", engine_rows, "Seven no-op steps in a row from the shell, best of three.")
+    figures.publish("helps", helps, "`python -m components.<step> --help`, best of three.")
     return engine_rows + [row | {"name": f"{row['name']} --help"} for row in helps]
 
 
@@ -57,12 +56,3 @@ def _seconds(words: list[str], folder: str) -> float:
 def _rows(times: dict[str, float]) -> list[dict[str, Any]]:
     first = next(iter(times.values()))
     return [{"name": name, "seconds": round(took, 3), "ratio": round(took / first, 1)} for name, took in times.items()]
-
-
-def _print(title: str, rows: list[dict[str, Any]]) -> None:
-    table = Table(title=title, title_justify="left")
-    for column in rows[0]:
-        table.add_column(column, justify="left" if column == "name" else "right")
-    for row in rows:
-        table.add_row(*[str(value) for value in row.values()])
-    Console().print(table)

@@ -5,7 +5,6 @@ its noise is this machine's own. For a slowdown the times of one kernel on one s
 """
 
 import argparse
-import os
 import tempfile
 import time
 from itertools import islice
@@ -14,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from benchmarks import figures
 from nightshift.contracts import package
 from nightshift.contracts.preprocessing import Inputs
 from nightshift.contracts.verdict import Decision
@@ -62,20 +62,24 @@ def count_failures(rounds: list[Pairs], comparisons: int, slower: str = "", time
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.performance", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=12, help="that are measured, with new processes each")
-    parser.add_argument("--pairs", type=int, default=PAIRS, help="that a round measures of each kernel")
+    parser.add_argument("--rounds", type=int, default=12, help="rounds to measure, each in new processes")
+    parser.add_argument("--pairs", type=int, default=PAIRS, help="pairs to measure per kernel and round")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         uri, started = model(Path(folder) / "model"), time.monotonic()
         rounds = [measure_pairs(uri, args.pairs) for _ in range(args.rounds)]
     took = time.monotonic() - started
-    print(f"{args.rounds} rounds of {args.pairs} pairs of each kernel in {took:.0f} s, load {os.getloadavg()[0]:.0f}")
-    alarms = count_failures(rounds, 200)
-    print(f"nothing changed: {alarms} of 200 comparisons fail; stated: at most {performance.FALSE_ALARMS:.0%}")
-    for name in rounds[0]:
-        spread = np.std([np.median(one[name]) for one in rounds])
-        print(f"{name} 10 % slower: found in {count_failures(rounds, 100, name)} of 100")
-        print(f"    medians of single rounds, unchanged, vary by {spread:.1%}")
+    spreads = {name: np.std([np.median(one[name]) for one in rounds]) for name in rounds[0]}
+    lines = [{"change": "none", "comparisons": 200, "fail": count_failures(rounds, 200)}] + [
+        {"change": f"{name} 10 % slower", "comparisons": 100, "fail": count_failures(rounds, 100, name)}
+        for name in spreads
+    ]
+    note = (
+        f"{args.rounds} rounds of {args.pairs} pairs of each kernel in {took:.0f} s; stated: at most "
+        f"{performance.FALSE_ALARMS:.0%} false alarms. Medians of single rounds, unchanged, vary by "
+        f"{min(spreads.values()):.1%} to {max(spreads.values()):.1%}."
+    )
+    figures.publish("performance-gate", lines, note)
 
 
 if __name__ == "__main__":

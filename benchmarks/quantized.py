@@ -15,9 +15,8 @@ from typing import Any
 
 import pandas as pd
 import yaml
-from rich.console import Console
-from rich.table import Table
 
+from benchmarks import figures
 from benchmarks.steps import run_steps
 from components.optimization import compare, subjects
 from components.training.core import fit_all
@@ -46,7 +45,6 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     "resnet50": {"epochs": 2, "batch_size": 16, "learning_rate": 0.001, "label_smoothing": 0.0, "threads": 1},
     "bert": {"epochs": 2, "batch_size": 16, "threads": 1},
 }
-console = Console(width=130)
 
 
 def config(name: str) -> dict[str, Any]:
@@ -94,9 +92,10 @@ def judge_form(name: str, folder: Path) -> tuple[Optimization, float]:
     if not (model / package.MANIFEST).exists():
         fit(name, uri, model)
     flags = {"config": json.dumps(config(name)), "features": uri, "model": str(model), "result": str(optimized)}
-    arguments = compare.parser().parse_args([word for flag, value in flags.items() for word in (f"--{flag}", value)])
-    compare.body(arguments)
-    subject = subjects.read(StepContext(arguments), str(model))
+    words = [word for flag, value in flags.items() for word in (f"--{flag}", value)]
+    context = StepContext(compare.parser().parse_args(words))
+    compare.body(context)
+    subject = subjects.read(context)
     assert subject.original.graph is not None
     accuracy = subject.rows.quality(subject.original.graph.score(subject.rows.inputs))
     return Optimization.read(str(optimized / FILE)), accuracy
@@ -105,13 +104,16 @@ def judge_form(name: str, folder: Path) -> tuple[Optimization, float]:
 def show(name: str, folder: Path) -> None:
     """Print what came of each form."""
     result, accuracy = judge_form(name, folder)
-    title = f"{name}: accuracy {accuracy:.4f} on {result.rows:,} rows that it was not fitted on"
-    table = Table("form", "original / form: 1 row", "32 rows", "accuracy lost", "decided otherwise", "why", title=title)
+    rows = []
     for attempt in result.attempts:
         if attempt.latencies:
-            ratios = [f"{a.median_ms / b.median_ms:.2f}" for a, b in pairs(result.attempts[0], attempt)]
-            table.add_row(attempt.name, *ratios, *effect(attempt), attempt.reason)
-    console.print(table)
+            row, batch = (a.median_ms / b.median_ms for a, b in pairs(result.attempts[0], attempt))
+            loss, flipped = effect(attempt)
+            ratios = {"original / form, 1 row": row, "32 rows": batch}
+            words = {"accuracy lost": loss, "decided otherwise": flipped, "verdict": attempt.reason}
+            rows.append({"form": attempt.name, **ratios, **words})
+    note = f"Accuracy of the original {accuracy:.4f} on {result.rows:,} rows that it was not fitted on."
+    figures.publish(f"quantized-{name}", rows, note)
 
 
 def pairs(original: Attempt, form: Attempt) -> Iterator[tuple[Latency, Latency]]:

@@ -22,9 +22,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
+from benchmarks import figures
 from nightshift import storage
 from nightshift.config import parse
 from nightshift.config.tabular import TabularSimulator
@@ -192,18 +190,18 @@ def through_dask(name: str, folder: Path, workers: int, kills: bool) -> Ended:
 
 
 def show(rows: list[Ended]) -> None:
-    """Print a line a case: microseconds per event that was read, and as multiples of the first case's."""
+    """Publish a row a case: microseconds per event that was read, and as multiples of the first case's."""
     parts = {"written_seconds": "days written", "seconds": "whole step", "cpu_seconds": "CPU"}
-    table = Table("case", "events", *(f"{title}, us" for title in parts.values()), *parts.values(), "peak MB")
     first = {name: rows[0][name] / rows[0]["events"] for name in parts}
+    lines = []
     for row in rows:
         times = {name: row[name] / row["events"] for name in parts}
-        cells = [f"{time * 1e6:.2f}" for time in times.values()]
-        cells += [f"{times[name] / first[name]:.2f}x" for name in parts]
-        table.add_row(row["case"], f"{row['events']:,}", *cells, f"{row['peak'] / 1e6:,.0f}")
-    Console(width=130).print(table)
+        costs = {f"{title}, us": times[name] * 1e6 for name, title in parts.items()}
+        ratios = {f"{title}, ratio": times[name] / first[name] for name, title in parts.items()}
+        lines.append({"case": row["case"], "events": row["events"], **costs, **ratios, "peak MB": row["peak"] / 1e6})
     larger = {row["sha256"] for row in rows[1:]}
-    print("files of the larger world:", "equal" if len(larger) == 1 else f"DIFFERENT {larger}")
+    equality = "equal" if len(larger) == 1 else f"DIFFERENT {larger}"
+    figures.publish("scale", lines, f"Time per event that was read; files of the larger world: {equality}.")
 
 
 def run(root: Path, events: int, beside: int, workers: int) -> None:
@@ -218,9 +216,9 @@ def run(root: Path, events: int, beside: int, workers: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scale", description=__doc__)
     parser.add_argument("--events", type=int, default=50_000_000)
-    parser.add_argument("--beside", type=int, default=1_750_000, help="the smaller world")
-    parser.add_argument("--workers", type=int, default=2, help="of the cluster; 0 leaves it out")
-    parser.add_argument("--folder", type=Path, help="where worlds are kept for the next time")
+    parser.add_argument("--beside", type=int, default=1_750_000, help="events of the smaller world")
+    parser.add_argument("--workers", type=int, default=2, help="workers of the Dask cluster; 0 leaves it out")
+    parser.add_argument("--folder", type=Path, help="folder that keeps the simulated worlds for the next time")
     parser.add_argument("--make", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.make:

@@ -21,16 +21,17 @@ from pathlib import Path
 import numpy as np
 import torch
 from rich.console import Console
-from rich.table import Table
 from sklearn.neural_network import MLPClassifier
 from threadpoolctl import threadpool_limits
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from benchmarks import figures
 from components.training import __main__ as training_step
 from nightshift import step
 from nightshift.classification.shards import Shards
 from nightshift.config.neural import Trainer
+from nightshift.context import StepContext
 from nightshift.neural import data, devices, processes, trainer
 from nightshift.neural.checkpoints import Checkpoints
 from nightshift.neural.data import Gather, GatherDataset, ResidentDataset, Take, TrainingDataset
@@ -72,31 +73,34 @@ def time_call(work: Callable[[], object]) -> tuple[float, float]:
     return time.perf_counter() - wall, time.process_time() - cpu
 
 
-def compare_variants(title: str, count: int, variants: dict[str, Callable[[], object]], rounds: int) -> None:
-    """Print rows per second of each variant, in turn, and how often the first one is as fast as each: medians."""
-    timings: dict[str, list[tuple[float, float]]] = {name: [] for name in variants}
+def compare_variants(count: int, variants: dict[str, Callable[[], object]], rounds: int) -> list[figures.Row]:
+    """Return how many times as fast the first variant is as each other one, in turn: medians, in CPU seconds."""
+    times: dict[str, list[float]] = {name: [] for name in variants}
     for _ in range(rounds):
         for name, work in variants.items():
-            timings[name].append(time_call(work))
-    table = Table("variant", "rows/s", "rows per CPU second", "the first is so often as fast (CPU)", title=title)
-    first = next(iter(timings.values()))
-    for name, times in timings.items():
-        wall, cpu = (statistics.median(timing[i] for timing in times) for i in (0, 1))
-        ratio = statistics.median(other[1] / own[1] for own, other in zip(first, times, strict=True))
-        table.add_row(name, f"{count / wall:,.0f}", f"{count / cpu:,.0f}", f"{ratio:.3f}")
-    console.print(table)
+            times[name].append(time_call(work)[1])
+    first, *others = times
+    speed = count / statistics.median(times[first])
+    return [
+        {"what": first, "beside": name, "rows per CPU s": round(speed), "its": round(count / statistics.median(its))}
+        | {"ratio": statistics.median(one / own for own, one in zip(times[first], its, strict=True))}
+        for name, its in ((name, times[name]) for name in others)
+    ]
 
 
-def batches() -> None:
+def batches() -> list[figures.Row]:
     """Tabular batches, without a model."""
     count = 50_000
     data = resident(count, 256)
     loader = DataLoader(TensorDataset(data.inputs, data.labels), batch_size=256, shuffle=True)
-    whole = {"resident": lambda: [0 for _ in data.epoch()], "per-sample DataLoader": lambda: [0 for _ in loader]}
-    compare_variants("batches of 256 rows, no model", count, whole, 7)
+    whole = {
+        "tabular batches without a model": lambda: [0 for _ in data.epoch()],
+        "DataLoader over samples": lambda: [0 for _ in loader],
+    }
+    return compare_variants(count, whole, 7)
 
 
-def mlp_training() -> None:
+def mlp_training() -> list[figures.Row]:
     """The same architecture, batch, precision, optimizer, threads and epochs."""
     count, parameters = 50_000, MLPParameters(epochs=2)
     matrix, labels = rows(count)
@@ -125,8 +129,12 @@ def mlp_training() -> None:
                 bare(MLP(WIDTH, parameters), loader)
 
     warnings.filterwarnings("ignore", message="Stochastic Optimizer: Maximum iterations")
-    variants = {"ours": ours, "scikit-learn's MLPClassifier": sklearn, "per-sample loop": per_sample}
-    compare_variants("MLP, 256 units, batch 256, float32, one thread", count * parameters.epochs, variants, 5)
+    variants = {
+        "training an MLP": ours,
+        "scikit-learn's MLPClassifier": sklearn,
+        "a loop over a DataLoader of samples": per_sample,
+    }
+    return compare_variants(count * parameters.epochs, variants, 5)
 
 
 def bare(recipe: MLP, data: object) -> None:
@@ -140,20 +148,20 @@ def bare(recipe: MLP, data: object) -> None:
         optimizer.step()
 
 
-def loop() -> None:
+def loop() -> list[figures.Row]:
     """What the loop adds to forward, backward and step, with checkpoints and progress on."""
     count, parameters = 100_000, MLPParameters(epochs=1)
     data, recipe = resident(count, parameters.batch_size), MLP(WIDTH, parameters)
     with tempfile.TemporaryDirectory() as folder, devices.reproducible(0, 1):
         kept = Checkpoints(folder, 3600, PreemptionNotice())
         variants = {
-            "bare": lambda: bare(recipe, data.epoch()),
-            "ours": lambda: trainer.fit(Replica(recipe, CPU), data, kept),
+            "the loop with progress and checkpoints": lambda: trainer.fit(Replica(recipe, CPU), data, kept),
+            "forward, backward, step alone": lambda: bare(recipe, data.epoch()),
         }
-        compare_variants("forward, backward, step of 256 rows: at least 0.97 for ours", count, variants, 15)
+        return compare_variants(count, variants, 15)
 
 
-def table() -> None:
+def table() -> list[figures.Row]:
     """A table that is gathered from the host in blocks, beside one on the device as a whole: at least 0.9."""
     count, parameters = 200_000, MLPParameters(epochs=1)
     recipe, (matrix, labels) = MLP(WIDTH, parameters), rows(count)
@@ -162,10 +170,10 @@ def table() -> None:
     gathered = GatherDataset(gather, mlp.targets(labels, CPU), parameters.batch_size)
     with devices.reproducible(0, 1):
         variants = {
-            "gathered from the host": lambda: trainer.fit(Replica(recipe, CPU), gathered),
-            "on the device as a whole": lambda: trainer.fit(Replica(recipe, CPU), whole),
+            "an MLP on a table gathered from the host": lambda: trainer.fit(Replica(recipe, CPU), gathered),
+            "the table on the device as a whole": lambda: trainer.fit(Replica(recipe, CPU), whole),
         }
-        compare_variants("an MLP's training on a table", count, variants, 9)
+        return compare_variants(count, variants, 9)
 
 
 SIDE, IMAGES = 224, 768
@@ -237,7 +245,7 @@ def worker(file: Path) -> None:
             file.write_text(json.dumps([wall, cpu]))
 
 
-def ddp() -> None:
+def ddp() -> list[figures.Row]:
     """Two processes of one thread each, beside one."""
     timings: dict[int, list[list[float]]] = {1: [], 2: []}
     with tempfile.TemporaryDirectory() as folder:
@@ -250,7 +258,8 @@ def ddp() -> None:
                 times.append(json.loads(file.read_text()))
     speedups = [[one[i] / two[i] for one, two in zip(timings[1], timings[2], strict=True)] for i in (0, 1)]
     wall, cpu = (statistics.median(ratios) for ratios in speedups)
-    console.print(f"DDP, 2 processes over 1: {wall:.2f}x in wall seconds; {cpu:.2f}x in CPU seconds of one process")
+    print(f"DDP, 2 processes over 1: {wall:.2f}x in wall seconds; {cpu:.2f}x in CPU seconds of one process")
+    return [{"what": "DDP, two processes", "beside": "one process", "ratio": wall}]
 
 
 def plans() -> None:
@@ -271,10 +280,13 @@ def kills() -> None:
         first, second = (torch.load(folder / run_name / "weights.pt") for run_name in ("whole", "killed"))
         starts = [line for line in elastic.lines(folder / "killed") if line.startswith("resumed")]
     equal = all(torch.equal(first[name], second[name]) for name in first)
-    console.print(
-        f"{len(starts) - 1} recoveries on the first attempt after {len(moments)} kills, at steps {moments}; each took "
-        f"{min(seconds):.1f} to {max(seconds):.1f} s; final weights {'equal bit by bit' if equal else 'DIFFER'}"
-    )
+    row = {
+        "kills": len(moments),
+        "recoveries on the first attempt": len(starts) - 1,
+        "seconds each": f"{min(seconds):.1f} to {max(seconds):.1f}",
+        "weights beside an undisturbed training": "equal to the bit" if equal else "DIFFER",
+    }
+    figures.publish("trainer-kills", [row])
 
 
 def machines() -> None:
@@ -295,10 +307,11 @@ def machines() -> None:
 
         cluster.meanwhile = once
         training_step.body(
-            training_step.parser().parse_args(site.with_nodes(step_flags, nodes=2, checkpoint_seconds=1)), cluster.job
+            StepContext(training_step.parser().parse_args(site.with_nodes(step_flags, nodes=2, checkpoint_seconds=1))),
+            cluster.job,
         )
         together = scores(folder)["net"]
-        training_step.body(training_step.parser().parse_args(step_flags))
+        training_step.body(StepContext(training_step.parser().parse_args(step_flags)))
         gap, left = np.abs(together - scores(folder)["net"]).max(), cluster.left()
     console.print(f"scores differ by {gap:.1g} from those of one machine; left on the cluster: {left or 'nothing'}")
 
@@ -316,8 +329,9 @@ def main() -> None:
         worker(args.file)
         return
     torch.set_num_threads(1)
-    for part in args.parts or PARTS:
-        PARTS[part]()
+    rows = [row for part in args.parts or PARTS for row in PARTS[part]() or []]
+    if rows:
+        figures.publish("trainer", rows, "Times as fast, in CPU seconds, DDP in seconds.")
 
 
 if __name__ == "__main__":

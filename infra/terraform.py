@@ -21,7 +21,7 @@ _INIT = "terraform init -input=false -no-color >/dev/null"
 
 
 def run(cloud: str, commands: str, source: Path = INFRA) -> str:
-    """Run shell commands in a cloud's folder of a copy of `source`, initialised with local state.
+    """Run shell commands in a cloud's folder of a copy of `source`, initialized with local state.
 
     Args:
         cloud: aws or gcp.
@@ -54,7 +54,7 @@ def run(cloud: str, commands: str, source: Path = INFRA) -> str:
 def _offline_cache() -> dict[str, str]:
     """Give this process a place of its own for the offline providers: laying them out ends runs that share it."""
     shared = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"), "offline-terraform")
-    with locks.held(Path(tempfile.gettempdir()) / "nightshift-terraform.lock"):
+    with locks.hold(Path(tempfile.gettempdir()) / "nightshift-terraform.lock"):
         if not (shared / "venv").exists():
             subprocess.run([OFFLINE, INFRA, "--", ".", "true"], check=True)
     own = Path(tempfile.mkdtemp())

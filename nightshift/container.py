@@ -1,4 +1,4 @@
-"""A step's container as Kubeflow sees it; the one file of the library that imports kfp."""
+"""A step's container for Kubeflow; the only file of the library that imports kfp."""
 
 from typing import Any
 
@@ -8,13 +8,13 @@ from nightshift.image import UNPLACED
 
 
 def container(step: str, **flags: Any) -> dsl.ContainerSpec:
-    """Return the container that runs a step.
+    """Return the container of a step.
 
     Args:
-        step: its folder in `components/`.
-        flags: flag of the step -> a parameter of the component, or the URI of an artifact.
+        step: name of its folder in `components/`.
+        flags: flag of the step -> parameter of the component, or URI of an artifact.
     """
-    arguments = [word for name, value in flags.items() for word in (f"--{name}", value)]
+    arguments = [argument for name, value in flags.items() for argument in (f"--{name}", value)]
     return dsl.ContainerSpec(
         image=UNPLACED,
         command=["python", "-m", f"components.{step}"],

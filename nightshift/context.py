@@ -1,4 +1,4 @@
-"""What a step is asked to do: its flags, each parsed and checked once."""
+"""What a step is to do: its flags, each parsed and checked once, when it is first needed."""
 
 from argparse import Namespace
 from dataclasses import dataclass
@@ -29,6 +29,16 @@ class StepContext:
     def config(self) -> Config:
         """The use case."""
         return parse(self.args.config)
+
+    @property
+    def use_case(self) -> str:
+        """Name of the use case; empty for a step that takes no config, and so has no budget."""
+        return self.config.name if getattr(self.args, "config", "") else ""
+
+    @property
+    def device(self) -> str:
+        """Where to compute; the CPU for a step that leaves no choice."""
+        return getattr(self.args, "device", "cpu")
 
     @cached_property
     def day(self) -> date:

@@ -80,14 +80,15 @@ class Watched:
 
     Attributes:
         newest: the `drift.window_days` up to the logical date.
-        labelled: as many days whose labels are due, without those the model has seen; empty when it has seen all.
+        labeled: as many days whose labels are due, or that need none, without those the model has seen; empty when it
+            has seen all.
     """
 
     newest: Days
-    labelled: Days
+    labeled: Days
 
     def __iter__(self) -> Iterator[date]:
-        return iter(sorted({*self.newest, *self.labelled}))
+        return iter(sorted({*self.newest, *self.labeled}))
 
 
 def last_complete_day(now: datetime) -> date:

@@ -26,7 +26,9 @@ from nightshift.memory import peak_memory
 from nightshift.printable import printable, printable_lines
 
 if TYPE_CHECKING:
-    from nightshift.costs.spending import Account
+    from nightshift.context import StepContext
+
+Body = Callable[["StepContext"], dict[str, Any] | None]
 
 USER_ERROR = 2
 PREEMPTED = 75  # EX_TEMPFAIL: ended early, after a checkpoint was saved; engines try again without counting it
@@ -65,7 +67,7 @@ class StepParser(argparse.ArgumentParser):
         return self
 
 
-def run(parser: StepParser, body: Callable[[argparse.Namespace], dict[str, Any] | None]) -> None:
+def run(parser: StepParser, body: Body) -> None:
     """Run a step and exit: 0 when done, 2 for a user's mistake, 75 when preempted, 1 when a retry may help.
 
     Args:
@@ -82,9 +84,10 @@ def run(parser: StepParser, body: Callable[[argparse.Namespace], dict[str, Any] 
     for library in ("alembic", "aiobotocore", "botocore"):
         logging.getLogger(library).setLevel(logging.WARNING)
     logging.getLogger("gcsfs").setLevel(logging.CRITICAL)  # it prints a traceback beside the error it raises
+    from nightshift.context import StepContext  # the command line, which needs this module's exit codes, reads no flags
+
     try:
-        args = parser.parse_args()
-        _work(parser, args, body)
+        _work(parser, StepContext(parser.parse_args()), body)
     except PreemptedError as error:
         print(f"{parser.component}: preempted; {printable_lines(str(error))}", file=sys.stderr)
         sys.exit(PREEMPTED)
@@ -101,31 +104,23 @@ class LineFormatter(logging.Formatter):
         return printable(record.message)
 
 
-def _work(
-    parser: StepParser, args: argparse.Namespace, body: Callable[[argparse.Namespace], dict[str, Any] | None]
-) -> None:
+def _work(parser: StepParser, context: "StepContext", body: Body) -> None:
     """Do a step's work within the run's budget, and report it."""
-    account, component = _account(args, parser.component), parser.component
+    from nightshift.costs.spending import Account
+
+    component = parser.component
+    account = Account.from_context(context, component) if context.use_case else None
     kept = account.within_budget(component, not parser.acts) if account and parser.has_budget else nullcontext()
     started = time.monotonic()
     try:
         with kept:
-            metrics = body(args) or {}
+            metrics = body(context) or {}
     except PreemptedError:
         if account and is_first():
             account.leave_spent(component, time.monotonic() - started)
         raise
     seconds = time.monotonic() - started
-    _report(args, component, seconds, metrics | (account.after(component, seconds) if account else {}))
-
-
-def _account(args: argparse.Namespace, component: str) -> "Account | None":
-    """Return what the run has spent; None for a step without a config, in which the budget stands."""
-    if not getattr(args, "config", ""):
-        return None
-    from nightshift.costs.spending import Account
-
-    return Account.from_flags(args, component)
+    _report(context, component, seconds, metrics | (account.hand_on(component, seconds) if account else {}))
 
 
 def _heed_sigterm() -> None:
@@ -183,12 +178,12 @@ def is_first() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
-def _report(args: argparse.Namespace, component: str, seconds: float, metrics: dict[str, Any]) -> None:
-    outputs = args.executor_input.get("outputs", {})
+def _report(context: "StepContext", component: str, seconds: float, metrics: dict[str, Any]) -> None:
+    outputs = context.args.executor_input.get("outputs", {})
     if "outputFile" not in outputs or not is_first():
         return
     declared = outputs.get("artifacts", {})
-    took = measures(component, seconds, getattr(args, "device", "cpu"))
+    took = measures(component, seconds, context.device)
     shared = {name: value for name, value in metrics.items() if name not in declared}
     artifacts = {
         name: {
@@ -201,4 +196,4 @@ def _report(args: argparse.Namespace, component: str, seconds: float, metrics: d
     storage.write_json(outputs["outputFile"], {"artifacts": artifacts})
     if path := os.environ.get(MESSAGE):
         Path(path).write_text(json.dumps(_shorten(took | shared)))
-    telemetry.push(component, json.loads(getattr(args, "config", "{}")).get("name", ""), took, shared)
+    telemetry.push(component, context.use_case, took, shared)

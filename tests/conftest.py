@@ -1,6 +1,7 @@
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +25,26 @@ settings.load_profile("any load")
 # what a shell starts in the background ignores Ctrl-C, and what nohup starts ignores the end of the terminal
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+STARTS_PROCESS = {"os.fork", "os.forkpty", "os.posix_spawn", "subprocess.Popen"}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option of `make check`."""
+    parser.addoption("--no-processes", action="store_true", help="skip each test at the process that it starts")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Watch this process for others that it starts."""
+    if config.getoption("--no-processes"):
+        sys.addaudithook(skip_at_process)
+
+
+def skip_at_process(event: str, _: tuple[object, ...]) -> None:
+    """Skip the test that runs, if one does: xdist starts its workers before."""
+    if event in STARTS_PROCESS and "PYTEST_CURRENT_TEST" in os.environ:
+        pytest.skip("starts a process; `make test` runs it")
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
@@ -103,13 +124,13 @@ def save_model(tmp_path):
 @pytest.fixture(scope="session")
 def registry_template(tmp_path_factory):
     """A registry with versions 1, 2, 3 of `fraud`, made once and copied by tests."""
-    place = tmp_path_factory.mktemp("template")
+    folder = tmp_path_factory.mktemp("template")
     for number, last in ((1, "2018-07-29"), (2, "2018-07-30"), (3, "2018-07-31")):
-        uri = save(place / f"model-{number}", number / 10, last)
+        uri = save(folder / f"model-{number}", number / 10, last)
         held_to = {"promise": "average_precision", "average_precision": "0.6"}
         tags = {"train_first": "2018-07-25", "train_last": last, **held_to}
-        registry.register(str(place / "registry"), "fraud", uri, tags, {"average_precision": 0.6})
-    return place / "registry"
+        registry.register(str(folder / "registry"), "fraud", uri, tags, {"average_precision": 0.6})
+    return folder / "registry"
 
 
 @pytest.fixture

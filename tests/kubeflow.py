@@ -108,7 +108,7 @@ class Kubeflow:
         return api.V2beta1GetHealthzResponse(multi_user=False)
 
     def list_experiments(self, request: Request) -> Any:
-        return api.V2beta1ListExperimentsResponse(experiments=_found(self.experiments, request) or None)
+        return api.V2beta1ListExperimentsResponse(experiments=_matching(self.experiments, request) or None)
 
     def create_experiment(self, request: Request) -> Any:
         experiment = _read(request.body, "V2beta1Experiment")
@@ -118,7 +118,7 @@ class Kubeflow:
         return experiment
 
     def list_runs(self, request: Request) -> Any:
-        return api.V2beta1ListRunsResponse(runs=_page(_found(self.runs, request), request) or None)
+        return api.V2beta1ListRunsResponse(runs=_page(_matching(self.runs, request), request) or None)
 
     def create_run(self, request: Request) -> Any:
         run = _read(request.body, "V2beta1Run")
@@ -127,7 +127,7 @@ class Kubeflow:
 
     def trigger(self, name: str) -> Any:
         """Let the clock start what a recurring run names."""
-        (recurring,) = [each for each in self.recurring if each.display_name == name]
+        (recurring,) = [job for job in self.recurring if job.display_name == name]
         same = "experiment_id", "pipeline_spec", "pipeline_version_reference", "runtime_config", "service_account"
         values = {field: getattr(recurring, field) for field in same}
         name = f"{name}-{self.count}"
@@ -150,8 +150,8 @@ class Kubeflow:
         return run
 
     def list_recurring(self, request: Request) -> Any:
-        found = _page(_found(self.recurring, request), request)
-        return api.V2beta1ListRecurringRunsResponse(recurring_runs=found or None)
+        page = _page(_matching(self.recurring, request), request)
+        return api.V2beta1ListRecurringRunsResponse(recurring_runs=page or None)
 
     def create_recurring(self, request: Request) -> Any:
         run = _read(request.body, "V2beta1RecurringRun")
@@ -167,7 +167,7 @@ class Kubeflow:
         return {}
 
     def list_pipelines(self, request: Request) -> Any:
-        return api.V2beta1ListPipelinesResponse(pipelines=_found(self.pipelines, request) or None)
+        return api.V2beta1ListPipelinesResponse(pipelines=_matching(self.pipelines, request) or None)
 
     def upload_pipeline(self, request: Request) -> Any:
         described = {name: request.query.get(name) for name in ("description", "namespace")}
@@ -180,8 +180,8 @@ class Kubeflow:
         return pipeline
 
     def list_versions(self, request: Request, pipeline_id: str) -> Any:
-        found = [version for version in self.versions if version.pipeline_id == pipeline_id]
-        return api.V2beta1ListPipelineVersionsResponse(pipeline_versions=_page(found, request) or None)
+        versions = [version for version in self.versions if version.pipeline_id == pipeline_id]
+        return api.V2beta1ListPipelineVersionsResponse(pipeline_versions=_page(versions, request) or None)
 
     def upload_version(self, request: Request) -> Any:
         spec, *platform = yaml.safe_load_all(request.body)
@@ -203,12 +203,12 @@ class Kubeflow:
             (version,) = [v for v in self.versions if v.pipeline_version_id == wanted.pipeline_version_id]
             spec = version.pipeline_spec
         declared = spec.get("pipeline_spec", spec)["root"].get("inputDefinitions", {}).get("parameters", {})
-        given = run.runtime_config.parameters
-        if set(given) != {name for name in declared if "defaultValue" not in declared[name]} | set(given) & set(
-            declared
-        ):
-            raise RefusedError(400, f"parameters {sorted(given)} are not {sorted(declared)}")
-        for name, value in given.items():
+        parameters = run.runtime_config.parameters
+        if set(parameters) != {name for name in declared if "defaultValue" not in declared[name]} | set(
+            parameters
+        ) & set(declared):
+            raise RefusedError(400, f"parameters {sorted(parameters)} are not {sorted(declared)}")
+        for name, value in parameters.items():
             if not isinstance(value, TYPES[declared[name]["parameterType"]]):
                 raise RefusedError(400, f"input parameter {name} has another type")
 
@@ -288,7 +288,7 @@ def serve(kubeflow: Kubeflow) -> Iterator[Kubeflow]:
         yield kubeflow
 
 
-def _found(items: list[Any], request: Request) -> list[Any]:
+def _matching(items: list[Any], request: Request) -> list[Any]:
     """Apply the filter by display name, and the experiment, as the API does."""
     predicates = json.loads(request.query.get("filter", "{}")).get("predicates", [])
     for predicate in predicates:
@@ -301,8 +301,8 @@ def _found(items: list[Any], request: Request) -> list[Any]:
 def _page(items: list[Any], request: Request) -> list[Any]:
     """Return the first page, which is of ten unless more are asked for."""
     newest_first = request.query.get("sort_by") == "created_at desc"
-    found = sorted(items, key=lambda item: item.created_at, reverse=newest_first)
-    return found[: int(request.query.get("page_size", 10))]
+    newest = sorted(items, key=lambda item: item.created_at, reverse=newest_first)
+    return newest[: int(request.query.get("page_size", 10))]
 
 
 def _refuse_twice(items: list[Any], wanted: Any) -> None:

@@ -24,7 +24,7 @@ SUFFIXES = ("_bucket", "_count", "_sum")
 class Query:
     """A PromQL expression, and where it stands."""
 
-    place: str
+    title: str
     expression: str
 
     def filled(self) -> str:
@@ -41,13 +41,13 @@ class Query:
 
 def documented() -> dict[str, set[str]]:
     """Metric -> its labels, as the page says."""
-    found = {}
+    labels = {}
     for section in PAGE.read_text().split("\n## ")[1:]:
         shared = SHARED.get(section.partition("\n")[0], set())
         for name, row in re.findall(r"^\| `(nightshift_\w+)` \|(.*)", section, re.MULTILINE):
             own = re.sub(r":[^|]*", "", row.rpartition("|")[0].rpartition("|")[0])
-            found[name] = shared | set(re.findall(r"`(\w+)`", own))
-    return found | {"nightshift_kubeflow_up": set()}
+            labels[name] = shared | set(re.findall(r"`(\w+)`", own))
+    return labels | {"nightshift_kubeflow_up": set()}
 
 
 def of_gpus() -> set[str]:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from nightshift.contracts.artifact import LabeledWindow
+from nightshift.contracts.artifact import FoldWindow
 from nightshift.contracts.package import (
     Datatype,
     DecisionRule,
@@ -16,12 +16,12 @@ from nightshift.contracts.package import (
 )
 from nightshift.contracts.preprocessing import Inputs, TabularPreprocessing, Windows
 
-DAYS = LabeledWindow(first="2024-03-15", last="2024-03-16", rows=80, positives=10)
+DAYS = FoldWindow(first="2024-03-15", last="2024-03-16", rows=80, positives=10)
 WINDOWS = Windows(windows_days=[1, 7], amount_decimals=2, label_delay_days=1, roles=["customer", "terminal", "amount"])
 
 
 def lineage(**changes: Any) -> Lineage:
-    given = {
+    fields = {
         "events_sha256": "e" * 64,
         "features_sha256": "f" * 64,
         "train": DAYS,
@@ -33,12 +33,12 @@ def lineage(**changes: Any) -> Lineage:
         "seed": 0,
         "code_version": "0.3.0",
     }
-    return Lineage.model_validate(given | changes)
+    return Lineage.model_validate(fields | changes)
 
 
 def candidate(name: str, **changes: Any) -> PackagedCandidate:
-    given = {"kind": "logistic_regression", "parameters": {}, "file": f"{name}.onnx", "validation": {}, "seconds": 0.1}
-    return PackagedCandidate.model_validate(given | changes)
+    fields = {"kind": "logistic_regression", "parameters": {}, "file": f"{name}.onnx", "validation": {}, "seconds": 0.1}
+    return PackagedCandidate.model_validate(fields | changes)
 
 
 def manifest(

@@ -41,8 +41,8 @@ def serve(*databases: str) -> Iterator[str]:
 
 
 def _programs() -> Path:
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
-    if not found:
+    folders = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+    if not folders:
         assert "CI" not in os.environ, "PostgreSQL is missing; apt-get install postgresql"
         pytest.skip("PostgreSQL is missing; apt-get install postgresql")
-    return found[-1]
+    return folders[-1]

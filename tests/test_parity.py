@@ -37,7 +37,7 @@ def stepped(kind: str, device: torch.device, steps: int = 1, **fit: Any) -> tupl
         rows = ResidentDataset(inputs.to(device), labels.to(device), ROWS)
         training = NetworkTraining(Replica(recipe, device), rows)
         loss = torch.stack([training.step((rows.inputs, rows.labels)) for _ in range(steps)])[-1]
-        weights = [each.detach().cpu().flatten() for each in training.replica.model.parameters()]
+        weights = [tensor.detach().cpu().flatten() for tensor in training.replica.model.parameters()]
     return float(loss), torch.cat(weights).numpy()
 
 

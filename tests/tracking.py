@@ -31,8 +31,8 @@ def serve(store: Path, python: str = sys.executable, database: str = "", **varia
     command += ["--backend-store-uri", database or f"sqlite:///{store}/mlflow.db"]
     command += ["--artifacts-destination", str(store / "files")]
     with (store / "log").open("w") as log:
-        given = {**os.environ, **tracking.SETTINGS, **SETTINGS, **variables}
-        process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True, env=given)
+        environment = {**os.environ, **tracking.SETTINGS, **SETTINGS, **variables}
+        process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True, env=environment)
     url = f"http://127.0.0.1:{port}"
     try:
         wait_until(lambda: process.poll() is not None or _answers(url), f"{url} answers")

@@ -23,11 +23,11 @@ BACKEND = Path(__file__).with_name("triton_backend.py")
 
 def site(environment: Path = ENVIRONMENT) -> Path:
     """The packages of the environment; without it the test is skipped."""
-    found = next(environment.glob("lib/python*/site-packages"), None)
-    if found is None or not (found / "pytriton").exists():
+    packages = next(environment.glob("lib/python*/site-packages"), None)
+    if packages is None or not (packages / "pytriton").exists():
         assert "CI" not in os.environ, "Triton is missing; make .venv-triton/.installed"
         pytest.skip("Triton is missing; make .venv-triton/.installed")
-    return found
+    return packages
 
 
 def command(packages: Path, folder: Path, repository: Path, **flags: str | int) -> list[str]:
@@ -40,7 +40,7 @@ def command(packages: Path, folder: Path, repository: Path, **flags: str | int) 
         flags: more of tritonserver's, with underscores.
     """
     server = packages / "pytriton" / "tritonserver"
-    given: dict[str, str | int | Path] = {
+    defaults: dict[str, str | int | Path] = {
         "model_repository": repository,
         "model_control_mode": "explicit",
         "backend_directory": _backends(packages, folder / "backends"),
@@ -50,7 +50,7 @@ def command(packages: Path, folder: Path, repository: Path, **flags: str | int) 
         "allow_metrics": "false",
         "exit_timeout_secs": 10,
     }
-    words = [f"--{name.replace('_', '-')}={value}" for name, value in (given | flags).items()]
+    words = [f"--{name.replace('_', '-')}={value}" for name, value in (defaults | flags).items()]
     # what is generated has to be whole
     return [str(server / "bin" / "tritonserver"), "--disable-auto-complete-config", *words]
 
@@ -68,12 +68,12 @@ def environment(packages: Path) -> dict[str, str]:
 @contextmanager
 def serve(folder: Path, repository: Path, **flags: str | int) -> Iterator[str]:
     """Start a server; yields its URL. Its log is `<folder>/triton.log`."""
-    packages, port, said = site(), free_port(), folder / "triton.log"
+    packages, port, log_file = site(), free_port(), folder / "triton.log"
     words = command(packages, folder, repository, http_port=port, **flags)
-    with said.open("wb") as log, started(words, env=environment(packages), stdout=log, stderr=log) as server:
+    with log_file.open("wb") as log, started(words, env=environment(packages), stdout=log, stderr=log) as server:
         url = f"http://127.0.0.1:{port}"
         wait_until(lambda: server.poll() is not None or _is_live(url), "Triton answers")
-        assert server.poll() is None, said.read_text()
+        assert server.poll() is None, log_file.read_text()
         yield url
         # not killed: its Python processes and their shared memory would stay
         server.send_signal(signal.SIGTERM)

@@ -1,8 +1,8 @@
-"""Clients that stay connected, and send slowly: `python -m benchmarks.serving.connections --connections 5000`.
+"""Many connected, slow clients: `python -m benchmarks.serving.connections --connections 5000`.
 
-All of them but one send a part of a request and then nothing, while that one asks at full speed. Then they send the
-rest and, over the same connections, another request. The server may open no more files than it needs for them: whoever
-comes beside them is refused, and answered as soon as one has left.
+All of them but one send a part of a request and then pause, while that one sends requests at full speed. Then they send
+the rest and, over the same connections, another request. The server may open no more files than it needs for them:
+further clients are refused until one has left.
 """
 
 import argparse
@@ -17,27 +17,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import quantiles
 
-from benchmarks.fuzz import resident
+from benchmarks import figures
+from benchmarks.fuzz import read_memory
 from benchmarks.serving import model
 from nightshift.serving.http import OTHER_FILES, allow_connections
 from nightshift.serving.messages import OK
 from tests.processes import started, wait_until
 from tests.servers import free_port
 
-BEYOND = 10  # clients more than the server takes
-REQUESTS = 1000  # of the client that asks at full speed
+BEYOND = 10  # clients above the server's limit
+REQUESTS = 1000  # of the client at full speed
 TIMEOUT = 60.0  # seconds without an answer
 
 
 @dataclass
-class Outcome:
-    """What has been measured.
+class ConnectionResult:
+    """The outcome of a measurement.
 
     Attributes:
-        statuses: of the slow clients' responses.
+        statuses: statuses of the slow clients' responses.
         refusals: statuses of the clients beyond the limit.
         bytes_each: resident memory of the server for a connection with a part of a request.
-        alone_ms: 50th and 99th percentile of a request when nobody else is connected.
+        alone_ms: 50th and 99th percentile of a request without other clients.
         beside_ms: the same beside the slow clients.
     """
 
@@ -48,36 +49,41 @@ class Outcome:
     beside_ms: tuple[float, float]
 
 
-def measure(folder: Path, connections: int) -> Outcome:
-    """Serve a model of an empty folder to as many connections, no more of which are allowed."""
+def measure(folder: Path, connections: int) -> ConnectionResult:
+    """Serve a model to the largest allowed number of connections.
+
+    Args:
+        folder: an empty folder.
+        connections: the limit.
+    """
     assert connections + BEYOND < allow_connections(), "raise `ulimit -n`"
     model.write(folder)
     body = (folder / "features.json").read_bytes()
     request = b"POST /score HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
     part, rest = request[: -len(body) // 2], request[-len(body) // 2 :]
-    with serving(folder, connections) as (pid, port), ExitStack() as stack:
+    with run_server(folder, connections) as (pid, port), ExitStack() as stack:
 
         def connect() -> socket.socket:
             return stack.enter_context(socket.create_connection(("127.0.0.1", port), TIMEOUT))
 
         quick = wait_until(connect, "the server answers")
         latencies(quick, request)  # warms the server up
-        alone_ms, memory = latencies(quick, request), resident(pid)
+        alone_ms, memory = latencies(quick, request), read_memory(pid)
         slow = [connect() for _ in range(connections - 1)]
         for client in slow:
             client.sendall(part)
         beside_ms = latencies(quick, request)
-        bytes_each = (resident(pid) - memory) / len(slow)
+        bytes_each = (read_memory(pid) - memory) / len(slow)
         refusals = Counter(status(connect()) for _ in range(BEYOND))
         statuses = ask(slow, rest) + ask(slow, request)
         slow.pop().close()
         wait_until(lambda: exchange(connect(), request) == OK, "there is room again")
-        return Outcome(statuses, refusals, bytes_each, alone_ms, beside_ms)
+        return ConnectionResult(statuses, refusals, bytes_each, alone_ms, beside_ms)
 
 
 @contextmanager
-def serving(folder: Path, connections: int) -> Iterator[tuple[int, int]]:
-    """Serve the package of a folder by a process that may open so many connections; yield its id and its port."""
+def run_server(folder: Path, connections: int) -> Iterator[tuple[int, int]]:
+    """Serve a folder's package with a limit of connections; yield the process id and the port."""
     port = free_port()
     command = f"{sys.executable} -m nightshift.serving --model {folder / 'package'} --port {port}"
     with started(["sh", "-c", f"ulimit -n {connections + OTHER_FILES}; exec {command}"]) as process:
@@ -85,7 +91,7 @@ def serving(folder: Path, connections: int) -> Iterator[tuple[int, int]]:
 
 
 def ask(clients: list[socket.socket], data: bytes) -> Counter[int]:
-    """Return the statuses of the responses to clients that send something all at once."""
+    """Send the same bytes from all clients at once; return the statuses of the responses."""
     for client in clients:
         client.sendall(data)
     return Counter(status(client) for client in clients)
@@ -114,15 +120,22 @@ def status(client: socket.socket) -> int:
 
 
 def main() -> None:
-    """Connect as many clients as the flags say, and print what was measured."""
+    """Connect the flags' number of clients, and print the result."""
     flags = argparse.ArgumentParser(prog="python -m benchmarks.serving.connections", description=__doc__)
     flags.add_argument("--connections", type=int, default=5000)
     args = flags.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         outcome = measure(Path(folder), args.connections)
-    print(f"{args.connections} connections: {dict(outcome.statuses)}; beyond them: {dict(outcome.refusals)}")
-    print(f"memory of one with a part of a request: {outcome.bytes_each / 1024:.1f} KiB")
-    print(f"one client's p50, p99: {outcome.alone_ms} ms alone, {outcome.beside_ms} ms beside them")
+    print(f"{dict(outcome.statuses)}; beyond the limit: {dict(outcome.refusals)}")
+    row = {
+        "connections": args.connections,
+        "answered": outcome.statuses[OK],
+        "refused beyond the limit": outcome.refusals.total(),
+        "KiB each": outcome.bytes_each / 1024,
+        "p50 of one client, ms": outcome.alone_ms[0],
+        "p50 beside them, ms": outcome.beside_ms[0],
+    }
+    figures.publish("connections", [row])
 
 
 if __name__ == "__main__":

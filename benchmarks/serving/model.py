@@ -1,6 +1,6 @@
-"""The model that every server serves: a perceptron of the size of the fraud use case's, with weights by chance.
+"""The model of all servers: a perceptron of the size of the fraud use case's, with random weights.
 
-Our server gets it with the windows of `benchmarks.online`, and a snapshot of that benchmark's world for raw events.
+Our server has it with the windows of `benchmarks.online`, and a snapshot of that benchmark's world for raw events.
 """
 
 import json
@@ -53,7 +53,7 @@ def graph() -> bytes:
 
 
 def write(folder: Path) -> None:
-    """Write it as `model.onnx`, as a package of ours below `package/`, and a request's body of each form."""
+    """Write the model as `model.onnx` and as a package in `package/`, and a request's body in each format."""
     content, spec = graph(), windows.configured_windows(CHOSEN)
     inputs = Inputs(numeric=INPUTS, categorical={})
     preprocessing = TabularPreprocessing(**dict(inputs), windows=spec)
@@ -76,10 +76,10 @@ def write(folder: Path) -> None:
 
 
 def point(folder: Path, snapshot: str | None = None, version: int = 1) -> None:
-    """Say in a registry, `folder`, that the package is to be served, over a snapshot if raw events are."""
+    """Point to the package in the registry `folder`; a snapshot is needed for raw events."""
     uri = str(folder / "package")
-    said = files.Pointer(version, uri, package.load(uri).sha256, "2026-01-01T00:00:00+00:00", snapshot)
-    storage.write_json(files.pointer_uri(str(folder), NAME), vars(said))
+    pointer = files.DeploymentPointer(version, uri, package.load(uri).sha256, "2026-01-01T00:00:00+00:00", snapshot)
+    storage.write_json(files.pointer_uri(str(folder), NAME), vars(pointer))
 
 
 def snapshot_of_the_past(folder: Path) -> str:

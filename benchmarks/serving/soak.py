@@ -1,6 +1,6 @@
-"""Serve at a share of the capacity while one version after the other takes over: `python -m benchmarks.serving.soak`.
+"""Serve at a share of the capacity while versions take over in turn: `python -m benchmarks.serving.soak`.
 
-No request may fail, no answer may come from a version once its successor is said to serve, and memory may not grow.
+No request may fail, no version may answer once its successor reports to serve, and memory may not grow.
 """
 
 import argparse
@@ -17,29 +17,30 @@ from pathlib import Path
 
 import httpx
 
+from benchmarks import figures
 from benchmarks.serving import model
 from components.loadtest.client import Client, request
 from components.loadtest.core import LoadSample, schedule
 from tests.processes import SECONDS, started, wait_until
 from tests.servers import free_port
 
-ROUND_SECONDS = 10.0  # of the load: its memory is looked at in between
+ROUND_SECONDS = 10.0  # of load, between two looks at the memory
 WARM = 0.2  # share of the time after which memory may not grow
 MEASURE_SECONDS = 5.0
 PATIENCE = 60.0  # seconds, after which a request counts as lost
 
 
 @dataclass
-class Found:
-    """What has been seen.
+class SoakResult:
+    """The outcome of a soak.
 
     Attributes:
-        requests: answered.
-        errors: by status, `connection` or `unanswered`.
-        swaps: versions that have taken over.
-        stale: answers of a version after its successor was said to serve.
-        p99_ms: of each round.
-        memory: resident bytes of the server, (share of the time, bytes) after each round.
+        requests: number of answered requests.
+        errors: number of errors by status, `connection` or `unanswered`.
+        swaps: number of versions that have taken over.
+        stale: answers of a version after its successor has reported to serve.
+        p99_ms: 99th percentile of the latency in each round, milliseconds.
+        memory: (share of the time, resident bytes of the server) after each round.
     """
 
     requests: int = 0
@@ -51,13 +52,13 @@ class Found:
 
     @property
     def growth(self) -> float:
-        """By which share the memory has grown since it was warm."""
-        warm = [size for at, size in self.memory if at >= WARM]
+        """Growth of the memory since the server was warm, as a share."""
+        warm = [size for share, size in self.memory if share >= WARM]
         half = max(1, len(warm) // 2)
         return max(warm[half:] or warm) / max(warm[:half]) - 1
 
     def add(self, sample: LoadSample) -> None:
-        """Count a round."""
+        """Add the counts of a round."""
         self.requests += len(sample.latencies)
         for name, number in sample.errors.items():
             self.errors[name] = self.errors.get(name, 0) + number
@@ -65,7 +66,7 @@ class Found:
             self.p99_ms.append(round(sorted(sample.latencies)[int(len(sample.latencies) * 0.99)] * 1e3, 3))
 
 
-class Target:
+class SoakedServer:
     """A server that follows a pointer."""
 
     def __init__(self, folder: Path, pid: int, port: int) -> None:
@@ -77,11 +78,11 @@ class Target:
     @property
     def memory(self) -> int:
         """Resident bytes."""
-        (line,) = [each for each in Path(f"/proc/{self._pid}/status").read_text().splitlines() if "VmRSS" in each]
+        (line,) = [line for line in Path(f"/proc/{self._pid}/status").read_text().splitlines() if "VmRSS" in line]
         return int(line.split()[1]) * 1024
 
     def swap(self) -> None:
-        """Have the next version take over, and wait until it is said to serve."""
+        """Point to the next version, and wait until it reports to serve."""
         model.point(self._folder, version=self.version + 1)
         wait_until(lambda: self.serves(self.version + 1), "the next version serves")
         self.version += 1
@@ -92,51 +93,51 @@ class Target:
 
 
 @contextmanager
-def running(folder: Path) -> Iterator[Target]:
+def run_server(folder: Path) -> Iterator[SoakedServer]:
     """Serve the benchmark's model from a registry."""
     model.write(folder)
     model.point(folder)
     port = free_port()
-    words = ["--registry", str(folder), "--name", model.NAME, "--port", str(port)]
-    with started([sys.executable, "-m", "nightshift.serving", *words]) as process:
-        target = Target(folder, process.pid, port)
-        wait_until(lambda: _answers(target), "the server answers", SECONDS)
-        yield target
+    arguments = ["--registry", str(folder), "--name", model.NAME, "--port", str(port)]
+    with started([sys.executable, "-m", "nightshift.serving", *arguments]) as process:
+        server = SoakedServer(folder, process.pid, port)
+        wait_until(lambda: _is_serving(server), "the server answers", SECONDS)
+        yield server
 
 
-def soak(folder: Path, seconds: float, every: float, rate: float | None = None) -> Found:
-    """Serve for some time.
+def soak(folder: Path, seconds: float, every: float, rate: float | None = None) -> SoakResult:
+    """Serve under load for some time.
 
     Args:
-        folder: an empty one.
-        seconds: how long.
-        every: seconds from one version to the next.
-        rate: requests a second; None: 70 % of what a closed loop with 32 connections gets.
+        folder: an empty folder.
+        seconds: duration.
+        every: seconds between takeovers.
+        rate: requests a second; None: 70 % of the rate of a closed loop with 32 connections.
     """
-    found, ended = Found(), threading.Event()
-    with running(folder) as target:
-        rate = rate or 0.7 * _capacity(target)
-        helpers = [
-            threading.Thread(target=_swap, args=(target, every, ended, found)),
-            threading.Thread(target=_watch, args=(target, ended, found)),
+    result, ended = SoakResult(), threading.Event()
+    with run_server(folder) as server:
+        rate = rate or 0.7 * _capacity(server)
+        threads = [
+            threading.Thread(target=_swap, args=(server, every, ended, result)),
+            threading.Thread(target=_watch, args=(server, ended, result)),
         ]
-        for each in helpers:
-            each.start()
+        for thread in threads:
+            thread.start()
         try:
-            _load(target, seconds, rate, found)
+            _load(server, seconds, rate, result)
         finally:
             ended.set()
-            for each in helpers:
-                each.join()
-    return found
+            for thread in threads:
+                thread.join()
+    return result
 
 
-def _capacity(target: Target) -> float:
-    sample = target.client.run_closed(32, MEASURE_SECONDS)
+def _capacity(server: SoakedServer) -> float:
+    sample = server.client.run_closed(32, MEASURE_SECONDS)
     return len(sample.latencies) / sample.seconds
 
 
-def _load(target: Target, seconds: float, rate: float, found: Found) -> None:
+def _load(server: SoakedServer, seconds: float, rate: float, result: SoakResult) -> None:
     began = time.monotonic()
     for number in itertools.count():
         left = seconds - (time.monotonic() - began)
@@ -144,43 +145,52 @@ def _load(target: Target, seconds: float, rate: float, found: Found) -> None:
             return
         due = schedule(rate, min(ROUND_SECONDS, left), number)
         if due:
-            found.add(target.client.run_open(due, rate))
-        found.memory.append(((time.monotonic() - began) / seconds, target.memory))
-        print(f"{time.monotonic() - began:.0f} s: {found.requests} requests, {found.swaps} swaps, {found.errors}")
+            result.add(server.client.run_open(due, rate))
+        result.memory.append(((time.monotonic() - began) / seconds, server.memory))
+        print(f"{time.monotonic() - began:.0f} s: {result.requests} requests, {result.swaps} swaps, {result.errors}")
 
 
-def _swap(target: Target, every: float, ended: threading.Event, found: Found) -> None:
+def _swap(server: SoakedServer, every: float, ended: threading.Event, result: SoakResult) -> None:
     while not ended.wait(every):
-        target.swap()
-        found.swaps += 1
+        server.swap()
+        result.swaps += 1
 
 
-def _watch(target: Target, ended: threading.Event, found: Found) -> None:
-    """Ask again and again, who answers."""
-    body = json.loads(target.client.requests[0].partition(b"\r\n\r\n")[2])
+def _watch(server: SoakedServer, ended: threading.Event, result: SoakResult) -> None:
+    """Count stale answers until the soak ends."""
+    body = json.loads(server.client.requests[0].partition(b"\r\n\r\n")[2])
     with httpx.Client(timeout=PATIENCE) as client:
         while not ended.wait(0.05):
-            least = target.version
-            found.stale += client.post(f"{target.url}/score", json=body).json()["version"] < least
+            version = server.version
+            result.stale += client.post(f"{server.url}/score", json=body).json()["version"] < version
 
 
-def _answers(target: Target) -> bool:
+def _is_serving(server: SoakedServer) -> bool:
     with suppress(httpx.TransportError):
-        return target.serves(1)
+        return server.serves(1)
     return False
 
 
 def main() -> None:
-    """Soak for as long as the flags say, and print what was seen."""
+    """Soak a server for the flags' time, and print the result."""
     flags = argparse.ArgumentParser(prog="python -m benchmarks.serving.soak", description=__doc__)
     flags.add_argument("--minutes", type=float, default=30)
     flags.add_argument("--swap-seconds", type=float, default=30)
     args = flags.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        found = soak(Path(folder), args.minutes * 60, args.swap_seconds)
-    first, last = found.memory[0][1] >> 20, found.memory[-1][1] >> 20
-    print(f"{found.requests} requests, errors {found.errors}, {found.swaps} swaps, {found.stale} stale answers")
-    print(f"memory {first} to {last} MiB, growth once warm {found.growth:.1%}; p99 of rounds {sorted(found.p99_ms)} ms")
+        result = soak(Path(folder), args.minutes * 60, args.swap_seconds)
+    first, last = result.memory[0][1] >> 20, result.memory[-1][1] >> 20
+    print(f"errors {result.errors}; p99 of rounds {sorted(result.p99_ms)} ms")
+    row = {
+        "minutes": args.minutes,
+        "requests": result.requests,
+        "errors": sum(result.errors.values()),
+        "versions": result.swaps,
+        "stale answers": result.stale,
+        "MiB at first": first,
+        "MiB at last": last,
+    }
+    figures.publish("soak", [row], f"Growth once warm: {result.growth:.1%}.")
 
 
 if __name__ == "__main__":

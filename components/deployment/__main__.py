@@ -1,6 +1,5 @@
 """Register a model, promote it where the verdicts allow, and serve the champion."""
 
-import argparse
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -61,14 +60,14 @@ class DeploymentResult:
     entry: Entry | None
 
 
-def body(args: argparse.Namespace) -> dict[str, float | str]:
+def body(context: StepContext) -> dict[str, float | str]:
     """Deploy; what was done goes to `--deployment`."""
-    return deploy(args, endpoint.PATIENCE)
+    return deploy(context, endpoint.PATIENCE)
 
 
-def deploy(args: argparse.Namespace, patience: Patience) -> dict[str, float | str]:
+def deploy(context: StepContext, patience: Patience) -> dict[str, float | str]:
     """Deploy, and wait so long for the endpoint; the record changes once the version answers."""
-    context = StepContext(args)
+    args = context.args
     endpoint.check(context.state)
     gates = tasks.find(context.model.kind).metrics.GATES
     files = [(args.evaluation, FILE), *((args.evaluation, gate) for gate in gates), (args.drift, FILE)]
@@ -79,7 +78,7 @@ def deploy(args: argparse.Namespace, patience: Patience) -> dict[str, float | st
         settled.append(_settle(context, version, record, verdicts, patience))
         return settled[-1].entry
 
-    with registry.exclusive(context.state.registry):
+    with registry.lock(context.state.registry):
         version = _register(context, verdicts)
         log.info("%s: version %d is registered", version.name, version.version)
         release.change(release.ReleaseRef.from_state(context.state, version.name), decide)
@@ -136,13 +135,13 @@ def _register(context: StepContext, verdicts: list[Verdict]) -> Version:
         "parent_run": args.run,
     }
     card = core.with_advice(storage.read_bytes(storage.join(args.evaluation, registry.CARD)).decode(), verdicts)
-    measures = core.measures(verdicts) | _read_spending(args)
+    measures = core.measures(verdicts) | _read_spending(context)
     return registry.register(context.state.registry, config.name, args.model, tags, measures, card)
 
 
-def _read_spending(args: argparse.Namespace) -> dict[str, float]:
+def _read_spending(context: StepContext) -> dict[str, float]:
     """Return what the run has spent on this version, for the registry."""
-    spent = Account.from_flags(args).spent
+    spent = Account.from_context(context).spent
     return {"run_machine_seconds": spent.seconds} | ({} if spent.usd is None else {"run_usd": spent.usd})
 
 
@@ -179,7 +178,7 @@ def _serve(context: StepContext, version: Version, patience: Patience, is_live: 
     silent = {"endpoint": None, "endpoint_checked": False, "curl": None, "example": example.deployment_event}
     if not serves:
         return silent
-    beside = endpoint.beside(state.registry, version)
+    beside = endpoint.find_challenger(state.registry, version)
     server = endpoint.start_or_update(state, version, example, challenger=beside, patience=patience)
     log.info("%s answers with version %d", server.url, version.version)
     return silent | {"endpoint": server.url, "endpoint_checked": True, "curl": example.curl(server.url)}

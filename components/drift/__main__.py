@@ -1,6 +1,5 @@
 """Flags in, files out: see `components/drift/__init__.py`."""
 
-from argparse import Namespace
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -29,12 +28,12 @@ def parser() -> step.StepParser:
     )
 
 
-def body(args: Namespace) -> dict[str, Any]:
+def body(context: StepContext) -> dict[str, Any]:
     """Compare, write the page, the figures, then the verdict."""
     from components.drift import core
 
-    inputs = _inputs(StepContext(args))
-    model, window, features = inputs.model, inputs.days.newest, inputs.features
+    inputs = _inputs(context)
+    folder, model, window, features = context.args.drift, inputs.model, inputs.days.newest, inputs.features
     comparison = tasks.find(model.kind).drift.comparison(inputs)
     rows = sum(features.partition(day).rows for day in window)
     columns, page = _measure_shifts(comparison, window, rows)
@@ -42,7 +41,7 @@ def body(args: Namespace) -> dict[str, Any]:
     judged = core.judge(model.sha256, columns, signals, comparison.limits)
     before = model.lineage.reference or model.lineage.train
     step.log.info("%s: %s", judged.decision, " ".join(judged.reasons))
-    page_uri = storage.join(args.drift, "evidently.html") if page else ""
+    page_uri = storage.join(folder, "evidently.html") if page else ""
     if page:
         storage.write_bytes(page_uri, page.encode())
     figures = drift.DriftReport(
@@ -51,13 +50,13 @@ def body(args: Namespace) -> dict[str, Any]:
         promised=inputs.scores.details["promised"],
         window=Window(first=window.first, last=window.last, rows=rows),
         reference=Window(first=before.first, last=before.last, rows=len(inputs.reference)),
-        drifted_share=signals[0].value,
+        drifted_share=core.drifted_share(columns),
         columns=columns,
         signals=signals,
     )
-    figures.write(storage.join(args.drift, drift.FILE))
-    write_section(args.drift, section.build(judged, figures, comparison.limits, page_uri, comparison.examples()))
-    judged.write(storage.join(args.drift, verdict.FILE))
+    figures.write(storage.join(folder, drift.FILE))
+    write_section(folder, section.build(judged, figures, comparison.limits, page_uri, comparison.examples()))
+    judged.write(storage.join(folder, verdict.FILE))
     return {
         "drifted_share": figures.drifted_share,
         "psi": {column.name: column.psi for column in columns},

@@ -10,6 +10,7 @@ from nightshift.tasks.protocol import Comparison, DriftInputs
 
 LABELS = "labels"
 NAMED = 3  # drifted inputs among the reasons; drift.json has them all
+VOLUME_UNIT, PSI = "relative change", "population stability index"
 LABELED = 0.5  # share of a usual day's rows that have labels, below which labels are late
 
 
@@ -19,32 +20,24 @@ def signals(columns: list[ColumnDrift], inputs: DriftInputs[Any], comparison: Co
     yield from shifts(columns, limits)
     yield from comparison.unlabeled_signals()
     yield volume(inputs.rows, inputs.rows_a_day, limits.volume)
+    if inputs.labeled_rows is not None:
+        yield labels(inputs.labeled_rows, inputs.rows_a_day)
     if inputs.labeled_days:
-        yield labels(comparison.labeled_count, inputs.rows_a_day)
         yield from comparison.labeled_signals()
 
 
-def shifts(columns: list[ColumnDrift], limits: DriftLimits) -> list[Signal]:
-    """Return one signal of the inputs and one of the score, which is among the columns."""
-    score = next(column for column in columns if column.name == SCORE)
-    inputs, moved, most = len(columns) - 1, len(_drifted_inputs(columns)), limits.max_drifted_share
-    share = moved / inputs
-    return [
-        Signal(
-            name="inputs",
-            value=share,
-            limit=most,
-            raised=share > most,
-            reason=f"{moved} of {inputs} inputs drifted ({share:.0%}); at most {most:.0%} may.",
-        ),
-        Signal(
-            name=SCORE,
-            value=score.psi,
-            limit=limits.psi,
-            raised=score.drifted,
-            reason=f"The score {'drifted' if score.drifted else 'did not drift'}: {_figures(score, limits)}.",
-        ),
-    ]
+def shifts(columns: list[ColumnDrift], limits: DriftLimits) -> Iterator[Signal]:
+    """Yield one signal of the inputs and one of the score, as far as they are among the columns."""
+    if inputs := _inputs(columns):
+        moved, share, most = len(_drifted_inputs(columns)), drifted_share(columns), limits.max_drifted_share
+        reason = f"{moved} of {len(inputs)} inputs drifted ({share:.0%}); at most {most:.0%} may."
+        yield Signal(
+            name="inputs", value=share, limit=most, unit="share of the inputs", raised=share > most, reason=reason
+        )
+    for score in columns:
+        if score.name == SCORE:
+            reason = f"The score {'drifted' if score.drifted else 'did not drift'}: {_figures(score, limits)}."
+            yield Signal(name=SCORE, value=score.psi, limit=limits.psi, unit=PSI, raised=score.drifted, reason=reason)
 
 
 def judge(subject: str, columns: list[ColumnDrift], signals: list[Signal], limits: DriftLimits) -> Verdict:
@@ -70,9 +63,18 @@ def judge(subject: str, columns: list[ColumnDrift], signals: list[Signal], limit
     )
 
 
+def drifted_share(columns: list[ColumnDrift]) -> float:
+    """Return the share of the inputs that have drifted; 0 without inputs."""
+    return len(_drifted_inputs(columns)) / max(1, len(_inputs(columns)))
+
+
+def _inputs(columns: list[ColumnDrift]) -> list[ColumnDrift]:
+    return [column for column in columns if column.name != SCORE]
+
+
 def _drifted_inputs(columns: list[ColumnDrift]) -> list[ColumnDrift]:
     """Return the inputs that have drifted, worst first."""
-    moved = [column for column in columns if column.name != SCORE and column.drifted]
+    moved = [column for column in _inputs(columns) if column.drifted]
     return sorted(moved, key=lambda column: -column.psi)
 
 
@@ -90,18 +92,19 @@ def volume(rows: int | None, expected: float, limit: float) -> Signal:
     """
     if rows is None:
         reason = "The newest day has no rows, which source.empty_days allows."
-        return Signal(name="volume", value=None, limit=limit, raised=False, reason=reason)
+        return Signal(name="volume", value=None, limit=limit, unit=VOLUME_UNIT, raised=False, reason=reason)
     change = max(rows / expected, expected / rows) - 1 if rows else None
     raised = change is None or change > limit
     reason = f"{rows:,} rows on the newest day, {expected:,.0f} expected."
-    return Signal(name="volume", value=change, limit=limit, raised=raised, reason=reason)
+    return Signal(name="volume", value=change, limit=limit, unit=VOLUME_UNIT, raised=raised, reason=reason)
 
 
 def labels(labeled: int, expected: float) -> Signal:
     """Return whether the labels that are due have arrived; the value is their share of a usual day's rows."""
     share = labeled / expected
     reason = f"{labeled:,} rows have labels on the newest day whose labels are due, {expected:,.0f} expected."
-    return Signal(name=LABELS, value=share, limit=LABELED, raised=share < LABELED, reason=reason)
+    unit = "share of a usual day's rows"
+    return Signal(name=LABELS, value=share, limit=LABELED, unit=unit, raised=share < LABELED, reason=reason)
 
 
 def _figures(column: ColumnDrift, limits: DriftLimits) -> str:

@@ -25,7 +25,8 @@ def build(verdict: Verdict, figures: DriftReport, limits: Limits, page: str, ext
     """
     links = [Links(title="", links=[Link(name="distributions by Evidently", uri=page)], is_key=True)] if page else []
     condition = "stable" if verdict.is_pass else "drifted"
-    highlight = Fact(label="Drift", value=condition, note=f"{figures.drifted_share:.0%} of the inputs drifted")
+    raised = ", ".join(signal.name for signal in figures.signals if signal.raised)
+    highlight = Fact(label="Drift", value=condition, note=raised or "no signal raised")
     # what has changed first: a reader may see the first few only
     raised_first = sorted(figures.signals, key=lambda signal: not signal.raised)
     outcome = SectionOutcome.from_verdict(verdict, "The data is stable" if verdict.is_pass else "The data has drifted")
@@ -49,7 +50,8 @@ def _describe_windows(figures: DriftReport) -> Text:
     return Text(
         sentences=[
             f"{now.rows:,} rows of {now.first} to {now.last} compared with the model's reference, {before.rows:,} "
-            f"rows of {before.first} to {before.last}. Largest effect first; the mark on a bar is its limit."
+            f"rows of {before.first} to {before.last}. Largest effect first; less is better, and the mark on a bar is "
+            "its limit."
         ]
     )
 
@@ -86,11 +88,18 @@ def _signals(signals: Sequence[Signal]) -> TableBlock:
         Heading(title="Signal"),
         Heading(title="Observation"),
         Heading(title="Effect", format="plain"),
-        Heading(title="Limit", format="plain"),
+        Heading(title="Good", format="plain"),
+        Heading(title="Unit"),
     ]
     rows = [
         Row(
-            cells=[signal.name, signal.reason, signal.value, f"{_describe_bound(signal)} {signal.limit:g}"],
+            cells=[
+                signal.name,
+                signal.reason,
+                signal.value,
+                f"{_describe_bound(signal)} {signal.limit:.3g}",
+                signal.unit,
+            ],
             tag="raised" if signal.raised else "",
             tone="bad" if signal.raised else "neutral",
         )

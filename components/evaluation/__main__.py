@@ -1,6 +1,5 @@
 """Flags in, files out: see `components/evaluation/__init__.py`."""
 
-from argparse import Namespace
 from collections.abc import Callable
 from typing import Any
 
@@ -27,20 +26,19 @@ def parser() -> step.StepParser:
     )
 
 
-def body(args: Namespace) -> dict[str, Any]:
+def body(context: StepContext) -> dict[str, Any]:
     """Evaluate against the registry's champion."""
-    return evaluate(args, release.champion)
+    return evaluate(context, release.champion)
 
 
-def evaluate(args: Namespace, find_champion: Callable[[ReleaseRef], Version | None]) -> dict[str, Any]:
+def evaluate(context: StepContext, find_champion: Callable[[ReleaseRef], Version | None]) -> dict[str, Any]:
     """Measure, compare, write the figures and the model card, then the verdict.
 
     Args:
-        args: the flags.
+        context: of the step.
         find_champion: place of the releases -> the version that serves.
     """
-    context = StepContext(args)
-    model, fold = context.model, context.plan.test
+    args, model, fold = context.args, context.model, context.plan.test
     rows = tasks.find(model.kind).evaluation.rows(context.config, context.features, fold, model)
     step.log.info("scoring %s", rows)
     candidates = {name: rows.measure(args.model, model, name) for name in model.candidates}

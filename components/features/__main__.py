@@ -1,7 +1,5 @@
 """The shell of the features step: events manifest in, features manifest and missing partitions out."""
 
-import argparse
-
 from components.features import section
 from nightshift import storage, tasks
 from nightshift.context import StepContext
@@ -23,22 +21,22 @@ def parser() -> StepParser:
     return step.takes_device()
 
 
-def body(args: argparse.Namespace) -> dict[str, float]:
+def body(context: StepContext) -> dict[str, float]:
     """Compute the days that are missing in the lake and list all days in the manifest."""
-    context = StepContext(args)
-    config, events = context.config, tables.read_table(args.events)
+    args, config, device = context.args, context.config, context.device
+    events = tables.read_table(args.events)
     lake, dask = context.state.lake, context.state.dask
-    setup = FeatureSetup(config, lake, events, args.device, scratch(lake, config.name, args.features), dask)
+    setup = FeatureSetup(config, lake, events, device, scratch(lake, config.name, args.features), dask)
     daily = tasks.find(config.task.kind).features.features(setup)
     uris = {day: daily.uri(day) for day in context.plan.features}
     kept = {day: part for day, uri in uris.items() if (part := tables.find_partition(uri))}
     missing = {day: uri for day, uri in uris.items() if day not in kept}
-    log.info("features: %d days are in the lake, %d to compute on %s", len(kept), len(missing), args.device)
+    log.info("features: %d days are in the lake, %d to compute on %s", len(kept), len(missing), device)
     written = daily.write(missing) if missing else {}
     parts = [(kept | written)[day] for day in uris]
     described = daily.details(parts)
     table = tables.Table("features", parts, {"events_sha256": events.sha256, **described.details})
-    write_section(args.features, section.build(table, len(written), args.device, described))
+    write_section(args.features, section.build(table, len(written), device, described))
     tables.write_table(args.features, table)
     return {"rows": table.rows, "computed_days": len(written), **described.metrics}
 

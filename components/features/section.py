@@ -17,9 +17,7 @@ def build(table: Features, computed_days: int, device: str, described: FeatureDe
         described: by the task.
     """
     days = f"{table.partitions[0].date} to {table.partitions[-1].date}"
-    text = (
-        f"{table.rows:,} rows of {days}: {computed_days} of {len(table.partitions)} days computed on {device}, the "
-        "others were in the lake."
-    )
+    rest = len(table.partitions) - computed_days
+    text = f"{table.rows:,} rows of {days}: {computed_days} days computed on {device}, {rest} were in the lake."
     text_block = Text(sentences=[text, *described.sentences])
     return Section(title="Features", weight=WEIGHT, blocks=[text_block, *described.blocks])

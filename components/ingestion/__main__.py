@@ -1,7 +1,6 @@
 """Ingestion's shell: find the window's days, make those partitions that are not there yet, write the manifest."""
 
 import contextlib
-from argparse import Namespace
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -9,14 +8,13 @@ from typing import TYPE_CHECKING
 
 from components.ingestion import digests, repeats, section, sources, tally
 from nightshift import storage, tasks
-from nightshift.config import Config, parse
+from nightshift.config import Config
 from nightshift.config.columns import Holds
+from nightshift.context import StepContext
 from nightshift.contracts.section import write_section
-from nightshift.contracts.state import State
 from nightshift.contracts.tables import Partition, Table, find_partition, partition_uri, write_partition, write_table
-from nightshift.dates import parse_date
 from nightshift.errors import UserError
-from nightshift.splits import Plan, plan
+from nightshift.splits import Plan
 from nightshift.step import StepParser, log, run
 
 if TYPE_CHECKING:
@@ -59,14 +57,13 @@ def parser() -> StepParser:
     )
 
 
-def body(args: Namespace) -> dict[str, float | str]:
+def body(context: StepContext) -> dict[str, float | str]:
     """Ingest the days that the logical date needs.
 
     Raises:
         UserError: when days are missing, a file is bad, or too many rows are.
     """
-    config, lake = parse(args.config), State.parse(args.state).lake
-    days = plan(config, parse_date(args.date))
+    args, config, lake, days = context.args, context.config, context.state.lake, context.plan
     with digests.remember(storage.join(lake, config.name, "digests.json")) as known:
         source = sources.connect(args.data, config, days.labels_due, known)
         _require_days(job := IngestionJob(config, days, source, lake))
@@ -78,7 +75,7 @@ def body(args: Namespace) -> dict[str, float | str]:
         log.info("ingestion: %s", sentence)
     _check_shares(job, partitions, totals)
     details = {"source": args.data, "read": totals.read, "quarantined": totals.by_rule}
-    details["quarantined_labels"] = totals.quarantined
+    details |= {"quarantined_labels": totals.quarantined} if totals.has_labels else {}
     write_section(args.events, section.build(args.data, partitions, totals))
     table = Table("events", partitions, details)
     write_table(args.events, table)
@@ -158,6 +155,8 @@ def _batch(job: IngestionJob, days: list[date]) -> list[Partition]:
 def _key(job: IngestionJob, day: date, raw: sources.RawRows) -> str:
     rules = tasks.find(job.config.task.kind).ingestion
     meaning = [job.config.columns.model_dump(), job.config.source.timezone, rules.rules(job.config)]
+    if spelled := job.config.source.format.model_dump(exclude_defaults=True):
+        meaning.append(spelled)
     made_of = [SCHEMA, raw.sha256, meaning, day <= job.plan.labels_due, sorted(job.text_ids)]
     if day in job.repeated:
         made_of += [job.config.source.corrections, storage.sha256(job.repeated[day].tobytes())]
@@ -243,7 +242,7 @@ def _with_examples(
     return (
         f"{message}; for example\n  " + "\n  ".join(rows) + "\n"
         f"all rejected rows are in {files[0]}{f' and {len(files) - 1} more files' if len(files) > 1 else ''}; "
-        f"fix the data, or raise quarantine.{limit} in the config if these rows may be left out"
+        f"fix the data{core.hint(rule)}, or raise quarantine.{limit} in the config if these rows may be left out"
     )
 
 

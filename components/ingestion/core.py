@@ -23,6 +23,7 @@ from nightshift.config import Config
 from nightshift.config.columns import Columns, Holds
 from nightshift.printable import printable
 from nightshift.tasks import columns as read
+from nightshift.tasks import spelling
 from nightshift.tasks.protocol import IngestionTask, LabelsTask
 
 Frame = TypeVar("Frame", pd.DataFrame, pd.Series)
@@ -33,6 +34,13 @@ REPEATED = "duplicate_id_of_earlier_day"
 NO_REPEATS: Mapping[date, Keys] = {}
 CONTENT = (Holds.FILE, Holds.TEXT)  # what a row holds as a whole
 NUMBERS = (Holds.AMOUNT, Holds.NUMBER)
+# what a rule rejects may be spelled otherwise
+SPELLINGS = {
+    "bad_amount": "source.format.decimal and thousands",
+    "bad_number": "source.format.decimal and thousands",
+    "unparsable_time": "source.format.times",
+    "unknown_label": "source.format.positive and negative",
+}
 ID_DTYPES: dict[str, Any] = {"integer": "int64", "text": str}
 
 
@@ -79,9 +87,12 @@ def _counts(labels: pd.Series) -> dict[str, int]:
     return {str(label): int(rows) for label, rows in labels.value_counts().sort_index().items()}
 
 
-def label_names(labels: pd.Series, config: Config) -> pd.Series:
-    """Return what rows are counted as, such as `positive` or the name of a class; "" where the label is null."""
-    return _labels(config).names(labels).astype(object).where(labels.notna(), "")
+def label_names(typed: pd.DataFrame, config: Config) -> pd.Series:
+    """Return what rows are counted as, such as `positive` or the name of a class; "" where there is no label."""
+    names = pd.Series("", typed.index, dtype=object)
+    for role in config.columns.holding(Holds.LABEL):
+        names = _labels(config).names(typed[role]).astype(object).where(typed[role].notna(), "")
+    return names
 
 
 def split(
@@ -168,9 +179,9 @@ def _alike(rows: ParsedRows, columns: Columns) -> bool:
     """Return whether each of the days, alone, would be read as all of them are."""
     whole = pd.DataFrame({role: read.whole(rows.typed[role]) for role in columns.holding(Holds.IDENTIFIER)})
     readable = rows.typed[[*columns.holding(Holds.TIME, *NUMBERS)]].notna()
-    labels = rows.typed["label"].notna() | ~rows.due
+    labels = rows.typed[[*columns.holding(Holds.LABEL)]].notna() | ~rows.due[:, None]
     kinds = whole.groupby(rows.days).all()
-    all_readable = readable.assign(label=labels).groupby(rows.days).any().all(axis=None)
+    all_readable = readable.join(labels).groupby(rows.days).any().all(axis=None)
     return bool(all_readable and kinds.nunique().le(1).all())
 
 
@@ -185,9 +196,9 @@ def _split_days(rows: ParsedRows, config: Config, days: Iterable[date]) -> Itera
     contents = columns.holding(*CONTENT).values()
     bad = pd.DataFrame({name: _raw(bad[name]) if name in contents else read.texts(bad[name]) for name in bad})
     bad[REASON] = reasons[rejected].astype(str)
-    bad_labels = label_names(rows.typed.loc[rejected, "label"], config)
+    bad_labels = label_names(rows.typed.loc[rejected], config)
     good = schema(config, types, bool(rows.due.all())).validate(_good(rows.typed.loc[~rejected], types, columns))
-    good_labels = label_names(good["label"], config)
+    good_labels = label_names(good, config)
     good_days, bad_days = good["event_time"].to_numpy().astype("datetime64[D]"), rows.days[rejected]
     for day in map(np.datetime64, days):
         own_types = types if day in rows.days else {}
@@ -216,13 +227,13 @@ def schema(config: Config, id_types: dict[str, str], labels_due: bool) -> pa.Dat
         Holds.AMOUNT: pa.Column("float64", [pa.Check.ge(0), finite]),
         Holds.FILE: pa.Column(object),
         Holds.TEXT: pa.Column(str),
-        Holds.LABEL: _labels(config).schema(config, not labels_due),
         Holds.NUMBER: pa.Column("float64", finite),
         Holds.CATEGORY: pa.Column(str),
     }
-    ids = {role: pa.Column(ID_DTYPES[name]) for role, name in id_types.items()}
+    own = {role: pa.Column(ID_DTYPES[name]) for role, name in id_types.items()}
+    own |= {role: _labels(config).schema(config, not labels_due) for role in config.columns.holding(Holds.LABEL)}
     return pa.DataFrameSchema(
-        {column.role: ids.get(column.role) or kinds[column.holds] for column in config.columns.read},
+        {column.role: own.get(column.role) or kinds[column.holds] for column in config.columns.read},
         checks=pa.Check(_named_once, name="an event_id once a day"),
         strict=True,
         ordered=True,
@@ -247,7 +258,7 @@ def examples(bad: Iterable[pd.DataFrame], config: Config, rule: str, label: str 
     masked = columns.holding(Holds.IDENTIFIER).values()
     rejected = pd.concat([frame[frame[REASON] == rule] for frame in bad], ignore_index=True)
     if label is not None:
-        rejected = rejected[label_names(_labels(config).read(rejected[columns.label], config), config) == label]
+        rejected = rejected[label_names(_read_columns(rejected, config, ()), config) == label]
     # further numbers are many, and of interest where one of them is at fault
     shown = columns.roles | (columns.holding(Holds.NUMBER) if rule == "bad_number" else {})
     rows = rejected[[*shown.values()]].head(3).astype(object)
@@ -255,6 +266,12 @@ def examples(bad: Iterable[pd.DataFrame], config: Config, rule: str, label: str 
         ", ".join(f"{name}={_mask(value) if name in masked else _show(value)}" for name, value in row.items())
         for row in rows.to_dict("records")
     ]
+
+
+def hint(rule: str) -> str:
+    """Return what to set in the config where values are right and spelled otherwise, the end of a sentence."""
+    setting = SPELLINGS.get(rule)
+    return f", or set {setting} in the config, which `nightshift config guess FILE` finds" if setting else ""
 
 
 def _mask(value: Any) -> str:
@@ -270,12 +287,12 @@ def _show(value: Any) -> str:
 def _read_columns(raw: pd.DataFrame, config: Config, text_ids: Collection[str]) -> pd.DataFrame:
     """Return the canonical columns, null where a value cannot be read."""
     readers: dict[Holds, Callable[[pd.Series], pd.Series]] = {
-        Holds.TIME: partial(read.times, timezone=config.source.timezone),
-        Holds.AMOUNT: read.numbers,
+        Holds.TIME: partial(spelling.times, source=config.source),
+        Holds.AMOUNT: partial(spelling.numbers, spelled=config.source.format),
         Holds.FILE: read.files,
         Holds.TEXT: read.bodies,
         Holds.LABEL: lambda column: _labels(config).read(column, config),
-        Holds.NUMBER: read.numbers,
+        Holds.NUMBER: partial(spelling.numbers, spelled=config.source.format),
         # nothing is a category too, and its name is the empty text, as in a CSV file
         Holds.CATEGORY: read.canonical,
     }
@@ -297,8 +314,9 @@ def _rules(config: Config) -> IngestionTask:
 def _check_types(raw: pd.DataFrame, typed: pd.DataFrame, config: Config, labels_due: bool) -> None:
     columns = config.columns
     read.require_some(raw[columns.event_time], typed["event_time"], read.TIME)
-    if labels_due:  # before, a few bad labels may be the only ones
-        read.require_some(raw[columns.label], typed["label"], _labels(config).KIND)
+    # before they are due, a few bad labels may be the only ones
+    for role, name in columns.holding(Holds.LABEL).items() if labels_due else ():
+        read.require_some(raw[name], typed[role], _labels(config).KIND)
     for role, name in columns.holding(*NUMBERS).items():
         read.require_some(raw[name], typed[role], read.NUMBER)
 
@@ -306,7 +324,7 @@ def _check_types(raw: pd.DataFrame, typed: pd.DataFrame, config: Config, labels_
 def _reasons(rows: ParsedRows, config: Config) -> pd.Series:
     """Return for each row the first rule that rejects it, or null."""
     columns, rules = config.columns, _rules(config)
-    typed, labelled = rows.typed, read.has_value(rows.raw[columns.label])
+    typed = rows.typed
     faults, amounts = rules.faults(typed, config), [*columns.holding(Holds.AMOUNT)]
     broken = {
         "inexact_value": _inexact(rows, columns),
@@ -316,9 +334,10 @@ def _reasons(rows: ParsedRows, config: Config) -> pd.Series:
         "bad_amount": ~_finite(typed[amounts]) | (typed[amounts] < 0).any(axis=1),
         "over_limit": faults == "over_limit",
         "bad_number": ~_finite(typed[[*columns.holding(Holds.NUMBER)]]),
-        "unknown_label": labelled & typed["label"].isna(),
-        "missing_label": ~labelled & rows.due,
     }
+    for role, name in columns.holding(Holds.LABEL).items():
+        labeled = read.has_value(rows.raw[name])
+        broken |= {"unknown_label": labeled & typed[role].isna(), "missing_label": ~labeled & rows.due}
     reasons = pd.Series(None, typed.index, dtype=object)
     for rule, where in reversed(broken.items()):
         reasons[where] = rule

@@ -64,33 +64,34 @@ def _by_label(totals: Totals) -> Iterator[str]:
     """Yield a sentence for each label of which rows are left out, the largest share first."""
     shares = {label: rows / totals.labels[label] for label, rows in totals.left_out.items()}
     for label in sorted(shares, key=lambda label: -shares[label]):
-        rule = totals.worst_rule(label)
+        rule, name = totals.worst_rule(label), rows_of(label) if totals.has_labels else "rows"
         yield (
-            f"{totals.left_out[label]:,} of {totals.labels[label]:,} {rows_of(label)} ({shares[label]:.2%}) are left "
+            f"{totals.left_out[label]:,} of {totals.labels[label]:,} {name} ({shares[label]:.2%}) are left "
             f"out, {totals.quarantined[rule][label]:,} of them by {rule}."
         )
 
 
 def _quarantine(totals: Totals) -> Iterator[TableBlock]:
+    """Yield the quarantined rows by reason and, where rows have labels, by label."""
     if not totals.bad:
         return
+    labels = ["all"] if totals.has_labels else []
     columns = [
         TableColumn(title="Reason"),
-        TableColumn(title="Label"),
+        *(TableColumn(title="Label") for _ in labels),
         TableColumn(title="Rows", format="count"),
         TableColumn(title="Share of such rows read", format="percent"),
     ]
     rows = []
     for rule, count in totals.by_rule.items():
-        rows.append(Row(cells=[rule, "all", count, count / totals.read]))
+        rows.append(Row(cells=[rule, *labels, count, count / totals.read]))
         rows += [
             Row(cells=[rule, label or "no label", bad, bad / totals.labels[label]])
             for label, bad in totals.quarantined[rule].most_common()
+            if labels
         ]
-    is_key = len(rows) <= SHOWN
-    yield TableBlock(
-        title="Quarantined rows by reason and label", columns=columns, rows=rows, shown=SHOWN, is_key=is_key
-    )
+    title = f"Quarantined rows by reason{' and label' if labels else ''}"
+    yield TableBlock(title=title, columns=columns, rows=rows, shown=SHOWN, is_key=len(rows) <= SHOWN)
 
 
 def _files(partitions: Sequence[Partition]) -> list[Block]:

@@ -1,10 +1,7 @@
 """Where a day's rows come from: the simulator, a folder with files by day, or one table with all days."""
 
 import errno
-import gzip
-import io
 import re
-import warnings
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -13,10 +10,11 @@ from functools import cache, cached_property, partial
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from components.ingestion import formats
 from components.ingestion.digests import Digests
 from nightshift import storage, tasks
 from nightshift.config import Config
-from nightshift.config.columns import Columns, Holds
+from nightshift.config.columns import Holds
 from nightshift.config.source import Simulator
 from nightshift.errors import UnavailableError, UserError
 from nightshift.splits import Days, lookback
@@ -30,15 +28,11 @@ if TYPE_CHECKING:
 SIMULATOR = "simulator"
 # part of a simulated day's identity: raise it when simulator.py makes other rows from the same config
 SIMULATOR_VERSION = 1
-FORMATS = {".parquet": "Parquet", ".csv": "CSV", ".csv.gz": "CSV", ".tar": "tar"}
 STORED = re.compile(f"(?:{'|'.join(clouds.SCHEMES)})://[^:]+")
 # of a name that no file can have, since it holds a NUL character, Python says ValueError
 ABSENT = (FileNotFoundError, IsADirectoryError, NotADirectoryError, ValueError)
 NO_FILES = storage.fingerprint([])  # identifies the rows of a day that needs no file and has none
 LONGEST = 1024  # characters of a name: no object store has longer ones
-PARQUET = b"PAR1"  # its first and its last bytes
-END = "\x1e"  # after the last record of a file that does not end with its line
-NULLABLE = ("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64")
 READS = 16  # files at once, most of whose time is waiting
 
 
@@ -88,9 +82,7 @@ def connect(data: str, config: Config, labels_due: date, digests: Digests | None
     if data == SIMULATOR:
         _require_simulated(config)
         return Simulated(config.simulator, labels_due, config.task.kind)
-    if not config.source.pattern.endswith(tuple(FORMATS)):
-        key = "files" if config.source.files else "table"
-        raise UserError(f"source.{key} is {config.source.pattern!r}; it has to end in one of {', '.join(FORMATS)}")
+    formats.require_known(config.source)
     known = {} if digests is None else digests
     source: EventSource = FolderSource(data, config, known) if config.source.files else OneTable(data, config)
     for column in config.columns.holding(Holds.FILE).values():
@@ -151,7 +143,7 @@ def _late_begin(source: EventSource, config: Config, days: Days, first: date) ->
 
 
 def spans(days: list[date]) -> str:
-    """Return ascending days as text, neighbours joined: `2018-06-04, 2018-06-07 .. 2018-06-09`."""
+    """Return ascending days as text, neighbors joined: `2018-06-04, 2018-06-07 .. 2018-06-09`."""
     runs: list[list[date]] = []
     for day in days:
         if runs and day - runs[-1][-1] == timedelta(days=1):
@@ -265,7 +257,7 @@ class FolderSource:
 
     def _parse(self, uri: str, data: bytes) -> "pd.DataFrame":
         try:
-            return parse(uri, data, self._columns)
+            return formats.parse(uri, data, self._columns, self._source.format)
         except UserError as error:
             which = f"({PurePosixPath(uri).name}) " if "*" in self._template else ""
             raise UserError(f"{which}{error}") from None
@@ -322,12 +314,12 @@ class OneTable:
             raise UserError(f"{self._uri} {error}") from None
 
     def _parse(self, data: bytes) -> "ParsedTable":
-        from nightshift.tasks import columns
+        from nightshift.tasks import columns, spelling
 
-        frame = parse(self._uri, data, self._config.columns)
+        frame = formats.parse(self._uri, data, self._config.columns, self._config.source.format)
         columns.require(frame, self._config.columns)
         written = frame[self._config.columns.event_time]
-        times = columns.times(written, self._config.source.timezone)
+        times = spelling.times(written, self._config.source)
         columns.require_some(written, times, columns.TIME)
         # a row whose time cannot be read counts to the day of the row before it, so that it is counted once
         days = times.dt.floor("D").ffill().bfill()
@@ -425,135 +417,3 @@ class ParsedTable:
     def rows(self, day: date) -> "pd.DataFrame":
         """Return a day's rows."""
         return self.frame.iloc[self.positions.get(day, [])].reset_index(drop=True)
-
-
-def parse(name: str, data: bytes, columns: Columns) -> "pd.DataFrame":
-    """Parse a Parquet, CSV or tar file; every value of a CSV file stays text, of a tar file bytes.
-
-    Args:
-        name: its name, for the format.
-        data: its bytes.
-        columns: the user's names, for what is read of a tar file.
-
-    Returns:
-        the rows; of columns of one name that nothing needs only the first.
-
-    Raises:
-        UserError: when it is empty, cut short, damaged or of another format, or names a column twice.
-    """
-    from nightshift.tasks import columns as rules
-
-    if not data:
-        raise UserError("is empty (0 bytes); write the file again")
-    kind = next(kind for ending, kind in FORMATS.items() if name.endswith(ending))
-    try:
-        frame = _frame(kind, data, name.endswith(".gz"), columns)
-    except UserError:
-        raise
-    except EOFError as error:
-        raise UserError(
-            f"is not whole ({error}): it was cut short, or is still being written; bring the whole file"
-        ) from None
-    except Exception as error:
-        reason = " ".join(str(error).split())[:200]
-        raise UserError(f"is not a {kind} file, or a damaged one ({reason}); write the file again") from None
-    rules.require_once(frame, columns)
-    return frame.loc[:, ~frame.columns.duplicated()]
-
-
-def _frame(form: str, data: bytes, zipped: bool, columns: Columns) -> "pd.DataFrame":
-    if form == "tar":
-        from components.ingestion import webdataset
-
-        return webdataset.parse(data, columns)
-    return _parquet(data) if form == "Parquet" else _csv(data, zipped)
-
-
-def _parquet(data: bytes) -> "pd.DataFrame":
-    import pandas as pd
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    if data.startswith(PARQUET) and not data.endswith(PARQUET):
-        raise EOFError("it has no footer")
-    # pandas' own metadata would hide a column that was an index
-    table = parquet.ParquetFile(storage.arrow_file(data)).read()  # read_table knows no names that come twice
-    table = pa.Table.from_arrays([_readable(column) for column in table.columns], table.column_names)
-    # otherwise a null would turn integers into floats, and ids above 2**53 into other ids
-    nullable = {getattr(pa, name.lower())(): pd.api.types.pandas_dtype(name) for name in NULLABLE}
-    frame: pd.DataFrame = table.to_pandas(ignore_metadata=True, types_mapper=nullable.get)
-    return frame
-
-
-def _readable(column: Any) -> Any:
-    """Return a column of Arrow's as one that pandas can hold, value for value, so that the rules judge each."""
-    import pyarrow as pa
-
-    if pa.types.is_date(column.type):  # those of Python end with the year 9999
-        column = column.cast(pa.timestamp("s" if pa.types.is_date32(column.type) else "ms"))
-    if pa.types.is_timestamp(column.type):  # it is UTC, whatever the zone is called
-        return column.cast(pa.timestamp(column.type.unit, column.type.tz and "UTC"))
-    try:
-        column.validate(full=True)
-    except pa.ArrowInvalid:  # some texts are no UTF-8
-        return column.cast(pa.binary())
-    return column
-
-
-def _csv(data: bytes, zipped: bool) -> "pd.DataFrame":
-    plain = gzip.decompress(data) if zipped else data
-    if b"\0" in plain:  # where pandas would end a value
-        raise ValueError("it holds a NUL character")
-    header = plain.partition(b"\n")[0]
-    other = [separator for separator in (b";", b"\t", b"|") if separator in header and b"," not in header]
-    if other:
-        raise UserError(
-            f"separates its columns by {other[0].decode()!r}, and CSV is read with commas only; write it with commas, "
-            "and numbers with a point"
-        )
-    is_open = not plain.endswith((b"\n", b"\r"))
-    frame = _records(plain + END.encode() if is_open else plain)
-    names = _records(plain, header=None, nrows=1).iloc[0].tolist()
-    # pandas gives columns that share a name, or have none, names of its own
-    frame.columns = [name if isinstance(name, str) else own for name, own in zip(names, frame.columns, strict=True)]
-    return _strip_end(frame) if is_open and len(frame) else frame
-
-
-def _records(plain: bytes, **options: Any) -> "pd.DataFrame":
-    """Parse CSV; every value stays text."""
-    import pandas as pd
-
-    with warnings.catch_warnings():
-        # rows with more fields than the header has names
-        warnings.simplefilter("error", pd.errors.ParserWarning)
-        try:
-            frame: pd.DataFrame = pd.read_csv(
-                io.BytesIO(plain),
-                dtype=str,
-                encoding="utf-8-sig",
-                # never take the first column for an index: that shifts all names by one
-                index_col=False,
-                # only nothing is missing: 'NA' may be somebody's id
-                keep_default_na=False,
-                na_values=[""],
-                **options,
-            )
-            return frame
-        except pd.errors.ParserError as error:
-            if "EOF inside string" in str(error):
-                raise EOFError("it ends within quotes") from None
-            raise
-
-
-def _strip_end(frame: "pd.DataFrame") -> "pd.DataFrame":
-    """Return records without the mark at the end.
-
-    Raises:
-        EOFError: when the last record has too few fields.
-    """
-    last = frame.iloc[-1].tolist()
-    fields = next(number for number, value in enumerate(last, 1) if isinstance(value, str) and value.endswith(END))
-    if fields < len(last):
-        raise EOFError(f"its last line has {fields} of {len(last)} fields, and no end")
-    frame.iloc[-1, -1] = last[-1].removesuffix(END) or None
-    return frame

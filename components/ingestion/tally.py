@@ -1,7 +1,7 @@
 """What the days of a run add up to; plain Python, so that a run that finds every day in the lake is quick."""
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from nightshift.contracts.tables import Partition
@@ -25,17 +25,26 @@ class Totals:
     @classmethod
     def from_partitions(cls, partitions: Iterable[Partition]) -> "Totals":
         """Sum the days up."""
-        labels, quarantined = Counter[str](), defaultdict[str, Counter[str]](Counter)
+        totals = cls(Counter(), {})
         for part in partitions:
-            labels.update(part.details["labels"])
-            for rule, counts in part.details["quarantined_labels"].items():
-                quarantined[rule].update(counts)
-        return cls(labels, dict(quarantined))
+            totals.add(part.details["labels"], part.details["quarantined_labels"])
+        return totals
+
+    def add(self, labels: Mapping[str, int], quarantined: Mapping[str, Mapping[str, int]]) -> None:
+        """Add a day's rows by label, and those that each rule rejected."""
+        self.labels.update(labels)
+        for rule, counts in quarantined.items():
+            self.quarantined.setdefault(rule, Counter()).update(counts)
 
     @property
     def read(self) -> int:
         """Rows read."""
         return self.labels.total()
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether any row has a label."""
+        return any(self.labels)
 
     @property
     def by_rule(self) -> dict[str, int]:

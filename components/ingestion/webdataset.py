@@ -36,7 +36,10 @@ def parse(data: bytes, columns: Columns) -> pd.DataFrame:
         ValueError, tarfile.TarError: when the file is damaged.
         EOFError: when it was cut short.
     """
-    rows, seen = list[Row](), {columns.label}  # which may still be to come, for all rows of a day
+    rows, seen = (
+        list[Row](),
+        {*columns.holding(Holds.LABEL).values()},
+    )  # which may still be to come, for all rows of a day
     wanted = set(columns.names)
     for key, extension, content in _members(data):
         seen.add(extension)

@@ -1,16 +1,13 @@
 """Flags in, files out: see `components/launching/__init__.py`."""
 
 import json
-from argparse import Namespace
 from datetime import UTC, date, datetime
 
 from components.launching import core, section
 from nightshift import step
-from nightshift.config import parse
+from nightshift.context import StepContext
 from nightshift.contracts.request import Launch, RetrainingRequest
 from nightshift.contracts.section import write_section
-from nightshift.contracts.state import State
-from nightshift.dates import parse_date
 from nightshift.splits import last_complete_day
 
 
@@ -28,32 +25,33 @@ def parser() -> step.StepParser:
     )
 
 
-def body(args: Namespace) -> dict[str, float]:
+def body(context: StepContext) -> dict[str, float]:
     """Start the run if it is asked for and not there yet, and write what became of it."""
-    day = parse_date(args.date) if args.date else last_complete_day(datetime.now(UTC))
+    args = context.args
+    day = context.day if args.date else last_complete_day(datetime.now(UTC))
     request = RetrainingRequest.read(args.request) if args.request else None
     reason = request.reason if request else "The clock asks."
     if request and not request.retrain:
         outcome = Launch(new=False, said="nothing is started", reason=reason)
     else:
-        outcome = _launch(args, day, reason)
+        outcome = _launch(context, day, reason)
     step.log.info("%s: %s", outcome.said, reason)
     write_section(args.launch, section.build(outcome))
     outcome.write(args.launch)
     return {"started": float(outcome.new)}
 
 
-def _launch(args: Namespace, day: date, reason: str) -> Launch:
+def _launch(context: StepContext, day: date, reason: str) -> Launch:
     """Start the pipeline with this step's own parameters, or say how to start it where there is no Kubeflow."""
-    state, config = State.parse(args.state), parse(args.config)
+    args, state, config = context.args, context.state, context.config
     if not state.kubeflow:
         command = f"nightshift run {args.pipeline} --config {config.name} --date {day}"
         return Launch(new=False, said=f"no Kubeflow here; run: {command}", reason=reason)
     from nightshift.cluster.kubeflow import KubeflowApi, KubeflowTarget
 
     server = KubeflowApi(KubeflowTarget.parse(state.kubeflow))
-    definition = server.newest(args.pipeline)
-    known = {"data": args.data, "device": args.device, "config": json.loads(args.config), "date": str(day)}
+    definition = server.find_newest(args.pipeline)
+    known = {"data": args.data, "device": context.device, "config": json.loads(args.config), "date": str(day)}
     known["state"] = state.dump()
     values = core.arguments(args.pipeline, definition.parameters, known)
     run = server.submit(core.run_name(args.pipeline, config.name, day), definition, values)

@@ -12,7 +12,7 @@ def build(launch: Launch) -> Section:
     Args:
         launch: the outcome that the step writes.
     """
-    blocks: list[Block] = [Text(sentences=[launch.said])]
+    blocks: list[Block] = [Text(sentences=[f"Outcome: {launch.said}", f"Reason: {launch.reason}"])]
     if launch.run and launch.url:
         blocks.append(Links(title="Run", links=[Link(name=launch.run, uri=launch.url)]))
     return Section(title="Retraining run", weight=WEIGHT, blocks=blocks)

@@ -1,7 +1,6 @@
 """Flags in, files out: see `components/loadtest/__init__.py`."""
 
 import os
-from argparse import Namespace
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -10,13 +9,14 @@ from components.loadtest.client import Client, request
 from components.loadtest.core import Load, LoadSample
 from components.loadtest.server import ServerProcess, serve
 from nightshift import registry, release, step, storage, strict_json, tasks
-from nightshift.config import Config, parse
+from nightshift.config import Config
+from nightshift.context import StepContext
 from nightshift.contracts import loadtest as contract
 from nightshift.contracts import package, verdict
 from nightshift.contracts.loadtest import UTILIZATION, LatencyShare, LoadTest, LoadTrial, Point, ServerSettings
 from nightshift.contracts.section import write_section
 from nightshift.contracts.state import DeploymentTarget, State
-from nightshift.costs.prices import machines
+from nightshift.costs.prices import read_machines
 from nightshift.errors import UserError
 from nightshift.registry import Version
 from nightshift.release import ReleaseRef
@@ -36,9 +36,9 @@ def parser() -> step.StepParser:
     )
 
 
-def body(args: Namespace) -> dict[str, float | str]:
+def body(context: StepContext) -> dict[str, float | str]:
     """Measure, judge, and keep the best settings for the deployment."""
-    config, state = parse(args.config), State.parse(args.state)
+    args, config, state = context.args, context.config, context.state
     load = _load(args.load, config)
     version = _champion(ReleaseRef.from_state(state, config.name))
     payloads = _payloads(version, state.lake)
@@ -124,9 +124,9 @@ def _summarize(version: Version, load: Load, trials: Sequence[LoadTrial]) -> Loa
         breakdown=[],
         costs=[],
     )
-    return (
-        loadtest if best is None else loadtest.model_copy(update=core.consequences(loadtest, best, machines().values()))
-    )
+    if best is None:
+        return loadtest
+    return loadtest.model_copy(update=core.consequences(loadtest, best, read_machines().values()))
 
 
 def _keep(state: State, name: str, chosen: ServerSettings | None) -> str | None:

@@ -9,6 +9,8 @@ from nightshift.contracts.section import (
     Block,
     Chart,
     Fact,
+    Link,
+    Links,
     Row,
     Section,
     SectionOutcome,
@@ -57,7 +59,8 @@ def _blocks(loadtest: LoadTest, kept: str | None) -> Iterator[Block]:
     if loadtest.chosen:
         yield Text(sentences=[_scaling(loadtest)])
     if kept:
-        yield Text(sentences=[f"The endpoint has the best settings with one worker from its next start on: {kept}."])
+        yield Text(sentences=["The endpoint has the best settings with one worker from its next start on."])
+        yield Links(title="", links=[Link(name="settings of the endpoint", uri=kept)])
     if loadtest.costs:
         yield _costs(loadtest.costs)
 
@@ -92,7 +95,7 @@ def _coordinates(trial: LoadTrial) -> list[tuple[float, float]]:
 def _legend(loadtest: LoadTest) -> Iterator[str]:
     yield (
         "Open loop: requests are due at random times, and a latency counts from then, so waiting is part of it. "
-        "Line: the chosen settings; points: all that were tried; dashed: the limit."
+        "Less is better, and the mark on a bar is the limit."
     )
     yield f"Client and server shared {loadtest.cores} cores, so a machine of its own takes more."
     points = [point for trial in loadtest.trials for point in [*trial.closed, *trial.open]]
@@ -103,18 +106,17 @@ def _legend(loadtest: LoadTest) -> Iterator[str]:
 def _best(loadtest: LoadTest) -> TableBlock:
     columns = [
         TableColumn(title="Settings"),
-        *(TableColumn(title=title, format="count") for title in ("Open loop", "Closed loop")),
+        TableColumn(title="Within the limit (open loop)", format="count"),
+        TableColumn(title="At most (closed loop)", format="count"),
     ]
     rows = [
         Row(
-            cells=[str(trial.settings), trial.capacity, max(point.per_second for point in trial.closed)],
+            cells=[str(trial.settings), trial.capacity or None, max(point.per_second for point in trial.closed)],
             **_mark(trial, loadtest),
         )
         for trial in loadtest.trials
     ]
-    return TableBlock(
-        title="Requests per second within the limit, and at most", columns=columns, rows=rows, is_key=True
-    )
+    return TableBlock(title="Requests per second", columns=columns, rows=rows, is_key=True)
 
 
 def _mark(trial: LoadTrial, loadtest: LoadTest) -> dict[str, Any]:
@@ -126,10 +128,10 @@ def _points(loadtest: LoadTest) -> TableBlock:
         TableColumn(title="Settings"),
         TableColumn(title="Load"),
         TableColumn(title="Requests/s", format="count"),
-        TableColumn(title="p50 ms", format="plain"),
-        TableColumn(title="p99 ms", format="plain", limit=loadtest.limit_ms, has_bars=True),
+        TableColumn(title="p50, ms", format="plain"),
+        TableColumn(title="p99, ms", format="plain", limit=loadtest.limit_ms, has_bars=True),
         TableColumn(title="Errors", format="count"),
-        TableColumn(title="CPU us/request", format="plain"),
+        TableColumn(title="CPU, us a request", format="plain"),
     ]
     rows = [_row(trial, point, loadtest) for trial in loadtest.trials for point in [*trial.closed, *trial.open]]
     return TableBlock(title="Measurements", columns=columns, rows=rows, shown=ROWS)

@@ -1,6 +1,5 @@
 """Flags in, files out: see `components/monitoring/__init__.py`."""
 
-from argparse import Namespace
 from dataclasses import asdict
 from datetime import date
 
@@ -28,10 +27,9 @@ def parser() -> step.StepParser:
     )
 
 
-def body(args: Namespace) -> dict[str, float | str]:
+def body(context: StepContext) -> dict[str, float | str]:
     """Decide, write the day's audit entry if it has none, then the request."""
-    context = StepContext(args)
-    config, day, state = context.config, context.day, context.state
+    args, config, day, state = context.args, context.config, context.day, context.state
     figures = drift.DriftReport.read(storage.join(args.drift, drift.FILE))
     if figures.window.last != day:
         raise UserError(f"the drift is that of {figures.window.last}, not {day}; check that day's drift")

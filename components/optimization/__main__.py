@@ -1,6 +1,5 @@
 """Flags in, files out: see `components/optimization/__init__.py`."""
 
-from argparse import Namespace
 from typing import TYPE_CHECKING
 
 from components.optimization import section
@@ -26,15 +25,13 @@ def parser() -> step.StepParser:
     )
 
 
-def body(args: Namespace) -> dict[str, str]:
+def body(context: StepContext) -> dict[str, str]:
     """Make the form, have it judged, and write the package with it, or as it was."""
     from components.optimization import core
 
-    context = StepContext(args)
+    args = context.args
     name = context.config.optimization.form
-    form, result = (
-        (None, core.keep_original(context.model)) if name == ORIGINAL else _judge_form(context, args.model, name)
-    )
+    form, result = (None, core.keep_original(context.model)) if name == ORIGINAL else _judge_form(context, name)
     judged = core.verdict(result)
     step.log.info("%s", judged.reasons[0])
     judged.write(storage.join(args.optimized, verdict.FILE))
@@ -42,15 +39,15 @@ def body(args: Namespace) -> dict[str, str]:
     write_section(args.optimized, section.build(result, judged))
     package.copy(args.model, args.optimized)
     if form and result.chosen == form.name:
-        _write(context, args, form)
+        _write(context, form)
     return {"form": result.chosen}
 
 
-def _judge_form(context: StepContext, uri: str, name: str) -> "tuple[Form, Optimization]":
-    """Return a form of the model at a URI, and what it loses on the validation rows."""
+def _judge_form(context: StepContext, name: str) -> "tuple[Form, Optimization]":
+    """Return a form of the model, and what it loses on the validation rows."""
     from components.optimization import core, forms, subjects
 
-    subject = subjects.read(context, uri)
+    subject = subjects.read(context)
     form = forms.make_form(name, subject.original.content, subject.sample)
     step.log.info("judging %s of %s on %d rows", name, context.model.selected, row_count(subject.rows.inputs))
     attempts = core.judge_by_loss(subject.original, form, subject.rows)
@@ -58,12 +55,12 @@ def _judge_form(context: StepContext, uri: str, name: str) -> "tuple[Form, Optim
     return form, core.summarize(context.model, chosen, attempts, subject.rows)
 
 
-def _write(context: StepContext, args: Namespace, form: "Form") -> None:
+def _write(context: StepContext, form: "Form") -> None:
     """Write the package with a form as the graph of its selected candidate."""
     from components.optimization import core
 
     assert form.graph is not None
-    changed = core.replace_graph(context.model, form)
+    args, changed = context.args, core.replace_graph(context.model, form)
     task = tasks.find(context.model.kind).optimization
     reference = task.reference(context.features, args.model, context.model, form.graph)
     package.save(args.optimized, changed, {changed.selected: form.content}, reference)

@@ -1,7 +1,5 @@
 """`python -m components.optimization.compare`: which form of a graph is fastest, for `nightshift optimize`."""
 
-from argparse import Namespace
-
 from nightshift import step, storage
 from nightshift.context import StepContext
 from nightshift.contracts import optimization as contract
@@ -18,12 +16,11 @@ def parser() -> step.StepParser:
     )
 
 
-def body(args: Namespace) -> None:
+def body(context: StepContext) -> None:
     """Make the forms, measure them, and write what came of it."""
     from components.optimization import core, forms, subjects
 
-    context = StepContext(args)
-    subject = subjects.read(context, args.model)
+    subject = subjects.read(context)
     every = [subject.original, *forms.make_forms(subject.original.content, subject.sample)]
     count = row_count(subject.rows.inputs)
     step.log.info(
@@ -32,7 +29,9 @@ def body(args: Namespace) -> None:
     attempts = core.attempts(every, subject.rows)
     fastest = core.best(attempts).name
     chosen = next(form for form in every if form.name == fastest)
-    core.summarize(context.model, chosen, attempts, subject.rows).write(storage.join(args.result, contract.FILE))
+    core.summarize(context.model, chosen, attempts, subject.rows).write(
+        storage.join(context.args.result, contract.FILE)
+    )
 
 
 if __name__ == "__main__":

@@ -28,13 +28,13 @@ class Subject:
     rows: OptimizationRows
 
 
-def read(context: StepContext, uri: str) -> Subject:
-    """Read the selected graph of the model at a URI, and its rows.
+def read(context: StepContext) -> Subject:
+    """Read the selected graph of the model, and its rows.
 
     Raises:
         UserError: when the files are not those of the manifest, or the features not what the model takes.
     """
-    model, config = context.model, context.config
+    model, config, uri = context.model, context.config, context.args.model
     content = package.read_graph(uri, model, model.selected)
     limit = TENTH * config.evaluation.tolerance
     sample, rows = tasks.find(model.kind).optimization.rows(config, context.features, uri, model, limit)

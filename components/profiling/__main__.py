@@ -1,7 +1,6 @@
 """Flags in, files out: see `components/profiling/__init__.py`."""
 
 import os
-from argparse import Namespace
 
 from components.profiling import section
 from nightshift import step, storage, tasks
@@ -27,25 +26,25 @@ def parser() -> step.StepParser:
     )
 
 
-def body(args: Namespace) -> dict[str, float]:
+def body(context: StepContext) -> dict[str, float]:
     """Measure and save."""
-    context = StepContext(args)
-    setup = TrainingSetup(context.config, context.plan, context.features, args.device)
+    folder, device = context.args.profile, context.device
+    setup = TrainingSetup(context.config, context.plan, context.features, device)
     # its log holds nothing for the reader of a step's log; read when PyTorch is imported
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     from components.profiling import core
     from nightshift.neural import devices
 
-    devices.torch_device(args.device)
-    watch, model = core.PhaseTimer(args.device == "cuda"), context.model
+    devices.torch_device(device)
+    watch, model = core.PhaseTimer(device == "cuda"), context.model
     subject = tasks.find(context.config.task.kind).profiling.selected_fit(setup, model, watch.phase)
     count, days = row_count(subject.inputs), context.plan.test.train
-    step.log.info("fitting %s again, on %d rows of %s, on %s", model.selected, count, days, args.device)
+    step.log.info("fitting %s again, on %d rows of %s, on %s", model.selected, count, days, device)
     measurements, trace = core.measure(subject, watch, model.graph(model.selected).sha256)
     step.log.info("%.0f rows per second. %s", measurements.rows_per_second, measurements.diagnosis)
-    storage.write_bytes(storage.join(args.profile, profile.TRACE), trace)
-    write_section(args.profile, section.build(measurements))
-    measurements.write(storage.join(args.profile, profile.FILE))
+    storage.write_bytes(storage.join(folder, profile.TRACE), trace)
+    write_section(folder, section.build(measurements))
+    measurements.write(storage.join(folder, profile.FILE))
     one, many = measurements.scoring
     return {
         "rows_per_second": measurements.rows_per_second,

@@ -1,18 +1,15 @@
 """Flags in, files out: see `components/release/__init__.py`."""
 
-from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING
 
 from components.release import core, section
 from components.release.core import Moment
 from components.release.targets import BadVersionError, ReleaseTarget, VersionShare, factory, rollout
-from nightshift import registry, release, splits, step, storage, tasks
-from nightshift.config import Config, parse
+from nightshift import registry, release, step, storage, tasks
 from nightshift.config.policy import Rollout
-from nightshift.contracts import tables
+from nightshift.context import StepContext
 from nightshift.contracts.deployment import DeploymentOutcome
 from nightshift.contracts.release import Action, Entry, Release, ReleasedVersion, Stage
 from nightshift.contracts.section import write_section
@@ -20,16 +17,12 @@ from nightshift.contracts.state import DeploymentTarget as Kind
 from nightshift.contracts.state import State
 from nightshift.contracts.tables import Table
 from nightshift.contracts.verdict import Verdict
-from nightshift.dates import parse_date
 from nightshift.errors import UserError
 from nightshift.registry import Version
 from nightshift.release import ReleaseRef
 from nightshift.splits import Days
 from nightshift.stats import sequential
 from nightshift.stats.sequential import Tally
-
-if TYPE_CHECKING:
-    pass
 
 
 def parser() -> step.StepParser:
@@ -49,61 +42,56 @@ class ReleaseJob:
     """Inputs of the step.
 
     Attributes:
-        config: the use case.
-        state: where things are kept.
+        context: of the step.
         day: the logical date.
-        features: URI of the features manifest.
         target: where versions answer; None where nothing is served.
         at: the time, and who asks.
     """
 
-    config: Config
-    state: State
+    context: StepContext
     day: date
-    features: str
     target: ReleaseTarget | None
     at: Moment
 
     @property
     def ref(self) -> ReleaseRef:
         """Where the versions and the release record are."""
-        return ReleaseRef.from_state(self.state, self.config.name)
+        return ReleaseRef.from_state(self.context.state, self.context.config.name)
 
     @property
     def rollout(self) -> Rollout:
         """How versions take over; where only one can answer, without shares."""
-        splits = self.target is not None and self.target.splits
-        return self.config.release if splits else self.config.release.model_copy(update={"shares": []})
+        usual, splits = self.context.config.release, self.target is not None and self.target.splits
+        return usual if splits else usual.model_copy(update={"shares": []})
 
 
-def body(args: Namespace) -> dict[str, float | str]:
+def body(context: StepContext) -> dict[str, float | str]:
     """Take the release further now, on the target of the state."""
-    return advance(args, datetime.now(UTC), factory.find_target)
+    return advance(context, datetime.now(UTC), factory.find_target)
 
 
 def advance(
-    args: Namespace, now: datetime, find_target: Callable[[State, str], ReleaseTarget | None]
+    context: StepContext, now: datetime, find_target: Callable[[State, str], ReleaseTarget | None]
 ) -> dict[str, float | str]:
     """Judge, have the target serve what follows, change the record; a run for a past day changes nothing.
 
     Args:
-        args: the flags.
+        context: of the step.
         now: with its zone.
         find_target: state and name of the use case -> where its versions answer.
     """
-    config, state = parse(args.config), State.parse(args.state)
+    args, config, state = context.args, context.config, context.state
     target = None if state.target is Kind.RECORD_ONLY else find_target(state, config.name)
-    at = Moment(now, registry.user(), args.run)
-    job = ReleaseJob(config, state, parse_date(args.date), args.features, target, at)
+    job = ReleaseJob(context, context.day, target, Moment(now, registry.user(), args.run))
     before = release.read(job.ref)
     if before is None:
         raise UserError(
-            f"registry {job.state.registry} has no champion of {job.config.name!r} to release against; "
+            f"registry {state.registry} has no champion of {config.name!r} to release against; "
             "run training first: nightshift run"
         )
     verdicts = _verdicts(job, before) if before.challenger else []
-    record = before if job.state.target is Kind.RECORD_ONLY else _advance_record(job, verdicts)
-    step.log.info("%s: %s", job.config.name, section.headline(record))
+    record = before if state.target is Kind.RECORD_ONLY else _advance_record(job, verdicts)
+    step.log.info("%s: %s", config.name, section.headline(record))
     write_section(args.release, section.build(record, verdicts, record != before))
     record.write(args.release)
     return _metadata(record, record != before)
@@ -135,8 +123,8 @@ def _verdicts(job: ReleaseJob, record: Release) -> list[Verdict]:
 def _tallies(job: ReleaseJob, record: Release) -> Iterator[Tally]:
     """Yield what the labels that have arrived since the release began say, a day at a time; new days are kept."""
     pair = [*(served.sha256 for served in record.versions), core.start_time(record).isoformat()]
-    folder = storage.join(job.state.audit, record.use_case, "releases", storage.fingerprint(pair)[:16])
-    table, known = tables.read_table(job.features), set(storage.names(folder))
+    folder = storage.join(job.context.state.audit, record.use_case, "releases", storage.fingerprint(pair)[:16])
+    table, known = job.context.features, set(storage.names(folder))
     for day in _labeled_days(job, record):
         uri = storage.join(folder, f"{day}.json")
         if f"{day}.json" in known:
@@ -152,14 +140,14 @@ def _labeled_days(job: ReleaseJob, record: Release) -> Days:
 
     Those before decided that the version is released; to judge by them again would count them twice.
     """
-    due = splits.plan(job.config, job.day).labels_due
+    due = job.context.plan.labels_due
     return Days(core.start_time(record).astimezone(UTC).date() - (job.day - due), due)
 
 
 def _compare_day(job: ReleaseJob, record: Release, table: Table, day: date) -> Tally:
     """Return what a day's labels say: each version's loss, event by event."""
     uris = [_version(job, served).uri for served in record.versions]
-    task = tasks.find(job.config.task.kind).release
+    task = tasks.find(job.context.config.task.kind).release
     champion, challenger = task.losses(table, day, uris)
     return sequential.compare_losses(champion, challenger, task.WORST)
 
@@ -169,7 +157,7 @@ def _advance_record(job: ReleaseJob, verdicts: Sequence[Verdict]) -> Release:
         assert record
         return _serve(job, record, core.advance(record, verdicts, job.rollout, job.at))
 
-    with registry.exclusive(job.state.registry):
+    with registry.lock(job.context.state.registry):
         record = release.change(job.ref, decide)
     assert record
     return record
@@ -202,11 +190,11 @@ def _tries(record: Release, wanted: Entry) -> bool:
 def _parts(job: ReleaseJob, entry: Entry) -> list[VersionShare]:
     """Return the versions that answer requests in a state of a release."""
     serving = [served for served in entry.versions if served.traffic]
-    return [factory.build_share(job.state.lake, _version(job, served), served.traffic) for served in serving]
+    return [factory.build_share(job.context.state.lake, _version(job, served), served.traffic) for served in serving]
 
 
 def _version(job: ReleaseJob, served: ReleasedVersion) -> Version:
-    return registry.find(job.state.registry, job.config.name, served.version)
+    return registry.find(job.context.state.registry, job.context.config.name, served.version)
 
 
 if __name__ == "__main__":

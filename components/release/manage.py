@@ -33,7 +33,7 @@ def start(state: State, name: str | None, number: int) -> str:
     Raises:
         UserError: when there is no such version.
     """
-    version = registry.find(state.registry, registry.one(state.registry, name), number)
+    version = registry.find(state.registry, registry.choose_name(state.registry, name), number)
     return _change(state, name, lambda record, at: core.start(record, release.describe(version), at))
 
 
@@ -60,13 +60,13 @@ def _change(state: State, name: str | None, act: Callable[[Release, Moment], Ent
         assert record
         return act(record, at)
 
-    with registry.exclusive(state.registry):
+    with registry.lock(state.registry):
         release.change(ref, decide)
     return status(state, name)
 
 
 def _read(state: State, name: str | None) -> Release:
-    use_case = registry.one(state.registry, name)
+    use_case = registry.choose_name(state.registry, name)
     record = release.read(ReleaseRef.from_state(state, use_case))
     if record is None:
         raise UserError(f"{use_case!r} has no champion in registry {state.registry}; train one first: nightshift run")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from nightshift.contracts.release import Release, Stage
 from nightshift.contracts.section import Block, Fact, Row, Section, SectionOutcome, TableBlock, TableColumn
-from nightshift.contracts.verdict import Verdict
+from nightshift.contracts.verdict import Measure, Verdict
 
 WEIGHT = 5
 
@@ -22,7 +22,8 @@ def build(record: Release, verdicts: Sequence[Verdict], changed: bool) -> Sectio
     blocks: list[Block] = [_states(record)]
     if verdicts:
         blocks.insert(0, _measures(verdicts))
-    fact = Fact(label="Release", value=outcome.label, note=outcome.headline)
+    since = f"since {record.entries[-1].since:%Y-%m-%d %H:%M} UTC"
+    fact = Fact(label="Release", value=outcome.label, note=since)
     return Section(title="Release", weight=WEIGHT, outcome=outcome, highlights=[fact], blocks=blocks)
 
 
@@ -60,9 +61,17 @@ def _measures(verdicts: Sequence[Verdict]) -> TableBlock:
     columns = [
         TableColumn(title="Measure"),
         TableColumn(title="Value", format="plain"),
-        TableColumn(title="Limit", format="plain"),
+        TableColumn(title="Good", format="plain"),
     ]
     rows = [
-        Row(cells=[measure.name, measure.value, measure.limit]) for verdict in verdicts for measure in verdict.measures
+        Row(cells=[measure.name.replace("_", " "), measure.value, _describe_limit(measure)])
+        for verdict in verdicts
+        for measure in verdict.measures
     ]
     return TableBlock(title="Evidence", columns=columns, rows=rows, is_key=True)
+
+
+def _describe_limit(measure: Measure) -> str | None:
+    if measure.limit is None:
+        return None
+    return f"{'at least' if measure.higher_is_better else 'at most'} {measure.limit:g}"

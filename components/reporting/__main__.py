@@ -1,6 +1,5 @@
 """Flags in, files out: see `components/reporting/__init__.py`."""
 
-from argparse import Namespace
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,10 +9,8 @@ from components.reporting import core, overview
 from components.reporting.core import RunArtifacts, RunHeader
 from components.reporting.summary import Summary
 from nightshift import step, storage
-from nightshift.config import parse
+from nightshift.context import StepContext
 from nightshift.contracts.section import PAGE, read_section
-from nightshift.contracts.state import State
-from nightshift.dates import parse_date
 from nightshift.lineage import code_version
 
 
@@ -32,15 +29,14 @@ def parser() -> step.StepParser:
     )
 
 
-def body(args: Namespace) -> None:
+def body(context: StepContext) -> None:
     """Gather what is there, summarize it, write summary and report twice, the page's data and the overview once."""
     from components.reporting import page, report
 
-    config, day = parse(args.config), parse_date(args.date)
-    runs = State.parse(args.state).runs
+    args, config, day, runs = context.args, context.config, context.day, context.state.runs
     folder = storage.join(runs, args.run)
     artifacts = gather(args.executor_input, folder)
-    head = RunHeader(args.run, day, args.device, args.data, config, code_version(), datetime.now(UTC))
+    head = RunHeader(args.run, day, context.device, args.data, config, code_version(), datetime.now(UTC))
     summary = core.summarize(head, artifacts, find_repeated(runs, head, artifacts.record.get("pipeline")))
     run_page = page.compose(summary, artifacts)
     html = report.render(run_page, summary, folder).encode()

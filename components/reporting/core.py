@@ -217,7 +217,7 @@ def _step(artifact: str, artifacts: RunArtifacts, costs: Costs) -> Step:
     recorded = artifacts.step_record(artifact)
     measured = recorded | artifacts.measures.get(artifact, {})
     machine = measured.get("machine") or costs.machine
-    hourly = prices.hourly(machine or "", costs.prices)
+    hourly = prices.find_price(machine or "", costs.prices)
     # the engine's seconds are those of all tries, the step's those of its last
     seconds = recorded.get("seconds", measured.get("seconds"))
     return Step(

@@ -8,8 +8,8 @@ from nightshift.costs.spending import HOUR, Spent, judge
 
 WEIGHT = 85
 UNPRICED = (
-    "Nobody has said what these machines cost, so nothing is counted in dollars. Name the machine in the config's "
-    "costs.machine and, unless the project's table has it, its dollars an hour in costs.prices."
+    "No price of these machines is known. Name the machine in the config's costs.machine and, unless the project's "
+    "table has it, its dollars an hour in costs.prices."
 )
 BASIS = (
     "The machine's whole price, for as long as the engine saw the step: its start and all tries, where it says. "
@@ -31,7 +31,8 @@ def build(summary: Summary) -> Section:
     ]
     rows = [Row(cells=[name, step.machine or "", step.seconds, step.usd]) for name, step in finished.items()]
     total = Fact(label="Cost", value=summary.usd, format="plain", note="USD, of all steps but the report")
-    blocks: list[Block] = [TableBlock(title="What each step cost", columns=columns, rows=rows)]
+    table = TableBlock(title="What each step cost", columns=columns, rows=rows)
+    blocks: list[Block] = [table] if any(step.usd is not None for step in finished.values()) else []
     blocks.append(Text(sentences=[BASIS if summary.usd is not None else UNPRICED], is_fine_print=True))
     return Section(
         title="Costs",

@@ -15,10 +15,15 @@ def format_cell(value: Cell, form: Format) -> Markup:
     if value is None:
         return NOTHING
     if isinstance(value, str):
-        return Markup("<code>{}</code>").format(value) if form == "code" else escape(value)
+        return Markup("<code>{}</code>").format(breakable(value)) if form == "code" else escape(value)
     if isinstance(value, Estimate):
         return format_cell(value.value, form) + Markup(' <span class="interval">{}</span>').format(bounds(value))
     return Markup('<data value="{}">{}</data>').format(value, format_value(value, form))
+
+
+def breakable(path: str) -> Markup:
+    """Write a path or a URI so that a line may end after a slash, and names stay whole."""
+    return Markup("/<wbr>").join(path.split("/"))
 
 
 def number(value: Cell) -> float:

@@ -106,7 +106,7 @@ def _remarks(summary: Summary) -> Iterator[Block]:
         for name, step in summary.steps.items()
         if step.state in ("done", "reused") and step.cpu_seconds is None
     ]  # fmt: skip
-    sentences = []
+    sentences = ["A bar compares a step with the largest one; less is better."]
     if unmeasured:
         sentences.append(f"No measurements arrived from {', '.join(unmeasured)}; shown is what the engine saw.")
     if any(step.state == "reused" for step in summary.steps.values()):
@@ -114,8 +114,7 @@ def _remarks(summary: Summary) -> Iterator[Block]:
     if summary.device == "cuda":
         on_cpu = ", ".join(name for name, step in summary.steps.items() if step.device == "cpu")
         sentences.append(f"CUDA was asked for. Computed on the CPU: {on_cpu or 'nothing'}.")
-    if sentences:
-        yield Text(sentences=sentences, is_fine_print=True)
+    yield Text(sentences=sentences, is_fine_print=True)
     if summary.ignored:
         yield FoldedBlocks(title="Requests that this engine ignored", blocks=[Text(sentences=summary.ignored)])
 

@@ -64,7 +64,7 @@ def whole(column: TableColumn, position: int, rows: list[Row]) -> float:
 
 def tile_columns(count: int) -> int:
     """Return how many tiles stand side by side, so that the last row of so many has the fewest holes."""
-    return min((4, 3, 5), key=lambda columns: -count % columns) if count > 5 else 4
+    return min((4, 3, 5), key=lambda columns: -count % columns) if count > 4 else 4
 
 
 def _environment(folder: str) -> Environment:

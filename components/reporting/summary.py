@@ -33,7 +33,8 @@ class RowCounts(SummaryPart):
     read: int | None = Field(description="rows read from the source, over all days the features need")
     quarantined: dict[str, int] | None = Field(description="bad rows by reason; not counted further on")
     quarantined_labels: dict[str, dict[str, int]] | None = Field(
-        description="the same by reason, then by label: `positive`, `negative`, a class, or empty without a label"
+        description="the same by reason, then by label: `positive`, `negative`, a class, or empty without a label; "
+        "null where no row has one"
     )
     train: int | None = Field(description="rows the final models were trained on")
     train_positives: int | None = Field(description="positives among them")

@@ -1,6 +1,5 @@
 """Flags in, files out: see `components/scoring/__init__.py`."""
 
-from argparse import Namespace
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
@@ -91,10 +90,10 @@ def parser() -> step.StepParser:
     return flags
 
 
-def body(args: Namespace) -> dict[str, Any]:
+def body(context: StepContext) -> dict[str, Any]:
     """Score the days that the lake lacks, then write what the drift step needs."""
-    context = StepContext(args)
-    job, day = _build_job(context, args.model), context.day
+    args, day = context.args, context.day
+    job = _build_job(context, args.model)
     days = splits.monitoring_window(context.config, day, job.trained_until)
     if job.trained_until >= days.newest.first:
         # a backfill of past days does this; it is no reason to stop

@@ -16,6 +16,7 @@ from nightshift.contracts.section import (
     Text,
 )
 from nightshift.contracts.tables import Partition
+from nightshift.figures import format_value
 
 if TYPE_CHECKING:
     from components.scoring.serving_skew import ServingSkew
@@ -50,10 +51,10 @@ def build(
     )
     days = Bars(title="Events scored by day", labels=[p.date for p in parts], heights=[float(p.rows) for p in parts])
     columns = [
-        TableColumn(title="Share of events at or below"),
+        TableColumn(title="Share of events at or below", format="percent"),
         TableColumn(title="Score", format="score", has_bars=True),
     ]
-    rows = [Row(cells=[f"{float(share):.1%}", score]) for share, score in quantiles.items()]
+    rows = [Row(cells=[float(share), score]) for share, score in quantiles.items()]
     blocks = [
         Text(sentences=[f"{newest.rows:,} events of {newest.date} scored by {model}.", *sentences]),
         days,
@@ -72,9 +73,10 @@ def build(
 
 def _highlights(newest: Partition, version: str, flagged: int | None) -> list[Fact]:
     facts = [
-        Fact(label="Scored", value=newest.rows, format="count", note=f"events of {newest.date}"),
-        Fact(label="Version", value=version, note="scored them"),
+        Fact(label="Events scored", value=newest.rows, format="count", note=f"of {newest.date}"),
+        Fact(label="Model version", value=version, note="the champion"),
     ]
     if flagged is not None:
-        facts.insert(1, Fact(label="Flagged", value=flagged, format="count", note="of them"))
+        share = format_value(flagged / newest.rows if newest.rows else 0.0, "percent")
+        facts.insert(1, Fact(label="Events flagged", value=flagged, format="count", note=f"{share} of those scored"))
     return facts

@@ -2,7 +2,6 @@
 
 import logging
 import os
-from argparse import Namespace
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,7 @@ from nightshift.costs.prices import MACHINE
 from nightshift.errors import UserError
 from nightshift.lineage import code_version
 from nightshift.neural import preemption
-from nightshift.tasks.protocol import TrainingSetup, TrainingTask
+from nightshift.tasks.protocol import TrainingSetup
 
 if TYPE_CHECKING:
     from components.training.core import TrainedModel
@@ -41,23 +40,22 @@ def parser() -> step.StepParser:
     )
 
 
-def body(args: Namespace, trainjob: Callable[[TrainJobWork], TrainJob] = here) -> dict[str, float | None]:
+def body(context: StepContext, trainjob: Callable[[TrainJobWork], TrainJob] = here) -> dict[str, float | None]:
     """Train and save; processes that torchrun has started train networks together, and the first one does the rest."""
-    context = StepContext(args)
-    config = context.config
+    config, uri = context.config, context.args.model
     if config.task.trainer.nodes > 1 and LAUNCHED not in os.environ:
-        return _elsewhere(context, trainjob(_work(args, config)))
+        return _elsewhere(context, trainjob(_work(context)))
     from nightshift.neural import devices, processes
 
-    with processes.join_processes(devices.torch_device(args.device)):
+    with processes.join_processes(devices.torch_device(context.device)):
         if step.is_first():
             folder = _checkpoints(context, code_version())
-            _check_writable(args.model, folder)
-            measured = _save(args.model, _train(context, folder, config), config)
+            _check_writable(uri, folder)
+            measured = _save(uri, _train(context, folder, config), config)
             storage.remove_folder(folder)
             return measured
         step.log.setLevel(logging.WARNING)
-        if networks := _training(config).networks(config.task):
+        if networks := tasks.find(config.task.kind).training.networks(config.task):
             task = config.task.model_copy(update={"candidates": networks})
             try:
                 folder = _checkpoints(context, code_version())
@@ -82,11 +80,11 @@ def _check_writable(*folders: str) -> None:
             storage.remove_folder(folder)
 
 
-def _work(args: Namespace, config: Config) -> TrainJobWork:
+def _work(context: StepContext) -> TrainJobWork:
     """Return this step as the work of several machines."""
-    flags = [word for name in FLAGS for word in (f"--{name}", getattr(args, name))]
+    flags = [word for name in FLAGS for word in (f"--{name}", getattr(context.args, name))]
     variables = {MACHINE: os.environ[MACHINE]} if MACHINE in os.environ else {}
-    return TrainJobWork(tuple(flags), config.task.trainer.nodes, variables)
+    return TrainJobWork(tuple(flags), context.config.task.trainer.nodes, variables)
 
 
 def _elsewhere(context: StepContext, trainjob: TrainJob) -> dict[str, float | None]:
@@ -105,14 +103,8 @@ def _elsewhere(context: StepContext, trainjob: TrainJob) -> dict[str, float | No
 def _train(context: StepContext, checkpoints: str, config: Config) -> "TrainedModel":
     from components.training import core
 
-    table, plan, device = context.features, context.plan, context.args.device
-    rows = _training(config).rows(TrainingSetup(config, plan, table, device, checkpoints))
-    lineage = {"features_sha256": table.sha256, "events_sha256": table.details["events_sha256"]}
-    return core.train(config, plan, rows, device, {**lineage, "code_version": code_version()})
-
-
-def _training(config: Config) -> TrainingTask:
-    return tasks.find(config.task.kind).training
+    setup = TrainingSetup(config, context.plan, context.features, context.device, checkpoints)
+    return core.train(setup, tasks.find(config.task.kind).training.rows(setup), code_version())
 
 
 def _checkpoints(context: StepContext, code: str) -> str:
@@ -122,7 +114,7 @@ def _checkpoints(context: StepContext, code: str) -> str:
     """
     config = context.config
     task = config.task.model_dump(mode="json", exclude={"trainer"})
-    made_of = [task, context.plan, context.features.sha256, context.args.device, code]
+    made_of = [task, context.plan, context.features.sha256, context.device, code]
     return storage.join(context.state.checkpoints, config.name, "training", storage.fingerprint(made_of)[:16])
 
 

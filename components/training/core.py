@@ -11,13 +11,13 @@ import pandas as pd
 
 from nightshift import tasks
 from nightshift.config import Config
-from nightshift.contracts.artifact import LabeledWindow
+from nightshift.contracts.artifact import FoldWindow
 from nightshift.contracts.package import File, Format, Lineage, ModelPackage
 from nightshift.contracts.package import PackagedCandidate as Entry
 from nightshift.errors import UserError
 from nightshift.neural.losses import Points
-from nightshift.splits import Days, Fold, Plan
-from nightshift.tasks.protocol import CandidateMetrics, Sample, TrainingRows
+from nightshift.splits import Days, Fold
+from nightshift.tasks.protocol import CandidateMetrics, Sample, TrainingRows, TrainingSetup
 
 log = logging.getLogger("nightshift")
 
@@ -68,7 +68,7 @@ class Validation:
     """
 
     measured: dict[str, CandidateMetrics]
-    window: LabeledWindow
+    window: FoldWindow
     dropped: dict[str, str]
 
 
@@ -82,21 +82,20 @@ class TrainedModel:
     files: Mapping[str, bytes] = field(default_factory=dict)
 
 
-def train(config: Config, plan: Plan, rows: TrainingRows[Any], device: str, lineage: Mapping[str, str]) -> TrainedModel:
+def train(setup: TrainingSetup[Any], rows: TrainingRows[Any], code: str) -> TrainedModel:
     """Choose a model and fit it.
 
     Args:
-        config: the use case.
-        plan: the windows of the logical date.
-        rows: of the training.
-        device: `cpu` or `cuda`.
-        lineage: hashes of the tables and version of the code, kept in the package's lineage.
+        setup: of the training.
+        rows: the task's, of the training.
+        code: version of the code, kept in the package's lineage.
 
     Raises:
         UserError: when rows cannot train or judge a model, or a candidate's parameters are refused.
     """
+    config, plan, features = setup.config, setup.plan, setup.features
     task, sample = config.task, rows.sample(plan.test)  # before hours of work on the other days
-    unlearned = sample.unlearned
+    unlearned = sample.unlearned_classes
     validation = validate(config, plan.validation, rows)
     fits = fit_all(sample, validation.measured)
     usable = {name: validation.measured[name].metrics for name in fits.candidates}
@@ -124,9 +123,11 @@ def train(config: Config, plan: Plan, rows: TrainingRows[Any], device: str, line
             reason=reason,
             constant=sample.constant,
             unlearned=unlearned,
-            device=device,
+            device=setup.device,
             seed=task.seed,
-            **lineage,
+            features_sha256=features.sha256,
+            events_sha256=features.details["events_sha256"],
+            code_version=code,
         ),
     )
     return TrainedModel(package, graphs, reference, files)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nightshift.costs.prices import machines
+from nightshift.costs.prices import read_machines
 
 HOURS = 730.0
 DAYS = HOURS / 24
@@ -200,7 +200,7 @@ def with_machines(prices: Mapping[str, Any], cloud: str) -> dict[str, Any]:
     """Return a cloud's prices with those of its machines, which stand in the table of what steps run on."""
     machine_prices = {
         name: {"usd": usd, "per": "hour", "date": machine.date or "", "source": machine.source}
-        for machine in machines().values()
+        for machine in read_machines().values()
         if machine.cloud == cloud
         for name, usd in machine.markets
     }

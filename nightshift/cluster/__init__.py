@@ -1,4 +1,4 @@
-"""A Kubernetes cluster: which account a step needs there, and what its API refuses or does not answer as our errors."""
+"""A Kubernetes cluster: the service account of a step, and the API's errors as ours."""
 
 from collections.abc import Callable
 from http import HTTPStatus
@@ -10,28 +10,28 @@ if TYPE_CHECKING:
     from kubernetes.client.exceptions import ApiException
 
 Answer = TypeVar("Answer")
-# annotation of a step's pod: the service account it needs; kfp-kubernetes 2.17 has no field for it
+# annotation of a step's pod with its service account; kfp-kubernetes 2.17 has no field for it
 ACCOUNT = "nightshift/service-account"
-# of a pod as of anything else: the quota of its namespace is used up, and there may be room later
+# a namespace's quota is used up; there may be room later
 FULL = "is forbidden: exceeded quota"
 
 
 class MissingError(UserError):
-    """What was asked for is not there."""
+    """A missing object."""
 
 
-def call(what: str, name: str, request: Callable[[], Answer]) -> Answer:
-    """Return what the API answers.
+def call(action: str, name: str, request: Callable[[], Answer]) -> Answer:
+    """Call the API.
 
     Args:
-        what: the verb and the plural, such as `get inferenceservices`.
-        name: what it is about, or whom it is for.
+        action: verb and plural, such as `get inferenceservices`.
+        name: name of the object, or of its user.
         request: calls a client of the `kubernetes` package.
 
     Raises:
         MissingError: when there is no object of that name.
         UserError: when the API refuses.
-        UnavailableError: when it does not answer, a quota is used up, or the object has changed meanwhile.
+        UnavailableError: when the API does not answer, a quota is used up, or the object has changed meanwhile.
     """
     from kubernetes.client.exceptions import ApiException
     from urllib3.exceptions import HTTPError
@@ -41,7 +41,7 @@ def call(what: str, name: str, request: Callable[[], Answer]) -> Answer:
     except ApiException as error:
         if error.status == HTTPStatus.NOT_FOUND and name in str(error.body):
             raise MissingError(name) from None
-        message = f"Kubernetes refuses to {what} for {name!r}: {error.reason}; {error.body}"
+        message = f"Kubernetes refuses to {action} for {name!r}: {error.reason}; {error.body}"
         if error.status == HTTPStatus.CONFLICT or may_pass(error.status) or is_full(error):
             raise UnavailableError(f"{message}; run it again") from None
         raise UserError(message) from None
@@ -50,5 +50,5 @@ def call(what: str, name: str, request: Callable[[], Answer]) -> Answer:
 
 
 def is_full(error: "ApiException") -> bool:
-    """Return whether the API refuses since a quota is used up."""
+    """Return whether the API refuses because a quota is used up."""
     return bool(error.status == HTTPStatus.FORBIDDEN and FULL in str(error.body))

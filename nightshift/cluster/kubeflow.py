@@ -1,7 +1,6 @@
 """Runs on Kubeflow Pipelines, through its API (v2beta1).
 
-Whatever is made is looked for by its name first, in every attempt, so that a request whose answer got lost on its way
-is not carried out twice.
+Every attempt to create a resource first looks for its name, so that a request with a lost answer is not repeated.
 """
 
 import json
@@ -20,23 +19,23 @@ from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_expo
 from nightshift.cluster import ACCOUNT
 from nightshift.errors import UnavailableError, UserError, check_names, may_pass
 
-# where a pod finds the token for this API: Kubeflow's own client reads the same variable and the same file
+# the token for this API in a pod; Kubeflow's own client reads the same variable and file
 MOUNTED_VARIABLE, MOUNTED_FILE = "KF_PIPELINES_SA_TOKEN_PATH", "/var/run/secrets/kubeflow/pipelines/token"
 ATTEMPTS = 4
 TIMEOUT_SECONDS = 60
-REFUSED = (301, 302, 303, 307, 308, 401, 403)  # a page to log in at is a refusal too
+REFUSED = (301, 302, 303, 307, 308, 401, 403)  # redirects lead to a login page
 Resource = TypeVar("Resource")
 
 
 @dataclass(frozen=True)
 class KubeflowTarget:
-    """Where runs go.
+    """The Kubeflow and experiment of runs.
 
     Attributes:
         endpoint: URL of the API, without `/apis`.
-        experiment: the experiment's name; it is made when there is none.
+        experiment: name of the experiment; created if it is missing.
         namespace: the profile's namespace on a multi-user Kubeflow, empty on others.
-        service_account: under which runs act whose steps need no other; Kubeflow's own when it is empty.
+        service_account: default account of runs; empty: Kubeflow's own.
     """
 
     endpoint: str
@@ -60,7 +59,7 @@ class KubeflowTarget:
 
     @classmethod
     def parse(cls, value: Mapping[str, str]) -> Self:
-        """Read what `dataclasses.asdict` has written.
+        """Parse the output of `dataclasses.asdict`.
 
         Raises:
             UserError: when a field is unknown, or has no allowed value.
@@ -70,18 +69,18 @@ class KubeflowTarget:
 
     @property
     def url(self) -> str:
-        """The endpoint without a slash at its end."""
+        """The endpoint without a trailing slash."""
         return self.endpoint.rstrip("/")
 
 
 @dataclass(frozen=True)
 class Definition:
-    """What runs: a compiled pipeline, or a version that has been uploaded.
+    """A pipeline to run: a compiled one, or an uploaded version.
 
     Attributes:
-        fields: how the API's run or recurring run names it.
-        parameters: names of the parameters it declares.
-        account: service account that one of its steps needs, which all of a run have; empty when the target's will do.
+        fields: fields of the API's run or recurring run that name it.
+        parameters: names of its parameters.
+        account: service account for all its steps, needed by one of them; empty: the target's.
     """
 
     fields: dict[str, Any]
@@ -90,29 +89,29 @@ class Definition:
 
     @classmethod
     def read(cls, compiled: bytes) -> Self:
-        """Read a compiled pipeline's YAML; a second document holds what concerns Kubernetes."""
+        """Read a compiled pipeline's YAML; an optional second document has its Kubernetes settings."""
         spec, *platform = yaml.safe_load_all(compiled)
-        whole = {"pipeline_spec": spec, "platform_spec": platform[0]} if platform else spec
-        return cls({"pipeline_spec": whole}, _parameter_names(spec), _account(whole))
+        complete = {"pipeline_spec": spec, "platform_spec": platform[0]} if platform else spec
+        return cls({"pipeline_spec": complete}, _parameter_names(spec), _find_account(complete))
 
     @classmethod
     def from_version(cls, version: api.V2beta1PipelineVersion) -> Self:
         """Refer to an uploaded version."""
         reference = api.V2beta1PipelineVersionReference(version.pipeline_id, version.pipeline_version_id)
-        whole = version.pipeline_spec
-        declared = _parameter_names(whole.get("pipeline_spec", whole))
-        return cls({"pipeline_version_reference": reference}, declared, _account(whole))
+        spec = version.pipeline_spec
+        names = _parameter_names(spec.get("pipeline_spec", spec))
+        return cls({"pipeline_version_reference": reference}, names, _find_account(spec))
 
 
 @dataclass(frozen=True)
-class Started:
+class SubmittedRun:
     """A run on the cluster.
 
     Attributes:
         name: its display name.
         run_id: its id.
         url: its page in Kubeflow's UI.
-        new: False when it was there already.
+        new: whether it was started just now.
     """
 
     name: str
@@ -124,17 +123,17 @@ class Started:
 class KubeflowApi:
     """The API of one Kubeflow.
 
-    Every method raises `UserError` when it refuses, and `UnavailableError` when it does not answer, or fails, each of
-    the times it is asked.
+    Every method raises `UserError` when the API refuses, and `UnavailableError` when every attempt fails or stays
+    unanswered.
     """
 
     def __init__(self, target: KubeflowTarget, token_file: str = "", pause: float = 0.5) -> None:
         """Contact nothing yet.
 
         Args:
-            target: where runs go.
-            token_file: holds the bearer token; by default the one a pod is given, if there is one.
-            pause: seconds before the second attempt, doubled before each one after it.
+            target: Kubeflow and experiment of the runs.
+            token_file: file with the bearer token; empty: a pod's own, if there is one.
+            pause: seconds before the second attempt; doubled before each further one.
 
         Raises:
             UserError: when there is no such file.
@@ -152,8 +151,8 @@ class KubeflowApi:
             reraise=True,
         )
 
-    def submit(self, name: str, definition: Definition, parameters: dict[str, Any]) -> Started:
-        """Start a run, unless the experiment has one of that name already, whatever became of it."""
+    def submit(self, name: str, definition: Definition, parameters: dict[str, Any]) -> SubmittedRun:
+        """Start a run, unless the experiment has one of that name, in any state."""
         config = api.V2beta1RuntimeConfig(parameters=parameters)
         run = api.V2beta1Run(
             experiment_id=self.experiment,
@@ -162,68 +161,75 @@ class KubeflowApi:
             service_account=definition.account or self.target.service_account or None,
             **definition.fields,
         )
-        resource, new = self.once(
+        resource, new = self.find_or_create(
             lambda: self.find_named(self._runs.run_service_list_runs, "runs", name, experiment_id=self.experiment),
             lambda: self._runs.run_service_create_run(run),
         )
-        return Started(name, resource.run_id, f"{self.target.url}/#/runs/details/{resource.run_id}", new)
+        return SubmittedRun(name, resource.run_id, f"{self.target.url}/#/runs/details/{resource.run_id}", new)
 
     def run(self, run_id: str) -> api.V2beta1Run:
-        """Return a run as it is now."""
-        return self.ask(lambda: self._runs.run_service_get_run(run_id))
+        """Return the current state of a run."""
+        return self.call(lambda: self._runs.run_service_get_run(run_id))
 
-    def newest(self, pipeline: str) -> Definition:
+    def find_newest(self, pipeline: str) -> Definition:
         """Return the newest version of an uploaded pipeline.
 
         Raises:
-            UserError: also when there is none.
+            UserError: also when the pipeline has no version.
         """
         pipelines = api.PipelineServiceApi(self.client)
         listing = pipelines.pipeline_service_list_pipelines
-        entries = self.ask(lambda: self.find_named(listing, "pipelines", pipeline, **self.inside))
-        versions = self.ask(lambda: newest_version(pipelines, entries[0].pipeline_id)) if entries else []
+        entries = self.call(lambda: self.find_named(listing, "pipelines", pipeline, **self.inside))
+        versions = self.call(lambda: find_newest_version(pipelines, entries[0].pipeline_id)) if entries else []
         if not versions:
             raise UserError(f"{self.target.url} has no pipeline {pipeline!r}; upload it with: nightshift schedule")
         return Definition.from_version(versions[0])
 
     @cached_property
     def experiment(self) -> str:
-        """The id of the target's experiment, created when there is none."""
+        """Id of the target's experiment, created if it is missing."""
         experiments = api.ExperimentServiceApi(self.client)
         wanted = api.V2beta1Experiment(display_name=self.target.experiment, **self.inside)
         listing = experiments.experiment_service_list_experiments
-        experiment, _ = self.once(
+        experiment, _ = self.find_or_create(
             lambda: self.find_named(listing, "experiments", self.target.experiment, **self.inside),
             lambda: experiments.experiment_service_create_experiment(wanted),
         )
         return str(experiment.experiment_id)
 
-    def once(self, find: Callable[[], list[Resource]], make: Callable[[], Resource]) -> tuple[Resource, bool]:
-        """Return the first resource that `find` returns, or a new one; and whether it is new."""
+    def find_or_create(self, find: Callable[[], list[Resource]], make: Callable[[], Resource]) -> tuple[Resource, bool]:
+        """Return the first resource of `find`, or the new one of `make`; and whether it is new."""
 
         def attempt() -> tuple[Resource, bool]:
             existing = find()
             return (existing[0], False) if existing else (make(), True)
 
-        return self.ask(attempt)
+        return self.call(attempt)
 
-    def ask(self, call: Callable[[], Resource]) -> Resource:
-        """Call, and call again while the server fails or does not answer."""
+    def call(self, request: Callable[[], Resource]) -> Resource:
+        """Send a request, again while the server fails or does not answer."""
         try:
-            return self._retrying(call)
+            return self._retrying(request)
         except urllib3.exceptions.HTTPError as error:
             raise UnavailableError(f"{self.target.url} does not answer ({error}); check --endpoint") from None
         except api.ApiException as error:
             raise self._explain(error) from None
 
     def find_named(self, listing: Callable[..., Any], field: str, name: str, **where: str) -> list[Any]:
-        """Return what a listing method of the API finds by its display name; `field` is the answer's that holds it."""
-        equals = {"operation": "EQUALS", "key": "display_name", "stringValue": name}
-        entries = getattr(listing(filter=json.dumps({"predicates": [equals]}), **where), field)
+        """Find resources by their display name.
+
+        Args:
+            listing: method of the API that lists them.
+            field: field of its answer with the resources.
+            name: their display name.
+            where: further arguments of the method.
+        """
+        predicate = {"operation": "EQUALS", "key": "display_name", "stringValue": name}
+        entries = getattr(listing(filter=json.dumps({"predicates": [predicate]}), **where), field)
         return list(entries or [])
 
     def _explain(self, error: api.ApiException) -> Exception:
-        message = f"{self.target.url} answers {error.status} {error.reason}{_message(error)}"
+        message = f"{self.target.url} answers {error.status} {error.reason}{_read_message(error)}"
         if error.status in REFUSED:
             return UserError(f"{message}; give the file of a token that may do this with --token-file")
         if _passes(error):
@@ -232,7 +238,7 @@ class KubeflowApi:
 
 
 class _Client(api.ApiClient):  # type: ignore[misc]  # it ships no annotations
-    """Sends the token as it is at the moment, since it is renewed, and waits no longer than a minute."""
+    """Reads the token anew for each request, since it is rotated, and limits the wait to a minute."""
 
     def __init__(self, endpoint: str, token_file: str) -> None:
         configuration = api.Configuration(host=endpoint)
@@ -245,19 +251,19 @@ class _Client(api.ApiClient):  # type: ignore[misc]  # it ships no annotations
         if self.token_file.is_file():
             headers = headers | {"authorization": f"Bearer {self.token_file.read_text().strip()}"}
         try:
-            answer = super().request(method, url, headers=headers, **options | {"_request_timeout": TIMEOUT_SECONDS})
+            response = super().request(method, url, headers=headers, **options | {"_request_timeout": TIMEOUT_SECONDS})
         except api.ApiException as error:
             if error.status:
                 raise
             reason = " ".join(error.reason.split())
             raise UserError(f"{url}: {reason}; name its certificate authority's file in SSL_CERT_FILE") from None
-        if "json" not in answer.getheader("content-type", ""):
+        if "json" not in response.getheader("content-type", ""):
             raise UserError(f"{url} does not answer with JSON, but perhaps with a login page; check --endpoint")
-        return answer
+        return response
 
 
-def newest_version(pipelines: api.PipelineServiceApi, pipeline_id: str) -> list[api.V2beta1PipelineVersion]:
-    """Return the newest version of a pipeline, or nothing."""
+def find_newest_version(pipelines: api.PipelineServiceApi, pipeline_id: str) -> list[api.V2beta1PipelineVersion]:
+    """Return a list of a pipeline's newest version; empty without versions."""
     page = pipelines.pipeline_service_list_pipeline_versions(pipeline_id, sort_by="created_at desc", page_size=1)
     return list(page.pipeline_versions or [])
 
@@ -266,7 +272,7 @@ def _parameter_names(spec: dict[str, Any]) -> list[str]:
     return list(spec["root"].get("inputDefinitions", {}).get("parameters", {}))
 
 
-def _account(spec: dict[str, Any]) -> str:
+def _find_account(spec: dict[str, Any]) -> str:
     kubernetes = spec.get("platform_spec", {}).get("platforms", {}).get("kubernetes", {})
     pods = kubernetes.get("deploymentSpec", {}).get("executors", {}).values()
     accounts = {pod.get("podMetadata", {}).get("annotations", {}).get(ACCOUNT) for pod in pods} - {None}
@@ -276,14 +282,14 @@ def _account(spec: dict[str, Any]) -> str:
 
 
 def _passes(error: BaseException) -> bool:
-    """Return whether an error may be gone at the next attempt."""
+    """Return whether an error is transient."""
     if isinstance(error, api.ApiException):
         return may_pass(error.status)
     return isinstance(error, urllib3.exceptions.HTTPError)
 
 
-def _message(error: api.ApiException) -> str:
-    """Return what the API says beside the status: the first line of a Google RPC status' message."""
+def _read_message(error: api.ApiException) -> str:
+    """Return the API's message beside the status: the first line of a Google RPC status."""
     try:
         lines = str(json.loads(error.body)["message"]).splitlines()
     except (ValueError, TypeError, KeyError):

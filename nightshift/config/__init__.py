@@ -4,6 +4,6 @@ A config is one YAML file and travels through the pipeline as one value. It hold
 lie is the environment's business (see `pipelines/environments.py`).
 """
 
-from nightshift.config.usecase import Config, parse
+from nightshift.config.usecase import Config, LabeledConfig, parse
 
-__all__ = ["Config", "parse"]
+__all__ = ["Config", "LabeledConfig", "parse"]

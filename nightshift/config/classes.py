@@ -11,7 +11,7 @@ from nightshift.config.policy import DriftLimits, EvaluationGate
 from nightshift.config.section import Positive, Share
 from nightshift.config.source import Simulator
 from nightshift.config.task import CandidateConfig, CandidateName, TaskConfig
-from nightshift.config.usecase import Config
+from nightshift.config.usecase import LabeledConfig
 from nightshift.values import canonical
 
 ClassName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
@@ -75,7 +75,7 @@ class ClassDriftLimits(DriftLimits):
     min_rows: Positive = Field(100, description="labeled rows needed to apply that limit")
 
 
-class ClassConfig(Config):
+class ClassConfig(LabeledConfig):
     """A use case whose events are images or texts."""
 
     simulator: ClassSimulator = ClassSimulator()

@@ -60,9 +60,6 @@ class Columns(ConfigSection):
 
     event_id: Annotated[str, Holds.IDENTIFIER] = Field(description="id of an event, which no other has on whatever day")
     event_time: Annotated[str, Holds.TIME] = Field(description="when it happened: timestamps, or ISO 8601 text")
-    label: Annotated[str, Holds.LABEL] = Field(
-        description="what is to be predicted: 0, 1, true or false; a class, where task has classes"
-    )
 
     @model_validator(mode="after")
     def _no_column_twice(self) -> Self:
@@ -79,7 +76,7 @@ class Columns(ConfigSection):
     def read(self) -> list[Column]:
         """All columns that are read, in the order of an events partition: roles, the label, further columns."""
         columns = [column for field in type(self).model_fields for column in self._named_by(field)]
-        return sorted(columns, key=lambda column: (column.is_further, column.field == "label"))
+        return sorted(columns, key=lambda column: (column.is_further, column.holds is Holds.LABEL))
 
     @property
     def roles(self) -> dict[str, str]:
@@ -100,3 +97,11 @@ class Columns(ConfigSection):
         holds = next(item for item in metadata if isinstance(item, Holds))
         names = value if isinstance(value, list) else [] if value is None else [value]
         return [Column(field, name, holds, is_further=isinstance(value, list)) for name in names]
+
+
+class LabeledColumns(Columns):
+    """The columns of a task whose rows have labels."""
+
+    label: Annotated[str, Holds.LABEL] = Field(
+        description="what is to be predicted: 0, 1, true or false; a class, where task has classes"
+    )

@@ -6,7 +6,7 @@ import annotated_types
 from pydantic import Field
 
 from nightshift.config.classes import ClassConfig, ClassSimulator, ClassTaskConfig, Group
-from nightshift.config.columns import Columns, Holds
+from nightshift.config.columns import Holds, LabeledColumns
 from nightshift.config.section import INTEGER, Factor
 from nightshift.config.task import CandidateConfig, CandidateName
 
@@ -39,7 +39,7 @@ class ImageTaskConfig(ClassTaskConfig):
     candidates: dict[CandidateName, ImageNetwork] = Field(min_length=1, description="name -> what to train")
 
 
-class ImageColumns(Columns):
+class ImageColumns(LabeledColumns):
     """The user's column name for each role of an image."""
 
     image: Annotated[str, Holds.FILE] = Field(

@@ -13,6 +13,7 @@ LARGEST = 2**31 - 1  # integer that every library takes
 Positive = Annotated[int, annotated_types.Interval(ge=1, le=1_000_000_000)]
 Days = Annotated[int, annotated_types.Interval(ge=1, le=3650)]
 DaysOrNone = Annotated[int, annotated_types.Interval(ge=0, le=3650)]
+NoDays = Annotated[int, annotated_types.Interval(ge=0, le=0)]
 Threads = Annotated[int, annotated_types.Interval(ge=1, le=1024)]
 Processes = Annotated[int, annotated_types.Interval(ge=1, le=65_536)]
 BatchSize = Annotated[int, annotated_types.Interval(ge=1, le=1_048_576)]

@@ -1,15 +1,79 @@
 """Where the events come from: files, or the embedded simulator."""
 
+import codecs
+import re
 from datetime import date, timedelta
 from typing import Annotated, Literal, Self, get_args
 from zoneinfo import ZoneInfo
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+import annotated_types
+from pydantic import AfterValidator, Field, StringConstraints, field_validator, model_validator
 
 from nightshift.config.section import ConfigSection, DaysOrNone, Factor, Seed, Share
 from nightshift.dates import parse_date
 
 Weekday = Literal["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
+
+
+Epoch = Literal["epoch_seconds", "epoch_milliseconds", "epoch_microseconds", "epoch_nanoseconds"]
+DIRECTIVES = "aAbBdfHImMpSyYz"  # of strptime, as far as pandas reads them
+
+
+def _checked_pattern(pattern: str) -> str:
+    directives = set(re.findall("%(.?)", pattern))
+    if not directives <= set(DIRECTIVES) or not all(directives & set(part) for part in ("d", "bBm", "yY")):
+        raise ValueError(
+            f"not a spelling of times; give one of {', '.join(get_args(Epoch))}, or a pattern with day, month and "
+            f"year such as '%d.%m.%Y %H:%M', of %{', %'.join(DIRECTIVES)}"
+        )
+    return pattern
+
+
+TimePattern = Annotated[str, AfterValidator(_checked_pattern), StringConstraints(max_length=100)]
+
+
+class FileFormat(ConfigSection):
+    """How values are spelled in the files; the defaults are what `nightshift` writes itself.
+
+    What a file is, and whether it is compressed with gzip or zip, is told by its name and its content.
+    """
+
+    encoding: str = Field("utf-8", description="of CSV: 'utf-16', 'cp1252'")
+    separator: str = Field(",", min_length=1, max_length=1, description="between the fields of CSV: ';', '|', a tab")
+    quote: Literal['"', "'"] = Field('"', description="around fields of CSV that hold a separator")
+    sheet: str | None = Field(None, description="of an Excel workbook; default: the first")
+    preamble_lines: Annotated[int, annotated_types.Interval(ge=0, le=1000)] = Field(
+        0, description="lines of CSV, or rows of Excel, before the header"
+    )
+    skip_rows: list[str] = Field(
+        [], description="rows whose first field is one of these are left out: 'Total', or a header that is repeated"
+    )
+    missing: list[str] = Field([], description="texts that stand for no value, beside the empty one: 'n/a', '-'")
+    decimal: Literal[".", ","] = Field(".", description="mark before the decimals of a number")
+    thousands: Literal["", ".", ",", " ", "'"] = Field("", description="mark between groups of digits of a number")
+    units: list[Annotated[str, StringConstraints(min_length=1, max_length=20)]] = Field(
+        [], description="texts before or after a number that are left out: '€', 'EUR', '%'"
+    )
+    times: list[Epoch | TimePattern] = Field(
+        [],
+        description="spellings of event times, the first that fits counts: '%d.%m.%Y %H:%M' as for strptime, or "
+        "epoch_milliseconds; default: ISO 8601",
+    )
+
+    @field_validator("encoding")
+    @classmethod
+    def _known_encoding(cls, name: str) -> str:
+        try:
+            "".encode(name)  # which a codec of bytes, such as base64, refuses
+            return codecs.lookup(name).name
+        except (LookupError, ValueError):
+            raise ValueError("not an encoding of text; give one of Python's, such as 'cp1252' or 'utf-16'") from None
+
+    @model_validator(mode="after")
+    def _marks_differ(self) -> Self:
+        if self.decimal == self.thousands:
+            raise ValueError(f"'decimal' and 'thousands' are both {self.decimal!r}; give different marks")
+        return self
 
 
 class Source(ConfigSection):
@@ -19,6 +83,7 @@ class Source(ConfigSection):
         None, description="name of a day's file, with {date}: '{date}.parquet'; of several, with *: '{date}-*.tar'"
     )
     table: str | None = Field(None, description="name of one table with all days: 'transactions.csv'")
+    format: FileFormat = Field(FileFormat(), description="how values are spelled; `nightshift config guess` finds it")
     timezone: str = Field("UTC", description="IANA name of the zone of times that carry none")
     empty_days: Literal["refused", "allowed"] | list[Weekday] = Field(
         "refused",

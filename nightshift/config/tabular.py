@@ -7,12 +7,12 @@ from typing import Annotated, ClassVar, Literal, Self
 import annotated_types
 from pydantic import Field, field_validator, model_validator
 
-from nightshift.config.columns import Amount, Categories, Columns, Identifier, Numbers
+from nightshift.config.columns import Amount, Categories, Identifier, LabeledColumns, Numbers
 from nightshift.config.policy import DriftLimits, Effect, EvaluationGate, Protocol
 from nightshift.config.section import ConfigSection, Cost, Days, Factor, Positive, Share, Threads
-from nightshift.config.source import Simulator
+from nightshift.config.source import FileFormat, Simulator, Source
 from nightshift.config.task import CandidateConfig, CandidateName, TaskConfig
-from nightshift.config.usecase import Config
+from nightshift.config.usecase import LabeledConfig
 
 EXACT = 2**53  # up to which float64 has every whole number
 LARGEST_UNITS = 10**13  # of an amount, in the currency's smallest unit: 900,000 of them add up in int64
@@ -65,7 +65,7 @@ class TabularTaskConfig(TaskConfig):
         return max(self.windows_days, default=0)
 
 
-class TabularColumns(Columns):
+class TabularColumns(LabeledColumns):
     """The user's column name for each role of an event in a table."""
 
     RESERVED: ClassVar[re.Pattern[str]] = re.compile(
@@ -93,6 +93,29 @@ class TabularEventLimits(ConfigSection):
         description="days after now, or after the newest day trained on if that is later, that an event may be dated "
         "which an endpoint is sent",
     )
+
+
+class TabularFormat(FileFormat):
+    """How values are spelled, labels included."""
+
+    positive: list[str] = Field([], description="labels that stand for 1, such as 'Yes'; default: 1 and true")
+    negative: list[str] = Field(
+        [], description="labels that stand for 0; without them, where 'positive' is set, all others that are there"
+    )
+
+    @model_validator(mode="after")
+    def _labels_differ(self) -> Self:
+        if both := sorted({*self.positive} & {*self.negative}):
+            raise ValueError(f"{both[0]!r} is in 'positive' and in 'negative'; keep one")
+        if self.negative and not self.positive:
+            raise ValueError("'negative' is given without 'positive'; give both, or 'positive' alone")
+        return self
+
+
+class TabularSource(Source):
+    """How the data lies, and how it is spelled."""
+
+    format: TabularFormat = Field(TabularFormat(), description="how values are spelled; see `nightshift config guess`")
 
 
 class TabularSimulator(Simulator):
@@ -150,9 +173,10 @@ class TabularDriftLimits(DriftLimits):
     )
 
 
-class TabularConfig(Config):
+class TabularConfig(LabeledConfig):
     """A use case whose events are rows of a table."""
 
+    source: TabularSource
     columns: TabularColumns
     limits: TabularEventLimits = TabularEventLimits()
     simulator: TabularSimulator = TabularSimulator()

@@ -6,7 +6,7 @@ import annotated_types
 from pydantic import Field
 
 from nightshift.config.classes import ClassConfig, ClassSimulator, ClassTaskConfig, Group
-from nightshift.config.columns import Columns, Holds
+from nightshift.config.columns import Holds, LabeledColumns
 from nightshift.config.section import Factor, Share
 from nightshift.config.task import CandidateConfig, CandidateName
 
@@ -40,7 +40,7 @@ class TextTaskConfig(ClassTaskConfig):
     candidates: dict[CandidateName, TextModel] = Field(min_length=1, description="name -> what to train")
 
 
-class TextColumns(Columns):
+class TextColumns(LabeledColumns):
     """The user's column name for each role of a text."""
 
     text: Annotated[str, Holds.TEXT] = Field(description="text, or its bytes in UTF-8")

@@ -6,7 +6,7 @@ from typing import Any, get_args
 from pydantic import Field, ValidationError
 
 from nightshift import kinds, strict_json
-from nightshift.config.columns import Columns
+from nightshift.config.columns import Columns, LabeledColumns
 from nightshift.config.policy import (
     Controller,
     Costs,
@@ -19,7 +19,7 @@ from nightshift.config.policy import (
     ServedGraph,
 )
 from nightshift.config.schedule import Schedule
-from nightshift.config.section import ConfigSection, DaysOrNone
+from nightshift.config.section import ConfigSection, DaysOrNone, NoDays
 from nightshift.config.source import Simulator, Source
 from nightshift.config.task import TaskConfig
 from nightshift.errors import UserError, nearest
@@ -32,7 +32,7 @@ class Config(ConfigSection):
 
     name: str = Field(pattern=r"^[a-z][a-z0-9-]*$", max_length=63)
     schedule: Schedule = Schedule()
-    label_delay_days: DaysOrNone = 7
+    label_delay_days: NoDays = 0
     source: Source
     columns: Columns
     quarantine: Quarantine = Quarantine()
@@ -46,6 +46,13 @@ class Config(ConfigSection):
     release: Rollout = Rollout()
     retention: Retention = Retention()
     costs: Costs = Costs()
+
+
+class LabeledConfig(Config):
+    """A use case of a task whose rows have labels, which arrive later than the rows."""
+
+    label_delay_days: DaysOrNone = 7
+    columns: LabeledColumns
 
 
 def parse(value: dict[str, Any] | str) -> Config:

@@ -72,10 +72,10 @@ class Window(Part):
     rows: int = Field(description="rows of these days")
 
 
-class LabeledWindow(Window):
-    """Closed range of UTC days whose labels are known."""
+class FoldWindow(Window):
+    """Closed range of UTC days by which a model is fitted, chosen or judged."""
 
-    positives: int | None = Field(None, description="positives among the rows; null where there are classes")
+    positives: int | None = Field(None, description="positives among the rows; null where none are counted")
 
 
 def _first(error: ValidationError) -> str:

@@ -28,6 +28,7 @@ class Signal(Part):
     name: str = Field(description="such as `volume`, by which metrics, alerts and the controller know it")
     value: float | None = Field(description="its effect size; null where it cannot be measured")
     limit: float = Field(description="what the effect size may be at most (`labels`: at least)")
+    unit: str = Field("", description="of effect size and limit, such as `standard deviations`; empty where unknown")
     raised: bool = Field(description="whether it is beyond that")
     reason: str = Field(description="a sentence")
 

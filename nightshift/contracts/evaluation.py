@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from nightshift.contracts.artifact import Artifact, LabeledWindow, Part
+from nightshift.contracts.artifact import Artifact, FoldWindow, Part
 
 FILE = "evaluation.json"
 
@@ -90,7 +90,7 @@ class Curves(Part):
 class Figures(Artifact):
     """What `evaluation.json` has of every task."""
 
-    test: LabeledWindow = Field(description="the test days; rows without those that a task leaves out")
+    test: FoldWindow = Field(description="the test days; rows without those that a task leaves out")
     models: dict[str, Metrics] = Field(description="candidate -> its metrics; null where one has no meaning")
     selected: str = Field(description="the candidate that was judged")
     intervals: dict[str, dict[str, Interval]] = Field(description="candidate -> of its resampled metrics")

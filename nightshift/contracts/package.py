@@ -13,7 +13,7 @@ import annotated_types
 from pydantic import Field, computed_field
 
 from nightshift import kinds, storage
-from nightshift.contracts.artifact import Artifact, LabeledWindow, Part, Window
+from nightshift.contracts.artifact import Artifact, FoldWindow, Part, Window
 from nightshift.contracts.preprocessing import (
     ClassPreprocessing,
     FileName,
@@ -144,8 +144,8 @@ class Lineage(Part):
 
     events_sha256: str = Field(description="identity of the events table")
     features_sha256: str = Field(description="identity of the features table")
-    train: LabeledWindow = Field(description="days it was fitted on")
-    validation: LabeledWindow = Field(description="days on which the candidate was selected")
+    train: FoldWindow = Field(description="days it was fitted on")
+    validation: FoldWindow = Field(description="days on which the candidate was selected")
     reference: Window | None = Field(
         None, description="days and rows of the sample that drift is measured against; null: of the training days"
     )

@@ -16,7 +16,7 @@ from nightshift.contracts.verdict import Decision, Verdict
 
 SUFFIX = ".section.json"
 PAGE = "page.json"
-TOPS = (1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 8.0, 10.0)  # where axes end, times a power of ten
+TOPS = (1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0)  # where axes end, times a power of ten: a quarter has few digits
 
 Scale = Literal["linear", "sqrt", "log"]
 Tone = Literal["good", "neutral", "bad"]

@@ -1,1 +1,1 @@
-"""What machines cost, and what a run may spend."""
+"""Prices of machines, and the budget of a run."""

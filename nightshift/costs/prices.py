@@ -1,4 +1,4 @@
-"""What machines cost, from the dated table `prices.yaml`."""
+"""Prices of machines, from the dated table `prices.yaml`."""
 
 import datetime
 import functools
@@ -12,7 +12,7 @@ import yaml
 from nightshift.errors import UserError, nearest
 
 TABLE = Path(__file__).with_name("prices.yaml")
-MACHINE = "NIGHTSHIFT_MACHINE"  # machine and market that a step runs on, as its placement says: `g6.2xlarge spot`
+MACHINE = "NIGHTSHIFT_MACHINE"  # machine and market of a step, set by its placement: `g6.2xlarge spot`
 
 
 @dataclass(frozen=True)
@@ -20,15 +20,15 @@ class Machine:
     """A kind of machine.
 
     Attributes:
-        name: as its cloud has it.
+        name: its cloud's name for it.
         cloud: `aws` or `gcp`.
-        region: that the prices are of.
-        vcpus: its virtual CPUs.
+        region: region of the prices.
+        vcpus: number of virtual CPUs.
         usd: market (`on-demand`, `spot` ...) -> US dollars an hour, None where not known.
-        gpu: row of `hardware.yaml`; empty without.
-        gpus: how many.
-        date: of the prices.
-        source: where they come from.
+        gpu: row of `hardware.yaml`; empty without a GPU.
+        gpus: number of GPUs.
+        date: date of the prices.
+        source: source of the prices.
     """
 
     name: str
@@ -43,29 +43,29 @@ class Machine:
 
     @property
     def markets(self) -> Iterator[tuple[str, float | None]]:
-        """How it is named with each market -> US dollars an hour."""
+        """Pairs of machine with market, and US dollars an hour."""
         return ((f"{self.name} {market}", usd) for market, usd in self.usd.items())
 
 
 @functools.cache
-def machines() -> dict[str, Machine]:
+def read_machines() -> dict[str, Machine]:
     """Return the table's rows by name."""
     return {name: Machine(name, **row) for name, row in yaml.safe_load(TABLE.read_text()).items()}
 
 
-def hourly(name: str, own: Mapping[str, float]) -> float | None:
-    """Return what an hour of a machine costs in US dollars, None where no price is known.
+def find_price(name: str, own: Mapping[str, float]) -> float | None:
+    """Return the price of a machine, US dollars an hour; None if it is not known.
 
     Args:
-        name: machine and market, `g6.2xlarge spot`; empty where nobody has said.
-        own: machine -> US dollars an hour, which go before the table.
+        name: machine and market, `g6.2xlarge spot`; empty if the machine is unknown.
+        own: machine -> US dollars an hour, which override the table.
 
     Raises:
         UserError: when neither has that machine.
     """
     if not name:
         return None
-    known = {key: usd for machine in machines().values() for key, usd in machine.markets} | {**own}
+    known = {key: usd for machine in read_machines().values() for key, usd in machine.markets} | {**own}
     if name not in known:
         raise UserError(
             f"machine {name!r} has no price; known: {', '.join(known)}{nearest(name, known)}; "
@@ -74,6 +74,6 @@ def hourly(name: str, own: Mapping[str, float]) -> float | None:
     return known[name]
 
 
-def current(usual: str | None) -> str:
-    """Return the machine that this process runs on: what its placement says, else the usual one; empty when neither."""
+def find_machine(usual: str | None) -> str:
+    """Return this process's machine: that of its placement, else the usual one; empty without either."""
     return os.environ.get(MACHINE) or usual or ""

@@ -1,1 +1,1 @@
-"""What runs on this machine: the endpoint, and what it is asked."""
+"""The endpoint on this machine, and example requests for it."""

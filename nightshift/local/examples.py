@@ -1,19 +1,19 @@
-"""What a version is asked to see whether it answers as its files do without a server."""
+"""Example requests with expected scores, to check that an endpoint answers as its version's files do."""
 
 from dataclasses import replace
 
 from nightshift import registry, storage, tasks
 from nightshift.contracts import package
-from nightshift.contracts import state as kept
+from nightshift.contracts.state import State
 from nightshift.serving import files
 from nightshift.tasks.examples import ScoredExample
 
 
-def build_example(state: kept.State, name: str, uri: str) -> ScoredExample:
-    """Score what an endpoint can be asked about a version by now.
+def build_example(state: State, name: str, uri: str) -> ScoredExample:
+    """Build an example request for an endpoint, with the version's score.
 
     Args:
-        state: where the lake and the registry, a folder, lie.
+        state: locations of the lake and of the registry, a folder.
         name: the registered model.
         uri: folder of the version.
 
@@ -25,15 +25,15 @@ def build_example(state: kept.State, name: str, uri: str) -> ScoredExample:
     if example := task.from_files(uri, model, task.online_state(state.lake, name, model)):
         return example
     example, content = task.from_lake(uri, model, state.lake, name)
-    # beside the endpoint, for a person to send
+    # kept beside the endpoint, for people to send
     folder = files.folder(registry.root(state.registry), name)
     file = storage.join(folder, f"example.{example.media_type.split('/')[1]}")
     storage.write_bytes(file, content)
     return replace(example, file=file)
 
 
-def without_state(lake: str, name: str, uri: str) -> ScoredExample:
-    """Score what a server of one version can be asked, which keeps no online state: features, or an image or a text.
+def build_stateless(lake: str, name: str, uri: str) -> ScoredExample:
+    """Build an example request for a server without an online state: features, an image or a text.
 
     Args:
         lake: root of the tables.

@@ -131,8 +131,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m nightshift.neural.collectives", description=measure_collectives.__doc__
     )
-    parser.add_argument("--device", choices=["cpu", "cuda"], required=True, help="what to exchange between")
-    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="bytes (default: 1 KiB to 64 MiB)")
+    parser.add_argument(
+        "--device",
+        choices=["cpu", "cuda"],
+        required=True,
+        help="device whose tensors are exchanged, cpu (gloo) or cuda (NCCL)",
+    )
+    parser.add_argument(
+        "--sizes", type=int, nargs="+", default=SIZES, help="tensor sizes in bytes (default: 1 KiB to 64 MiB)"
+    )
     args = parser.parse_args()
     try:
         device = devices.torch_device(args.device)

@@ -1,8 +1,8 @@
 """The model registry: a local folder (`folder.py`), or an MLflow tracking server behind http(s):// (`tracking.py`).
 
-A version is a copy of a model's files, so it outlives the run that made it. The alias `champion` marks the live
-version for people and other tools; which one that is stands in the release record (see `release.py`). Whatever asks a
-server that does not answer raises `UnavailableError`.
+A version is a copy of a model's files, so it outlives its run. The alias `champion` marks the live version for people
+and other tools; the release record decides which one that is (see `release.py`). All functions raise
+`UnavailableError` when the server does not answer.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,19 +21,19 @@ __all__ = ["CARD", "CHAMPION", "Registry", "Version", "user"]
 
 
 class Registry(Protocol):
-    """What every registry does; the functions of this module say what for, and what they raise."""
+    """The interface of every registry; see the functions of this module for errors."""
 
     def names(self) -> list[str]:
         """Return the names of all registered models, sorted."""
 
     def versions(self, name: str) -> list[Version]:
-        """Return all versions of a model, oldest first; none when the model is not known."""
+        """Return all versions of a model, oldest first; empty for an unknown model."""
 
     def find(self, name: str, number: int) -> Version:
-        """Return one version with files that can be read at its `uri`."""
+        """Return a version with readable files at its `uri`."""
 
     def alias(self, name: str) -> int | None:
-        """Return the number of the version with the alias `champion`, None when there is none."""
+        """Return the number of the version with the alias `champion`; None without one."""
 
     def set_alias(self, name: str, number: int) -> None:
         """Give a version the alias `champion`."""
@@ -43,7 +43,7 @@ class Registry(Protocol):
 
 
 def is_remote(registry: str) -> bool:
-    """Return whether a registry is a tracking server and not a folder.
+    """Return whether a registry is a tracking server; otherwise it is a folder.
 
     Raises:
         UserError: when it is neither.
@@ -59,25 +59,25 @@ def names(registry: str) -> list[str]:
     return _open(registry).names()
 
 
-def existing(registry: str) -> list[str]:
-    """Return the names of the registered models.
+def require_names(registry: str) -> list[str]:
+    """Return the names of the registered models, at least one.
 
     Raises:
-        UserError: when nothing is registered.
+        UserError: when no model is registered.
     """
-    known = names(registry)
-    if not known:
+    models = names(registry)
+    if not models:
         raise UserError(f"registry {registry} holds no model yet; `nightshift run` registers one")
-    return known
+    return models
 
 
-def one(registry: str, name: str | None) -> str:
-    """Return the registered model of a name; the only one where it is left out.
+def choose_name(registry: str, name: str | None) -> str:
+    """Return the name of a registered model; without a name, that of the only model.
 
     Raises:
-        UserError: when there is no such model, or none is named where there are several.
+        UserError: when there is no such model, or several and no name.
     """
-    known = existing(registry)
+    known = require_names(registry)
     if name is None and len(known) == 1:
         return known[0]
     if name not in known:
@@ -86,12 +86,12 @@ def one(registry: str, name: str | None) -> str:
 
 
 def versions(registry: str, name: str) -> list[Version]:
-    """Return all versions of a model, oldest first; none when the model is not known."""
+    """Return all versions of a model, oldest first; empty for an unknown model."""
     return _open(registry).versions(name)
 
 
 def alias(registry: str, name: str) -> int | None:
-    """Return the number of the version with the alias `champion`, None when there is none."""
+    """Return the number of the version with the alias `champion`; None without one."""
     return _open(registry).alias(name)
 
 
@@ -101,10 +101,10 @@ def set_alias(registry: str, name: str, version: int) -> None:
 
 
 def find(registry: str, name: str, version: int) -> Version:
-    """Return one version with files that can be read at its `uri`.
+    """Return a version with readable files at its `uri`.
 
     Raises:
-        UserError: when there is no such version; the message lists what exists.
+        UserError: when there is no such version; the message lists the existing ones.
     """
     return _open(registry).find(name, version)
 
@@ -117,57 +117,57 @@ def register(
     metrics: Mapping[str, float] = MappingProxyType({}),
     card: str = "",
 ) -> Version:
-    """Copy a model's files into the registry as a new version; the same model again is the version it was.
+    """Copy a model's files into the registry as a new version; a registered model keeps its version.
 
     Args:
         registry: folder or URL.
-        name: the registered model; made when it is new.
+        name: name of the model; created when it is new.
         model_uri: folder of the model, see `package.save`.
         tags: lineage of this version.
-        metrics: kept with the version.
-        card: the model card, Markdown; kept beside the files as `model_card.md`.
+        metrics: metrics of the version.
+        card: the model card, Markdown; stored beside the files as `model_card.md`.
 
     Returns:
-        the version, with files that can be read at its `uri`.
+        the version, with readable files at its `uri`.
 
     Raises:
-        UserError: when a file of the model is missing or not the one its manifest names.
+        UserError: when a file of the model is missing or differs from its manifest.
     """
-    model, opened = package.load(model_uri), _open(registry)
-    with exclusive(registry):
-        known = next((version for version in opened.versions(name) if version.sha256 == model.sha256), None)
+    model, target = package.load(model_uri), _open(registry)
+    with lock(registry):
+        existing = next((version for version in target.versions(name) if version.sha256 == model.sha256), None)
         new = NewVersion(name, model_uri, model, tags | audit("registered"), metrics, card)
-        return opened.find(name, known.version if known else opened.add(new))
+        return target.find(name, existing.version if existing else target.add(new))
 
 
 def remove(registry: str, name: str, numbers: Iterable[int]) -> None:
-    """Remove versions and their files from a local registry; who removed them stays written down.
+    """Remove versions and their files from a local registry; their records stay, with the user of the removal.
 
-    A removal that ended in between leaves whole versions, and files that the next one removes (see `leftovers`).
+    An interrupted removal leaves whole versions, and files for the next removal (see `leftovers`).
 
     Raises:
-        UserError: when there is no such version, or its files may not be removed.
+        UserError: when there is no such version, or permission is missing.
     """
-    with exclusive(registry):
+    with lock(registry):
         FolderRegistry(root(registry)).remove(name, numbers)
 
 
 def leftovers(registry: str, name: str) -> list[str]:
-    """Return the folders of versions whose removal from a local registry was cut short."""
+    """Return the version folders of interrupted removals from a local registry."""
     return FolderRegistry(root(registry)).leftovers(name)
 
 
-def exclusive(registry: str) -> AbstractContextManager[object]:
-    """Keep other writers of this machine out of a local registry; calls may be nested.
+def lock(registry: str) -> AbstractContextManager[object]:
+    """Lock out this machine's other writers of a local registry; calls may be nested.
 
     Raises:
-        UserError: on entering, when somebody else keeps it for too long or the folder is not writable.
+        UserError: on entering, when another process holds the lock too long or the folder is not writable.
     """
-    return nullcontext() if is_remote(registry) else FolderRegistry(root(registry)).exclusive()
+    return nullcontext() if is_remote(registry) else FolderRegistry(root(registry)).lock()
 
 
 def root(registry: str) -> str:
-    """Return the one absolute path of a local registry."""
+    """Return the canonical path of a local registry."""
     return str(Path(registry).resolve())
 
 

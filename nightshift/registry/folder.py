@@ -5,8 +5,8 @@
     models/<name>/<number>.json            the record, written last: without it there is no such version
     models/<name>/aliases.json             the version with the alias `champion`
 
-Writers take turns through `registry.lock`; readers need no lock, since each file appears whole. A removed version keeps
-its record, so its number is never used again.
+Writers take turns by `registry.lock`; readers need no lock, since each file appears whole. A removed version keeps its
+record, so its number is never used again.
 """
 
 import re
@@ -63,7 +63,7 @@ class FolderRegistry:
         """Copy a model's files into a new version and return its number; the caller holds the lock."""
         number = max(self._numbers(new.name), default=0) + 1
         folder = self._folder(new.name, number)
-        storage.remove_folder(folder)  # files of a registration that was killed
+        storage.remove_folder(folder)  # left by a killed registration
         package.copy(new.uri, storage.join(folder, MODEL))
         if new.card:
             storage.write_bytes(storage.join(folder, CARD), new.card.encode())
@@ -72,7 +72,7 @@ class FolderRegistry:
         return number
 
     def remove(self, name: str, numbers: Iterable[int]) -> None:
-        """Remove versions and their files; see `remove` of the package."""
+        """Remove versions and their files; see `nightshift.registry.remove`."""
         for number in numbers:
             self.find(name, number)
             record = self._record(name, number)
@@ -82,17 +82,17 @@ class FolderRegistry:
             storage.remove_folder(folder)
 
     def leftovers(self, name: str) -> list[str]:
-        """Return the folders of versions whose removal was cut short."""
+        """Return the version folders of interrupted removals."""
         removed = [number for number in self._numbers(name) if self._record(name, number).is_removed]
         return [folder for number in removed if storage.exists(folder := self._folder(name, number))]
 
     @contextmanager
-    def exclusive(self) -> Iterator[None]:
-        """Keep other writers of this machine out; calls may be nested."""
+    def lock(self) -> Iterator[None]:
+        """Lock out this machine's other writers; calls may be nested."""
         with ExitStack() as stack:
             try:
                 Path(self.root).mkdir(parents=True, exist_ok=True)
-                stack.enter_context(locks.nested(Path(self.root) / "registry.lock", LOCK_SECONDS))
+                stack.enter_context(locks.hold_nested(Path(self.root) / "registry.lock", LOCK_SECONDS))
             except BlockingIOError:
                 raise UserError(
                     f"registry {self.root} has been in use for {LOCK_SECONDS} s; wait for the other run, or stop it"
@@ -104,7 +104,7 @@ class FolderRegistry:
             yield
 
     def _numbers(self, name: str) -> list[int]:
-        """Return the numbers of all versions that there are and were, in order."""
+        """Return the numbers of all versions, also of removed ones, in order."""
         matches = map(RECORD.fullmatch, storage.names(self._file(name)))
         return sorted(int(match[1]) for match in matches if match)
 

@@ -1,4 +1,4 @@
-"""A registry behind an MLflow tracking server; MLflow, which takes seconds, is imported when one is asked."""
+"""A registry behind an MLflow tracking server; MLflow, which takes seconds to import, is imported on use."""
 
 import atexit
 import functools
@@ -18,7 +18,7 @@ from nightshift.registry.version import CARD, CHAMPION, MODEL, NewVersion, Versi
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-# MLflow reads these when it is imported; seven retries would keep a user waiting for minutes
+# read by MLflow on import; its default of seven retries takes minutes
 SETTINGS = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "DO_NOT_TRACK": "true",
@@ -42,12 +42,12 @@ class TrackingServer:
         """Return all versions of a model, oldest first."""
         with self._client() as client:
             entries = client.search_model_versions(f"name='{name}'")
-        # a version without the tag was put there by somebody else, in a form we do not know
+        # versions without the tag come from other tools, in unknown formats
         ours = [_version(entry) for entry in entries if "sha256" in entry.tags]
         return sorted(ours, key=lambda version: version.version)
 
     def find(self, name: str, number: int) -> Version:
-        """Return one version; files that only the server can read are downloaded."""
+        """Return one version; download files that only the server can read."""
         version = pick(self.versions(name), name, number)
         with self._client():
             return self._download(version) if version.uri.startswith("mlflow-artifacts:") else version
@@ -64,7 +64,7 @@ class TrackingServer:
         with self._client() as client:
             from mlflow.exceptions import MlflowException
 
-            with suppress(MlflowException):  # two that set it for the first time both insert it, and one of them fails
+            with suppress(MlflowException):  # of two first writers at once, one fails
                 client.set_registered_model_alias(name, CHAMPION, str(number))
                 return
             client.set_registered_model_alias(name, CHAMPION, str(number))
@@ -120,7 +120,7 @@ def _explain(registry: str, error: Any) -> UserError | UnavailableError:
 
 
 class Health(StrEnum):
-    """What an MLflow server does with a plain question."""
+    """An MLflow server's reaction to a simple request."""
 
     ANSWERING = "answering"
     REFUSING = "refusing"  # or it is no MLflow, such as a proxy's login
@@ -128,7 +128,7 @@ class Health(StrEnum):
 
 
 def _is_passing(error: Any) -> bool:
-    """Return whether a server may answer later; what never reached it counts as its silence."""
+    """Return whether a later request may succeed; a request that never arrived may."""
     from requests import RequestException
 
     if isinstance(error, RequestException):
@@ -137,22 +137,22 @@ def _is_passing(error: Any) -> bool:
 
 
 def _health(registry: str) -> Health:
-    """Ask a plain question.
+    """Send a simple request to tell a silent server from a refusal.
 
-    MLflow's client takes every status it does not map, and whatever is not its JSON, for an internal error.
+    MLflow's client reports unknown statuses, and content other than its JSON, as internal errors.
     """
     from mlflow.exceptions import MlflowException
     from mlflow.utils.credentials import get_default_host_creds
     from mlflow.utils.rest_utils import http_request
 
-    question = {"endpoint": "/api/2.0/mlflow/experiments/search", "method": "GET", "params": {"max_results": 1}}
+    request = {"endpoint": "/api/2.0/mlflow/experiments/search", "method": "GET", "params": {"max_results": 1}}
     try:
-        answer = http_request(get_default_host_creds(registry), raise_on_status=False, **question)
+        response = http_request(get_default_host_creds(registry), raise_on_status=False, **request)
     except MlflowException:
         return Health.SILENT
-    if not answer.ok:
-        return Health.SILENT if may_pass(answer.status_code) else Health.REFUSING
-    return Health.ANSWERING if "json" in answer.headers.get("Content-Type", "") else Health.REFUSING
+    if not response.ok:
+        return Health.SILENT if may_pass(response.status_code) else Health.REFUSING
+    return Health.ANSWERING if "json" in response.headers.get("Content-Type", "") else Health.REFUSING
 
 
 @functools.cache
@@ -171,19 +171,19 @@ def _version(entry: Any) -> Version:
 
 
 def _record(client: "MlflowClient", new: NewVersion) -> str:
-    """Make the MLflow run that carries the model's files, parameters and metrics, or complete an interrupted one."""
+    """Create the MLflow run with the model's files, parameters and metrics, or complete an interrupted one."""
     from mlflow.entities import Metric, Param
 
     experiment, run_name = _experiment(client, new.name), new.package.sha256[:8]
-    # without a version of this model such a run is what a registration has left that was killed
-    left = client.search_runs([experiment], f"attributes.run_name = '{run_name}'", max_results=1)
-    run = left[0] if left else client.create_run(experiment, tags={"mlflow.user": user()}, run_name=run_name)
+    # a run without a version is left by a killed registration
+    runs = client.search_runs([experiment], f"attributes.run_name = '{run_name}'", max_results=1)
+    run = runs[0] if runs else client.create_run(experiment, tags={"mlflow.user": user()}, run_name=run_name)
     selected = new.package.candidates[new.package.selected]
     parameters = {"candidate": new.package.selected, **selected.parameters}
     values = [*((name, value, 0) for name, value in new.metrics.items()), *(("loss", y, x) for x, y in selected.losses)]
     client.log_batch(
         run.info.run_id,
-        # at the run's time, so that a second attempt repeats the values instead of adding others
+        # at the run's time: a second attempt repeats the values and adds none
         metrics=[Metric(name, value, run.info.start_time, step) for name, value, step in values],
         params=[Param(key, str(value)) for key, value in parameters.items()],
     )

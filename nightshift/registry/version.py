@@ -1,4 +1,4 @@
-"""A version of a model, as every registry takes and returns it."""
+"""A version of a model in a registry."""
 
 import getpass
 import os
@@ -19,12 +19,12 @@ class Version:
     """A registered version of a model.
 
     Attributes:
-        name: the registered model, which is the use case.
-        version: its number, from 1.
+        name: name of the registered model: the use case.
+        version: number of the version, from 1.
         uri: folder of its files (see `package.py`) inside the registry.
         sha256: identity of the model, `ModelPackage.sha256`.
-        tags: lineage, and who registered it and when.
-        source: what the registry calls the folder, where `uri` is a copy that was downloaded from it; else empty.
+        tags: lineage, user and time of the registration.
+        source: the registry's URI of the folder, if `uri` is a downloaded copy; else empty.
     """
 
     name: str
@@ -37,15 +37,15 @@ class Version:
 
 @dataclass(frozen=True)
 class NewVersion:
-    """A version to be made.
+    """A version to register.
 
     Attributes:
         name: the registered model.
         uri: folder of its files, see `package.save`.
         package: their manifest.
-        tags: lineage, and who registers it and when.
-        metrics: what the gates have measured.
-        card: the model card, Markdown; empty where there is none.
+        tags: lineage, user and time of the registration.
+        metrics: metrics of the gates.
+        card: the model card, Markdown; may be empty.
     """
 
     name: str
@@ -60,7 +60,7 @@ def pick(versions: Sequence[Version], name: str, number: int) -> Version:
     """Return the version of a number.
 
     Raises:
-        UserError: when there is none; the message lists what exists.
+        UserError: when there is none; the message lists the existing versions.
     """
     for version in versions:
         if version.version == number:
@@ -70,13 +70,13 @@ def pick(versions: Sequence[Version], name: str, number: int) -> Version:
 
 
 def audit(action: str) -> dict[str, str]:
-    """Return the tags that say when something was done to a version, and by whom."""
+    """Return the tags with the time and the user of an action."""
     return {f"{action}_at": datetime.now(UTC).isoformat(timespec="seconds"), f"{action}_by": user()}
 
 
 def user() -> str:
-    """Return who this process runs as."""
+    """Return the user of this process."""
     try:
         return getpass.getuser()
-    except (KeyError, OSError):  # a container's user need not have a name
+    except (KeyError, OSError):  # a container's user may have no name
         return f"uid {os.getuid()}"

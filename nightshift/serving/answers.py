@@ -1,23 +1,23 @@
-"""The answer to a request with the rows that were scored for it, which metrics and the prediction log take."""
+"""The answer to a request, and the scored rows behind it for the metrics and the prediction log."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
 
-from nightshift.serving.messages import Response
+from nightshift.serving.messages import HttpResponse
 from nightshift.serving.metrics import Floats
 from nightshift.serving.versions import Model
 from nightshift.tabular.online.event import Event
 
 
-class Item(NamedTuple):
-    """An image or a text that was scored.
+class ScoredItem(NamedTuple):
+    """A scored image or text.
 
     Attributes:
-        id: what the request calls it.
+        id: from the request.
         label: the class with the highest score.
-        content: SHA-256 of what the graph sees of it.
+        content: SHA-256 of its decoded input.
     """
 
     id: str | None
@@ -25,24 +25,24 @@ class Item(NamedTuple):
     content: str
 
 
-class Scored(msgspec.Struct):
-    """What a version has scored.
+class ScoredRows(msgspec.Struct):
+    """The rows that one version has scored.
 
     Attributes:
         model: the version.
-        scores: float of shape (n,); of items, the highest of each.
-        events: the n raw events; none where features were sent.
-        items: the n images or texts.
+        scores: float of shape (n,); for items, each one's highest score.
+        events: the n raw events; empty for requests of features.
+        items: the n images or texts; empty for tables.
     """
 
     model: Model
     scores: Floats
     events: Sequence[Event] = ()
-    items: Sequence[Item] = ()
+    items: Sequence[ScoredItem] = ()
 
 
 class Answer(msgspec.Struct):
-    """An answer, and what it is made of: a part for each version that has scored."""
+    """An answer, and its scored rows by version."""
 
-    response: Response
-    parts: Sequence[Scored]
+    response: HttpResponse
+    parts: Sequence[ScoredRows]

@@ -10,7 +10,7 @@ from nightshift.serving import options, server
 from nightshift.serving.__main__ import parser
 from nightshift.serving.application import Application
 from nightshift.serving.errors import LargeBodyError
-from nightshift.serving.messages import Request
+from nightshift.serving.messages import HttpRequest
 
 Message = Mapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -18,7 +18,7 @@ Send = Callable[[Message], Awaitable[None]]
 
 
 def create(*flags: str) -> "ASGI":
-    """Return the ASGI application for some flags of `python -m nightshift.serving`; where it listens is not its matter.
+    """Return the ASGI application for flags of `python -m nightshift.serving`; the ASGI server has its own address.
 
     Raises:
         UserError: naming the flag, its value and what is allowed.
@@ -52,7 +52,7 @@ class ASGI:
             await send({"type": "lifespan.startup.failed", "message": str(error)})
 
     async def _answer(self, scope: Message, receive: Receive, send: Send) -> None:
-        request = Request(scope["method"], scope["path"], scope["query_string"], _join(scope["headers"]))
+        request = HttpRequest(scope["method"], scope["path"], scope["query_string"], _join(scope["headers"]))
         self._application.admit(request)
         if not request.refusal:
             try:
@@ -76,11 +76,11 @@ def _join(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
 
 
 async def _read(receive: Receive, limit: int) -> bytes:
-    """Return a body.
+    """Return a request's body.
 
     Raises:
-        LargeBodyError: when it is larger than the limit, bytes.
-        ConnectionError: when the client has gone before its end.
+        LargeBodyError: when it has more bytes than the limit.
+        ConnectionError: when the client disconnects before its end.
     """
     body, has_more = bytearray(), True
     while has_more:

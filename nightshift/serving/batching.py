@@ -1,4 +1,4 @@
-"""Joins the rows of requests that wait at the same time into one call of the graph."""
+"""Batches the rows of waiting requests into one call of the graph."""
 
 import asyncio
 import time
@@ -20,18 +20,18 @@ Scores = npt.NDArray[np.float32]
 Score = Callable[[Tensors], Scores]
 Field = Callable[[int], str]
 
-QUICK_SECONDS = 0.001  # a shorter call is made in the event loop: handing it to a thread would take about as long
+QUICK_SECONDS = 0.001  # shorter calls run in the event loop: a thread's hand-over takes about as long
 
 
 @dataclass(frozen=True)
-class Limits:
-    """What a server takes on.
+class ServerLimits:
+    """The load that a server accepts.
 
     Attributes:
-        rows: of one call of the graph; a request may not have more.
-        queue: rows that may wait for a call; a request that would exceed it is told to come again.
-        delay: seconds that a call may wait for more rows; 0 joins what waits already.
-        body: bytes of a request.
+        rows: most rows of one call of the graph, and of a request.
+        queue: most rows that wait for a call; a request beyond it is refused as overload.
+        delay: seconds that a call may wait for more rows; 0: only rows that wait already are batched.
+        body: most bytes of a request.
     """
 
     rows: int = 1024
@@ -42,16 +42,16 @@ class Limits:
 
 @dataclass
 class Statistics:
-    """What a batcher has done.
+    """Counts of a batcher.
 
     Attributes:
-        requests: answered.
-        rows: of these requests.
-        calls: of the graph.
+        requests: answered requests.
+        rows: rows of these requests.
+        calls: calls of the graph.
         failed: requests whose call failed.
-        queue_ns: all requests' time until their call, in nanoseconds.
-        compute_ns: all requests' time in their call.
-        last_ms: when the last request was answered, milliseconds since 1970; 0 before the first.
+        queue_ns: total time of requests before their call, nanoseconds.
+        compute_ns: total time of requests in their call, nanoseconds.
+        last_ms: time of the last answer, milliseconds since 1970; 0 before the first.
     """
 
     requests: int = 0
@@ -72,39 +72,39 @@ class _Waiting(msgspec.Struct):
 
 
 class Batcher:
-    """Calls one graph with the rows of many requests, in the order in which they came.
+    """Calls one graph with the rows of many requests, in their order of arrival.
 
-    One call is made at a time; what comes meanwhile is the next one. All but the call belongs to one event loop.
+    One call runs at a time; later requests wait for the next. All but the call belongs to one event loop.
     """
 
-    def __init__(self, score: Score, example: Tensors, limits: Limits) -> None:
-        """Measure the graph, which decides where it is called.
+    def __init__(self, score: Score, example: Tensors, limits: ServerLimits) -> None:
+        """Time a call of the graph: slow ones run in a thread.
 
         Args:
-            score: n rows -> (n,) or (n, classes); called in the event loop when it is quick, in a thread otherwise.
+            score: n rows -> (n,) or (n, classes).
             example: inputs of one row.
-            limits: how many rows may be joined and may wait.
+            limits: most rows of a call and of the queue.
         """
         self.statistics = Statistics()
         self._score, self._limits = score, limits
         self._queue: deque[_Waiting] = deque()
         self._queued = 0  # rows
         self._next: asyncio.Handle | None = None
-        self._thread = None if _seconds(score, example) < QUICK_SECONDS else ThreadPoolExecutor(1, "graph")
+        self._thread = None if _time_call(score, example) < QUICK_SECONDS else ThreadPoolExecutor(1, "graph")
         self._is_calling = False
 
     def score(self, inputs: Tensors, field: Field = "instances[{}]".format) -> "asyncio.Future[Scores]":
-        """Score rows with those of other requests.
+        """Score rows in a batch with those of other requests.
 
         Args:
-            inputs: of n rows, at most `Limits.rows`.
-            field: a row's index -> how the request names it.
+            inputs: n rows, at most `ServerLimits.rows`.
+            field: a row's index -> its name in the request.
 
         Returns:
             their scores, finite, (n,) or (n, classes), to be awaited; raises NoScoreError for a row without one.
 
         Raises:
-            OverloadedError: when too many rows wait already.
+            OverloadedError: when too many rows wait.
         """
         rows = row_count(inputs)
         if self._queued + rows > self._limits.queue:
@@ -120,7 +120,7 @@ class Batcher:
         return asyncio.get_running_loop()  # once: up to Python 3.11 that is a system call
 
     def _schedule(self) -> None:
-        """Have the next call made: after all that this turn of the loop reads, or after the delay while it has room."""
+        """Schedule the next call: at the end of this turn of the loop or, while the batch has room, after the delay."""
         if self._is_calling or not self._queue:
             return
         waits = self._limits.delay > 0 and self._queued < self._limits.rows
@@ -133,16 +133,16 @@ class Batcher:
 
     def _call(self) -> None:
         self._next, self._is_calling = None, True
-        batch, began = self._taken(), time.perf_counter_ns()
+        batch, began = self._pop_batch(), time.perf_counter_ns()
         inputs = concatenate([waiting.inputs for waiting in batch])
         if self._thread:
             call = self._loop.run_in_executor(self._thread, _try, self._score, inputs)
-            call.add_done_callback(lambda done: self._answer(batch, began, done.result()))
+            call.add_done_callback(lambda call: self._answer(batch, began, call.result()))
         else:
             self._answer(batch, began, _try(self._score, inputs))
 
-    def _taken(self) -> list[_Waiting]:
-        """Take the oldest requests whose rows fit into a call, at least one."""
+    def _pop_batch(self) -> list[_Waiting]:
+        """Remove the oldest requests whose rows fit into a call, at least one, from the queue."""
         batch = [self._queue.popleft()]
         size = batch[0].rows
         while self._queue and size + self._queue[0].rows <= self._limits.rows:
@@ -173,30 +173,29 @@ class Batcher:
         counts.requests += size
         counts.calls += 1
         counts.rows += sum(waiting.rows for waiting in batch)
-        counts.queue_ns += size * began - sum(each.since for each in batch)
+        counts.queue_ns += size * began - sum(waiting.since for waiting in batch)
         counts.compute_ns += size * (time.perf_counter_ns() - began)
         counts.last_ms = time.time_ns() // 1_000_000
 
 
 def _check_finite(scores: Scores, field: Field) -> Scores | NoScoreError:
-    """Return scores, or what refuses the first row that has none: JSON has no number for it, nor has a metric."""
+    """Return scores, or the error of the first row without one: neither JSON nor a metric can hold it."""
     wrong = np.flatnonzero(~np.isfinite(scores.reshape(len(scores), -1)).all(axis=1))
     if not len(wrong):
         return scores
-    where = field(int(wrong[0]))
-    said = f"{where} has no finite score; send values nearer to those seen in training"
-    return NoScoreError(said, field=where)
+    name = field(int(wrong[0]))
+    return NoScoreError(f"{name} has no finite score; send values nearer to those seen in training", field=name)
 
 
 def _try(score: Score, inputs: Tensors) -> Scores | Exception:
     try:
         return score(inputs)
-    except Exception as error:  # for the requests: whatever it is, the next batch has its own
+    except Exception as error:  # fails the requests of this batch, not the next one
         return error
 
 
-def _seconds(score: Score, example: Tensors) -> float:
-    """Return what a call with a row takes, once everything is warm."""
+def _time_call(score: Score, example: Tensors) -> float:
+    """Return the seconds of a warm call with one row."""
     score(example)
     started = time.perf_counter()
     score(example)

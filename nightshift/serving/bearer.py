@@ -8,57 +8,58 @@ from nightshift.step import log
 
 
 class Bearer:
-    """A token in a file, which is read again when the file changes: secrets are rotated."""
+    """A token in a file; a changed file is read again, since secrets are rotated."""
 
     def __init__(self, path: str) -> None:
-        """Read it.
+        """Read the token.
 
         Raises:
-            UserError: when there is none.
+            UserError: when the file is missing or empty.
         """
         self._path = path
-        self._state = self._look()
+        self._state = self._read_state()
         self._expected = self._read()
 
     def admits(self, header: bytes) -> bool:
         """Return whether an Authorization header bears the token."""
-        state = self._look()
+        state = self._read_state()
         if state != self._state:
             self._state = state
             self._renew()
         return hmac.compare_digest(header, self._expected)
 
-    def _look(self) -> object:
+    def _read_state(self) -> object:
+        """Return a value that changes with the file; None while it is missing."""
         try:
-            found = Path(self._path).stat()
+            stat = Path(self._path).stat()
         except OSError:
             return None
-        return found.st_mtime_ns, found.st_ino, found.st_size
+        return stat.st_mtime_ns, stat.st_ino, stat.st_size
 
     def _read(self) -> bytes:
-        return f"Bearer {secret('token-file', self._path, 'openssl rand -hex 32 prints one')}".encode()
+        return f"Bearer {read_secret('token-file', self._path, 'openssl rand -hex 32 prints one')}".encode()
 
     def _renew(self) -> None:
         try:
             self._expected = self._read()
-            log.info("the token of %s is a new one", self._path)
-        except UserError as error:  # while it is replaced: the old one still counts
+            log.info("read a new token from %s", self._path)
+        except UserError as error:  # during a rotation the old one stays valid
             log.error("still the old token: %s", error)
 
 
-def secret(flag: str, path: str, such: str) -> str:
-    """Return the line of a file that a flag names.
+def read_secret(flag: str, path: str, example: str) -> str:
+    """Return the line of a flag's file.
 
     Raises:
         UserError: when the file cannot be read, or is empty.
     """
     try:
         with open(path, encoding="utf-8") as file:
-            found = file.read().strip()
+            text = file.read().strip()
     except OSError as error:
-        raise UserError(f"{flag} is {path!r}: {error.strerror}; give a file that holds one line ({such})") from None
+        raise UserError(f"{flag} is {path!r}: {error.strerror}; give a file that holds one line ({example})") from None
     except UnicodeDecodeError:
-        raise UserError(f"{flag} is {path!r}, which is no text; give a file that holds one line ({such})") from None
-    if not found:
-        raise UserError(f"{flag} {path!r} is empty; write one line into it ({such})")
-    return found
+        raise UserError(f"{flag} is {path!r}, which is no text; give a file that holds one line ({example})") from None
+    if not text:
+        raise UserError(f"{flag} {path!r} is empty; write one line into it ({example})")
+    return text

@@ -13,22 +13,22 @@ ZLIB_METHOD = 8  # in the first byte of zlib's header
 
 
 def check(coding: str) -> None:
-    """Refuse a coding that is not known, before the body is read.
+    """Refuse an unknown coding, before the body is read.
 
     Raises:
-        EncodingError: when it is another one.
+        EncodingError: when the coding is neither gzip nor deflate.
     """
     if coding.lower() not in (*IDENTITY, *GZIP, DEFLATE):
         raise EncodingError(f"Content-Encoding is {coding[:200]}; allowed: gzip or deflate")
 
 
 def decode(body: bytes, coding: str, limit: int) -> bytes:
-    """Return a body without its coding.
+    """Decompress a body.
 
     Args:
-        body: as it came.
+        body: compressed bytes.
         coding: one that `check` knows.
-        limit: bytes that it may have then; more are not decompressed.
+        limit: most bytes of the result; more are not decompressed.
 
     Raises:
         RefusedError: when it is damaged.
@@ -38,14 +38,14 @@ def decode(body: bytes, coding: str, limit: int) -> bytes:
         return body
     try:
         inflater = zlib.decompressobj(_window(body, coding))
-        found = inflater.decompress(body, limit + 1)
-        if len(found) > limit:
+        data = inflater.decompress(body, limit + 1)
+        if len(data) > limit:
             raise LargeBodyError(f"over {limit} once decompressed", limit)
         if not inflater.eof or inflater.unused_data:
             raise zlib.error("it ends early, or more follows")
     except zlib.error as error:
         raise RefusedError(f"the body is not {coding}: {error}") from None
-    return found
+    return data
 
 
 def _window(body: bytes, coding: str) -> int:

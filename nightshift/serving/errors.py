@@ -1,17 +1,17 @@
-"""Why a request is not answered as asked, without HTTP: `messages.py` maps these to statuses."""
+"""Reasons to refuse a request, without HTTP: `messages.py` maps them to statuses."""
 
 import reprlib
 
 MAX_SHOWN = 200  # characters of a request's value in a message
-_REPR = reprlib.Repr()  # looks at the outside of a value only, however deep and long it is
+_REPR = reprlib.Repr()  # bounded: reads only the first levels and characters of a value
 _REPR.maxstring = _REPR.maxother = MAX_SHOWN
 
 
 class RefusedError(Exception):
-    """A request that is not answered as asked: what is wrong, and what would be right.
+    """A refused request: the mistake and what is allowed.
 
     Attributes:
-        details: more about it, by name, for programs.
+        details: the same by name, for programs.
     """
 
     def __init__(self, message: str, **details: str) -> None:
@@ -20,11 +20,11 @@ class RefusedError(Exception):
 
 
 class RequestError(RefusedError):
-    """A field of a request that cannot be scored: its name, its value and what is allowed."""
+    """An invalid field of a request: its name, its value and what is allowed."""
 
     def __init__(self, field: str, value: object, allowed: str) -> None:
-        # texts of a request are shown shortened, and may hold what UTF-8 cannot
-        self.field, self.value, self.allowed = _shown(field), _shown(value), _shown(allowed)
+        # a request's texts may be long, and may hold surrogates that UTF-8 cannot encode
+        self.field, self.value, self.allowed = _shorten(field), _shorten(value), _shorten(allowed)
         message = f"{self.field} is {self.value}; allowed: {self.allowed}"
         super().__init__(message, field=self.field, value=self.value, allowed=self.allowed)
 
@@ -69,11 +69,11 @@ class LargeHeadError(RefusedError):
 
 
 class EncodingError(RefusedError):
-    """A content encoding that is not known."""
+    """An unknown content encoding."""
 
 
 class ExpectationError(RefusedError):
-    """An expectation that is not known."""
+    """An unknown expectation."""
 
 
 class NoScoreError(RefusedError):
@@ -81,9 +81,9 @@ class NoScoreError(RefusedError):
 
 
 class OverloadedError(RefusedError):
-    """Too much waits already, or the online state takes nothing in: the same request may be answered later."""
+    """A full queue, or an online state that accepts nothing: the same request may succeed later."""
 
 
-def _shown(value: object) -> str:
+def _shorten(value: object) -> str:
     text = value if isinstance(value, str) else _REPR.repr(value)
     return (text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}...").encode("utf-8", "backslashreplace").decode()

@@ -1,4 +1,4 @@
-"""Where the server of a registry's model keeps its files on this machine: below `<registry>/endpoint/<name>/`."""
+"""The files of a registry's server on this machine, below `<registry>/endpoint/<name>/`."""
 
 from dataclasses import dataclass
 
@@ -10,13 +10,13 @@ from nightshift.errors import UserError
 
 @dataclass(frozen=True)
 class Challenger:
-    """A version that answers some of the entities beside the one that is served.
+    """A version that answers a share of the entities in place of the champion.
 
     Attributes:
-        version: its number.
+        version: number of the version.
         uri: folder of its files.
-        sha256: what `ModelPackage.sha256` of these files must be.
-        share: of the entities, above 0 and below 1.
+        sha256: expected `ModelPackage.sha256` of these files.
+        share: part of the entities, above 0 and below 1.
     """
 
     version: int
@@ -26,16 +26,16 @@ class Challenger:
 
 
 @dataclass(frozen=True)
-class Pointer:
-    """Which version is to be served.
+class DeploymentPointer:
+    """The version to serve.
 
     Attributes:
-        version: its number.
+        version: number of the version.
         uri: folder of its files.
-        sha256: what `ModelPackage.sha256` of these files must be.
-        since: when it became the champion, ISO 8601, UTC.
-        snapshot: the online state's snapshot over which raw events are taken in; None: features are sent only.
-        challenger: what answers beside it; None: nothing does.
+        sha256: expected `ModelPackage.sha256` of these files.
+        since: time at which it became the champion, ISO 8601, UTC.
+        snapshot: URI of the online state's snapshot, needed for raw events; None: requests send features.
+        challenger: version that answers a share of the entities; None: there is none.
     """
 
     version: int
@@ -47,8 +47,8 @@ class Pointer:
 
 
 @dataclass(frozen=True)
-class State:
-    """Where a running server can be reached."""
+class RunningServer:
+    """Process and address of a running server."""
 
     pid: int
     host: str
@@ -62,43 +62,43 @@ class State:
 
 
 def folder(registry: str, name: str) -> str:
-    """Return where pointer, state and log of an endpoint lie."""
+    """Return the folder of an endpoint's pointer, state and log."""
     return storage.join(registry, "endpoint", name)
 
 
 def pointer_uri(registry: str, name: str) -> str:
-    """Return the file that names the version to be served."""
+    """Return the URI of the pointer to the version to serve."""
     return storage.join(folder(registry, name), "current.json")
 
 
 def state_uri(registry: str, name: str) -> str:
-    """Return the file in which the server says where it listens."""
+    """Return the URI of the file with the server's process and address."""
     return storage.join(folder(registry, name), "state.json")
 
 
 def settings_uri(registry: str, name: str) -> str:
-    """Return the file that says how the server is started, where a load test has found out."""
+    """Return the URI of the server's settings, as a load test has chosen them."""
     return storage.join(folder(registry, name), "settings.json")
 
 
 def state_folder(registry: str, name: str) -> str:
-    """Return where the online state is kept."""
+    """Return the folder of the online state."""
     return storage.join(folder(registry, name), "state")
 
 
 def lock_path(registry: str, name: str) -> str:
-    """Return the file that a server holds a lock on as long as it runs."""
+    """Return the path of the lock that a server holds while it runs."""
     return storage.join(folder(registry, name), "server.lock")
 
 
-def pointed_at(uri: str) -> Pointer:
-    """Read the file that names the version to be served.
+def read_pointer(uri: str) -> DeploymentPointer:
+    """Read the pointer to the version to serve.
 
     Raises:
-        UserError: when it is missing, or does not name one.
+        UserError: when it is missing or not valid.
     """
     try:
-        return msgspec.json.decode(storage.read_bytes(uri), type=Pointer)
+        return msgspec.json.decode(storage.read_bytes(uri), type=DeploymentPointer)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise UserError(
             f"{uri} does not name the version to be served ({error}); move it away, and deploy again: `nightshift run`"

@@ -1,11 +1,11 @@
-"""Outcomes of work that was done for several requests at once."""
+"""Results of work done for several requests at once."""
 
 import asyncio
 from typing import Any
 
 
 def resolve(future: "asyncio.Future[Any]", outcome: object) -> None:
-    """End a future with a result, or with an exception where the outcome is one; its task may have been cancelled."""
+    """Set a future's result, or its exception where the outcome is one; a cancelled future stays as it is."""
     if future.done():
         return
     if isinstance(outcome, BaseException):

@@ -1,7 +1,7 @@
-"""The transport: HTTP/1.1 on asyncio. A request is read whole, a response is one write, and every wait has an end.
+"""The transport: HTTP/1.1 on asyncio. A request is read whole, a response is one write, every wait has a deadline.
 
-A connection has one task, which reads a request, answers it, and reads the next. A look each second at all connections
-ends those whose deadline is over, in place of a timer for each request.
+A connection has one task: it reads a request, answers it, and reads the next. One check a second of all connections
+closes those past their deadline, in place of a timer for each request.
 """
 
 import asyncio
@@ -16,36 +16,36 @@ from http import HTTPStatus
 from typing import Literal, Protocol
 
 from nightshift.serving.errors import OverloadedError, SlowRequestError
-from nightshift.serving.messages import Request, Response
-from nightshift.serving.parser import Admission, Parser, Received
+from nightshift.serving.messages import HttpRequest, HttpResponse
+from nightshift.serving.parser import Admission, Received, RequestParser
 
 MAX_CONNECTIONS = 10_000
-OTHER_FILES = 200  # that the process may need open beside connections
-LOOK_SECONDS = 1.0
+OTHER_FILES = 200  # open files of the process beside its connections
+CHECK_SECONDS = 1.0  # between checks of the deadlines
 CONNECTION = {True: "connection: keep-alive\r\n", False: "connection: close\r\n"}
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 STATUS_LINES = {int(status): f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus}
 ENDING = (signal.SIGTERM, signal.SIGINT)
 
 
-class Application(Admission, Protocol):
-    """Answers requests."""
+class HttpApplication(Admission, Protocol):
+    """The handler of all requests."""
 
-    async def answer(self, request: Request) -> Response:
-        """Answer a request whatever happens, also one that is refused already."""
+    async def answer(self, request: HttpRequest) -> HttpResponse:
+        """Answer a request, also a refused one; raises nothing."""
 
 
 @dataclass(frozen=True)
 class Timeouts:
-    """Seconds after which a client is waited for no longer.
+    """Seconds that the server waits for a client.
 
     Attributes:
-        idle: until a request. Load balancers keep connections shorter: who closes first fails a request of the other.
-        head: from the first byte of a request to the end of its head.
-        body: from there to the end of its body.
-        write: until it reads its responses.
-        linger: until it closes the connection after the last response.
-        grace: until requests are answered that were there when the server was stopped.
+        idle: between requests; longer than a load balancer's, so that it never sends to a closing connection.
+        head: from a request's first byte to the end of its head.
+        body: from the end of the head to the end of the body.
+        write: until the client reads its responses.
+        linger: until the client closes the connection after the last response.
+        grace: for the requests in progress when the server stops.
     """
 
     idle: float = 620.0
@@ -60,22 +60,22 @@ Phase = Literal["idle", "head", "body", "write", "linger"]
 
 
 class Connection(asyncio.Protocol):
-    """A connection of a client, whose requests are answered one after the other.
+    """A client's connection; its requests are answered one after the other.
 
     Attributes:
-        deadline: until when the client is waited for, by the server's clock.
+        deadline: end of the current wait for the client, by the event loop's clock.
     """
 
-    def __init__(self, server: "Server") -> None:
-        self._server, self._parser = server, Parser(server.application)
-        self._is_half_closed = False  # the client sends nothing any more
+    def __init__(self, server: "HttpServer") -> None:
+        self._server, self._parser = server, RequestParser(server.application)
+        self._is_half_closed = False  # the client has finished sending
         self._is_full = False  # the client does not read its responses
-        self._wake: asyncio.Future[None] | None = None  # of the task, while it waits for the client
+        self._wake: asyncio.Future[None] | None = None  # wakes the task while it waits for the client
         self._phase: Phase | None = None
         self.deadline = math.inf
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # of a socket
-        """Begin to read, unless there are too many connections already."""
+        """Start the task; beyond the limit of connections it only refuses."""
         self._transport = transport
         self._has_room = len(self._server.connections) < self._server.max_connections
         if not self._has_room:
@@ -85,35 +85,35 @@ class Connection(asyncio.Protocol):
         self._task = self._loop.create_task(self._serve())
 
     def connection_lost(self, _: Exception | None) -> None:
-        """End the task, once it has answered the request at hand."""
+        """End the task after the request in progress."""
         self._server.connections.discard(self)
         self._is_half_closed, self._is_full = True, False
         self.wake()
 
     def data_received(self, data: bytes) -> None:
-        """Parse what has come; while requests wait for their responses, no more is read."""
+        """Parse received bytes; while requests wait for their responses, read no more."""
         self._parser.feed(data)
         if self._wake is None or len(self._parser.requests) > 1:
             self._transport.pause_reading()
         self.wake()
 
     def eof_received(self) -> bool:
-        """Keep the connection open: a client that sends nothing any more may still read."""
+        """Keep the connection open: a client that has finished sending may still read."""
         self._is_half_closed = True
         self.wake()
         return True
 
     def pause_writing(self) -> None:
-        """Answer no more until the client reads."""
+        """Pause answers until the client reads."""
         self._is_full = True
 
     def resume_writing(self) -> None:
-        """Go on with the next request."""
+        """Resume with the next request."""
         self._is_full = False
         self.wake()
 
     def wake(self, error: Exception | None = None) -> None:
-        """Have the task look again, or raise an error, if it waits for the client."""
+        """Resume the task, or raise an error in it, if it waits for the client."""
         if self._wake and not self._wake.done():
             self._wake.set_exception(error) if error else self._wake.set_result(None)
             self._wake = None
@@ -132,7 +132,7 @@ class Connection(asyncio.Protocol):
             self._parser.close()
 
     async def _receive(self) -> Received | None:
-        """Return the next request, None when there is no other one; one that comes too slowly is refused."""
+        """Return the next request, None after the last one; refuse a request that arrives too slowly."""
         while not self._parser.requests:
             is_idle = self._parser.phase == "idle"
             if self._is_half_closed or (is_idle and self._server.is_stopping):
@@ -150,8 +150,8 @@ class Connection(asyncio.Protocol):
         self._phase, self.deadline = None, math.inf
         return self._parser.requests.popleft()
 
-    async def _send(self, received: Received, response: Response) -> bool:
-        """Write a response, and wait until the client reads; return whether another request may follow."""
+    async def _send(self, received: Received, response: HttpResponse) -> bool:
+        """Write a response and wait until the client has read; return whether another request may follow."""
         keeps_alive = received.keeps_alive and not self._server.is_stopping
         if not self._transport.is_closing():
             self._transport.write(_encode(received, response, self._server.date, keeps_alive))
@@ -160,7 +160,7 @@ class Connection(asyncio.Protocol):
         return keeps_alive
 
     async def _linger(self) -> None:
-        """Wait until the client closes, if there is room: to close before may take the last response from it."""
+        """Wait until the client closes, if there is room: closing first may destroy the last response."""
         if not self._is_half_closed:
             self._transport.write_eof()
         while self._has_room and not (self._is_half_closed or self._server.is_stopping):
@@ -168,10 +168,10 @@ class Connection(asyncio.Protocol):
             await self._wait("linger")
 
     async def _wait(self, phase: Phase) -> None:
-        """Wait for the client, until the deadline of a phase, which has one however often it is waited in.
+        """Wait for the client until the deadline of a phase; several waits in one phase share it.
 
         Raises:
-            TimeoutError: when the deadline is over.
+            TimeoutError: after the deadline.
         """
         if phase != self._phase:
             self._phase, self.deadline = phase, self._server.now + getattr(self._server.timeouts, phase)
@@ -179,7 +179,7 @@ class Connection(asyncio.Protocol):
         await self._wake
 
 
-def _encode(received: Received, response: Response, date: str, keeps_alive: bool) -> bytes:
+def _encode(received: Received, response: HttpResponse, date: str, keeps_alive: bool) -> bytes:
     headers = "".join([f"{name}: {value}\r\n" for name, value in response.headers.items()])
     connection = "" if keeps_alive and received.version == "1.1" else CONNECTION[keeps_alive]
     status, length = STATUS_LINES[response.status], len(response.body)
@@ -187,21 +187,21 @@ def _encode(received: Received, response: Response, date: str, keeps_alive: bool
     return head if received.request.method == "HEAD" else head + response.body
 
 
-class Server:
-    """Answers on a socket until it is stopped.
+class HttpServer:
+    """Answers requests on a socket until it is stopped.
 
     Attributes:
-        application: answers the requests.
-        timeouts: of its clients.
-        max_connections: beyond which one is refused.
-        connections: that are open.
-        now: seconds of the event loop's clock, at the last look.
-        date: header of responses.
-        is_stopping: whether each connection's next response is its last one.
+        application: handler of the requests.
+        timeouts: limits of the waits for clients.
+        max_connections: limit of open connections; further ones are refused.
+        connections: the open connections.
+        now: seconds of the event loop's clock, at the last check.
+        date: `date` header of responses.
+        is_stopping: whether each connection's next response is its last.
     """
 
     def __init__(
-        self, application: Application, timeouts: Timeouts | None = None, max_connections: int = MAX_CONNECTIONS
+        self, application: HttpApplication, timeouts: Timeouts | None = None, max_connections: int = MAX_CONNECTIONS
     ) -> None:
         self.application, self.timeouts, self.max_connections = application, timeouts or Timeouts(), max_connections
         self.connections: set[Connection] = set()
@@ -209,9 +209,9 @@ class Server:
         self.now, self.date = 0.0, ""
 
     async def serve(self, listener: socket.socket) -> None:
-        """Answer until `stop` is called; then close idle connections, and wait for the others' responses."""
+        """Answer until `stop` is called; then close idle connections and wait for the others' responses."""
         loop = asyncio.get_running_loop()
-        self._look(loop)
+        self._check_deadlines(loop)
         server = await loop.create_server(lambda: Connection(self), sock=listener, backlog=socket.SOMAXCONN)
         await self._stopped.wait()
         server.close()
@@ -222,32 +222,32 @@ class Server:
             await asyncio.wait_for(self._drain(), self.timeouts.grace)
 
     def stop(self) -> None:
-        """Have `serve` end."""
+        """End `serve`."""
         self._stopped.set()
 
     async def _drain(self) -> None:
         while self.connections:
             await asyncio.sleep(0.01)
 
-    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Tell the time, and give up clients whose deadline is over."""
-        loop.call_later(LOOK_SECONDS, self._look, loop)
+    def _check_deadlines(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Update the clock, and wake connections past their deadline."""
+        loop.call_later(CHECK_SECONDS, self._check_deadlines, loop)
         self.now, self.date = loop.time(), formatdate(usegmt=True)
         for connection in self.connections:
             if connection.deadline < self.now:
                 connection.wake(TimeoutError())
 
 
-async def serve(application: Application, listener: socket.socket) -> None:
-    """Answer on a socket until the process is asked to end."""
-    server, loop = Server(application, max_connections=allow_connections()), asyncio.get_running_loop()
-    for number in ENDING:
-        loop.add_signal_handler(number, server.stop)
+async def serve(application: HttpApplication, listener: socket.socket) -> None:
+    """Answer requests on a socket until a signal ends the process."""
+    server, loop = HttpServer(application, max_connections=allow_connections()), asyncio.get_running_loop()
+    for signal_number in ENDING:
+        loop.add_signal_handler(signal_number, server.stop)
     await server.serve(listener)
 
 
 def allow_connections() -> int:
-    """Allow the process to open as many files as it may need; return how many of them may be connections."""
+    """Raise the process's limit of open files; return how many of them may be connections."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     files = max(soft, min(MAX_CONNECTIONS + OTHER_FILES, hard))
     resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))

@@ -1,4 +1,4 @@
-"""Log lines as JSON, one object a line, which log collectors read without a pattern."""
+"""Log records as JSON, one object a line, for log collectors."""
 
 import logging
 import time
@@ -6,8 +6,8 @@ import time
 import msgspec
 
 
-class Lines(logging.Formatter):
-    """Formats a record as `time`, `level`, `message`, what `extra={"fields": {...}}` adds, and an error's traceback."""
+class JsonFormatter(logging.Formatter):
+    """Formats a record: `time`, `level`, `message`, the fields of `extra={"fields": {...}}`, `error` (a traceback)."""
 
     converter = staticmethod(time.gmtime)
     default_time_format = "%Y-%m-%dT%H:%M:%S"

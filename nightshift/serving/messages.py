@@ -1,4 +1,4 @@
-"""Requests and responses, without a framework: it would take more time than a score."""
+"""Requests and responses, without a framework, which would take more time than a score."""
 
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
@@ -8,8 +8,8 @@ import msgspec
 from nightshift.serving import errors
 from nightshift.serving.errors import MethodError, RefusedError
 
-OK = int(HTTPStatus.OK)  # a member of an enumeration takes as long to read as an answer to encode
-STATUSES = {  # of a class and of those derived from it
+OK = int(HTTPStatus.OK)  # reading an enumeration's member takes as long as encoding an answer
+STATUSES = {  # error class -> status, also of its subclasses
     RefusedError: HTTPStatus.BAD_REQUEST,
     errors.UnauthorizedError: HTTPStatus.UNAUTHORIZED,
     errors.NotFoundError: HTTPStatus.NOT_FOUND,
@@ -30,13 +30,13 @@ HEADERS = {
 }
 
 
-class Response(msgspec.Struct):
+class HttpResponse(msgspec.Struct):
     """A response.
 
     Attributes:
-        body: as it is sent, without a content coding.
-        status: of HTTP.
-        headers: by their lower-case names, without those that the transport adds: length, date, connection.
+        body: bytes to send, without a content coding.
+        status: HTTP status code.
+        headers: lower-case name -> value; the transport adds length, date and connection.
     """
 
     body: bytes
@@ -44,13 +44,13 @@ class Response(msgspec.Struct):
     headers: dict[str, str] = {}
 
     @classmethod
-    def json(cls, content: object, status: int = OK) -> "Response":
+    def json(cls, content: object, status: int = OK) -> "HttpResponse":
         """Return a response in JSON."""
         return cls(msgspec.json.encode(content), status, {"content-type": "application/json"})
 
     @classmethod
-    def refusal(cls, error: RefusedError) -> "Response":
-        """Return the response to a request that is refused: `error`, and the details beside it."""
+    def refusal(cls, error: RefusedError) -> "HttpResponse":
+        """Return the response to a refused request: `error` and its details."""
         status = next(STATUSES[base] for base in type(error).__mro__ if base in STATUSES)
         response = cls.json({"error": str(error), **error.details}, int(status))
         response.headers |= HEADERS.get(type(error), {})
@@ -59,19 +59,19 @@ class Response(msgspec.Struct):
         return response
 
 
-class Request(msgspec.Struct):
+class HttpRequest(msgspec.Struct):
     """A request.
 
     Attributes:
         method: GET, POST and the like.
         path: decoded, without the query.
-        query: as it came, without the question mark.
-        headers: by their lower-case names; the values of a name that comes twice are joined by a comma.
-        body: as it came.
-        refusal: why it is not answered as asked; its body is not kept.
-        route: the path that metrics count it under.
-        handler: answers it.
-        id: names it in logs.
+        query: raw, without the question mark.
+        headers: lower-case name -> value; values of a repeated name are joined by a comma.
+        body: raw bytes.
+        refusal: the reason to refuse it, None to answer it; a refused body is dropped.
+        route: path under which metrics count it.
+        handler: function that answers it.
+        id: its name in logs.
     """
 
     method: str = ""
@@ -85,14 +85,14 @@ class Request(msgspec.Struct):
     id: str = ""
 
     def refuse(self, error: RefusedError) -> None:
-        """Keep why it is refused, without the frames in which that was raised: they refer to this request."""
+        """Refuse the request; the error's frames are dropped, since they refer to this request."""
         error.__traceback__ = error.__context__ = None
         self.refusal = error
 
     def header(self, name: bytes) -> str:
-        """Return a header, empty where there is none."""
+        """Return a header's value; empty without one."""
         value = self.headers.get(name)
         return value.decode("latin-1") if value else ""
 
 
-Handler = Callable[[Request], Awaitable[Response]]
+Handler = Callable[[HttpRequest], Awaitable[HttpResponse]]

@@ -1,7 +1,7 @@
-"""What the endpoint shows Prometheus, as `nightshift_endpoint_...` with the label `use_case`: of all workers together.
+"""The endpoint's Prometheus metrics, `nightshift_endpoint_...` with the label `use_case`, summed over its workers.
 
-A worker counts in its one event loop, so no number needs a lock; prometheus-client's own counters, which have one
-each, would take a tenth of a request's time.
+A worker counts in its one event loop, so no number needs a lock; prometheus-client's counters, with one lock each,
+would take a tenth of a request's time.
 """
 
 import asyncio
@@ -18,49 +18,53 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
 from nightshift.serving.versions import Model
-from nightshift.serving.workers import Board
+from nightshift.serving.workers import SharedCounters
 
 Floats = npt.NDArray[np.floating[Any]]
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)  # inclusive upper edges, as below
 SCORE_BINS = 20  # of equal width, up to the highest score of the task
 PENDING_SECONDS = 1.0
-PENDING = 1024  # requests whose scores are counted at once: one by one a thousand would take 20 ms
+PENDING = 1024  # requests whose scores are counted together: one by one they would take 20 ms
 
 
 @dataclass(frozen=True)
 class _Histogram:
-    """Where the counts by inclusive upper edges lie, then the one for all above, then the sum."""
+    """Slots of a histogram: the counts by inclusive upper edge, the count above them, the sum."""
 
     edges: tuple[float, ...]
     slot: int
 
     @property
     def end(self) -> int:
-        """Where the sum lies."""
+        """Slot of the sum."""
         return self.slot + len(self.edges) + 1
 
     def buckets(self, counts: npt.NDArray[np.int64]) -> list[tuple[str, float]]:
-        """Return the edges with the number of values up to each."""
+        """Return (edge, number of values up to it)."""
         names = [*(f"{edge:g}" for edge in self.edges), "+Inf"]
         return list(zip(names, accumulate(map(float, counts[self.slot : self.end])), strict=True))
 
 
-class Metrics:
+class EndpointMetrics:
     """The counts of one endpoint."""
 
     def __init__(
-        self, model: Model, describe: Callable[[], tuple[dict[str, str], bool]], routes: Iterable[str], board: Board
+        self,
+        model: Model,
+        describe: Callable[[], tuple[dict[str, str], bool]],
+        routes: Iterable[str],
+        counters: SharedCounters,
     ) -> None:
-        """Go on from what this worker's predecessor has counted.
+        """Continue the counts of this worker's predecessor.
 
         Args:
-            model: any version of it; its name is the use case.
-            describe: gives the labels of the version that answers, and whether another one should.
-            routes: all that there are, in the same order in every worker.
-            board: where the workers count.
+            model: any version of the model; its name is the use case.
+            describe: returns the labels of the serving version, and whether another one should serve.
+            routes: all routes, in the same order in every worker.
+            counters: memory that the workers share.
         """
-        self._name, self._describe, self._board = model.name, describe, board
-        self._counts, self._sums = board.counts, board.sums
+        self._name, self._describe, self._counters = model.name, describe, counters
+        self._counts, self._sums = counters.counts, counters.sums
         self._in_flight, self._flagged = 1, 2
         highest = model.package.preprocessing.highest_score
         self._scores = _Histogram(tuple(np.linspace(highest / SCORE_BINS, highest, SCORE_BINS).tolist()), 3)
@@ -74,14 +78,14 @@ class Metrics:
         self._pending: list[tuple[Floats, float]] = []
         self._registry = CollectorRegistry()
         self._registry.register(self)
-        if board.workers == 1:  # of several, a page could only say how one of them does
+        if counters.workers == 1:  # of several workers, a page could describe only one
             ProcessCollector(registry=self._registry)
 
-    def began(self) -> None:
+    def count_start(self) -> None:
         """Count a request as in progress."""
         self._counts[self._in_flight] += 1
 
-    def answered(self, route: str, code: int, seconds: float) -> None:
+    def count_answer(self, route: str, code: int, seconds: float) -> None:
         """Count a request as answered."""
         histogram = self._seconds[route]
         self._counts[self._in_flight] -= 1
@@ -89,9 +93,9 @@ class Metrics:
         self._counts[histogram.slot + bisect_left(SECONDS, seconds)] += 1
         self._sums[histogram.end] += seconds
 
-    def scored(self, scores: Floats, threshold: float) -> None:
+    def count_scores(self, scores: Floats, threshold: float) -> None:
         """Count the rows of a request, float of shape (n,)."""
-        if not self._pending:  # not for long: another worker may be asked for the page
+        if not self._pending:  # briefly: another worker may serve the page
             asyncio.get_running_loop().call_later(PENDING_SECONDS, self._count_pending)
         self._pending.append((scores, threshold))
         if len(self._pending) >= PENDING:
@@ -105,20 +109,20 @@ class Metrics:
         self._counts[self._flagged] += int(
             np.count_nonzero(scores >= np.repeat(thresholds, [len(part) for part in parts]))
         )
-        found = np.bincount(np.searchsorted(self._scores.edges, scores), minlength=SCORE_BINS + 1)
-        for slot, more in enumerate(found.tolist(), self._scores.slot):
+        counts = np.bincount(np.searchsorted(self._scores.edges, scores), minlength=SCORE_BINS + 1)
+        for slot, more in enumerate(counts.tolist(), self._scores.slot):
             self._counts[slot] += more
         self._sums[self._scores.end] += float(scores.sum(dtype=np.float64))
         self._pending.clear()
 
-    def page(self) -> bytes:
-        """Return all of it in Prometheus' text format."""
+    def render(self) -> bytes:
+        """Return all metrics in Prometheus' text format."""
         return generate_latest(self._registry)
 
     def collect(self) -> Iterator[Any]:
-        """Yield the families, as prometheus-client asks a collector."""
+        """Yield the metric families; prometheus-client calls this."""
         self._count_pending()
-        counts, sums = self._board.total_counts(), self._board.total_sums()
+        counts, sums = self._counters.total_counts(), self._counters.total_sums()
         labels, name = ["use_case"], self._name
         requests = CounterMetricFamily(
             "nightshift_endpoint_requests", "requests answered", labels=[*labels, "route", "code"]
@@ -139,10 +143,10 @@ class Metrics:
         )
         flagged.add_metric([name], counts[self._flagged])
         yield from (requests, seconds, scores, flagged)
-        yield from self._state(int(counts[self._in_flight]))
+        yield from self._collect_gauges(int(counts[self._in_flight]))
 
-    def _state(self, in_flight: int) -> Iterator[Any]:
-        """Yield what is so at the scrape."""
+    def _collect_gauges(self, in_flight: int) -> Iterator[Any]:
+        """Yield the values at the moment of the scrape."""
         version, is_degraded = self._describe()
         gauges = {
             "requests_in_flight": ("requests in progress", {}, in_flight),

@@ -1,4 +1,4 @@
-"""Raw events in a server: what takes them in, and when they may be answered."""
+"""Raw events in a server: they are checked, stored, and answered once they are durable."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -16,22 +16,22 @@ from nightshift.tabular.online.event import Event
 from nightshift.tabular.online.follower import Follower
 from nightshift.tabular.online.state import Label
 
-QUICK_EVENTS = 128  # a group with as many holds the event loop up for about two milliseconds
-FULL = 64  # requests of a group that waits for no more
+QUICK_EVENTS = 128  # a group of as many blocks the event loop for about two milliseconds
+FULL = 64  # requests of a group that is committed at once
 
 
-class Taken(msgspec.Struct):
-    """The numeric inputs of a request's events, and the snapshot over which they were computed."""
+class EventRows(msgspec.Struct):
+    """The numeric inputs of a request's events, and the snapshot behind them."""
 
     rows: list[list[float]]
     base: Base
 
 
 class Online:
-    """The online state of what is served.
+    """The online state of the served model.
 
     Attributes:
-        follower: moves it to newer snapshots.
+        follower: moves the state to newer snapshots.
     """
 
     def __init__(self, follower: Follower) -> None:
@@ -40,21 +40,21 @@ class Online:
 
     @property
     def events(self) -> Events:
-        """What a raw event looks like."""
+        """Columns of a raw event."""
         return self._store.base.snapshot.events
 
     @property
     def last(self) -> date:
-        """The last day of the snapshot that it lies over."""
+        """Last day of the snapshot below the state."""
         return self._store.base.snapshot.last
 
     @property
     def problem(self) -> str | None:
-        """Why it takes nothing in at present; None when it does."""
+        """Why the state accepts nothing at present; None while it does."""
         return self._store.problem
 
     def probe(self) -> None:
-        """Look whether the store takes events in again, if it did not the last time."""
+        """Try a store again that has failed."""
         self._store.probe()
 
     def read(self, raw: Mapping[str, Any]) -> tuple[Event, dict[str, str]]:
@@ -66,14 +66,14 @@ class Online:
         reader = self.follower.reader
         return reader.read(raw), reader.categories(raw)
 
-    def take(self, events: Sequence[Event]) -> "asyncio.Future[Taken]":
-        """Take events in, so that they are durable.
+    def take(self, events: Sequence[Event]) -> "asyncio.Future[EventRows]":
+        """Store events durably, and return their numeric inputs.
 
         Raises, when it is awaited:
-            UserError: when one is refused.
+            UserError: when an event is refused.
             UnavailableError: when the store does not answer.
         """
-        return self._commits.ask(events)
+        return self._commits.submit(events)
 
     def read_label(self, raw: Mapping[str, Any]) -> Label:
         """Check a label.
@@ -84,96 +84,96 @@ class Online:
         return Label(*self.follower.reader.label(raw))
 
     def label(self, label: Label) -> "asyncio.Future[bool]":
-        """Take a label in, so that it is durable; return whether its event is known.
+        """Store a label durably; return whether its event is known.
 
         Raises, when it is awaited:
             UnavailableError: when the store does not answer.
         """
-        return self._commits.ask(label)
+        return self._commits.submit(label)
 
     def close(self) -> None:
-        """Commit, and let go of the store."""
+        """Commit, and close the store."""
         self._store.close()
 
-    def _commit(self, asked: "Sequence[Sequence[Event] | Label]") -> list[Any]:
-        """Take in what has come in, make it durable, and return what is answered: `Taken`, bool or an exception."""
-        events = [each for each in asked if not isinstance(each, Label)]
-        found = self._taken(events) if events else []
-        for place, each in enumerate(asked):
-            if isinstance(each, Label):
-                found.insert(place, self._store.label(each))
+    def _commit(self, group: "Sequence[Sequence[Event] | Label]") -> list[Any]:
+        """Store a group durably; return an answer for each entry: `EventRows`, bool or an exception."""
+        requests = [entry for entry in group if not isinstance(entry, Label)]
+        answers = self._take_events(requests) if requests else []
+        for index, entry in enumerate(group):
+            if isinstance(entry, Label):
+                answers.insert(index, self._store.label(entry))
         self._store.commit()
-        return found
+        return answers
 
-    def _is_quick(self, asked: "Sequence[Sequence[Event] | Label]") -> bool:
+    def _is_quick(self, group: "Sequence[Sequence[Event] | Label]") -> bool:
         # a label counts as three
-        return self._store.is_quick and sum(map(len, asked)) <= QUICK_EVENTS
+        return self._store.is_quick and sum(map(len, group)) <= QUICK_EVENTS
 
-    def _taken(self, requests: Sequence[Sequence[Event]]) -> list[Any]:
+    def _take_events(self, requests: Sequence[Sequence[Event]]) -> list[Any]:
         while True:
             base = self._store.base
-            found = self._store.take_all(requests)
-            # swapped meanwhile: what is taken in a second time changes nothing
+            rows = self._store.take_all(requests)
+            # after a swap again: storing an event twice changes nothing
             if self._store.base is base:
-                return [each if isinstance(each, Exception) else Taken(each, base) for each in found]
+                return [entry if isinstance(entry, Exception) else EventRows(entry, base) for entry in rows]
 
 
 class GroupCommit:
-    """Does at once what several requests have asked for; what is asked for meanwhile is the next group's.
+    """Does the work of several requests together; later requests join the next group.
 
-    A commit costs a sync, or a message, whatever its size, so it begins only when nothing more comes in. One that is
-    quick is done in the event loop: handing it to a thread and back would take as long.
+    A commit costs one sync, or one message, whatever its size, so it waits until no further request arrives. Quick
+    work runs in the event loop: a thread's hand-over takes as long.
     """
 
     def __init__(self, work: Callable[[list[Any]], list[Any]], is_quick: Callable[[list[Any]], bool]) -> None:
-        """Wait for the first one.
+        """Wait for the first request.
 
         Args:
-            work: what was asked for -> an answer each, or the exception that answers it.
-            is_quick: whether the event loop may wait for that.
+            work: a group's requests -> for each its answer, or an exception.
+            is_quick: whether the event loop may do a group's work.
         """
         self._work, self._is_quick = work, is_quick
         self._thread = ThreadPoolExecutor(1, "online")
-        self._asked: list[tuple[Any, asyncio.Future[Any]]] = []
+        self._pending: list[tuple[Any, asyncio.Future[Any]]] = []
         self._is_busy = False
 
-    def ask(self, what: Any) -> "asyncio.Future[Any]":
-        """Return the answer to come."""
+    def submit(self, request: Any) -> "asyncio.Future[Any]":
+        """Add a request to the next group; return its future answer."""
         answer: asyncio.Future[Any] = self._loop.create_future()
-        self._asked.append((what, answer))
+        self._pending.append((request, answer))
         if not self._is_busy:
             self._is_busy = True
-            self._loop.call_soon(self._begin, 0)  # what was read in this turn asks in the next one
+            self._loop.call_soon(self._commit_when_idle, 0)  # requests read in this turn are submitted in the next
         return answer
 
     @cached_property
     def _loop(self) -> asyncio.AbstractEventLoop:
         return asyncio.get_running_loop()  # once: up to Python 3.11 that is a system call
 
-    def _begin(self, before: int) -> None:
-        """Begin with the next group, unless the loop has read more than there was before."""
-        if before < len(self._asked) < FULL:
-            self._loop.call_soon(self._begin, len(self._asked))
+    def _commit_when_idle(self, before: int) -> None:
+        """Start the next group's work, unless more requests have arrived since the last look."""
+        if before < len(self._pending) < FULL:
+            self._loop.call_soon(self._commit_when_idle, len(self._pending))
             return
-        asked, self._asked = self._asked, []
-        what, waiting = [each for each, _ in asked], [answer for _, answer in asked]
-        if self._is_quick(what):
-            self._end(waiting, _tried(self._work, what))
+        pending, self._pending = self._pending, []
+        group, futures = [request for request, _ in pending], [future for _, future in pending]
+        if self._is_quick(group):
+            self._resolve(futures, _try(self._work, group))
         else:
-            done = self._loop.run_in_executor(self._thread, _tried, self._work, what)
-            done.add_done_callback(lambda done: self._end(waiting, done.result()))
+            call = self._loop.run_in_executor(self._thread, _try, self._work, group)
+            call.add_done_callback(lambda call: self._resolve(futures, call.result()))
 
-    def _end(self, waiting: "list[asyncio.Future[Any]]", answers: Sequence[Any]) -> None:
-        for future, answer in zip(waiting, answers, strict=True):
+    def _resolve(self, futures: "list[asyncio.Future[Any]]", answers: Sequence[Any]) -> None:
+        for future, answer in zip(futures, answers, strict=True):
             resolve(future, answer)
-        self._is_busy = bool(self._asked)
+        self._is_busy = bool(self._pending)
         if self._is_busy:
-            self._loop.call_soon(self._begin, len(self._asked))
+            self._loop.call_soon(self._commit_when_idle, len(self._pending))
 
 
-def _tried(work: Callable[[list[Any]], list[Any]], asked: list[Any]) -> list[Any]:
-    """Return an answer each; what fails as a whole has failed for each."""
+def _try(work: Callable[[list[Any]], list[Any]], group: list[Any]) -> list[Any]:
+    """Return an answer for each request; an exception of the whole answers each."""
     try:
-        return work(asked)
+        return work(group)
     except Exception as error:
-        return [error] * len(asked)
+        return [error] * len(group)

@@ -1,13 +1,13 @@
-"""The OpenAPI 3.1 description of what a version answers: features and raw events, or images or texts."""
+"""The OpenAPI 3.1 description of a version's API: features and raw events, or images or texts."""
 
 from http import HTTPStatus
 from typing import Any
 
 from nightshift.contracts.online import Events
-from nightshift.serving.items.base import Items
+from nightshift.serving.items.schema import ItemSchema
 from nightshift.serving.online import Online
-from nightshift.serving.protocols.items import MOST_OF_AN_ID
-from nightshift.serving.versions import Current, Model
+from nightshift.serving.protocols.items import MAX_ID_LENGTH
+from nightshift.serving.versions import Model, ModelManager
 from nightshift.values import INT64, WHOLE
 
 Schema = dict[str, Any]
@@ -21,71 +21,72 @@ REFUSALS = (
 )
 
 
-def page(current: Current, most: int) -> Schema:
+def describe_api(manager: ModelManager, max_rows: int) -> Schema:
     """Describe `/score` and `/labels`.
 
     Args:
-        current: what answers.
-        most: events or instances that a request may have.
+        manager: holds the version that answers.
+        max_rows: most events or instances of a request.
     """
-    model, online = current.model, current.online
+    model, online = manager.model, manager.online
     info = {"title": f"Nightshift: {model.name}", "version": str(model.pointer.version)}
-    paths = _items(model.reader.items, most) if model.reader else _events(model, online, most)
+    paths = _item_paths(model.decoder.items, max_rows) if model.decoder else _row_paths(model, online, max_rows)
     return {"openapi": "3.1.0", "info": info, "paths": paths}
 
 
-def _events(model: Model, online: Online | None, most: int) -> Schema:
+def _row_paths(model: Model, online: Online | None, max_rows: int) -> Schema:
     flagged = {} if model.package.decision.threshold is None else {"flagged": {"type": "boolean"}}
     prediction = _prediction(score={"type": "number"}, **flagged)
-    asked = [_object(instances=_list(_instance(model), most))]
-    paths = {"/score": _post("score", "a prediction each", _json({"oneOf": asked}), _answer(prediction, most))}
+    bodies = [_object(instances=_list(_instance(model), max_rows))]
+    paths = {"/score": _post("score", "a prediction each", _json({"oneOf": bodies}), _answer(prediction, max_rows))}
     if online is not None:
-        asked.append(_object(events=_list(_event(online.events), most)))
-        known = _object(known=_list({"type": "boolean"}, most))
-        labels = _object(labels=_list(_label(online.events), most))
+        bodies.append(_object(events=_list(_event(online.events), max_rows)))
+        known = _object(known=_list({"type": "boolean"}, max_rows))
+        labels = _object(labels=_list(_label(online.events), max_rows))
         paths["/labels"] = _post("label", "whether the event of each label is known", _json(labels), known)
     return paths
 
 
-def _items(items: Items, most: int) -> Schema:
-    """Describe how images or texts are asked: one, in JSON or as it is, or some of them."""
+def _item_paths(items: ItemSchema, max_rows: int) -> Schema:
+    """Describe requests of images or texts: one, in JSON or as the body itself, or several."""
     scores = _object(**{name: {"type": "number"} for name in items.classes})
-    found = {"label": {"enum": list(items.classes)}, "score": {"type": "number"}, "scores": scores}
+    prediction = {"label": {"enum": list(items.classes)}, "score": {"type": "number"}, "scores": scores}
     item = _object(**{field.name: field.schema for field in items.fields})
-    item["properties"]["id"] = {"type": ["string", "null"], "maxLength": MOST_OF_AN_ID}
-    asked = _json({"oneOf": [item, _object(instances=_list(item, most))]})
-    asked |= {f"{media_type}*": {"schema": {}} for media_type in items.bodies[:1]}
-    answers = {"oneOf": [_object(**found, model_version={"type": "integer"}), _answer(_prediction(**found), most)]}
-    return {"/score": _post("score", f"the class of each {items.name}", asked, answers)}
+    item["properties"]["id"] = {"type": ["string", "null"], "maxLength": MAX_ID_LENGTH}
+    bodies = _json({"oneOf": [item, _object(instances=_list(item, max_rows))]})
+    bodies |= {f"{media_type}*": {"schema": {}} for media_type in items.content_types[:1]}
+    one = _object(**prediction, model_version={"type": "integer"})
+    answers = {"oneOf": [one, _answer(_prediction(**prediction), max_rows)]}
+    return {"/score": _post("score", f"the class of each {items.name}", bodies, answers)}
 
 
 def _prediction(**properties: Any) -> Schema:
-    found = _object(**properties)
-    found["properties"]["version"] = {"type": "integer", "description": "where a challenger answers some"}
-    return found
+    schema = _object(**properties)
+    schema["properties"]["version"] = {"type": "integer", "description": "present while a challenger serves"}
+    return schema
 
 
-def _answer(prediction: Schema, most: int) -> Schema:
-    return _object(model={"type": "string"}, version={"type": "integer"}, predictions=_list(prediction, most))
+def _answer(prediction: Schema, max_rows: int) -> Schema:
+    return _object(model={"type": "string"}, version={"type": "integer"}, predictions=_list(prediction, max_rows))
 
 
-def _post(name: str, what: str, asked: Schema, answer: Schema) -> Schema:
-    refused = {"description": "what is wrong, and what is allowed", "content": _json({"type": "object"})}
-    answers: dict[str, Schema] = {"200": {"description": what, "content": _json(answer)}}
-    answers |= {str(status.value): refused for status in REFUSALS}
-    body = {"required": True, "content": asked}
+def _post(name: str, description: str, bodies: Schema, answer: Schema) -> Schema:
+    refusal = {"description": "what is wrong, and what is allowed", "content": _json({"type": "object"})}
+    answers: dict[str, Schema] = {"200": {"description": description, "content": _json(answer)}}
+    answers |= {str(status.value): refusal for status in REFUSALS}
+    body = {"required": True, "content": bodies}
     return {"post": {"operationId": name, "requestBody": body, "responses": answers}}
 
 
 def _instance(model: Model) -> Schema:
     inputs = model.package.inputs
     numbers = {name: {"type": "number"} for name in inputs.numeric}
-    texts = {name: {"type": "string", "examples": seen[:3]} for name, seen in inputs.categorical.items()}
+    texts = {name: {"type": "string", "examples": values[:3]} for name, values in inputs.categorical.items()}
     return _object(**numbers, **texts)
 
 
 def _event(events: Events) -> Schema:
-    """Describe a raw event; it may have more columns, which nobody looks at."""
+    """Describe a raw event; further columns are ignored."""
     known = {"event_time": _TIME, "amount": {"type": "number", "minimum": 0}}
     columns = {name: known.get(role) or _id(role, events) for role, name in events.columns.items()}
     numbers = {name: {"type": "number"} for name in events.numeric}
@@ -112,8 +113,8 @@ def _object(**properties: Any) -> Schema:
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
-def _list(items: Schema, most: int) -> Schema:
-    return {"type": "array", "items": items, "minItems": 1, "maxItems": most}
+def _list(items: Schema, max_rows: int) -> Schema:
+    return {"type": "array", "items": items, "minItems": 1, "maxItems": max_rows}
 
 
 def _json(schema: Schema) -> Schema:

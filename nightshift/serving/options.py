@@ -1,4 +1,4 @@
-"""What a server is started with: flags, and what the platform sets that has started it."""
+"""The server's options, from its flags and the environment of its platform."""
 
 import argparse
 import ipaddress
@@ -8,36 +8,36 @@ from dataclasses import dataclass
 from nightshift.errors import UserError
 from nightshift.graph import PROVIDERS
 from nightshift.serving import platforms
-from nightshift.serving.batching import Limits
-from nightshift.serving.bearer import Bearer, secret
+from nightshift.serving.batching import ServerLimits
+from nightshift.serving.bearer import Bearer, read_secret
 from nightshift.serving.platforms import Platform
 
 HOST = "127.0.0.1"
 PORT = 8321
 PORTS = 21
-MOST_WORKERS = 256
+MAX_WORKERS = 256
 MAX_DIGITS = 9
-DEVICE = "NIGHTSHIFT_DEVICE"  # which the image for GPUs sets: platforms start it without our flags
+DEVICE = "NIGHTSHIFT_DEVICE"  # set by the image for GPUs: platforms start it without flags
 
 
 @dataclass(frozen=True)
 class Options:
-    """What a server is started with.
+    """The checked options of a server.
 
     Attributes:
-        name: the registered model, or what to call the package.
-        registry: folder of the registry whose champion is followed, None where one package is served.
-        model: folder or URI of that package.
+        name: registered model, or a name for the package.
+        registry: folder of the registry whose champion is served; None: one package is.
+        model: folder or URI of that package; None: the champion is served.
         host: address to listen on.
-        port: to listen on.
-        ports: how many to try, one after the other.
-        token: what a request has to bear; None lets everybody in.
-        aliases: path -> the route that answers it too.
-        limits: of a request.
-        workers: processes that answer.
-        redis: URL of what keeps the online state; None: files of this machine do.
-        predictions: folder or URI of the prediction log, None without one.
-        device: where graphs run, `cpu` or `cuda`.
+        port: first port to try.
+        ports: number of ports to try, one after the other.
+        token: bearer token that requests must send; None admits everybody.
+        aliases: further path -> route.
+        limits: bounds of a request.
+        workers: number of server processes.
+        redis: URL of the Redis with the online state; None: it is kept in files of this machine.
+        predictions: folder or URI of the prediction log; None: none is written.
+        device: device of the graphs, `cpu` or `cuda`.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Options:
     ports: int
     token: Bearer | None
     aliases: Mapping[str, str]
-    limits: Limits
+    limits: ServerLimits
     workers: int
     redis: str | None
     predictions: str | None
@@ -63,64 +63,64 @@ def read(args: argparse.Namespace, environment: Mapping[str, str]) -> Options:
     """
     platform = platforms.detect(environment, args.serve is not None)
     host = args.host or ("0.0.0.0" if platform else HOST)  # noqa: S104 a platform's container has an address of its own
-    found = Options(
+    options = Options(
         name=args.name,
         registry=args.registry,
         model=args.model or (platform.model if platform else None),
         host=host,
-        port=number("port", args.port or str(platform.port if platform else PORT), 65535),
-        ports=1 if platform else PORTS,  # a platform asks the port that it has named
-        token=_token(args.token_file, host, platform),
+        port=parse_number("port", args.port or str(platform.port if platform else PORT), 65535),
+        ports=1 if platform else PORTS,  # a platform sends requests to the port that it has named
+        token=_read_token(args.token_file, host, platform),
         aliases=platform.aliases if platform else {},
-        limits=_limits(args),
-        workers=number("workers", args.workers, MOST_WORKERS),
-        redis=secret("redis-file", args.redis_file, "redis://host:6379/0") if args.redis_file else None,
+        limits=_parse_limits(args),
+        workers=parse_number("workers", args.workers, MAX_WORKERS),
+        redis=read_secret("redis-file", args.redis_file, "redis://host:6379/0") if args.redis_file else None,
         predictions=args.predictions,
-        device=_device(args.device or environment.get(DEVICE, "cpu")),
+        device=_check_device(args.device or environment.get(DEVICE, "cpu")),
     )
-    if bool(found.registry) == bool(found.model):
+    if bool(options.registry) == bool(options.model):
         raise UserError("what to serve is not clear; give --registry FOLDER with --name, or --model FOLDER")
-    return found
+    return options
 
 
-def _device(given: str) -> str:
-    if given not in PROVIDERS:
-        raise UserError(f"device is {given!r}; give one of {', '.join(PROVIDERS)}, with --device or in {DEVICE}")
-    return given
+def _check_device(device: str) -> str:
+    if device not in PROVIDERS:
+        raise UserError(f"device is {device!r}; give one of {', '.join(PROVIDERS)}, with --device or in {DEVICE}")
+    return device
 
 
-def _limits(args: argparse.Namespace) -> Limits:
-    rows, queue = number("max-rows", args.max_rows), number("max-queue", args.max_queue)
-    return Limits(rows=rows, queue=queue, delay=_delay(args.delay_ms))
+def _parse_limits(args: argparse.Namespace) -> ServerLimits:
+    rows, queue = parse_number("max-rows", args.max_rows), parse_number("max-queue", args.max_queue)
+    return ServerLimits(rows=rows, queue=queue, delay=_parse_delay(args.delay_ms))
 
 
-def number(name: str, given: str, most: int = 1_000_000, least: int = 1) -> int:
-    """Return a flag's number.
+def parse_number(name: str, text: str, most: int = 1_000_000, least: int = 1) -> int:
+    """Parse a flag's number.
 
     Raises:
-        UserError: when it is none, or not allowed.
+        UserError: when it is no number from `least` to `most`.
     """
-    is_number = given.isascii() and given.isdecimal() and len(given) <= MAX_DIGITS
-    if not (is_number and least <= int(given) <= most):
-        raise UserError(f"{name} is {given!r}; give a number from {least} to {most}")
-    return int(given)
+    is_number = text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS
+    if not (is_number and least <= int(text) <= most):
+        raise UserError(f"{name} is {text!r}; give a number from {least} to {most}")
+    return int(text)
 
 
-def _delay(given: str) -> float:
+def _parse_delay(text: str) -> float:
     try:
-        delay = float(given) / 1000
+        delay = float(text) / 1000
     except ValueError:
         delay = -1.0
     if not 0 <= delay <= 1:
-        raise UserError(f"delay-ms is {given!r}; give a number from 0 to 1000")
+        raise UserError(f"delay-ms is {text!r}; give a number from 0 to 1000")
     return delay
 
 
-def _token(path: str | None, host: str, platform: Platform | None) -> Bearer | None:
-    """Read the token that requests have to bear, None where nobody else can ask, or the platform checks who does.
+def _read_token(path: str | None, host: str, platform: Platform | None) -> Bearer | None:
+    """Read the token that requests must send; None for a loopback address, or where the platform checks access.
 
     Raises:
-        UserError: when the file cannot be read or is empty, or there is none and other machines can ask.
+        UserError: when the file cannot be read or is empty, or is missing for an address that other machines reach.
     """
     if path:
         return Bearer(path)

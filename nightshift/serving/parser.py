@@ -1,4 +1,4 @@
-"""Bytes of a connection to requests, by httptools' parser; what HTTP/1.1 forbids is refused, and memory is bounded."""
+"""Parses a connection's bytes into requests, by httptools; refuses violations of HTTP/1.1, in bounded memory."""
 
 import re
 from collections import deque
@@ -9,58 +9,58 @@ import httptools
 import msgspec
 
 from nightshift.serving.errors import ExpectationError, LargeBodyError, LargeHeadError, RefusedError
-from nightshift.serving.messages import Request
+from nightshift.serving.messages import HttpRequest
 
-PIECE = 16 * 1024  # bytes that are parsed at a time: limits are looked at in between
+PIECE = 16 * 1024  # bytes parsed at a time; limits are checked after each piece
 HEAD_BYTES = 64 * 1024
 MAX_HEADERS = 100
-MAX_DIGITS = 19  # of a length that 64 bits hold
+MAX_DIGITS = 19  # of a length in 64 bits
 VERSIONS = frozenset({"1.0", "1.1"})
 HOST = re.compile(rb"([\w.~%!$&'()*+,;=-]*|\[[\w.:]+\])(:\d*)?", re.ASCII)
 NO_ESCAPE = re.compile(rb"%(?![0-9a-fA-F]{2})")
 
 
 class Admission(Protocol):
-    """Decides about a request before its body is read.
+    """Admits or refuses a request before its body is read.
 
     Attributes:
-        max_body: bytes of a body.
+        max_body: most bytes of a body.
     """
 
     max_body: int
 
-    def admit(self, request: Request) -> None:
+    def admit(self, request: HttpRequest) -> None:
         """Find the handler of a request, or refuse it."""
 
 
 class Received(msgspec.Struct):
-    """A request that has arrived.
+    """A complete request.
 
     Attributes:
-        request: with its body, unless it is refused.
-        version: of HTTP.
+        request: the request, without its body if it is refused.
+        version: version of HTTP.
         keeps_alive: whether another request may follow.
     """
 
-    request: Request
+    request: HttpRequest
     version: str
     keeps_alive: bool
 
 
-class Parser:
+class RequestParser:
     """Reads the requests of a connection, one after the other.
 
     Attributes:
-        requests: that have arrived; behind one that does not keep the connection alive, none counts.
-        phase: of the request that is arriving; `idle` between two.
-        awaits_continue: whether the client waits for a word before it sends the body.
+        requests: the complete requests; none follows one that ends the connection.
+        phase: phase of the incomplete request; `idle` between two requests.
+        awaits_continue: whether the client waits for `100 Continue` before it sends the body.
     """
 
     def __init__(self, admission: Admission) -> None:
         """Wait for the first request.
 
         Args:
-            admission: asked once a head has come.
+            admission: called after each head.
         """
         self.requests: deque[Received] = deque()
         self._admission = admission
@@ -69,24 +69,24 @@ class Parser:
 
     def _begin(self) -> None:
         self._parser = httptools.HttpRequestParser(self)
-        self._silent = 0  # bytes since the last callback: the parser itself keeps as many
+        self._silent = 0  # bytes since the last callback, which the parser buffers
         self._clear()
 
     def _clear(self) -> None:
-        self._request, self._version = Request(headers={}), "1.1"
+        self._request, self._version = HttpRequest(headers={}), "1.1"
         self.phase: Literal["idle", "head", "body"] = "idle"
         self.awaits_continue = False
         self._target, self._fields, self._head_bytes = b"", 0, 0
         self._body, self._body_bytes = bytearray(), 0
 
     def feed(self, data: bytes) -> None:
-        """Parse what has come; what cannot be read on from is refused, and what follows it ignored."""
+        """Parse received bytes; after a request that breaks the framing, refuse it and ignore the rest."""
         while data and not self._has_ended:
             piece, data = data[:PIECE], data[PIECE:]
             data = self._parse(piece) + data
 
     def _parse(self, data: bytes) -> bytes:
-        """Parse some of it; return what is to be parsed once more."""
+        """Parse a piece; return bytes to parse again."""
         self._silent += len(data)
         try:
             self._parser.feed_data(data)
@@ -105,28 +105,28 @@ class Parser:
         return b""
 
     def refuse(self, error: RefusedError) -> None:
-        """Refuse the request that is arriving; no other one can be read behind it."""
+        """Refuse the incomplete request, and end the connection's requests with it."""
         self._request.refuse(error)
         self._hand_over(keeps_alive=False)
 
     def close(self) -> None:
-        """Let go of what refers to this parser, and of what it has read."""
+        """Drop the requests, and the reference cycle with httptools' parser."""
         self._has_ended = True
         self._clear()
         self.requests.clear()
         del self._parser
 
     def on_message_begin(self) -> None:
-        """Begin with a request."""
+        """Start a request."""
         self._silent, self.phase = 0, "head"
 
     def on_url(self, part: bytes) -> None:
-        """Take a part of the target."""
+        """Append a part of the target."""
         self._target += part
         self._count(len(part))
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header; of those behind a body in chunks only the number counts."""
+        """Add a header; trailers behind a chunked body are only counted."""
         self._silent = 0
         self._fields += 1
         self._count(len(name) + len(value))
@@ -140,7 +140,7 @@ class Parser:
             raise _large_head()
 
     def on_headers_complete(self) -> None:
-        """Check a head. A request that is refused keeps the connection where its body can be skipped."""
+        """Check a head. A refused request keeps the connection if its body can be skipped."""
         self._silent, self.phase = 0, "body"
         request, headers = self._request, self._request.headers
         request.method, self._version = self._parser.get_method().decode(), self._parser.get_http_version()
@@ -156,7 +156,7 @@ class Parser:
             self._check_length(length)
 
     def on_body(self, part: bytes) -> None:
-        """Take a part of a body; that of a refused request is not kept."""
+        """Append a part of the body; a refused request's is dropped."""
         self._silent = 0
         self._body_bytes += len(part)
         if self._body_bytes > self._admission.max_body:
@@ -165,7 +165,7 @@ class Parser:
             self._body += part
 
     def on_message_complete(self) -> None:
-        """Hand a request over."""
+        """Add the request to the complete ones."""
         if self._parser.should_upgrade():
             return
         self._request.body = bytes(self._body)
@@ -180,19 +180,19 @@ class Parser:
         self._clear()
 
     def _without_upgrade(self) -> bytes:
-        """Return the head of a request as of one that wants no other protocol: the parser has not read its body."""
+        """Return the request's head without `Upgrade`, to be parsed again: the parser has stopped before its body."""
         request = self._request
         headers = [b"%b: %b\r\n" % header for header in request.headers.items() if header[0] != b"upgrade"]
         line = b"%b %b HTTP/%b\r\n" % (request.method.encode(), self._target, self._version.encode())
         self._begin()
         return b"".join([line, *headers, b"\r\n"])
 
-    def _expect(self, request: Request) -> None:
-        """Note that the client asks before it sends the body, which HTTP/1.0 cannot.
+    def _expect(self, request: HttpRequest) -> None:
+        """Handle `Expect`: the client waits for `100 Continue`, which HTTP/1.0 does not have.
 
         Raises:
-            RefusedError: why it is refused already: nobody knows whether the body will come.
-            ExpectationError: when it expects something else.
+            RefusedError: the request's refusal, since its body may never come.
+            ExpectationError: for any other expectation.
         """
         if request.refusal:
             raise request.refusal
@@ -209,11 +209,11 @@ class Parser:
             raise LargeBodyError(digits.decode(), limit)
 
 
-def _check(request: Request, version: str) -> None:
-    """Refuse what another server on the way may frame or address otherwise than this one.
+def _check(request: HttpRequest, version: str) -> None:
+    """Refuse heads that a proxy may frame or route differently than this server.
 
     Raises:
-        RefusedError: naming it and what is allowed.
+        RefusedError: naming the field and what is allowed.
     """
     host, coding = request.headers.get(b"host"), request.headers.get(b"transfer-encoding")
     if version not in VERSIONS or request.method == "CONNECT":
@@ -228,10 +228,10 @@ def _check(request: Request, version: str) -> None:
 
 
 def _split(target: bytes) -> tuple[str, bytes]:
-    """Return the path of a request's target, decoded, and its query.
+    """Split a request's target into its decoded path and its query.
 
     Raises:
-        RefusedError: when the path is not UTF-8, or not encoded as it should be.
+        RefusedError: when the path is not percent-encoded UTF-8.
     """
     path, _, query = target.partition(b"?")
     try:

@@ -8,11 +8,11 @@ from nightshift.serving.errors import RequestError
 
 
 def decode(body: bytes, allowed: str = "JSON") -> Any:
-    """Return the value of a body in JSON.
+    """Parse a body in JSON.
 
     Args:
-        body: as it came.
-        allowed: what a body may be.
+        body: raw bytes.
+        allowed: the formats of a body, for the error.
 
     Raises:
         RequestError: when it is not JSON.
@@ -24,10 +24,10 @@ def decode(body: bytes, allowed: str = "JSON") -> Any:
 
 
 def check_list(name: str, value: object, limit: int) -> list[Any]:
-    """Return a request's list.
+    """Check a list of a request.
 
     Raises:
-        RequestError: when it is none, empty, or longer than the limit.
+        RequestError: when it is no list, empty, or longer than the limit.
     """
     if not isinstance(value, list) or not 1 <= len(value) <= limit:
         shown = f"a list of {len(value)}" if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""What managed platforms say to a container that serves: where the model lies, which port and paths they ask."""
+"""Conventions of managed platforms for a serving container: the model's folder, the port, the paths of requests."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,13 +9,13 @@ SAGEMAKER_PORT = 8080
 
 @dataclass(frozen=True)
 class Platform:
-    """Who starts the container, asks it, and has checked who asks.
+    """A platform that starts the container, authenticates clients and forwards their requests.
 
     Attributes:
-        name: for messages.
-        port: where it asks.
-        model: folder of the package it has brought; None where that is given by a flag.
-        aliases: its paths -> our routes.
+        name: name in messages.
+        port: port of its requests.
+        model: folder of the package that it provides; None: a flag names the package.
+        aliases: path of the platform -> route of the server.
     """
 
     name: str
@@ -25,13 +25,13 @@ class Platform:
 
 
 def detect(environment: Mapping[str, str], is_sagemaker: bool) -> Platform | None:
-    """Return the platform that has started this process, None when it is none of them.
+    """Return the platform that has started this process; None: no platform has.
 
     SageMaker runs the container with the argument `serve`, Vertex AI sets `AIP_*`, Cloud Run `K_SERVICE` and `PORT`.
 
     Args:
-        environment: this process's.
-        is_sagemaker: whether it was given the argument `serve`.
+        environment: this process's environment variables.
+        is_sagemaker: whether the process has the argument `serve`.
     """
     if is_sagemaker:
         return Platform("SageMaker", SAGEMAKER_PORT, SAGEMAKER_MODEL)

@@ -1,4 +1,4 @@
-"""Which version answers, and how the next one takes over: between two requests, or not at all."""
+"""The serving version, and its replacement by the next one: between two requests, or not at all."""
 
 import math
 import time
@@ -17,12 +17,12 @@ from nightshift.contracts.package import Datatype, ModelPackage, Tensor, read_gr
 from nightshift.contracts.preprocessing import Inputs, Windows
 from nightshift.errors import UserError
 from nightshift.graph import PROVIDERS, Graph
-from nightshift.serving.batching import Batcher, Limits
-from nightshift.serving.files import Pointer
-from nightshift.serving.items import tasks
-from nightshift.serving.items.reader import Reader
+from nightshift.serving.batching import Batcher, ServerLimits
+from nightshift.serving.feature_encoder import FeatureEncoder
+from nightshift.serving.files import DeploymentPointer
+from nightshift.serving.items.decoder import DecoderPool
+from nightshift.serving.items.loader import load_schema
 from nightshift.serving.online import Online
-from nightshift.serving.rows import Rows
 from nightshift.step import log
 from nightshift.tabular.online.base import Base
 from nightshift.tabular.online.embedded import Embedded
@@ -31,7 +31,7 @@ from nightshift.tabular.online.store import Store
 from nightshift.tensors import Array
 
 POLL_SECONDS = 0.2
-LOOK_SECONDS = 60  # for a newer snapshot, or once more at what failed: a listing of an object store has its price
+CHECK_SECONDS = 60  # between checks for newer snapshots or after a failure: object stores charge for listings
 
 
 @dataclass(frozen=True)
@@ -39,69 +39,71 @@ class Model:
     """A version in memory.
 
     Attributes:
-        name: the registered model, or what the package is called.
-        pointer: what was asked for.
-        package: its manifest.
-        takes: what turns requests into the graph's input: named columns, or images or texts.
-        batcher: calls the graph.
+        name: registered model, or the package's name.
+        pointer: the pointer to the version.
+        package: manifest of the version.
+        preprocessor: turns requests into the graph's inputs: encodes columns, or decodes items.
+        batcher: calls the graph with batches of rows.
     """
 
     name: str
-    pointer: Pointer
+    pointer: DeploymentPointer
     package: ModelPackage
-    takes: Rows | Reader
+    preprocessor: FeatureEncoder | DecoderPool
     batcher: Batcher
 
     @property
-    def rows(self) -> Rows:
-        """What turns features into the graph's input, of a model whose rows have columns."""
-        assert isinstance(self.takes, Rows)
-        return self.takes
+    def encoder(self) -> FeatureEncoder:
+        """Encoder of a model whose rows have columns."""
+        assert isinstance(self.preprocessor, FeatureEncoder)
+        return self.preprocessor
 
     @property
-    def reader(self) -> Reader | None:
-        """What turns images or texts into the graph's input; None: its rows have columns."""
-        return self.takes if isinstance(self.takes, Reader) else None
+    def decoder(self) -> DecoderPool | None:
+        """Decoder of a model whose rows are items; None: its rows have columns."""
+        return self.preprocessor if isinstance(self.preprocessor, DecoderPool) else None
 
     @cached_property
     def forms(self) -> list[dict[str, Tensor]]:
-        """The tensors that a request has, by name: the graph's inputs, or instead the fields of items."""
-        graph = _named(self.package.signature.inputs)
-        return [graph, _named([_bytes(field.name) for field in self.reader.items.fields])] if self.reader else [graph]
+        """Alternative sets of a request's tensors, by name: the graph's inputs, or the fields of items."""
+        inputs = _index_by_name(self.package.signature.inputs)
+        if self.decoder is None:
+            return [inputs]
+        return [inputs, _index_by_name([_make_bytes_tensor(field.name) for field in self.decoder.items.fields])]
 
     @cached_property
-    def given(self) -> dict[str, Tensor]:
-        """The tensors that are answered, by name."""
+    def outputs(self) -> dict[str, Tensor]:
+        """The tensors of a response, by name."""
         score = self.package.signature.score
-        return _named([score, _bytes("label")] if self.reader else [score])
+        return _index_by_name([score, _make_bytes_tensor("label")] if self.decoder else [score])
 
     @cached_property
     def threshold(self) -> float:
-        """The score from which a row is flagged; infinity where there is no such thing."""
-        given = self.package.decision.threshold
-        return math.inf if given is None else given
+        """Score from which a row is flagged; infinity for a model that flags nothing."""
+        threshold = self.package.decision.threshold
+        return math.inf if threshold is None else threshold
 
 
-def _named(tensors: Sequence[Tensor]) -> dict[str, Tensor]:
-    return {each.name: each for each in tensors}
+def _index_by_name(tensors: Sequence[Tensor]) -> dict[str, Tensor]:
+    return {tensor.name: tensor for tensor in tensors}
 
 
-def _zeros(tensor: Tensor) -> Array:
-    """Return the input of one row."""
+def _make_zeros(tensor: Tensor) -> Array:
+    """Return an input of one row."""
     return np.zeros((1, *tensor.shape[1:]), tensor.datatype.dtype)
 
 
-def _bytes(name: str) -> Tensor:
+def _make_bytes_tensor(name: str) -> Tensor:
     return Tensor(name=name, datatype=Datatype.BYTES, shape=[-1])
 
 
 @dataclass(frozen=True)
 class Split:
-    """A challenger that answers some of the entities: customers, events, images or texts.
+    """A loaded challenger, which answers a share of the entities: customers, events, images or texts.
 
     Attributes:
         model: the challenger.
-        share: of the entities.
+        share: part of the entities, above 0 and below 1.
     """
 
     model: Model
@@ -111,175 +113,173 @@ class Split:
         """Return whether the challenger answers an entity."""
         return is_answered(self.model.pointer.sha256, self.share, str(entity))
 
-    def divided(self, champion: Model, entities: Sequence[object]) -> list[tuple[Model, list[int]]]:
-        """Return which version answers the entities at which places; one that answers none is left out."""
-        by_challenger = [self.answers(entity) for entity in entities]
-        places = {
-            is_challenger: [place for place, each in enumerate(by_challenger) if each is is_challenger]
-            for is_challenger in (False, True)
-        }
-        return [(model, places[key]) for key, model in ((False, champion), (True, self.model)) if places[key]]
+    def partition(self, champion: Model, entities: Sequence[object]) -> list[tuple[Model, list[int]]]:
+        """Return each version with the indexes of its entities; a version without any is left out."""
+        indexes: dict[bool, list[int]] = {False: [], True: []}
+        for index, entity in enumerate(entities):
+            indexes[self.answers(entity)].append(index)
+        return [(model, indexes[key]) for key, model in ((False, champion), (True, self.model)) if indexes[key]]
 
 
-def load(name: str, pointer: Pointer, limits: Limits, device: str = "cpu") -> Model:
+def load(name: str, pointer: DeploymentPointer, limits: ServerLimits, device: str = "cpu") -> Model:
     """Load a version and call it once.
 
     Raises:
-        UserError: when its files are not those that were registered, its task cannot be served, or the device is
-            not there.
+        UserError: when its files differ from the registered ones, its task cannot be served, or the device is missing.
     """
     manifest = package.load(pointer.uri)
     if manifest.sha256 != pointer.sha256:
         raise UserError(f"{pointer.uri} holds model {manifest.sha256[:8]}, not {pointer.sha256[:8]}; restore its files")
-    content, made = read_graph(pointer.uri, manifest, manifest.selected), manifest.preprocessing
+    content, preprocessing = read_graph(pointer.uri, manifest, manifest.selected), manifest.preprocessing
     graph = Graph(content, provider=PROVIDERS[device])
-    example = {tensor.name: _zeros(tensor) for tensor in manifest.signature.inputs}
-    if isinstance(made, Inputs):
-        return Model(name, pointer, manifest, Rows(made, limits.rows), Batcher(graph.score, example, limits))
-    reader = Reader(tasks.of(manifest, pointer.uri), limits.queue)
-    # as they are scored offline, a part of many rows at a time
-    return Model(name, pointer, manifest, reader, Batcher(partial(scores, graph), example, limits))
+    example = {tensor.name: _make_zeros(tensor) for tensor in manifest.signature.inputs}
+    if isinstance(preprocessing, Inputs):
+        encoder = FeatureEncoder(preprocessing, limits.rows)
+        return Model(name, pointer, manifest, encoder, Batcher(graph.score, example, limits))
+    decoder = DecoderPool(load_schema(manifest, pointer.uri), limits.queue)
+    # as offline scoring does: large batches in parts
+    return Model(name, pointer, manifest, decoder, Batcher(partial(scores, graph), example, limits))
 
 
-class Current:
-    """The version that answers. It is replaced whole, so a request sees one version from start to end.
+class ModelManager:
+    """Holds the serving version and replaces it whole: a request sees one version from start to end.
 
     Attributes:
-        model: the version that answers.
-        split: what answers some entities instead; None: nothing does.
-        online: what takes raw events in; None where the pointer names no snapshot.
-        wanted: what was asked for last.
-        loaded: what answers, with its snapshot and challenger.
-        problem: why `wanted` is not what answers; None when it is.
+        model: the serving version.
+        split: the challenger with its share of the entities; None: there is none.
+        online: state that raw events need; None where the pointer names no snapshot.
+        wanted: the pointer that was read last.
+        loaded: the pointer that is served, with its snapshot and challenger.
+        problem: why `wanted` is not served; None when it is.
     """
 
     def __init__(
         self,
-        ask: Callable[[], Pointer],
-        load: Callable[[Pointer], Model],
+        read_pointer: Callable[[], DeploymentPointer],
+        load: Callable[[DeploymentPointer], Model],
         folder: str = "",
         store: Callable[[Base], Store] | None = None,
     ) -> None:
-        """Load what is asked for.
+        """Load the version of the pointer.
 
         Args:
-            ask: gives the pointer, now and again.
+            read_pointer: reads the pointer; called repeatedly.
             load: loads a version.
-            folder: where the online state and copies of its snapshots lie.
+            folder: folder of the online state and of copies of its snapshots.
             store: opens the online state over a snapshot; None: this process keeps it in the folder.
         """
-        self._ask, self._load, self._folder = ask, load, folder
+        self._read_pointer, self._load, self._folder = read_pointer, load, folder
         self._open = store or partial(Embedded, Path(folder))
-        self.wanted = ask()
+        self.wanted = read_pointer()
         self.problem: str | None = None
         self.online: Online | None = None
-        self._looks = 0.0
+        self._next_check = 0.0  # by the monotonic clock
         self.model = load(self.wanted)
-        self.split = self._split(self.model)
+        self.split = self._load_split(self.model)
         self._models = [self.model]
-        self._fitting: tuple[Windows | None, Model, Model] = None, self.model, self.model
+        self._last_find: tuple[Windows | None, Model, Model] = None, self.model, self.model
         self._follow_snapshot(self.model)
         self.loaded = self.wanted
 
     def refresh(self) -> None:
-        """Ask which version is to be served, and load it if it is another one; what has failed is tried again."""
+        """Read the pointer, and load its version if it is a new one; a failed load is tried again."""
         try:
             if self.online:
                 self.online.probe()
-            self._take_over(self._asked())
+            self._take_over(self._poll_pointer())
         except Exception as error:  # whatever is wrong with the new version, the old one keeps serving
             self._report(f"{type(error).__name__}: {error}")
 
-    def follow(self, serve: Callable[[object], None]) -> None:
-        """Follow what is to be served for ever.
+    def follow(self, report: Callable[[object], None]) -> None:
+        """Follow the pointer until the process ends.
 
         Args:
-            serve: is told what is served, None when it is not what should be.
+            report: called with the served pointer, or None while it lags behind.
         """
         while True:
-            serve(None if self.problem else replace(self.loaded, since=""))
+            report(None if self.problem else replace(self.loaded, since=""))
             time.sleep(POLL_SECONDS)
             self.refresh()
 
     def close(self) -> None:
-        """Let go of the online state."""
+        """Close the online state."""
         if self.online is not None:
             self.online.close()
             self.online = None
 
     def find(self, version: str) -> Model | None:
-        """Return a version by its number, None when it does not answer."""
+        """Return a serving version by its number; None when it does not serve."""
         models = [self.model, *([self.split.model] if self.split else [])]
         return next((model for model in models if str(model.pointer.version) == version), None)
 
-    def beside(self, model: Model) -> Split | None:
-        """Return the challenger that answers beside a version, None once another version has taken over."""
-        split = self.split  # before the look at the version: the next one brings its own
+    def find_split(self, model: Model) -> Split | None:
+        """Return the challenger beside a version; None once another version has taken over."""
+        split = self.split  # read before the version: the next one brings its own
         return split if model is self.model else None
 
-    def of_windows(self, spec: Windows) -> Model:
-        """Return the version for events whose features were computed with some windows.
+    def find_by_windows(self, spec: Windows) -> Model:
+        """Return the version whose features have these windows.
 
-        While a snapshot with other windows takes over, there are two versions; otherwise it is `model`.
+        While a snapshot with other windows takes over, two versions serve; otherwise it is `model`.
         """
         newest = self.model
-        # of the last call: comparing windows takes as long as scoring
-        for_spec, for_newest, found = self._fitting
-        if for_spec is not spec or for_newest is not newest:
-            found = next(each for each in (newest, *self._models) if each.package.tabular.windows == spec)
-            self._fitting = spec, newest, found
-        return found
+        # cached: comparing windows takes as long as scoring
+        last_spec, last_newest, model = self._last_find
+        if last_spec is not spec or last_newest is not newest:
+            model = next(model for model in (newest, *self._models) if model.package.tabular.windows == spec)
+            self._last_find = spec, newest, model
+        return model
 
-    def _asked(self) -> Pointer:
+    def _poll_pointer(self) -> DeploymentPointer:
         try:
-            return self._ask()
+            return self._read_pointer()
         except Exception:
-            self._looks = 0.0  # as soon as it can be read again
+            self._next_check = 0.0  # as soon as the pointer can be read again
             raise
 
-    def _take_over(self, wanted: Pointer) -> None:
+    def _take_over(self, wanted: DeploymentPointer) -> None:
         if wanted != self.wanted:
-            # in this order, so that an old problem is never read as the new version's
+            # in this order: an old problem is never the new version's
             self.problem, self.wanted = None, wanted
-        elif time.monotonic() < self._looks:
+        elif time.monotonic() < self._next_check:
             return
-        self._looks = time.monotonic() + LOOK_SECONDS
+        self._next_check = time.monotonic() + CHECK_SECONDS
         if wanted == self.loaded:
-            self._renew()
+            self._renew_snapshot()
         else:
             self._replace(self._load(wanted))
             self.loaded = wanted
             log.info("serving version %d", wanted.version)
         self.problem = None
 
-    def _split(self, model: Model) -> Split | None:
-        """Load the challenger that is to answer beside a version.
+    def _load_split(self, model: Model) -> Split | None:
+        """Load a version's challenger.
 
         Raises:
-            UserError: when its files are wrong, or what is read for the version is not what it takes.
+            UserError: when its files are wrong, or its inputs differ from the version's.
         """
-        beside = model.pointer.challenger
-        if beside is None:
+        named = model.pointer.challenger
+        if named is None:
             return None
-        pointer = replace(model.pointer, version=beside.version, uri=beside.uri, sha256=beside.sha256, challenger=None)
-        found = self._load(pointer)
-        if found.package.preprocessing.reads != model.package.preprocessing.reads:
+        pointer = replace(model.pointer, version=named.version, uri=named.uri, sha256=named.sha256, challenger=None)
+        challenger = self._load(pointer)
+        if challenger.package.preprocessing.reads != model.package.preprocessing.reads:
             raise UserError(
-                f"version {beside.version} has other inputs than version {model.pointer.version}, so a request cannot "
+                f"version {named.version} has other inputs than version {model.pointer.version}, so a request cannot "
                 "be read for both; release it with `release: {shares: []}`"
             )
-        return Split(found, beside.share)
+        return Split(challenger, named.share)
 
     def _replace(self, model: Model) -> None:
-        split = self._split(model)
+        split = self._load_split(model)
         self._models = [model, self.model]
         self._follow_snapshot(model)
-        self.split = None  # at no moment one that belongs beside another version
+        self.split = None  # at no moment another version's challenger
         self.model = model
         self.split = split
 
     def _follow_snapshot(self, model: Model) -> None:
-        """Lay the online state over the version's snapshot, unless it lies over one as new that serves the version."""
+        """Move the online state to the version's snapshot, unless its own is as new and serves the version."""
         uri = model.pointer.snapshot
         if uri is None:
             self.close()
@@ -288,8 +288,8 @@ class Current:
         else:
             self.online = Online(Follower(self._folder, uri, model.package.tabular, self._open))
 
-    def _renew(self) -> None:
-        """Move on to the snapshot of a later date, which a run may have written that deployed nothing."""
+    def _renew_snapshot(self) -> None:
+        """Move to a newer snapshot: a run may write one without a deployment."""
         if self.online and (uri := self.online.follower.renew(self.model.package.tabular)):
             log.info("the online state lies over %s", uri)
 
@@ -299,13 +299,13 @@ class Current:
         self.problem = problem
 
     def labels(self) -> tuple[dict[str, str], bool]:
-        """Return the labels by which Prometheus knows what answers, and whether it is not what should."""
+        """Return the serving version's labels for Prometheus, and whether another version should serve."""
         model = self.model
         labels = {"version": str(model.pointer.version), "candidate": model.package.selected}
         return labels | {"sha256": model.pointer.sha256}, self.problem is not None
 
     def health(self) -> dict[str, Any]:
-        """Return what answers, what should, and why it does not, or takes no events in."""
+        """Return the serving version, the wanted one, and the problem of loading it or of the online state."""
         problem = self.problem or (self.online.problem if self.online else None)
         status = "degraded" if problem else "ok"
         serving = self.model.pointer.version

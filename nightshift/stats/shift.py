@@ -179,7 +179,7 @@ def measure(bins: Mapping[str, Bins], before: Counts, now: Counts, limits: Drift
 def stability_index(expected: Floats, actual: Floats) -> float:
     """Return the population stability index of two distributions: sum of (a - e) ln(a / e).
 
-    It is the symmetrised Kullback-Leibler divergence (Jeffreys, 1946); as a measure of drift: Siddiqi,
+    It is the symmetrized Kullback-Leibler divergence (Jeffreys, 1946); as a measure of drift: Siddiqi,
     Credit Risk Scorecards (2006), where 0.1 is a slight and 0.25 a major shift.
 
     Args:

@@ -1,7 +1,7 @@
-"""Files behind URIs: a local path, s3://, gs:// or whatever fsspec knows, read and written whole.
+"""Files behind URIs: local paths, s3://, gs:// and fsspec's other schemes, read and written whole.
 
-A write appears at once or not at all: locally by rename, on object stores because a PUT is atomic. `stores.py` says
-what their errors mean and when a try is repeated.
+A write appears at once or not at all: locally by rename, on object stores because a PUT is atomic. `stores.py` explains
+errors and repeats tries.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FileEntry:
-    """A file: its URI, its size in bytes, when it was last written (UTC)."""
+    """A file: its URI, its size in bytes, the time of its last write (UTC)."""
 
     uri: str
     size: int
@@ -40,7 +40,7 @@ class FileEntry:
 
 Version = tuple[int | str, ...]
 JUST_NOW = 2  # seconds: the coarsest clock of a file system in use, FAT's
-PIECE = 1 << 20  # bytes of a large file that are held at once
+PIECE = 1 << 20  # bytes of a large file held in memory at a time
 
 
 def join(root: str, *parts: str) -> str:
@@ -59,34 +59,34 @@ def fingerprint(value: object) -> str:
 
 
 def exists(uri: str) -> bool:
-    """Return whether something lies at the URI.
+    """Return whether a file or folder exists at the URI.
 
     Raises:
         UserError: when the store refuses.
-        UnavailableError: when it fails in every try; so do the other functions here.
+        UnavailableError: when the store fails in every try; so do the other functions here.
     """
     return stores.attempt(uri, lambda fs, path: bool(fs.exists(path)))
 
 
 def names(folder: str) -> list[str]:
-    """Return the sorted names of what lies directly in a folder; none when the folder is missing."""
+    """Return the sorted names of a folder's direct entries; none when the folder is missing."""
     entries = stores.attempt(folder, _list)
     return sorted(entry.rstrip("/").rsplit("/", 1)[-1] for entry in entries)
 
 
 def versions(folder: str) -> dict[str, Version | None]:
-    """Return what lies directly in a folder, sorted: name -> what changes with the content, as its store has it.
+    """Return a folder's direct entries, sorted: name -> version, which changes with the content.
 
-    Of a local file that is its size, times of change and inode; of an object its size and ETag or generation. It is
-    None of a local file that was changed just now, since it may be again before the clock of the file system ticks
-    (https://git-scm.com/docs/racy-git), of one that cannot be looked at, and where a store names neither.
+    A local file's version is its size, times of change and inode; an object's is its size and ETag or generation. It is
+    None for a local file changed just now, which may change again before the file system's clock ticks
+    (https://git-scm.com/docs/racy-git), for an unreadable one, and where a store has neither.
     """
     entries = stores.attempt(folder, _versions)
     return {name: entries[name] for name in sorted(entries)}
 
 
 def free_share(folder: str) -> float | None:
-    """Return how much of the file system below a folder is free, 0..1; None of a store, which has no end."""
+    """Return the free share of a folder's file system, 0..1; None for an object store, which has no limit."""
     fs, path = stores.open_store(folder)
     if not stores.is_local(fs):
         return None
@@ -104,11 +104,11 @@ def read_bytes(uri: str) -> bytes:
 
 
 def read_settled(uri: str, read: Callable[[str], bytes] = read_bytes) -> bytes:
-    """Read a whole file that nobody writes meanwhile; in a store a file appears when it is whole.
+    """Read a whole file, and check that it did not change meanwhile; in an object store files appear whole.
 
     Raises:
         UserError: as for `read_bytes`.
-        UnavailableError: when a local file has changed until it was read.
+        UnavailableError: when a local file changed during the read.
     """
     before = _state(uri)
     data = read(uri)
@@ -123,7 +123,7 @@ def write_bytes(uri: str, data: bytes) -> None:
     """Write a whole file, atomically; two writers of the same file take turns.
 
     Raises:
-        UserError: when the place is not writable, full, or the store refuses.
+        UserError: when the folder is not writable or full, or the store refuses.
     """
     stores.attempt(
         uri, lambda fs, path: replace(path, io.BytesIO(data)) if stores.is_local(fs) else fs.pipe_file(path, data)
@@ -131,16 +131,16 @@ def write_bytes(uri: str, data: bytes) -> None:
 
 
 def digest(path: str) -> str:
-    """Return the SHA-256 of a file of this machine in hexadecimal."""
+    """Return the SHA-256 of a local file in hexadecimal."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def copy(source: str, target: str) -> str:
-    """Copy a file, atomically and in pieces: it is never held whole.
+    """Copy a file, atomically and in pieces, never whole in memory.
 
     Returns:
-        the SHA-256 of what was copied.
+        the SHA-256 of the copy.
 
     Raises:
         UserError: when the source is missing, the target not writable or full, or a store refuses.
@@ -152,17 +152,17 @@ def copy(source: str, target: str) -> str:
 
 
 def replace(path: str, source: BinaryIO, condition: Callable[[], bool] = lambda: True) -> bool:
-    """Write a whole local file, atomically, if a condition holds; return whether it did.
+    """Write a whole local file, atomically, if a condition holds; return whether it was written.
 
-    Writers of the same file take turns, so what the condition finds is still so when the file is replaced.
+    Writers of the same file take turns, so the condition still holds when the file is replaced.
     """
     os.makedirs(os.path.dirname(path), exist_ok=True)
     draft = f"{path}.tmp"
-    # a target has one draft, so the next writer takes over what a killed one left and nothing has to be cleaned up
-    with locks.held(draft) as file:
+    # one draft per target: the next writer reuses a killed writer's, so no cleanup is needed
+    with locks.hold(draft) as file:
         try:
             if written := condition():
-                file.truncate(0)  # not before: it may have been somebody else's
+                file.truncate(0)  # only under the lock: before, it may be another writer's
                 shutil.copyfileobj(source, file, PIECE)
                 file.flush()
                 os.fsync(file.fileno())
@@ -203,8 +203,8 @@ def read_frame(uri: str, columns: list[str] | None = None) -> "pd.DataFrame":
 def arrow_file(data: bytes) -> "pa.BufferReader":
     """Return bytes as a file in Arrow's memory.
 
-    Arrow's threads may hold a file when the interpreter has ended; to let go of Python's bytes they would need it, and
-    abort the process (apache/arrow#34314).
+    Arrow's threads may hold a file after the interpreter's end; to free Python's bytes they would need it, and abort
+    the process (apache/arrow#34314).
     """
     import pyarrow as pa
 
@@ -215,7 +215,7 @@ def arrow_file(data: bytes) -> "pa.BufferReader":
 
 
 def read_batches(uri: str, columns: list[str], rows: int = 1 << 17) -> "Iterator[pd.DataFrame]":
-    """Read columns of a Parquet file that this project wrote, so many rows at a time; absent columns are left out.
+    """Read columns of a Parquet file that this project wrote, in batches of rows; absent columns are left out.
 
     Raises:
         UserError: when it is missing, not readable, or the store refuses.
@@ -224,7 +224,7 @@ def read_batches(uri: str, columns: list[str], rows: int = 1 << 17) -> "Iterator
 
     with on_disk(uri) as path:
         try:
-            # buffered ahead, all of the file would end up in memory
+            # a buffer would hold all of the file in memory
             with open(path, "rb") as file, ParquetFile(file, pre_buffer=False) as parquet:
                 # without threads, which would outlive the file (see arrow_file)
                 for batch in parquet.iter_batches(rows, columns=columns, use_threads=False):
@@ -246,7 +246,7 @@ def write_frame(uri: str, frame: "pd.DataFrame") -> str:
 
 
 def write_batches(uri: str, batches: "Iterable[pd.DataFrame]") -> tuple[int, str]:
-    """Write frames of the same columns to one Parquet file, atomically; only its compressed bytes are held whole.
+    """Write frames with the same columns to one Parquet file, atomically; memory holds only its compressed bytes whole.
 
     Args:
         uri: the file.
@@ -270,12 +270,12 @@ def write_batches(uri: str, batches: "Iterable[pd.DataFrame]") -> tuple[int, str
 
 
 def walk(folder: str) -> "list[FileEntry]":
-    """Return every file below a folder, however deep; none when the folder is missing."""
+    """Return all files below a folder, at any depth; none when the folder is missing."""
     return stores.attempt(folder, lambda fs, root: list(_entries(fs, root, folder)))
 
 
 def last_change(folder: str) -> datetime | None:
-    """Return when something was last put into a folder or one in it, or taken out (UTC); None of a store or nothing."""
+    """Return the last change of a folder or its subfolders (UTC); None for a store or a missing folder."""
     if not stores.is_local(stores.open_store(folder)[0]):
         return None
     times = stores.attempt(folder, lambda _, root: [Path(path).stat().st_mtime for path, *_ in os.walk(root)])
@@ -283,19 +283,19 @@ def last_change(folder: str) -> datetime | None:
 
 
 def remove(uri: str) -> None:
-    """Remove a file, if it is there.
+    """Remove a file, if it exists.
 
     Raises:
-        UserError: when it may not be removed, or the store refuses.
+        UserError: when permission is missing, or the store refuses.
     """
     stores.attempt(uri, _unlink)
 
 
 def remove_folder(uri: str) -> None:
-    """Remove a folder with all that is in it, if it is there.
+    """Remove a folder with its contents, if it exists.
 
     Raises:
-        UserError: when something in it may not be removed, or the store refuses.
+        UserError: when permission is missing, or the store refuses.
     """
     if stores.is_local(stores.open_store(uri)[0]):
         stores.attempt(uri, _unlink_folder)
@@ -306,7 +306,7 @@ def remove_folder(uri: str) -> None:
 
 @contextmanager
 def on_disk(uri: str) -> Iterator[str]:
-    """Give a file's path on this machine, if need be a copy's: a read in parts could not be tried again."""
+    """Yield a file's local path, for an object that of a copy, since a read in parts could not be repeated."""
     fs, path = stores.open_store(uri)
     if stores.is_local(fs):
         yield path
@@ -320,7 +320,7 @@ def on_disk(uri: str) -> Iterator[str]:
 def _entries(fs: "fsspec.AbstractFileSystem", root: str, folder: str) -> "Iterator[FileEntry]":
     fs.invalidate_cache()
     for path, info in fs.find(root, detail=True).items():
-        with contextlib.suppress(FileNotFoundError):  # a draft that has got its name since
+        with contextlib.suppress(FileNotFoundError):  # a draft that was renamed since
             yield FileEntry(join(folder, path.removeprefix(root).lstrip("/")), info["size"], fs.modified(path))
 
 
@@ -335,7 +335,7 @@ def _unlink_folder(_: "fsspec.AbstractFileSystem", path: str) -> None:
 
 
 def _state(uri: str) -> tuple[int, int] | None:
-    """Return a local file's size and when it was last written; None of a store, or where there is no file."""
+    """Return a local file's size and time of its last write, nanoseconds; None for an object or a missing file."""
     fs, path = stores.open_store(uri)
     try:
         stat = Path(path).stat() if stores.is_local(fs) else None
@@ -365,9 +365,9 @@ def _local_versions(path: str) -> dict[str, Version | None]:
     for entry in Path(path).iterdir():
         try:
             stat = entry.stat()
-        except FileNotFoundError:  # removed since, or a link to nothing
+        except FileNotFoundError:  # removed since, or a broken link
             continue
-        except OSError:  # whoever reads it is told why it cannot be
+        except OSError:  # the reader gets the error
             entries[entry.name] = None
             continue
         just_now = max(stat.st_mtime, stat.st_ctime) > settled

@@ -1,6 +1,6 @@
-"""What differs between object stores: how each is opened, which errors may pass, and how it writes on a condition.
+"""Differences between object stores: options, transient errors, conditional writes.
 
-The store of another cloud is a class here, and its line in `STORES`.
+Another cloud's store is a class here with an entry in `STORES`.
 """
 
 from collections.abc import Collection, Iterator
@@ -9,17 +9,17 @@ from urllib.parse import quote
 
 from nightshift.errors import UserError
 
-# timeouts, throttling and errors of the server
+# timeouts, throttling and server errors
 PASSING = {408, 429, 500, 502, 503, 504}
 
 
 class CloudStore:
-    """Whatever else fsspec knows.
+    """The store of any other scheme of fsspec.
 
     Attributes:
-        schemes: of its URIs, the usual one first.
-        extra: of this package, which brings its library; empty without one.
-        tries: how often an operation is tried.
+        schemes: schemes of its URIs, the usual one first.
+        extra: extra of this package with its library; empty without one.
+        tries: number of tries of an operation.
     """
 
     schemes: ClassVar[tuple[str, ...]] = ()
@@ -27,16 +27,16 @@ class CloudStore:
     tries: ClassVar = 5
 
     def options(self) -> dict[str, Any]:
-        """Return what its file system is opened with, beside the user's own fsspec configuration."""
+        """Return the options of its file system, besides the user's own fsspec configuration."""
         return {}
 
     def prepare(self, fs: Any) -> None:
-        """Set what its file system takes no option for."""
+        """Configure its file system beyond the options."""
 
     def may_pass(self, error: BaseException) -> bool:
-        """Return whether it may answer differently in a moment.
+        """Return whether an error is transient.
 
-        By `status_code`, which Azure's answers carry, or else by what broke below the store's own error.
+        Decided by `status_code`, as in Azure's answers, or else by the causes of the store's own error.
         """
         chain = list(_chain(error))
         for cause in chain:
@@ -44,50 +44,50 @@ class CloudStore:
                 return status in PASSING
         return any(isinstance(cause, ConnectionError | TimeoutError) for cause in chain)
 
-    def version(self, fs: Any, path: str) -> str:  # noqa: ARG002 - of those that can
+    def version(self, fs: Any, path: str) -> str:  # noqa: ARG002 - used by subclasses
         """Return the version of a file.
 
         Raises:
-            UserError: when the store cannot write on a condition; so does `put`.
+            UserError: when the store has no conditional writes; so does `put`.
             FileNotFoundError: when there is no file.
         """
         raise UserError(f"{path}: this store cannot write on a condition; give a folder, s3://... or gs://...")
 
     def put(self, fs: Any, path: str, expected: str, data: bytes) -> bool:  # noqa: ARG002
-        """Write a whole file if it has a version, or, if that is empty, is absent; return whether it was so."""
+        """Write a whole file if it has the expected version, or is absent for an empty one; return whether it was."""
         return bool(self.version(fs, path))
 
 
 class S3(CloudStore):
-    """Amazon's, and what speaks like it."""
+    """Amazon S3 and compatible stores."""
 
     schemes, extra = ("s3", "s3a"), "aws"
-    # answered with status 400 too
+    # these come with status 400 too
     passing_codes: ClassVar = {
         "RequestTimeout", "RequestLimitExceeded", "SlowDown", "Throttling", "ThrottlingException"
     }  # fmt: skip
-    # on a version that is no longer the newest, on two writes at once, and on a file that is gone
+    # for an outdated version, for two writes at once, and for a removed file
     conflicts: ClassVar = {"PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey"}
 
     def options(self) -> dict[str, Any]:
-        """Have each request tried once: tries of botocore's, and below of s3fs', would multiply ours."""
+        """Allow one try a request: botocore's and s3fs' tries would multiply ours."""
         import fsspec
 
         own = fsspec.config.conf.get("s3", {}).get("config_kwargs", {})
         return {"config_kwargs": own | {"retries": {"total_max_attempts": 1}}}
 
     def prepare(self, fs: Any) -> None:
-        """Set what concerns this instance, which no other options share."""
+        """Configure this instance, which no other options share."""
         fs.retries = 1
-        fs.max_concurrency = 1  # parts of 50 MB of a large file that are held at once
+        fs.max_concurrency = 1  # parts of 50 MB of a large file in memory
 
     def may_pass(self, error: BaseException) -> bool:
-        """Judge by the network's errors, or the answer."""
+        """Decide by network errors, or by the answer."""
         from aiohttp import ClientError as BrokenConnection
         from botocore import exceptions
 
         network = (exceptions.HTTPClientError, exceptions.ConnectionError, exceptions.IncompleteReadError)
-        # whoever gives out the credentials, such as a node's metadata server
+        # from the source of credentials, such as a node's metadata server
         credentials = (exceptions.CredentialRetrievalError, exceptions.MetadataRetrievalError)
         if isinstance(error, (*network, *credentials, BrokenConnection, ConnectionError, TimeoutError)):
             return True
@@ -111,10 +111,10 @@ class S3(CloudStore):
         return True
 
     def _answer(self, error: BaseException) -> tuple[int, str]:
-        """Return the HTTP status and the code of an answer behind an error; 0 and "" when there is none."""
+        """Return the HTTP status and the code of the answer behind an error; 0 and "" without an answer."""
         from botocore.exceptions import ClientError
 
-        for cause in _chain(error):  # s3fs turns them into errors of the system
+        for cause in _chain(error):  # s3fs wraps them in system errors
             if isinstance(cause, ClientError):
                 status = cause.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
                 return status, cause.response.get("Error", {}).get("Code", "")
@@ -122,13 +122,13 @@ class S3(CloudStore):
 
 
 class GoogleCloudStorage(CloudStore):
-    """Google's."""
+    """Google Cloud Storage."""
 
     schemes, extra = ("gs", "gcs"), "gcp"
     tries = 1  # gcsfs always makes six itself, with pauses like ours
 
     def may_pass(self, error: BaseException) -> bool:
-        """Judge as gcsfs does."""
+        """Decide as gcsfs does."""
         from gcsfs.retry import is_retriable
         from google.auth.exceptions import RefreshError, TransportError
 
@@ -157,7 +157,7 @@ SCHEMES = [store.schemes[0] for store in STORES]
 
 
 def find(protocols: Collection[str]) -> CloudStore:
-    """Return the store of a URI's scheme, or of what fsspec calls a file system."""
+    """Return the store of a URI's scheme, or of a file system's fsspec protocols."""
     return next((store for store in STORES if any(scheme in protocols for scheme in store.schemes)), OTHER)
 
 
@@ -165,8 +165,8 @@ OTHER = CloudStore()
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and what caused it."""
-    seen: BaseException | None = error
-    while seen is not None:
-        yield seen
-        seen = seen.__cause__ or seen.__context__
+    """Yield an error and its causes."""
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__ or cause.__context__

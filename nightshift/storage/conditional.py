@@ -1,4 +1,4 @@
-"""Files that are changed only by compare-and-set: a write succeeds if the file still is what was read.
+"""Files changed only by compare-and-set: a write succeeds if the file is unchanged since it was read.
 
 In a folder the writers take turns by a lock (`flock`) and compare the file's hash; S3 and Google Cloud Storage compare
 on the server (a conditional PUT), so writers need not know of each other.
@@ -14,13 +14,13 @@ ABSENT = ""
 
 
 def read(uri: str) -> tuple[bytes | None, str]:
-    """Read a file and its version, which `compare_and_set` wants; None and `ABSENT` when there is no file.
+    """Read a file and its version for `compare_and_set`; None and `ABSENT` for a missing file.
 
-    The version is never newer than the content, so what is written in between is never overwritten.
+    The version is never newer than the content, so a write in between is never overwritten.
 
     Raises:
-        UserError: when the store refuses, or knows no versions.
-        UnavailableError: when it fails in every try; so does `compare_and_set`.
+        UserError: when the store refuses, or has no versions.
+        UnavailableError: when the store fails in every try; so does `compare_and_set`.
     """
     return stores.attempt(uri, _read_version)
 
@@ -30,15 +30,15 @@ def compare_and_set(uri: str, expected: str, data: bytes) -> bool:
 
     Args:
         uri: the file.
-        expected: version as `read` gave it, or `ABSENT`.
-        data: content that no other writer writes; so one that lies there was written by an earlier try.
+        expected: version from `read`, or `ABSENT`.
+        data: content that no other writer writes; so if the file has it, an earlier try wrote it.
 
     Raises:
-        UserError: when the store refuses, or cannot write on a condition.
+        UserError: when the store refuses, or has no conditional writes.
     """
     if stores.attempt(uri, lambda fs, path: _write(fs, path, expected, data)):
         return True
-    # a try whose answer was lost may have written it
+    # a try with a lost answer may have written it
     return read(uri)[0] == data
 
 

@@ -1,7 +1,7 @@
 """Locks between processes: `flock` on a file, the only kind of lock in the project.
 
-The operating system ends a lock with the last process that holds it, so none is ever stale. That also holds for
-another host on NFS or Lustre (mounted with `-o flock`), where a process number would mean nothing.
+The operating system releases a lock with its last process, so no lock is ever stale, also between hosts on NFS or
+Lustre (mounted with `-o flock`), where a process number would mean nothing.
 """
 
 import fcntl
@@ -18,40 +18,40 @@ _OWN: ContextVar[frozenset[str]] = ContextVar("locks", default=frozenset())
 
 
 @contextmanager
-def held(
+def hold(
     path: str | Path, *, shared: bool = False, seconds: float | None = None, inheritable: bool = False
 ) -> Iterator[BinaryIO]:
-    """Hold a lock on a file, which is made if it is missing.
+    """Hold a lock on a file, which is created if it is missing.
 
     Args:
         path: the file; its folder exists.
-        shared: others may hold it shared at the same time.
-        seconds: how long to wait for others at most; 0 not at all, None as long as it takes.
-        inheritable: child processes that keep their descriptors hold it too, until the last of them ends.
+        shared: allow others to hold it shared at the same time.
+        seconds: longest wait for others; 0: none, None: no limit.
+        inheritable: let child processes with inherited descriptors hold it too, until the last of them ends.
 
     Yields:
-        the file, opened to read and to append.
+        the file, opened for reading and appending.
 
     Raises:
-        BlockingIOError: when others hold it for longer than that.
+        BlockingIOError: when others hold it longer.
     """
-    with _locked(Path(path), fcntl.LOCK_SH if shared else fcntl.LOCK_EX, seconds) as file:
+    with _hold_file(Path(path), fcntl.LOCK_SH if shared else fcntl.LOCK_EX, seconds) as file:
         os.set_inheritable(file.fileno(), inheritable)
         yield file
 
 
 @contextmanager
-def nested(path: str | Path, seconds: float) -> Iterator[None]:
-    """Hold a lock alone; within the block the same thread may ask for it again, and has it.
+def hold_nested(path: str | Path, seconds: float) -> Iterator[None]:
+    """Hold an exclusive lock, which the same thread may take again within the block.
 
     Raises:
-        BlockingIOError: when others hold it for longer than these seconds.
+        BlockingIOError: when others hold it longer than `seconds`.
     """
     name = os.path.realpath(path)
     if name in _OWN.get():
         yield
         return
-    with held(path, seconds=seconds):
+    with hold(path, seconds=seconds):
         token = _OWN.set(_OWN.get() | {name})
         try:
             yield
@@ -60,7 +60,7 @@ def nested(path: str | Path, seconds: float) -> Iterator[None]:
 
 
 def is_held(path: str | Path) -> bool:
-    """Return whether some process holds a lock on a file alone."""
+    """Return whether a process holds an exclusive lock on a file."""
     try:
         with open(path, "rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -72,23 +72,23 @@ def is_held(path: str | Path) -> bool:
 
 
 @contextmanager
-def _locked(path: Path, how: int, seconds: float | None) -> Iterator[BinaryIO]:
+def _hold_file(path: Path, operation: int, seconds: float | None) -> Iterator[BinaryIO]:
     deadline = None if seconds is None else time.monotonic() + seconds
     while True:
         with path.open("a+b") as file:
-            _lock(file, how, deadline)
+            _lock(file, operation, deadline)
             if _lies_at(path, file):
                 yield file
                 return
 
 
-def _lock(file: BinaryIO, how: int, deadline: float | None) -> None:
+def _lock(file: BinaryIO, operation: int, deadline: float | None) -> None:
     if deadline is None:
-        fcntl.flock(file, how)
+        fcntl.flock(file, operation)
         return
     while True:
         try:
-            fcntl.flock(file, how | fcntl.LOCK_NB)
+            fcntl.flock(file, operation | fcntl.LOCK_NB)
             return
         except BlockingIOError:
             if time.monotonic() >= deadline:
@@ -97,7 +97,7 @@ def _lock(file: BinaryIO, how: int, deadline: float | None) -> None:
 
 
 def _lies_at(path: Path, file: BinaryIO) -> bool:
-    """Return whether a file is still the one at a path; whoever held the lock before may have moved or removed it."""
+    """Return whether the path still leads to the file; the lock's last holder may have moved or removed it."""
     try:
         return os.path.samefile(path, file.fileno())
     except FileNotFoundError:

@@ -1,8 +1,8 @@
-"""The file systems behind URIs: how they are opened, what their errors mean, and when to try again.
+"""The file systems behind URIs: how to open them, explain their errors, and repeat tries.
 
-A store's errors are distinguished by their types and by their HTTP status (`clouds.py`). An answer that may be
-different in a moment (throttling, a server error, a broken connection) is tried again with growing pauses and then is
-an `UnavailableError`; any other is the user's to fix.
+A store's errors are distinguished by their types and by their HTTP status (`clouds.py`). After a transient error
+(throttling, a server error, a broken connection) an operation is repeated with growing pauses, and in the end raises an
+`UnavailableError`; any other error is the user's to fix.
 """
 
 import errno
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 PAUSE = 0.5  # seconds: at most this long after the first try, twice as long after each further one
-# what a system error asks of the user
+# the user's next step after a system error
 ROOM, MOUNT = "make room there, then run the same command again", "mount it with file locks (Lustre: -o flock)"
 FIXES = {
     errno.ENOSPC: ROOM,
     errno.EDQUOT: ROOM,
-    errno.EROFS: "give a place that can be written to, or mount it for writing",
+    errno.EROFS: "give a folder that can be written to, or mount it for writing",
     errno.ENOSYS: MOUNT,
     errno.ENOLCK: MOUNT,
     errno.EOPNOTSUPP: MOUNT,
@@ -33,16 +33,16 @@ def open_store(uri: str) -> "tuple[fsspec.AbstractFileSystem, str]":
     """Return the file system of a URI and the path in it.
 
     Raises:
-        UserError: when the scheme is unknown or its library is missing, or fsspec would go to another place.
+        UserError: when the scheme is unknown or its library is missing, or the URI chains schemes.
     """
     import fsspec
 
     if "::" in uri:
-        raise UserError(f"{uri}: '::' joins two places into one for fsspec; give a folder or URI without it")
+        raise UserError(f"{uri}: fsspec chains schemes at '::'; give a folder or URI without it")
 
     store = clouds.find([uri.split("://", 1)[0]])
     try:
-        # a listing that is remembered would hide what other processes write
+        # a cached listing would hide other processes' files
         fs, path = fsspec.core.url_to_fs(uri, use_listings_cache=False, **store.options())
     except ImportError:
         install = f"run in the checkout: pip install -e '.[{store.extra}]'"
@@ -55,7 +55,7 @@ def open_store(uri: str) -> "tuple[fsspec.AbstractFileSystem, str]":
 
 
 def attempt(uri: str, operation: "Callable[[fsspec.AbstractFileSystem, str], T]") -> T:
-    """Do something at a URI; on a store as often as it may help.
+    """Run an operation on a URI; on an object store repeat it after transient errors.
 
     Raises:
         UserError: when the user has to fix something first.
@@ -63,13 +63,13 @@ def attempt(uri: str, operation: "Callable[[fsspec.AbstractFileSystem, str], T]"
     """
     fs, path = open_store(uri)
     try:
-        return operation(fs, path) if is_local(fs) else _retrying(operation, fs, path)
+        return operation(fs, path) if is_local(fs) else _retry(operation, fs, path)
     except Exception as error:
         raise translate(error, uri, fs) from error
 
 
 def translate(error: Exception, uri: str, fs: "fsspec.AbstractFileSystem") -> Exception:
-    """Return what an error at a URI means to the user."""
+    """Return the error for the user behind an error at a URI."""
     reason = getattr(error, "strerror", None) or f"{type(error).__name__}: {' '.join(str(error).split())}"
     store = clouds.find(fs.protocol)
     if not is_local(fs) and store.may_pass(error):
@@ -81,7 +81,7 @@ def translate(error: Exception, uri: str, fs: "fsspec.AbstractFileSystem") -> Ex
 
 
 def explain(error: OSError, uri: str | None) -> UserError:
-    """Return what a user has to fix after a system error at a place, a path or a URI, if it has one."""
+    """Return the error for the user behind a system error at a path or URI, if it has one."""
     if uri and isinstance(error, FileNotFoundError):
         return UserError(f"{uri} does not exist; check the path and the date")
     if uri and isinstance(error, PermissionError):
@@ -92,11 +92,11 @@ def explain(error: OSError, uri: str | None) -> UserError:
 
 
 def is_local(fs: "fsspec.AbstractFileSystem") -> bool:
-    """Return whether a file system is this machine's, or mounted on it."""
+    """Return whether a file system is local or mounted on this machine."""
     return "file" in fs.protocol
 
 
-def _retrying(operation: "Callable[[fsspec.AbstractFileSystem, str], T]", fs: Any, path: str) -> T:
+def _retry(operation: "Callable[[fsspec.AbstractFileSystem, str], T]", fs: Any, path: str) -> T:
     from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
     store = clouds.find(fs.protocol)

@@ -1,4 +1,4 @@
-"""Standardisation: every input to mean 0 and standard deviation 1 of the training rows."""
+"""Standardization: every input to mean 0 and standard deviation 1 of the training rows."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -30,5 +30,5 @@ class Scaler:
         return cls(matrix.mean(axis=0, dtype=np.float64).astype(np.float32), scale)
 
     def apply(self, matrix: Matrix) -> Matrix:
-        """Return the standardised matrix, float32 of shape (rows, inputs)."""
+        """Return the standardized matrix, float32 of shape (rows, inputs)."""
         return (matrix - self.mean) / self.scale

@@ -35,7 +35,7 @@ class Task:
 
     @property
     def labels(self) -> protocol.LabelsTask:
-        """What labels are."""
+        """What labels are, where the columns have one."""
         return cast("protocol.LabelsTask", self.module("labels"))
 
     @property

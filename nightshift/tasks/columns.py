@@ -15,10 +15,13 @@ from nightshift.printable import printable
 from nightshift.times import FIRST, LAST, read_time, to_utc
 
 # what a column should hold, and how to write it
-TIME = "time; write timestamps or ISO 8601 text such as 2018-08-14T09:30:00Z"
-LABEL = "label; write 0, 1, true or false"
+TIME = "time; write timestamps or ISO 8601 text such as 2018-08-14T09:30:00Z, or set source.format.times"
+LABEL = "label; write 0, 1, true or false, or list yours in source.format.positive and negative"
 CLASS = "class; write those that task.classes lists"
-NUMBER = "number; write 12.5 with a point, and name text or true and false under columns.categorical"
+NUMBER = (
+    "number; write 12.5 with a point, or set source.format.decimal and thousands, and name text or true and false "
+    "under columns.categorical"
+)
 
 SHORT_INTEGER = r"-?(?:0|[1-9][0-9]{0,17})"
 PLAIN_TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?Z?"
@@ -182,6 +185,20 @@ def _body(value: Any) -> Any:
 def labels(column: pd.Series) -> pd.Series:
     """Return labels as Int8, null where a value is neither 0, 1, true nor false."""
     return canonical(column).map(values.LABELS).astype("Int8")
+
+
+def named_labels(column: pd.Series, positive: list[str], negative: list[str]) -> pd.Series:
+    """Return labels as Int8; null where a value is in neither list, or there is none.
+
+    Args:
+        column: any dtype.
+        positive: the values that stand for 1.
+        negative: those that stand for 0; all others that are there, where the list is empty.
+    """
+    spellings = canonical(column)
+    known = {values.canonical(name): 0 for name in negative} | {values.canonical(name): 1 for name in positive}
+    labels = spellings.map(known).astype("Int8")
+    return labels if negative else labels.mask(labels.isna() & (spellings != ""), 0)
 
 
 def classes(column: pd.Series, known: list[str]) -> pd.Series:

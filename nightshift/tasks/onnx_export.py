@@ -44,7 +44,7 @@ class Tree:
 
 
 def dense(scaler: Scaler, layers: Sequence[tuple[Matrix, Matrix]]) -> bytes:
-    """Return `sigmoid` of a stack of linear layers with ReLU between them, over standardised inputs.
+    """Return `sigmoid` of a stack of linear layers with ReLU between them, over standardized inputs.
 
     Args:
         scaler: standardises the inputs.
@@ -186,12 +186,12 @@ class Drawing:
         return EMBEDDING
 
     def classifier(self, input_info: ValueInfoProto, logits: str, widths: tuple[int, int]) -> bytes:
-        """Return the whole graph: what it takes -> `score` (n, classes), the softmax of logits, and `embedding`.
+        """Return the whole graph: its input -> `score` (n, classes), the softmax of logits, and `embedding`.
 
         Args:
-            input_info: what it takes.
-            logits: name of the output that has them.
-            widths: of the embedding, and how many classes there are.
+            input_info: name, type and shape of the input.
+            logits: name of the output with the logits.
+            widths: width of the embedding, number of classes.
         """
         nodes = [*self.nodes, helper.make_node("Softmax", [logits], [OUTPUT], axis=1)]
         outputs = [

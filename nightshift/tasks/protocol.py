@@ -1,6 +1,6 @@
 """What a step may ask of a task: a Protocol a step, which a module of that name follows in each task's package."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import date
@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from nightshift import splits
 from nightshift.config import Config
-from nightshift.contracts.artifact import Artifact, LabeledWindow, Window
+from nightshift.config.columns import Holds
+from nightshift.contracts.artifact import Artifact, FoldWindow, Window
 from nightshift.contracts.drift import Promise
 from nightshift.contracts.package import DecisionRule, ModelPackage, Signature
 from nightshift.contracts.profile import PhaseName
@@ -48,7 +49,7 @@ class SimulationTask(Protocol):
         Args:
             config: the use case's simulator: the world, its drifts and corruptions.
             on: the UTC day.
-            labels_due: last day whose labels should have arrived; those of later days are null. None: all have.
+            labels_due: last day whose labels, if any, should have arrived; later ones are null. None: all have.
         """
 
 
@@ -71,7 +72,7 @@ class IngestionTask(Protocol):
 
 
 class LabelsTask(Protocol):
-    """What the ingestion step asks of labels."""
+    """What the ingestion step asks of labels, where the columns of a task have one."""
 
     # what they have to be, for a message
     KIND: str
@@ -181,10 +182,10 @@ class CandidateMetrics:
 
 
 class Sample(Protocol):
-    """Labeled training rows, on which candidates are fitted."""
+    """Training rows, with labels if there are any, on which candidates are fitted."""
 
     @property
-    def window(self) -> LabeledWindow:
+    def window(self) -> FoldWindow:
         """Their days, and how many there are."""
 
     @property
@@ -234,10 +235,10 @@ class Sample(Protocol):
 
 
 class SelectionRows(Protocol):
-    """Labeled rows by which candidates are chosen, and that none of them was fitted on."""
+    """Rows by which candidates are chosen, and that none of them was fitted on."""
 
     @property
-    def window(self) -> LabeledWindow:
+    def window(self) -> FoldWindow:
         """Their days, and how many there are."""
 
     def measure(self, graph: bytes) -> CandidateMetrics:
@@ -532,8 +533,14 @@ class DriftInputs(Generic[U]):
 
     @property
     def labeled_days(self) -> list[date]:
-        """The days whose labels are due, but for empty ones, of which none are to come."""
-        return [day for day in self.days.labelled if not self.is_empty(day)]
+        """The days whose labels are due, but for empty ones, of which none are to come; see `Watched`."""
+        return [day for day in self.days.labeled if not self.is_empty(day)]
+
+    @property
+    def labeled_rows(self) -> int | None:
+        """Rows with labels on the newest of these days; None where rows have no labels, or there is no such day."""
+        roles, newest = [*self.config.columns.holding(Holds.LABEL)], self.labeled_days[-1:]
+        return int(self.features.read(newest, roles).notna().all(axis=1).sum()) if roles and newest else None
 
     def is_empty(self, day: date) -> bool:
         """Return whether a day has no rows, and may have none."""
@@ -555,18 +562,14 @@ class Comparison(Protocol):
     def numeric(self) -> list[str]:
         """The columns that are compared as numbers; the others are categories."""
 
-    @property
-    def labeled_count(self) -> int:
-        """Rows with labels on the newest day whose labels are due; there is one."""
-
-    def batches(self, days: Days) -> "Iterator[pd.DataFrame]":
+    def batches(self, days: Iterable[date]) -> "Iterator[pd.DataFrame]":
         """Yield the rows of some days in batches, with the columns of the reference."""
 
     def unlabeled_signals(self) -> "Iterator[Signal]":
-        """Yield what else may have changed and needs no label."""
+        """Yield what else may have changed on the newest days, whatever their labels."""
 
     def labeled_signals(self) -> "Iterator[Signal]":
-        """Yield what the labels say of the days on which they are due; there is one."""
+        """Yield how good the model is on the days whose labels are due, or that need none; there is one."""
 
     def examples(self) -> "list[Block]":
         """Return what a report shows of the newest day's rows."""
@@ -584,13 +587,13 @@ class DriftTask(Protocol):
 
 
 class ReleaseTask(Protocol):
-    """What the release step asks: how wrong versions are, as labels arrive."""
+    """What the release step asks: how wrong versions are, as labels arrive or, without labels, rows do."""
 
     # the loss from which on one is as wrong as can be
     WORST: float
 
     def losses(self, table: Table, day: date, uris: Sequence[str], /) -> "list[npt.NDArray[np.floating[Any]]]":
-        """Return the loss of each labeled event of a day, or of each group of them, by some models.
+        """Return the loss of each event of a day that has its label, or of each group of them, by some models.
 
         Args:
             table: the features.

@@ -1,6 +1,6 @@
-"""What tasks have in common whose models take named inputs: labeled rows to fit on, and rows beside a reference."""
+"""What tasks have in common whose models take named inputs: rows to fit on, and rows beside a reference."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
@@ -11,9 +11,10 @@ import pandas as pd
 
 from nightshift import storage
 from nightshift.config import Config
+from nightshift.config.columns import Holds
 from nightshift.config.policy import DriftLimits
 from nightshift.contracts import package
-from nightshift.contracts.artifact import LabeledWindow
+from nightshift.contracts.artifact import FoldWindow
 from nightshift.contracts.drift import SCORE, Signal
 from nightshift.contracts.package import Datatype, ModelPackage, Signature, Tensor
 from nightshift.contracts.preprocessing import Inputs
@@ -33,11 +34,11 @@ REFERENCE_ROWS = 10_000
 
 
 @dataclass(frozen=True)
-class LabeledRows:
-    """Labeled rows, as models take them.
+class InputRows:
+    """Rows, as models take them.
 
     Attributes:
-        rows: `label` and the inputs.
+        rows: the inputs, and `label` if they have one.
         days: on which they lie.
         inputs: of a model.
     """
@@ -56,9 +57,9 @@ class LabeledRows:
         return finite(tabular.matrix(self.inputs, self.rows), self.inputs)
 
     @property
-    def window(self) -> LabeledWindow:
+    def window(self) -> FoldWindow:
         """Their days, and how many there are."""
-        return LabeledWindow(first=self.days.first, last=self.days.last, rows=len(self.rows))
+        return FoldWindow(first=self.days.first, last=self.days.last, rows=len(self.rows))
 
     @property
     def signature(self) -> Signature:
@@ -89,10 +90,10 @@ class LabeledRows:
         return []
 
     def reference(self, graph: bytes, seed: int) -> pd.DataFrame:
-        """Return at most `REFERENCE_ROWS` of them, drawn by a seed: inputs, `label` and `score`."""
+        """Return at most `REFERENCE_ROWS` of them, drawn by a seed: inputs, `label` if any, and `score`."""
         drawn = np.random.default_rng(seed).permutation(len(self.rows))[:REFERENCE_ROWS]
         rows = self.rows.iloc[np.sort(drawn)]
-        columns = rows[[*self.inputs.columns, "label"]].reset_index(drop=True)
+        columns = rows.filter([*self.inputs.columns, "label"]).reset_index(drop=True)
         return columns.assign(score=Graph(graph).score(tabular.matrix(self.inputs, rows)))
 
 
@@ -103,7 +104,7 @@ class MeasuredRows:
     Attributes:
         config: the use case.
         days: on which they lie.
-        rows: `label` and the inputs.
+        rows: the inputs, and `label` if they have one.
     """
 
     config: Config
@@ -115,9 +116,9 @@ class MeasuredRows:
         return f"{len(self.rows)} test rows of {self.days}"
 
     @property
-    def window(self) -> LabeledWindow:
+    def window(self) -> FoldWindow:
         """Their days, and how many there are."""
-        return LabeledWindow(first=self.days.first, last=self.days.last, rows=len(self.rows))
+        return FoldWindow(first=self.days.first, last=self.days.last, rows=len(self.rows))
 
     def misfit(self, _: ModelPackage, model: ModelPackage) -> str:
         """Return why a model cannot score the rows, the end of a sentence; empty when it can."""
@@ -153,10 +154,11 @@ class RowsBesideReference:
         """The columns that are compared as numbers."""
         return [*self.inputs.model.inputs.numeric, SCORE]
 
-    def batches(self, days: Days) -> Iterator[pd.DataFrame]:
-        """Yield the days' rows in batches: the model's inputs, `label` and `score`."""
+    def batches(self, days: Iterable[date]) -> Iterator[pd.DataFrame]:
+        """Yield the days' rows in batches: the model's inputs, `label` if any, and `score`."""
         features, scores = self.inputs.features, self.inputs.scores
-        columns = ["event_id", *self.inputs.model.inputs.columns, "label"]
+        labels = self.inputs.config.columns.holding(Holds.LABEL)
+        columns = ["event_id", *self.inputs.model.inputs.columns, *labels]
         for day in days:
             scored = storage.read_frame(scores.partition(day).uri, ["event_id", SCORE])
             for rows in storage.read_batches(features.partition(day).uri, columns):
@@ -165,7 +167,7 @@ class RowsBesideReference:
                 yield rows.assign(**{SCORE: now[SCORE].to_numpy()})
 
     def unlabeled_signals(self) -> Iterator[Signal]:
-        """Yield what else can be said without labels: nothing."""
+        """Yield what else may have changed on the newest days: nothing."""
         yield from ()
 
     def examples(self) -> list[Block]:

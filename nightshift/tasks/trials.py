@@ -6,7 +6,7 @@ from typing import Any, Generic, Self, TypeVar
 
 from nightshift.config import Config
 from nightshift.contracts import evaluation as contract
-from nightshift.contracts.artifact import LabeledWindow
+from nightshift.contracts.artifact import FoldWindow
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.verdict import Decision, Measure, Opponent, Verdict
 from nightshift.stats.comparison import Floats, PairedComparison, Resampled
@@ -63,7 +63,7 @@ class Trial(Generic[C]):
 
     config: Config
     model: ModelPackage
-    test: LabeledWindow
+    test: FoldWindow
     candidates: dict[str, C]
     champion: C | str
     verdict: Verdict

@@ -16,18 +16,18 @@ COMMANDS = {
     "runs": {
         "run": "Run a pipeline on this machine, or resume an unfinished run.",
         "backfill": "Run a pipeline for past days without promoting or serving a model; complete days are skipped.",
-        "loadtest": "Measure what a server of the champion withstands, and keep the best settings for the endpoint.",
+        "loadtest": "Measure the capacity of the champion's server, and keep the best settings for the endpoint.",
         "show": "Print the metrics and verdicts of a run.",
         "report": "Write the summary and report of a run that failed before its last step.",
     },
     "kubeflow": {
         "submit": "Start a run on Kubeflow, like `kfp run create` but with checked parameters.",
         "schedule": "Schedule the pipelines of a use case on Kubeflow, by its config's `schedule`.",
-        "exporter": "Export metrics of the runs on Kubeflow, and of those that never started, to Prometheus.",
+        "exporter": "Export metrics of Kubeflow's runs to Prometheus, including runs that never started.",
     },
     "definitions": {
         "compile": "Compile the pipelines to the YAML that every engine reads.",
-        "config": "Look at the config of a use case.",
+        "config": "Guess a config from a file, check and print one, or print the JSON Schema of configs.",
     },
     "models": {
         "models": "List the registered model versions.",
@@ -36,37 +36,37 @@ COMMANDS = {
         "stop": "Stop the local endpoint.",
     },
     "release": {
-        "release": "Start, show, pause, resume or abort a release; `nightshift run release` takes it further.",
+        "release": "Start, show, pause, resume or abort a release; `nightshift run release` advances it.",
     },
     "plan": {
         "plan": "Compute memory, time and cost of a training, or propose the fastest layout that fits.",
     },
     "costs": {
-        "costs": "Say what runs have cost, by step, run, model version and use case, or what a training would.",
+        "costs": "Show the costs of runs by step, run, model version and use case, or estimate those of a training.",
     },
     "perf": {
         "perf": "Compare the speed of models.",
     },
     "tune": {
-        "tune": "Measure a network's training in variants, in turn, and write the fastest into the config.",
+        "tune": "Search for the fastest training settings of a network, and write them into the config.",
     },
     "optimize": {
-        "optimize": "Measure every form of a graph, and write the fastest that is as accurate into the config.",
+        "optimize": "Measure each optimized variant of a model, and write the fastest accurate one into the config.",
     },
     "scale": {
-        "scale": "Train a config's network in more and more processes, and say what keeps it from being faster.",
+        "scale": "Measure how a network's training scales over processes, and diagnose what slows it down.",
     },
     "collectives": {
-        "collectives": "Measure all-reduce, all-gather, reduce-scatter and all-to-all by size, as nccl-tests does.",
+        "collectives": "Measure all-reduce, all-gather, reduce-scatter and all-to-all by tensor size, like nccl-tests.",
     },
     "repair": {
-        "repair": "Show what can be read of a damaged online state; --accept continues from it. Nothing is removed.",
+        "repair": "Show the readable records of a damaged online state, or continue from them. Nothing is removed.",
     },
     "profile": {
-        "profile": "Say where the time of a training on GPUs goes, and what would win most of it back.",
+        "profile": "Show where the time of a GPU training goes, and which fixes save most of it.",
     },
     "gc": {
-        "gc": "List, or delete, the runs, days, checkpoints and versions past their ages that no live model needs.",
+        "gc": "List or delete expired runs, days, checkpoints and versions that no live model needs.",
     },
 }
 
@@ -94,7 +94,9 @@ def parse_command_line(argv: Sequence[str]) -> argparse.Namespace:
 
     Only the module of the command that is named knows its flags. The others are known by their names.
     """
-    parser = argparse.ArgumentParser(prog="nightshift", description="A daily GPU machine-learning pipeline.")
+    parser = argparse.ArgumentParser(
+        prog="nightshift", description="Run, release and monitor a daily machine-learning pipeline."
+    )
     commands = parser.add_subparsers(required=True, metavar="command")
     command = next((word for word in argv if not word.startswith("-")), "")
     for module, texts in COMMANDS.items():

@@ -15,9 +15,17 @@ def add(commands: options.Commands) -> None:
     """Add the command."""
     command = options.add_command(commands, "collectives", collectives.__doc__)
     command.add_argument(
-        "--processes", type=int, default=2, help="processes on this machine, each with a GPU (default: 2)"
+        "--processes",
+        type=int,
+        default=2,
+        help="number of processes on this machine, each with its own GPU on cuda (default: 2)",
     )
-    command.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="cpu: gloo (default), cuda: NCCL")
+    command.add_argument(
+        "--device",
+        choices=["cpu", "cuda"],
+        default="cpu",
+        help="exchange by gloo on the CPU or by NCCL on GPUs (default: cpu)",
+    )
     command.add_argument(
         "--sizes", type=int, nargs="+", default=[], help="tensor sizes in bytes (default: 1 KiB to 64 MiB)"
     )
@@ -25,7 +33,7 @@ def add(commands: options.Commands) -> None:
 
 
 def collectives(args: argparse.Namespace) -> int:
-    """Measure all-reduce, all-gather, reduce-scatter and all-to-all by size, as nccl-tests does."""
+    """Measure all-reduce, all-gather, reduce-scatter and all-to-all by tensor size, like nccl-tests."""
     if args.processes < 2:
         raise UserError(f"--processes is {args.processes}; two or more exchange something")
     sizes = ["--sizes", *map(str, args.sizes)] if args.sizes else []

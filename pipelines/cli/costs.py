@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nightshift.costs.prices import machines
+from nightshift.costs.prices import read_machines
 from nightshift.costs.spending import HOUR
 from nightshift.errors import UserError
 from nightshift.planning.spot import Interruptions
@@ -17,40 +17,53 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 Json = dict[str, Any]
+WIDEST = 1000  # characters of a table
 UNPRICED = "no price: name the machine in the config's costs.machine, and its dollars an hour in costs.prices"
 
 
 def add(commands: options.Commands) -> None:
     """Add the command."""
     command = options.add_command(commands, "costs", costs.__doc__)
-    command.add_argument("run", nargs="?", help="the run's id, for what each of its steps cost (default: all runs)")
+    command.add_argument("run", nargs="?", help="id of a run, to show the cost of each step (default: all runs)")
     options.add_workspace(command)
-    command.add_argument("--samples", type=float, help="samples to train on; prints the cost on each machine")
+    command.add_argument("--samples", type=float, help="samples to train on, to estimate the cost on each machine")
     command.add_argument(
         "--measured",
         action="append",
         default=[],
         metavar="GPU=RATE",
-        help="measured throughput of one GPU in samples/s",
+        help="measured throughput of one GPU in samples/s, such as h100-80gb=1200; repeatable",
     )
-    command.add_argument("--interrupted-hours", type=float, default=5, help="mean time to lose a machine (default: 5)")
-    command.add_argument("--checkpoint-seconds", type=float, default=30, help="time to save a checkpoint (default: 30)")
     command.add_argument(
-        "--restart-seconds", type=float, default=300, help="time to resume on another machine (default: 300)"
+        "--interrupted-hours", type=float, default=5, help="mean hours until a spot machine is lost (default: 5)"
+    )
+    command.add_argument(
+        "--checkpoint-seconds", type=float, default=30, help="seconds to save a checkpoint (default: 30)"
+    )
+    command.add_argument(
+        "--restart-seconds", type=float, default=300, help="seconds to resume on another machine (default: 300)"
     )
     command.set_defaults(command=costs)
 
 
 def costs(args: argparse.Namespace) -> int:
-    """Say what runs have cost, by step, run, model version and use case, or what a training would."""
-    from rich.console import Console
-
+    """Show the costs of runs by step, run, model version and use case, or estimate those of a training."""
     if args.samples or args.measured:
-        Console().print(_estimate_costs(args))
+        _print(_estimate_costs(args))
         return 0
     folder = options.state(args).runs
-    Console().print(_steps(runs.find_folder(args.run, folder)) if args.run else _runs(Path(folder)))
+    _print(_steps(runs.find_folder(args.run, folder)) if args.run else _runs(Path(folder)))
     return 0
+
+
+def _print(table: "Table") -> None:
+    """Print a table as wide as it needs: `nightshift costs RUN` takes a whole id."""
+    from rich.console import Console
+    from rich.measure import Measurement
+
+    console = Console()
+    needed = Measurement.get(console, console.options.update(max_width=WIDEST), table).maximum
+    Console(width=max(console.width, needed)).print(table)
 
 
 def _steps(folder: Path) -> "Table":
@@ -131,7 +144,7 @@ def _estimate_costs(args: argparse.Namespace) -> "Table":
 
 def _offers(args: argparse.Namespace) -> Iterator[tuple[float, tuple[str, ...]]]:
     rates = dict(map(_parse_rate, args.measured))
-    for machine in machines().values():
+    for machine in read_machines().values():
         if machine.gpu not in rates:
             continue
         for name, usd in machine.markets:
@@ -155,7 +168,7 @@ def _interruptions(args: argparse.Namespace) -> Interruptions:
 
 def _parse_rate(text: str) -> tuple[str, float]:
     name, _, rate = text.partition("=")
-    known = sorted({machine.gpu for machine in machines().values() if machine.gpu})
+    known = sorted({machine.gpu for machine in read_machines().values() if machine.gpu})
     try:
         value = float(rate)
     except ValueError:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pipelines import arguments, configs
 from pipelines.cli import options
+from pipelines.cli.guess import add_guess
 from pipelines.compiling import compile_pipelines
 from pipelines.configs import strict_yaml
 from pipelines.environments import SITES, site
@@ -15,19 +16,28 @@ def add(commands: options.Commands) -> None:
     """Add the commands."""
     command = options.add_command(commands, "compile", compile_all.__doc__)
     command.add_argument(
-        "--environment", action="append", help=f"environment to compile for: one of {', '.join(SITES)} (default: all)"
+        "--environment",
+        action="append",
+        help=f"environment to compile for: {', '.join(SITES)}; repeatable (default: all)",
     )
-    command.add_argument("--folder", default=str(arguments.COMPILED), help="where to write (default: %(default)s)")
     command.add_argument(
-        "--trainjobs", action="store_true", help="compile for configs whose task.trainer.nodes is not 1"
+        "--folder", default=str(arguments.COMPILED), help="folder to write into (default: %(default)s)"
+    )
+    command.add_argument(
+        "--trainjobs",
+        action="store_true",
+        help="run trainings as TrainJobs, for configs with task.trainer.nodes above 1",
     )
     command.set_defaults(command=compile_all)
-    config = options.add_command(commands, "config", "Look at the config of a use case.")
+    config = options.add_command(
+        commands, "config", "Guess a config from a file, check and print one, or print the JSON Schema of configs."
+    )
     actions = config.add_subparsers(required=True, metavar="action")
     options.add_command(actions, "schema", schema.__doc__).set_defaults(command=schema)
     showing = options.add_command(actions, "show", show.__doc__)
-    showing.add_argument("config", help="a name in pipelines/configs/ or a YAML file")
+    showing.add_argument("config", help="use case, by its name in pipelines/configs/ or a YAML file")
     showing.set_defaults(command=show)
+    add_guess(actions)
 
 
 def compile_all(args: argparse.Namespace) -> int:

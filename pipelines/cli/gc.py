@@ -16,14 +16,14 @@ def add(commands: options.Commands) -> None:
     command = options.add_command(commands, "gc", gc.__doc__)
     options.add_workspace(command)
     options.add_config(command)
-    command.add_argument("--lake", help="root of the daily tables (default: the workspace's)")
-    command.add_argument("--checkpoints", help="root of trainings' checkpoints (default: the workspace's)")
-    command.add_argument("--delete", action="store_true", help="delete them; without it, only list")
+    command.add_argument("--lake", help="URI of the lake (default: the workspace's)")
+    command.add_argument("--checkpoints", help="URI of the checkpoints (default: the workspace's)")
+    command.add_argument("--delete", action="store_true", help="delete the listed files (default: only list them)")
     command.set_defaults(command=gc)
 
 
 def gc(args: argparse.Namespace) -> int:
-    """List, or delete, the runs, days, checkpoints and versions past their ages that no live model needs."""
+    """List or delete expired runs, days, checkpoints and versions that no live model needs."""
     from rich.console import Console
 
     from pipelines.gc import sweep

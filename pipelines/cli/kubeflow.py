@@ -55,7 +55,7 @@ def schedule(args: argparse.Namespace) -> int:
 
 
 def exporter(args: argparse.Namespace) -> int:
-    """Export metrics of the runs on Kubeflow, and of those that never started, to Prometheus."""
+    """Export metrics of Kubeflow's runs to Prometheus, including runs that never started."""
     from pipelines.engines.kubeflow.exporter import serve
 
     serve(_server(args), args.host, args.port, partial(print, flush=True))
@@ -86,7 +86,9 @@ def _add_submit(commands: options.Commands) -> None:
     options.add_pipeline(command)
     options.add_date(command)
     _add_cluster(command)
-    command.add_argument("--wait", action="store_true", help="print progress; exit 1 on failure")
+    command.add_argument(
+        "--wait", action="store_true", help="print the progress until the run ends; exit 1 when it fails"
+    )
     options.add_parameters(command)
     command.set_defaults(command=submit)
 
@@ -94,7 +96,9 @@ def _add_submit(commands: options.Commands) -> None:
 def _add_schedule(commands: options.Commands) -> None:
     command = options.add_command(commands, "schedule", schedule.__doc__)
     _add_cluster(command)
-    command.add_argument("--replace", action="store_true", help="delete other recurring runs with the same names")
+    command.add_argument(
+        "--replace", action="store_true", help="delete existing recurring runs of the same names first"
+    )
     options.add_parameters(command)
     command.set_defaults(command=schedule)
 
@@ -102,28 +106,32 @@ def _add_schedule(commands: options.Commands) -> None:
 def _add_exporter(commands: options.Commands) -> None:
     command = options.add_command(commands, "exporter", exporter.__doc__)
     _add_server(command)
-    command.add_argument("--host", default="127.0.0.1", help="address to listen on; a pod needs 0.0.0.0 (%(default)s)")
+    command.add_argument(
+        "--host", default="127.0.0.1", help="address to listen on; a pod needs 0.0.0.0 (default: %(default)s)"
+    )
     command.add_argument("--port", type=int, default=9108, help="port to listen on (default: %(default)s)")
     command.set_defaults(command=exporter, service_account="")
 
 
 def _add_cluster(command: argparse.ArgumentParser) -> None:
     _add_server(command)
-    command.add_argument("--environment", required=True, help=f"cluster to compile for, such as {list(SITES)[-1]}")
+    command.add_argument("--environment", required=True, help=f"environment to compile for, such as {list(SITES)[-1]}")
     command.add_argument(
         "--inside", default=KUBEFLOW_INSIDE, help="Kubeflow's URL inside the cluster (default: %(default)s)"
     )
-    usual = "service account of runs whose steps need no other (default: %(default)s)"
+    usual = "service account of the runs (default: %(default)s, or the one that a pipeline's steps need)"
     command.add_argument("--service-account", default=SERVICE_ACCOUNT, help=usual)
 
 
 def _add_server(command: argparse.ArgumentParser) -> None:
     names = {"endpoint": os.environ.get("KFP_ENDPOINT", ""), "namespace": os.environ.get("KFP_NAMESPACE", "")}
-    command.add_argument("--endpoint", default=names["endpoint"], help="URL of Kubeflow Pipelines (or: KFP_ENDPOINT)")
+    command.add_argument(
+        "--endpoint", default=names["endpoint"], help="URL of Kubeflow Pipelines (default: $KFP_ENDPOINT)"
+    )
     command.add_argument(
         "--experiment", default="nightshift", help="Kubeflow experiment of the runs (default: %(default)s)"
     )
     command.add_argument(
-        "--namespace", default=names["namespace"], help="namespace of the profile on a multi-user Kubeflow"
+        "--namespace", default=names["namespace"], help="namespace of the profile, on a multi-user Kubeflow"
     )
-    command.add_argument("--token-file", default="", help="file with the bearer token (default: the one in a pod)")
+    command.add_argument("--token-file", default="", help="file with the bearer token (default: the pod's)")

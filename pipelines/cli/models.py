@@ -24,10 +24,10 @@ def add(commands: options.Commands) -> None:
         command = options.add_command(commands, function.__name__, str(function.__doc__))
         options.add_workspace(command)
         if function is promote:
-            command.add_argument("version", help="version to promote; see `nightshift models`")
+            command.add_argument("version", help="number of the version to promote, from `nightshift models`")
         if function is not stop:
             add_registry(command)
-        command.add_argument("--name", help="use case (default: the only one)")
+        command.add_argument("--name", help="name of the use case (default: the registry's only one)")
         command.set_defaults(command=function)
 
 
@@ -36,7 +36,7 @@ def models(args: argparse.Namespace) -> int:
     from rich.console import Console
 
     state = select_state(args)
-    for name in [args.name] if args.name else registry.existing(state.registry):
+    for name in [args.name] if args.name else registry.require_names(state.registry):
         Console().print(
             _table(name, registry.versions(state.registry, name), release.read(ReleaseRef.from_state(state, name)))
         )
@@ -47,7 +47,7 @@ def promote(args: argparse.Namespace) -> int:
     """Make a version the champion and serve it."""
     state = select_state(args)
     ref = _find_ref(state, args.name)
-    with registry.exclusive(state.registry):
+    with registry.lock(state.registry):
         return _say(release.promote(ref, _parse_version(ref, args.version), partial(_update, state)))
 
 
@@ -55,7 +55,7 @@ def rollback(args: argparse.Namespace) -> int:
     """Restore the previous champion."""
     state = select_state(args)
     ref = _find_ref(state, args.name)
-    with registry.exclusive(state.registry):
+    with registry.lock(state.registry):
         return _say(release.rollback(ref, partial(_update, state)))
 
 
@@ -67,8 +67,10 @@ def stop(args: argparse.Namespace) -> int:
 
 def add_registry(command: argparse.ArgumentParser) -> None:
     """Add where models are registered, where it is not in the workspace."""
-    command.add_argument("--registry", help="a tracking server or another folder (default: the workspace's)")
-    command.add_argument("--audit", help="root of a tracking server's release records")
+    command.add_argument(
+        "--registry", help="tracking server or folder of the models (default: the workspace's registry)"
+    )
+    command.add_argument("--audit", help="URI of the release records, needed with a tracking server")
 
 
 def select_state(args: argparse.Namespace) -> State:
@@ -79,7 +81,7 @@ def select_state(args: argparse.Namespace) -> State:
 
 
 def _find_ref(state: State, name: str | None) -> ReleaseRef:
-    return ReleaseRef.from_state(state, registry.one(state.registry, name))
+    return ReleaseRef.from_state(state, registry.choose_name(state.registry, name))
 
 
 def _parse_version(ref: ReleaseRef, number: str) -> int:
@@ -91,7 +93,7 @@ def _parse_version(ref: ReleaseRef, number: str) -> int:
 
 def _update(state: State, version: Version) -> None:
     """Have a running endpoint serve a version, before the record says so: what fails here changes nothing."""
-    if registry.is_remote(state.registry) or not endpoint.running(state.registry, version.name):
+    if registry.is_remote(state.registry) or not endpoint.find_running(state.registry, version.name):
         options.say("no endpoint is running here")
         return
     server = endpoint.start_or_update(state, version, examples.build_example(state, version.name, version.uri))

@@ -21,17 +21,15 @@ STEP = "optimization"
 def add(commands: options.Commands) -> None:
     """Add the command."""
     command = options.add_command(commands, "optimize", optimize.__doc__)
-    command.add_argument(
-        "run", nargs="?", default="latest", help="training run whose graph is measured (default: the latest run)"
-    )
-    command.add_argument("--config", required=True, help="use case: a name in pipelines/configs/ or a YAML file")
-    command.add_argument("--dry-run", action="store_true", help="leave the config as it is")
+    command.add_argument("run", nargs="?", default="latest", help="training run of the model (default: the latest run)")
+    command.add_argument("--config", required=True, help="use case, by its name in pipelines/configs/ or a YAML file")
+    command.add_argument("--dry-run", action="store_true", help="print the variant without writing it")
     options.add_workspace(command)
     command.set_defaults(command=optimize)
 
 
 def optimize(args: argparse.Namespace) -> int:
-    """Measure every form of a graph, and write the fastest that is as accurate into the config."""
+    """Measure each optimized variant of a model, and write the fastest accurate one into the config."""
     file, config = configs.find_file(args.config), configs.load(args.config)
     training = runs.reopen(runs.find_folder(args.run, options.state(args).runs))
     task = _step(training, config["name"])

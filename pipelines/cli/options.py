@@ -22,38 +22,44 @@ def add_command(commands: Commands, name: str, text: str | None, **options: Any)
 
 def add_workspace(command: argparse.ArgumentParser) -> None:
     """Add the folder of everything a local environment keeps."""
-    command.add_argument("--workspace", default=".", help="folder that holds lake, registry and runs (default: here)")
+    command.add_argument(
+        "--workspace", default=".", help="folder of lake, registry and runs (default: the current folder)"
+    )
 
 
 def add_pipeline(command: argparse.ArgumentParser) -> None:
     """Add the pipeline by its purpose."""
     shipped = ", ".join(arguments.list_shipped())
-    text = f"{shipped}, or a file of compiled YAML (default: %(default)s)"
+    text = f"pipeline to run: {shipped}, or a file of compiled YAML (default: %(default)s)"
     command.add_argument("pipeline", nargs="?", default=arguments.DEFAULT, help=text)
 
 
 def add_date(command: argparse.ArgumentParser) -> None:
     """Add the logical date of a run."""
-    command.add_argument("--date", help="logical date, the last complete UTC day (default: yesterday)")
+    command.add_argument("--date", help="logical date, YYYY-MM-DD: the last complete UTC day (default: yesterday)")
 
 
 def add_config(command: argparse.ArgumentParser) -> None:
     """Add the use case."""
-    command.add_argument("--config", help="use case: a name in pipelines/configs/ or a YAML file (default: fraud)")
+    command.add_argument("--config", help="use case, by its name in pipelines/configs/ or a YAML file (default: fraud)")
 
 
 def add_parameters(command: argparse.ArgumentParser) -> None:
     """Add the parameters of a pipeline that a person chooses."""
-    command.add_argument("--data", help=f"folder, s3:// or gs:// with the raw events (default: {arguments.SIMULATOR})")
+    command.add_argument("--data", help=f"folder or URI of the raw events (default: {arguments.SIMULATOR})")
     add_config(command)
-    command.add_argument("--device", choices=["cpu", "cuda"], help="where to compute (default: cpu)")
+    command.add_argument("--device", choices=["cpu", "cuda"], help="device to compute on (default: cpu)")
     add_set(command)
 
 
 def add_set(command: argparse.ArgumentParser) -> None:
     """Add any parameter of a pipeline by its name."""
     command.add_argument(
-        "--set", action="append", default=[], metavar="NAME=VALUE", help="set a pipeline parameter or state.<root>"
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="set a parameter of the pipeline, or a location such as state.lake; repeatable",
     )
 
 

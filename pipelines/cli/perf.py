@@ -25,25 +25,27 @@ def add(commands: options.Commands) -> None:
     )
     command = options.add_command(actions, "compare", compare.__doc__)
     command.add_argument(
-        "run", nargs="?", default="latest", help="run, version or `champion` to judge (default: latest run)"
+        "run", nargs="?", default="latest", help="run, version or `champion` to judge (default: the latest run)"
     )
     command.add_argument("--baseline", required=True, help="run, version or `champion` to compare with")
-    command.add_argument("--baseline-code", metavar="FOLDER", type=Path, help="another checkout that runs the baseline")
     command.add_argument(
-        "--pairs", type=int, default=PAIRS, help="measured pairs per kernel and round (default: %(default)s)"
+        "--baseline-code", metavar="FOLDER", type=Path, help="checkout that runs the baseline (default: this one)"
     )
     command.add_argument(
-        "--rounds", type=int, default=ROUNDS, help="rounds, each in new processes (default: %(default)s)"
+        "--pairs", type=int, default=PAIRS, help="pairs to measure per kernel and round (default: %(default)s)"
     )
-    command.add_argument("--output", metavar="FILE", help="where to write the verdict (JSON)")
+    command.add_argument(
+        "--rounds", type=int, default=ROUNDS, help="rounds to measure, each in new processes (default: %(default)s)"
+    )
+    command.add_argument("--output", metavar="FILE", help="JSON file to write the verdict to")
     options.add_workspace(command)
     add_registry(command)
-    command.add_argument("--name", help="use case (default: the only one)")
+    command.add_argument("--name", help="name of the use case (default: the registry's only one)")
     command.set_defaults(command=compare)
 
 
 def compare(args: argparse.Namespace) -> int:
-    """Measure a model beside another one, in turn, and say whether it has become slower; exit code 2 if so."""
+    """Measure two models in turn, and exit with code 2 if the first is slower than the baseline."""
     from nightshift.stats import performance  # NumPy, which Airflow's environment lacks
 
     if min(args.pairs, args.rounds) < 1:
@@ -81,7 +83,7 @@ def _model(args: argparse.Namespace, reference: str) -> str:
 
 def _version(args: argparse.Namespace, reference: str) -> Version:
     state = select_state(args)
-    name = registry.one(state.registry, args.name)
+    name = registry.choose_name(state.registry, args.name)
     if reference != CHAMPION:
         return registry.find(state.registry, name, int(reference))
     champion = release.champion(ReleaseRef.from_state(state, name))

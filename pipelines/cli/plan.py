@@ -21,39 +21,56 @@ from pipelines.cli import options
 if TYPE_CHECKING:
     from rich.table import Table
 
-SIZES = ("layers", "hidden", "heads", "groups", "feed_forward", "vocabulary", "sequence")
-STRATEGY = ("micro_batch", "tensor", "context", "pipeline", "interleave", "zero")
+SIZES = {
+    "layers": "number of transformer layers",
+    "hidden": "width of the hidden states",
+    "heads": "number of attention heads",
+    "groups": "number of key and value heads",
+    "feed_forward": "width of the feed-forward layers",
+    "vocabulary": "number of tokens in the vocabulary",
+    "sequence": "tokens per sample",
+}
+STRATEGY = {
+    "micro_batch": "samples that a GPU computes at once",
+    "tensor": "GPUs that share a layer",
+    "context": "GPUs that share a sequence",
+    "pipeline": "number of pipeline stages",
+    "interleave": "chunks of layers per pipeline stage",
+    "zero": "ZeRO stage, 0 to 3",
+}
 
 
 def add(commands: options.Commands) -> None:
     """Add the command."""
     command = options.add_command(commands, "plan", plan.__doc__)
     command.add_argument("--published", action="store_true", help="compare the planner with published figures and exit")
-    command.add_argument("--model", default="custom", help="a preset such as llama3-8b, gpt-175b, bert-base, resnet50")
-    for name in SIZES:
-        command.add_argument(
-            _flag(name), type=int, help=f"the model's {name.replace('_', ' ')} (default: the preset's)"
-        )
+    command.add_argument(
+        "--model",
+        default="custom",
+        help="preset of the model, such as llama3-8b, gpt-175b, bert-base or resnet50 (default: custom)",
+    )
+    for name, text in SIZES.items():
+        command.add_argument(_flag(name), type=int, help=f"{text} (default: the preset's)")
     command.add_argument("--gpu", help=f"GPU model: one of {', '.join(gpus())}")
     command.add_argument("--nodes", type=int, default=1, help="number of machines (default: 1)")
     command.add_argument("--gpus-per-node", type=int, default=8, help="GPUs per machine (default: 8)")
     command.add_argument(
-        "--network", type=float, default=400, help="Gbit/s between a GPU and other nodes (default: 400)"
+        "--network", type=float, default=400, help="bandwidth between a GPU and other nodes in Gbit/s (default: 400)"
     )
-    command.add_argument("--batch", type=int, help="samples per step over all GPUs")
-    for name in STRATEGY:
-        command.add_argument(
-            _flag(name), type=int, help=f"{name.replace('_', '-')} setting of the layout (default: search all)"
-        )
+    command.add_argument("--batch", type=int, help="samples per step, over all GPUs")
+    for name, text in STRATEGY.items():
+        command.add_argument(_flag(name), type=int, help=f"{text} (default: search all)")
     command.add_argument(
-        "--checkpointing", choices=list(Checkpointing), help="activations to recompute (default: search all)"
+        "--checkpointing",
+        choices=list(Checkpointing),
+        help="activations to recompute in the backward pass (default: search all)",
     )
     command.add_argument("--precision", default="bf16", help="precision of the matrix products (default: bf16)")
     command.add_argument(
-        "--samples", type=float, help="samples per epoch; prints its hours and, with a price, its cost"
+        "--samples", type=float, help="samples per epoch, to print the hours of an epoch and, with a price, its cost"
     )
     command.add_argument("--usd-per-gpu-hour", type=float, help="price of one GPU in USD per hour")
-    command.add_argument("--output", metavar="FILE", help="where to write the recipe (YAML)")
+    command.add_argument("--output", metavar="FILE", help="YAML file to write the recipe to")
     command.set_defaults(command=plan)
 
 

@@ -19,11 +19,13 @@ def add(commands: options.Commands) -> None:
     command = options.add_command(commands, "profile", profile.__doc__)
     command.add_argument("--trace", nargs="+", action="extend", default=[], metavar="FILE_OR_URI",
                          help="traces of torch.profiler (.json, .json.gz), Nsight Systems (.sqlite) or Nsight Compute "
-                         "(.csv); several are several ranks or several numbers of GPUs")  # fmt: skip
+                         "(.csv); give one per rank, or one per number of GPUs")  # fmt: skip
     command.add_argument(
-        "--command", dest="program", help="a Python program to run under torch.profiler, as 'train.py --epochs 1'"
+        "--command", dest="program", help="Python program to run under torch.profiler, such as 'train.py --epochs 1'"
     )
-    command.add_argument("--output", required=True, metavar="DIR", help="folder or URI of profile.json and its page")
+    command.add_argument(
+        "--output", required=True, metavar="DIR", help="folder or URI to write profile.json and report.html to"
+    )
     command.add_argument(
         "--flops-per-step", help="floating-point operations of a step on one GPU (FlopCounterMode), for MFU"
     )
@@ -33,13 +35,13 @@ def add(commands: options.Commands) -> None:
     command.add_argument(
         "--gpu",
         default="",
-        help="GPU if the trace does not name it: a row of hardware.yaml, such as h100-80gb",
+        help="GPU of the trace, such as h100-80gb, if the trace does not name it",
     )
     command.set_defaults(command=profile)
 
 
 def profile(args: argparse.Namespace) -> int:
-    """Say where the time of a training on GPUs goes, and what would win most of it back."""
+    """Show where the time of a GPU training goes, and which fixes save most of it."""
     from nightshift.profiler.traces import analysis, read  # NumPy, which Airflow's environment lacks
     from nightshift.profiler.traces.analysis import Known
     from nightshift.profiler.traces.trace import Trace

@@ -13,16 +13,18 @@ ACTIONS = {"status": manage.status, "pause": manage.pause, "resume": manage.resu
 def add(commands: options.Commands) -> None:
     """Add the command."""
     command = options.add_command(commands, "release", release.__doc__)
-    command.add_argument("action", choices=["start", *ACTIONS], help="action on the release")
-    command.add_argument("version", nargs="?", help="version to release, for `start`; see `nightshift models`")
+    command.add_argument("action", choices=["start", *ACTIONS], help="action to take on the release")
+    command.add_argument(
+        "version", nargs="?", help="number of the version that `start` releases, from `nightshift models`"
+    )
     options.add_workspace(command)
     add_registry(command)
-    command.add_argument("--name", help="use case (default: the only one)")
+    command.add_argument("--name", help="name of the use case (default: the registry's only one)")
     command.set_defaults(command=release)
 
 
 def release(args: argparse.Namespace) -> int:
-    """Start, show, pause, resume or abort a release; `nightshift run release` takes it further."""
+    """Start, show, pause, resume or abort a release; `nightshift run release` advances it."""
     if (args.version is not None) != (args.action == "start"):
         raise UserError(f"release {args.action} takes {'a version' if args.version is None else 'no version'}")
     if args.version is None:

@@ -10,15 +10,15 @@ from pipelines.cli import options
 def add(commands: options.Commands) -> None:
     """Add the command."""
     command = options.add_command(commands, "repair", repair.__doc__)
-    command.add_argument("folder", help="folder of the online state, as in the server's message")
+    command.add_argument("folder", help="folder of the online state, from the server's error message")
     command.add_argument(
-        "--accept", action="store_true", help="continue with the readable records; keep the damaged files"
+        "--accept", action="store_true", help="continue from the readable records and keep copies of the damaged files"
     )
     command.set_defaults(command=repair)
 
 
 def repair(args: argparse.Namespace) -> int:
-    """Show what can be read of a damaged online state; --accept continues from it. Nothing is removed."""
+    """Show the readable records of a damaged online state, or continue from them. Nothing is removed."""
     from nightshift.tabular.online import repair as online
 
     folder = Path(args.folder)

@@ -34,11 +34,8 @@ def add(commands: options.Commands) -> None:
     _add_run(commands)
     _add_backfill(commands)
     _add_loadtest(commands)
-    for name, function in (("show", show), ("report", report)):
-        command = options.add_command(commands, name, function.__doc__)
-        options.add_workspace(command)
-        command.add_argument("run", nargs="?" if name == "show" else None, default="latest", help="run id")
-        command.set_defaults(command=function)
+    _add_show(commands)
+    _add_report(commands)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -85,8 +82,8 @@ def report(args: argparse.Namespace) -> int:
 
 
 def loadtest(args: argparse.Namespace) -> int:
-    """Measure what a server of the champion withstands, and keep the best settings for the endpoint."""
-    names = {"p99_ms": args.p99_ms, "seconds": args.seconds, "connections": args.connections, "rates": args.rate}
+    """Measure the capacity of the champion's server, and keep the best settings for the endpoint."""
+    names = {"p99_ms": args.p99_ms, "seconds": args.seconds, "connections": args.connections, "rates": args.rates}
     load = {name: value for name, value in names.items() if value is not None}
     parameters = options.parameters(args)
     if load and "load" in parameters:
@@ -165,12 +162,32 @@ def _add_run(commands: options.Commands) -> None:
         "--runner",
         choices=RUNNERS,
         default="process",
-        help="how steps run; docker runs each in its image (default: process)",
+        help="run each step as a process, or in its image with Docker (default: process)",
     )
-    command.add_argument("--target", choices=TARGETS, help="where to deploy (default: local, in docker register-only)")
+    command.add_argument(
+        "--target",
+        choices=TARGETS,
+        help="serve, only register, or only record the model (default: local, with docker register-only)",
+    )
     command.add_argument("--resume", metavar="RUN", help="resume an unfinished run with its original parameters")
     options.add_parameters(command)
     command.set_defaults(command=run, usual=command.get_default)
+
+
+def _add_show(commands: options.Commands) -> None:
+    command = options.add_command(commands, "show", show.__doc__)
+    options.add_workspace(command)
+    command.add_argument(
+        "run", nargs="?", default="latest", help="id of the run (default: the newest run with a report)"
+    )
+    command.set_defaults(command=show)
+
+
+def _add_report(commands: options.Commands) -> None:
+    command = options.add_command(commands, "report", report.__doc__)
+    options.add_workspace(command)
+    command.add_argument("run", help="id of the failed run, the name of its folder in runs")
+    command.set_defaults(command=report)
 
 
 def _add_loadtest(commands: options.Commands) -> None:
@@ -178,12 +195,16 @@ def _add_loadtest(commands: options.Commands) -> None:
     options.add_config(command)
     options.add_workspace(command)
     command.add_argument(
-        "--p99-ms", type=float, help="limit of the 99th percentile of latency (default: release.max_p99_ms)"
+        "--p99-ms",
+        type=float,
+        help="limit of the 99th percentile of latency in ms (default: the config's release.max_p99_ms)",
     )
-    command.add_argument("--seconds", type=float, help="duration of each measurement (default: 2)")
-    command.add_argument("--connections", type=int, nargs="+", help="closed-loop connections (default: 1 8 32)")
+    command.add_argument("--seconds", type=float, help="duration of each measurement in seconds (default: 2)")
     command.add_argument(
-        "--rate", type=float, nargs="+", help="open-loop rates in requests/s (default: chosen automatically)"
+        "--connections", type=int, nargs="+", help="numbers of connections of the closed loop (default: 1 8 32)"
+    )
+    command.add_argument(
+        "--rates", type=float, nargs="+", help="rates of the open loop in requests/s (default: chosen automatically)"
     )
     options.add_set(command)
     command.set_defaults(command=loadtest)
@@ -193,8 +214,10 @@ def _add_backfill(commands: options.Commands) -> None:
     command = options.add_command(commands, "backfill", backfill.__doc__)
     options.add_pipeline(command)
     options.add_workspace(command)
-    command.add_argument("--from", dest="first", required=True, metavar="DATE", help="first logical date")
-    command.add_argument("--to", dest="last", required=True, metavar="DATE", help="last logical date, inclusive")
-    command.add_argument("--force", action="store_true", help="run complete days again too")
+    command.add_argument("--from", dest="first", required=True, metavar="DATE", help="first logical date, YYYY-MM-DD")
+    command.add_argument(
+        "--to", dest="last", required=True, metavar="DATE", help="last logical date, YYYY-MM-DD, inclusive"
+    )
+    command.add_argument("--force", action="store_true", help="also rerun the days that are complete")
     options.add_parameters(command)
     command.set_defaults(command=backfill)

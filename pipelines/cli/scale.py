@@ -18,22 +18,24 @@ HEADINGS = ("processes", "rows/s", "efficiency", "step ms", "computing", "rows",
 def add(commands: options.Commands) -> None:
     """Add the command."""
     command = options.add_command(commands, "scale", scale.__doc__)
-    command.add_argument("--config", required=True, help="use case: a name in pipelines/configs/ or a YAML file")
-    command.add_argument("--candidate", help="the network's name in the config (default: the only one)")
-    command.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="where to compute (default: cpu)")
+    command.add_argument("--config", required=True, help="use case, by its name in pipelines/configs/ or a YAML file")
+    command.add_argument("--candidate", help="name of the network in the config (default: the only one)")
+    command.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="device to train on (default: cpu)")
     command.add_argument(
         "--processes", type=int, nargs="+", default=[1, 2], help="numbers of processes to measure (default: 1 2)"
     )
     command.add_argument("--rows", type=int, help="rows per process and step (default: the config's batch_size)")
     command.add_argument(
-        "--inputs", type=int, help="inputs of a table's row (default: the config's, one for each category)"
+        "--inputs", type=int, help="number of inputs per row of a table (default: the config's, one for each category)"
     )
-    command.add_argument("--fault", choices=FAULTS, default="", help="inject a fault to check the diagnosis")
+    command.add_argument(
+        "--inject-fault", choices=FAULTS, default="", help="slow the training down to check the diagnosis"
+    )
     command.set_defaults(command=scale)
 
 
 def scale(args: argparse.Namespace) -> int:
-    """Train a config's network in more and more processes, and say what keeps it from being faster."""
+    """Measure how a network's training scales over processes, and diagnose what slows it down."""
     if min([*args.processes, *(number for number in (args.rows, args.inputs) if number is not None)]) < 1:
         raise UserError("--rows, --inputs and --processes have to be above 0")
     config, cores = parse(configs.load(args.config)), len(os.sched_getaffinity(0))
@@ -50,7 +52,7 @@ def scale(args: argparse.Namespace) -> int:
         trainer=trainer.model_dump(mode="json"),
         device=args.device,
         rows=args.rows or network.parameters["batch_size"],
-        fault=args.fault,
+        fault=args.inject_fault,
     )
     options.say(f"{name} on {args.device}, {job.rows} rows of {width(network.shape)} a process and step")
     options.say("".join(f"{heading:>12}" for heading in HEADINGS))

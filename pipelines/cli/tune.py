@@ -36,30 +36,36 @@ CHANGES_RESULT = ("precision", "compression", "batch_size")  # these change what
 def add(commands: options.Commands) -> None:
     """Add the command."""
     command = options.add_command(commands, "tune", tune.__doc__)
-    command.add_argument("--config", required=True, help="use case: a name in pipelines/configs/ or a YAML file")
-    command.add_argument("--candidate", help="the network's name in the config (default: the only one)")
-    command.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="where to compute (default: cpu)")
+    command.add_argument("--config", required=True, help="use case, by its name in pipelines/configs/ or a YAML file")
+    command.add_argument("--candidate", help="name of the network in the config (default: the only one)")
+    command.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="device to train on (default: cpu)")
     axes = [axis for axis in AXES if axis not in VALUE_AXES]
-    command.add_argument(
-        "--try", dest="axes", nargs="+", choices=axes, default=axes, help="axes to vary (default: all)"
-    )
+    command.add_argument("--axes", nargs="+", choices=axes, default=axes, help="settings to vary (default: all)")
     command.add_argument(
         "--processes", type=int, nargs="+", default=[1], help="numbers of processes to try (default: 1)"
     )
     command.add_argument(
-        "--batch-size", type=int, nargs="+", default=[], help="batch sizes to try; each trains differently"
+        "--batch-size",
+        type=int,
+        nargs="+",
+        default=[],
+        help="batch sizes to try; another one changes the trained model",
     )
-    command.add_argument("--rows", type=int, help="random rows to train on (default: 50000 of a table, else 8 batches)")
     command.add_argument(
-        "--inputs", type=int, help="inputs of a table's row (default: the config's, one for each category)"
+        "--rows", type=int, help="number of random rows to train on (default: 50000 for tables, else 8 batches)"
     )
-    command.add_argument("--traces", help="folder for traces of before and after (default: runs/tune-CONFIG-CANDIDATE)")
-    command.add_argument("--dry-run", action="store_true", help="leave the config as it is")
+    command.add_argument(
+        "--inputs", type=int, help="number of inputs per row of a table (default: the config's, one for each category)"
+    )
+    command.add_argument(
+        "--traces", help="folder for the traces before and after (default: runs/tune-CONFIG-CANDIDATE)"
+    )
+    command.add_argument("--dry-run", action="store_true", help="print the settings without writing them")
     command.set_defaults(command=tune)
 
 
 def tune(args: argparse.Namespace) -> int:
-    """Measure a network's training in variants, in turn, and write the fastest into the config."""
+    """Search for the fastest training settings of a network, and write them into the config."""
     if min([*args.processes, *args.batch_size, *(size for size in (args.rows, args.inputs) if size is not None)]) < 1:
         raise UserError("--rows, --inputs, --processes and --batch-size have to be above 0")
     config = parse(configs.load(args.config))

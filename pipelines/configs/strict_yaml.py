@@ -43,7 +43,8 @@ def load(content: bytes, name: str) -> Any:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line if mark else 0
-        raise UserError(f"{_locate(name, text, line)} is not YAML: {error.problem or error.context}") from None
+        remedy = _remedy(text, mark) if mark else ""
+        raise UserError(f"{_locate(name, text, line)} is not YAML: {error.problem or error.context}{remedy}") from None
 
 
 def dump(value: Any) -> str:
@@ -90,6 +91,15 @@ def _locate(name: str, text: str, line: int) -> str:
     lines = text.splitlines()
     key = lines[line].partition(":")[0].strip(" -{[\t") if line < len(lines) else ""
     return f"{name}, line {line + 1}" + (f", {key[:SHOWN]!r}" if key else "")
+
+
+def _remedy(text: str, mark: yaml.Mark) -> str:
+    """Return which text of a line to write in quotes, the end of a sentence; empty when there is none."""
+    lines = text.splitlines()
+    line = lines[mark.line] if mark.line < len(lines) else ""
+    before, after = re.search(r"[^\[,{]*\Z", line[: mark.column]), re.match(r"[^\],}]*", line[mark.column :])
+    word = re.sub(r"^\s*-?\s*[\w-]+:\s", "", (before[0] if before else "") + (after[0] if after else "")).strip()
+    return f"; if {word[:SHOWN]!r} is a text, write it in quotes" if word else ""
 
 
 def _objection(text: str) -> str:

@@ -57,7 +57,7 @@ def collect(state: State, config: Config, now: datetime) -> RemovalPlan:
     Raises:
         UserError: when a run is in progress, or something may not be removed; calling it again resumes.
     """
-    with runs.none_under_way(Path(state.runs), config.name), registry.exclusive(state.registry):
+    with runs.none_under_way(Path(state.runs), config.name), registry.lock(state.registry):
         removals = plan_removals(state, config, now)
         _remove(removals, state, config.name)
     return removals

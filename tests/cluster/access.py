@@ -23,12 +23,19 @@ class Certificate:
     certificate: Path
 
     @classmethod
-    def made(cls, folder: Path) -> "Certificate":
+    def create(cls, folder: Path) -> "Certificate":
         """Make them in a folder."""
-        found = cls(folder / "api.key", folder / "api.crt")
-        words = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(found.key), "-out", str(found.certificate)]
+        pair = cls(folder / "api.key", folder / "api.crt")
+        words = [
+            "-addext",
+            "subjectAltName=IP:127.0.0.1",
+            "-keyout",
+            str(pair.key),
+            "-out",
+            str(pair.certificate),
+        ]
         subprocess.run([*MAKE.split(), *words], check=True, capture_output=True)
-        return found
+        return pair
 
     @property
     def context(self) -> ssl.SSLContext:

@@ -102,10 +102,10 @@ def _sensible(name: str, at: int, resources: Json) -> None:
 
 def _limits(store: Store, pod: Json) -> Iterator[tuple[str, Json, Json]]:
     """Each container of a pod with each of its namespace's limits, by the pod's name."""
-    for limits in store.each(LIMITS, pod["metadata"]["namespace"]):
+    for limits in store.select(LIMITS, pod["metadata"]["namespace"]):
         for item in limits["spec"]["limits"]:
             if item["type"] == "Container":
-                yield from ((pod["metadata"]["name"], each, item) for each in security.containers(pod["spec"]))
+                yield from ((pod["metadata"]["name"], spec, item) for spec in security.containers(pod["spec"]))
 
 
 def _filled(container: Json, item: Json) -> None:
@@ -121,14 +121,14 @@ def _limited(name: str, container: Json, item: Json) -> None:
             _bounded(name, word, resource, bound, container["resources"][part].get(resource))
 
 
-def _bounded(name: str, word: str, resource: str, bound: str, given: str | None) -> None:
-    if given is None:
+def _bounded(name: str, word: str, resource: str, bound: str, text: str | None) -> None:
+    if text is None:
         what = "limit" if word == "max" else "request"
         raise forbidden(POD, name, f"{word}imum {resource} usage per Container is {bound}.  No {what} is specified")
-    amount, edge = quantities.number(given), quantities.number(bound)
+    amount, edge = quantities.number(text), quantities.number(bound)
     if (amount > edge) if word == "max" else (amount < edge):
         what = "limit" if word == "max" else "request"
-        raise forbidden(POD, name, f"{word}imum {resource} usage per Container is {bound}, but {what} is {given}")
+        raise forbidden(POD, name, f"{word}imum {resource} usage per Container is {bound}, but {what} is {text}")
 
 
 def _defaults(pod: Json) -> None:
@@ -169,7 +169,7 @@ def _with_account(store: Store, pod: Json) -> None:
 
 def _prioritized(store: Store, pod: Json) -> None:
     name = pod["spec"].get("priorityClassName")
-    classes = {item["metadata"]["name"]: item for item in store.each(PRIORITY)}
+    classes = {item["metadata"]["name"]: item for item in store.select(PRIORITY)}
     if name is None:
         name = next((key for key, item in classes.items() if item.get("globalDefault")), None)
     if name and name not in classes | SYSTEM:
@@ -183,8 +183,8 @@ def _secure(store: Store, pod: Json) -> None:
     namespace = store.peek(NAMESPACE, pod["metadata"]["namespace"])
     assert namespace
     level = namespace["metadata"].get("labels", {}).get(security.LABEL, "privileged")
-    if found := security.violations(level, pod["spec"]):
-        raise forbidden(POD, pod["metadata"]["name"], f'violates PodSecurity "{level}:latest": {", ".join(found)}')
+    if violated := security.violations(level, pod["spec"]):
+        raise forbidden(POD, pod["metadata"]["name"], f'violates PodSecurity "{level}:latest": {", ".join(violated)}')
 
 
 def _quality(spec: Json) -> str:
@@ -218,9 +218,9 @@ def used(kind: Kind, value: Json) -> dict[str, Decimal]:
     if kind == POD:
         if value.get("status", {}).get("phase") in ENDED:
             return {f"count/{kind.resource}": Decimal(1)}
-        asked, limits = requests(value["spec"]), requests(value["spec"], "limits")
-        taken |= {f"requests.{name}": Decimal(amount) for name, amount in asked.items()}
-        taken |= {name: Decimal(amount) for name, amount in asked.items() if name in MATTERS}
+        requested, limits = requests(value["spec"]), requests(value["spec"], "limits")
+        taken |= {f"requests.{name}": Decimal(amount) for name, amount in requested.items()}
+        taken |= {name: Decimal(amount) for name, amount in requested.items() if name in MATTERS}
         taken |= {f"limits.{name}": Decimal(amount) for name, amount in limits.items()}
     elif kind == CLAIM:
         taken["requests.storage"] = quantities.number(value["spec"]["resources"]["requests"]["storage"])
@@ -233,12 +233,12 @@ def used(kind: Kind, value: Json) -> dict[str, Decimal]:
 
 def _within_quota(store: Store, kind: Kind, value: Json) -> None:
     namespace, name = value["metadata"]["namespace"], value["metadata"]["name"]
-    asked = used(kind, value)
-    for quota in store.each(QUOTA, namespace):
+    additional = used(kind, value)
+    for quota in store.select(QUOTA, namespace):
         hard = {key: quantities.number(amount) for key, amount in quota["spec"].get("hard", {}).items()}
         if kind == POD:
             _specified(quota, hard, value)
-        over = _over(hard, asked, usage(store, namespace))
+        over = _over(hard, additional, usage(store, namespace))
         if over:
             wanted, taken, most = (
                 ",".join(f"{key}={quantities.text(row[i])}" for key, row in over.items()) for i in range(3)
@@ -261,11 +261,11 @@ def _specified(quota: Json, hard: dict[str, Decimal], pod: Json) -> None:
         raise forbidden(POD, pod["metadata"]["name"], why)
 
 
-def _over(hard: dict[str, Decimal], asked: dict[str, Decimal], taken: Counter[str]) -> dict[str, tuple[Decimal, ...]]:
+def _over(hard: dict[str, Decimal], wanted: dict[str, Decimal], taken: Counter[str]) -> dict[str, tuple[Decimal, ...]]:
     return {
-        key: (asked[key], Decimal(taken[key]), most)
+        key: (wanted[key], Decimal(taken[key]), most)
         for key, most in sorted(hard.items())
-        if asked.get(key) and asked[key] + taken[key] > most
+        if wanted.get(key) and wanted[key] + taken[key] > most
     }
 
 
@@ -273,7 +273,7 @@ def usage(store: Store, namespace: str) -> Counter[str]:
     """What all objects of a namespace take."""
     total: Counter[str] = Counter()
     for kind in store.kinds():
-        for value in store.each(kind, namespace):
+        for value in store.select(kind, namespace):
             if kind.namespaced:
                 for key, amount in used(kind, value).items():
                     total[key] += amount

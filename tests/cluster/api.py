@@ -99,10 +99,10 @@ class Api:
             return ADMIN
         # clients inside a cluster write the word without a capital
         scheme, _, token = (header or "").partition(" ")
-        found = self.tokens.get(token) if scheme.lower() == "bearer" else None
-        if found is None:
+        user = self.tokens.get(token) if scheme.lower() == "bearer" else None
+        if user is None:
             raise RefusedError(401, "Unauthorized")
-        return found
+        return user
 
     def token(self, namespace: str, account: str) -> str:
         """Make a token of a service account."""
@@ -141,23 +141,25 @@ class Api:
         return 200, self.store.get(request.kind, request.name, request.namespace)
 
     def _update(self, request: Request) -> tuple[int, Json]:
-        place = (request.kind, request.name, request.body, request.namespace)
-        return 200, self.operations.update(*place, request.part, request.dry)
+        target = (request.kind, request.name, request.body, request.namespace)
+        return 200, self.operations.update(*target, request.part, request.dry)
 
     def _patch(self, request: Request) -> tuple[int, Json]:
-        place = (request.kind, request.name, request.body, request.media, request.namespace)
-        return 200, self.operations.patch(*place, request.part, request.dry)
+        target = (request.kind, request.name, request.body, request.media, request.namespace)
+        return 200, self.operations.patch(*target, request.part, request.dry)
 
     def _list(self, request: Request) -> tuple[int, Json]:
         with self.store.changed:
-            found = [value for value in self.store.each(request.kind, request.namespace) if value in request.selection]
+            chosen = [
+                value for value in self.store.select(request.kind, request.namespace) if value in request.selection
+            ]
             version = str(self.store.version)
         limit, begin = int(request.query.get("limit", 0) or 0), _begin(request.query.get("continue", ""))
-        shown = found[begin : begin + limit] if limit else found[begin:]
+        shown = chosen[begin : begin + limit] if limit else chosen[begin:]
         meta: Json = {"resourceVersion": version}
-        if begin + len(shown) < len(found):
+        if begin + len(shown) < len(chosen):
             meta["continue"] = base64.b64encode(str(begin + len(shown)).encode()).decode()
-            meta["remainingItemCount"] = len(found) - begin - len(shown)
+            meta["remainingItemCount"] = len(chosen) - begin - len(shown)
         kind = request.kind
         return 200, {"kind": f"{kind.name}List", "apiVersion": kind.api_version, "metadata": meta, "items": shown}
 
@@ -194,13 +196,13 @@ class Api:
     def reviewed(self, user: User, body: Json) -> Json:
         """Answer `kubectl auth can-i`."""
         spec = body["spec"]
-        asked = spec.get("resourceAttributes", {})
+        attributes = spec.get("resourceAttributes", {})
         if "user" in spec:
             user = User(spec["user"], tuple(spec.get("groups", ())))
-        part = asked.get("subresource")
-        resource = asked.get("resource", "") + (f"/{part}" if part else "")
-        place = asked.get("namespace", ""), asked.get("name", "")
-        action = Action(asked.get("verb", ""), asked.get("group", ""), resource, *place)
+        part = attributes.get("subresource")
+        resource = attributes.get("resource", "") + (f"/{part}" if part else "")
+        target = attributes.get("namespace", ""), attributes.get("name", "")
+        action = Action(attributes.get("verb", ""), attributes.get("group", ""), resource, *target)
         return body | {"status": {"allowed": rbac.allowed(self.store, user, action)}}
 
     def container_log(self, request: Request) -> Log:
@@ -229,15 +231,15 @@ def _begin(token: str) -> int:
 
 
 def _options(request: Request) -> Json:
-    given = dict(request.body or {})
+    options = dict(request.body or {})
     for name in ("gracePeriodSeconds", "propagationPolicy"):
         if name in request.query:
-            given[name] = request.query[name]
+            options[name] = request.query[name]
     if request.dry:
-        given["dryRun"] = ["All"]
-    if given.get("gracePeriodSeconds") is not None:
-        given["gracePeriodSeconds"] = int(given["gracePeriodSeconds"])
-    return given
+        options["dryRun"] = ["All"]
+    if options.get("gracePeriodSeconds") is not None:
+        options["gracePeriodSeconds"] = int(options["gracePeriodSeconds"])
+    return options
 
 
 class Server(ThreadingHTTPServer):

@@ -70,8 +70,8 @@ class Cluster:
             self._operations.patch(kind, meta["name"], value, "application/apply-patch+yaml", namespace)
 
     def add_namespace(self, name: str, **labels: str) -> None:
-        given = {label.replace("__", "/").replace("_", "-"): value for label, value in labels.items()}
-        self.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": given}})
+        spelled = {label.replace("__", "/").replace("_", "-"): value for label, value in labels.items()}
+        self.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": spelled}})
 
     def add_node(
         self, name: str, labels: dict[str, str] | None = None, taints: Iterable[Json] = (), **room: Any
@@ -79,8 +79,8 @@ class Cluster:
         """Add a node; `room` is what it has besides or instead of a plain one, e.g. `gpus=1`."""
         if "gpus" in room:
             room["nvidia.com/gpu"] = str(room.pop("gpus"))
-        given = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"} | (labels or {})
-        node: Json = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": given}, "spec": {}}
+        node_labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"} | (labels or {})
+        node: Json = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": node_labels}, "spec": {}}
         if taints:
             node["spec"]["taints"] = list(taints)
         node["status"] = {"capacity": ROOM | room, "allocatable": ROOM | room}
@@ -90,16 +90,16 @@ class Cluster:
 
     def taint(self, node: str, key: str, effect: str = "NoSchedule", value: str = "") -> None:
         new = {"key": key, "effect": effect, "timeAdded": now()} | ({"value": value} if value else {})
-        self._operations.change(NODE, node, lambda found: found["spec"].setdefault("taints", []).append(new))
+        self._operations.change(NODE, node, lambda value: value["spec"].setdefault("taints", []).append(new))
 
     def untaint(self, node: str, key: str) -> None:
-        def edit(found: Json) -> None:
-            found["spec"]["taints"] = [taint for taint in found["spec"].get("taints", []) if taint["key"] != key]
+        def edit(value: Json) -> None:
+            value["spec"]["taints"] = [taint for taint in value["spec"].get("taints", []) if taint["key"] != key]
 
         self._operations.change(NODE, node, edit)
 
     def cordon(self, node: str, unschedulable: bool = True) -> None:
-        self._operations.change(NODE, node, lambda found: found["spec"].update(unschedulable=unschedulable))
+        self._operations.change(NODE, node, lambda value: value["spec"].update(unschedulable=unschedulable))
 
     def drain(self, node: str) -> list[str]:
         """Cordon a node and evict its pods; return the names of those that a budget keeps."""
@@ -116,8 +116,8 @@ class Cluster:
     def lose(self, node: str) -> None:
         """A machine is gone: its pods end and nobody says so, and some time later the node is known as not ready."""
 
-        def edit(found: Json) -> None:
-            condition(found, "Ready", "Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status.")
+        def edit(value: Json) -> None:
+            condition(value, "Ready", "Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status.")
 
         if self.api.store.peek(NODE, node) is None:
             raise missing(NODE, node)
@@ -176,18 +176,18 @@ def running(
     """
     store = Store()
     defined = definitions(crds) if crds else []
-    api = Api(store, (*BUILT_IN, *(kind for each in defined for kind in custom(each))))
-    for each in defined:
-        each["status"] = {}
-        condition(each, "Established", "True", "InitialNamesAccepted")
-        store.add(DEFINITION, each)
+    api = Api(store, (*BUILT_IN, *(kind for definition in defined for kind in custom(definition))))
+    for definition in defined:
+        definition["status"] = {}
+        condition(definition, "Established", "True", "InitialNamesAccepted")
+        store.add(DEFINITION, definition)
     for name in ("default", "kube-system"):
         api.operations.create(NAMESPACE, {"metadata": {"name": name}})
-    certificate = Certificate.made(folder) if accounts else None
+    certificate = Certificate.create(folder) if accounts else None
     with served(api, certificate) as port:
         access = Access(port, certificate, api.token) if certificate else None
-        places = (folder / "pods", folder / "claims", access)
-        kubelet = Kubelet(store, api.operations, Settings(runtime, *places, **settings))
+        folders = (folder / "pods", folder / "claims", access)
+        kubelet = Kubelet(store, api.operations, Settings(runtime, *folders, **settings))
         api.log = kubelet.log
         controllers = Controllers(store, api.operations, kubelet.sync)
         if acts:

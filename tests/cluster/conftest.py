@@ -27,8 +27,8 @@ def remote(request: pytest.FixtureRequest) -> Iterator[RemoteCluster | None]:
         return
     if "tmp_path" in inspect.signature(request.function).parameters:
         pytest.skip("needs the stand-in, whose pods see this machine's folders")
-    with reached(Path(KUBECONFIG), NAMESPACE) as found:
-        yield found
+    with reached(Path(KUBECONFIG), NAMESPACE) as connected:
+        yield connected
 
 
 @pytest.fixture
@@ -37,9 +37,9 @@ def cluster(remote: RemoteCluster | None, tmp_path: Path) -> Iterator[Cluster | 
     if remote:
         yield remote
         return
-    with running(ProcessRuntime(missing=("none",)), tmp_path) as found:
-        found.add_node("cpu")
-        yield found
+    with running(ProcessRuntime(missing=("none",)), tmp_path) as fake:
+        fake.add_node("cpu")
+        yield fake
 
 
 @pytest.fixture
@@ -49,8 +49,8 @@ def custom(tmp_path: Path) -> Iterator[Cluster]:
         pytest.skip("needs the stand-in, which has the custom resources of all charts")
     if not CRDS.exists():
         pytest.skip(f"{CRDS} is missing")
-    with running(ProcessRuntime(), tmp_path, CRDS) as found:
-        yield found
+    with running(ProcessRuntime(), tmp_path, CRDS) as fake:
+        yield fake
 
 
 @pytest.fixture
@@ -67,9 +67,9 @@ def containers(remote: RemoteCluster | None, tmp_path: Path) -> Iterator[Cluster
     runtime = docker.DockerRuntime(pulled, hosts=(kubeflow,))
     if runtime.user(IMAGE) is None:
         missing(f"image {IMAGE} is not built, run: make images")
-    with running(runtime, tmp_path) as found:
-        found.add_node("cpu")
-        yield found
+    with running(runtime, tmp_path) as fake:
+        fake.add_node("cpu")
+        yield fake
 
 
 @pytest.fixture

@@ -56,10 +56,10 @@ class Controllers(threading.Thread):
         self.join()
 
     def _schedule(self) -> None:
-        waiting = [pod for pod in self._store.each(POD) if _waits(pod)]
+        waiting = [pod for pod in self._store.select(POD) if _waits(pod)]
         for pod in sorted(waiting, key=lambda pod: -pod["spec"].get("priority", 0)):
             with self._store.changed:
-                node, why = scheduling.place(self._store, pod)
+                node, why = scheduling.choose_node(self._store, pod)
                 if node:
                     self._assign(pod, node)
                 else:
@@ -89,7 +89,7 @@ class Controllers(threading.Thread):
             value["metadata"]["name"]
             for kind in self._store.kinds()
             if kind.name == "StorageClass"
-            for value in self._store.each(kind)
+            for value in self._store.select(kind)
         }
         for claim in self._store.copies(CLAIM):
             spec = claim["spec"]
@@ -116,7 +116,7 @@ class Controllers(threading.Thread):
 
     def _taints(self) -> None:
         """Delete pods from nodes that no longer want them, at once or when they have been tolerated long enough."""
-        for pod in self._store.each(POD):
+        for pod in self._store.select(POD):
             node = self._store.peek(NODE, pod["spec"].get("nodeName", ""))
             if node is None or "deletionTimestamp" in pod["metadata"] or pod["status"]["phase"] in admission.ENDED:
                 continue
@@ -137,11 +137,11 @@ class Controllers(threading.Thread):
 
     def _orphans(self) -> None:
         """Delete pods whose node is gone, and objects whose owners are."""
-        for pod in self._store.each(POD):
+        for pod in self._store.select(POD):
             node = pod["spec"].get("nodeName")
             if node and self._store.peek(NODE, node) is None:
                 self._displace(pod, "DeletionByPodGC", 0)
-        there = {value["metadata"]["uid"] for kind in self._store.kinds() for value in self._store.each(kind)}
+        there = {value["metadata"]["uid"] for kind in self._store.kinds() for value in self._store.select(kind)}
         for kind, value in self._everything():
             owners = value["metadata"].get("ownerReferences", [])
             if owners and "deletionTimestamp" not in value["metadata"] and not there & {item["uid"] for item in owners}:
@@ -167,7 +167,7 @@ class Controllers(threading.Thread):
             self._operations.release(kind, meta["name"], meta.get("namespace", ""))
 
     def _everything(self) -> Iterator[tuple[Kind, Json]]:
-        return ((kind, value) for kind in self._store.kinds() for value in self._store.each(kind))
+        return ((kind, value) for kind in self._store.kinds() for value in self._store.select(kind))
 
     def _namespaces(self) -> None:
         for namespace in self._store.copies(NAMESPACE):
@@ -184,9 +184,9 @@ class Controllers(threading.Thread):
             self._store.remove(NAMESPACE, namespace)
 
     def _quotas(self) -> None:
-        quotas = list(self._store.each(QUOTA))
-        places = {quota["metadata"]["namespace"] for quota in quotas}
-        usage = {place: admission.usage(self._store, place) for place in places}
+        quotas = list(self._store.select(QUOTA))
+        namespaces = {quota["metadata"]["namespace"] for quota in quotas}
+        usage = {namespace: admission.usage(self._store, namespace) for namespace in namespaces}
         for quota in quotas:
             hard, taken = quota["spec"].get("hard", {}), usage[quota["metadata"]["namespace"]]
             used = {key: quantities.text(quantities.number(str(taken[key]))) for key in hard}

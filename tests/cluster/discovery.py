@@ -32,18 +32,18 @@ def _groups(kinds: Iterable[Kind]) -> list[Json]:
         version = {"groupVersion": kind.api_version, "version": kind.version}
         if kind.group and version not in groups.setdefault(kind.group, []):
             groups[kind.group].append(version)
-    return [{"name": name, "versions": found, "preferredVersion": found[0]} for name, found in groups.items()]
+    return [{"name": name, "versions": versions, "preferredVersion": versions[0]} for name, versions in groups.items()]
 
 
 def _resources(root: str, kinds: Iterable[Kind]) -> Json:
-    found = []
+    resources = []
     for kind in kinds:
         if kind.root == root:
             parts = (*SUBRESOURCES.get(kind.name, ()), *(("status",) if kind.has_status else ()))
-            found.append(kind.described())
-            found += [kind.described() | {"name": f"{kind.plural}/{part}", "shortNames": []} for part in parts]
+            resources.append(kind.described())
+            resources += [kind.described() | {"name": f"{kind.plural}/{part}", "shortNames": []} for part in parts]
     version = root.removeprefix("/apis/").removeprefix("/api/")
-    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": version, "resources": found}
+    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": version, "resources": resources}
 
 
 def _openapi(root: str, kinds: Iterable[Kind]) -> Json:

@@ -61,14 +61,14 @@ class DockerRuntime:
         self._hosts = [f"--add-host={name}:127.0.0.1" for name in hosts]
 
     def user(self, image: str) -> str | None:
-        found = _inspected("image", self._images.get(image, image))
-        return None if found is None else found["Config"].get("User") or ""
+        image_facts = _inspected("image", self._images.get(image, image))
+        return None if image_facts is None else image_facts["Config"].get("User") or ""
 
     def start(self, container: Container) -> DockerProcess:
         words = ["create", "--pull", "never", "--name", container.name, "--network", "host", *self._hosts]
-        given = [f"--env={name}={value}" for name, value in self._environment.items()]
+        variables = [f"--env={name}={value}" for name, value in self._environment.items()]
         image = self._images.get(container.image, container.image)
-        done = _docker(*words, "--label", LABEL, *given, *_options(container), image, *_command(container))
+        done = _docker(*words, "--label", LABEL, *variables, *_options(container), image, *_command(container))
         if done.returncode:
             raise StartError(done.stderr.strip())
         return DockerProcess(container.name)
@@ -97,37 +97,37 @@ def _inspected(kind: str, name: str) -> Any:
 
 
 def _options(container: Container) -> list[str]:
-    found = [f"--env={name}={value}" for name, value in container.environment.items()]
+    options = [f"--env={name}={value}" for name, value in container.environment.items()]
     for mount in container.mounts:
-        found += ["--volume", f"{mount.source}:{mount.path}{':ro' if mount.read_only else ''}"]
-    found += [*_identity(container), *_limits(container)]
+        options += ["--volume", f"{mount.source}:{mount.path}{':ro' if mount.read_only else ''}"]
+    options += [*_identity(container), *_limits(container)]
     if host := container.environment.get("HOSTNAME"):
-        found += ["--hostname", host[:HOST_CHARACTERS]]
+        options += ["--hostname", host[:HOST_CHARACTERS]]
     if container.folder:
-        found += ["--workdir", container.folder]
+        options += ["--workdir", container.folder]
     if container.command:
-        found += ["--entrypoint", container.command[0]]
-    return found
+        options += ["--entrypoint", container.command[0]]
+    return options
 
 
 def _identity(container: Container) -> list[str]:
-    found = [f"--group-add={group}" for group in container.groups]
+    options = [f"--group-add={group}" for group in container.groups]
     if container.user is not None:
         # a user without a group is in root's, as on a node
-        found.append(f"--user={container.user}:{container.group or 0}")
-    found += [f"--cap-drop={name}" for name in container.capabilities.get("drop", [])]
-    found += [f"--cap-add={name}" for name in container.capabilities.get("add", [])]
-    found += [] if container.escalation else ["--security-opt=no-new-privileges"]
-    return found + (["--read-only"] if container.read_only else [])
+        options.append(f"--user={container.user}:{container.group or 0}")
+    options += [f"--cap-drop={name}" for name in container.capabilities.get("drop", [])]
+    options += [f"--cap-add={name}" for name in container.capabilities.get("add", [])]
+    options += [] if container.escalation else ["--security-opt=no-new-privileges"]
+    return options + (["--read-only"] if container.read_only else [])
 
 
 def _limits(container: Container) -> list[str]:
     # the engine refuses more than there are
-    found = [f"--cpus={min(container.cpus, os.cpu_count() or 1)}"] if container.cpus else []
+    options = [f"--cpus={min(container.cpus, os.cpu_count() or 1)}"] if container.cpus else []
     if container.memory:
         # as much with swap as without: none
-        found += [f"--memory={container.memory}", f"--memory-swap={container.memory}"]
-    return found
+        options += [f"--memory={container.memory}", f"--memory-swap={container.memory}"]
+    return options
 
 
 def _command(container: Container) -> list[str]:

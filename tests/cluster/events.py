@@ -25,12 +25,12 @@ def record(store: Store, about: Json, reason: str, message: str, kind: str = "No
 
 def _event(about: Json, name: str, namespace: str) -> Json:
     meta = about["metadata"]
-    place = {"namespace": namespace, "name": meta["name"], "uid": meta["uid"]}
+    reference = {"namespace": namespace, "name": meta["name"], "uid": meta["uid"]}
     return {
         "apiVersion": "v1",
         "kind": "Event",
         "metadata": {"name": name, "namespace": namespace},
-        "involvedObject": {"apiVersion": about.get("apiVersion", "v1"), "kind": about.get("kind", "Pod")} | place,
+        "involvedObject": {"apiVersion": about.get("apiVersion", "v1"), "kind": about.get("kind", "Pod")} | reference,
         "source": {"component": "stand-in"},
         "firstTimestamp": now(),
         "lastTimestamp": now(),

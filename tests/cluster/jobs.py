@@ -56,7 +56,7 @@ class Jobs:
     def _pods(self, job: Json) -> Iterator[Json]:
         """Those that are there, and those that were."""
         uid = job["metadata"]["uid"]
-        for pod in self._store.each(POD, job["metadata"]["namespace"]):
+        for pod in self._store.select(POD, job["metadata"]["namespace"]):
             if any(item["uid"] == uid for item in pod["metadata"].get("ownerReferences", [])):
                 yield pod
         for pod in self._gone[uid]:
@@ -79,7 +79,7 @@ class Jobs:
     def _fail(self, job: Json, counts: dict[str, int], reason: str) -> None:
         """End a job, and with it the pods that still run."""
         self._write(job, counts, "Failed", reason)
-        for pod in list(self._store.each(POD, job["metadata"]["namespace"])):
+        for pod in list(self._store.select(POD, job["metadata"]["namespace"])):
             ours = any(item["uid"] == job["metadata"]["uid"] for item in pod["metadata"].get("ownerReferences", []))
             if ours and pod["status"]["phase"] not in PHASES and "deletionTimestamp" not in pod["metadata"]:
                 self._operations.delete(POD, pod["metadata"]["name"], pod["metadata"]["namespace"])
@@ -130,14 +130,16 @@ def _fails(job: Json, pod: Json) -> bool:
 
 
 def _fits(rule: Json, pod: Json) -> bool:
-    conditions = {(each["type"], each["status"]) for each in pod["status"].get("conditions", [])}
-    if any((each["type"], each.get("status", "True")) in conditions for each in rule.get("onPodConditions", [])):
+    conditions = {(condition["type"], condition["status"]) for condition in pod["status"].get("conditions", [])}
+    if any(
+        (pattern["type"], pattern.get("status", "True")) in conditions for pattern in rule.get("onPodConditions", [])
+    ):
         return True
     wanted = rule.get("onExitCodes", {})
     codes = [
-        each["state"]["terminated"]["exitCode"]
-        for each in pod["status"].get("containerStatuses", [])
-        if "terminated" in each["state"] and each["name"] == wanted.get("containerName", each["name"])
+        container["state"]["terminated"]["exitCode"]
+        for container in pod["status"].get("containerStatuses", [])
+        if "terminated" in container["state"] and container["name"] == wanted.get("containerName", container["name"])
     ]
     is_in = wanted.get("operator") == "In"
     return any(code and (code in wanted["values"]) == is_in for code in codes) if wanted else False

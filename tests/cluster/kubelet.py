@@ -41,7 +41,7 @@ class Kubelet:
     def sync(self) -> None:
         """Start what has a node, and end what is deleted."""
         present = set()
-        for pod in self._store.each(POD):
+        for pod in self._store.select(POD):
             uid = pod["metadata"]["uid"]
             present.add(uid)
             if not pod["spec"].get("nodeName"):
@@ -82,12 +82,12 @@ class Kubelet:
         if node in self._lost:
             raise RefusedError(500, f"Get https://{node}:10250/containerLogs: dial tcp: connect: no route to host")
         runner = self._runners.get(pod["metadata"]["uid"])
-        found = runner.logs.get(container) if runner else None
-        if found is None:
+        log = runner.logs.get(container) if runner else None
+        if log is None:
             reason = runner.waiting(container) if runner else "PodInitializing"
             name = pod["metadata"]["name"]
             raise RefusedError(400, f'container "{container}" in pod "{name}" is waiting to start: {reason}')
-        return found
+        return log
 
     def kill(self, pod: Json, number: int) -> None:
         """Send a signal to the first process of all of a pod's containers, as somebody on the node may."""

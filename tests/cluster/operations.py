@@ -24,20 +24,20 @@ class Operations:
         self._store = store
 
     def create(self, kind: Kind, value: Any, namespace: str = "", dry: bool = False) -> Json:
-        given = _read(kind, value, namespace)
-        meta = given["metadata"]
+        created = _read(kind, value, namespace)
+        meta = created["metadata"]
         if "generateName" in meta and not meta.get("name"):
             meta["name"] = meta["generateName"] + "".join(secrets.choice(LETTERS) for _ in range(5))
         if meta.pop("resourceVersion", None):
             raise RefusedError(500, "resourceVersion should not be set on objects to be created")
         for name in OURS:
             meta.pop(name, None)
-        given = validation.defaulted(kind, given)
-        validation.validate(kind, given)
+        created = validation.defaulted(kind, created)
+        validation.validate(kind, created)
         if kind.has_status:
-            given.pop("status", None)
+            created.pop("status", None)
         with self._store.changed:
-            admitted = admission.admit(self._store, kind, given)
+            admitted = admission.admit(self._store, kind, created)
             if kind == NAMESPACE:
                 _begin_namespace(admitted)
             return admitted if dry else self._added(kind, admitted)
@@ -52,14 +52,14 @@ class Operations:
 
     def update(self, kind: Kind, name: str, value: Any, namespace: str = "", part: str = "", dry: bool = False) -> Json:
         """Replace an object, or with `part` its status."""
-        given = _read(kind, value, namespace)
-        if given["metadata"].get("name", name) != name:
+        changed = _read(kind, value, namespace)
+        if changed["metadata"].get("name", name) != name:
             raise RefusedError(400, "the name of the object does not match the name on the URL")
         with self._store.changed:
             before = self._store.get(kind, name, namespace)
-            if given["metadata"].get("uid", before["metadata"]["uid"]) != before["metadata"]["uid"]:
+            if changed["metadata"].get("uid", before["metadata"]["uid"]) != before["metadata"]["uid"]:
                 raise conflict(kind, name)
-            after = _combined(kind, before, given, part)
+            after = _combined(kind, before, changed, part)
             validation.validate(kind, after)
             immutability.check(kind, before, after)
             return after if dry else self._replaced(kind, before, after)
@@ -151,18 +151,18 @@ class Operations:
 
     def _budgeted(self, pod: Json) -> None:
         meta = pod["metadata"]
-        for budget in self._store.each(BUDGET, meta["namespace"]):
+        for budget in self._store.select(BUDGET, meta["namespace"]):
             if selectors.fits(meta.get("labels", {}), budget["spec"].get("selector")) and not self._spare(budget):
-                said = "Cannot evict pod as it would violate the pod's disruption budget."
+                message = "Cannot evict pod as it would violate the pod's disruption budget."
                 cause = {"reason": "DisruptionBudget", "message": f"budget {budget['metadata']['name']} allows none"}
-                raise RefusedError(429, said, causes=[cause])
+                raise RefusedError(429, message, causes=[cause])
 
     def _spare(self, budget: Json) -> int:
         """How many pods of a budget may be evicted now."""
         spec = budget["spec"]
         pods = [
             pod
-            for pod in self._store.each(POD, budget["metadata"]["namespace"])
+            for pod in self._store.select(POD, budget["metadata"]["namespace"])
             if selectors.fits(pod["metadata"].get("labels", {}), spec.get("selector"))
         ]
         ready = [pod for pod in pods if is_ready(pod) and "deletionTimestamp" not in pod["metadata"]]
@@ -189,9 +189,9 @@ def condition(value: Json, kind: str, status: str, reason: str = "", message: st
     conditions[:] = [item for item in conditions if item["type"] != kind] + [new]
 
 
-def _share(given: int | str, total: int) -> int:
+def _share(amount: int | str, total: int) -> int:
     """A number, or a share in percent, rounded up."""
-    return -(-int(given[:-1]) * total // 100) if isinstance(given, str) else given
+    return -(-int(amount[:-1]) * total // 100) if isinstance(amount, str) else amount
 
 
 def _bare(kind: Kind, name: str) -> Json:
@@ -202,9 +202,9 @@ def _read(kind: Kind, value: Any, namespace: str) -> Json:
     if not isinstance(value, dict):
         raise RefusedError(400, f"the body is not an object of kind {kind.name}")
     done: Json = validation.cleaned(value)
-    given = (done.setdefault("apiVersion", kind.api_version), done.setdefault("kind", kind.name))
-    if given != (kind.api_version, kind.name):
-        raise RefusedError(400, f"{given[1]} in version {given[0]!r} cannot be handled as a {kind.name}")
+    declared = (done.setdefault("apiVersion", kind.api_version), done.setdefault("kind", kind.name))
+    if declared != (kind.api_version, kind.name):
+        raise RefusedError(400, f"{declared[1]} in version {declared[0]!r} cannot be handled as a {kind.name}")
     meta = done.setdefault("metadata", {})
     meta.pop("managedFields", None)
     if kind.namespaced and meta.setdefault("namespace", namespace) != namespace:
@@ -216,17 +216,17 @@ def _read(kind: Kind, value: Any, namespace: str) -> Json:
     return done
 
 
-def _combined(kind: Kind, before: Json, given: Json, part: str) -> Json:
+def _combined(kind: Kind, before: Json, changed: Json, part: str) -> Json:
     """What an update leaves of the old object: all but the status, or only it."""
-    version = given["metadata"].get("resourceVersion")
+    version = changed["metadata"].get("resourceVersion")
     if part == "status":
-        after = before | {"status": given.get("status", {})}
+        after = before | {"status": changed.get("status", {})}
         after["metadata"] = dict(before["metadata"])
     else:
         kept = {"status": before["status"]} if kind.has_status and "status" in before else {}
-        after = given if not kind.has_status else {k: v for k, v in given.items() if k != "status"} | kept
+        after = changed if not kind.has_status else {k: v for k, v in changed.items() if k != "status"} | kept
         ours = {name: before["metadata"][name] for name in OURS if name in before["metadata"]}
-        after["metadata"] = {name: item for name, item in given["metadata"].items() if name not in OURS} | ours
+        after["metadata"] = {name: item for name, item in changed["metadata"].items() if name not in OURS} | ours
     after["metadata"]["resourceVersion"] = version or before["metadata"]["resourceVersion"]
     if after.get("spec") != before.get("spec"):
         after["metadata"]["generation"] = before["metadata"].get("generation", 0) + 1

@@ -178,8 +178,8 @@ class Runner(threading.Thread):
             return START_ERROR
         self._set(item, _running(self._statuses[item["name"]], began))
         ended = self._ended(item, process, log)
-        said = _message(item, message, log, ended)
-        self._set(item, _terminated(self._statuses[item["name"]], began, ended, said))
+        text = _message(item, message, log, ended)
+        self._set(item, _terminated(self._statuses[item["name"]], began, ended, text))
         return ended.code
 
     def _ended(self, item: Json, process: Process, log: Log) -> Ended:
@@ -210,12 +210,12 @@ class Runner(threading.Thread):
             self._wait()
 
     def _unpulled(self, item: Json, pulls: int) -> None:
-        said = f'failed to pull and unpack image "{item["image"]}": not found'
+        problem = f'failed to pull and unpack image "{item["image"]}": not found'
         never = item["imagePullPolicy"] == "Never"
         reason = "ErrImageNeverPull" if never else "ErrImagePull" if pulls == 1 else "ImagePullBackOff"
         if reason == "ImagePullBackOff":
-            said = f'Back-off pulling image "{item["image"]}": ErrImagePull: {said}'
-        self._set(item, _waiting(item, reason, said))
+            problem = f'Back-off pulling image "{item["image"]}": ErrImagePull: {problem}'
+        self._set(item, _waiting(item, reason, problem))
         self._say("Failed", f"Error: {reason}")
 
     def _container(self, item: Json, message: Path, user: str) -> Container:
@@ -249,14 +249,14 @@ class Runner(threading.Thread):
 
     def _mounts(self, item: Json) -> list[Mount]:
         access = self._settings.access
-        found = access.mounts(self._store, self._pod, self._root / "access") if access else []
+        mounts = access.mounts(self._store, self._pod, self._root / "access") if access else []
         for mount in item.get("volumeMounts", []):
             source = self._folders[mount["name"]] / mount.get("subPath", "")
             if not source.exists():
                 source.mkdir(parents=True)
                 source.chmod(volumes.OPEN)
-            found.append(Mount(str(source), mount["mountPath"], bool(mount.get("readOnly"))))
-        return found
+            mounts.append(Mount(str(source), mount["mountPath"], bool(mount.get("readOnly"))))
+        return mounts
 
     def _say(self, reason: str, message: str) -> None:
         events.record(self._store, self._pod, reason, message, "Warning")
@@ -304,14 +304,14 @@ class Runner(threading.Thread):
         condition(pod, "Ready", str(ready), why)
 
 
-def _refuse_root(given: int | None, user: str) -> None:
-    if given == 0:
+def _refuse_root(uid: int | None, user: str) -> None:
+    if uid == 0:
         raise ConfigError("container's runAsUser breaks non-root policy")
-    if given is None and _number(user) == 0:
+    if uid is None and _number(user) == 0:
         raise ConfigError("container has runAsNonRoot and image will run as root")
-    if given is None and _number(user) is None:
-        said = f"image has non-numeric user ({user}), cannot verify user is non-root"
-        raise ConfigError(f"container has runAsNonRoot and {said}")
+    if uid is None and _number(user) is None:
+        reason = f"image has non-numeric user ({user}), cannot verify user is non-root"
+        raise ConfigError(f"container has runAsNonRoot and {reason}")
 
 
 def _number(user: str) -> int | None:
@@ -350,7 +350,7 @@ def _restarting(item: Json, status: Json) -> Json:
 
 
 def _message(item: Json, path: Path, log: Log, ended: Ended) -> str:
-    said = path.read_bytes()[:FILE_BYTES].decode(errors="replace") if path.exists() else ""
-    if not said and ended.code and item["terminationMessagePolicy"] == "FallbackToLogsOnError":
+    text = path.read_bytes()[:FILE_BYTES].decode(errors="replace") if path.exists() else ""
+    if not text and ended.code and item["terminationMessagePolicy"] == "FallbackToLogsOnError":
         return log.last(MESSAGE_LINES, MESSAGE_BYTES)
-    return said
+    return text

@@ -49,7 +49,7 @@ def forbidden(kind: Any, name: str, why: str) -> RefusedError:
 
 
 def invalid(kind: Any, name: str, *errors: str) -> RefusedError:
-    said = errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]"
+    detail = errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]"
     shown = f"{kind.name}.{kind.group}" if kind.group else kind.name
     causes = [{"message": error.partition(": ")[2], "field": error.partition(": ")[0]} for error in errors]
-    return RefusedError(422, f'{shown} "{name}" is invalid: {said}', causes=causes)
+    return RefusedError(422, f'{shown} "{name}" is invalid: {detail}', causes=causes)

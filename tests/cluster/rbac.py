@@ -59,9 +59,9 @@ def allowed(store: Store, user: User, action: Action) -> bool:
 
 
 def _rules(store: Store, user: User, namespace: str) -> Iterator[Json]:
-    bindings = list(store.each(CLUSTER_BINDING))
+    bindings = list(store.select(CLUSTER_BINDING))
     if namespace:
-        bindings += store.each(BINDING, namespace)
+        bindings += store.select(BINDING, namespace)
     for binding in bindings:
         if any(_is(subject, user, binding) for subject in binding.get("subjects", [])):
             yield from _granted(store, binding)
@@ -83,7 +83,7 @@ def _granted(store: Store, binding: Json) -> Iterator[Json]:
     if role:
         yield from role.get("rules") or []
         for selector in role.get("aggregationRule", {}).get("clusterRoleSelectors", []):
-            for other in store.each(CLUSTER_ROLE):
+            for other in store.select(CLUSTER_ROLE):
                 if selectors.fits(other["metadata"].get("labels", {}), selector):
                     yield from other.get("rules") or []
 

@@ -71,8 +71,8 @@ class RemoteCluster:
 
     def pods(self) -> list[Json]:
         """Return the namespace's pods."""
-        found: list[Json] = self._ask("GET", POD)["items"]
-        return found
+        pods: list[Json] = self._ask("GET", POD)["items"]
+        return pods
 
     def delete(self, kind: Kind, name: str, options: Json | None = None) -> None:
         """Delete an object, as DeleteOptions say."""
@@ -82,7 +82,7 @@ class RemoteCluster:
         space = f"/namespaces/{self._namespace}" if kind.namespaced else ""
         media = "application/apply-patch+yaml" if verb == "PATCH" else "application/json"
         try:
-            found: Json = self._connection.call_api(
+            answer: Json = self._connection.call_api(
                 f"{kind.root}{space}/{kind.plural}/{name}".rstrip("/"),
                 verb,
                 query_params=list(query),
@@ -94,7 +94,7 @@ class RemoteCluster:
             )
         except client.ApiException as error:
             raise RefusedError(error.status, json.loads(error.body)["message"]) from None
-        return found
+        return answer
 
 
 @contextlib.contextmanager

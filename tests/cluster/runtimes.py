@@ -116,11 +116,11 @@ class ProcessRuntime:
         command = [_placed(word, container.mounts) for word in (*container.command, *container.args)]
         if not command:
             raise StartError("no command specified")
-        given = {name: _placed(value, container.mounts) for name, value in container.environment.items()}
+        environment = {name: _placed(value, container.mounts) for name, value in container.environment.items()}
         try:
             process = subprocess.Popen(
                 command,
-                env=self._environment | given,
+                env=self._environment | environment,
                 cwd=container.folder,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,

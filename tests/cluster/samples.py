@@ -49,15 +49,15 @@ def named(kind: str, name: str, version: str = "v1", **fields: Any) -> Json:
 
 def phase(cluster: Cluster, wanted: str, name: str = "step") -> Json:
     """Wait until a pod is in a phase, and return its status."""
-    return until(cluster, lambda found: found["status"]["phase"] == wanted, f"{name} is {wanted}", name)["status"]
+    return until(cluster, lambda pod: pod["status"]["phase"] == wanted, f"{name} is {wanted}", name)["status"]
 
 
 def until(cluster: Cluster, ask: Any, what: str, name: str = "step") -> Json:
     """Wait until something is true of a pod, and return it."""
 
     def look() -> Any:
-        found = cluster.peek(POD, name)
-        return found if found and ask(found) else None
+        pod = cluster.peek(POD, name)
+        return pod if pod and ask(pod) else None
 
     return wait_until(look, what)
 
@@ -68,17 +68,17 @@ def gone(cluster: Cluster, name: str = "step") -> bool:
 
 def state(status: Json) -> Json:
     """The state of a pod's only container."""
-    (found,) = status["containerStatuses"]
-    return found["state"]
+    (container,) = status["containerStatuses"]
+    return container["state"]
 
 
 def waiting(cluster: Cluster, reason: str) -> str:
     """Wait until a pod's container waits for a reason; return the message."""
 
-    def waits(found: Json) -> bool:
+    def waits(pod: Json) -> bool:
         return any(
             item["state"].get("waiting", {}).get("reason") == reason
-            for item in found["status"].get("containerStatuses", [])
+            for item in pod["status"].get("containerStatuses", [])
         )
 
     return str(state(until(cluster, waits, reason)["status"])["waiting"].get("message", ""))
@@ -87,10 +87,10 @@ def waiting(cluster: Cluster, reason: str) -> str:
 def unplaced(cluster: Cluster) -> str:
     """Wait until a pod has no node; return why."""
 
-    def waits(found: Json) -> Any:
+    def waits(pod: Json) -> Any:
         return [
             item
-            for item in found["status"].get("conditions", [])
+            for item in pod["status"].get("conditions", [])
             if item["type"] == "PodScheduled" and item["status"] == "False"
         ]
 

@@ -11,16 +11,16 @@ from tests.cluster.kinds import CLAIM, NODE, POD, Json
 from tests.cluster.store import Store
 
 
-def place(store: Store, pod: Json) -> tuple[str | None, str]:
+def choose_node(store: Store, pod: Json) -> tuple[str | None, str]:
     """Return the node that a pod fits on, and if there is none, why."""
     if why := _claims(store, pod):
         return None, why
-    nodes, reasons = list(store.each(NODE)), Counter[str]()
+    nodes, reasons = list(store.select(NODE)), Counter[str]()
     for node in nodes:
-        found = list(_against(store, pod, node))
-        if not found:
+        against = list(_against(store, pod, node))
+        if not against:
             return node["metadata"]["name"], ""
-        reasons.update(found)
+        reasons.update(against)
     listed = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
     return None, f"0/{len(nodes)} nodes are available: {listed or 'there are none'}."
 
@@ -66,17 +66,17 @@ def _short(store: Store, pod: Json, node: Json) -> list[str]:
     name = node["metadata"]["name"]
     here = [
         other
-        for other in store.each(POD)
+        for other in store.select(POD)
         if other["spec"].get("nodeName") == name and other["status"].get("phase") not in ENDED
     ]
     taken: Counter[str] = Counter()
     for other in here:
         taken.update(requests(other["spec"]))
     room = {key: quantities.number(amount) for key, amount in node["status"]["allocatable"].items()}
-    found = [] if len(here) < room.get("pods", 110) else ["Too many pods"]
-    asked = requests(pod["spec"])
-    return found + [
-        f"Insufficient {key}" for key in sorted(asked) if taken[key] + asked[key] > room.get(key, Decimal(0))
+    problems = [] if len(here) < room.get("pods", 110) else ["Too many pods"]
+    requested = requests(pod["spec"])
+    return problems + [
+        f"Insufficient {key}" for key in sorted(requested) if taken[key] + requested[key] > room.get(key, Decimal(0))
     ]
 
 
@@ -95,12 +95,12 @@ def _meets(toleration: Json, taint: Json) -> bool:
 
 def seconds_left(pod: Json, taints: list[Any]) -> int | None:
     """How long a pod may stay on a node with these taints: None for ever, 0 not at all."""
-    found: list[int] = []
+    seconds: list[int] = []
     for taint in taints:
         if taint["effect"] == "NoExecute":
             toleration = tolerated(pod["spec"], taint)
             if toleration is None:
                 return 0
             if "tolerationSeconds" in toleration:
-                found.append(toleration["tolerationSeconds"])
-    return min(found, default=None)
+                seconds.append(toleration["tolerationSeconds"])
+    return min(seconds, default=None)

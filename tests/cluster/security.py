@@ -31,10 +31,10 @@ def containers(spec: Json) -> list[Json]:
 def violations(level: str, spec: Json) -> list[str]:
     """What of a pod a level (privileged, baseline, restricted) does not allow, as the admission says it."""
     checks = {"baseline": BASELINE, "restricted": BASELINE + RESTRICTED}.get(level, ())
-    return [f"{title} ({', '.join(found)})" for title, check in checks if (found := list(check(spec)))]
+    return [f"{title} ({', '.join(fields)})" for title, check in checks if (fields := list(check(spec)))]
 
 
-def _each(spec: Json) -> Iterator[tuple[str, Json]]:
+def _container_contexts(spec: Json) -> Iterator[tuple[str, Json]]:
     for container in containers(spec):
         yield f'container "{container["name"]}"', container.get("securityContext", {})
 
@@ -44,11 +44,15 @@ def _host_namespaces(spec: Json) -> Iterator[str]:
 
 
 def _privileged(spec: Json) -> Iterator[str]:
-    return (f"{who} must not set securityContext.privileged=true" for who, c in _each(spec) if c.get("privileged"))
+    return (
+        f"{who} must not set securityContext.privileged=true"
+        for who, c in _container_contexts(spec)
+        if c.get("privileged")
+    )
 
 
 def _baseline_capabilities(spec: Json) -> Iterator[str]:
-    for who, context in _each(spec):
+    for who, context in _container_contexts(spec):
         if added := set(context.get("capabilities", {}).get("add", [])) - CAPABILITIES:
             yield f"{who} must not include {sorted(added)} in securityContext.capabilities.add"
 
@@ -65,7 +69,7 @@ def _host_ports(spec: Json) -> Iterator[str]:
 
 def _contexts(spec: Json) -> Iterator[tuple[str, Json]]:
     yield "pod", spec.get("securityContext", {})
-    yield from _each(spec)
+    yield from _container_contexts(spec)
 
 
 def _unconfined(spec: Json) -> Iterator[str]:
@@ -75,14 +79,14 @@ def _unconfined(spec: Json) -> Iterator[str]:
 
 
 def _sysctls(spec: Json) -> Iterator[str]:
-    given = {item["name"] for item in spec.get("securityContext", {}).get("sysctls", [])}
-    return iter(sorted(given - SYSCTLS))
+    names = {item["name"] for item in spec.get("securityContext", {}).get("sysctls", [])}
+    return iter(sorted(names - SYSCTLS))
 
 
 def _proc_mount(spec: Json) -> Iterator[str]:
     return (
         f"{who} must not set securityContext.procMount"
-        for who, c in _each(spec)
+        for who, c in _container_contexts(spec)
         if c.get("procMount", "Default") != "Default"
     )
 
@@ -95,14 +99,14 @@ def _volume_types(spec: Json) -> Iterator[str]:
 
 
 def _escalation(spec: Json) -> Iterator[str]:
-    for who, context in _each(spec):
+    for who, context in _container_contexts(spec):
         if context.get("allowPrivilegeEscalation") is not False:
             yield f"{who} must set securityContext.allowPrivilegeEscalation=false"
 
 
 def _root(spec: Json) -> Iterator[str]:
     pod = spec.get("securityContext", {}).get("runAsNonRoot")
-    for who, context in _each(spec):
+    for who, context in _container_contexts(spec):
         if context.get("runAsNonRoot", pod) is not True:
             yield f"pod or {who} must set securityContext.runAsNonRoot=true"
 
@@ -113,13 +117,13 @@ def _root_user(spec: Json) -> Iterator[str]:
 
 def _profile(spec: Json) -> Iterator[str]:
     pod = spec.get("securityContext", {}).get("seccompProfile", {}).get("type")
-    for who, context in _each(spec):
+    for who, context in _container_contexts(spec):
         if context.get("seccompProfile", {}).get("type", pod) not in SECCOMP:
             yield f"pod or {who} {PROFILE}"
 
 
 def _drops(spec: Json) -> Iterator[str]:
-    for who, context in _each(spec):
+    for who, context in _container_contexts(spec):
         capabilities = context.get("capabilities", {})
         if "ALL" not in capabilities.get("drop", []):
             yield f'{who} must set securityContext.capabilities.drop=["ALL"]'

@@ -56,14 +56,14 @@ class Selection:
 
 
 def _terms(text: str) -> list[tuple[str, str, list[str]]]:
-    found, at = [], 0
+    terms, at = [], 0
     while at < len(text):
         match = TERM.match(text, at)
         if not match or match.end() == at:
             raise RefusedError(400, f"unable to parse requirement: {text!r}")
-        found.append(_term(*match.groups()))
+        terms.append(_term(*match.groups()))
         at = match.end()
-    return found
+    return terms
 
 
 def _term(no: str | None, alone: str | None, key: str | None, operator: str | None, value: str | None) -> Any:
@@ -75,7 +75,7 @@ def _term(no: str | None, alone: str | None, key: str | None, operator: str | No
 
 
 def _field(value: Json, path: str) -> str:
-    found: Any = value
+    nested: Any = value
     for name in path.split("."):
-        found = found.get(name, "") if isinstance(found, dict) else ""
-    return str(found).lower() if isinstance(found, bool) else str(found)
+        nested = nested.get(name, "") if isinstance(nested, dict) else ""
+    return str(nested).lower() if isinstance(nested, bool) else str(nested)

@@ -29,9 +29,9 @@ class Change:
 
     @property
     def last(self) -> Json:
-        found = self.after or self.before
-        assert found
-        return found
+        latest = self.after or self.before
+        assert latest
+        return latest
 
 
 class Store:
@@ -49,25 +49,25 @@ class Store:
 
     def peek(self, kind: Kind, name: str, namespace: str = "") -> Json | None:
         """The object itself, to read."""
-        return self._of(kind).get((namespace, name))
+        return self._by_name(kind).get((namespace, name))
 
     def get(self, kind: Kind, name: str, namespace: str = "") -> Json:
         with self.changed:
-            found = self.peek(kind, name, namespace)
-            if found is None:
+            value = self.peek(kind, name, namespace)
+            if value is None:
                 raise missing(kind, name)
-            return copy.deepcopy(found)
+            return copy.deepcopy(value)
 
     def copies(self, kind: Kind, namespace: str = "") -> list[Json]:
         """All of a namespace, or of the cluster, by name."""
         with self.changed:
-            return copy.deepcopy(list(self.each(kind, namespace)))
+            return copy.deepcopy(list(self.select(kind, namespace)))
 
-    def each(self, kind: Kind, namespace: str = "") -> Iterator[Json]:
+    def select(self, kind: Kind, namespace: str = "") -> Iterator[Json]:
         """The objects themselves, to read."""
         with self.changed:
-            found = sorted(self._of(kind).items())
-        return (value for (place, _), value in found if namespace in ("", place))
+            objects = sorted(self._by_name(kind).items())
+        return (value for (object_namespace, _), value in objects if namespace in ("", object_namespace))
 
     def kinds(self) -> list[Kind]:
         """Those that there are objects of."""
@@ -103,7 +103,7 @@ class Store:
     def remove(self, kind: Kind, value: Json) -> None:
         meta = value["metadata"]
         with self.changed:
-            before = self._of(kind).pop((meta.get("namespace", ""), meta["name"]), None)
+            before = self._by_name(kind).pop((meta.get("namespace", ""), meta["name"]), None)
             if before is not None:
                 self._note(kind, before, None)
 
@@ -124,14 +124,14 @@ class Store:
             self._history.clear()
             self.oldest = self.version + 1
 
-    def _of(self, kind: Kind) -> dict[tuple[str, str], Json]:
+    def _by_name(self, kind: Kind) -> dict[tuple[str, str], Json]:
         return self._objects.setdefault(kind, {})
 
     def _write(self, kind: Kind, before: Json | None, value: Json) -> Json:
         after = copy.deepcopy(value)
         meta = after["metadata"]
         meta["resourceVersion"] = str(self.version + 1)
-        self._of(kind)[(meta.get("namespace", ""), meta["name"])] = after
+        self._by_name(kind)[(meta.get("namespace", ""), meta["name"])] = after
         self._note(kind, before, after)
         return after
 
@@ -145,5 +145,5 @@ class Store:
 
 
 def conflict(kind: Kind, name: str) -> RefusedError:
-    said = "the object has been modified; please apply your changes to the latest version and try again"
-    return RefusedError(409, f'Operation cannot be fulfilled on {kind.resource} "{name}": {said}')
+    detail = "the object has been modified; please apply your changes to the latest version and try again"
+    return RefusedError(409, f'Operation cannot be fulfilled on {kind.resource} "{name}": {detail}')

@@ -36,9 +36,9 @@ def test_a_request_over_the_limit_that_a_limit_range_fills_in_is_invalid(
     cluster: Cluster, core: client.CoreV1Api
 ) -> None:
     cluster.apply(limits(default={"memory": "1Gi"}))
-    asked = {"resources": {"requests": {"memory": "2Gi"}}}
+    resources = {"resources": {"requests": {"memory": "2Gi"}}}
 
-    refusal = refused(core.create_namespaced_pod, NAMESPACE, pod(container=asked))
+    refusal = refused(core.create_namespaced_pod, NAMESPACE, pod(container=resources))
 
     assert refusal.kind == (422, "Invalid")
     assert "must be less than or equal to memory limit of 1Gi" in refusal.message
@@ -88,9 +88,9 @@ def test_a_limit_range_fills_in_and_bounds(cluster: Cluster, core: client.CoreV1
 
 
 def test_a_limit_without_a_request_asks_for_as_much(core: client.CoreV1Api) -> None:
-    made = core.create_namespaced_pod(NAMESPACE, gpu(2))
+    created = core.create_namespaced_pod(NAMESPACE, gpu(2))
 
-    assert made.spec.containers[0].resources.requests == {"nvidia.com/gpu": "2"}
+    assert created.spec.containers[0].resources.requests == {"nvidia.com/gpu": "2"}
 
 
 BAD = {

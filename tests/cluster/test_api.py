@@ -26,8 +26,8 @@ def names(listed: Any) -> list[str]:
 
 
 def test_an_object_is_made_read_changed_and_deleted(core: client.CoreV1Api) -> None:
-    made = core.create_namespaced_config_map(NAMESPACE, CONFIG)
-    assert core.read_namespaced_config_map("settings", NAMESPACE).metadata.uid == made.metadata.uid
+    created = core.create_namespaced_config_map(NAMESPACE, CONFIG)
+    assert core.read_namespaced_config_map("settings", NAMESPACE).metadata.uid == created.metadata.uid
 
     core.patch_namespaced_config_map("settings", NAMESPACE, {"data": {"b": "2"}})
     assert core.read_namespaced_config_map("settings", NAMESPACE).data == {"a": "1", "b": "2"}
@@ -50,9 +50,9 @@ def test_a_change_of_an_old_version_is_a_conflict(core: client.CoreV1Api) -> Non
 
 
 def test_nothing_is_made_in_a_namespace_that_is_not_there(core: client.CoreV1Api) -> None:
-    made = CONFIG | {"metadata": {"name": "settings"}}
+    nameless = CONFIG | {"metadata": {"name": "settings"}}
 
-    assert refused(core.create_namespaced_config_map, "elsewhere", made).kind == (404, "NotFound")
+    assert refused(core.create_namespaced_config_map, "elsewhere", nameless).kind == (404, "NotFound")
 
 
 def test_lists_are_selected_by_labels_and_fields_and_come_in_pages(core: client.CoreV1Api) -> None:
@@ -210,12 +210,12 @@ def test_kubectl_works(cluster: Cluster, tmp_path: Path) -> None:
     if kubectl is None:
         pytest.skip("kubectl is not here")
 
-    def run(*words: str, given: str = "") -> str:
+    def run(*words: str, stdin: str = "") -> str:
         command = [kubectl, "--kubeconfig", str(cluster.config(tmp_path / "config")), *words]
-        return subprocess.run(command, input=given, text=True, check=True, capture_output=True).stdout
+        return subprocess.run(command, input=stdin, text=True, check=True, capture_output=True).stdout
 
-    made = client.ApiClient().sanitize_for_serialization(pod("echo hello"))
-    assert run("apply", "-f", "-", given=json.dumps(made)) == "pod/step created\n"
+    manifest = client.ApiClient().sanitize_for_serialization(pod("echo hello"))
+    assert run("apply", "-f", "-", stdin=json.dumps(manifest)) == "pod/step created\n"
     phase(cluster, "Succeeded")
     assert "step" in run("get", "pods")
     assert run("logs", "--follow", "step") == "hello\n"

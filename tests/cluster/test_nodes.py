@@ -12,7 +12,7 @@ LONG = "exec sleep 1000"
 
 
 def node_of(cluster: Cluster) -> str:
-    return until(cluster, lambda found: found["spec"].get("nodeName"), "it has a node")["spec"]["nodeName"]
+    return until(cluster, lambda pod: pod["spec"].get("nodeName"), "it has a node")["spec"]["nodeName"]
 
 
 @needs_the_stand_in
@@ -91,7 +91,7 @@ def test_a_node_that_takes_no_more_pods_keeps_those_it_has(cluster: Cluster) -> 
     cluster.cordon("cpu")
 
     cluster.apply(pod(name="other"))
-    until(cluster, lambda found: found["status"].get("conditions"), "the other waits", "other")
+    until(cluster, lambda pod: pod["status"].get("conditions"), "the other waits", "other")
     assert phase(cluster, "Running")
 
 

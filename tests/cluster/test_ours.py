@@ -42,15 +42,15 @@ def manifests(name: str, *kinds: str) -> list[Json]:
 
 def ended(site: Cluster, name: str) -> str:
     """Wait for a pod's end, and return its phase."""
-    found = until(site, lambda found: found["status"]["phase"] in ("Succeeded", "Failed"), f"{name} ends", name)
-    return str(found["status"]["phase"])
+    pod = until(site, lambda pod: pod["status"]["phase"] in ("Succeeded", "Failed"), f"{name} ends", name)
+    return str(pod["status"]["phase"])
 
 
 def written(site: Cluster, container: str = "base") -> str:
     """What the containers of a name have printed so far."""
-    started = [found for found in site.pods() if found["status"]["phase"] != "Pending"]
-    with_it = [found for found in started if container in {each["name"] for each in found["spec"]["containers"]}]
-    return b"".join(line for found in with_it for line in site.api.log(found, container).read(follow=False)).decode()
+    started = [pod for pod in site.pods() if pod["status"]["phase"] != "Pending"]
+    with_it = [pod for pod in started if container in {spec["name"] for spec in pod["spec"]["containers"]}]
+    return b"".join(line for pod in with_it for line in site.api.log(pod, container).read(follow=False)).decode()
 
 
 def inside(kubeflow: Kubeflow) -> str:
@@ -63,7 +63,7 @@ def give_lustre_to_steps(site: Cluster) -> None:
 
     def done() -> bool:
         (job,) = site.api.store.copies(JOB)
-        return "Complete" in [each["type"] for each in job.get("status", {}).get("conditions", [])]
+        return "Complete" in [condition["type"] for condition in job.get("status", {}).get("conditions", [])]
 
     wait_until(done, "the job is complete")
 
@@ -90,8 +90,8 @@ def test_the_exporter_shows_kubeflows_runs_with_what_its_deployment_gives_it(sit
     site.apply(account, deployment)
 
     def address() -> str | None:
-        said = re.search(r"http://\S+/metrics", written(site, "exporter"))
-        return said and said[0]
+        url = re.search(r"http://\S+/metrics", written(site, "exporter"))
+        return url and url[0]
 
     def shown() -> str:
         with urllib.request.urlopen(wait_until(address, "the exporter listens")) as answer:
@@ -103,29 +103,32 @@ def test_the_exporter_shows_kubeflows_runs_with_what_its_deployment_gives_it(sit
 def test_a_step_that_kubeflows_clock_starts_starts_the_scheduled_run_once(
     site: Cluster, kubeflow: Kubeflow, tmp_path: Path
 ) -> None:
-    place = ["--environment", "aws", "--endpoint", kubeflow.url, "--inside", inside(kubeflow)]
-    subprocess.run(engine("schedule", *place), check=True, capture_output=True)
-    (recurring,) = [each for each in kubeflow.recurring if each.display_name == "fraud-training"]
+    flags = ["--environment", "aws", "--endpoint", kubeflow.url, "--inside", inside(kubeflow)]
+    subprocess.run(engine("schedule", *flags), check=True, capture_output=True)
+    (recurring,) = [job for job in kubeflow.recurring if job.display_name == "fraud-training"]
     site.apply(named("ServiceAccount", "nightshift"))
     give_lustre_to_steps(site)
-    said = []
+    starts = []
     for name in ("first", "again"):
         site.apply(launcher(name, recurring.runtime_config.parameters))
         assert ended(site, name) == "Succeeded", written(site)
-        said.append(json.loads((tmp_path / f"claims/default/nightshift-lustre/{name}/launching/launch").read_text()))
+        starts.append(json.loads((tmp_path / f"claims/default/nightshift-lustre/{name}/launching/launch").read_text()))
 
     (run,) = kubeflow.runs
     assert run.display_name.startswith("fraud-training-") and run.service_account == "nightshift"
-    assert [(each["new"], each["run"]) for each in said] == [(True, run.display_name), (False, run.display_name)]
+    assert [(start["new"], start["run"]) for start in starts] == [
+        (True, run.display_name),
+        (False, run.display_name),
+    ]
 
 
 def launcher(name: str, parameters: Json) -> Json:
     """The pod of `nightly`'s only step, as Kubeflow makes it of the compiled YAML, without its own containers."""
     (step,) = NIGHTLY.tasks
-    given = {"state": NIGHTLY.parameters["state"].default} | parameters
+    arguments = {"state": NIGHTLY.parameters["state"].default} | parameters
     container = {
         "image": step.image,
-        "command": Commands(f"/lustre/{name}", given).argv(step),
+        "command": Commands(f"/lustre/{name}", arguments).argv(step),
         "env": [{"name": name, "value": value} for name, value in step.environment.items()],
         "securityContext": SAFE,
         **MOUNTED,

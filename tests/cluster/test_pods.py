@@ -67,15 +67,15 @@ def test_logs_are_cut_and_timed_as_asked_for(core: client.CoreV1Api, cluster: Cl
 
 
 def test_a_deleted_step_is_asked_to_end(core: client.CoreV1Api, cluster: Cluster, tmp_path: Path) -> None:
-    asked = tmp_path / "asked"
-    cluster.apply(pod(f"trap 'touch {asked}; exit 75' TERM; echo ready; while :; do sleep 0.05; done"))
+    marker = tmp_path / "asked"
+    cluster.apply(pod(f"trap 'touch {marker}; exit 75' TERM; echo ready; while :; do sleep 0.05; done"))
     phase(cluster, "Running")
     wait_until(lambda: core.read_namespaced_pod_log("step", NAMESPACE), "the trap is set")
 
     core.delete_namespaced_pod("step", NAMESPACE)
 
     assert gone(cluster)
-    assert asked.exists()
+    assert marker.exists()
 
 
 def test_a_step_that_does_not_end_in_time_is_killed(core: client.CoreV1Api, cluster: Cluster) -> None:
@@ -163,11 +163,11 @@ def test_a_container_that_fails_is_started_again_where_its_pod_says_so(cluster: 
 
 
 def test_a_running_pod_is_ready_and_an_ended_one_is_not(cluster: Cluster) -> None:
-    def ready(found: Any) -> dict[str, str]:
-        return {item["type"]: item["status"] for item in found["status"]["conditions"]}
+    def ready(pod: Any) -> dict[str, str]:
+        return {item["type"]: item["status"] for item in pod["status"]["conditions"]}
 
     cluster.apply(pod("exec sleep 1000"))
-    running = until(cluster, lambda found: found["status"]["phase"] == "Running", "it runs")
+    running = until(cluster, lambda pod: pod["status"]["phase"] == "Running", "it runs")
     assert ready(running) == dict.fromkeys(("PodScheduled", "Initialized", "ContainersReady", "Ready"), "True")
     cluster.kill("step", NAMESPACE)
     phase(cluster, "Failed")

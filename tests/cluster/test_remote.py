@@ -21,7 +21,7 @@ def test_what_needs_no_more_than_an_api_runs_on_any_cluster_and_leaves_nothing_t
         environment = os.environ | {"COLUMNS": "200", "NIGHTSHIFT_TEST_KUBECONFIG": str(config)}
         command = [sys.executable, "-m", "pytest", "-n", "0", "-v", "-p", "no:cacheprovider", FILE]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        left = {found["metadata"]["name"] for found in nodes.api.store.copies(NAMESPACE)}
+        left = {node["metadata"]["name"] for node in nodes.api.store.copies(NAMESPACE)}
 
     assert done.returncode == 0, done.stdout
     assert "test_a_step_ends_with_its_exit_code_and_message PASSED" in done.stdout

@@ -46,7 +46,7 @@ def test_a_job_over_the_quota_waits(cluster: Cluster) -> None:
     cluster.add_node("gpu", gpus=1)
     cluster.apply(named("ResourceQuota", "runs", spec={"hard": {"requests.nvidia.com/gpu": "0"}}), job(gpu()))
     wait_until(
-        lambda: [event for event in cluster.api.store.each(EVENT) if event["reason"] == "FailedCreate"], "it waits"
+        lambda: [event for event in cluster.api.store.select(EVENT) if event["reason"] == "FailedCreate"], "it waits"
     )
 
     cluster.apply(named("ResourceQuota", "runs", spec={"hard": {"requests.nvidia.com/gpu": "1"}}))
@@ -67,17 +67,17 @@ def forever(kind: str, script: str = "exec sleep 1000", **spec: Any) -> Json:
 
 
 def running(cluster: Cluster) -> list[Json]:
-    return [found for found in cluster.pods() if found["status"]["phase"] == "Running"]
+    return [pod for pod in cluster.pods() if pod["status"]["phase"] == "Running"]
 
 
 @needs_the_stand_in
 def test_a_deployment_has_as_many_pods_as_it_wants_and_new_ones_of_a_new_template(cluster: Cluster) -> None:
     cluster.apply(forever("Deployment", replicas=2))
     wait_until(lambda: len(running(cluster)) == 2, "both run")
-    before = {found["metadata"]["name"] for found in cluster.pods()}
+    before = {pod["metadata"]["name"] for pod in cluster.pods()}
 
     cluster.delete(POD, min(before))
-    wait_until(lambda: before <= {found["metadata"]["name"] for found in running(cluster)}, "another takes its place")
+    wait_until(lambda: before <= {pod["metadata"]["name"] for pod in running(cluster)}, "another takes its place")
     cluster.apply(forever("Deployment", "exec sleep 2000", replicas=1))
 
     wait_until(lambda: len(cluster.pods()) == len(running(cluster)) == 1, "a new one runs alone")
@@ -90,7 +90,7 @@ def test_a_daemon_set_has_a_pod_on_every_node_that_takes_it(cluster: Cluster) ->
 
     wait_until(lambda: running(cluster), "it runs")
 
-    assert [found["spec"]["nodeName"] for found in cluster.pods()] == ["cpu"]
+    assert [pod["spec"]["nodeName"] for pod in cluster.pods()] == ["cpu"]
 
 
 def test_a_stateful_set_finds_what_it_has_claimed_again(cluster: Cluster, tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_an_indexed_job_has_a_pod_of_each_number(cluster: Cluster) -> None:
 
     how, status = ended(cluster)
 
-    numbers = {found["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"] for found in cluster.pods()}
+    numbers = {pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"] for pod in cluster.pods()}
     assert (how, status["succeeded"], numbers) == ("Complete", 2, {"0", "1"})
 
 
@@ -128,7 +128,7 @@ def test_a_job_says_whether_its_policy_or_its_limit_made_it_fail(cluster: Cluste
 
     _, status = ended(cluster)
 
-    assert [(each["type"], each["reason"]) for each in status["conditions"]] == [("Failed", reason)]
+    assert [(condition["type"], condition["reason"]) for condition in status["conditions"]] == [("Failed", reason)]
 
 
 def test_a_pod_that_is_gone_with_its_node_counts_as_disrupted_and_the_others_end(cluster: Cluster) -> None:

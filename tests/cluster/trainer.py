@@ -42,31 +42,31 @@ class Trainer:
 
     def _trainjob(self, value: Json) -> None:
         name, namespace = value["metadata"]["name"], value["metadata"]["namespace"]
-        made = self.cluster.api.store.peek(self._kind("JobSet"), name, namespace)
+        jobset = self.cluster.api.store.peek(self._kind("JobSet"), name, namespace)
         wanted = value["spec"]["runtimeRef"]
         runtime = self.cluster.api.store.peek(self._kind(wanted["kind"]), wanted["name"], namespace)
-        if made is None and runtime:
+        if jobset is None and runtime:
             body = {"metadata": _owned(name, value), "spec": self._filled(runtime, value)}
             self.cluster.api.operations.create(self._kind("JobSet"), body, namespace)
-        elif made:
-            for each in made.get("status", {}).get("conditions", []):
-                kind = {"Completed": "Complete"}.get(each["type"], each["type"])
-                self._say("TrainJob", value, kind, each["reason"], each["message"])
+        elif jobset:
+            for condition in jobset.get("status", {}).get("conditions", []):
+                kind = {"Completed": "Complete"}.get(condition["type"], condition["type"])
+                self._say("TrainJob", value, kind, condition["reason"], condition["message"])
 
     def _filled(self, runtime: Json, trainjob: Json) -> Json:
         """The JobSet's specification."""
-        spec, asked = copy.deepcopy(runtime["spec"]["template"]["spec"]), trainjob["spec"]["trainer"]
+        spec, wanted = copy.deepcopy(runtime["spec"]["template"]["spec"]), trainjob["spec"]["trainer"]
         (job,) = spec["replicatedJobs"]
         assert job["template"]["metadata"]["labels"] == {RUNTIME_STEP: "trainer"}
-        job["template"]["spec"] |= {"parallelism": asked["numNodes"], "completions": asked["numNodes"]}
+        job["template"]["spec"] |= {"parallelism": wanted["numNodes"], "completions": wanted["numNodes"]}
         (container,) = job["template"]["spec"]["template"]["spec"]["containers"]
         assert (job["name"], container["name"]) == (NODE, NODE)
-        variables = {"NNODES": str(asked["numNodes"]), "NPROC_PER_NODE": self.processes}
+        variables = {"NNODES": str(wanted["numNodes"]), "NPROC_PER_NODE": self.processes}
         variables |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(self.port)}
-        container["command"] = asked["command"]
+        container["command"] = wanted["command"]
         container["env"] = [
             *container.get("env", []),
-            *asked.get("env", []),
+            *wanted.get("env", []),
             *({"name": f"PET_{name}", "value": value} for name, value in variables.items()),
             {"name": "PET_NODE_RANK", "valueFrom": {"fieldRef": {"fieldPath": RANK}}},
         ]
@@ -76,35 +76,37 @@ class Trainer:
         meta = value["metadata"]
         name = f"{meta['name']}-{NODE}-0"
         job = self.cluster.api.store.peek(JOB, name, meta["namespace"])
-        if any(each["type"] in ("Completed", "Failed") for each in value.get("status", {}).get("conditions", [])):
+        if any(
+            condition["type"] in ("Completed", "Failed") for condition in value.get("status", {}).get("conditions", [])
+        ):
             return
         if job is None:
             self.cluster.api.operations.create(JOB, _job(value, name), meta["namespace"])
             return
-        for each in job.get("status", {}).get("conditions", []):
-            if each["type"] == "Complete":
+        for entry in job.get("status", {}).get("conditions", []):
+            if entry["type"] == "Complete":
                 self._say("JobSet", value, "Completed", "AllJobsCompleted", "jobset completed successfully")
-            elif each["type"] == "Failed":
-                self._failed(value, job, each["reason"])
+            elif entry["type"] == "Failed":
+                self._failed(value, job, entry["reason"])
 
     def _failed(self, value: Json, job: Json, reason: str) -> None:
         policy = value["spec"]["failurePolicy"]
         assert policy["maxRestarts"] == 0
-        rules = [each for each in policy["rules"] if reason in each.get("onJobFailureReasons", [reason])]
+        rules = [rule for rule in policy["rules"] if reason in rule.get("onJobFailureReasons", [reason])]
         if rules and rules[0]["action"] == IGNORED:
             if "deletionTimestamp" not in job["metadata"]:
                 names = job["metadata"]["name"], job["metadata"]["namespace"]
                 self.cluster.api.operations.delete(JOB, *names, FOREGROUND)
         else:
-            said = f"jobset failed due to reaching max number of restarts (first failed job: {job['metadata']['name']})"
-            self._say("JobSet", value, "Failed", "ReachedMaxRestarts", said)
+            text = f"jobset failed due to reaching max number of restarts (first failed job: {job['metadata']['name']})"
+            self._say("JobSet", value, "Failed", "ReachedMaxRestarts", text)
 
     def _say(self, kind: str, value: Json, what: str, reason: str, message: str) -> None:
         """Set a condition through the API, which checks it."""
         operations, meta = self.cluster.api.operations, value["metadata"]
-        found = self.cluster.api.store.get(self._kind(kind), meta["name"], meta["namespace"])
-        condition(found, what, "True", reason, message)
-        operations.update(self._kind(kind), meta["name"], found, meta["namespace"], "status")
+        current = self.cluster.api.store.get(self._kind(kind), meta["name"], meta["namespace"])
+        condition(current, what, "True", reason, message)
+        operations.update(self._kind(kind), meta["name"], current, meta["namespace"], "status")
 
     def _all(self, kind: str) -> list[Json]:
         return self.cluster.api.store.copies(self._kind(kind))

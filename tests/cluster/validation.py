@@ -31,15 +31,15 @@ def validate(kind: Kind, value: Json) -> None:
     errors = sorted(_validator(kind).iter_errors(value), key=lambda error: list(map(str, error.absolute_path)))
     unknown = [path for error in errors if error.validator == "additionalProperties" for path in _unknown(error)]
     if unknown:
-        said = ", ".join(f'unknown field "{path}"' for path in unknown)
+        detail = ", ".join(f'unknown field "{path}"' for path in unknown)
         raise RefusedError(
-            400, f"{kind.name} in version {kind.version!r} cannot be handled: strict decoding error: {said}"
+            400, f"{kind.name} in version {kind.version!r} cannot be handled: strict decoding error: {detail}"
         )
     for error in errors:
         if error.validator == "type" and kind.schema is None:
             raise RefusedError(400, f"cannot unmarshal {_path(error)}: {error.message}")
     if errors:
-        raise invalid(kind, name, *(_said(error) for error in errors))
+        raise invalid(kind, name, *(_message(error) for error in errors))
 
 
 def cleaned(value: Any) -> Any:
@@ -128,7 +128,7 @@ def _unknown(error: Any) -> list[str]:
     return [".".join(filter(None, (_path(error), name))) for name in error.instance if name not in known]
 
 
-def _said(error: Any) -> str:
+def _message(error: Any) -> str:
     path = _path(error)
     if error.validator == "required":
         absent = next(name for name in error.validator_value if name not in error.instance)

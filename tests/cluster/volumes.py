@@ -25,11 +25,11 @@ def folders(store: Store, pod: Json, root: Path, claims: Path) -> dict[str, Path
     Raises:
         ConfigError: when one's source is not there.
     """
-    found = {}
+    folders = {}
     for volume in pod["spec"].get("volumes", []):
         folder = root / "volumes" / volume["name"]
-        found[volume["name"]] = _folder(store, pod, volume, folder, claims)
-    return found
+        folders[volume["name"]] = _folder(store, pod, volume, folder, claims)
+    return folders
 
 
 def _folder(store: Store, pod: Json, volume: Json, folder: Path, claims: Path) -> Path:
@@ -76,9 +76,9 @@ def data(store: Store, kind: Kind, name: str, namespace: str, optional: bool = F
         raise ConfigError(f'{kind.name.lower()} "{name}" not found')
     value = value or {}
     plain = value.get("data", {}) if kind == CONFIG_MAP else value.get("stringData", {})
-    found = {key: text.encode() for key, text in plain.items()}
+    content = {key: text.encode() for key, text in plain.items()}
     encoded = value.get("data", {}) if kind == SECRET else value.get("binaryData", {})
-    return found | {key: base64.b64decode(text) for key, text in encoded.items()}
+    return content | {key: base64.b64decode(text) for key, text in encoded.items()}
 
 
 def environment(store: Store, pod: Json, container: Json) -> dict[str, str]:
@@ -88,17 +88,17 @@ def environment(store: Store, pod: Json, container: Json) -> dict[str, str]:
         ConfigError: when something that it refers to is not there.
     """
     namespace = pod["metadata"]["namespace"]
-    found = {"HOSTNAME": pod["metadata"]["name"]}
+    variables = {"HOSTNAME": pod["metadata"]["name"]}
     for source in container.get("envFrom", []):
         for key, kind in (("secretRef", SECRET), ("configMapRef", CONFIG_MAP)):
             if key in source:
                 values = data(store, kind, source[key]["name"], namespace, bool(source[key].get("optional")))
-                found |= {source.get("prefix", "") + name: value.decode() for name, value in values.items()}
+                variables |= {source.get("prefix", "") + name: value.decode() for name, value in values.items()}
     for item in container.get("env", []):
         value = _value(store, pod, container, item)
         if value is not None:
-            found[item["name"]] = expanded(value, found)
-    return found
+            variables[item["name"]] = expanded(value, variables)
+    return variables
 
 
 def _value(store: Store, pod: Json, container: Json, item: Json) -> str | None:
@@ -124,10 +124,10 @@ def _field(pod: Json, path: str) -> str:
         return str(pod["metadata"].get(match[1], {}).get(match[2], ""))
     if path in ("status.podIP", "status.hostIP"):
         return "127.0.0.1"
-    found = pod
+    nested = pod
     for name in path.split("."):
-        found = found.get(name, "")
-    return str(found)
+        nested = nested.get(name, "")
+    return str(nested)
 
 
 def expanded(text: str, values: dict[str, str]) -> str:

@@ -15,12 +15,12 @@ LOOK = 1.0  # seconds between two looks whether the server stops or the time is 
 
 def watched(store: Store, request: Any, stopped: threading.Event) -> Iterator[Json]:
     """Yield a watch's events, first the objects that are there when it names no version."""
-    selection, given = request.selection, request.query.get("resourceVersion", "")
+    selection, since = request.selection, request.query.get("resourceVersion", "")
     seconds = float(request.query.get("timeoutSeconds") or 3600)
     deadline = time.monotonic() + seconds
     with store.changed:
-        version = int(given) if given not in ("", "0") else store.version
-        present = [] if given not in ("", "0") else store.copies(request.kind, request.namespace)
+        version = int(since) if since not in ("", "0") else store.version
+        present = [] if since not in ("", "0") else store.copies(request.kind, request.namespace)
     for value in present:
         if value in selection:
             yield {"type": "ADDED", "object": value}
@@ -33,7 +33,7 @@ def watched(store: Store, request: Any, stopped: threading.Event) -> Iterator[Js
         for change in changes:
             version = change.version
             if change.kind == request.kind and request.namespace in ("", change.last["metadata"].get("namespace")):
-                yield from _told(change, selection)
+                yield from _events(change, selection)
 
 
 def _next(store: Store, version: int, seconds: float) -> list[Change]:
@@ -42,7 +42,7 @@ def _next(store: Store, version: int, seconds: float) -> list[Change]:
         return store.since(version)
 
 
-def _told(change: Change, selection: Selection) -> Iterator[Json]:
+def _events(change: Change, selection: Selection) -> Iterator[Json]:
     """One that comes to match is new for who watches, one that no longer does is gone."""
     was = change.before is not None and change.before in selection
     is_ = change.after is not None and change.after in selection

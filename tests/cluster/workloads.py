@@ -22,7 +22,7 @@ class Workloads:
 
     def sync(self) -> None:
         for kind in (DEPLOYMENT, STATEFUL_SET, DAEMON_SET):
-            for value in self._store.each(kind):
+            for value in self._store.select(kind):
                 if "deletionTimestamp" not in value["metadata"]:
                     self._advance(kind, value)
 
@@ -39,13 +39,13 @@ class Workloads:
         name = f"{value['metadata']['name']}-{_digest(value)}"
         if kind == DAEMON_SET:
             spec = value["spec"]["template"]["spec"]
-            nodes = [node for node in self._store.each(NODE) if not scheduling.unwelcome(spec, node)]
+            nodes = [node for node in self._store.select(NODE) if not scheduling.unwelcome(spec, node)]
             return {f"{name}-{node['metadata']['name']}": node["metadata"]["name"] for node in nodes}
         numbers = range(value["spec"].get("replicas", 1))
         return {f"{value['metadata']['name'] if kind == STATEFUL_SET else name}-{number}": "" for number in numbers}
 
     def _pods(self, value: Json) -> Iterator[Json]:
-        for pod in self._store.each(POD, value["metadata"]["namespace"]):
+        for pod in self._store.select(POD, value["metadata"]["namespace"]):
             if any(item["uid"] == value["metadata"]["uid"] for item in pod["metadata"].get("ownerReferences", [])):
                 yield pod
 
@@ -83,10 +83,10 @@ class Workloads:
 
         counts["observedGeneration"] = value["metadata"]["generation"]
 
-        def edit(found: Json) -> None:
-            found["status"] = found.get("status", {}) | counts
+        def edit(current: Json) -> None:
+            current["status"] = current.get("status", {}) | counts
             if kind == DEPLOYMENT:
-                condition(found, "Available", str(ready == wanted))
+                condition(current, "Available", str(ready == wanted))
 
         if not counts.items() <= value.get("status", {}).items():
             self._operations.change(kind, value["metadata"]["name"], edit, value["metadata"]["namespace"])

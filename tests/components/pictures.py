@@ -19,6 +19,7 @@ from components.ingestion import __main__ as ingestion
 from components.training import __main__ as training
 from nightshift import splits
 from nightshift.config import Config, parse
+from nightshift.context import StepContext
 from nightshift.contracts import package, tables
 from nightshift.contracts import preprocessing as parts
 from nightshift.contracts.package import Datatype, DecisionRule, Signature, Tensor
@@ -57,41 +58,41 @@ CONFIG: dict[str, Any] = {
 
 def config(**changes: Any) -> dict[str, Any]:
     """The config with some sections' fields replaced, `task={"side": 8}`."""
-    found = deepcopy(CONFIG)
+    edited = deepcopy(CONFIG)
     for section, fields in changes.items():
-        found[section] = {**found.get(section, {}), **fields} if isinstance(fields, dict) else fields
-    return found
+        edited[section] = {**edited.get(section, {}), **fields} if isinstance(fields, dict) else fields
+    return edited
 
 
 def parsed(**changes: Any) -> Config:
     return parse(config(**changes))
 
 
-def ingest(folder: Path, given: dict[str, Any], data: str = "simulator") -> tables.Table:
+def ingest(folder: Path, config: dict[str, Any], data: str = "simulator") -> tables.Table:
     """Run the step and return its manifest."""
     events = str(folder / "events.json")
-    flags = {"config": json.dumps(given), "date": DATE, "data": data, "state": state(folder), "events": events}
-    ingestion.body(Namespace(**flags))
+    flags = {"config": json.dumps(config), "date": DATE, "data": data, "state": state(folder), "events": events}
+    ingestion.body(StepContext(Namespace(**flags)))
     return tables.read_table(events)
 
 
-def feature(folder: Path, given: dict[str, Any]) -> tuple[tables.Table, dict[str, float]]:
+def feature(folder: Path, config: dict[str, Any]) -> tuple[tables.Table, dict[str, float]]:
     """Run the step on what was ingested; return its manifest and what it reports."""
-    place = str(folder / "features.json")
-    flags = {"config": json.dumps(given), "date": DATE, "device": "cpu", "state": state(folder)}
-    found = features.body(Namespace(**flags, events=str(folder / "events.json"), features=place))
-    return tables.read_table(place), found
+    uri = str(folder / "features.json")
+    flags = {"config": json.dumps(config), "date": DATE, "device": "cpu", "state": state(folder)}
+    metrics = features.body(StepContext(Namespace(**flags, events=str(folder / "events.json"), features=uri)))
+    return tables.read_table(uri), metrics
 
 
-def train(folder: Path, given: dict[str, Any], name: str = "model") -> tuple[package.ModelPackage, dict[str, Any]]:
+def train(folder: Path, config: dict[str, Any], name: str = "model") -> tuple[package.ModelPackage, dict[str, Any]]:
     """Run the step on the features; return the package that it has written and what it reports."""
-    flags = {"config": json.dumps(given), "date": DATE, "device": "cpu", "state": state(folder)}
-    place = str(folder / name)
-    found = training.body(Namespace(**flags, features=str(folder / "features.json"), model=place))
-    return package.load(place), found
+    flags = {"config": json.dumps(config), "date": DATE, "device": "cpu", "state": state(folder)}
+    uri = str(folder / name)
+    metrics = training.body(StepContext(Namespace(**flags, features=str(folder / "features.json"), model=uri)))
+    return package.load(uri), metrics
 
 
-def made(folder: Path) -> tables.Table:
+def prepare(folder: Path) -> tables.Table:
     """Ingest the simulated days and make their shards."""
     ingest(folder, CONFIG)
     return feature(folder, CONFIG)[0]
@@ -131,13 +132,13 @@ def model(folder: Path, seed: int = 0, weights: Weights | None = None, **rules: 
     side, channels, classes = task["side"], task["channels"], task["classes"]
     drawn = np.random.default_rng(seed).normal(0, 1e-3, (side * side * channels, len(classes)))
     graphs = {"linear": graph(drawn if weights is None else weights)}
-    made = packages.manifest(
+    manifest = packages.manifest(
         graphs,
         signature=Signature.of_scores(Tensor.of_rows(Datatype.UINT8, side, side, channels), classes=len(classes)),
         preprocessing=parts.ImagePreprocessing(side=side, channels=channels, classes=classes, **{**LIMITS, **rules}),
         decision=DecisionRule(threshold=None),
     )
-    package.save(str(folder), made, graphs, pd.DataFrame())
+    package.save(str(folder), manifest, graphs, pd.DataFrame())
     return str(folder)
 
 
@@ -151,8 +152,8 @@ def graph(weights: Weights) -> bytes:
     ]
     pixels, classes = weights.shape
     taken = (package.INPUT, TensorProto.UINT8, [None, None, None, None])
-    given = [
+    results = [
         ("embedding", TensorProto.FLOAT, [None, pixels]),
         (package.OUTPUT, TensorProto.FLOAT, [None, classes]),
     ]
-    return samples.serialized(nodes, taken, given, {"weights": weights.astype(np.float32)})
+    return samples.serialized(nodes, taken, results, {"weights": weights.astype(np.float32)})

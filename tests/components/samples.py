@@ -15,6 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from components.scoring import __main__ as scoring
 from nightshift import storage
+from nightshift.context import StepContext
 from nightshift.contracts import package, tables
 from nightshift.contracts.preprocessing import Inputs
 from tests import packages
@@ -88,9 +89,9 @@ def linear(weights: list[float]) -> bytes:
     return serialized(nodes, taken, [(package.OUTPUT, TensorProto.FLOAT, [None])], constants)
 
 
-def serialized(nodes: list[Any], taken: Value, given: list[Value], constants: dict[str, Array]) -> bytes:
+def serialized(nodes: list[Any], taken: Value, results: list[Value], constants: dict[str, Array]) -> bytes:
     """A graph with these nodes, an input, outputs and constants."""
-    (first, *others) = [helper.make_tensor_value_info(*value) for value in (taken, *given)]
+    (first, *others) = [helper.make_tensor_value_info(*value) for value in (taken, *results)]
     kept = [numpy_helper.from_array(value, name) for name, value in constants.items()]
     graph = helper.make_graph(nodes, "sample", [first], others, kept)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
@@ -118,8 +119,13 @@ def write_model(
 def score(folder: Path, features: str) -> str:
     """Run the scoring step with the folder's model; the URI of what it has written is returned."""
     values = {"state": state(folder), "model": str(folder / "model"), "scores": str(folder / "scores")}
-    scoring.body(flags(features=features, **values))
+    scoring.body(context(features=features, **values))
     return values["scores"]
+
+
+def context(**values: str) -> StepContext:
+    """The context of a step that is started with these flags."""
+    return StepContext(flags(**values))
 
 
 def flags(**values: str) -> Namespace:

@@ -18,6 +18,7 @@ from components.scoring import __main__ as scoring
 from components.training import __main__ as training
 from nightshift import storage
 from nightshift.config import parse
+from nightshift.context import StepContext
 from nightshift.contracts import drift as contract
 from nightshift.contracts import tables
 from nightshift.errors import UserError
@@ -52,27 +53,27 @@ class Pipeline:
     def __init__(self, root: Path, config: dict[str, Any], data: Path) -> None:
         self.root, self.config, self.data = root, config, data
 
-    def place(self, name: str) -> str:
+    def path(self, name: str) -> str:
         return str(self.root / name)
 
     def run(self, step: Any, day: date, **flags: str) -> dict[str, Any]:
         common = {"config": json.dumps(self.config), "date": str(day), "device": "cpu"}
-        return step.body(Namespace(**common, state=state(self.root), data=str(self.data), **flags)) or {}
+        return step.body(StepContext(Namespace(**common, state=state(self.root), data=str(self.data), **flags))) or {}
 
     def ingest(self, day: date) -> tables.Table:
-        self.run(ingestion, day, events=self.place("events"))
-        return tables.read_table(self.place("events"))
+        self.run(ingestion, day, events=self.path("events"))
+        return tables.read_table(self.path("events"))
 
     def prepare(self, day: date) -> None:
         self.ingest(day)
-        self.run(features, day, events=self.place("events"), features=self.place("features"))
+        self.run(features, day, events=self.path("events"), features=self.path("features"))
 
     def watch(self, day: date) -> contract.DriftReport:
-        flags = {"features": self.place("features"), "scores": self.place("scores"), "drift": self.place("drift")}
-        self.run(scoring, day, model=self.place("model"), features=flags["features"], scores=flags["scores"])
+        flags = {"features": self.path("features"), "scores": self.path("scores"), "drift": self.path("drift")}
+        self.run(scoring, day, model=self.path("model"), features=flags["features"], scores=flags["scores"])
         self.run(drift, day, **flags)
-        self.run(monitoring, day, drift=flags["drift"], request=self.place("request"))
-        return contract.DriftReport.read(self.place(f"drift/{contract.FILE}"))
+        self.run(monitoring, day, drift=flags["drift"], request=self.path("request"))
+        return contract.DriftReport.read(self.path(f"drift/{contract.FILE}"))
 
 
 @pytest.fixture(scope="module")
@@ -91,33 +92,33 @@ def shop(tmp_path_factory, data):
     """The steps, and a model that was trained on a Sunday."""
     shop = Pipeline(tmp_path_factory.mktemp("run"), CONFIG, data)
     shop.prepare(SUNDAY)
-    shop.run(training, SUNDAY, features=shop.place("features"), model=shop.place("model"))
+    shop.run(training, SUNDAY, features=shop.path("features"), model=shop.path("model"))
     return shop
 
 
 def test_a_day_without_rows_is_a_day_of_each_table_in_both_layouts(shop, data, tmp_path):
     days = plan(parse(CONFIG), SUNDAY).events
-    events = tables.read_table(shop.place("events"))
+    events = tables.read_table(shop.path("events"))
     closed = [date.fromisoformat(part.date) for part in events.partitions if not part.rows]
     assert closed == [day for day in days if day.weekday() == 6]
     assert (closed[-1], len(closed) >= 3) == (SUNDAY, True)
-    assert tables.read_table(shop.place("features")).details["replay"]["day"] == "2025-07-05", "the last that has rows"
+    assert tables.read_table(shop.path("features")).details["replay"]["day"] == "2025-07-05", "the last that has rows"
     table = CONFIG | {"source": {"table": "all.csv", "empty_days": "allowed"}}
     assert Pipeline(tmp_path, table, data).ingest(SUNDAY).read(days).equals(events.read(days))
 
 
 def test_a_model_is_judged_on_test_days_without_rows_among_others(shop):
-    flags = {name: shop.place(name) for name in ("features", "model", "evaluation")}
+    flags = {name: shop.path(name) for name in ("features", "model", "evaluation")}
     shop.run(evaluation, SUNDAY, **flags)
-    assert storage.read_json(shop.place("evaluation/verdict.json"))["decision"] in ("pass", "fail")
-    assert storage.read_json(shop.place("evaluation/skew.json"))["decision"] == "pass"
+    assert storage.read_json(shop.path("evaluation/verdict.json"))["decision"] in ("pass", "fail")
+    assert storage.read_json(shop.path("evaluation/skew.json"))["decision"] == "pass"
 
 
 def test_days_without_rows_are_neither_drift_nor_late_labels(shop):
     newest = shop.watch(SUNDAY)
     signals = {signal.name: signal for signal in newest.signals}
     assert (newest.window.last, signals["volume"].value, signals["volume"].raised) == (SUNDAY, None, False)
-    assert tables.read_table(shop.place("scores/scores.json")).partitions[-1].rows == 0
+    assert tables.read_table(shop.path("scores/scores.json")).partitions[-1].rows == 0
     shop.prepare(MONDAY)
     signals = {signal.name: signal for signal in shop.watch(MONDAY).signals}
     assert not signals["labels"].raised, "those of Sunday are due, and there are none"

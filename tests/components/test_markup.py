@@ -94,7 +94,7 @@ def section(value: str, folder: Path) -> Section:
 
 @pytest.mark.parametrize("value", HOSTILE)
 def test_a_page_shows_it_as_text(value, tmp_path):
-    plain, page = (Elements(report.alone(section(each, tmp_path), str(tmp_path))) for each in ("plain", value))
+    plain, page = (Elements(report.alone(section(text, tmp_path), str(tmp_path))) for text in ("plain", value))
     assert page.tags == plain.tags
     # a carriage return is a newline by the time HTML is parsed
     times = Elements(report.alone(section("plain", tmp_path), str(tmp_path))).text.count("plain")
@@ -114,8 +114,8 @@ def test_evidently_s_page_has_no_element_of_the_data_s():
 
     def texts(value):
         if isinstance(value, dict | list):
-            for each in value.values() if isinstance(value, dict) else value:
-                yield from texts(each)
+            for nested in value.values() if isinstance(value, dict) else value:
+                yield from texts(nested)
         elif isinstance(value, str):
             yield value
 
@@ -135,24 +135,24 @@ def test_a_markdown_page_shows_it_as_text(value):
     def shape(tokens: list) -> list:
         return [token.type for token in tokens if token.type not in ("text", "text_special")]
 
-    found = tokens(value)
-    assert shape(found) == shape(tokens("plain"))
-    text = "".join(token.content for token in found)
+    parsed = tokens(value)
+    assert shape(parsed) == shape(tokens("plain"))
+    text = "".join(token.content for token in parsed)
     assert text.count(printable(value).strip()) >= 11
 
 
 @pytest.mark.parametrize("value", HOSTILE)
 def test_code_in_markdown_is_the_value_and_nothing_else(value):
     (paragraph,) = [
-        each for each in MarkdownIt().parse(markdown.line("Model: ", markdown.code(value))) if each.children
+        token for token in MarkdownIt().parse(markdown.line("Model: ", markdown.code(value))) if token.children
     ]
     assert [child.type for child in paragraph.children] == ["text", "code_inline"]
     assert paragraph.children[1].content.strip() == printable(value).strip()
 
 
 def printed(value: str, folder: Path) -> str:
-    made = section(value, folder)
-    page = Page(use_case="x", run="r", headline=made.outcome, outcomes=[(value, made.outcome)], sections=[made])
+    shown = section(value, folder)
+    page = Page(use_case="x", run="r", headline=shown.outcome, outcomes=[(value, shown.outcome)], sections=[shown])
     stream = io.StringIO()
     console = Console(file=stream, force_terminal=True, color_system="truecolor", width=2000, legacy_windows=False)
     pages.show_page(page, folder, console)
@@ -196,10 +196,10 @@ def test_labels_of_metrics_are_one_line_short_and_few():
     many = {f"column {number} {'x' * 200}": float(number) for number in range(1000)}
     registry.register(telemetry._Gauges({"drift": {"psi": few, "effect": many}}))
     psi, effect = text_string_to_metric_families(generate_latest(registry).decode())
-    assert {each.labels["name"]: each.value for each in psi.samples} == {printable(key): few[key] for key in few}
+    assert {sample.labels["name"]: sample.value for sample in psi.samples} == {printable(key): few[key] for key in few}
     assert len(effect.samples) == telemetry.LABELS
-    assert {len(each.labels["name"]) for each in effect.samples} == {telemetry.LABEL_LENGTH}
-    assert {each.value for each in effect.samples} == set(map(float, range(800, 1000)))
+    assert {len(sample.labels["name"]) for sample in effect.samples} == {telemetry.LABEL_LENGTH}
+    assert {sample.value for sample in effect.samples} == set(map(float, range(800, 1000)))
 
 
 @pytest.mark.parametrize("value", HOSTILE)

@@ -44,21 +44,21 @@ CONFIG: dict[str, Any] = {
 
 def config(**task: Any) -> dict[str, Any]:
     """The config with some fields of its task replaced."""
-    found = deepcopy(CONFIG)
-    found["task"] |= task
-    return found
+    edited = deepcopy(CONFIG)
+    edited["task"] |= task
+    return edited
 
 
 def task(**fields: Any) -> TextTaskConfig:
-    found = parse(config(**fields)).task
-    assert isinstance(found, TextTaskConfig)
-    return found
+    parsed = parse(config(**fields)).task
+    assert isinstance(parsed, TextTaskConfig)
+    return parsed
 
 
-def made(folder: Path, given: dict[str, Any] = CONFIG) -> None:
+def prepare(folder: Path, config: dict[str, Any] = CONFIG) -> None:
     """Ingest the simulated days and make their shards."""
-    pictures.ingest(folder, given)
-    pictures.feature(folder, given)
+    pictures.ingest(folder, config)
+    pictures.feature(folder, config)
 
 
 def lake(folder: Path, *texts: str) -> None:
@@ -72,13 +72,13 @@ def model(folder: Path, seed: int = 0, weights: Weights | None = None) -> str:
 
     The weights are drawn by a seed, unless they are given, (vocabulary, classes).
     """
-    made = task()
-    drawn = np.random.default_rng(seed).normal(0, 0.1, (made.vocabulary, len(made.classes)))
+    texts = task()
+    drawn = np.random.default_rng(seed).normal(0, 0.1, (texts.vocabulary, len(texts.classes)))
     graphs = {"words": graph(drawn if weights is None else weights)}
     manifest = packages.manifest(
         graphs,
-        signature=Signature.of_scores(Tensor.of_rows(Datatype.INT32, made.length), classes=len(made.classes)),
-        preprocessing=candidates.preprocessing(made),
+        signature=Signature.of_scores(Tensor.of_rows(Datatype.INT32, texts.length), classes=len(texts.classes)),
+        preprocessing=candidates.preprocessing(texts),
         decision=DecisionRule(threshold=None),
     )
     package.save(str(folder), manifest, graphs, pd.DataFrame())

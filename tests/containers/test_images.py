@@ -15,7 +15,7 @@ import pytest
 from nightshift import storage
 from nightshift.contracts import package
 from nightshift.image import image
-from nightshift.serving.files import Pointer, pointer_uri, state_uri
+from nightshift.serving.files import DeploymentPointer, pointer_uri, state_uri
 from tests.processes import wait_until
 
 DOCKERFILE = Path("containers/Dockerfile")
@@ -76,36 +76,39 @@ def test_the_pins_of_the_gpu_server_exist_and_agree() -> None:
     constraints = Path("constraints/serving-gpu-py3.11.txt")
     planned = resolved("--group", "pyproject.toml:serving-gpu", "-c", str(constraints))
     cpu = set(Path("constraints/py3.11.txt").read_text().split())
-    (version,) = (each.partition("==")[2] for each in cpu if each.startswith("onnxruntime=="))
+    (version,) = (requirement.partition("==")[2] for requirement in cpu if requirement.startswith("onnxruntime=="))
     assert f"onnxruntime-gpu=={version}" in planned
     assert planned <= set(constraints.read_text().split())
 
 
 @pytest.mark.parametrize("name", BUILT)
 def test_an_image_runs_what_it_is_told_as_a_user_that_is_not_root(engine: Any, name: str) -> None:
-    found = engine.images.get(image(name)).attrs["Config"]
-    assert found["User"] == "10001:10001"
-    assert not found["Entrypoint"]
-    labels = {key.removeprefix("org.opencontainers.image.") for key in found["Labels"]}
+    settings = engine.images.get(image(name)).attrs["Config"]
+    assert settings["User"] == "10001:10001"
+    assert not settings["Entrypoint"]
+    labels = {key.removeprefix("org.opencontainers.image.") for key in settings["Labels"]}
     assert labels >= {"title", "source", "revision", "version", "licenses"}
     assert engine.containers.run(image(name), ["id", "-u"], remove=True, read_only=True) == b"10001\n"
 
 
 @pytest.mark.parametrize("name", BUILT)
 def test_an_image_holds_neither_an_installer_nor_a_compiler_of_its_own(engine: Any, name: str) -> None:
-    found = engine.containers.run(image(name), ["ls", "/opt/nightshift/bin"], remove=True).decode().split()
-    assert "python" in found
-    assert not {"pip", "uv", "gcc", "cc"} & set(found)
+    programs = engine.containers.run(image(name), ["ls", "/opt/nightshift/bin"], remove=True).decode().split()
+    assert "python" in programs
+    assert not {"pip", "uv", "gcc", "cc"} & set(programs)
 
 
-@pytest.mark.parametrize("place", [{}, {"KFP_ENDPOINT": "http://localhost:1"}], ids=["pods", "kubeflow"])
-def test_airflows_image_holds_all_that_its_dags_are_made_of(engine: Any, place: dict[str, str]) -> None:
-    told = engine.containers.run(
-        image("airflow"), ["python", "-c", PARSE], environment={"NIGHTSHIFT_ENVIRONMENT": "aws"} | place, remove=True
+@pytest.mark.parametrize("variables", [{}, {"KFP_ENDPOINT": "http://localhost:1"}], ids=["pods", "kubeflow"])
+def test_airflows_image_holds_all_that_its_dags_are_made_of(engine: Any, variables: dict[str, str]) -> None:
+    printed = engine.containers.run(
+        image("airflow"),
+        ["python", "-c", PARSE],
+        environment={"NIGHTSHIFT_ENVIRONMENT": "aws"} | variables,
+        remove=True,
     )
     purposes = ("backfill", "ingestion", "monitoring", "training")
     names = sorted(f"{path.stem}_{purpose}" for path in Path("dags").glob("*.py") for purpose in purposes)
-    assert json.loads(told.decode().splitlines()[-1]) == [{}, names]
+    assert json.loads(printed.decode().splitlines()[-1]) == [{}, names]
 
 
 def test_the_served_champion_answers_from_its_container(engine: Any, save_model: Any, tmp_path: Path) -> None:
@@ -115,7 +118,7 @@ def test_the_served_champion_answers_from_its_container(engine: Any, save_model:
     shutil.copytree(uri, registry / "model")
     storage.write_json(
         pointer_uri(str(registry), "fraud"),
-        asdict(Pointer(1, "/registry/model", package.load(uri).sha256, "2025-06-30T00:00:00Z")),
+        asdict(DeploymentPointer(1, "/registry/model", package.load(uri).sha256, "2025-06-30T00:00:00Z")),
     )
     for path in [registry, *registry.rglob("*")]:
         path.chmod(0o777)

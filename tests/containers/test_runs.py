@@ -45,12 +45,15 @@ def execute(pipeline: ir.Pipeline, folder: Path) -> tuple[bool, Run]:
 def left(engine: Any, folder: Path) -> list[str]:
     """The names of containers that runs below a folder have left."""
     # other tests' containers go away meanwhile
-    found = engine.containers.list(all=True, filters={"label": LABEL}, ignore_removed=True)
-    return [container.name for container in found if str(folder) in container.labels[LABEL]]
+    containers = engine.containers.list(all=True, filters={"label": LABEL}, ignore_removed=True)
+    return [container.name for container in containers if str(folder) in container.labels[LABEL]]
 
 
 # native code that returns after minutes
-BUSY = "run(StepParser('busy', ''), lambda _: print('ready', flush=True) or hashlib.pbkdf2_hmac('md5', b'', b'', 2**31 - 1))"
+BUSY = (
+    "run(StepParser('busy', ''), "
+    "lambda _: print('ready', flush=True) or hashlib.pbkdf2_hmac('md5', b'', b'', 2**31 - 1))"
+)
 
 
 def test_a_step_that_is_its_containers_first_process_ends_when_it_is_asked_to(engine: Any) -> None:
@@ -126,12 +129,12 @@ def test_a_step_gets_in_its_container_what_the_compiled_pipeline_says(engine: An
     assert isinstance(inside, Containers)
     with inside:
         for task in run.pipeline.tasks:
-            made = inside.create(task, run.commands.argv(task)).attrs
-            assert made["Config"]["Image"] == task.image
-            assert made["Config"]["Cmd"] == run.commands.argv(task)
-            assert set(made["Config"]["Env"]) >= {f"{name}={value}" for name, value in task.environment.items()}
-            assert made["HostConfig"]["Memory"] == made["HostConfig"]["MemorySwap"] == 2_000_000_000
-            assert made["HostConfig"]["ReadonlyRootfs"]
+            attributes = inside.create(task, run.commands.argv(task)).attrs
+            assert attributes["Config"]["Image"] == task.image
+            assert attributes["Config"]["Cmd"] == run.commands.argv(task)
+            assert set(attributes["Config"]["Env"]) >= {f"{name}={value}" for name, value in task.environment.items()}
+            assert attributes["HostConfig"]["Memory"] == attributes["HostConfig"]["MemorySwap"] == 2_000_000_000
+            assert attributes["HostConfig"]["ReadonlyRootfs"]
     assert left(engine, tmp_path) == []
 
 

@@ -15,13 +15,13 @@ from typing import Any
 import yaml
 
 from tests.cluster.samples import named
-from tests.infra.charts import CHARTS, given, made, real, values
+from tests.infra.charts import CHARTS, merge_values, read_objects, real, values
 from tests.infra.rebuilt import rebuilt
 
 NAMESPACE = "airflow"
 (CHART,) = [row for row in CHARTS if row["name"] == "airflow"]
 # with the examples' registry, which an installation replaces
-VALUES = given(CHART) | {"images": values("airflow")["images"]}
+VALUES = merge_values(CHART) | {"images": values("airflow")["images"]}
 IMAGE = "{repository}:{tag}".format(**VALUES["images"]["airflow"])
 HOME, THEN = VALUES["airflowHome"], "/tmp/airflow"
 RIGHTS = ("Role", "RoleBinding", "ServiceAccount")
@@ -91,11 +91,13 @@ class Installation:
 
     def objects(self) -> Iterator[dict[str, Any]]:
         """Everything but StatsD's exporter, which we have not installed."""
-        facts = [fact for fact in made(CHART) if fact["name"] in PARTS and fact["kind"] not in (*RIGHTS, "Service")]
+        facts = [
+            fact for fact in read_objects(CHART) if fact["name"] in PARTS and fact["kind"] not in (*RIGHTS, "Service")
+        ]
         parts = [self._part(fact) for fact in facts]
-        yield from (rebuilt(fact) for fact in made(CHART) if fact["kind"] in RIGHTS)
+        yield from (rebuilt(fact) for fact in read_objects(CHART) if fact["kind"] in RIGHTS)
         yield from self._secrets()
-        (triggerer,) = [each for each in parts if each["metadata"]["name"] == "airflow-triggerer"]
+        (triggerer,) = [manifest for manifest in parts if manifest["metadata"]["name"] == "airflow-triggerer"]
         yield _inside("ConfigMap", "airflow-config", data=self._config(self._worker(triggerer)))
         yield _inside("ConfigMap", "use-case", data={_key(path): text for path, text in self.files.items()})
         yield from parts
@@ -140,7 +142,7 @@ class Installation:
 
     def _complete(self, pod: dict[str, Any]) -> None:
         """Give a pod's containers what every one of them gets."""
-        ours = [each | {"value": each["value"].format(cloud="aws")} for each in VALUES["env"]]
+        ours = [variable | {"value": variable["value"].format(cloud="aws")} for variable in VALUES["env"]]
         ours += [{"name": name, "value": value} for name, value in self.environment.items()]
         pod["volumes"].append({"name": "use-case", "configMap": {"name": "use-case"}})
         for container in (*pod["containers"], *pod.get("initContainers", [])):

@@ -67,8 +67,8 @@ class ByHand:
 
     def hashes(self) -> Any:
         """Wait for its end, and return the hashes of what it has made."""
-        said = self.process.communicate(timeout=SECONDS)[0]
-        assert self.process.returncode == 0, said
+        output = self.process.communicate(timeout=SECONDS)[0]
+        assert self.process.returncode == 0, output
         (summary,) = self.workspace.glob("runs/small-training-*/summary.json")
         return json.loads(summary.read_text())["hashes"]
 
@@ -103,16 +103,16 @@ class Airflow:
         self.call("POST", f"/dags/{dag}/dagRuns", {"dag_run_id": name, "logical_date": None, "conf": values})
 
     def runs(self, dag: str, kind: str) -> list[Any]:
-        found = self.call("GET", f"/dags/{dag}/dagRuns")["dag_runs"]
-        return [run for run in found if run["run_type"] == kind]
+        runs = self.call("GET", f"/dags/{dag}/dagRuns")["dag_runs"]
+        return [run for run in runs if run["run_type"] == kind]
 
     def follows(self, dag: str, day: str) -> str:
         """Wait for the run that the event of a day starts, and return its id."""
 
-        def found() -> list[str]:
+        def followers() -> list[str]:
             return [run["dag_run_id"] for run in self.runs(dag, "asset_triggered") if run["partition_key"] == day]
 
-        return until(found, f"{dag} runs for {day}")[0]
+        return until(followers, f"{dag} runs for {day}")[0]
 
     def end(self, dag: str, run: str) -> str:
         """Wait for a run's end and return its state."""
@@ -121,8 +121,8 @@ class Airflow:
         return str(self.call("GET", path)["state"])
 
     def tasks(self, dag: str, run: str) -> dict[str, Any]:
-        found = self.call("GET", f"/dags/{dag}/dagRuns/{run}/taskInstances")["task_instances"]
-        return {task["task_id"]: task for task in found}
+        instances = self.call("GET", f"/dags/{dag}/dagRuns/{run}/taskInstances")["task_instances"]
+        return {task["task_id"]: task for task in instances}
 
     def states(self, dag: str, run: str) -> dict[str, str]:
         return {name: task["state"] for name, task in self.tasks(dag, run).items()}

@@ -39,9 +39,9 @@ def compiled(folder: Path, name: str, **scripts: str) -> Path:
         components[f"comp-{step}"] = {
             "executorLabel": f"exec-{step}",
             "inputDefinitions": {"parameters": {"date": {"parameterType": "STRING"}}},
-            "outputDefinitions": {"artifacts": {"made": ARTIFACT}},
+            "outputDefinitions": {"artifacts": {"output": ARTIFACT}},
         }
-        words = ["{{$.inputs.parameters['date']}}", "{{$.outputs.artifacts['made'].uri}}"]
+        words = ["{{$.inputs.parameters['date']}}", "{{$.outputs.artifacts['output'].uri}}"]
         executors[f"exec-{step}"] = {"container": {"image": "none", "command": ["sh", "-c", script], "args": words}}
         before = [step]
     spec: dict[str, Any] = {

@@ -19,7 +19,7 @@ from pipelines.engines.airflow.operators.alerts import report_failure
 from pipelines.engines.airflow.operators.context import AirflowSettings
 from tests.dags.samples import DAGS, Load, Shipped, changed, use_case
 
-PLACES = [
+ENVIRONMENTS = [
     {},
     {"NIGHTSHIFT_ENVIRONMENT": "aws"},
     {"NIGHTSHIFT_ENVIRONMENT": "gcp"},
@@ -45,9 +45,9 @@ def assets_of(dags: dict[str, DAG], names: set[str]) -> set[str]:
     return {asset.name for asset in [*followed, *announced] if isinstance(asset, Asset)}
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_every_dag_is_there_in_every_place(place: dict[str, str], load: Load) -> None:
-    dags = load(**place)
+@pytest.mark.parametrize("variables", ENVIRONMENTS)
+def test_every_dag_is_there_in_every_place(variables: dict[str, str], load: Load) -> None:
+    dags = load(**variables)
 
     assert set(dags) == {f"{name}_{purpose}" for name in SHIPPED for purpose in PURPOSES}
     for name, dag in dags.items():

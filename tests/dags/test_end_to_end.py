@@ -77,8 +77,8 @@ class Installed(Airflow):
 
 def example() -> str:
     """Return the DAG that docs/airflow.md shows to those who follow a model."""
-    found = re.findall("```python\n(.*?)```", (ROOT / "docs/airflow.md").read_text(), re.DOTALL)
-    (code,) = [text for text in found if "after_promotion" in text]
+    examples = re.findall("```python\n(.*?)```", (ROOT / "docs/airflow.md").read_text(), re.DOTALL)
+    (code,) = [text for text in examples if "after_promotion" in text]
     return str(code).replace("fraud/model", "small/model")
 
 
@@ -93,20 +93,20 @@ def airflow(tmp_path_factory: pytest.TempPathFactory, by_hand: ByHand) -> Iterat
         path = folder / f"{config['name']}.yaml"
         path.write_text(yaml.safe_dump(config))
         standalone.add_use_case(str(path), dags)
-    places = {"NIGHTSHIFT_WORKSPACE": str(workspace), "NIGHTSHIFT_PYTHON": str(PYTHON)}
+    folders = {"NIGHTSHIFT_WORKSPACE": str(workspace), "NIGHTSHIFT_PYTHON": str(PYTHON)}
     others = {"PYTHONPATH": str(ROOT), "AIRFLOW_CONN_NIGHTSHIFT_SLACK": slack.connection, "FIXING": str(folder)}
     others["AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL"] = str(SECONDS)  # no file changes here
-    running = standalone.start(folder / "home", dags, places | others)
+    running = standalone.start(folder / "home", dags, folders | others)
     try:
-        made = Installed(running.client(), workspace, running, folder, slack)
+        installed = Installed(running.client(), workspace, running, folder, slack)
         trainings = [f"{name}_training" for name in USE_CASES]
         for dag in ("fixing", "after_promotion", "small_ingestion", "small_monitoring", *trainings):
-            made.unpause(dag)
-        made.trigger("fixing", "first", date=DATE)
-        made.trigger("small_ingestion", "missing", date=DATE, data=str(folder / "nothing"))
+            installed.unpause(dag)
+        installed.trigger("fixing", "first", date=DATE)
+        installed.trigger("small_ingestion", "missing", date=DATE, data=str(folder / "nothing"))
         for dag in trainings:
-            made.trigger(dag, "first", date=DATE, target="register-only")
-        yield made
+            installed.trigger(dag, "first", date=DATE, target="register-only")
+        yield installed
     finally:
         running.stop()
         nightshift("stop", "--workspace", str(workspace)).communicate()
@@ -123,14 +123,16 @@ def test_a_step_that_fails_is_tried_again_and_then_holds_back_what_follows(airfl
 
 def test_a_failed_step_is_told_to_the_webhook_once(airflow: Installed) -> None:
     text = "*fixing: needing failed in first*\nexit code 1"
-    told = until(lambda: [said for said in airflow.slack.texts if said.startswith(text)], "the failure is told")
-    assert len(told) == 1
-    assert f"{airflow.running.url}/dags/fixing/runs/first/tasks/needing" in told[0]
+    messages = until(
+        lambda: [message for message in airflow.slack.texts if message.startswith(text)], "the failure is told"
+    )
+    assert len(messages) == 1
+    assert f"{airflow.running.url}/dags/fixing/runs/first/tasks/needing" in messages[0]
 
 
 def test_a_run_past_its_deadline_is_told_to_the_webhook(airflow: Installed) -> None:
     text = "*fixing: first is late*\ndue by 20"
-    assert until(lambda: [said for said in airflow.slack.texts if said.startswith(text)], "the delay is told")
+    assert until(lambda: [message for message in airflow.slack.texts if message.startswith(text)], "the delay is told")
 
 
 def test_clearing_a_fixed_step_completes_the_run(airflow: Installed) -> None:
@@ -161,11 +163,11 @@ def test_a_failed_run_that_is_not_late_yet_can_be_cleared(airflow: Installed) ->
 def test_a_run_makes_what_the_command_line_makes(airflow: Installed, by_hand: ByHand) -> None:
     assert airflow.end("small_training", "first") == "success", airflow.states("small_training", "first")
 
-    made = airflow.artifact(f"runs/small-training-{DATE}-first/summary.json")
+    summary = airflow.artifact(f"runs/small-training-{DATE}-first/summary.json")
 
-    assert made["hashes"] == by_hand.hashes()
-    assert set(made["hashes"]) >= {"events", "features", "model"}
-    assert made["verdicts"]["deployment"]["decision"] == "promoted"
+    assert summary["hashes"] == by_hand.hashes()
+    assert set(summary["hashes"]) >= {"events", "features", "model"}
+    assert summary["verdicts"]["deployment"]["decision"] == "promoted"
 
 
 def test_a_table_and_texts_that_were_started_at_once_both_succeed_and_share_no_lock_asset_or_model(
@@ -177,11 +179,13 @@ def test_a_table_and_texts_that_were_started_at_once_both_succeed_and_share_no_l
         runs[name] = airflow.call("GET", f"/dags/{name}_training/dagRuns/first")
     assert max(run["start_date"] for run in runs.values()) < min(run["end_date"] for run in runs.values())
 
-    made = {name: airflow.artifact(f"runs/{name}-training-{DATE}-first/deployment/deployment") for name in USE_CASES}
-    assert {name: (said["model"], said["version"]) for name, said in made.items()} == {
+    releases = {
+        name: airflow.artifact(f"runs/{name}-training-{DATE}-first/deployment/deployment") for name in USE_CASES
+    }
+    assert {name: (release["model"], release["version"]) for name, release in releases.items()} == {
         name: (name, 1) for name in USE_CASES
     }
-    assert made["small"]["sha256"] != made["texts"]["sha256"]
+    assert releases["small"]["sha256"] != releases["texts"]["sha256"]
     for name in USE_CASES:
         (event,) = airflow.events(f"{name}/model")
         assert event["source_dag_id"] == f"{name}_training"
@@ -238,7 +242,7 @@ def test_it_cannot_be_started_twice(airflow: Installed) -> None:
 def test_stopping_it_leaves_no_process(airflow: Installed) -> None:
     airflow.running.stop()
 
-    said = subprocess.check_output(["ps", "-A", "-o", "sess=,stat=,args="], text=True).splitlines()
-    left = [line for line in said if line.split()[0] == str(airflow.running.session) and line.split()[1][0] != "Z"]
+    processes = subprocess.check_output(["ps", "-A", "-o", "sess=,stat=,args="], text=True).splitlines()
+    left = [line for line in processes if line.split()[0] == str(airflow.running.session) and line.split()[1][0] != "Z"]
     assert left == []
     assert standalone.running(Path(airflow.running.home)) is None

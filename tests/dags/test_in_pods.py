@@ -55,7 +55,7 @@ MANIFESTS = {
 }
 # what the registry of a cluster holds; the image for GPUs is not built here
 STEPS = environments.AWS.placements
-IMAGES = {chart.IMAGE: image("airflow"), **{each.image: image("base") for each in STEPS.values()}}
+IMAGES = {chart.IMAGE: image("airflow"), **{step.image: image("base") for step in STEPS.values()}}
 CONFIG_FILE = "/etc/nightshift/small.yaml"
 
 
@@ -70,27 +70,27 @@ class Inside(Airflow):
 
     def log(self, dag: str, run: str, task: str, count: int = 1) -> list[str]:
         """Return what the page of a try shows."""
-        found = self.call("GET", f"/dags/{dag}/dagRuns/{run}/taskInstances/{task}/logs/{count}")
-        return [str(line.get("event", line)) for line in found["content"]]
+        log = self.call("GET", f"/dags/{dag}/dagRuns/{run}/taskInstances/{task}/logs/{count}")
+        return [str(line.get("event", line)) for line in log["content"]]
 
     def wait_for(self, step: str, run: str) -> dict[str, Any]:
         """Wait until the pod of a run's step runs, and return it."""
         of_step = {"task_id": step, "run_id": run}.items()
 
-        def found() -> list[dict[str, Any]]:
+        def pods_of_step() -> list[dict[str, Any]]:
             assert "failed" not in self.states("small_training", run).values()
-            pods = [each for each in self.nodes.pods(NAMESPACE) if each["status"]["phase"] == "Running"]
-            return [each for each in pods if of_step <= each["metadata"]["labels"].items()]
+            pods = [pod for pod in self.nodes.pods(NAMESPACE) if pod["status"]["phase"] == "Running"]
+            return [pod for pod in pods if of_step <= pod["metadata"]["labels"].items()]
 
-        return until(found, f"a pod of {step} runs")[0]
+        return until(pods_of_step, f"a pod of {step} runs")[0]
 
 
 def objects() -> Iterator[dict[str, Any]]:
     """Our manifests of both namespaces, and what a secret store brings."""
     for namespace, names in MANIFESTS.items():
         for name in names:
-            for each in yaml.safe_load_all((ROOT / "infra" / name).read_text()):
-                yield inside(each, namespace) if namespace and each["kind"] != "Namespace" else each
+            for manifest in yaml.safe_load_all((ROOT / "infra" / name).read_text()):
+                yield inside(manifest, namespace) if namespace and manifest["kind"] != "Namespace" else manifest
     yield inside(named("Secret", "nightshift-mlflow", stringData=LOGIN))
 
 
@@ -112,8 +112,8 @@ def furnish(nodes: Cluster) -> None:
 def with_driver(folder: Path) -> str:
     """Return a folder with PostgreSQL's driver, which the steps' environment has no use for: Airflow's own."""
     folder.mkdir()
-    for each in Path(psycopg2.__file__).parents[1].glob("psycopg2*"):
-        (folder / each.name).symlink_to(each)
+    for path in Path(psycopg2.__file__).parents[1].glob("psycopg2*"):
+        (folder / path.name).symlink_to(path)
     return str(folder)
 
 
@@ -187,8 +187,8 @@ def airflow(tmp_path_factory: pytest.TempPathFactory, by_hand: ByHand) -> Iterat
     (folder / "registry").mkdir()
     with ExitStack() as stack:
         database = stack.enter_context(postgresql.serve("airflow", "mlflow"))
-        place = (folder / "registry", str(PYTHON), f"postgresql+psycopg2://{database}/mlflow")
-        registry = stack.enter_context(tracking.serve(*place, PYTHONPATH=with_driver(folder / "driver")))
+        arguments = (folder / "registry", str(PYTHON), f"postgresql+psycopg2://{database}/mlflow")
+        registry = stack.enter_context(tracking.serve(*arguments, PYTHONPATH=with_driver(folder / "driver")))
         services = {
             "airflow-api-server:8080": Service(f"127.0.0.1:{port}"),
             "mlflow.nightshift:5000": Service(registry.removeprefix("http://"), ":".join(LOGIN.values())),
@@ -199,13 +199,15 @@ def airflow(tmp_path_factory: pytest.TempPathFactory, by_hand: ByHand) -> Iterat
         furnish(nodes)
         store = stack.enter_context(object_store(folder))
         nodes.apply(*installation(database, port, store).objects())
-        found = Inside(entered(f"http://127.0.0.1:{port}"), folder / "claims" / NAMESPACE / "nightshift-lustre", nodes)
+        installed = Inside(
+            entered(f"http://127.0.0.1:{port}"), folder / "claims" / NAMESPACE / "nightshift-lustre", nodes
+        )
         for dag in ("training", "monitoring", "backfill"):
-            found.unpause(f"small_{dag}")
-        found.trigger("small_training", "first", date=DATE, device="cpu")
-        found.trigger("small_backfill", "past", first=PAST, last=PAST, device="cpu")
-        disturb(found)
-        yield found
+            installed.unpause(f"small_{dag}")
+        installed.trigger("small_training", "first", date=DATE, device="cpu")
+        installed.trigger("small_backfill", "past", first=PAST, last=PAST, device="cpu")
+        disturb(installed)
+        yield installed
 
 
 def disturb(airflow: Inside) -> None:
@@ -216,14 +218,14 @@ def disturb(airflow: Inside) -> None:
 
 def probes(nodes: Cluster) -> dict[str, tuple[str, Any]]:
     """Return each distinct probe of Airflow's containers, with the name of the one that it is made in."""
-    found = {}
+    by_name = {}
     for pod in nodes.pods("airflow"):
         for container in pod["spec"]["containers"]:
-            (status,) = [each for each in pod["status"]["containerStatuses"] if each["name"] == container["name"]]
+            (status,) = [entry for entry in pod["status"]["containerStatuses"] if entry["name"] == container["name"]]
             name = f"{pod['metadata']['uid']}-{container['name']}-{status['restartCount']}"
-            asked = {json.dumps(container[kind]) for kind in PROBES if kind in container}
-            found |= {f"{container['name']} {each}": (name, json.loads(each)) for each in asked}
-    return found
+            texts = {json.dumps(container[kind]) for kind in PROBES if kind in container}
+            by_name |= {f"{container['name']} {text}": (name, json.loads(text)) for text in texts}
+    return by_name
 
 
 def is_alive(container: str, probe: Any) -> bool:
@@ -241,16 +243,16 @@ def test_a_training_in_pods_makes_what_the_command_line_makes_though_a_node_is_l
     assert airflow.summary(f"small-training-{DATE}-first")["hashes"] == by_hand.hashes()
     tries = {name: task["try_number"] for name, task in airflow.tasks("small_training", "first").items()}
     assert set(tries.values()) == {1}
-    assert not [each for each in airflow.nodes.pods(NAMESPACE) if each["metadata"]["labels"].get("run_id") == "first"]
+    assert not [pod for pod in airflow.nodes.pods(NAMESPACE) if pod["metadata"]["labels"].get("run_id") == "first"]
 
 
 def test_each_part_of_airflow_answers_its_own_probe_and_no_other_part_does(airflow: Inside) -> None:
-    found = probes(airflow.nodes)
+    by_kind = probes(airflow.nodes)
 
-    assert {name.partition(" ")[0] for name in found} == {"api-server", "dag-processor", "scheduler", "triggerer"}
-    assert {name: is_alive(*probe) for name, probe in found.items()} == dict.fromkeys(found, True)
-    (triggerer,) = [container for name, (container, _) in found.items() if name.startswith("triggerer")]
-    assert not is_alive(triggerer, next(probe for name, (_, probe) in found.items() if name.startswith("scheduler")))
+    assert {name.partition(" ")[0] for name in by_kind} == {"api-server", "dag-processor", "scheduler", "triggerer"}
+    assert {name: is_alive(*probe) for name, probe in by_kind.items()} == dict.fromkeys(by_kind, True)
+    (triggerer,) = [container for name, (container, _) in by_kind.items() if name.startswith("triggerer")]
+    assert not is_alive(triggerer, next(probe for name, (_, probe) in by_kind.items() if name.startswith("scheduler")))
 
 
 def test_the_migration_job_makes_the_pool_that_steps_on_gpus_wait_for(airflow: Inside) -> None:
@@ -267,17 +269,17 @@ def test_a_steps_lines_are_read_from_the_object_store_when_its_pods_are_gone(air
 def test_what_steps_write_is_their_users(airflow: Inside) -> None:
     assert airflow.end("small_training", "first") == "success"
 
-    owners = {(each.stat().st_uid, each.stat().st_gid) for each in airflow.state.rglob("*")}
+    owners = {(path.stat().st_uid, path.stat().st_gid) for path in airflow.state.rglob("*")}
     assert owners == {(USER, USER)}
 
 
 def test_what_steps_measured_reaches_the_report_and_the_promotion_is_announced(airflow: Inside) -> None:
     assert airflow.end("small_training", "first") == "success"
-    made = airflow.summary(f"small-training-{DATE}-first")
+    summary = airflow.summary(f"small-training-{DATE}-first")
     (event,) = airflow.events("small/model")
 
-    assert all(step["seconds"] > 0 and step["peak_memory_bytes"] > 0 for step in made["steps"].values())
-    assert made["verdicts"]["deployment"]["decision"] == "promoted"
+    assert all(step["seconds"] > 0 and step["peak_memory_bytes"] > 0 for step in summary["steps"].values())
+    assert summary["verdicts"]["deployment"]["decision"] == "promoted"
     assert (event["extra"]["model"], event["extra"]["version"]) == ("small", 1)
 
 

@@ -36,8 +36,8 @@ class Sample:
     """A DAG run of a small pipeline, whose tasks are executed one by one."""
 
     def __init__(self, folder: Path, **scripts: str) -> None:
-        self.place = context.AirflowSettings.from_environment({"NIGHTSHIFT_WORKSPACE": str(folder)})
-        self.rendering = context.Rendering(ir.load(compiled(folder, "sample", **scripts)), self.place)
+        self.settings = context.AirflowSettings.from_environment({"NIGHTSHIFT_WORKSPACE": str(folder)})
+        self.rendering = context.Rendering(ir.load(compiled(folder, "sample", **scripts)), self.settings)
         with DAG("sample", schedule=None) as self.dag:
             self.tasks = interpreter.steps(self.rendering)
         run = {"run_id": "one", "run_type": "manual", "partition_key": None, "logical_date": None}
@@ -59,15 +59,15 @@ class Sample:
 def test_a_tasks_words_are_its_steps_with_jinja_in_the_place_of_values(tmp_path: Path) -> None:
     sample = Sample(tmp_path, first="true")
 
-    date, made = "{{ fill('first', 'parameter', 'date') }}", "{{ fill('first', 'output', 'made') }}"
-    assert sample.tasks["first"].argv == ["sh", "-c", "true", date, made]
+    date, uri = "{{ fill('first', 'parameter', 'date') }}", "{{ fill('first', 'output', 'output') }}"
+    assert sample.tasks["first"].argv == ["sh", "-c", "true", date, uri]
 
 
 def test_a_step_leaves_what_a_local_run_leaves(tmp_path: Path) -> None:
     sample = Sample(tmp_path, first='echo "$0" > "$1"')
     sample.execute("first")
 
-    assert (sample.folder / "first/made").read_text() == "2025-06-30\n"
+    assert (sample.folder / "first/output").read_text() == "2025-06-30\n"
     assert sample.record["engine"] == "airflow"
     assert sample.record["parameters"] == {"date": "2025-06-30"}
     assert sample.record["steps"]["first"]["state"] == "done"
@@ -85,7 +85,7 @@ def test_the_command_line_goes_on_with_a_run_that_failed_in_airflow(tmp_path: Pa
     subprocess.run([sys.executable, "-m", "pipelines.cli", *words], check=True, capture_output=True)
 
     assert sample.record["complete"]
-    assert (sample.folder / "second/made").read_text() == "2025-06-30\n"
+    assert (sample.folder / "second/output").read_text() == "2025-06-30\n"
 
 
 def test_a_steps_process_gets_nothing_of_airflows_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,9 +96,9 @@ def test_a_steps_process_gets_nothing_of_airflows_own(tmp_path: Path, monkeypatc
     sample = Sample(tmp_path, first='env > "$1"')
     sample.execute("first")
 
-    given = (sample.folder / "first/made").read_text()
-    assert "AIRFLOW_" not in given
-    assert "AWS_PROFILE=nightshift" in given
+    environment = (sample.folder / "first/output").read_text()
+    assert "AIRFLOW_" not in environment
+    assert "AWS_PROFILE=nightshift" in environment
 
 
 def test_what_a_step_prints_is_in_the_tasks_log_while_it_runs(
@@ -184,11 +184,14 @@ class Events(dict[Any, Any]):
 
 
 def announce(
-    tmp_path: Path, announcement: assets.Announcement, said: dict[str, Any], earlier: list[dict[str, Any]] | None = None
+    tmp_path: Path,
+    announcement: assets.Announcement,
+    metadata: dict[str, Any],
+    earlier: list[dict[str, Any]] | None = None,
 ) -> Any:
     """Execute the announcement of an artifact's content; returns the event."""
     sample = Sample(tmp_path, **{announcement.step: "true"})
-    measured = {announcement.output: {"artifacts": [{"metadata": said}]}}
+    measured = {announcement.output: {"artifacts": [{"metadata": metadata}]}}
     storage.write_json(str(sample.folder / announcement.step / "executor_output.json"), {"artifacts": measured})
     with sample.dag:
         announcement.follow(sample.tasks)
@@ -221,11 +224,11 @@ def test_the_same_request_is_announced_once(tmp_path: Path) -> None:
 
 
 def test_a_promoted_model_is_announced_and_a_kept_one_is_not(tmp_path: Path) -> None:
-    made = {"decision": "promoted", "model": "fraud", "version": 3, "sha256": "a", "reasons": []}
+    decision = {"decision": "promoted", "model": "fraud", "version": 3, "sha256": "a", "reasons": []}
 
-    assert announce(tmp_path, assets.model("fraud"), made).extra["version"] == 3
+    assert announce(tmp_path, assets.model("fraud"), decision).extra["version"] == 3
     with pytest.raises(AirflowSkipException):
-        announce(tmp_path, assets.model("fraud"), made | {"decision": "kept"})
+        announce(tmp_path, assets.model("fraud"), decision | {"decision": "kept"})
 
 
 def test_a_day_whose_events_have_changed_is_announced_again(tmp_path: Path) -> None:
@@ -246,17 +249,17 @@ def test_a_run_of_another_use_case_announces_nothing(load: Load, tmp_path: Path)
 
     for name, reason in (("fraud", "announced before"), (str(other), "what follows would run 'fraud'")):
         inside = of_run(dag, params={"date": "2025-06-30", "config": name})
-        made = {"artifacts": {"events": {"artifacts": [{"metadata": {"sha256": "a"}}]}}}
-        storage.write_json(f"{task.rendering.commands(inside).root}/ingestion/executor_output.json", made)
+        report = {"artifacts": {"events": {"artifacts": [{"metadata": {"sha256": "a"}}]}}}
+        storage.write_json(f"{task.rendering.commands(inside).root}/ingestion/executor_output.json", report)
         seen = {task.announcement.asset: [SimpleNamespace(extra={"date": "2025-06-30", "sha256": "a"})]}
         with pytest.raises(AirflowSkipException, match=reason):
             task.execute(inside | {"inlet_events": seen})
 
 
 def test_a_task_leads_to_the_report_of_its_run_and_to_the_version_it_has_made() -> None:
-    place = SimpleNamespace(reports="http://reports")
+    settings = SimpleNamespace(reports="http://reports")
     links = {"root": "/runs/run", "model_page": "http://mlflow/#/models/fraud"}
-    task = SimpleNamespace(links=links, rendering=SimpleNamespace(settings=place), output_metadata={})
+    task = SimpleNamespace(links=links, rendering=SimpleNamespace(settings=settings), output_metadata={})
 
     assert REPORT.get_link(task, ti_key=None) == "http://reports/run/report.html"
     assert MODEL.get_link(task, ti_key=None) == "http://mlflow/#/models/fraud"
@@ -294,11 +297,11 @@ def test_a_long_error_is_reported_without_its_middle(caplog: pytest.LogCaptureFi
 
     alerts.report_failure({"ti": ti, "dag_run": SimpleNamespace(run_id="one"), "exception": AirflowException(error)})
 
-    (said,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
-    assert said.startswith("fraud_training: training failed in one: exit code 1\nx")
-    assert "x\n...x" in said
-    assert said.endswith("x\nthe reason\nhttp://airflow/log")
-    assert 1500 < len(said) < 2000
+    (message,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert message.startswith("fraud_training: training failed in one: exit code 1\nx")
+    assert "x\n...x" in message
+    assert message.endswith("x\nthe reason\nhttp://airflow/log")
+    assert 1500 < len(message) < 2000
 
 
 def test_a_failure_is_told_by_mail(monkeypatch: pytest.MonkeyPatch) -> None:

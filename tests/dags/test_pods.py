@@ -33,19 +33,19 @@ IN_QUOTA = {"name": "none", "namespace": NAMESPACE}
 @pytest.fixture
 def nodes(tmp_path: Path) -> Iterator[Cluster]:
     """A cluster with what a step's pod asks for, and one node."""
-    with running(ProcessRuntime(), tmp_path) as found:
-        found.add_namespace(NAMESPACE)
-        found.add_node("cpu", {"nightshift/pool": "general"})
+    with running(ProcessRuntime(), tmp_path) as cluster:
+        cluster.add_namespace(NAMESPACE)
+        cluster.add_node("cpu", {"nightshift/pool": "general"})
         claim = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
-        for each in (
+        for manifest in (
             named("ServiceAccount", "nightshift"),
             named("PersistentVolumeClaim", "nightshift-lustre", spec=claim),
             named("Secret", "nightshift-mlflow", stringData={"username": "someone", "password": "something"}),
         ):
-            each["metadata"]["namespace"] = NAMESPACE
-            found.apply(each)
-        found.config(Path(os.environ["KUBECONFIG"]))
-        yield found
+            manifest["metadata"]["namespace"] = NAMESPACE
+            cluster.apply(manifest)
+        cluster.config(Path(os.environ["KUBECONFIG"]))
+        yield cluster
 
 
 @dataclass
@@ -56,7 +56,7 @@ class Step:
     script: str
     task: Any = field(init=False)
     error: BaseException | None = None
-    said: dict[str, Any] = field(default_factory=dict)
+    pushed: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.dag = self.load(NIGHTSHIFT_ENVIRONMENT="aws")["fraud_ingestion"]
@@ -65,7 +65,7 @@ class Step:
 
     def run(self) -> None:
         ti = SimpleNamespace(try_number=1, map_index=-1, dag_id=self.dag.dag_id, task_id="ingestion", run_id="one")
-        ti.xcom_push = lambda key, value: self.said.update({key: value})
+        ti.xcom_push = lambda key, value: self.pushed.update({key: value})
         self.task.execute(of_run(self.dag) | {"ti": ti, "run_id": "one", "dag": self.dag})
 
     def start(self) -> threading.Thread:
@@ -113,8 +113,8 @@ def test_each_line_that_a_step_prints_is_read_within_seconds_while_it_runs(
 
     def seconds(line: str) -> float | None:
         read.append(capsys.readouterr().out)
-        found = re.search(rf"\] {line} ([0-9.]+)", "".join(read))
-        return time.time() - float(found[1]) if found else None
+        match = re.search(rf"\] {line} ([0-9.]+)", "".join(read))
+        return time.time() - float(match[1]) if match else None
 
     waiting = f"until [ -e {tmp_path}/$line ]; do sleep 0.05; done"
     step = Step(load, f"for line in one two three; do echo $line $(date +%s.%N); {waiting}; done; echo the end")
@@ -198,15 +198,15 @@ def test_a_step_waits_while_the_quota_is_used_up(
     assert step.error is None
 
 
-@pytest.mark.parametrize(("said", "found"), [('{"rows": 3}', {"rows": 3}), ("done", {}), ("3", {})])
+@pytest.mark.parametrize(("text", "returned"), [('{"rows": 3}', {"rows": 3}), ("done", {}), ("3", {})])
 def test_what_a_step_says_at_its_end_is_the_tasks_result(
-    said: str, found: dict[str, Any], load: Load, nodes: Cluster
+    text: str, returned: dict[str, Any], load: Load, nodes: Cluster
 ) -> None:
-    step = Step(load, f"echo '{said}' > \"$NIGHTSHIFT_TERMINATION_MESSAGE\"")
+    step = Step(load, f"echo '{text}' > \"$NIGHTSHIFT_TERMINATION_MESSAGE\"")
 
     step.run()
 
-    assert step.said["return_value"] == found
+    assert step.pushed["return_value"] == returned
 
 
 def ended_pod(exit_code: int, reason: str = "", message: str = "") -> k8s.V1Pod:

@@ -20,8 +20,8 @@ from tests.dags.samples import Load, Shipped, changed, context, use_case
 
 PIPELINES = ("ingestion", "monitoring", "training")
 CLUSTERS = ("aws", "gcp")
-EVERYWHERE = [(name, place) for name in PIPELINES for place in ("local", *CLUSTERS)]
-ON_CLUSTERS = [(name, place) for name in PIPELINES for place in CLUSTERS]
+EVERYWHERE = [(name, environment) for name in PIPELINES for environment in ("local", *CLUSTERS)]
+ON_CLUSTERS = [(name, environment) for name in PIPELINES for environment in CLUSTERS]
 RUN_ID = "manual__2026-01-02T03:04:05+00:00"
 
 
@@ -29,12 +29,12 @@ def tasks(shipped: Shipped, name: str, environment: str) -> list[tuple[Any, ir.P
     """Each step's Airflow task, rendered, beside the compiled step and the context it was rendered in."""
     dag = shipped(environment)[f"fraud_{name}"]
     inside = context(dag, RUN_ID, params={"date": "2025-06-30"})
-    found = []
+    steps = []
     for step in arguments.load_compiled(name, environment).tasks:
         task = dag.get_task(step.name).prepare_for_execution()
         task.render_template_fields(inside, dag.get_template_env())
-        found.append((task, step, inside))
-    return found
+        steps.append((task, step, inside))
+    return steps
 
 
 def pod(task: KubernetesPodOperator) -> dict[str, Any]:
@@ -60,9 +60,9 @@ def test_a_steps_command_line_is_the_one_the_local_engine_would_run(
         assert argv == task.rendering.commands(inside).argv(step)
         assert argv[:2] == ["python", "-m"]
         assert not any("{{" in word for word in argv)
-        given = json.loads(argv[argv.index("--executor-input") + 1])
+        executor_input = json.loads(argv[argv.index("--executor-input") + 1])
         folder = f"fraud-{name}-2025-06-30-manual-2026-01-02T03-04-05-00-00/{step.name}"
-        assert given["outputs"]["outputFile"].endswith(f"{folder}/executor_output.json")
+        assert executor_input["outputs"]["outputFile"].endswith(f"{folder}/executor_output.json")
 
 
 @pytest.mark.parametrize(("name", "environment"), EVERYWHERE)
@@ -82,22 +82,22 @@ def test_a_steps_pod_is_valid_and_gets_what_the_compiled_step_asks_for(
     name: str, environment: str, shipped: Shipped
 ) -> None:
     for task, step, _ in tasks(shipped, name, environment):
-        made = pod(task)
-        kubernetes_validate.validate(made, "1.34", strict=True)
-        (container,) = made["spec"]["containers"]
+        manifest = pod(task)
+        kubernetes_validate.validate(manifest, "1.34", strict=True)
+        (container,) = manifest["spec"]["containers"]
 
         assert container["image"] == step.image
-        given = {item["name"]: item["value"] for item in container["env"] if "value" in item}
-        assert given == step.environment | {MESSAGE: "/dev/termination-log"}
+        variables = {item["name"]: item["value"] for item in container["env"] if "value" in item}
+        assert variables == step.environment | {MESSAGE: "/dev/termination-log"}
         resources = step.resources
         gpus = {"nvidia.com/gpu": "1"} if "accelerator" in resources else {}
         limits = {"cpu": resources["resourceCpuLimit"], "memory": resources["resourceMemoryLimit"]} | gpus
         requests = {"cpu": resources["resourceCpuRequest"], "memory": resources["resourceMemoryRequest"]}
         assert container["resources"] == {"limits": limits, "requests": requests}
-        assert made["spec"]["nodeSelector"] == step.kubernetes["nodeSelector"]["labels"]
-        assert made["spec"]["tolerations"] == step.kubernetes.get("tolerations", [])
-        assert str(made["spec"]["activeDeadlineSeconds"]) == step.kubernetes["activeDeadlineSeconds"]
-        assert made["spec"].get("terminationGracePeriodSeconds") == (120 if gpus else None)
+        assert manifest["spec"]["nodeSelector"] == step.kubernetes["nodeSelector"]["labels"]
+        assert manifest["spec"]["tolerations"] == step.kubernetes.get("tolerations", [])
+        assert str(manifest["spec"]["activeDeadlineSeconds"]) == step.kubernetes["activeDeadlineSeconds"]
+        assert manifest["spec"].get("terminationGracePeriodSeconds") == (120 if gpus else None)
         assert not task.deferrable
         assert container["terminationMessagePolicy"] == "FallbackToLogsOnError"
 
@@ -128,8 +128,8 @@ def test_the_pod_that_releases_alone_has_a_token_of_kubernetes_and_an_account_th
     dag = load(use_case(tmp_path, gradual), NIGHTSHIFT_ENVIRONMENT=environment)["fraud_release"]
     pods = {task.task_id: pod(task)["spec"] for task in dag.tasks if isinstance(task, KubernetesPodOperator)}
 
-    given = {name: (spec["serviceAccountName"], spec["automountServiceAccountToken"]) for name, spec in pods.items()}
-    assert given == dict.fromkeys(pods, ("nightshift", False)) | {"release": ("nightshift-release", True)}
+    accounts = {name: (spec["serviceAccountName"], spec["automountServiceAccountToken"]) for name, spec in pods.items()}
+    assert accounts == dict.fromkeys(pods, ("nightshift", False)) | {"release": ("nightshift-release", True)}
 
 
 @pytest.mark.parametrize(("name", "environment"), ON_CLUSTERS)
@@ -137,15 +137,15 @@ def test_a_pod_has_the_volumes_and_secrets_of_the_compiled_step(name: str, envir
     for task, step, _ in tasks(shipped, name, environment):
         spec = pod(task)["spec"]
         (container,) = spec["containers"]
-        asked = step.kubernetes
+        wanted = step.kubernetes
 
-        claims = {item["constant"]: item["mountPath"] for item in asked["pvcMount"]}
-        scratch = {item["volumeName"]: item["mountPath"] for item in asked.get("emptyDirMounts", [])}
+        claims = {item["constant"]: item["mountPath"] for item in wanted["pvcMount"]}
+        scratch = {item["volumeName"]: item["mountPath"] for item in wanted.get("emptyDirMounts", [])}
         assert {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]} == claims | scratch
         assert {volume["name"] for volume in spec["volumes"]} == set(claims | scratch)
         secrets = {
             key["envVar"]: {"name": item["secretName"], "key": key["secretKey"]}
-            for item in asked.get("secretAsEnv", [])
+            for item in wanted.get("secretAsEnv", [])
             for key in item["keyToEnv"]
         }
         assert {e["name"]: e["valueFrom"]["secretKeyRef"] for e in container["env"] if "valueFrom" in e} == secrets

@@ -21,10 +21,10 @@ def nights(tmp_path_factory: pytest.TempPathFactory, gateway: str) -> Iterator[N
     """A workspace with a champion that is served."""
     folder = tmp_path_factory.mktemp("nights")
     (folder / "fraud.yaml").write_text(yaml.safe_dump(config()))
-    made = Nights(folder, gateway)
-    made.run("training", TRAINED)
-    yield made
-    made.nightshift("stop")
+    workspace = Nights(folder, gateway)
+    workspace.run("training", TRAINED)
+    yield workspace
+    workspace.nightshift("stop")
 
 
 @pytest.fixture(scope="session")
@@ -34,6 +34,6 @@ def scored(nights: Nights) -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
-def told(nights: Nights, scored: dict[str, str]) -> dict[str, str]:
+def monitored(nights: Nights, scored: dict[str, str]) -> dict[str, str]:
     """What the monitoring of each day has printed, after the scoring."""
     return {day: nights.run("monitoring", day) for day in (*STABLE, *DRIFTED)}

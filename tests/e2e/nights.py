@@ -36,7 +36,7 @@ class Nights:
     gateway: str
 
     @property
-    def place(self) -> str:
+    def flags(self) -> str:
         """The flags that name the config and the workspace."""
         return f"--config {self.folder / 'fraud.yaml'} --workspace {self.folder}"
 
@@ -47,16 +47,16 @@ class Nights:
         return self.nightshift("run", pipeline, "--date", day, "--config", str(self.folder / "fraud.yaml"), *words)
 
     def left(self, pattern: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.first(pattern).read_text())
-        return found
+        content: dict[str, Any] = json.loads(self.first(pattern).read_text())
+        return content
 
     def first(self, pattern: str) -> Path:
         """Return a file of the first run that has one."""
         return min((self.folder / "runs").glob(pattern))
 
-    def asked(self, day: str) -> dict[str, Any]:
+    def request(self, day: str) -> dict[str, Any]:
         return self.left(f"fraud-monitoring-{day}-*/monitoring/request")
 
     def audited(self, day: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads((self.folder / "audit" / "fraud" / f"{day}.json").read_text())
-        return found
+        content: dict[str, Any] = json.loads((self.folder / "audit" / "fraud" / f"{day}.json").read_text())
+        return content

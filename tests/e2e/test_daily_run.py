@@ -166,9 +166,9 @@ def test_every_form_of_the_runs_graph_is_compared_and_the_choice_goes_into_the_c
 def test_an_old_run_and_the_days_it_alone_has_read_go_and_the_champions_stay(
     lost: dict[str, Any], oldest: Path, summary: dict[str, Any], collected: list[str], workspace: Path
 ) -> None:
-    for said in collected:
-        assert lost["run"] in said.replace("\n", "")
-        assert summary["run"] not in said
+    for printed in collected:
+        assert lost["run"] in printed.replace("\n", "")
+        assert summary["run"] not in printed
     assert not (workspace / "runs" / lost["run"]).exists()
     assert not oldest.exists()
     assert oldest_partition(workspace, summary["run"]).exists()

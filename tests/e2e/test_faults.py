@@ -15,9 +15,9 @@ from tests.components.states import state
 LATER = "2025-07-02"
 
 
-def step(name: str, root: Path, date: str = DATE, **places: str) -> "subprocess.Popen[str]":
+def step(name: str, root: Path, date: str = DATE, **flags: str) -> "subprocess.Popen[str]":
     """Start a step of the daily run; what it makes lies below a folder."""
-    values = {"config": json.dumps(CONFIG), "date": date, "state": state(root), **places}
+    values = {"config": json.dumps(CONFIG), "date": date, "state": state(root), **flags}
     words = [word for key, value in values.items() for word in (f"--{key}", value)]
     return subprocess.Popen([sys.executable, "-m", f"components.{name}", *words], stderr=subprocess.PIPE, text=True)
 
@@ -27,14 +27,14 @@ def ingest(root: Path, date: str = DATE) -> "subprocess.Popen[str]":
 
 
 def compute(root: Path, date: str = DATE) -> "subprocess.Popen[str]":
-    places = {"events": str(root / f"events-{date}.json"), "features": str(root / f"features-{date}.json")}
-    return step("features", root, date, device="cpu", **places)
+    flags = {"events": str(root / f"events-{date}.json"), "features": str(root / f"features-{date}.json")}
+    return step("features", root, date, device="cpu", **flags)
 
 
 def ended(process: "subprocess.Popen[str]") -> tuple[int, str]:
     """Return a process's exit code, and what it said beside its progress."""
-    said = process.communicate(timeout=1200)[1].splitlines()
-    return process.returncode, "\n".join(line for line in said if "days," not in line)
+    lines = process.communicate(timeout=1200)[1].splitlines()
+    return process.returncode, "\n".join(line for line in lines if "days," not in line)
 
 
 def mount(*words: str) -> None:
@@ -77,15 +77,15 @@ def test_a_full_disk_is_one_clear_line_and_once_there_is_room_the_result_is_the_
     leave: int, disk: Path, undisturbed: dict[str, Any]
 ) -> None:
     ballast = filled(disk, leave)
-    code, said = ended(ingest(disk))
+    code, error = ended(ingest(disk))
     left = [path.name for path in disk.rglob("*") if path.name.endswith(".tmp")]
     manifest = (disk / f"events-{DATE}.json").exists()
     ballast.unlink()
 
     assert code == 2
-    assert said.startswith(f"ingestion: {disk}/lake/killed/")
-    assert said.endswith(": No space left on device; make room there, then run the same command again")
-    assert (left, manifest, len(said.splitlines())) == ([], False, 1)
+    assert error.startswith(f"ingestion: {disk}/lake/killed/")
+    assert error.endswith(": No space left on device; make room there, then run the same command again")
+    assert (left, manifest, len(error.splitlines())) == ([], False, 1)
     subprocess.run(["mount", "-o", "remount,size=10m", str(disk)], check=True)
     assert ended(ingest(disk)) == (0, "")
     assert parquet(disk) == undisturbed
@@ -94,11 +94,11 @@ def test_a_full_disk_is_one_clear_line_and_once_there_is_room_the_result_is_the_
 def test_a_target_that_is_read_only_is_one_clear_line(disk: Path) -> None:
     mount("-o", "remount,ro", str(disk))
 
-    code, said = ended(ingest(disk))
+    code, error = ended(ingest(disk))
 
     assert code == 2
-    assert said.startswith(f"ingestion: {disk}/lake/killed/")
-    assert said.endswith(": Read-only file system; give a place that can be written to, or mount it for writing")
+    assert error.startswith(f"ingestion: {disk}/lake/killed/")
+    assert error.endswith(": Read-only file system; give a folder that can be written to, or mount it for writing")
 
 
 def nightshift(workspace: Path, *words: str) -> "subprocess.CompletedProcess[str]":

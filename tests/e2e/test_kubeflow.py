@@ -61,7 +61,7 @@ STORE = "s3://lake/pipelines"
 
 
 @dataclass(frozen=True)
-class Place:
+class Platform:
     """A Kubeflow, and the cluster that it has."""
 
     kubeflow: Kubeflow
@@ -72,8 +72,8 @@ class Place:
     store: str
 
     def nightshift(self, *words: str) -> None:
-        said, code = finished(self.begin(*words))
-        assert code == 0, said
+        output, code = finished(self.begin(*words))
+        assert code == 0, output
 
     def begin(self, *words: str) -> "subprocess.Popen[str]":
         command = engine(*words, "--environment", "aws", "--endpoint", self.kubeflow.url, "--inside", self.kubeflow.url)
@@ -82,10 +82,10 @@ class Place:
     def workflow(self, name: str) -> Workflow:
         """Wait for the run whose name begins so."""
 
-        def found() -> list[Workflow]:
-            return [each for each in self.argo.workflows if each.record.display_name.startswith(name)]
+        def started() -> list[Workflow]:
+            return [workflow for workflow in self.argo.workflows if workflow.record.display_name.startswith(name)]
 
-        return wait_until(found, f"{name} is there")[0]
+        return wait_until(started, f"{name} is there")[0]
 
     def ended(self, name: str) -> Workflow:
         workflow = self.workflow(name)
@@ -94,23 +94,23 @@ class Place:
 
     def read(self, workflow: Workflow, step: str, output: str) -> Any:
         """Read an artifact in the object store."""
-        uri = workflow.made[step][output]["artifacts"][0]["uri"]
+        uri = workflow.artifacts[step][output]["artifacts"][0]["uri"]
         return httpx.get(uri.replace("s3:/", self.store), headers=SIGNED).raise_for_status().json()
 
     def pod(self, step: str) -> str:
         """Wait for the first pod of a step, and return its name."""
 
-        def found() -> list[str]:
-            names = [each["metadata"]["name"] for each in self.nodes.pods(NAMESPACE)]
+        def started() -> list[str]:
+            names = [pod["metadata"]["name"] for pod in self.nodes.pods(NAMESPACE)]
             return [name for name in names if step in name.split("-")]
 
-        return wait_until(found, f"a pod of {step} is there")[0]
+        return wait_until(started, f"a pod of {step} is there")[0]
 
 
 def finished(process: "subprocess.Popen[str]") -> tuple[str, int]:
     """Wait for a command, and return what it has said and its exit code."""
-    said = process.communicate()[0]
-    return said, process.returncode
+    output = process.communicate()[0]
+    return output, process.returncode
 
 
 def furnish(nodes: Cluster) -> None:
@@ -146,15 +146,15 @@ def kubeflows() -> Iterator[Any]:
 def argos() -> dict[str, str]:
     """What Argo is installed with: Kubeflow's own, and what our patches put in its place."""
     patches = yaml.safe_load((INFRA / "cluster/pipelines/kustomization.yaml").read_text())["patches"]
-    found = {"workflowDefaults": yaml.safe_dump(DEFAULTS)}
-    for each in patches:
-        if each["target"]["name"] == ARGO:
-            found |= yaml.safe_load(each["patch"])["data"]
-    return found
+    settings = {"workflowDefaults": yaml.safe_dump(DEFAULTS)}
+    for patch in patches:
+        if patch["target"]["name"] == ARGO:
+            settings |= yaml.safe_load(patch["patch"])["data"]
+    return settings
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
     folder = tmp_path_factory.mktemp("kubeflow")
     (folder / "registry").mkdir()
     with ExitStack() as stack:
@@ -177,7 +177,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         argo = Argo(kubeflow, nodes.url, nodes.api.token, records)
         stack.callback(argo.stop)
         kubeflow.execute = argo.start
-        yield Place(kubeflow, nodes, argo, folder / "claims" / NAMESPACE / "nightshift-lustre", models, store)
+        yield Platform(kubeflow, nodes, argo, folder / "claims" / NAMESPACE / "nightshift-lustre", models, store)
 
 
 @pytest.fixture(scope="module")
@@ -188,60 +188,60 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
 
 
 @pytest.fixture(scope="module")
-def trained(place: Place, config: tuple[str, ...]) -> Workflow:
+def trained(platform: Platform, config: tuple[str, ...]) -> Workflow:
     """A training whose first pod found no node and was deleted."""
-    place.nodes.cordon("general")
-    process = place.begin("submit", "training", "--date", TRAINED, *config, "--set", "device=cpu", "--wait")
-    place.nodes.delete(POD, place.pod("ingestion"), namespace=NAMESPACE)
-    place.nodes.cordon("general", unschedulable=False)
-    said, code = finished(process)
-    assert code == 0, said
-    return place.ended(f"fraud-training-{TRAINED}")
+    platform.nodes.cordon("general")
+    process = platform.begin("submit", "training", "--date", TRAINED, *config, "--set", "device=cpu", "--wait")
+    platform.nodes.delete(POD, platform.pod("ingestion"), namespace=NAMESPACE)
+    platform.nodes.cordon("general", unschedulable=False)
+    output, code = finished(process)
+    assert code == 0, output
+    return platform.ended(f"fraud-training-{TRAINED}")
 
 
 def test_a_submitted_training_makes_what_the_command_line_makes(
-    place: Place, trained: Workflow, nights: Nights
+    platform: Platform, trained: Workflow, nights: Nights
 ) -> None:
-    summary = place.read(trained, "reporting", "summary")
+    summary = platform.read(trained, "reporting", "summary")
 
-    assert {each.state for each in trained.record.run_details.task_details} == {"SUCCEEDED"}
+    assert {task.state for task in trained.record.run_details.task_details} == {"SUCCEEDED"}
     assert summary["hashes"] == nights.left(f"fraud-training-{TRAINED}-*/summary.json")["hashes"]
 
 
 def test_a_pod_that_was_deleted_is_made_once_more(trained: Workflow) -> None:
-    tries = {name: [each.message for each in outcomes] for name, outcomes in trained.tries.items()}
+    tries = {name: [outcome.message for outcome in outcomes] for name, outcomes in trained.tries.items()}
 
     assert tries.pop("ingestion") == ["pod deleted", ""]
     assert set(map(tuple, tries.values())) == {("",)}
 
 
-def test_what_a_training_leaves_bears_the_name_of_its_run(place: Place, trained: Workflow) -> None:
+def test_what_a_training_leaves_bears_the_name_of_its_run(platform: Platform, trained: Workflow) -> None:
     name = trained.record.display_name
 
-    assert {each.name for each in (place.lustre / "runs").iterdir()} == {name, "latest"}
-    assert json.loads((place.lustre / f"runs/{name}/summary.json").read_text())["run"] == name
-    (version,) = registry.versions(place.registry, "fraud")
+    assert {path.name for path in (platform.lustre / "runs").iterdir()} == {name, "latest"}
+    assert json.loads((platform.lustre / f"runs/{name}/summary.json").read_text())["run"] == name
+    (version,) = registry.versions(platform.registry, "fraud")
     assert version.tags["parent_run"] == name
 
 
 def quota(cores: str) -> Any:
-    found = named("ResourceQuota", "room", spec={"hard": {"requests.cpu": cores}})
-    found["metadata"]["namespace"] = NAMESPACE
-    return found
+    manifest = named("ResourceQuota", "room", spec={"hard": {"requests.cpu": cores}})
+    manifest["metadata"]["namespace"] = NAMESPACE
+    return manifest
 
 
 @pytest.fixture(scope="module")
-def failed(place: Place, config: tuple[str, ...]) -> Workflow:
+def failed(platform: Platform, config: tuple[str, ...]) -> Workflow:
     """A run whose data is nowhere, and which found no room at first."""
-    place.nodes.apply(quota("1"))
-    process = place.begin("submit", "ingestion", "--date", TRAINED, *config, "--data", "/lustre/nothing", "--wait")
-    workflow = place.workflow(f"fraud-ingestion-{TRAINED}")
+    platform.nodes.apply(quota("1"))
+    process = platform.begin("submit", "ingestion", "--date", TRAINED, *config, "--data", "/lustre/nothing", "--wait")
+    workflow = platform.workflow(f"fraud-ingestion-{TRAINED}")
     wait_until(lambda: workflow.waits, "a pod is refused")
     assert (workflow.record.state, workflow.tries) == ("RUNNING", {"ingestion": []})
-    place.nodes.apply(quota("64"))
-    said, code = finished(process)
-    assert code == 1 and "ingestion failed" in said, said
-    return place.ended(workflow.record.display_name)
+    platform.nodes.apply(quota("64"))
+    output, code = finished(process)
+    assert code == 1 and "ingestion failed" in output, output
+    return platform.ended(workflow.record.display_name)
 
 
 def test_a_step_that_the_quota_has_no_room_for_waits_for_it(failed: Workflow) -> None:
@@ -257,8 +257,8 @@ def test_a_step_that_fails_is_tried_as_often_as_its_placement_says_and_its_run_f
     assert failed.record.error.message == "ingestion: main: Error (exit code 1)"
 
 
-def test_the_exporter_shows_the_run_that_failed(place: Place, failed: Workflow) -> None:
-    with exporting(place.kubeflow) as url:
+def test_the_exporter_shows_the_run_that_failed(platform: Platform, failed: Workflow) -> None:
+    with exporting(platform.kubeflow) as url:
         page = httpx.get(url).text
 
     assert failed.record.state == "FAILED"
@@ -267,39 +267,39 @@ def test_the_exporter_shows_the_run_that_failed(place: Place, failed: Workflow) 
 
 
 def test_what_the_clock_starts_starts_the_run_of_the_day_which_runs_to_its_end(
-    place: Place, config: tuple[str, ...]
+    platform: Platform, config: tuple[str, ...]
 ) -> None:
-    place.nightshift("schedule", *config)
-    clock = place.ended(place.kubeflow.trigger("fraud-ingestion").display_name)
+    platform.nightshift("schedule", *config)
+    clock = platform.ended(platform.kubeflow.trigger("fraud-ingestion").display_name)
     assert clock.record.state == "SUCCEEDED", clock.record.error
 
-    run = place.ended(place.read(clock, "launching", "launch")["run"])
+    run = platform.ended(platform.read(clock, "launching", "launch")["run"])
 
     assert run.record.state == "SUCCEEDED", run.record.error
-    assert place.read(run, "reporting", "summary")["run"] == run.record.display_name
+    assert platform.read(run, "reporting", "summary")["run"] == run.record.display_name
     assert {clock.account, run.account} == {"nightshift"}
 
 
 @pytest.mark.parametrize("site", [AWS.name, GCP.name])
 @pytest.mark.parametrize("name", PIPELINES)
-def test_every_pod_of_every_pipeline_is_let_in(name: str, site: str, place: Place) -> None:
+def test_every_pod_of_every_pipeline_is_let_in(name: str, site: str, platform: Platform) -> None:
     pipeline = arguments.load_compiled(name, site)
     whole = Definition.read(pipeline.yaml).fields["pipeline_spec"]
     facts = spec.Facts(name, "run-1", "the-run", dict.fromkeys(pipeline.parameters, "given"), STORE)
 
     with ExitStack() as stack:
-        core = client.CoreV1Api(place.argo.api(stack, "argo"))
-        for task, given in spec.walked(whole, facts):
-            pod = Wanted(task, given, "nightshift", name, "execution", 0).pod
+        core = client.CoreV1Api(platform.argo.api(stack, "argo"))
+        for task, executor_input in spec.walked(whole, facts):
+            pod = Wanted(task, executor_input, "nightshift", name, "execution", 0).pod
             core.create_namespaced_pod(NAMESPACE, pod, dry_run="All")
 
 
 def test_an_account_that_is_not_ours_may_not_even_ask_where_artifacts_lie(
-    place: Place, config: tuple[str, ...]
+    platform: Platform, config: tuple[str, ...]
 ) -> None:
     words = ("submit", "ingestion", "--date", TRAINED, *config, "--service-account", "default")
-    place.nightshift(*words)
-    (workflow,) = [each for each in place.argo.workflows if each.account == "default"]
+    platform.nightshift(*words)
+    (workflow,) = [workflow for workflow in platform.argo.workflows if workflow.account == "default"]
     workflow.join()
 
     assert workflow.record.state == "FAILED"
@@ -307,12 +307,12 @@ def test_an_account_that_is_not_ours_may_not_even_ask_where_artifacts_lie(
 
 
 def test_where_pod_security_is_strictest_no_step_is_let_in_and_the_run_says_why(
-    place: Place, config: tuple[str, ...]
+    platform: Platform, config: tuple[str, ...]
 ) -> None:
-    before = len(place.argo.workflows)
-    with enforced(place.nodes, "restricted"):
-        place.nightshift("submit", "ingestion", "--date", TRAINED, *config)
-        workflow = place.argo.workflows[before]
+    before = len(platform.argo.workflows)
+    with enforced(platform.nodes, "restricted"):
+        platform.nightshift("submit", "ingestion", "--date", TRAINED, *config)
+        workflow = platform.argo.workflows[before]
         workflow.join()
 
     assert workflow.record.state == "FAILED"
@@ -323,8 +323,8 @@ def test_where_pod_security_is_strictest_no_step_is_let_in_and_the_run_says_why(
 @contextmanager
 def enforced(nodes: Cluster, level: str) -> Iterator[None]:
     """Have another Pod Security in the namespace for a while."""
-    for each in (level, "baseline"):
-        labels = {"pod-security.kubernetes.io/enforce": each}
+    for policy in (level, "baseline"):
+        labels = {"pod-security.kubernetes.io/enforce": policy}
         nodes.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}})
-        if each == level:
+        if policy == level:
             yield

@@ -26,7 +26,7 @@ AGAIN = {"job", "instance", "__name__", "le"}  # labels that Prometheus adds, or
 
 
 @pytest.fixture(scope="module")
-def prometheus(tmp_path_factory: pytest.TempPathFactory, nights: Nights, told: dict[str, str]) -> Iterator[str]:
+def prometheus(tmp_path_factory: pytest.TempPathFactory, nights: Nights, monitored: dict[str, str]) -> Iterator[str]:
     """A Prometheus that has scraped all of it for a while; gives its URL."""
     folder = tmp_path_factory.mktemp("metrics")
     # with a champion to compare with
@@ -37,10 +37,13 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory, nights: Nights, told: d
         write(folder / "prometheus.yaml", nights.gateway, endpoint, exporter)
         options = (f"--config.file={folder}/prometheus.yaml", f"--storage.tsdb.path={folder}/data")
         url = stack.enter_context(running("prometheus", *options))
-        asked(endpoint)
-        wait_until(lambda: found(url, "nightshift_kubeflow_up"), "the exporter is scraped")
-        wait_until(lambda: found(url, "nightshift_step_seconds"), "the gateway is scraped")
-        wait_until(lambda: found(url, "rate(nightshift_endpoint_requests_total[1m])"), "the endpoint is scraped twice")
+        send_requests(endpoint)
+        wait_until(lambda: ask(url, "nightshift_kubeflow_up"), "the exporter is scraped")
+        wait_until(lambda: ask(url, "nightshift_step_seconds"), "the gateway is scraped")
+        wait_until(
+            lambda: ask(url, "rate(nightshift_endpoint_requests_total[1m])"),
+            "the endpoint is scraped twice",
+        )
         yield url
 
 
@@ -50,7 +53,7 @@ def beside_kubeflow(stack: ExitStack) -> AbstractContextManager[str]:
     stack.callback(lambda: next(kept, None))
     on_kubeflow(kubeflow, "schedule")
     server = KubeflowApi(KubeflowTarget(kubeflow.url, "nightshift"))
-    definition = server.newest("training")
+    definition = server.find_newest("training")
     values = dict.fromkeys(definition.parameters, "x") | {"config": {"name": "fraud"}, "state": {}}
     for state in ("SUCCEEDED", "FAILED", "RUNNING"):
         server.submit(f"run-{state}", definition, values)
@@ -73,7 +76,7 @@ def write(path: Path, gateway: str, endpoint: str, exporter: str) -> None:
     path.write_text(yaml.safe_dump({"global": {"scrape_interval": "1s"}, "scrape_configs": jobs}))
 
 
-def asked(endpoint: str) -> None:
+def send_requests(endpoint: str) -> None:
     """Have the endpoint answer for some seconds, also wrong requests."""
     inputs = httpx.get(f"{endpoint}/model").json()["inputs"]
     event = dict.fromkeys(inputs["numeric"], 1.0) | {name: values[0] for name, values in inputs["categorical"].items()}
@@ -82,7 +85,7 @@ def asked(endpoint: str) -> None:
         time.sleep(0.1)
 
 
-def found(prometheus: str, expression: str) -> list[dict[str, Any]]:
+def ask(prometheus: str, expression: str) -> list[dict[str, Any]]:
     answer = httpx.get(f"{prometheus}/api/v1/query", params={"query": expression}).json()
     assert answer["status"] == "success", answer
     result: list[dict[str, Any]] = answer["data"]["result"]
@@ -90,15 +93,15 @@ def found(prometheus: str, expression: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    "panel", [panel for panel in panels() if "DCGM" not in panel.expression], ids=lambda p: p.place
+    "panel", [panel for panel in panels() if "DCGM" not in panel.expression], ids=lambda p: p.title
 )
 def test_every_panel_has_something_to_show(panel: Query, prometheus: str) -> None:
-    assert found(prometheus, panel.filled())
+    assert ask(prometheus, panel.filled())
 
 
 def test_the_metrics_that_are_exposed_are_those_that_are_documented_with_their_labels(prometheus: str) -> None:
     exposed: dict[str, set[str]] = {}
-    for series in found(prometheus, '{__name__=~"nightshift_.*"}'):
+    for series in ask(prometheus, '{__name__=~"nightshift_.*"}'):
         labels = set(series["metric"])
         exposed.setdefault(base(series["metric"]["__name__"]), set()).update(labels - AGAIN)
 
@@ -109,7 +112,7 @@ def test_the_metrics_that_are_exposed_are_those_that_are_documented_with_their_l
 def test_what_a_step_pushes_says_whose_it_is(prometheus: str) -> None:
     steps = {
         (series["metric"]["pipeline"], series["metric"]["step"])
-        for series in found(prometheus, 'nightshift_step_seconds{use_case="fraud", job="nightshift"}')
+        for series in ask(prometheus, 'nightshift_step_seconds{use_case="fraud", job="nightshift"}')
     }
 
     assert {("training", "drift"), ("monitoring", "drift"), ("monitoring", "launching")} <= steps

@@ -1,7 +1,4 @@
-"""A task of another package, which an entry point alone makes known, through the command line from data to a release.
-
-Nothing of `tests/strangers` is imported here: to have that folder on the path is to have the package installed.
-"""
+"""A task that an entry point alone makes known, through the command line from data to a release in steps."""
 
 import json
 import os
@@ -10,7 +7,6 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +16,11 @@ import pandas as pd
 import pytest
 import yaml
 
-from tests.e2e import command
+from tests.e2e.strangers import INSTALLED, StrangerWorkspace, read
 
 # in one group, so that one worker makes the runs that all of it looks at
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("stranger")]
 
-STRANGERS = Path(__file__).parents[1] / "strangers"
-INSTALLED = os.pathsep.join(filter(None, [str(STRANGERS), os.environ.get("PYTHONPATH", "")]))
 TRAINED, SCORED, AGAIN = "2025-06-30", "2025-07-01", "2025-07-07"
 STEPS = {"2025-07-15": "2025-07-08", "2025-07-16": "2025-07-15"}  # logical date -> since when its stage has lasted
 COLUMNS = {"event_id": "id", "event_time": "opened", "shop": "shop", "promo": "promo", "label": "sold"}
@@ -49,43 +43,23 @@ def config(candidates: dict[str, Any], **evaluation: float) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True)
-class Shops:
-    """A workspace, in whose commands the package is installed."""
-
-    folder: Path
-
-    def nightshift(self, *words: str) -> str:
-        return command.nightshift(self.folder, *words, PYTHONPATH=INSTALLED)
-
-    def run(self, pipeline: str, day: str, candidates: dict[str, Any], **evaluation: float) -> Path:
-        """Run a pipeline; return the folder of the run."""
-        file = self.folder / "shops.yaml"
-        file.write_text(yaml.safe_dump(config(candidates, **evaluation)))
-        self.nightshift("run", pipeline, "--config", str(file), "--date", day)
-        return (self.folder / "runs/latest").resolve()
-
-    def backdate(self, day: str) -> None:
-        """Have what the release record says of today lie in the past, from which day on labels count."""
-        record = self.folder / "registry/releases/shops.json"
-        record.write_text(re.sub(r'"since": *"(?!2025-07)[^"]*"', f'"since": "{day}T06:00:00Z"', record.read_text()))
-
-
-def read(path: Path) -> dict[str, Any]:
-    return json.loads(path.read_text())
+def backdate(shops: StrangerWorkspace, day: str) -> None:
+    """Have what the release record says of today lie in the past, from which day on labels count."""
+    record = shops.folder / "registry/releases/shops.json"
+    record.write_text(re.sub(r'"since": *"(?!2025-07)[^"]*"', f'"since": "{day}T06:00:00Z"', record.read_text()))
 
 
 @pytest.fixture(scope="module")
-def shops(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shops]:
-    shops = Shops(tmp_path_factory.mktemp("shops"))
+def shops(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StrangerWorkspace]:
+    shops = StrangerWorkspace(tmp_path_factory.mktemp("shops"))
     yield shops
     shops.nightshift("stop")
 
 
 @pytest.fixture(scope="module")
-def first(shops: Shops) -> Path:
+def first(shops: StrangerWorkspace) -> Path:
     """The training of a poor model, which becomes the champion since it is the first."""
-    return shops.run("training", TRAINED, STIFF, max_deviance=30)
+    return shops.run("training", TRAINED, config(STIFF, max_loss=30))
 
 
 @pytest.fixture(scope="module")
@@ -99,28 +73,28 @@ def answer(first: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def scored(shops: Shops, answer: dict[str, Any]) -> Path:
-    return shops.run("scoring", SCORED, STIFF)
+def scored(shops: StrangerWorkspace, answer: dict[str, Any]) -> Path:
+    return shops.run("scoring", SCORED, config(STIFF))
 
 
 @pytest.fixture(scope="module")
-def monitored(shops: Shops, scored: Path) -> Path:
-    return shops.run("monitoring", SCORED, STIFF)
+def monitored(shops: StrangerWorkspace, scored: Path) -> Path:
+    return shops.run("monitoring", SCORED, config(STIFF))
 
 
 @pytest.fixture(scope="module")
-def challenged(shops: Shops, monitored: Path) -> Path:
+def challenged(shops: StrangerWorkspace, monitored: Path) -> Path:
     """The training of a better model, which is released in steps."""
-    return shops.run("training", AGAIN, STIFF | {"poisson": {"kind": "poisson"}})
+    return shops.run("training", AGAIN, config(STIFF | {"poisson": {"kind": "poisson"}}))
 
 
 @pytest.fixture(scope="module")
-def steps(shops: Shops, challenged: Path) -> list[dict[str, Any]]:
+def steps(shops: StrangerWorkspace, challenged: Path) -> list[dict[str, Any]]:
     """The release record after each step."""
     records = []
     for day, since in STEPS.items():
-        shops.backdate(since)
-        records.append(read(shops.run("release", day, STIFF) / "release/release"))
+        backdate(shops, since)
+        records.append(read(shops.run("release", day, config(STIFF)) / "release/release"))
     return records
 
 
@@ -169,10 +143,10 @@ def test_drift_compares_its_inputs_and_its_rates(first: Path) -> None:
 
 
 def test_another_form_of_the_graph_is_judged_by_what_it_loses_of_the_metric(first: Path) -> None:
-    found = read(first / "optimization/optimized/optimization.json")
-    assert found["metric"] == "Poisson deviance"
-    assert [attempt["name"] for attempt in found["attempts"]] == ["original", "graph"]
-    assert abs(found["attempts"][1]["loss"]["value"]) < 1e-3
+    optimization = read(first / "optimization/optimized/optimization.json")
+    assert optimization["metric"] == "Poisson deviance"
+    assert [attempt["name"] for attempt in optimization["attempts"]] == ["original", "graph"]
+    assert abs(optimization["attempts"][1]["loss"]["value"]) < 1e-3
 
 
 def test_the_report_has_a_section_of_every_step_and_calls_metrics_as_the_task_does(first: Path) -> None:
@@ -219,7 +193,7 @@ def test_of_two_candidates_the_lower_deviance_is_selected_and_beats_the_champion
 
 def test_a_better_version_is_released_in_steps_by_the_counts_that_arrive(steps: list[dict[str, Any]]) -> None:
     canary, live = steps
-    assert [(each["version"], each["traffic"]) for each in canary["versions"]] == [(1, 0.5), (2, 0.5)]
+    assert [(share["version"], share["traffic"]) for share in canary["versions"]] == [(1, 0.5), (2, 0.5)]
     assert (canary["stage"], live["stage"], live["action"]) == ("canary", "live", "promoted")
     assert live["versions"][0]["version"] == 2
     assert live["reasons"] == ["Version 2 is better than version 1 after 540 observations."]

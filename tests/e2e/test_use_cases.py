@@ -63,7 +63,7 @@ def run(workspace: Path, name: str) -> None:
     nightshift(workspace, "run", "--config", name, "--data", str(raw), "--date", str(DATE))
 
 
-def made(workspace: Path, name: str) -> tuple[Path, dict[str, Any]]:
+def read_run(workspace: Path, name: str) -> tuple[Path, dict[str, Any]]:
     """The folder of a use case's only run, and its summary."""
     (folder,) = (workspace / "runs").glob(f"{name}-training-*")
     return folder, json.loads((folder / "summary.json").read_text())
@@ -71,7 +71,7 @@ def made(workspace: Path, name: str) -> tuple[Path, dict[str, Any]]:
 
 @pytest.mark.parametrize("name", MAKE)
 def test_the_run_succeeds_and_finds_the_signal(name: str, workspace: Path) -> None:
-    _, summary = made(workspace, name)
+    _, summary = read_run(workspace, name)
     best = summary["models"][summary["selected"]]
     chance = summary["rows"]["test_positives"] / summary["rows"]["test"]
     assert summary["status"] == "succeeded"
@@ -83,7 +83,7 @@ def test_the_run_succeeds_and_finds_the_signal(name: str, workspace: Path) -> No
 def test_use_cases_that_ran_at_once_have_models_and_endpoints_of_their_own(workspace: Path) -> None:
     urls = set()
     for name in MAKE:
-        deployment = json.loads((made(workspace, name)[0] / "deployment/deployment").read_text())
+        deployment = json.loads((read_run(workspace, name)[0] / "deployment/deployment").read_text())
         assert (deployment["model"], deployment["version"]) == (name, 1)
         urls.add(deployment["endpoint"])
     assert len(urls) == len(MAKE)
@@ -91,7 +91,7 @@ def test_use_cases_that_ran_at_once_have_models_and_endpoints_of_their_own(works
 
 @pytest.mark.parametrize("name", MAKE)
 def test_the_report_and_the_card_say_what_is_to_be_known_in_words_that_fit(name: str, workspace: Path) -> None:
-    folder, summary = made(workspace, name)
+    folder, summary = read_run(workspace, name)
     report = (folder / "report.html").read_text()
     card = storage.read_bytes(summary["links"]["model_card"]).decode()
     for text in SAYS[name]:

@@ -39,15 +39,15 @@ def values(name: str) -> Json:
     return read
 
 
-def given(chart: Json) -> Json:
+def merge_values(chart: Json) -> Json:
     """All values that a chart is given, those of the command line as they are written in `charts.yaml`."""
-    found = values(chart["name"])
+    filled = values(chart["name"])
     for path, value in {**chart.get("set", {}), **chart.get("files", {})}.items():
-        place(found, [int(step) if step.isdigit() else step for step in re.findall(r"[^.\[\]]+", path)], value)
-    return found
+        set_value(filled, [int(step) if step.isdigit() else step for step in re.findall(r"[^.\[\]]+", path)], value)
+    return filled
 
 
-def place(into: Any, path: list[Any], value: str) -> None:
+def set_value(into: Any, path: list[Any], value: str) -> None:
     """Set one nested value, as Helm's --set does."""
     for step in path[:-1]:
         into = into[step] if isinstance(step, int) else into.setdefault(step, {})
@@ -63,7 +63,9 @@ def real(name: str, kind: str) -> Any:
 def unknown(chart: Json) -> list[str]:
     """The values that a chart is given and does not know."""
     name = chart["name"]
-    return list(_unknown(given(chart), real(name, "values.yaml") or {}, FREE.get(name, ()) + UNLISTED.get(name, ())))
+    return list(
+        _unknown(merge_values(chart), real(name, "values.yaml") or {}, FREE.get(name, ()) + UNLISTED.get(name, ()))
+    )
 
 
 def _unknown(ours: Json, theirs: Any, fine: tuple[str, ...], above: str = "") -> Iterator[str]:
@@ -77,8 +79,8 @@ def _unknown(ours: Json, theirs: Any, fine: tuple[str, ...], above: str = "") ->
             yield from _unknown(value, theirs[key], fine, f"{path}.")
 
 
-def made(chart: Json) -> list[Json]:
+def read_objects(chart: Json) -> list[Json]:
     """Facts of the objects that a chart makes, each with its namespace."""
     path = REAL / "objects" / f"{chart['name']}.yaml"
-    found = yaml.load_all(path.read_text(), yaml.CSafeLoader) if path.exists() else ()
-    return [{"namespace": chart["namespace"]} | value for value in found if value]
+    documents = yaml.load_all(path.read_text(), yaml.CSafeLoader) if path.exists() else ()
+    return [{"namespace": chart["namespace"]} | value for value in documents if value]

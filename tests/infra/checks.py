@@ -48,8 +48,8 @@ def missing(what: str) -> None:
 
 def policies(cloud: str) -> dict[str, Policy]:
     """The policies over a cloud's plans, by name."""
-    found: tuple[Policy, ...] = importlib.import_module(f"tests.infra.{cloud}.policies").POLICIES
-    return {policy.__name__: policy for policy in found}
+    functions: tuple[Policy, ...] = importlib.import_module(f"tests.infra.{cloud}.policies").POLICIES
+    return {policy.__name__: policy for policy in functions}
 
 
 def start(name: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -73,16 +73,16 @@ def checkov(cloud: str, source: Path) -> None:
         # it reads the file of the folder beside the one that it is given
         folder = Path(shutil.copytree(source / cloud, Path(scratch, cloud)))
         config = folder / ".checkov.yaml"
-        given = yaml.safe_load(config.read_text())
-        skipped = set(given.pop("skip-check"))
-        config.write_text(yaml.safe_dump(given | {"output": ["json"]}))
+        settings = yaml.safe_load(config.read_text())
+        skipped = set(settings.pop("skip-check"))
+        config.write_text(yaml.safe_dump(settings | {"output": ["json"]}))
         done = start("checkov", "--directory", folder, "--config-file", config, "--soft-fail")
     assert not done.returncode, done.stdout + done.stderr
-    failed = {each["check_id"]: f"{each['resource']}: {each['check_name']}" for each in _failed(done.stdout)}
-    assert {check: told for check, told in failed.items() if check not in skipped} == {}
+    failed = {line["check_id"]: f"{line['resource']}: {line['check_name']}" for line in _failed(done.stdout)}
+    assert {check: resource for check, resource in failed.items() if check not in skipped} == {}
     assert skipped - failed.keys() == set(), "skipped and not needed"
 
 
 def _failed(printed: str) -> list[Json]:
-    found: list[Json] = json.loads(printed)["results"]["failed_checks"]
-    return found
+    failures: list[Json] = json.loads(printed)["results"]["failed_checks"]
+    return failures

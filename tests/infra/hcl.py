@@ -58,16 +58,16 @@ class Part:
 
 def tokens(text: str) -> list[Token]:
     """Return the words of a text, without comments."""
-    found = (Token(str(each.lastgroup), each[0], each.start(), each.end()) for each in _TOKENS.finditer(text))
-    return [each for each in found if each.kind != "comment"]
+    every = (Token(str(match.lastgroup), match[0], match.start(), match.end()) for match in _TOKENS.finditer(text))
+    return [token for token in every if token.kind != "comment"]
 
 
 def parts(text: str) -> list[Part]:
     """Return every block, argument, element and literal, each after what it lies in."""
     reader = _Reader(text)
-    found = list(reader.body(()))
+    all_parts = list(reader.body(()))
     assert reader.at == len(reader.tokens), f"read {reader.at} of {len(reader.tokens)} tokens"
-    return found
+    return all_parts
 
 
 def blocks(text: str) -> list[Part]:
@@ -89,7 +89,7 @@ class _Reader:
             first = self.at
             while self.tokens[self.at].kind not in ("assign", "open") and self.tokens[self.at].text != ":":
                 self.at += 1
-            name = tuple(each.text.strip('"') for each in self.tokens[first : self.at])
+            name = tuple(token.text.strip('"') for token in self.tokens[first : self.at])
             if self.tokens[self.at].text == "(":
                 self._skip()
                 name = ("(...)",)

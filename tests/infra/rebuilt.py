@@ -45,7 +45,7 @@ def _workload(fact: Json) -> Json:
 
 def _stateful(fact: Json) -> Json:
     """Claims for what is mounted and is no volume: the facts have none."""
-    mounts = {mount.partition(":")[0] for each in fact["containers"] for mount in each.get("mounts", [])}
+    mounts = {mount.partition(":")[0] for container in fact["containers"] for mount in container.get("mounts", [])}
     claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     names = sorted(mounts - {volume["name"] for volume in fact["volumes"]})
     return {
@@ -61,30 +61,30 @@ def _pod(fact: Json) -> Json:
         spec["serviceAccountName"] = fact["serviceAccount"]
     for part in ("containers", "initContainers"):
         if fact.get(part):
-            spec[part] = [_container(each) for each in fact[part]]
+            spec[part] = [_container(container) for container in fact[part]]
     return spec
 
 
 def _container(fact: Json) -> Json:
     names = ("name", "image", "command", "args", "ports", "envFrom", "resources", "securityContext")
-    made: Json = {name: fact[name] for name in names if fact.get(name)}
-    made["env"] = [dict(zip(("name", "value"), each.split("=", 1), strict=False)) for each in fact.get("env", [])]
-    made["volumeMounts"] = [_mount(each) for each in fact.get("mounts", [])]
+    container: Json = {name: fact[name] for name in names if fact.get(name)}
+    container["env"] = [dict(zip(("name", "value"), text.split("=", 1), strict=False)) for text in fact.get("env", [])]
+    container["volumeMounts"] = [_mount(mount) for mount in fact.get("mounts", [])]
     for name in ("livenessProbe", "readinessProbe", "startupProbe"):
         if fact.get(name):
-            made[name] = _probe(fact[name])
-    return made
+            container[name] = _probe(fact[name])
+    return container
 
 
 def _mount(text: str) -> Json:
     """Read `volume:path#part`."""
-    name, _, place = text.partition(":")
-    path, _, part = place.partition("#")
+    name, _, path_and_part = text.partition(":")
+    path, _, part = path_and_part.partition("#")
     return {"name": name, "mountPath": path} | ({"subPath": part} if part else {})
 
 
 def _probe(fact: Any) -> Json:
     if isinstance(fact, list):
         return {"exec": {"command": fact}}
-    asked = {name: value for name, value in fact.items() if value is not None}
-    return {"httpGet": asked} if "path" in asked else {"tcpSocket": asked}
+    action = {name: value for name, value in fact.items() if value is not None}
+    return {"httpGet": action} if "path" in action else {"tcpSocket": action}

@@ -35,7 +35,7 @@ def inputs(variables: str) -> str:
 
 def looked_at() -> str:
     """The charts that are installed, and how many of the values we give them they do not know."""
-    rows = [(each["name"], f"`{each['version']}`", str(len(charts.unknown(each)))) for each in charts.HELM]
+    rows = [(chart["name"], f"`{chart['version']}`", str(len(charts.unknown(chart)))) for chart in charts.HELM]
     return table(("chart", "version", "unknown values"), *rows)
 
 
@@ -47,9 +47,9 @@ def calls() -> str:
         for need in needs.needs(cluster, cloud):
             if "/" in need.server and need.server != "kube-system/dns":
                 client = "the API server" if need.client == ELSEWHERE else f"`{need.client}`"
-                told = rows.setdefault((client, f"`{need.server}:{need.port}`", need.why), set())
-                told.update(needs.broken(cluster, need))
-    shown = [(*row, "; ".join(sorted(told)) or "nothing") for row, told in sorted(rows.items())]
+                problems = rows.setdefault((client, f"`{need.server}:{need.port}`", need.why), set())
+                problems.update(needs.broken(cluster, need))
+    shown = [(*row, "; ".join(sorted(problems)) or "nothing") for row, problems in sorted(rows.items())]
     return table(("caller", "calls", "as said by", "kept from it by"), *shown)
 
 
@@ -57,13 +57,13 @@ def fill(text: str, name: str, content: str) -> str:
     """Put a table between the marks `<!-- name -->` and `<!-- /name -->` of a page."""
     marks = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
     assert marks.search(text), f"no <!-- {name} --> ... <!-- /{name} -->"
-    return marks.sub(lambda found: found[1] + content + found[2], text)
+    return marks.sub(lambda match: match[1] + content + match[2], text)
 
 
 def pages() -> dict[Path, str]:
     """Every page that holds such a table, as it should be."""
-    found = {INFRA / cloud / "README.md": inputs((INFRA / cloud / "variables.tf").read_text()) for cloud in CLOUDS}
-    filled = {path: fill(path.read_text(), "inputs", content) for path, content in found.items()}
+    tables = {INFRA / cloud / "README.md": inputs((INFRA / cloud / "variables.tf").read_text()) for cloud in CLOUDS}
+    filled = {path: fill(path.read_text(), "inputs", content) for path, content in tables.items()}
     text = PAGE.read_text()
     if charts.REAL.exists():
         text = fill(text, "charts", looked_at())

@@ -7,7 +7,20 @@ import jsonschema
 import pytest
 import yaml
 
-from tests.infra.charts import CHARTS, FOLDER, FREE, HELM, REAL, ROOT, UNLISTED, Json, given, made, real, unknown
+from tests.infra.charts import (
+    CHARTS,
+    FOLDER,
+    FREE,
+    HELM,
+    REAL,
+    ROOT,
+    UNLISTED,
+    Json,
+    merge_values,
+    read_objects,
+    real,
+    unknown,
+)
 from tests.infra.test_kubernetes import kustomization, objects
 
 pytestmark = pytest.mark.skipif(not REAL.exists(), reason="needs the facts of the charts in ../shared/charts")
@@ -29,15 +42,21 @@ def texts() -> list[str]:
 
 def there(kind: str) -> dict[tuple[str, str], Json]:
     """All objects of a kind by namespace and name: the charts', and ours."""
-    found = {(each["namespace"], each["name"]): each for row in CHARTS for each in made(row) if each["kind"] == kind}
+    known = {
+        (fact["namespace"], fact["name"]): fact for row in CHARTS for fact in read_objects(row) if fact["kind"] == kind
+    }
     for folder in OURS:
         namespace = kustomization(folder).get("namespace", "")
-        found |= {(namespace, each["metadata"]["name"]): each for each in objects(folder) if each["kind"] == kind}
-    return found
+        known |= {
+            (namespace, manifest["metadata"]["name"]): manifest
+            for manifest in objects(folder)
+            if manifest["kind"] == kind
+        }
+    return known
 
 
 def chart(name: str) -> Json:
-    return next(each for each in CHARTS if each["name"] == name)
+    return next(row for row in CHARTS if row["name"] == name)
 
 
 @pytest.mark.parametrize("row", HELM, ids=lambda row: row["name"])
@@ -47,7 +66,7 @@ def test_every_value_is_one_that_the_chart_knows(row: Json) -> None:
 
 @pytest.mark.parametrize("row", HELM, ids=lambda row: row["name"])
 def test_the_charts_own_schema_takes_the_values(row: Json) -> None:
-    jsonschema.validate(given(row), real(row["name"], "values.schema.json") or {})
+    jsonschema.validate(merge_values(row), real(row["name"], "values.schema.json") or {})
 
 
 @pytest.mark.parametrize("row", HELM, ids=lambda row: row["name"])
@@ -69,24 +88,24 @@ def test_a_version_comes_from_the_project_itself_and_is_newer_than_the_one_that_
 def test_an_exception_is_needed(name: str) -> None:
     """One that nobody needs would hide the next wrong name."""
     for path in FREE.get(name, ()) + UNLISTED.get(name, ()):
-        value = given(chart(name))
+        value = merge_values(chart(name))
         for step in path.split("."):
             value = value[step]
 
 
 def test_a_service_that_is_called_is_there_at_that_port() -> None:
-    services, called = there("Service"), {found for text in texts() for found in SERVICE.findall(text)}
+    services, called = there("Service"), {host_and_port for text in texts() for host_and_port in SERVICE.findall(text)}
 
     assert len(called) >= 3
     for name, namespace, port in called:
         service = services[namespace, name]
-        assert int(port) in {each["port"] for each in service.get("spec", service)["ports"]}
+        assert int(port) in {entry["port"] for entry in service.get("spec", service)["ports"]}
 
 
 def test_an_account_that_is_given_a_right_is_there() -> None:
     accounts = there("ServiceAccount")
-    found = [each for text in texts() for pattern in ACCOUNTS for each in pattern.finditer(text)]
-    given_rights = {(each["namespace"], each["name"]) for each in found}
+    grants = [match for text in texts() for pattern in ACCOUNTS for match in pattern.finditer(text)]
+    given_rights = {(match["namespace"], match["name"]) for match in grants}
     for (namespace, _), binding in there("RoleBinding").items():
         for subject in binding["subjects"]:
             if subject["kind"] == "ServiceAccount":
@@ -100,26 +119,26 @@ def test_airflows_image_answers_the_probes_and_holds_what_its_pods_run() -> None
     """The chart's own commands are of Airflow's own image: `/entrypoint`, `/clean-logs`."""
     airflow = chart("airflow")
     parts = {"scheduler": "scheduler", "triggerer": "triggerer", "dag-processor": "dagProcessor"}
-    asked = 0
-    for value in made(airflow):
+    probes = 0
+    for value in read_objects(airflow):
         for container in value.get("containers", []):
-            ours = given(airflow).get(parts.get(container["name"].removesuffix("-log-groomer"), ""), {})
+            ours = merge_values(airflow).get(parts.get(container["name"].removesuffix("-log-groomer"), ""), {})
             for probe in ("livenessProbe", "readinessProbe", "startupProbe"):
                 if isinstance(container.get(probe), list):
                     assert ours[probe]["command"][:3] == ["airflow", "jobs", "check"]
-                    asked += 1
+                    probes += 1
             if any("/clean-logs" in word for word in container.get("args", [])):
                 assert ours["logGroomerSidecar"]["args"][0] == "bash"
-                asked += 1
+                probes += 1
 
-    assert asked >= 4
+    assert probes >= 4
 
 
 def test_nothing_installs_packages_from_the_internet() -> None:
     """The trainer's job that brings runtimes does; the chart has none of them unless it is told to."""
     trainer = chart("trainer")
 
-    assert given(trainer) == {} and real("trainer", "values.yaml")["runtimes"]["defaultEnabled"] is False
+    assert merge_values(trainer) == {} and real("trainer", "values.yaml")["runtimes"]["defaultEnabled"] is False
 
 
 def patches() -> dict[tuple[str, str], Json]:
@@ -134,20 +153,20 @@ def patches() -> dict[tuple[str, str], Json]:
 
 def test_no_password_that_kubeflows_manifests_hold_is_installed() -> None:
     pipelines = chart("pipelines")
-    found = {(each["kind"], each["name"]) for each in made(pipelines)}
+    names = {(fact["kind"], fact["name"]) for fact in read_objects(pipelines)}
     left_out = {name for name, patch in patches().items() if patch.get("$patch") == "delete"}
 
-    assert set(patches()) <= found
-    assert {name for name in found if name[0] == "Secret"} == {name for name in left_out if name[0] == "Secret"}
+    assert set(patches()) <= names
+    assert {name for name in names if name[0] == "Secret"} == {name for name in left_out if name[0] == "Secret"}
 
 
 def test_kubeflows_database_asks_root_for_the_password_that_its_clients_have() -> None:
     pod = patches()["Deployment", "mysql"]["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     pipelines = chart("pipelines")
-    (mysql,) = [each for each in made(pipelines) if (each["kind"], each["name"]) == ("Deployment", "mysql")]
+    (mysql,) = [fact for fact in read_objects(pipelines) if (fact["kind"], fact["name"]) == ("Deployment", "mysql")]
 
-    assert [each["name"] for each in mysql["containers"]] == [container["name"]]
+    assert [running["name"] for running in mysql["containers"]] == [container["name"]]
     assert mysql["containers"][0]["env"] == ["MYSQL_ALLOW_EMPTY_PASSWORD=true"]
     assert container["env"] == [
         {"name": "MYSQL_ALLOW_EMPTY_PASSWORD", "$patch": "delete"},
@@ -160,7 +179,7 @@ def test_kubeflows_database_asks_root_for_the_password_that_its_clients_have() -
 
 def test_airflows_tasks_report_to_a_service_of_the_chart() -> None:
     airflow = chart("airflow")
-    url = urlsplit(given(airflow)["config"]["core"]["execution_api_server_url"])
+    url = urlsplit(merge_values(airflow)["config"]["core"]["execution_api_server_url"])
     service = there("Service")[airflow["namespace"], url.hostname or ""]
 
-    assert url.port in {each["port"] for each in service["ports"]} and url.path == "/execution/"
+    assert url.port in {port["port"] for port in service["ports"]} and url.path == "/execution/"

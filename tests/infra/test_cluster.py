@@ -47,12 +47,12 @@ def script(tmp_path: Path) -> Script:
     def run(
         commands: list[str], fails: str = "nothing", **environment: str
     ) -> tuple[subprocess.CompletedProcess[str], list[str]]:
-        asked = tmp_path / "asked"
-        asked.write_text("")
+        log = tmp_path / "asked"
+        log.write_text("")
         for name in ("helm", "kubectl"):
             tool = tmp_path / name
             tool.write_text(f"""#!/bin/sh
-            echo "$*" >> {asked}
+            echo "$*" >> {log}
             case "$*" in *"{fails}"*) exit 1 ;; get*) printf %s "$says" ;; esac
             """)
             tool.chmod(0o755)
@@ -61,7 +61,7 @@ def script(tmp_path: Path) -> Script:
             env={"PATH": f"{tmp_path}:{os.environ['PATH']}", **environment},
             capture_output=True, text=True, check=False,
         )  # fmt: skip
-        return done, asked.read_text().splitlines()
+        return done, log.read_text().splitlines()
 
     return run
 
@@ -73,19 +73,22 @@ def of_kind(namespace: str, kind: str) -> list[Json]:
 def lets_in(policy: Json, caller: str, port: int) -> bool:
     """Whether a policy lets every pod of a namespace in at a port."""
     for rule in policy.get("ingress", []):
-        ports = [each["port"] for each in rule.get("ports", [{"port": port}])]
-        selectors = [each.get("namespaceSelector", {}) for each in rule.get("from", [])]
+        ports = [entry["port"] for entry in rule.get("ports", [{"port": port}])]
+        selectors = [peer.get("namespaceSelector", {}) for peer in rule.get("from", [])]
         names = {selector.get("matchLabels", {}).get("kubernetes.io/metadata.name") for selector in selectors}
         names |= {
-            value for selector in selectors for each in selector.get("matchExpressions", []) for value in each["values"]
+            value
+            for selector in selectors
+            for expression in selector.get("matchExpressions", [])
+            for value in expression["values"]
         }
         if port in ports and caller in names:
             return True
     return False
 
 
-def named(found: list[Json], name: str) -> Json:
-    return next(value for value in found if value["metadata"]["name"] == name)
+def named(objects: list[Json], name: str) -> Json:
+    return next(value for value in objects if value["metadata"]["name"] == name)
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +141,9 @@ def test_who_has_to_call_another_namespace_is_let_in(caller: str, port: int, cal
 
 
 def test_nobody_is_let_into_the_store_that_asks_for_no_login() -> None:
-    for policy in (found["spec"] for found in of_kind("kubeflow", "NetworkPolicy") if found["spec"].get("ingress")):
+    for policy in (
+        manifest["spec"] for manifest in of_kind("kubeflow", "NetworkPolicy") if manifest["spec"].get("ingress")
+    ):
         labels = policy["podSelector"].get("matchLabels", {})
         left_out = {"key": "app", "operator": "NotIn", "values": ["seaweedfs"]}
         assert labels.get("app", "seaweedfs") != "seaweedfs" or left_out in policy["podSelector"]["matchExpressions"]
@@ -146,9 +151,11 @@ def test_nobody_is_let_into_the_store_that_asks_for_no_login() -> None:
 
 def test_airflow_reaches_slack_and_mail_servers_for_its_alerts() -> None:
     (policy,) = [
-        found["spec"] for found in of_kind("airflow", "NetworkPolicy") if found["metadata"]["name"] == "airflow"
+        manifest["spec"]
+        for manifest in of_kind("airflow", "NetworkPolicy")
+        if manifest["metadata"]["name"] == "airflow"
     ]
-    anywhere = {each["port"] for rule in policy["egress"] if "to" not in rule for each in rule["ports"]}
+    anywhere = {port["port"] for rule in policy["egress"] if "to" not in rule for port in rule["ports"]}
 
     assert anywhere == {443, 465, 587}
 
@@ -174,9 +181,9 @@ def test_people_may_do_what_their_groups_are_for(namespace: str, domain: str) ->
         assert allowed(store, reader, Action("list", group, resource, namespace))
         assert not allowed(store, reader, Action("create", group, resource, namespace))
     assert allowed(store, reader, Action("create", "", "pods/portforward", namespace))
-    bound = [(each["roleRef"]["name"], each["subjects"]) for each in of_kind(namespace, "RoleBinding")]
+    bound = [(binding["roleRef"]["name"], binding["subjects"]) for binding in of_kind(namespace, "RoleBinding")]
     for role, subject in (("edit", operator), ("view", reader)):
-        assert any(role == name and subject.groups[0] in {each["name"] for each in who} for name, who in bound)
+        assert any(role == name and subject.groups[0] in {person["name"] for person in who} for name, who in bound)
 
 
 @pytest.mark.parametrize("namespace", OURS)
@@ -206,7 +213,7 @@ def test_no_running_step_may_be_evicted() -> None:
 
     assert budget["selector"] == steps["spec"]["podSelector"]
     # a step asks for a tenth of a core at least
-    assert all(each["spec"]["minAvailable"] > 10 * int(quota["requests.cpu"]) for each in budgets)
+    assert all(budget["spec"]["minAvailable"] > 10 * int(quota["requests.cpu"]) for budget in budgets)
 
 
 def test_no_role_is_given_everything_or_secrets() -> None:
@@ -219,13 +226,13 @@ def test_no_role_is_given_everything_or_secrets() -> None:
 def test_the_registry_is_where_the_steps_look_for_it_with_the_login_they_use() -> None:
     service = named(of_kind("nightshift", "Service"), "mlflow")
     server = named(of_kind("nightshift", "Deployment"), "mlflow")["spec"]["template"]["spec"]["containers"][0]
-    login = {each["valueFrom"]["secretKeyRef"]["name"] for each in server["env"] if "valueFrom" in each}
+    login = {variable["valueFrom"]["secretKeyRef"]["name"] for variable in server["env"] if "valueFrom" in variable}
 
     assert AWS.parameters["state"]["registry"] == f"http://mlflow.nightshift:{service['spec']['ports'][0]['port']}"
-    assert login == {secret.name for place in (AWS, GCP) for secret in place.placements[Role.LIGHT].secrets}
+    assert login == {secret.name for site in (AWS, GCP) for secret in site.placements[Role.LIGHT].secrets}
     assert "mlflow.nightshift:5000" in next(word for word in server["command"] if "allowed-hosts" in word)
     # with them it takes more memory than its limit
-    assert tracking.SETTINGS.items() <= {each["name"]: each.get("value") for each in server["env"]}.items()
+    assert tracking.SETTINGS.items() <= {variable["name"]: variable.get("value") for variable in server["env"]}.items()
 
 
 @pytest.mark.parametrize("namespace", ("airflow", "nightshift"))
@@ -276,11 +283,11 @@ def test_the_autoscaler_knows_its_cluster() -> None:
 
 def test_karpenter_is_the_one_that_terraform_gives_rights_and_a_queue_to() -> None:
     command = next(line for line in core.install(CHARTS, "aws", "nightshift-dev") if "karpenter" in line)
-    made = (ROOT / "infra" / "aws" / "modules" / "karpenter" / "main.tf").read_text()
+    terraform = (ROOT / "infra" / "aws" / "modules" / "karpenter" / "main.tf").read_text()
 
-    queue = re.search(r'"aws_sqs_queue".*?name += "\$\{var.cluster_name\}(\S+)"', made, re.DOTALL)
+    queue = re.search(r'"aws_sqs_queue".*?name += "\$\{var.cluster_name\}(\S+)"', terraform, re.DOTALL)
     assert queue and f'--set "settings.interruptionQueue=nightshift-dev{queue[1]}"' in command
-    assert re.findall(r'(?:namespace|service_account) += "(\S+)"', made) == ["kube-system", "karpenter"]
+    assert re.findall(r'(?:namespace|service_account) += "(\S+)"', terraform) == ["kube-system", "karpenter"]
     # the chart names the account after the release
     assert "--install karpenter" in command and "--namespace kube-system" in command
 
@@ -303,7 +310,7 @@ def test_all_of_kubeflow_is_of_one_version() -> None:
     built = yaml.safe_load((FOLDER / "pipelines" / "kustomization.yaml").read_text())
 
     remote = [*pipelines["kustomize"][:-1], *built["resources"]]
-    assert [each.partition("?ref=")[2] for each in remote] == [pipelines["version"]] * 2
+    assert [url.partition("?ref=")[2] for url in remote] == [pipelines["version"]] * 2
 
 
 def test_artifacts_lie_in_the_clouds_store_below_what_steps_may_write() -> None:
@@ -321,8 +328,8 @@ def test_airflow_keeps_logs_where_its_pods_may_write_and_read() -> None:
     assert '--set "config.logging.remote_base_log_folder=$STORE/airflow"' in command
     module, _, name = values("airflow")["config"]["logging"]["logging_config_class"].rpartition(".")
     assert f" as {name}\n" in (ROOT / f"{module.replace('.', '/')}.py").read_text()
-    found = re.findall(r'"airflow", account = "(\S+)", reads = (\S+), writes = (\S+) \}', granted)
-    assert found == [
+    grants = re.findall(r'"airflow", account = "(\S+)", reads = (\S+), writes = (\S+) \}', granted)
+    assert grants == [
         ("airflow-worker", "[]", '["airflow"]'),
         ("airflow-triggerer", "[]", '["airflow"]'),
         ("airflow-api-server", '["airflow"]', "[]"),
@@ -330,9 +337,9 @@ def test_airflow_keeps_logs_where_its_pods_may_write_and_read() -> None:
 
 
 def test_a_store_that_nobody_has_named_stops_the_installation_before_it_starts(script: Script) -> None:
-    done, asked = script(core.install(CHARTS, "aws", "c"), AWS_REGION="us-east-1", REGISTRY="r")
+    done, commands = script(core.install(CHARTS, "aws", "c"), AWS_REGION="us-east-1", REGISTRY="r")
 
-    assert done.returncode and "STORE: is not set; see docs/runbooks/bring-up.md" in done.stderr and asked == []
+    assert done.returncode and "STORE: is not set; see docs/runbooks/bring-up.md" in done.stderr and commands == []
     assert "STORE=" in (ROOT / "docs" / "runbooks" / "bring-up.md").read_text()
 
 
@@ -347,57 +354,57 @@ def test_images_come_from_the_registry_that_pipelines_are_compiled_for(script: S
 
 
 def test_an_installation_that_fails_says_that_what_follows_was_not_done(script: Script) -> None:
-    done, asked = script(
+    done, commands = script(
         core.install(CHARTS, "gcp", "c"), STORE="gs://bucket", REGISTRY="r", fails="--install kserve-crd"
     )
 
-    assert done.returncode and asked[-1].startswith("upgrade --install kserve-crd")
+    assert done.returncode and commands[-1].startswith("upgrade --install kserve-crd")
     assert done.stderr.strip().endswith("nothing after it was done; fix it, then run the same command again")
 
 
 def make(target: str, *words: str) -> list[str]:
     """The command for a target of the Makefile, with the interpreter that runs here."""
     binaries = Path(sys.executable).parent
-    given = f"BIN={binaries} --old-file={binaries}/python --old-file=.venv/.run"
-    return [f"make --no-print-directory --directory {ROOT} {given} {target} {' '.join(words)}"]
+    flags = f"BIN={binaries} --old-file={binaries}/python --old-file=.venv/.run"
+    return [f"make --no-print-directory --directory {ROOT} {flags} {target} {' '.join(words)}"]
 
 
 @pytest.mark.parametrize("target", ["cluster-install", "cluster-uninstall"])
 def test_make_ends_at_the_first_command_that_fails_and_only_prints_in_a_dry_run(script: Script, target: str) -> None:
     environment, failing = {"STORE": "gs://bucket"}, "airflow"
-    done, asked = script(make(target, "CLOUD=gcp", "ENV=prod"), fails=failing, **environment)
+    done, calls = script(make(target, "CLOUD=gcp", "ENV=prod"), fails=failing, **environment)
     dry, nothing = script(make(target, "CLOUD=gcp", "ENV=prod", "DRY_RUN=1"), **environment)
     commands = core.install(CHARTS, "gcp", "nightshift-prod") if "un" not in target else core.uninstall(CHARTS, "gcp")
 
-    assert done.returncode and failing in asked[-1] and not any(failing in each for each in asked[:-1])
+    assert done.returncode and failing in calls[-1] and not any(failing in command for command in calls[:-1])
     assert dry.returncode == 0 and nothing == []
     assert dry.stdout.splitlines() == ([f"REGISTRY={GCP.registry}", *commands] if "un" not in target else commands)
 
 
 def test_make_hands_the_place_of_artifacts_on(script: Script) -> None:
-    done, asked = script(make("cluster-secrets"))
-    assert done.returncode and "ARTIFACTS is empty" in done.stderr and asked == []
+    done, calls = script(make("cluster-secrets"))
+    assert done.returncode and "ARTIFACTS is empty" in done.stderr and calls == []
 
-    done, asked = script(make("cluster-secrets", "ARTIFACTS=s3://bucket/mlflow"), says="secret/grafana-admin")
-    assert done.returncode == 0 and asked[0].startswith("apply ") and "were not changed" in done.stdout
+    done, calls = script(make("cluster-secrets", "ARTIFACTS=s3://bucket/mlflow"), says="secret/grafana-admin")
+    assert done.returncode == 0 and calls[0].startswith("apply ") and "were not changed" in done.stdout
 
 
 def test_an_installation_gives_every_command_of_both_clouds(script: Script) -> None:
     for cloud in ("aws", "gcp"):
         named = {"AWS_REGION": "us-east-1", "STORE": "s3://bucket", "REGISTRY": "r"}
-        done, asked = script(core.install(CHARTS, cloud, "c"), **named)
+        done, calls = script(core.install(CHARTS, cloud, "c"), **named)
         assert done.returncode == 0, done.stderr
-        assert sorted(asked[-2:]) == ["apply --filename -", "kustomize infra/monitoring"]
+        assert sorted(calls[-2:]) == ["apply --filename -", "kustomize infra/monitoring"]
 
 
 @pytest.mark.parametrize("there", ["", "customresourcedefinition/clusterstoragecontainers.serving.kserve.io"])
 def test_a_kind_of_kserve_that_its_chart_leaves_out_the_second_time_is_kept(script: Script, there: str) -> None:
     commands = core.install(CHARTS, "aws", "c")
     kinds = next(number for number, line in enumerate(commands) if "--install kserve-crd" in line)
-    done, asked = script(commands[kinds - 1 : kinds + 1], says=there)
+    done, calls = script(commands[kinds - 1 : kinds + 1], says=there)
 
     kept = [f"annotate --overwrite {there} helm.sh/resource-policy=keep"] if there else []
-    assert done.returncode == 0 and asked[1:-1] == kept and "--install kserve-crd" in asked[-1]
+    assert done.returncode == 0 and calls[1:-1] == kept and "--install kserve-crd" in calls[-1]
 
 
 def test_airflows_database_is_ready_before_the_pods_that_helm_waits_for() -> None:
@@ -426,15 +433,15 @@ def test_airflow_knows_where_its_steps_run() -> None:
 def test_what_airflow_starts_at_a_time_fits_into_the_quota_and_waits_in_its_pool() -> None:
     """A pod beyond the quota is refused, where one without a node waits."""
     hard = named(of_kind("kubeflow", "ResourceQuota"), "runs")["spec"]["hard"]
-    found = re.search(r"airflow pools set gpu (\d+)", values("airflow")["migrateDatabaseJob"]["args"][-1])
-    assert found and int(found[1]) == int(hard[f"requests.{GPU}"])
+    pool = re.search(r"airflow pools set gpu (\d+)", values("airflow")["migrateDatabaseJob"]["args"][-1])
+    assert pool and int(pool[1]) == int(hard[f"requests.{GPU}"])
 
-    others = values("airflow")["config"]["core"]["parallelism"] - int(found[1])
-    for place in (AWS, GCP):
-        gpu, light = place.placements[Role.GPU], place.placements[Role.LIGHT]
-        assert int(found[1]) * int(gpu.cpu_request) + others * int(light.cpu_request) <= int(hard["requests.cpu"])
-        asked = int(found[1]) * gigabytes(gpu.memory_request) + others * gigabytes(light.memory_request)
-        assert asked <= gigabytes(hard["requests.memory"])
+    others = values("airflow")["config"]["core"]["parallelism"] - int(pool[1])
+    for site in (AWS, GCP):
+        gpu, light = site.placements[Role.GPU], site.placements[Role.LIGHT]
+        assert int(pool[1]) * int(gpu.cpu_request) + others * int(light.cpu_request) <= int(hard["requests.cpu"])
+        memory = int(pool[1]) * gigabytes(gpu.memory_request) + others * gigabytes(light.memory_request)
+        assert memory <= gigabytes(hard["requests.memory"])
 
 
 def gigabytes(quantity: str) -> int:
@@ -519,11 +526,11 @@ def test_what_controllers_look_after_goes_while_they_are_there() -> None:
 def test_karpenters_nodes_are_deleted_where_there_is_karpenter(
     kinds: list[str], deleted: list[str], tmp_path: Path
 ) -> None:
-    fake, asked = tmp_path / "kubectl", tmp_path / "asked"
-    asked.touch()
+    fake, log = tmp_path / "kubectl", tmp_path / "asked"
+    log.touch()
     fake.write_text(
         f"""#!/bin/sh
-        [ $1 = api-resources ] && printf '%s\\n' {" ".join(kinds)} || echo "$@" >> {asked}
+        [ $1 = api-resources ] && printf '%s\\n' {" ".join(kinds)} || echo "$@" >> {log}
         """
     )
     fake.chmod(0o755)
@@ -531,7 +538,7 @@ def test_karpenters_nodes_are_deleted_where_there_is_karpenter(
     path = f"{tmp_path}:{os.environ['PATH']}"
     subprocess.run(["bash", "-euo", "pipefail", "-c", nodes], env={"PATH": path}, check=True)
 
-    assert [line.split()[-1] for line in asked.read_text().splitlines()] == deleted
+    assert [line.split()[-1] for line in log.read_text().splitlines()] == deleted
 
 
 def test_disks_and_load_balancers_go_after_the_charts_and_the_latest_chart_goes_first() -> None:
@@ -545,9 +552,9 @@ def test_disks_and_load_balancers_go_after_the_charts_and_the_latest_chart_goes_
 
 @pytest.mark.parametrize("name", ("nvidia-device-plugin", "dcgm-exporter"))
 def test_what_watches_gpus_runs_on_every_gpu_node_and_on_no_other(name: str) -> None:
-    given = values(name)
-    tolerated = {taint["key"] for taint in given["tolerations"]}
-    terms = given.get("affinity", {}).get("nodeAffinity", {}).get("requiredDuringSchedulingIgnoredDuringExecution", {})
+    chart = values(name)
+    tolerated = {taint["key"] for taint in chart["tolerations"]}
+    terms = chart.get("affinity", {}).get("nodeAffinity", {}).get("requiredDuringSchedulingIgnoredDuringExecution", {})
     wanted = {
         expression["key"]: expression["values"][0]
         for term in terms.get("nodeSelectorTerms", [])
@@ -556,20 +563,20 @@ def test_what_watches_gpus_runs_on_every_gpu_node_and_on_no_other(name: str) -> 
 
     assert tolerated == {toleration.key for toleration in AWS.placements[Role.GPU].tolerations}
     # nodes of several GPUs too
-    assert given.get("nodeSelector", wanted) == {"nightshift/pool": AWS.placements[Role.GPU].nodes["nightshift/pool"]}
+    assert chart.get("nodeSelector", wanted) == {"nightshift/pool": AWS.placements[Role.GPU].nodes["nightshift/pool"]}
 
 
 def test_airflow_runs_the_projects_image_as_its_user_with_its_dags() -> None:
-    given, image = values("airflow"), (ROOT / "containers" / "Dockerfile").read_text()
+    chart, image = values("airflow"), (ROOT / "containers" / "Dockerfile").read_text()
 
-    pod, home = given["securityContexts"]["pod"], given["airflowHome"]
+    pod, home = chart["securityContexts"]["pod"], chart["airflowHome"]
     assert f"USER {pod['runAsUser']}:{pod['runAsGroup']}" in image and pod["fsGroup"] == pod["runAsGroup"]
     assert f"AIRFLOW_HOME={home}" in image and f"COPY dags {home}/dags" in image
     # a cluster mounts single files into it, which does not make it the user's
     assert f"install --directory --owner {pod['runAsUser']} --group {pod['runAsGroup']} {home} " in image
-    wanted = f"{given['images']['airflow']['repository'].rpartition('/')[0]}/base:{given['images']['airflow']['tag']}"
+    wanted = f"{chart['images']['airflow']['repository'].rpartition('/')[0]}/base:{chart['images']['airflow']['tag']}"
     assert wanted == checks.example_image("base")
-    assert f"apache-airflow=={given['airflowVersion']}" in (ROOT / "pyproject.toml").read_text()
+    assert f"apache-airflow=={chart['airflowVersion']}" in (ROOT / "pyproject.toml").read_text()
 
 
 def test_the_trainer_is_the_one_the_documentation_names() -> None:
@@ -581,7 +588,7 @@ def test_the_trainer_is_the_one_the_documentation_names() -> None:
 def secrets_of(value: Any) -> set[str]:
     """The names of the secrets that an object, or what is nested in it, refers to."""
     if isinstance(value, list):
-        return {name for each in value for name in secrets_of(each)}
+        return {name for part in value for name in secrets_of(part)}
     if not isinstance(value, dict):
         return set()
     here = {value[key]["name"] for key in ("secretRef", "secretKeyRef") if key in value}
@@ -615,32 +622,32 @@ def secrets(kubectl: Path, *artifacts: str) -> subprocess.CompletedProcess[str]:
 def test_secrets_are_made_for_all_who_read_them_and_are_no_word_of_a_command(kubectl: Path) -> None:
     assert secrets(kubectl, "s3://bucket/mlflow").returncode == 0
 
-    asked, told = (kubectl / "asked").read_text(), (kubectl / "told").read_text()
-    made = set(re.findall(r"create secret generic (\S+) --namespace (\S+)", asked))
+    commands, inputs = (kubectl / "asked").read_text(), (kubectl / "told").read_text()
+    created = set(re.findall(r"create secret generic (\S+) --namespace (\S+)", commands))
     wanted = {(name, space) for space in OURS for name in secrets_of(objects(NAMESPACES / space))}
-    given = values("airflow")
-    names = {given["data"]["metadataSecretName"], given["apiSecretKeySecretName"], given["jwtSecretName"]}
-    names |= {volume["secret"]["secretName"] for volume in given["apiServer"]["extraVolumes"]}
+    airflow = values("airflow")
+    names = {airflow["data"]["metadataSecretName"], airflow["apiSecretKeySecretName"], airflow["jwtSecretName"]}
+    names |= {volume["secret"]["secretName"] for volume in airflow["apiServer"]["extraVolumes"]}
     wanted |= {(name, "airflow") for name in names} | {("grafana-admin", "monitoring")}
     built = yaml.safe_load((FOLDER / "pipelines" / "kustomization.yaml").read_text())
-    left_out = next(each["target"]["name"] for each in built["patches"] if each["target"]["kind"] == "Secret")
+    left_out = next(patch["target"]["name"] for patch in built["patches"] if patch["target"]["kind"] == "Secret")
     wanted |= {(name, "kubeflow") for name in left_out.split("|")}
-    assert wanted <= made
-    shared = {secret.name for place in AWS.placements.values() for secret in place.secrets}
-    assert {(name, space) for name in shared for space in ("kubeflow", "nightshift")} <= made
-    passwords = re.findall(r"(?:PASSWORD|password|token|KEY|key|jwt-secret)=(\S{20,})", told)
-    passwords += re.findall(r'passwords.json=\{"admin": "(\S{20,})"\}', told)
-    assert len(set(passwords)) == 11 and not any(password in asked for password in passwords)
-    assert "MLFLOW_ARTIFACTS_DESTINATION=s3://bucket/mlflow" in told
+    assert wanted <= created
+    shared = {secret.name for placement in AWS.placements.values() for secret in placement.secrets}
+    assert {(name, space) for name in shared for space in ("kubeflow", "nightshift")} <= created
+    passwords = re.findall(r"(?:PASSWORD|password|token|KEY|key|jwt-secret)=(\S{20,})", inputs)
+    passwords += re.findall(r'passwords.json=\{"admin": "(\S{20,})"\}', inputs)
+    assert len(set(passwords)) == 11 and not any(password in commands for password in passwords)
+    assert "MLFLOW_ARTIFACTS_DESTINATION=s3://bucket/mlflow" in inputs
     # the driver that tests/dags runs Airflow and MLflow's server with
-    assert "connection=postgresql+psycopg2://airflow:" in told
-    assert "MLFLOW_BACKEND_STORE_URI=postgresql+psycopg2://mlflow:" in told
+    assert "connection=postgresql+psycopg2://airflow:" in inputs
+    assert "MLFLOW_BACKEND_STORE_URI=postgresql+psycopg2://mlflow:" in inputs
 
 
 def keys_of(value: Any) -> Iterator[tuple[str, str]]:
     """Yield the secrets and keys that an object, or what is nested in it, takes a variable from."""
-    for each in value if isinstance(value, list) else value.values() if isinstance(value, dict) else ():
-        yield from keys_of(each)
+    for nested in value if isinstance(value, list) else value.values() if isinstance(value, dict) else ():
+        yield from keys_of(nested)
     if isinstance(value, dict) and "secretKeyRef" in value:
         yield value["secretKeyRef"]["name"], value["secretKeyRef"]["key"]
 
@@ -658,8 +665,8 @@ def test_a_secret_has_the_keys_that_are_read_of_it_and_no_others(kubectl: Path) 
 
     database = {"POSTGRES_USER", "POSTGRES_PASSWORD", "POSTGRES_DB"}
     mlflow = ("MLFLOW_BACKEND_STORE_URI", "MLFLOW_ARTIFACTS_DESTINATION", "MLFLOW_FLASK_SERVER_SECRET_KEY")
-    found = {name: set(content) for name, content in contents(kubectl).items()}
-    assert found == {
+    keys = {name: set(content) for name, content in contents(kubectl).items()}
+    assert keys == {
         # of which a pod gets every key as a variable
         ("nightshift", "mlflow"): set(mlflow),
         ("nightshift", "postgresql"): database,
@@ -675,21 +682,21 @@ def test_a_secret_has_the_keys_that_are_read_of_it_and_no_others(kubectl: Path) 
         ("monitoring", "grafana-admin"): {"admin-user", "admin-password"},
     }
     for space in OURS:
-        assert all(key in found[space, name] for name, key in keys_of(objects(NAMESPACES / space)))
-    for place in SITES.values():
-        for secret in (each for placement in place.placements.values() for each in placement.secrets):
-            assert set(secret.keys) <= found["kubeflow", secret.name]
+        assert all(key in keys[space, name] for name, key in keys_of(objects(NAMESPACES / space)))
+    for site in SITES.values():
+        for secret in (secret for placement in site.placements.values() for secret in placement.secrets):
+            assert set(secret.keys) <= keys["kubeflow", secret.name]
 
 
 def test_who_has_a_database_logs_in_to_it_with_its_own_user_password_and_name(kubectl: Path) -> None:
     assert secrets(kubectl, "s3://bucket/mlflow").returncode == 0
 
-    made = contents(kubectl)
-    urls = {name: urlsplit(text) for name, content in made.items() for text in content.values() if "@" in text}
+    written = contents(kubectl)
+    urls = {name: urlsplit(text) for name, content in written.items() for text in content.values() if "@" in text}
     assert set(urls) == {("nightshift", "mlflow"), ("airflow", "airflow-database")}
     for (namespace, _), url in urls.items():
         service = named(of_kind(namespace, "Service"), str(url.hostname))
-        own = made[namespace, service["metadata"]["name"]]
+        own = written[namespace, service["metadata"]["name"]]
         assert url.port == service["spec"]["ports"][0]["port"]
         assert (url.username, url.password) == (own["POSTGRES_USER"], own["POSTGRES_PASSWORD"])
         assert url.path == f"/{own['POSTGRES_DB']}"
@@ -708,26 +715,26 @@ def test_a_cluster_with_all_other_secrets_gets_the_token_of_served_models_and_no
     assert secrets(kubectl, "s3://bucket/mlflow").returncode == 0
     first, second = (kubectl / "told").read_text().splitlines()
     assert first == second and re.fullmatch(r"token=\S{20,}", first)
-    made = re.findall(r"create secret generic (\S+) --namespace (\S+)", (kubectl / "asked").read_text())
-    assert made == [("nightshift-serving", "nightshift"), ("nightshift-serving", "kubeflow")]
+    created = re.findall(r"create secret generic (\S+) --namespace (\S+)", (kubectl / "asked").read_text())
+    assert created == [("nightshift-serving", "nightshift"), ("nightshift-serving", "kubeflow")]
 
 
-def made(kubectl: Path, *there: str) -> list[str]:
+def created_secrets(kubectl: Path, *there: str) -> list[str]:
     """The secrets that are made, as `namespace name`, where some are there."""
     (kubectl / "there").write_text("".join(f"{name}\n" for name in there))
     (kubectl / "asked").write_text("")
     assert secrets(kubectl, "s3://bucket/mlflow").returncode == 0
-    found = re.findall(r"create secret generic (\S+) --namespace (\S+)", (kubectl / "asked").read_text())
-    return [f"{space} {name}" for name, space in found]
+    created = re.findall(r"create secret generic (\S+) --namespace (\S+)", (kubectl / "asked").read_text())
+    return [f"{space} {name}" for name, space in created]
 
 
 def test_secrets_are_made_once_and_all_again_after_a_run_that_was_cut_off(kubectl: Path) -> None:
-    every = made(kubectl)
+    every = created_secrets(kubectl)
     of_serving = [name for name in every if name.endswith("nightshift-serving")]
 
-    assert made(kubectl, *every) == []
+    assert created_secrets(kubectl, *every) == []
     for count in range(len(every)):
-        again = made(kubectl, *every[:count])
+        again = created_secrets(kubectl, *every[:count])
         # of passwords nobody knows which was given to whom
         assert set(again) >= {*every} - {*of_serving}
         assert {*of_serving} <= {*again, *every[:count]}

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from infra.costs import core
 from infra.costs.__main__ import check, main, show, table_of
-from nightshift.costs.prices import machines
+from nightshift.costs.prices import read_machines
 from nightshift.errors import UnavailableError, UserError
 
 Json = dict[str, Any]
@@ -21,12 +21,12 @@ CLOUDS = ("aws", "gcp")
 def plan(*resources: Json, zones: int = 1) -> Json:
     """A plan of resources in one module, as far as the estimate reads it."""
     standing = [
-        {"mode": "managed", "address": f"module.m.{each['type']}.this", "values": {}} | each for each in resources
+        {"mode": "managed", "address": f"module.m.{entry['type']}.this", "values": {}} | entry for entry in resources
     ]
     return {
         "variables": {"zones": {"value": [f"zone-{number}" for number in range(zones)]}},
         "planned_values": {"root_module": {"child_modules": [{"resources": standing}]}},
-        "resource_changes": [{"type": each["type"], "change": {"actions": ["create"]}} for each in resources],
+        "resource_changes": [{"type": entry["type"], "change": {"actions": ["create"]}} for entry in resources],
     }
 
 
@@ -53,9 +53,9 @@ def test_what_stands_is_charged_for_a_months_730_hours() -> None:
 def test_an_interface_endpoint_is_charged_in_each_zone_and_a_gateway_endpoint_is_free() -> None:
     kinds = [{"type": "aws_vpc_endpoint", "values": {"vpc_endpoint_type": kind}} for kind in ("Interface", "Gateway")]
 
-    found = cost(plan(*kinds, zones=3), core.Use(), aws_vpc_endpoint=0.01)
+    costs = cost(plan(*kinds, zones=3), core.Use(), aws_vpc_endpoint=0.01)
 
-    assert found["network"].usd == pytest.approx(730 * 3 * 0.01)
+    assert costs["network"].usd == pytest.approx(730 * 3 * 0.01)
 
 
 def test_what_is_stored_is_counted_once_however_many_buckets_there_are() -> None:
@@ -68,35 +68,35 @@ def test_the_price_of_lustre_is_that_of_its_throughput() -> None:
     values = {"deployment_type": "PERSISTENT_2", "per_unit_storage_throughput": 250, "storage_capacity": 1200}
     lustre = plan({"type": "aws_fsx_lustre_file_system", "values": values})
 
-    found = cost(lustre, core.Use(), **{"FSx PERSISTENT_2 250": 0.2, "FSx PERSISTENT_2 125": 0.1})
+    costs = cost(lustre, core.Use(), **{"FSx PERSISTENT_2 250": 0.2, "FSx PERSISTENT_2 125": 0.1})
 
-    assert found["Lustre"] == core.MonthlyCost(pytest.approx(240), frozenset())
+    assert costs["Lustre"] == core.MonthlyCost(pytest.approx(240), frozenset())
 
 
 def test_idle_pays_for_the_nodes_that_always_run_only() -> None:
     nodes = plan(node_group("general", "small", 2, 6), node_group("gpu", "big", 0, 4))
 
-    found = cost(nodes, core.PROFILES["idle"], **{"small on-demand": 1.0, "big on-demand": 10.0})
+    costs = cost(nodes, core.PROFILES["idle"], **{"small on-demand": 1.0, "big on-demand": 10.0})
 
-    assert found["general nodes"].usd == pytest.approx(2 * 730)
-    assert found["GPU nodes"] == core.NOTHING
+    assert costs["general nodes"].usd == pytest.approx(2 * 730)
+    assert costs["GPU nodes"] == core.NOTHING
 
 
 def test_a_training_takes_a_spot_node_where_there_are_any() -> None:
     nodes = plan(node_group("gpu", "big", 0, 1), node_group("gpu", "cheap", 0, 1, "SPOT"))
 
-    found = cost(nodes, core.Use(trainings=30, hours=2), **{"big on-demand": 10.0, "cheap spot": 3.0})
+    costs = cost(nodes, core.Use(trainings=30, hours=2), **{"big on-demand": 10.0, "cheap spot": 3.0})
 
-    assert found["GPU nodes"].usd == pytest.approx(30 * 2 * 3)
+    assert costs["GPU nodes"].usd == pytest.approx(30 * 2 * 3)
 
 
 def test_always_on_pays_for_every_pool_at_its_maximum() -> None:
     nodes = plan(node_group("general", "small", 1, 5), node_group("gpu", "big", 0, 4))
 
-    found = cost(nodes, core.PROFILES["always on"], **{"small on-demand": 1.0, "big on-demand": 10.0})
+    costs = cost(nodes, core.PROFILES["always on"], **{"small on-demand": 1.0, "big on-demand": 10.0})
 
-    assert found["general nodes"].usd == pytest.approx(5 * 730)
-    assert found["GPU nodes"].usd == pytest.approx(4 * 730 * 10)
+    assert costs["general nodes"].usd == pytest.approx(5 * 730)
+    assert costs["GPU nodes"].usd == pytest.approx(4 * 730 * 10)
 
 
 def test_the_disks_of_nodes_are_those_of_their_launch_template() -> None:
@@ -106,9 +106,9 @@ def test_the_disks_of_nodes_are_those_of_their_launch_template() -> None:
         node_group("general", "small", 2, 2), {"type": "aws_launch_template", "values": template, "address": address}
     )
 
-    found = cost(nodes, core.Use(), **{"small on-demand": 0.0, "node disk": 0.1})
+    costs = cost(nodes, core.Use(), **{"small on-demand": 0.0, "node disk": 0.1})
 
-    assert found["general nodes"].usd == pytest.approx(2 * 100 * 0.1)
+    assert costs["general nodes"].usd == pytest.approx(2 * 100 * 0.1)
 
 
 def test_a_pool_of_either_cloud_is_read_with_its_market_disks_and_limits() -> None:
@@ -141,8 +141,8 @@ def test_a_pool_of_either_cloud_is_read_with_its_market_disks_and_limits() -> No
         core.Pool(False, "a3 flex-start", 0, 0, False, 0.0),
         core.Pool(False, "e2 on-demand", 0, 0, False, 0.0),
     ]
-    found = [charge for charge in core.charges(what, core.Use(full=True)) if charge.amount]
-    assert found == [
+    charges = [charge for charge in core.charges(what, core.Use(full=True)) if charge.amount]
+    assert charges == [
         core.Charge("GPU nodes", "g2 spot", 4 * 730, "hour"),
         core.Charge("GPU nodes", "node disk", 400, "GB-month"),
         core.Charge("GPU nodes", "local SSD", 3000, "GB-month"),
@@ -158,7 +158,7 @@ def test_an_estimate_is_the_same_in_whichever_order_terraform_lists_the_pools() 
 
 def test_without_a_spot_pool_a_training_takes_the_first_that_may_have_a_gpu() -> None:
     nodes = plan(node_group("general", "small", 0, 4), node_group("gpu", "gone", 0, 0), node_group("gpu", "big", 0, 1))
-    (charge,) = (each for each in core.charges(nodes, core.Use(trainings=30, hours=2)) if each.amount)
+    (charge,) = (charge_row for charge_row in core.charges(nodes, core.Use(trainings=30, hours=2)) if charge_row.amount)
     assert (charge.price, charge.amount) == ("big on-demand", 60)
 
 
@@ -193,8 +193,8 @@ def test_without_a_spot_pool_a_training_takes_the_first_that_may_have_a_gpu() ->
     ],
 )
 def test_keys_and_file_systems_are_charged_by_the_month(kind: str, values: Json, charged: list[Any]) -> None:
-    found = core.charges(plan({"type": kind, "values": values}), core.Use())
-    assert found == [core.Charge(*each) for each in charged]
+    charges = core.charges(plan({"type": kind, "values": values}), core.Use())
+    assert charges == [core.Charge(*row) for row in charged]
 
 
 def test_what_no_rule_covers_and_nobody_names_is_unpriced() -> None:
@@ -213,25 +213,25 @@ def test_what_is_read_only_does_not_stand_and_an_empty_plan_leaves_nothing() -> 
 
 
 def test_a_clouds_machines_are_priced_by_the_hour_beside_its_other_prices() -> None:
-    own = {name: usd for each in machines().values() if each.cloud == "aws" for name, usd in each.markets}
-    found = core.with_machines({"aws_eip": {"usd": 1, "per": "hour"}}, "aws")
-    assert {name: price["usd"] for name, price in found.items()} == own | {"aws_eip": 1}
-    assert {price["per"] for price in found.values()} == {"hour"}
-    assert all(found[name]["date"] and found[name]["source"] for name, usd in own.items() if usd is not None)
+    own = {name: usd for machine in read_machines().values() if machine.cloud == "aws" for name, usd in machine.markets}
+    prices = core.with_machines({"aws_eip": {"usd": 1, "per": "hour"}}, "aws")
+    assert {name: price["usd"] for name, price in prices.items()} == own | {"aws_eip": 1}
+    assert {price["per"] for price in prices.values()} == {"hour"}
+    assert all(prices[name]["date"] and prices[name]["source"] for name, usd in own.items() if usd is not None)
 
 
 def test_the_dearest_group_comes_first() -> None:
     charged = [core.Charge(name, name, amount, "hour") for name, amount in (("a", 1), ("b", 3), ("c", 2), ("a", 0.5))]
-    found = core.costs(charged, {name: core.Price(1.0, "hour") for name in "abc"})
-    assert [(name, each.usd) for name, each in found.items()] == [("b", 3), ("c", 2), ("a", 1.5)]
+    by_group = core.costs(charged, {name: core.Price(1.0, "hour") for name in "abc"})
+    assert [(name, group_cost.usd) for name, group_cost in by_group.items()] == [("b", 3), ("c", 2), ("a", 1.5)]
 
 
 def test_a_price_nobody_knows_is_named_and_the_rest_is_what_it_costs_at_least() -> None:
     network = plan({"type": "aws_nat_gateway"}, {"type": "aws_eip"})
 
-    found = core.costs(core.charges(network, core.Use(moved=10)), {"aws_nat_gateway": core.Price(0.05, "hour")})
+    costs = core.costs(core.charges(network, core.Use(moved=10)), {"aws_nat_gateway": core.Price(0.05, "hour")})
 
-    assert found["network"] == core.MonthlyCost(pytest.approx(36.5), frozenset({"aws_eip", "aws_nat_gateway data"}))
+    assert costs["network"] == core.MonthlyCost(pytest.approx(36.5), frozenset({"aws_eip", "aws_nat_gateway data"}))
 
 
 def test_a_price_by_another_unit_is_refused() -> None:
@@ -262,8 +262,8 @@ def test_the_plan_that_is_shown_is_the_one_that_is_asked_for(
 ) -> None:
     shown: list[Any] = []
     monkeypatch.setattr(sys, "argv", ["infra.costs", cloud, environment])
-    monkeypatch.setattr("infra.terraform.plan", lambda *asked: asked)
-    monkeypatch.setattr("infra.costs.__main__.show", lambda *given: shown.append(given[:2]))
+    monkeypatch.setattr("infra.terraform.plan", lambda *arguments: arguments)
+    monkeypatch.setattr("infra.costs.__main__.show", lambda *arguments: shown.append(arguments[:2]))
 
     main()
 
@@ -295,8 +295,8 @@ def test_what_keeps_a_plan_from_being_shown_is_said_and_is_no_success(
 
 @pytest.mark.parametrize("cloud", CLOUDS)
 def test_every_price_has_a_unit_and_every_known_one_a_source_and_a_day(cloud: str) -> None:
-    for name, given in table_of(cloud)["prices"].items():
-        price = core.Price(**given)
+    for name, fields in table_of(cloud)["prices"].items():
+        price = core.Price(**fields)
         assert price.per in {"hour", "month", "GB-month", "IOPS-month", "GB"}, name
         assert price.usd is None or (price.source and isinstance(price.date, datetime.date)), name
 
@@ -306,10 +306,10 @@ def test_every_price_has_a_unit_and_every_known_one_a_source_and_a_day(cloud: st
 def test_each_resource_of_the_plans_is_priced_or_said_to_be_free_or_left_out(
     cloud: str, environment: str, planned: Callable[[str, str], Json]
 ) -> None:
-    found, table = planned(cloud, environment), table_of(cloud)
+    shown, table = planned(cloud, environment), table_of(cloud)
 
-    assert core.find_unpriced(found, table["free"] | table["not_estimated"]) == []
-    wanted = {charge.price for use in core.PROFILES.values() for charge in core.charges(found, use) if charge.amount}
+    assert core.find_unpriced(shown, table["free"] | table["not_estimated"]) == []
+    wanted = {charge.price for use in core.PROFILES.values() for charge in core.charges(shown, use) if charge.amount}
     assert wanted <= set(table["prices"])
 
 

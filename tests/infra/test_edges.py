@@ -28,18 +28,18 @@ def _with_charts() -> None:
 
 
 def without(cluster: Cluster, kind: str, name: str) -> Cluster:
-    objects = tuple(each for each in cluster.objects if (each["kind"], each["name"]) != (kind, name))
-    services = tuple(each for each in cluster.services if kind != "Service" or each.name != name)
+    objects = tuple(fact for fact in cluster.objects if (fact["kind"], fact["name"]) != (kind, name))
+    services = tuple(service for service in cluster.services if kind != "Service" or service.name != name)
     return dataclasses.replace(cluster, objects=objects, services=services)
 
 
-def told(cluster: Cluster, cloud: str) -> list[str]:
+def broken_calls(cluster: Cluster, cloud: str) -> list[str]:
     return [f"{need.client}: {why}" for need in needs.needs(cluster, cloud) for why in needs.broken(cluster, need)]
 
 
 @each_cloud
 def test_every_call_goes_through(cloud: str) -> None:
-    assert told(here.standing(cloud), cloud) == []
+    assert broken_calls(here.standing(cloud), cloud) == []
 
 
 def test_no_policy_lets_through_what_nobody_needs() -> None:
@@ -50,7 +50,7 @@ def test_no_policy_lets_through_what_nobody_needs() -> None:
 
 @each_cloud
 def test_what_is_known_to_be_called_is_among_what_is_read(cloud: str) -> None:
-    found = {(str(need.client), need.server, str(need.port)) for need in needs.needs(here.standing(cloud), cloud)}
+    calls = {(str(need.client), need.server, str(need.port)) for need in needs.needs(here.standing(cloud), cloud)}
 
     assert {
         ("kubeflow/steps", "nightshift/mlflow", "5000"),
@@ -62,7 +62,7 @@ def test_what_is_known_to_be_called_is_among_what_is_read(cloud: str) -> None:
         ("nightshift/nightshift-exporter", "kubeflow/ml-pipeline", "8888"),
         ("monitoring/prometheus", "nightshift/nightshift-exporter", "metrics"),
         (ELSEWHERE, "kserve/kserve-webhook-server-service", "443"),
-    } <= found
+    } <= calls
 
 
 @each_cloud
@@ -75,7 +75,7 @@ def test_what_is_known_to_be_called_is_among_what_is_read(cloud: str) -> None:
     ],
 )
 def test_a_call_is_broken_without_what_lets_it_through(cloud: str, kind: str, name: str, says: str) -> None:
-    assert says in told(without(here.standing(cloud), kind, name), cloud)
+    assert says in broken_calls(without(here.standing(cloud), kind, name), cloud)
 
 
 @each_cloud
@@ -85,7 +85,7 @@ def test_a_call_is_broken_when_nobody_listens_at_its_port(cloud: str) -> None:
         dataclasses.replace(pod, ports={"http": 8080}) if pod.name == "mlflow" else pod for pod in cluster.pods
     )
 
-    assert "kubeflow/steps: nightshift/mlflow does not listen at 5000" in told(
+    assert "kubeflow/steps: nightshift/mlflow does not listen at 5000" in broken_calls(
         dataclasses.replace(cluster, pods=deaf), cloud
     )
 
@@ -93,13 +93,13 @@ def test_a_call_is_broken_when_nobody_listens_at_its_port(cloud: str) -> None:
 @each_cloud
 def test_the_account_of_who_calls_is_there_and_so_are_the_secrets_and_claims_of_steps(cloud: str) -> None:
     cluster = here.standing(cloud)
-    accounts = {(each["namespace"], each["name"]) for each in cluster.of_kind("ServiceAccount")}
+    accounts = {(account["namespace"], account["name"]) for account in cluster.of_kind("ServiceAccount")}
     operators = {"prometheus", "alertmanager", "kube-dns"}
 
     callers = {need.client for need in needs.needs(cluster, cloud) if isinstance(need.client, Pod)}
     assert {(pod.namespace, pod.account) for pod in callers if pod.name not in operators} - accounts <= set()
-    claims = {each["name"] for each in cluster.of_kind("PersistentVolumeClaim") if each["namespace"] == "kubeflow"}
-    assert {volume.claim for place in SITES[cloud].placements.values() for volume in place.volumes} <= claims
+    claims = {claim["name"] for claim in cluster.of_kind("PersistentVolumeClaim") if claim["namespace"] == "kubeflow"}
+    assert {volume.claim for placement in SITES[cloud].placements.values() for volume in placement.volumes} <= claims
 
 
 def rights(cluster: Cluster, *roles: str) -> set[tuple[str, str, str]]:
@@ -119,12 +119,14 @@ def rights(cluster: Cluster, *roles: str) -> set[tuple[str, str, str]]:
 def test_every_role_of_ours_is_there_and_given_to_accounts_that_pods_run_under(cloud: str) -> None:
     cluster = here.standing(cloud)
     running = {(pod.namespace, pod.account) for pod in cluster.pods}
-    roles = {(each["namespace"], each["name"]) for each in cluster.of_kind("Role") if "metadata" in each}
-    ours = [each for each in cluster.of_kind("RoleBinding") if "metadata" in each]
+    roles = {(role["namespace"], role["name"]) for role in cluster.of_kind("Role") if "metadata" in role}
+    ours = [grant for grant in cluster.of_kind("RoleBinding") if "metadata" in grant]
 
-    assert {(each["namespace"], each["roleRef"]["name"]) for each in ours if each["roleRef"]["kind"] == "Role"} == roles
+    assert {
+        (grant["namespace"], grant["roleRef"]["name"]) for grant in ours if grant["roleRef"]["kind"] == "Role"
+    } == roles
     for binding in ours:
-        for subject in (each for each in binding["subjects"] if each["kind"] == "ServiceAccount"):
+        for subject in (holder for holder in binding["subjects"] if holder["kind"] == "ServiceAccount"):
             assert (subject["namespace"], subject["name"]) in running, binding["name"]
 
 
@@ -191,6 +193,6 @@ def test_a_pod_that_no_policy_chooses_is_open_and_so_is_one_with_its_nodes_addre
 
 def test_only_accounts_that_terraform_names_have_a_role_of_the_cloud() -> None:
     for cloud in here.CLOUDS:
-        found = needs.identities(cloud)
-        assert {("kubeflow", "nightshift"), ("nightshift", "mlflow"), ("nightshift", "serving")} <= found
-        assert all(re.fullmatch(r"[a-z-]+", account) for _, account in found)
+        accounts = needs.identities(cloud)
+        assert {("kubeflow", "nightshift"), ("nightshift", "mlflow"), ("nightshift", "serving")} <= accounts
+        assert all(re.fullmatch(r"[a-z-]+", account) for _, account in accounts)

@@ -28,8 +28,8 @@ def difference(name: str, page: str) -> str:
 
 
 def assert_golden(name: str, page: str) -> None:
-    told = difference(name, page)
-    assert not told, f"{told}\n\nIf that is what you want: make infra-golden, and read what `git diff` shows."
+    changes = difference(name, page)
+    assert not changes, f"{changes}\n\nIf that is what you want: make infra-golden, and read what `git diff` shows."
 
 
 @pytest.mark.parametrize("name", CLUSTER)
@@ -55,7 +55,7 @@ def test_no_golden_file_is_left_of_what_is_gone() -> None:
 def test_every_manifest_beside_a_kustomization_is_part_of_it() -> None:
     for path in terraform.INFRA.rglob("kustomization.yaml"):
         listed = {path.name, *yaml.safe_load(path.read_text())["resources"]}
-        assert {each.name for each in path.parent.glob("*.y*ml")} - listed == set(), path
+        assert {manifest.name for manifest in path.parent.glob("*.y*ml")} - listed == set(), path
 
 
 def test_what_is_alike_for_several_keys_is_written_once() -> None:

@@ -24,7 +24,7 @@ from pipelines.environments import SITES, Role
 from tests.cluster.cluster import CRDS, Cluster, running
 from tests.cluster.kinds import EVENT
 from tests.cluster.runtimes import Container, Ended
-from tests.infra.charts import CHARTS, FOLDER, REAL, ROOT, Json, made
+from tests.infra.charts import CHARTS, FOLDER, REAL, ROOT, Json, read_objects
 from tests.infra.rebuilt import NAMED_ONLY, rebuilt
 from tests.processes import wait_until
 
@@ -98,19 +98,21 @@ class IdleProcess:
 
 def containers(value: Json, part: str) -> set[str]:
     template = value.get("spec", {}).get("template", {}).get("spec", {})
-    return {each["name"] for each in template.get(part, [])}
+    return {container["name"] for container in template.get(part, [])}
 
 
 def of_charts() -> dict[str, list[Json]]:
     """What each chart makes, as far as it is known."""
-    return {row["name"]: [rebuilt(each) for each in made(row) if each["kind"] not in NAMED_ONLY] for row in CHARTS}
+    return {
+        row["name"]: [rebuilt(fact) for fact in read_objects(row) if fact["kind"] not in NAMED_ONLY] for row in CHARTS
+    }
 
 
 def brief(objects: list[Json]) -> set[str]:
     """The names of containers that end by themselves."""
     jobs = [value for value in objects if value["kind"] == "Job"]
-    found = {name for value in objects for name in containers(value, "initContainers")}
-    return found.union(*(containers(value, "containers") for value in jobs))
+    names = {name for value in objects for name in containers(value, "initContainers")}
+    return names.union(*(containers(value, "containers") for value in jobs))
 
 
 def tools(folder: Path, config: Path) -> dict[str, str]:
@@ -124,8 +126,8 @@ def tools(folder: Path, config: Path) -> dict[str, str]:
     for name, text in (("helm", HELM), ("kubectl", KUBECTL)):
         (folder / name).write_text(text.format(charts=charts, real=shutil.which("kubectl")))
         (folder / name).chmod(0o755)
-    given = {"KUBECONFIG": str(config), "PATH": f"{folder}:{os.environ['PATH']}", "HOME": str(folder)}
-    return given | {"STORE": "s3://bucket", "AWS_REGION": "us-east-1", "REGISTRY": core.REGISTRY}
+    environment = {"KUBECONFIG": str(config), "PATH": f"{folder}:{os.environ['PATH']}", "HOME": str(folder)}
+    return environment | {"STORE": "s3://bucket", "AWS_REGION": "us-east-1", "REGISTRY": core.REGISTRY}
 
 
 def furnish(nodes: Cluster, cloud: str) -> None:
@@ -143,12 +145,12 @@ def empty(cloud: str, folder: Path) -> Iterator[tuple[Cluster, Callable[..., Non
     known = [*ours, *(value for objects in of_charts().values() for value in objects)]
     with running(Idle(brief(known)), folder, CRDS) as nodes:
         furnish(nodes, cloud)
-        given = tools(folder, nodes.config(folder / "config"))
+        environment = tools(folder, nodes.config(folder / "config"))
 
         def run(*commands: str) -> None:
             done = subprocess.run(
                 ["bash", "-euo", "pipefail", "-c", "\n".join(commands)],
-                env=given, cwd=ROOT, capture_output=True, text=True, check=False,
+                env=environment, cwd=ROOT, capture_output=True, text=True, check=False,
             )  # fmt: skip
             assert done.returncode == 0, done.stderr
 
@@ -156,14 +158,14 @@ def empty(cloud: str, folder: Path) -> Iterator[tuple[Cluster, Callable[..., Non
 
 
 def documents(path: Path) -> list[Json]:
-    found = yaml.safe_load_all(path.read_text()) if "values" not in path.parts else ()
-    return [value for value in found if isinstance(value, dict) and "kind" in value]
+    manifests = yaml.safe_load_all(path.read_text()) if "values" not in path.parts else ()
+    return [value for value in manifests if isinstance(value, dict) and "kind" in value]
 
 
 def troubles(nodes: Cluster) -> list[str]:
     """What does not run, and why."""
     pods = nodes.pods()
-    owned = {each["uid"] for pod in pods for each in pod["metadata"].get("ownerReferences", [])}
+    owned = {owner["uid"] for pod in pods for owner in pod["metadata"].get("ownerReferences", [])}
     events = [event for event in nodes.api.store.copies(EVENT) if event["involvedObject"]["uid"] not in owned]
     refused = [event["message"] for event in events if event["reason"] == "FailedCreate"]
     waiting = [pod for pod in pods if pod["status"]["phase"] not in ("Running", "Succeeded")]
@@ -172,12 +174,12 @@ def troubles(nodes: Cluster) -> list[str]:
 
 def workloads(nodes: Cluster) -> set[str]:
     """The names of what has pods."""
-    return {each["name"] for pod in nodes.pods() for each in pod["metadata"].get("ownerReferences", [])}
+    return {owner["name"] for pod in nodes.pods() for owner in pod["metadata"].get("ownerReferences", [])}
 
 
 def test_what_is_left_out_of_the_charts_is_what_nothing_is_known_of() -> None:
     content = {"keys", "rules", "roleRef", "spec", "ports", "containers"}
-    bare = {each["kind"] for row in CHARTS for each in made(row) if not content & each.keys()}
+    bare = {fact["kind"] for row in CHARTS for fact in read_objects(row) if not content & fact.keys()}
 
     assert bare - {"Namespace", "Role", "Secret", "ServiceAccount"} | WEBHOOKS == NAMED_ONLY
 

@@ -19,21 +19,21 @@ from tests.infra import checks
 from tests.infra.edges import needs
 
 FOLDER = Path(__file__).parents[2] / "infra" / "kubernetes"
-CLUSTERS = [place for place in SITES.values() if place.placements[Role.GPU].gpus]
+CLUSTERS = [site for site in SITES.values() if site.placements[Role.GPU].gpus]
 
 
 def kustomization(folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load((folder / "kustomization.yaml").read_text())
-    return found
+    content: dict[str, Any] = yaml.safe_load((folder / "kustomization.yaml").read_text())
+    return content
 
 
 def files(folder: Path) -> list[Path]:
     """The files a kustomization brings together, those of its bases included."""
-    found = []
+    paths = []
     for name in kustomization(folder)["resources"]:
         path = (folder / name).resolve()
-        found += files(path) if path.is_dir() else [path]
-    return found
+        paths += files(path) if path.is_dir() else [path]
+    return paths
 
 
 def objects(folder: Path) -> list[dict[str, Any]]:
@@ -45,42 +45,44 @@ def of_kind(folder: Path, kind: str) -> list[dict[str, Any]]:
 
 
 def test_every_file_belongs_to_a_kustomization() -> None:
-    used = {path for each in FOLDER.glob("*/kustomization.yaml") for path in files(each.parent)}
+    used = {path for file in FOLDER.glob("*/kustomization.yaml") for path in files(file.parent)}
 
     assert used == {path for path in FOLDER.rglob("*.yaml") if path.name != "kustomization.yaml"}
 
 
-@pytest.mark.parametrize("place", CLUSTERS, ids=lambda place: place.name)
-def test_kubernetes_own_schema_takes_every_object(place: Site) -> None:
+@pytest.mark.parametrize("site", CLUSTERS, ids=lambda site: site.name)
+def test_kubernetes_own_schema_takes_every_object(site: Site) -> None:
     # those of other kinds are given to their own schemas where they are used
-    for value in [each for each in objects(FOLDER / place.name) if "kubeflow.org" not in each["apiVersion"]]:
+    for value in [manifest for manifest in objects(FOLDER / site.name) if "kubeflow.org" not in manifest["apiVersion"]]:
         kubernetes_validate.validate(value, kubernetes_validate.latest_version(), strict=True)
 
 
-@pytest.mark.parametrize("place", CLUSTERS, ids=lambda place: place.name)
-def test_the_claims_that_steps_mount_are_there(place: Site) -> None:
-    claims = {claim["metadata"]["name"]: claim for claim in of_kind(FOLDER / place.name, "PersistentVolumeClaim")}
-    volumes = {volume["metadata"]["name"]: volume for volume in of_kind(FOLDER / place.name, "PersistentVolume")}
+@pytest.mark.parametrize("site", CLUSTERS, ids=lambda site: site.name)
+def test_the_claims_that_steps_mount_are_there(site: Site) -> None:
+    claims = {claim["metadata"]["name"]: claim for claim in of_kind(FOLDER / site.name, "PersistentVolumeClaim")}
+    volumes = {volume["metadata"]["name"]: volume for volume in of_kind(FOLDER / site.name, "PersistentVolume")}
 
-    assert set(claims) == {volume.claim for kind in place.placements.values() for volume in kind.volumes}
+    assert set(claims) == {volume.claim for kind in site.placements.values() for volume in kind.volumes}
     for name, claim in claims.items():
         volume = volumes[claim["spec"]["volumeName"]]["spec"]
-        assert volume["claimRef"] == {"namespace": kustomization(FOLDER / place.name)["namespace"], "name": name}
+        assert volume["claimRef"] == {"namespace": kustomization(FOLDER / site.name)["namespace"], "name": name}
         assert volume["accessModes"] == claim["spec"]["accessModes"]
         # nobody provisions it, so that a larger one would be refused: how large the file system is, the volume says
         assert claim["spec"]["resources"] == {"requests": {"storage": "1Gi"}} and "storageClassName" in claim["spec"]
 
 
-@pytest.mark.parametrize("place", CLUSTERS, ids=lambda place: place.name)
-def test_steps_may_write_the_root_of_a_new_file_system(place: Site, tmp_path: Path) -> None:
+@pytest.mark.parametrize("site", CLUSTERS, ids=lambda site: site.name)
+def test_steps_may_write_the_root_of_a_new_file_system(site: Site, tmp_path: Path) -> None:
     """What the installation runs as root hands a folder of root's over to the user of the images."""
-    (job,) = of_kind(FOLDER / place.name, "Job")
+    (job,) = of_kind(FOLDER / site.name, "Job")
     pod = job["spec"]["template"]["spec"]
     (container,), (volume,) = pod["containers"], pod["volumes"]
     (mount,) = container["volumeMounts"]
     user = image_user()
-    assert volume["persistentVolumeClaim"]["claimName"] in {each.claim for each in place.placements[Role.GPU].volumes}
-    assert mount["mountPath"] in {each.path for each in place.placements[Role.GPU].volumes}
+    assert volume["persistentVolumeClaim"]["claimName"] in {
+        claimed.claim for claimed in site.placements[Role.GPU].volumes
+    }
+    assert mount["mountPath"] in {claimed.path for claimed in site.placements[Role.GPU].volumes}
     assert container["image"] == checks.example_image("base") and pod["securityContext"]["runAsUser"] == 0
     (namespace,) = yaml.safe_load_all((FOLDER.parent / "cluster/namespaces/kubeflow/namespace.yaml").read_text())
     assert security.violations(namespace["metadata"]["labels"][security.LABEL], pod) == []
@@ -102,7 +104,7 @@ def image_user() -> tuple[int, int]:
 
 
 @pytest.mark.parametrize(
-    ("cloud", "folder"), [(place.name, each) for place in CLUSTERS for each in sorted(FOLDER.glob(f"{place.name}-*"))]
+    ("cloud", "folder"), [(site.name, path) for site in CLUSTERS for path in sorted(FOLDER.glob(f"{site.name}-*"))]
 )
 def test_one_commit_holds_what_each_environment_has_of_its_own(cloud: str, folder: Path) -> None:
     """The same objects, but for the file system and the account of the cloud."""
@@ -117,7 +119,7 @@ def test_one_commit_holds_what_each_environment_has_of_its_own(cloud: str, folde
 
 @pytest.mark.parametrize("folder", sorted(FOLDER.glob("gcp-*")), ids=lambda folder: folder.name)
 def test_accounts_act_on_google_cloud_as_what_terraform_ties_them_to(folder: Path) -> None:
-    given = {
+    accounts = {
         patch["target"]["name"]: re.search(rf"-{folder.name.removeprefix('gcp-')}-(\w+)@", patch["patch"])
         for patch in kustomization(folder)["patches"]
         if patch["target"]["kind"] == "ServiceAccount"
@@ -125,20 +127,20 @@ def test_accounts_act_on_google_cloud_as_what_terraform_ties_them_to(folder: Pat
     text = (FOLDER.parent / "gcp" / "main.tf").read_text()
     tied = re.findall(r'(\w+) += \{ namespace = "kubeflow", account = "(nightshift[\w-]*)"', text)
 
-    assert {account: found and found[1] for account, found in given.items()} == {each: name for name, each in tied}
-    assert set(given) == {account["metadata"]["name"] for account in of_kind(FOLDER / "gcp", "ServiceAccount")}
+    assert {account: match and match[1] for account, match in accounts.items()} == {key: name for name, key in tied}
+    assert set(accounts) == {account["metadata"]["name"] for account in of_kind(FOLDER / "gcp", "ServiceAccount")}
 
 
-@pytest.mark.parametrize("place", CLUSTERS, ids=lambda place: place.name)
-def test_volumes_are_mounted_with_the_locks_by_which_writers_take_turns(place: Site) -> None:
-    volumes = of_kind(FOLDER / place.name, "PersistentVolume")
+@pytest.mark.parametrize("site", CLUSTERS, ids=lambda site: site.name)
+def test_volumes_are_mounted_with_the_locks_by_which_writers_take_turns(site: Site) -> None:
+    volumes = of_kind(FOLDER / site.name, "PersistentVolume")
 
     assert [volume["spec"].get("mountOptions") for volume in volumes] == [["flock"]]
 
 
-@pytest.mark.parametrize("place", CLUSTERS, ids=lambda place: place.name)
-def test_every_binding_ties_a_role_that_is_there_to_an_account_that_is_there(place: Site) -> None:
-    folder = FOLDER / place.name
+@pytest.mark.parametrize("site", CLUSTERS, ids=lambda site: site.name)
+def test_every_binding_ties_a_role_that_is_there_to_an_account_that_is_there(site: Site) -> None:
+    folder = FOLDER / site.name
     roles = {role["metadata"]["name"] for role in of_kind(folder, "Role")}
     accounts = {account["metadata"]["name"] for account in of_kind(folder, "ServiceAccount")}
 
@@ -147,16 +149,16 @@ def test_every_binding_ties_a_role_that_is_there_to_an_account_that_is_there(pla
     assert {subject["name"] for binding in bindings for subject in binding["subjects"]} == accounts
 
 
-@pytest.mark.parametrize("place", CLUSTERS, ids=lambda place: place.name)
-def test_the_accounts_are_those_of_steps(place: Site) -> None:
-    accounts = {account["metadata"]["name"] for account in of_kind(FOLDER / place.name, "ServiceAccount")}
+@pytest.mark.parametrize("site", CLUSTERS, ids=lambda site: site.name)
+def test_the_accounts_are_those_of_steps(site: Site) -> None:
+    accounts = {account["metadata"]["name"] for account in of_kind(FOLDER / site.name, "ServiceAccount")}
 
-    assert accounts == {SERVICE_ACCOUNT, *needs.accounts(place)}
+    assert accounts == {SERVICE_ACCOUNT, *needs.accounts(site)}
 
 
-@pytest.mark.parametrize("place", CLUSTERS, ids=lambda place: place.name)
-def test_no_role_is_given_everything_or_all_secrets(place: Site) -> None:
-    for role in of_kind(FOLDER / place.name, "Role"):
+@pytest.mark.parametrize("site", CLUSTERS, ids=lambda site: site.name)
+def test_no_role_is_given_everything_or_all_secrets(site: Site) -> None:
+    for role in of_kind(FOLDER / site.name, "Role"):
         for rule in role["rules"]:
             assert "*" not in [*rule["verbs"], *rule["resources"], *rule["apiGroups"]]
             assert "secrets" not in rule["resources"] or rule["resourceNames"]
@@ -164,11 +166,11 @@ def test_no_role_is_given_everything_or_all_secrets(place: Site) -> None:
 
 def test_the_pods_that_start_runs_find_a_token_of_kubeflows_audience_where_they_look() -> None:
     (default,) = objects(FOLDER / "multi-user")
-    given = default["spec"]
-    ((source,),) = [volume["projected"]["sources"] for volume in given["volumes"]]
-    (mount,) = given["volumeMounts"]
+    spec = default["spec"]
+    ((source,),) = [volume["projected"]["sources"] for volume in spec["volumes"]]
+    (mount,) = spec["volumeMounts"]
 
-    assert all(given["selector"]["matchLabels"] == place.placements[Role.LAUNCHER].labels for place in CLUSTERS)
+    assert all(spec["selector"]["matchLabels"] == site.placements[Role.LAUNCHER].labels for site in CLUSTERS)
     assert f"{mount['mountPath']}/{source['serviceAccountToken']['path']}" == MOUNTED_FILE
     assert source["serviceAccountToken"]["audience"] == "pipelines.kubeflow.org"
 
@@ -185,13 +187,13 @@ def test_what_is_added_to_a_pod_that_starts_runs_is_valid_in_one() -> None:
 def on_nodes(value: dict[str, Any]) -> dict[str, Any]:
     """The job that a runtime makes of a TrainJob."""
     (job,) = value["spec"]["template"]["spec"]["replicatedJobs"]
-    found: dict[str, Any] = job["template"]["spec"]
-    return found
+    spec: dict[str, Any] = job["template"]["spec"]
+    return spec
 
 
-@pytest.mark.parametrize("place", CLUSTERS, ids=lambda place: place.name)
-def test_a_machine_of_a_trainjob_gets_what_a_gpu_step_does(place: Site) -> None:
-    wanted, (runtime,) = place.placements[Role.GPU], of_kind(FOLDER / place.name, "TrainingRuntime")
+@pytest.mark.parametrize("site", CLUSTERS, ids=lambda site: site.name)
+def test_a_machine_of_a_trainjob_gets_what_a_gpu_step_does(site: Site) -> None:
+    wanted, (runtime,) = site.placements[Role.GPU], of_kind(FOLDER / site.name, "TrainingRuntime")
     job = on_nodes(runtime)
     pod = job["template"]["spec"]
     (container,) = pod["containers"]
@@ -205,12 +207,12 @@ def test_a_machine_of_a_trainjob_gets_what_a_gpu_step_does(place: Site) -> None:
         "limits": {"cpu": wanted.cpu_limit, "memory": wanted.memory_limit, GPU: str(wanted.gpus)},
     }
     assert pod["nodeSelector"] == wanted.nodes
-    assert [(each["key"], each["value"]) for each in pod["tolerations"]] == [
+    assert [(toleration["key"], toleration["value"]) for toleration in pod["tolerations"]] == [
         (taint.key, taint.value) for taint in wanted.tolerations
     ]
-    assert {each["effect"] for each in pod["tolerations"]} == {"NoSchedule"}
+    assert {toleration["effect"] for toleration in pod["tolerations"]} == {"NoSchedule"}
     assert {path: volumes[name] for path, name in mounted.items()} == {
-        **{each.path: {"persistentVolumeClaim": {"claimName": each.claim}} for each in wanted.volumes},
+        **{claimed.path: {"persistentVolumeClaim": {"claimName": claimed.claim}} for claimed in wanted.volumes},
         SHARED_MEMORY: {"emptyDir": {"medium": "Memory", "sizeLimit": wanted.shared_memory}},
     }
     assert pod["terminationGracePeriodSeconds"] == wanted.grace > SHUTDOWN_SECONDS
@@ -218,9 +220,9 @@ def test_a_machine_of_a_trainjob_gets_what_a_gpu_step_does(place: Site) -> None:
     assert security.violations("restricted", pod) == []
 
 
-@pytest.mark.parametrize("place", CLUSTERS, ids=lambda place: place.name)
-def test_a_machine_of_a_trainjob_may_use_the_cloud_as_a_step_does_and_not_the_cluster(place: Site) -> None:
-    (runtime,) = of_kind(FOLDER / place.name, "TrainingRuntime")
+@pytest.mark.parametrize("site", CLUSTERS, ids=lambda site: site.name)
+def test_a_machine_of_a_trainjob_may_use_the_cloud_as_a_step_does_and_not_the_cluster(site: Site) -> None:
+    (runtime,) = of_kind(FOLDER / site.name, "TrainingRuntime")
     pod = on_nodes(runtime)["template"]["spec"]
 
     assert pod["serviceAccountName"] == SERVICE_ACCOUNT

@@ -23,8 +23,8 @@ OF_THE_CLUSTER = {"kube_node_status_capacity"}  # kube-state-metrics, which kube
 
 
 def manifest(kind: str) -> dict[str, Any]:
-    (found,) = (each for each in yaml.safe_load_all((FOLDER / "exporter.yaml").read_text()) if each["kind"] == kind)
-    return dict(found)
+    (chosen,) = (entry for entry in yaml.safe_load_all((FOLDER / "exporter.yaml").read_text()) if entry["kind"] == kind)
+    return dict(chosen)
 
 
 def promtool(*words: str) -> None:
@@ -62,17 +62,17 @@ def test_every_alert_is_shown_firing_and_not_firing() -> None:
         for case in (case for test in yaml.safe_load(path.read_text())["tests"] for case in test["alert_rule_test"]):
             shown[bool(case["exp_alerts"])].add(case["alertname"])
 
-    assert shown == {fires: {alert.place for alert in ALERTS} for fires in (True, False)}
+    assert shown == {fires: {alert.title for alert in ALERTS} for fires in (True, False)}
 
 
 def test_every_alert_says_how_bad_it_is_what_it_is_and_what_to_do() -> None:
     sections = re.findall(r"^## (\w+)$", (ROOT / "docs/runbooks/alerts.md").read_text(), re.MULTILINE)
     for rule in rules():
         assert rule["labels"]["severity"] in {"critical", "warning", "info"}
-        said = rule["annotations"]
-        assert set(said) == {"summary", "description", "runbook_url"}
-        assert said["runbook_url"] == f"docs/runbooks/alerts.md#{rule['alert'].lower()}"
-    assert sections == [alert.place for path in ("runs", "models", "serving", "gpus") for alert in in_file(path)]
+        annotations = rule["annotations"]
+        assert set(annotations) == {"summary", "description", "runbook_url"}
+        assert annotations["runbook_url"] == f"docs/runbooks/alerts.md#{rule['alert'].lower()}"
+    assert sections == [alert.title for path in ("runs", "models", "serving", "gpus") for alert in in_file(path)]
 
 
 def in_file(name: str) -> list[Query]:
@@ -88,28 +88,28 @@ def test_prometheus_understands_the_query_of_every_panel(tmp_path: Path) -> None
     promtool("check", "rules", str(path))
 
 
-@pytest.mark.parametrize("query", [*ALERTS, *panels()], ids=lambda query: query.place)
+@pytest.mark.parametrize("query", [*ALERTS, *panels()], ids=lambda query: query.title)
 def test_only_metrics_are_asked_for_that_somebody_exposes(query: Query) -> None:
-    asked = query.metrics()
+    metrics = query.metrics()
 
-    assert asked
-    assert {base(name) for name in asked} <= {
+    assert metrics
+    assert {base(name) for name in metrics} <= {
         base(name) for name in documented()
     } | of_gpus() | OF_THE_PROCESS | OF_THE_CLUSTER
 
 
 def test_no_alert_is_about_what_a_managed_cluster_does_not_show() -> None:
     """Neither cloud lets anybody scrape its control plane, and GKE has no CoreDNS."""
-    given = yaml.safe_load((ROOT / "infra/cluster/values/kube-prometheus-stack.yaml").read_text())
+    chart_values = yaml.safe_load((ROOT / "infra/cluster/values/kube-prometheus-stack.yaml").read_text())
 
     for hidden in ("kubeControllerManager", "kubeScheduler", "kubeEtcd", "kubeProxy", "coreDns"):
-        assert given[hidden] == {"enabled": False}, hidden
+        assert chart_values[hidden] == {"enabled": False}, hidden
 
 
 def monitored(name: str) -> dict[str, Any]:
     """The spec of a monitor in a file that holds nothing else."""
-    (found,) = yaml.safe_load_all((FOLDER / name).read_text())
-    return dict(found["spec"])
+    (monitor,) = yaml.safe_load_all((FOLDER / name).read_text())
+    return dict(monitor["spec"])
 
 
 def test_what_alerts_ask_for_is_scraped_where_it_is_exposed() -> None:
@@ -131,21 +131,21 @@ def test_what_alerts_ask_for_is_scraped_where_it_is_exposed() -> None:
         },
     }
 
-    asked = {name for alert in ALERTS for name in alert.metrics()}
-    unknown = {name for name in asked if not any(name.startswith(start) and scraped[start] for start in scraped)}
+    metrics = {name for alert in ALERTS for name in alert.metrics()}
+    unknown = {name for name in metrics if not any(name.startswith(start) and scraped[start] for start in scraped)}
     assert unknown == set()
 
 
 def test_queries_name_pipelines_that_are_compiled() -> None:
-    asked = {name for query in [*ALERTS, *panels()] for name in re.findall(r'pipeline="([^"]*)"', query.expression)}
+    pipelines = {name for query in [*ALERTS, *panels()] for name in re.findall(r'pipeline="([^"]*)"', query.expression)}
 
-    assert asked == {"monitoring", "training"} <= {path.stem for path in (COMPILED / "aws").glob("*.yaml")}
+    assert pipelines == {"monitoring", "training"} <= {path.stem for path in (COMPILED / "aws").glob("*.yaml")}
 
 
 def test_a_dashboard_shows_the_use_cases_that_are_chosen_alone() -> None:
     for panel in panels():
         selectors = re.findall(r"nightshift_\w+(?:\{([^}]*)\})?", panel.expression)
-        assert all('use_case=~"$use_case"' in labels for labels in selectors), panel.place
+        assert all('use_case=~"$use_case"' in labels for labels in selectors), panel.title
 
 
 def test_names_of_metrics_are_found_in_a_query() -> None:
@@ -159,8 +159,8 @@ def test_every_dashboard_can_be_told_from_the_others_and_every_panel_explains_it
     assert {board["uid"] for board in boards.values()} == {f"nightshift-{name}" for name in boards}
     for board in boards.values():
         assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
-        places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in board["panels"]]
-        assert len(set(places)) == len(places)
+        positions = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in board["panels"]]
+        assert len(set(positions)) == len(positions)
         assert all(panel["title"] and panel["fieldConfig"]["defaults"]["unit"] for panel in board["panels"])
 
 
@@ -168,9 +168,9 @@ def test_every_file_belongs_to_the_kustomization() -> None:
     kustomization = yaml.safe_load((FOLDER / "kustomization.yaml").read_text())
     (generated,) = kustomization["configMapGenerator"]
     files = [*FOLDER.glob("rules/*.yaml"), *FOLDER.glob("dashboards/*.json")]
-    found = {str(path.relative_to(FOLDER)) for path in files}
+    paths = {str(path.relative_to(FOLDER)) for path in files}
 
-    assert {*kustomization["resources"], *generated["files"]} == found | {"exporter.yaml", "gke.yaml", "serving.yaml"}
+    assert {*kustomization["resources"], *generated["files"]} == paths | {"exporter.yaml", "gke.yaml", "serving.yaml"}
     assert kustomization["namespace"] == "nightshift"
 
 
@@ -199,7 +199,7 @@ def test_the_exporter_is_started_scraped_and_let_through_as_its_command_line_say
 
     assert (args.host, args.port) == ("0.0.0.0", port["containerPort"])  # noqa: S104
     assert (service["port"], service["targetPort"]) == (args.port, port["name"])
-    assert [each["port"] for each in entry["ports"]] == [args.port]
+    assert [port["port"] for port in entry["ports"]] == [args.port]
     assert container["env"] == [{"name": "KFP_ENDPOINT", "value": KUBEFLOW_INSIDE}]
     assert KUBEFLOW_INSIDE.endswith(f":{egress['ports'][0]['port']}")
     assert manifest("ServiceMonitor")["spec"]["endpoints"][0]["port"] == service["name"]

@@ -17,8 +17,8 @@ from tests.infra.mutants.sow import Mutant, mutants
 SAMPLE = 25
 
 
-def sample(found: list[Mutant], count: int) -> list[Mutant]:
-    return random.Random(0).sample(found, count)
+def sample(candidates: list[Mutant], count: int) -> list[Mutant]:
+    return random.Random(0).sample(candidates, count)
 
 
 def unseen(sown: list[Mutant], folder: Path) -> list[str]:
@@ -30,9 +30,9 @@ def unseen(sown: list[Mutant], folder: Path) -> list[str]:
 def test_a_sample_of_what_is_broken_in_manifests_values_rules_and_dashboards_is_seen(tmp_path: Path) -> None:
     if shutil.which("kubectl") is None:
         pytest.skip("kubectl is not on PATH: nothing was rendered")
-    found = [each for each in mutants(INFRA) if each.cloud not in checks.CLOUDS]
+    of_data = [mutant for mutant in mutants(INFRA) if mutant.cloud not in checks.CLOUDS]
 
-    assert unseen(sample(found, SAMPLE), tmp_path) == []
+    assert unseen(sample(of_data, SAMPLE), tmp_path) == []
 
 
 def test_every_piece_of_a_file_of_terraform_is_found() -> None:
@@ -47,9 +47,9 @@ resource "a" "b" {
   }
 }
 """
-    found = hcl.parts(text)
+    parts = hcl.parts(text)
 
-    assert Counter(part.kind for part in found) == {
+    assert Counter(part.kind for part in parts) == {
         "argument": 6,
         "block": 2,
         "element": 2,
@@ -58,18 +58,18 @@ resource "a" "b" {
         "bool": 1,
         "operator": 2,
     }
-    assert [part.address for part in found if part.kind == "block"] == ["resource.a.b", "resource.a.b.rule"]
-    assert text[found[-1].start : found[-1].end] == '"no"'
+    assert [part.address for part in parts if part.kind == "block"] == ["resource.a.b", "resource.a.b.rule"]
+    assert text[parts[-1].start : parts[-1].end] == '"no"'
 
 
 def test_each_mutant_differs_from_the_file_in_one_piece_and_from_every_other_mutant(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("one: {two: [3, true, 4Gi], none: null}\n")
     (tmp_path / "b.tf").write_text('variable "a" {\n  type = string\n}\n')
 
-    made = {str(mutant): mutant.text() for mutant in mutants(tmp_path)}
+    texts = {str(mutant): mutant.text() for mutant in mutants(tmp_path)}
 
-    assert len(set(made.values())) == len(made)
-    assert {name: yaml.safe_load(text) for name, text in made.items() if "a.yaml" in name} == {
+    assert len(set(texts.values())) == len(texts)
+    assert {name: yaml.safe_load(text) for name, text in texts.items() if "a.yaml" in name} == {
         "a.yaml: without 0.one": {},
         "a.yaml: without 0.one.two": {"one": {"none": None}},
         "a.yaml: without 0.one.two.0": {"one": {"two": [True, "4Gi"], "none": None}},

@@ -66,12 +66,12 @@ class Command:
 def commands(text: str) -> list[Command]:
     """Return what is asked of kubectl in a page: of what is there, and nothing of files."""
     lines = re.findall(r"\bkubectl ([a-z]+ [^`\n#|<&]*)", text.replace("\\\n", " "))
-    found = [_command(line.partition(" -- ")[0].partition("--overrides")[0]) for line in lines]
-    return [each for each in found if each.words[0] not in ("apply", "config", "kustomize", "run")]
+    parsed = [_command(line.partition(" -- ")[0].partition("--overrides")[0]) for line in lines]
+    return [command for command in parsed if command.words[0] not in ("apply", "config", "kustomize", "run")]
 
 
 def _command(line: str) -> Command:
-    words, given, options = shlex.split(line), list[str](), dict[str, str]()
+    words, positional, options = shlex.split(line), list[str](), dict[str, str]()
     while words:
         word = words.pop(0)
         if word in VALUED:
@@ -79,9 +79,9 @@ def _command(line: str) -> Command:
         elif word.startswith("-"):
             options.update([word.split("=", 1)] if "=" in word else [])
         elif not re.fullmatch(r"\d+(:\d+)?|\S+=\S+", word):
-            given.append(word)
+            positional.append(word)
     namespace = options.get("--namespace") or options.get("-n", "")
-    return Command(tuple(given), namespace, options.get("--selector") or options.get("-l", ""))
+    return Command(tuple(positional), namespace, options.get("--selector") or options.get("-l", ""))
 
 
 def fits(selector: str, labels: Mapping[str, str]) -> bool:
@@ -114,12 +114,12 @@ def standing() -> list[Json]:
     started = [
         {"kind": "Job", "name": pod.name, "namespace": pod.namespace, "podLabels": dict(pod.labels)} for pod in pods
     ]
-    return [*started, *(each for cluster in clusters for each in cluster.objects)]
+    return [*started, *(fact for cluster in clusters for fact in cluster.objects)]
 
 
 @each_page
 def test_what_a_command_for_the_cluster_names_is_there(page: Path, standing: list[Json]) -> None:
-    there = {(each["kind"].lower(), each.get("namespace", ""), each["name"]) for each in standing}
+    there = {(fact["kind"].lower(), fact.get("namespace", ""), fact["name"]) for fact in standing}
     spaces = {"", "kube-system", *(name for kind, _, name in there if kind == "namespace")}
     for command in commands(page.read_text()):
         assert command.namespace in spaces, command
@@ -128,7 +128,7 @@ def test_what_a_command_for_the_cluster_names_is_there(page: Path, standing: lis
         if command.selector and command.kinds() == ["node"]:
             assert command.selector in OF_NODES, command
         elif command.selector:
-            assert any(chosen(command, each) for each in standing), command
+            assert any(chosen(command, fact) for fact in standing), command
 
 
 @each_page
@@ -156,9 +156,9 @@ def test_what_is_asked_of_kubectl_is_found_in_a_page() -> None:
 
 
 def test_the_quota_of_gpus_is_the_one_that_the_runbook_names() -> None:
-    (said,) = re.findall(r"may request (\d+) GPUs", (RUNBOOKS / "gpu-quota.md").read_text())
+    (gpus,) = re.findall(r"may request (\d+) GPUs", (RUNBOOKS / "gpu-quota.md").read_text())
 
-    assert named(of_kind("kubeflow", "ResourceQuota"), "runs")["spec"]["hard"][f"requests.{GPU}"] == said
+    assert named(of_kind("kubeflow", "ResourceQuota"), "runs")["spec"]["hard"][f"requests.{GPU}"] == gpus
 
 
 def test_every_file_that_names_an_image_of_ours_is_named_where_it_is_said_how_to_upgrade_them() -> None:
@@ -183,13 +183,13 @@ def test_the_page_of_alerts_names_the_limit_of_each() -> None:
     sections = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", (RUNBOOKS / "alerts.md").read_text(), re.M | re.S))
     limits = {rule["alert"]: limit(rule["expr"]) for rule in rules()}
 
-    assert {name for name, said in limits.items() if said} >= {"NightshiftRunMissing", "NightshiftEndpointSlow"}
-    assert [name for name, said in limits.items() if not re.search(rf"{re.escape(said)}(?!\w)", sections[name])] == []
+    assert {name for name, limit in limits.items() if limit} >= {"NightshiftRunMissing", "NightshiftEndpointSlow"}
+    assert [name for name, limit in limits.items() if not re.search(rf"{re.escape(limit)}(?!\w)", sections[name])] == []
 
 
 def test_the_page_of_spot_says_how_often_a_step_is_tried_again() -> None:
-    said = " ".join((RUNBOOKS / "spot-drought.md").read_text().split())
+    page = " ".join((RUNBOOKS / "spot-drought.md").read_text().split())
     for site in (site for site in SITES.values() if site.placements[Role.GPU].gpus):
         retry = site.placements[Role.GPU].retry
-        assert f"is retried {WORDS[str(retry.count)]} times, first after a minute, then after twice as long" in said
+        assert f"is retried {WORDS[str(retry.count)]} times, first after a minute, then after twice as long" in page
         assert (retry.seconds, retry.factor) == (60.0, 2.0)

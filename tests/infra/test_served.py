@@ -44,29 +44,31 @@ class Controllers:
                 self._operations.create(DEPLOYMENT, deployment(value), "nightshift")
             wanted = deployment(value)["spec"] | {"replicas": value["spec"]["predictor"]["minReplicas"]}
             self._operations.patch(DEPLOYMENT, NAME, {"spec": wanted}, "application/merge-patch+json", "nightshift")
-            said = {"conditions": [{"type": "Ready", "status": "True"}], "address": {"url": f"http://{NAME}"}}
+            status = {"conditions": [{"type": "Ready", "status": "True"}], "address": {"url": f"http://{NAME}"}}
             self._operations.change(
-                self._kind, "fraud", lambda found, said=said: found.update(status=said), "nightshift"
+                self._kind, "fraud", lambda service, ready=status: service.update(status=ready), "nightshift"
             )
         time.sleep(0.02)  # the cluster's controllers act meanwhile
 
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    with running(Idle(set()), tmp_path, CRDS) as found:
-        found.add_node("general-1", {"nightshift/pool": "general"})
-        found.apply(
-            *sorted(kustomize.built(INFRA / "cluster" / "namespaces"), key=lambda each: each["kind"] != "Namespace")
+    with running(Idle(set()), tmp_path, CRDS) as api_server:
+        api_server.add_node("general-1", {"nightshift/pool": "general"})
+        api_server.apply(
+            *sorted(
+                kustomize.built(INFRA / "cluster" / "namespaces"), key=lambda manifest: manifest["kind"] != "Namespace"
+            )
         )
         secret = {"metadata": {"name": SECRET, "namespace": "nightshift"}, "stringData": {"token": "something"}}
-        found.apply({"apiVersion": "v1", "kind": "Secret"} | secret)
-        yield found
+        api_server.apply({"apiVersion": "v1", "kind": "Secret"} | secret)
+        yield api_server
 
 
 @pytest.fixture
 def target(cluster: Cluster, tmp_path: Path) -> Iterator[KServeRawDeployment]:
-    with acting(cluster, AWS.placements[Role.RELEASE].account, tmp_path) as found:
-        yield found
+    with acting(cluster, AWS.placements[Role.RELEASE].account, tmp_path) as deployer:
+        yield deployer
 
 
 @contextmanager
@@ -75,11 +77,11 @@ def acting(cluster: Cluster, account: str, folder: Path) -> Iterator[KServeRawDe
     token = cluster.api.token("kubeflow", account)
     with config.new_client_from_config(str(cluster.config(folder / account, token))) as connection:
         yield KServeRawDeployment(
-            "fraud", SETTINGS, client.CustomObjectsApi(connection), asked, Controllers(cluster).pause
+            "fraud", SETTINGS, client.CustomObjectsApi(connection), answer_nothing, Controllers(cluster).pause
         )
 
 
-def asked(*_: object) -> bytes:
+def answer_nothing(*_: object) -> bytes:
     raise AssertionError("nothing is asked here")
 
 
@@ -108,8 +110,8 @@ def test_the_account_of_the_release_step_brings_a_version_whose_pods_start_besid
 
 @pytest.mark.parametrize("kind", ["Role", "RoleBinding"])
 def test_without_its_role_it_may_do_nothing_there(cluster: Cluster, target: KServeRawDeployment, kind: str) -> None:
-    (found,) = [each for each in cluster.api.kinds if each.name == kind]
-    cluster.api.operations.delete(found, "nightshift-release", "nightshift")
+    (definition,) = [resource for resource in cluster.api.kinds if resource.name == kind]
+    cluster.api.operations.delete(definition, "nightshift-release", "nightshift")
     with pytest.raises(UserError, match="Kubernetes refuses to get inferenceservices for 'fraud'"):
         target.apply([share(1)])
 
@@ -131,8 +133,14 @@ def test_no_other_step_may_change_or_see_what_is_served(
 
 
 def test_as_many_replicas_as_it_may_have_and_one_more_fit_into_the_namespace(cluster: Cluster) -> None:
-    quota = next(each["spec"]["hard"] for each in kustomize.built(INFRA / "cluster" / "namespaces") if is_serving(each))
-    requests = KServeRawDeployment("fraud", SETTINGS, None, asked)._container(share(1))["resources"]["requests"]
+    quota = next(
+        manifest["spec"]["hard"]
+        for manifest in kustomize.built(INFRA / "cluster" / "namespaces")
+        if is_serving(manifest)
+    )
+    requests = KServeRawDeployment("fraud", SETTINGS, None, answer_nothing)._container(share(1))["resources"][
+        "requests"
+    ]
     assert (SETTINGS.max_replicas + 1) * int(requests["cpu"]) <= int(quota["requests.cpu"]) // 2
 
 

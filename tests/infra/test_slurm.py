@@ -44,11 +44,11 @@ def test_each_machine_starts_its_launcher_and_a_preempted_job_is_queued_again(
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
     job = {"JOB_ID": "1234567", "JOB_NUM_NODES": "2", "JOB_NODELIST": "node[1-2]", "GPUS_ON_NODE": "8"}
-    given = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "CONTAINER": "env"}
-    given |= {f"SLURM_{name}": value for name, value in job.items()}
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "CONTAINER": "env"}
+    environment |= {f"SLURM_{name}": value for name, value in job.items()}
     command = ["bash", INFRA / "slurm" / "train.sbatch", "--config", '{"name": "a b"}']
 
-    done = subprocess.run(command, env=given, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
     assert done.returncode == code, done.stderr
     words = f'{" ".join(LAUNCHER)} --config {{"name": "a b"}}'
@@ -58,10 +58,10 @@ def test_each_machine_starts_its_launcher_and_a_preempted_job_is_queued_again(
 
 def test_a_job_is_told_in_time_and_may_be_queued_again_and_starts_one_launcher_on_a_machine_of_its_own() -> None:
     text = (INFRA / "slurm" / "train.sbatch").read_text()
-    asked = dict(re.findall(r"^#SBATCH --([a-z-]+)=?(\S*)$", text, re.MULTILINE))
-    name, _, seconds = asked.pop("signal").partition("@")
+    options = dict(re.findall(r"^#SBATCH --([a-z-]+)=?(\S*)$", text, re.MULTILINE))
+    name, _, seconds = options.pop("signal").partition("@")
 
-    assert asked == {
+    assert options == {
         "job-name": "nightshift-training",
         "ntasks-per-node": "1",
         "exclusive": "",

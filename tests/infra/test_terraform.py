@@ -14,8 +14,8 @@ from infra.costs.__main__ import table_of
 from tests.infra import checks
 from tests.infra.plans import Json, resources
 
-EACH = [pytest.param(cloud, marks=pytest.mark.xdist_group(f"terraform-{cloud}")) for cloud in checks.CLOUDS]
-each_cloud = pytest.mark.parametrize("cloud", EACH)
+CLOUDS = [pytest.param(cloud, marks=pytest.mark.xdist_group(f"terraform-{cloud}")) for cloud in checks.CLOUDS]
+each_cloud = pytest.mark.parametrize("cloud", CLOUDS)
 each_environment = pytest.mark.parametrize(
     ("cloud", "environment"),
     [
@@ -135,10 +135,10 @@ def test_a_policy_says_what_breaks_it(
     cloud: str, name: str, kind: str, argument: str, value: object, says: str, planned: Callable
 ) -> None:
     plan = copy.deepcopy(planned(cloud, "dev"))
-    for found in resources(plan, kind):
-        found.values[argument] = value
+    for resource in resources(plan, kind):
+        resource.values[argument] = value
 
-    assert [told for told in checks.policies(cloud)[name](plan) if says in told]
+    assert [complaint for complaint in checks.policies(cloud)[name](plan) if says in complaint]
 
 
 @each_cloud
@@ -174,9 +174,9 @@ def test_terraform_reads_no_other_file_and_no_other_value_than_those_that_are_pl
     root = terraform.INFRA / cloud
     environments = [f"{name}.tfvars" for name in checks.environments(cloud) if name != "terraform" and "." not in name]
 
-    found = [path.relative_to(root) for path in root.rglob("*.tf*") if "tests" not in path.relative_to(root).parts]
+    paths = [path.relative_to(root) for path in root.rglob("*.tf*") if "tests" not in path.relative_to(root).parts]
     modules = {Path("modules", path.name, name) for path in (root / "modules").iterdir() for name in FILES}
-    assert {*map(str, found)} == {"versions.tf", *FILES, *environments, *map(str, modules)}
+    assert {*map(str, paths)} == {"versions.tf", *FILES, *environments, *map(str, modules)}
 
 
 @each_cloud
@@ -190,7 +190,7 @@ def test_every_module_is_in_the_table_of_modules(cloud: str) -> None:
 
 def test_nothing_that_looks_like_a_credential_is_in_a_file() -> None:
     for path in (path for path in terraform.INFRA.rglob("*") if path.is_file() and "__pycache__" not in path.parts):
-        assert [found[0] for found in CREDENTIAL.finditer(path.read_text())] == [], path
+        assert [match[0] for match in CREDENTIAL.finditer(path.read_text())] == [], path
 
 
 @pytest.mark.parametrize("text", ["AKIA" + 16 * "A", "-----BEGIN RSA PRIVATE KEY-----", "ghp_" + 36 * "a", 40 * "a1"])
@@ -217,25 +217,25 @@ def test_every_variable_has_a_type_and_a_description(cloud: str) -> None:
 
 def conditions(root: Path) -> Counter[tuple[str, str]]:
     """How many conditions each variable and resource has, by its module ("." is the root) and its address."""
-    found: Counter[tuple[str, str]] = Counter()
+    counts: Counter[tuple[str, str]] = Counter()
     for path in root.rglob("*.tf"):
         for kind, names, body in re.findall(r'^(variable|resource) ("[^{]+) \{\n(.*?)^\}', path.read_text(), BLOCK):
             address = ".".join([*(["var"] if kind == "variable" else []), *re.findall(r'"(.*?)"', names)])
             count = len(re.findall(r"^ +(?:validation|precondition) \{", body, re.MULTILINE))
-            found[str(path.parent.relative_to(root)), address] += count
-    return +found
+            counts[str(path.parent.relative_to(root)), address] += count
+    return +counts
 
 
 def failures(root: Path) -> Counter[tuple[str, str]]:
     """How often Terraform's tests expect each variable and resource to refuse something."""
-    found: Counter[tuple[str, str]] = Counter()
+    counts: Counter[tuple[str, str]] = Counter()
     for path in (root / "tests").glob("*.tftest.hcl"):
         for run in re.findall(r"^run .*?^\}", path.read_text(), BLOCK):
             module = re.search(r'source = "\./(.*?)"', run)
             expected = "".join(re.findall(r"expect_failures = \[(.*?)\]$", run, BLOCK))
             addresses = re.sub(r"\[.*?\]", "", expected).replace(",", " ").split()
-            found.update((module[1] if module else ".", address) for address in addresses)
-    return found
+            counts.update((module[1] if module else ".", address) for address in addresses)
+    return counts
 
 
 @each_cloud

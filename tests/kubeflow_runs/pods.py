@@ -29,7 +29,7 @@ class Wanted:
     """A try of a task."""
 
     task: Task
-    given: Json
+    executor_input: Json
     account: str
     workflow: str
     execution: str  # what its launcher reports under
@@ -59,12 +59,12 @@ class Wanted:
     def _placed(self) -> Json:
         options = self.task.platform
         assert set(options) <= PLATFORM, set(options) - PLATFORM
-        found: Json = {"securityContext": {"seccompProfile": {"type": "RuntimeDefault"}}}
-        found["nodeSelector"] = options.get("nodeSelector", {}).get("labels", {})
-        found["tolerations"] = options.get("tolerations", [])
+        spec: Json = {"securityContext": {"seccompProfile": {"type": "RuntimeDefault"}}}
+        spec["nodeSelector"] = options.get("nodeSelector", {}).get("labels", {})
+        spec["tolerations"] = options.get("tolerations", [])
         if "activeDeadlineSeconds" in options:
-            found["activeDeadlineSeconds"] = int(options["activeDeadlineSeconds"])
-        return found
+            spec["activeDeadlineSeconds"] = int(options["activeDeadlineSeconds"])
+        return spec
 
     @property
     def _containers(self) -> Json:
@@ -88,14 +88,14 @@ class Wanted:
 
     @property
     def _main(self) -> Json:
-        container, words = self.task.container, ["--executor_input", json.dumps(self.given)]
+        container, words = self.task.container, ["--executor_input", json.dumps(self.executor_input)]
         words += ["--component_spec", json.dumps(self.task.component), "--execution_id", self.execution]
         words += ["--pod_name", "$(KFP_POD_NAME)", "--mlmd_server_address", METADATA, "--mlmd_server_port", PORT]
         return {
             "name": "main",
             "image": container["image"],
             "command": [LAUNCH, *words, "--"],
-            "args": spec.command(self.task, self.given),
+            "args": spec.command(self.task, self.executor_input),
             "env": [*_common(self.number), *container.get("env", []), *_secrets(self.task.platform)],
             "envFrom": [{"configMapRef": {"name": "metadata-grpc-configmap", "optional": True}}],
             "resources": resources(container.get("resources", {})),
@@ -110,13 +110,13 @@ def _common(number: int) -> list[Json]:
 
 
 def _secrets(options: Json) -> list[Json]:
-    found = []
+    variables = []
     for secret in options.get("secretAsEnv", []):
         name = secret["secretNameParameter"]["runtimeValue"]["constant"]
         for pair in secret["keyToEnv"]:
             wanted: Json = {"name": name, "key": pair["secretKey"], "optional": secret.get("optional", False)}
-            found.append({"name": pair["envVar"], "valueFrom": {"secretKeyRef": wanted}})
-    return found
+            variables.append({"name": pair["envVar"], "valueFrom": {"secretKeyRef": wanted}})
+    return variables
 
 
 def volumes_of(options: Json) -> tuple[list[Json], list[Json]]:
@@ -127,14 +127,14 @@ def volumes_of(options: Json) -> tuple[list[Json], list[Json]]:
         volume = f"{name.replace('.', 'dot-')}-scratch"
         volumes.append({"name": volume, "emptyDir": {}})
         mounts.append({"name": volume, "mountPath": f"/{name}"})
-    for each in options.get("pvcMount", []):
-        claim = each["pvcNameParameter"]["runtimeValue"]["constant"]
+    for mount in options.get("pvcMount", []):
+        claim = mount["pvcNameParameter"]["runtimeValue"]["constant"]
         volumes.append({"name": claim, "persistentVolumeClaim": {"claimName": claim}})
-        mounts.append({"name": claim, "mountPath": each["mountPath"]})
-    for each in options.get("emptyDirMounts", []):
-        kind = {"medium": each.get("medium", ""), "sizeLimit": each["sizeLimit"]}
-        volumes.append({"name": each["volumeName"], "emptyDir": kind})
-        mounts.append({"name": each["volumeName"], "mountPath": each["mountPath"]})
+        mounts.append({"name": claim, "mountPath": mount["mountPath"]})
+    for mount in options.get("emptyDirMounts", []):
+        kind = {"medium": mount.get("medium", ""), "sizeLimit": mount["sizeLimit"]}
+        volumes.append({"name": mount["volumeName"], "emptyDir": kind})
+        mounts.append({"name": mount["volumeName"], "mountPath": mount["mountPath"]})
     return volumes, mounts
 
 
@@ -142,11 +142,11 @@ def resources(written: Json) -> Json:
     """A container's resources; the fields that say how much without a unit are older than these."""
     limits: dict[str, Any] = {}
     requests: dict[str, Any] = {}
-    for kind, found in (("Limit", limits), ("Request", requests)):
+    for kind, quantities in (("Limit", limits), ("Request", requests)):
         for resource in ("cpu", "memory"):
             key = f"resource{resource.capitalize()}{kind}"
             if key in written:
-                found[resource] = written[key]
+                quantities[resource] = written[key]
     if accelerator := written.get("accelerator"):
         limits[accelerator["resourceType"]] = accelerator["resourceCount"]
     return {"limits": limits, "requests": requests}

@@ -11,11 +11,11 @@ from tests.servers import serving
 
 
 class Records(ThreadingHTTPServer):
-    """`made` holds the artifacts of each execution."""
+    """`artifacts` holds the artifacts of each execution."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.made: dict[str, Json] = {}
+        self.artifacts: dict[str, Json] = {}
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -23,7 +23,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         content = self.rfile.read(int(self.headers["content-length"]))
-        self.server.made[self.path.rpartition("/")[2]] = json.loads(content)
+        self.server.artifacts[self.path.rpartition("/")[2]] = json.loads(content)
         self.send_response(200)
         self.send_header("content-length", "0")
         self.end_headers()

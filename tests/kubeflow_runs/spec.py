@@ -49,39 +49,39 @@ def tasks(whole: Json) -> dict[str, Task]:
     spec = whole.get("pipeline_spec", whole)
     platform = whole.get("platform_spec", {}).get("platforms", {}).get("kubernetes", {})
     options = platform.get("deploymentSpec", {}).get("executors", {})
-    found = {}
+    by_name = {}
     for name, node in spec["root"]["dag"]["tasks"].items():
         component = spec["components"][node["componentRef"]["name"]]
         assert set(node) <= TASK and set(component) <= COMPONENT, (name, set(node), set(component))
         label = component["executorLabel"]
         container = spec["deploymentSpec"]["executors"][label]["container"]
-        found[name] = Task(name, node, component, container, options.get(label, {}))
-    return found
+        by_name[name] = Task(name, node, component, container, options.get(label, {}))
+    return by_name
 
 
-def parameters(whole: Json, given: Json) -> Json:
+def parameters(whole: Json, overrides: Json) -> Json:
     """The parameters of a run, with the pipeline's defaults."""
     declared = whole.get("pipeline_spec", whole)["root"].get("inputDefinitions", {}).get("parameters", {})
-    defaults = {name: each["defaultValue"] for name, each in declared.items() if "defaultValue" in each}
-    return defaults | given
+    defaults = {name: parameter["defaultValue"] for name, parameter in declared.items() if "defaultValue" in parameter}
+    return defaults | overrides
 
 
-def executor_input(task: Task, facts: Facts, made: Mapping[str, Json], salt: str) -> Json:
-    """What a task is given (`made` holds the artifacts of those before it), and what it is to leave behind."""
-    given = task.node.get("inputs", {})
-    values = {name: _value(source, facts) for name, source in given.get("parameters", {}).items()}
-    sources = {name: each["taskOutputArtifact"] for name, each in given.get("artifacts", {}).items()}
-    artifacts = {name: made[each["producerTask"]][each["outputArtifactKey"]] for name, each in sources.items()}
+def executor_input(task: Task, facts: Facts, before: Mapping[str, Json], salt: str) -> Json:
+    """What a task is given (`artifacts` holds the artifacts of those before it), and what it is to leave behind."""
+    inputs = task.node.get("inputs", {})
+    values = {name: _value(source, facts) for name, source in inputs.get("parameters", {}).items()}
+    sources = {name: source["taskOutputArtifact"] for name, source in inputs.get("artifacts", {}).items()}
+    artifacts = {name: before[source["producerTask"]][source["outputArtifactKey"]] for name, source in sources.items()}
     return {"inputs": {"parameterValues": values, "artifacts": artifacts}, "outputs": _outputs(task, facts, salt)}
 
 
 def walked(whole: Json, facts: Facts) -> Iterator[tuple[Task, Json]]:
     """Yield each task with what it is given, as if those before it had left everything in its place."""
-    found, made = tasks(whole), {}
-    for name in TopologicalSorter({name: task.needs for name, task in found.items()}).static_order():
-        given = executor_input(found[name], facts, made, "salt")
-        made[name] = given["outputs"]["artifacts"]
-        yield found[name], given
+    by_name, produced = tasks(whole), {}
+    for name in TopologicalSorter({name: task.needs for name, task in by_name.items()}).static_order():
+        task_input = executor_input(by_name[name], facts, produced, "salt")
+        produced[name] = task_input["outputs"]["artifacts"]
+        yield by_name[name], task_input
 
 
 def _value(source: Json, facts: Facts) -> Any:
@@ -96,7 +96,7 @@ def _outputs(task: Task, facts: Facts, salt: str) -> Json:
     folder = f"{facts.root}/{facts.pipeline}/{facts.run_id}/{task.name}/{salt}"
     declared = task.component.get("outputDefinitions", {})
     assert "parameters" not in declared, task.name
-    kinds = {name: each["artifactType"] for name, each in declared.get("artifacts", {}).items()}
+    kinds = {name: artifact["artifactType"] for name, artifact in declared.get("artifacts", {}).items()}
     kinds["executor-logs"] = {"schemaTitle": "system.Artifact"}
     artifacts = {
         name: {"artifacts": [{"name": name, "uri": f"{folder}/{name}", "type": kind}]} for name, kind in kinds.items()
@@ -108,9 +108,9 @@ def _outputs(task: Task, facts: Facts, salt: str) -> Json:
     return {"artifacts": artifacts, "outputFile": f"{local}/output_metadata.json"}
 
 
-def command(task: Task, given: Json) -> list[str]:
+def command(task: Task, executor_input: Json) -> list[str]:
     """A task's command line with its parameters; its launcher fills in the rest."""
-    values = given["inputs"]["parameterValues"]
+    values = executor_input["inputs"]["parameterValues"]
     words = [*task.container.get("command", []), *task.container.get("args", [])]
     return [PARAMETER.sub(lambda match: text(values[match[1]]), word) for word in words]
 

@@ -87,7 +87,7 @@ class Argo:
         if run.pipeline_spec:
             return dict(run.pipeline_spec)
         wanted = run.pipeline_version_reference.pipeline_version_id
-        (version,) = [each for each in self.kubeflow.versions if each.pipeline_version_id == wanted]
+        (version,) = [version for version in self.kubeflow.versions if version.pipeline_version_id == wanted]
         return dict(version.pipeline_spec)
 
 
@@ -99,7 +99,7 @@ class Workflow(threading.Thread):
         self.argo, self.record = argo, run
         self.account = run.service_account or ACCOUNT
         self.tries: dict[str, list[Outcome]] = {}
-        self.made: dict[str, Json] = {}
+        self.artifacts: dict[str, Json] = {}
         self.waits: dict[str, str] = {}  # tasks whose pods are refused for now, and why
 
     def run(self) -> None:
@@ -111,7 +111,7 @@ class Workflow(threading.Thread):
                 message = self._walk()
         except Exception as error:
             # a driver that fails is a run that fails; who waits for it is told
-            message = f"driver: {_said(error) if isinstance(error, client.ApiException) else repr(error)}"
+            message = f"driver: {_message_of(error) if isinstance(error, client.ApiException) else repr(error)}"
         self.record.finished_at = self.record.created_at + (datetime.now(UTC) - began)
         if message:
             self.record.error = api.GoogleRpcStatus(code=2, message=message)
@@ -158,23 +158,23 @@ class Workflow(threading.Thread):
             run_id=self.record.run_id, task_id=task.name, display_name=task.name, state="RUNNING"
         )
         self.record.run_details.task_details.append(detail)
-        given = spec.executor_input(task, self._facts, self.made, str(uuid.uuid4()))
+        executor_input = spec.executor_input(task, self._facts, self.artifacts, str(uuid.uuid4()))
         execution = f"{self.record.run_id}.{task.name}"
-        outcome = self._tried(task, given, execution)
+        outcome = self._tried(task, executor_input, execution)
         if outcome.phase == "Succeeded":
-            self.made[task.name] = self.argo.records.made[execution]
+            self.artifacts[task.name] = self.argo.records.artifacts[execution]
             detail.state = "SUCCEEDED"
         else:
             detail.error = api.GoogleRpcStatus(code=2, message=outcome.message)
             detail.state = "FAILED"
         return outcome
 
-    def _tried(self, task: Task, given: Json, execution: str) -> Outcome:
+    def _tried(self, task: Task, executor_input: Json, execution: str) -> Outcome:
         """Try a task as often as it is allowed to."""
         workflow = f"{self._facts.pipeline}-{self.record.run_id}"
         tries = self.tries[task.name] = []
         while True:
-            wanted = Wanted(task, given, self.account, workflow, execution, len(tries))
+            wanted = Wanted(task, executor_input, self.account, workflow, execution, len(tries))
             tries.append(self._once(wanted))
             if self.argo.stopped.is_set() or not self._again(task, tries):
                 return tries[-1]
@@ -201,9 +201,9 @@ class Workflow(threading.Thread):
                 break
             except client.ApiException as error:
                 # Argo asks again for what a quota has no room for, without an end
-                if "exceeded quota" not in _said(error):
-                    return Outcome("Error", _said(error))
-                self.waits[wanted.task.name] = _said(error)
+                if "exceeded quota" not in _message_of(error):
+                    return Outcome("Error", _message_of(error))
+                self.waits[wanted.task.name] = _message_of(error)
                 time.sleep(AGAIN)
         return self._watched(wanted)
 
@@ -212,7 +212,7 @@ class Workflow(threading.Thread):
             try:
                 status = self._core.read_namespaced_pod(wanted.name, NAMESPACE).status
             except client.ApiException as error:
-                return Outcome("Error", "pod deleted" if error.status == 404 else _said(error))
+                return Outcome("Error", "pod deleted" if error.status == 404 else _message_of(error))
             if status.phase == "Failed":
                 return Outcome("Failed", _failure(status))
             if status.phase == "Succeeded":
@@ -231,9 +231,9 @@ class Workflow(threading.Thread):
 def _failure(status: Any) -> str:
     if status.message:
         return str(status.message)
-    ended = {each.name: each.state.terminated for each in status.container_statuses}["main"]
+    ended = {container.name: container.state.terminated for container in status.container_statuses}["main"]
     return f"main: {ended.reason} (exit code {ended.exit_code})" if ended else "pod failed"
 
 
-def _said(error: client.ApiException) -> str:
+def _message_of(error: client.ApiException) -> str:
     return str(yaml.safe_load(error.body)["message"])

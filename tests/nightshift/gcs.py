@@ -59,13 +59,13 @@ class _Handler(BaseHTTPRequestHandler):
             items = [json.loads(_described(name, *self.server.objects[name])) for name in names]
             self._answer(200, json.dumps({"items": items}).encode())
             return
-        found = self.server.objects.get(unquote(url.path.split("/o/", 1)[-1]))
-        if found is None:
+        stored = self.server.objects.get(unquote(url.path.split("/o/", 1)[-1]))
+        if stored is None:
             self._answer(404, b"{}")
         elif url.path.startswith("/download/"):
-            self._answer(200, found[0])
+            self._answer(200, stored[0])
         else:
-            self._answer(200, _described(unquote(url.path.split("/o/", 1)[-1]), *found))
+            self._answer(200, _described(unquote(url.path.split("/o/", 1)[-1]), *stored))
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))

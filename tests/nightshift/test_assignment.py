@@ -17,7 +17,7 @@ def test_places_are_uniform_and_drawn_anew_for_each_release():
 
 
 def test_whom_the_challenger_answers_it_goes_on_answering_as_its_share_grows():
-    found = [{each for each in CUSTOMERS if is_answered("b", share, each)} for share in (0, 0.05, 0.25, 0.5)]
-    assert found[0] == set()
-    assert found[1] < found[2] < found[3]
-    assert np.allclose([len(each) / len(CUSTOMERS) for each in found], [0, 0.05, 0.25, 0.5], atol=0.01)
+    groups = [{name for name in CUSTOMERS if is_answered("b", share, name)} for share in (0, 0.05, 0.25, 0.5)]
+    assert groups[0] == set()
+    assert groups[1] < groups[2] < groups[3]
+    assert np.allclose([len(group) / len(CUSTOMERS) for group in groups], [0, 0.05, 0.25, 0.5], atol=0.01)

@@ -45,8 +45,8 @@ class Library:
         names = [name for name, _ in providers]
         assert self.preloaded == (CUDA in names), "CUDA's libraries are loaded before a session, for CUDA alone"
         session = HERE.InferenceSession(content, options, providers=[CPU])
-        found = names if self.starts else [CPU]
-        session.get_providers = lambda: found
+        chosen = names if self.starts else [CPU]
+        session.get_providers = lambda: chosen
         if self.fails:
             session._sess = Failing(session._sess)
         return session
@@ -64,12 +64,12 @@ def test_cuda_is_refused_where_a_session_has_taken_the_cpu_instead() -> None:
 
 
 def test_a_gpu_that_fails_in_a_call_is_never_replaced_by_the_cpu() -> None:
-    found = Graph(graph(0.5), provider=CUDA, onnxruntime=Library(starts=True, fails=True))
+    scorer = Graph(graph(0.5), provider=CUDA, onnxruntime=Library(starts=True, fails=True))
     with pytest.raises(EP_FAIL, match="device lost"):
-        found.score(ROWS)
+        scorer.score(ROWS)
 
 
 @pytest.mark.parametrize("provider", [CPU, CUDA])
 def test_a_provider_that_starts_scores(provider: str) -> None:
-    found = Graph(graph(0.5), provider=provider, onnxruntime=Library(starts=True))
-    np.testing.assert_array_equal(found.score(ROWS), Graph(graph(0.5)).score(ROWS))
+    scorer = Graph(graph(0.5), provider=provider, onnxruntime=Library(starts=True))
+    np.testing.assert_array_equal(scorer.score(ROWS), Graph(graph(0.5)).score(ROWS))

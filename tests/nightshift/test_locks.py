@@ -15,7 +15,7 @@ from nightshift.storage import locks
 
 HOLD = (
     "import sys; from nightshift.storage import locks\n"
-    "with locks.held(sys.argv[1], shared=sys.argv[2] == 'shared'): print('held', flush=True); sys.stdin.read()"
+    "with locks.hold(sys.argv[1], shared=sys.argv[2] == 'shared'): print('held', flush=True); sys.stdin.read()"
 )
 
 
@@ -44,9 +44,9 @@ def is_free(lock: Callable[[], AbstractContextManager[object]]) -> bool:
 )
 def test_only_shared_locks_are_held_at_the_same_time(tmp_path: Path, theirs: str, ours: str, free: bool) -> None:
     with held_elsewhere(tmp_path / "lock", theirs):
-        assert is_free(lambda: locks.held(tmp_path / "lock", shared=ours == "shared", seconds=0)) == free
+        assert is_free(lambda: locks.hold(tmp_path / "lock", shared=ours == "shared", seconds=0)) == free
         assert locks.is_held(tmp_path / "lock") == (theirs == "alone")
-    assert is_free(lambda: locks.held(tmp_path / "lock", seconds=0))
+    assert is_free(lambda: locks.hold(tmp_path / "lock", seconds=0))
 
 
 def test_a_lock_ends_with_a_killed_process(tmp_path: Path) -> None:
@@ -59,13 +59,13 @@ def test_a_lock_ends_with_a_killed_process(tmp_path: Path) -> None:
 def test_a_lock_that_is_awaited_is_gotten_when_it_is_free(tmp_path: Path) -> None:
     with held_elsewhere(tmp_path / "lock") as process:
         threading.Timer(0.2, process.kill).start()
-        with locks.held(tmp_path / "lock", seconds=60):
+        with locks.hold(tmp_path / "lock", seconds=60):
             assert process.wait() == -signal.SIGKILL
 
 
 def test_an_inheritable_lock_lasts_as_long_as_the_child_that_has_it(tmp_path: Path) -> None:
     for inheritable in (True, False):
-        with locks.held(tmp_path / "lock", inheritable=inheritable):
+        with locks.hold(tmp_path / "lock", inheritable=inheritable):
             child = subprocess.Popen(["cat"], stdin=subprocess.PIPE, close_fds=False)
         assert locks.is_held(tmp_path / "lock") == inheritable
         child.communicate()
@@ -76,11 +76,11 @@ def test_a_file_that_was_replaced_while_it_was_awaited_is_locked_where_it_is_now
     path, entered = tmp_path / "draft", threading.Event()
 
     def write() -> None:
-        with locks.held(path) as file:
+        with locks.hold(path) as file:
             file.write(b"second")
             entered.set()
 
-    with locks.held(path):
+    with locks.hold(path):
         waiting = threading.Thread(target=write)
         waiting.start()
         os.replace(path, tmp_path / "target")
@@ -94,10 +94,10 @@ def test_a_nested_lock_is_held_until_the_outer_block_ends_and_excludes_other_thr
     seen: list[bool] = []
 
     def look() -> None:
-        seen.append(is_free(lambda: locks.nested(tmp_path / "lock", seconds=0)))
+        seen.append(is_free(lambda: locks.hold_nested(tmp_path / "lock", seconds=0)))
 
-    with locks.nested(tmp_path / "lock", seconds=0):
-        with locks.nested(tmp_path / "lock", seconds=0):
+    with locks.hold_nested(tmp_path / "lock", seconds=0):
+        with locks.hold_nested(tmp_path / "lock", seconds=0):
             pass
         other = threading.Thread(target=look)
         other.start()

@@ -16,10 +16,10 @@ def pairs(random: np.random.Generator, times: float = 1.0, noise: float = 0.1) -
 
 def test_a_kernel_on_the_limit_seldom_fails_however_often_one_looks() -> None:
     random = np.random.default_rng(0)
-    found = [performance.decide(pairs(random, 1 + performance.TOLERANCE), 0.05) for _ in range(1000)]
+    decisions = [performance.decide(pairs(random, 1 + performance.TOLERANCE), 0.05) for _ in range(1000)]
 
     # at most 5 % are allowed; the bound of the test is on the safe side
-    assert found.count(Decision.FAIL) <= 50
+    assert decisions.count(Decision.FAIL) <= 50
 
 
 def test_of_many_comparisons_of_a_model_with_itself_next_to_none_fails() -> None:
@@ -33,13 +33,13 @@ def test_of_many_comparisons_of_a_model_with_itself_next_to_none_fails() -> None
 @pytest.mark.parametrize("slower", "abc")
 def test_one_kernel_that_is_slower_by_a_tenth_is_found_among_others(slower: str) -> None:
     random = np.random.default_rng(2)
-    found = 0
+    hits = 0
     for _ in range(100):
         measured = {name: pairs(random, 1.1 if name == slower else 1.0) for name in "abc"}
         verdict = performance.judge(measured, "")
-        found += verdict.decision is Decision.FAIL and [slower] == [each.split()[0] for each in verdict.reasons]
+        hits += verdict.decision is Decision.FAIL and [slower] == [reason.split()[0] for reason in verdict.reasons]
 
-    assert found >= 95
+    assert hits >= 95
 
 
 def test_too_few_pairs_decide_nothing() -> None:

@@ -132,7 +132,7 @@ def test_a_registry_is_a_folder_or_a_server(save_model):
 
 def test_a_folder_that_cannot_be_written_to_is_said_to_be_one(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="give a folder that can be written to"), registry.exclusive(f"{tmp_path}/file"):
+    with pytest.raises(UserError, match="give a folder that can be written to"), registry.lock(f"{tmp_path}/file"):
         pass
 
 

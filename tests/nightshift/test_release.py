@@ -39,12 +39,12 @@ def test_a_rollback_goes_back_to_the_champion_before(stocked, actions, champions
 
 
 def _act(folder: str, action: str) -> int | str:
-    place = ReleaseRef(folder, "fraud")
+    ref = ReleaseRef(folder, "fraud")
     if action != "back":
-        release.promote(place, int(action))
+        release.promote(ref, int(action))
     else:
         try:
-            release.rollback(place)
+            release.rollback(ref)
         except UserError as error:
             return "nothing" if "nothing to roll back to" in str(error) else str(error)
     champion = release.champion(ReleaseRef(folder, "fraud"))
@@ -52,10 +52,10 @@ def _act(folder: str, action: str) -> int | str:
 
 
 def test_who_promoted_and_who_rolled_back_and_when_is_written_down(stocked):
-    place, began = ReleaseRef(stocked, "fraud"), datetime.now(UTC)
-    release.promote(place, 1)
-    release.promote(place, 2)
-    release.rollback(place)
+    ref, began = ReleaseRef(stocked, "fraud"), datetime.now(UTC)
+    release.promote(ref, 1)
+    release.promote(ref, 2)
+    release.rollback(ref)
 
     record = json.loads(Path(stocked, "releases", "fraud.json").read_text())
     states = [*record["history"], record]
@@ -78,28 +78,28 @@ def test_who_promoted_and_who_rolled_back_and_when_is_written_down(stocked):
 
 
 def test_a_version_is_taken_out_of_service_until_somebody_promotes_it_again(stocked):
-    place = ReleaseRef(stocked, "fraud")
+    ref = ReleaseRef(stocked, "fraud")
     seen = []
     for action in ("1", "2", "back", "3", "2"):
         _act(stocked, action)
-        seen.append(release.read(place).rolled_back)
+        seen.append(release.read(ref).rolled_back)
     assert seen == [set(), set(), {2}, {2}, set()]
 
 
 def test_a_rollback_while_a_challenger_is_being_released_takes_only_that_out(stocked):
-    place = ReleaseRef(stocked, "fraud")
+    ref = ReleaseRef(stocked, "fraud")
     for number in (1, 2):
-        release.promote(place, number)
-    since = release.read(place).since
+        release.promote(ref, number)
+    since = release.read(ref).since
 
     def begin(record: Release) -> Entry:
         versions = [*record.versions, ReleasedVersion(version=3, sha256="c", traffic=0)]
         return Entry(stage=Stage.SHADOW, versions=versions, action=Action.STARTED, since=datetime.now(UTC), by="test")
 
-    release.change(place, begin)
-    assert release.list_pinned(place) == {1: "rollback target", 2: "champion", 3: "challenger"}
-    assert release.rollback(place).version == 2
-    record = release.read(place)
+    release.change(ref, begin)
+    assert release.list_pinned(ref) == {1: "rollback target", 2: "champion", 3: "challenger"}
+    assert release.rollback(ref).version == 2
+    record = release.read(ref)
     assert (record.rolled_back, record.trail, record.live_since[2]) == ({3}, [1, 2], since)
 
 
@@ -126,21 +126,21 @@ def test_what_is_needed_however_old_is_the_champion_and_the_one_before(stocked, 
 
 
 def test_what_fails_before_the_record_changes_changes_nothing(stocked):
-    place = ReleaseRef(stocked, "fraud")
-    release.promote(place, 1)
+    ref = ReleaseRef(stocked, "fraud")
+    release.promote(ref, 1)
 
     def fail(_: registry.Version) -> None:
         raise UserError("it does not answer")
 
     with pytest.raises(UserError, match="it does not answer"):
-        release.promote(place, 2, fail)
+        release.promote(ref, 2, fail)
     assert release.champion(ReleaseRef(stocked, "fraud")).version == registry.alias(stocked, "fraud") == 1
 
 
 def test_the_alias_is_set_by_the_next_reader_when_the_process_that_changed_the_record_was_killed(stocked):
-    place, version = ReleaseRef(stocked, "fraud"), registry.find(stocked, "fraud", 2)
-    release.promote(place, 1)
-    release.settle(place.uri, "fraud", lambda _: release.entry(Action.PROMOTED, version))
+    ref, version = ReleaseRef(stocked, "fraud"), registry.find(stocked, "fraud", 2)
+    release.promote(ref, 1)
+    release.settle(ref.uri, "fraud", lambda _: release.entry(Action.PROMOTED, version))
     assert registry.alias(stocked, "fraud") == 1
 
     assert release.champion(ReleaseRef(stocked, "fraud")).version == 2
@@ -148,15 +148,15 @@ def test_the_alias_is_set_by_the_next_reader_when_the_process_that_changed_the_r
 
 
 def test_the_alias_follows_a_record_that_changes_while_it_is_set(stocked):
-    place = ReleaseRef(stocked, "fraud")
-    release.promote(place, 1)
-    stale = release.read(place)
-    release.promote(place, 3)
+    ref = ReleaseRef(stocked, "fraud")
+    release.promote(ref, 1)
+    stale = release.read(ref)
+    release.promote(ref, 3)
     # as a process does that was stopped between its record and its alias, and is awake again
-    release.mirror(place, stale)
+    release.mirror(ref, stale)
     registry.set_alias(stocked, "fraud", 1)
-    release.mirror(place, stale)
-    release.mirror(place, release.read(place))
+    release.mirror(ref, stale)
+    release.mirror(ref, release.read(ref))
     assert registry.alias(stocked, "fraud") == 3
 
 
@@ -252,7 +252,7 @@ def test_a_deployment_that_comes_second_decides_again_from_the_newer_record(uri:
 
     record = release.settle(uri, "fraud", late)
 
-    assert [each and each.live.trained_until for each in seen] == [None, date(2018, 1, 2)]
+    assert [record and record.live.trained_until for record in seen] == [None, date(2018, 1, 2)]
     assert (record, record.history) == (seen[1], [])
 
 
@@ -262,11 +262,11 @@ def test_a_tracking_server_is_as_good_as_a_folder(tracking_server, save_model, t
     uri = save_model(0.5)
     registry.register(tracking_server, "tracked", uri, {"config": json.dumps({"long": "x" * 20_000})})
     registry.register(tracking_server, "tracked", save_model(0.6), {})
-    place = ReleaseRef(tracking_server, "tracked", str(tmp_path / "audit"))
-    release.promote(place, 1)
-    release.promote(place, 2)
-    assert release.rollback(place).version == 1
-    champion = release.champion(place)
+    ref = ReleaseRef(tracking_server, "tracked", str(tmp_path / "audit"))
+    release.promote(ref, 1)
+    release.promote(ref, 2)
+    assert release.rollback(ref).version == 1
+    champion = release.champion(ref)
     expected = FrameScorer(uri, package.load(uri)).score(EVENT)
     np.testing.assert_array_equal(FrameScorer(champion.uri, package.load(champion.uri)).score(EVENT), expected)
 
@@ -276,7 +276,7 @@ def test_a_tracking_server_is_as_good_as_a_folder(tracking_server, save_model, t
 def test_deployments_that_race_on_a_tracking_server_leave_one_record_and_its_alias(tracking_server, tmp_path):
     from mlflow import MlflowClient
 
-    client, place = MlflowClient(tracking_server), ReleaseRef(tracking_server, "raced", str(tmp_path / "audit"))
+    client, ref = MlflowClient(tracking_server), ReleaseRef(tracking_server, "raced", str(tmp_path / "audit"))
     client.create_registered_model("raced")
     versions = [client.create_model_version("raced", "s3://lake/a", await_creation_for=0) for _ in range(2)]
 
@@ -288,7 +288,7 @@ def test_deployments_that_race_on_a_tracking_server_leave_one_record_and_its_ali
                 update={"versions": [wanted.live.model_copy(update={"version": int(number)})]}
             )
 
-        return release.change(place, numbered)
+        return release.change(ref, numbered)
 
     check_races(RACES // 4, deploy)  # the server is slow
-    assert registry.alias(tracking_server, "raced") == release.read(place).live.version
+    assert registry.alias(tracking_server, "raced") == release.read(ref).live.version

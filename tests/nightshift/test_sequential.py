@@ -20,8 +20,8 @@ def test_the_bound_by_two_sums_never_exceeds_what_the_bets_win():
 def test_looked_at_after_every_observation_it_is_wrong_less_often_than_stated(values, chances):
     """Between two versions that are equally good, the hardest case: with even wins, rare losses and rare wins."""
     x = np.random.default_rng(1).choice(values, size=(1000, 1000), p=chances)
-    found = sequential.evidence(x.cumsum(axis=1), np.square(x).cumsum(axis=1), ALPHA)
-    wrong = np.mean(found[:, -1] >= 1)
+    evidence = sequential.evidence(x.cumsum(axis=1), np.square(x).cumsum(axis=1), ALPHA)
+    wrong = np.mean(evidence[:, -1] >= 1)
     print(f"{values}: {wrong:.1%} of 1,000 wrong, stated {ALPHA:.0%}")  # the figures
     assert wrong <= ALPHA
 
@@ -42,5 +42,5 @@ def test_a_loss_above_the_worst_counts_as_the_worst_and_an_observation_is_a_shar
 
 
 def test_no_labels_are_no_evidence():
-    assert [len(each) for each in sequential.path([], ALPHA)] == [0, 0]
-    assert [list(each) for each in sequential.path([Tally.from_observations(np.array([]))], ALPHA)] == [[0], [0]]
+    assert [len(path) for path in sequential.path([], ALPHA)] == [0, 0]
+    assert [list(path) for path in sequential.path([Tally.from_observations(np.array([]))], ALPHA)] == [[0], [0]]

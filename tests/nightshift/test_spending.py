@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from nightshift.config.policy import Costs
+from nightshift.context import StepContext
 from nightshift.contracts.verdict import Decision
 from nightshift.costs import prices
-from nightshift.costs.spending import Account, Spent, judge, totals
+from nightshift.costs.spending import Account, Spent, judge, read_totals
 from nightshift.errors import UserError
 from pipelines import configs
 
@@ -22,7 +23,7 @@ SCRIPT = """
 import time
 from nightshift import errors, step
 
-def body(args):
+def body(context):
     print("working", flush=True)
     {body}
 
@@ -35,12 +36,16 @@ def config(**costs: Any) -> str:
 
 
 def inputs(*metadata: dict[str, Any]) -> dict[str, Any]:
-    named = {f"input{number}": {"artifacts": [{"metadata": each}]} for number, each in enumerate(metadata)}
+    named = {f"input{number}": {"artifacts": [{"metadata": fields}]} for number, fields in enumerate(metadata)}
     return {"inputs": {"artifacts": named}}
 
 
 def account(*metadata: dict[str, Any], **costs: Any) -> Account:
-    return Account.from_flags(argparse.Namespace(config=config(**costs), executor_input=inputs(*metadata)))
+    return Account.from_context(context(config(**costs), inputs(*metadata)))
+
+
+def context(config: str, executor_input: dict[str, Any]) -> StepContext:
+    return StepContext(argparse.Namespace(config=config, executor_input=executor_input))
 
 
 def ran(
@@ -49,25 +54,25 @@ def ran(
     """Run a step as an engine does; return how it went and the metadata that it handed on."""
     script, output = folder / "sample.py", folder / "executor_output.json"
     script.write_text(SCRIPT.format(body=body, acts=acts))
-    made = {"artifacts": {"model": {"artifacts": [{"name": "model", "uri": str(folder / "model")}]}}}
-    asked = inputs({"spent": json.dumps(spent)}) | {"outputs": made | {"outputFile": str(output)}}
-    words = [sys.executable, str(script), "--config", config(**costs), "--executor-input", json.dumps(asked)]
+    artifacts = {"artifacts": {"model": {"artifacts": [{"name": "model", "uri": str(folder / "model")}]}}}
+    kfp_input = inputs({"spent": json.dumps(spent)}) | {"outputs": artifacts | {"outputFile": str(output)}}
+    words = [sys.executable, str(script), "--config", config(**costs), "--executor-input", json.dumps(kfp_input)]
     environment = {name: value for name, value in os.environ.items() if name != prices.MACHINE}
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120, env=environment)
-    found = (
+    metadata = (
         json.loads(output.read_text())["artifacts"]["model"]["artifacts"][0]["metadata"] if output.exists() else None
     )
-    return done, found
+    return done, metadata
 
 
 def test_a_step_hands_on_what_it_and_those_before_it_have_spent(tmp_path: Path) -> None:
     before = {"ingestion": [1800.0, 0.25]}
 
-    done, found = ran(tmp_path, "time.sleep(0.2)", before, machine="box", prices={"box": 0.5})
+    done, metadata = ran(tmp_path, "time.sleep(0.2)", before, machine="box", prices={"box": 0.5})
 
-    spent = totals(found)
+    spent = read_totals(metadata)
     assert done.returncode == 0, done.stderr
-    assert found["machine"] == "box"
+    assert metadata["machine"] == "box"
     assert spent["ingestion"] == Spent(1800.0, 0.25)
     assert spent["training"].seconds >= 0.2
     assert spent["training"].usd == pytest.approx(spent["training"].seconds / 3600 * 0.5, abs=1e-6)
@@ -77,24 +82,24 @@ def test_a_step_that_two_others_read_from_is_counted_once() -> None:
     shared = {"ingestion": [100.0, 0.1]}
     left, right = shared | {"features": [50.0, 0.05]}, shared | {"training": [20.0, 0.02]}
 
-    found = account({"spent": json.dumps(left)}, {"spent": json.dumps(right)}, {})
+    totals = account({"spent": json.dumps(left)}, {"spent": json.dumps(right)}, {})
 
-    assert found.spent == Spent(170.0, pytest.approx(0.17))
+    assert totals.spent == Spent(170.0, pytest.approx(0.17))
 
 
 def test_a_machine_nobody_has_priced_costs_an_unknown_amount_not_nothing() -> None:
-    found = account({"spent": json.dumps({"ingestion": [100.0, None]})})
+    totals = account({"spent": json.dumps({"ingestion": [100.0, None]})})
 
-    assert found.spent == Spent(100.0, None)
-    assert totals(found.after("features", 10.0))["features"] == Spent(10.0, None)
+    assert totals.spent == Spent(100.0, None)
+    assert read_totals(totals.hand_on("features", 10.0))["features"] == Spent(10.0, None)
 
 
 def test_a_price_of_zero_is_a_price() -> None:
-    found = account(machine="laptop", prices={"laptop": 0.0}, budget_usd=1)
+    totals = account(machine="laptop", prices={"laptop": 0.0}, budget_usd=1)
 
-    assert totals(found.after("features", 10.0))["features"] == Spent(10.0, 0.0)
-    assert found.left() is None
-    with found.within_budget("features"):
+    assert read_totals(totals.hand_on("features", 10.0))["features"] == Spent(10.0, 0.0)
+    assert totals.seconds_left() is None
+    with totals.within_budget("features"):
         pass
 
 
@@ -106,11 +111,11 @@ def test_a_price_of_zero_is_a_price() -> None:
     ),
 )
 def test_a_step_is_not_started_when_the_budget_is_used_up(tmp_path: Path, costs: dict[str, Any], words: str) -> None:
-    done, found = ran(tmp_path, "pass", {"ingestion": [1080.0, 0.6]}, **costs)
+    done, metadata = ran(tmp_path, "pass", {"ingestion": [1080.0, 0.6]}, **costs)
 
     assert done.returncode == 2
     assert "working" not in done.stdout
-    assert found is None
+    assert metadata is None
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"training: training is not started. {words} Start a new run with a larger budget")
 
@@ -129,10 +134,10 @@ def test_a_step_is_stopped_when_what_was_left_of_the_budget_is_used_up(tmp_path:
 
 
 def test_a_step_that_changes_what_others_use_is_not_stopped_on_the_way(tmp_path: Path) -> None:
-    done, found = ran(tmp_path, "time.sleep(1)", {"ingestion": [3600.0, None]}, acts=True, budget_hours=3600.1 / 3600)
+    done, output = ran(tmp_path, "time.sleep(1)", {"ingestion": [3600.0, None]}, acts=True, budget_hours=3600.1 / 3600)
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert totals(found)["training"].seconds >= 1
+    assert read_totals(output)["training"].seconds >= 1
 
 
 def test_a_machine_that_nobody_knows_is_named_before_the_work(tmp_path: Path) -> None:
@@ -143,10 +148,10 @@ def test_a_machine_that_nobody_knows_is_named_before_the_work(tmp_path: Path) ->
 
 
 def test_a_step_within_its_budget_is_left_alone(tmp_path: Path) -> None:
-    done, found = ran(tmp_path, "pass", {}, machine="box", prices={"box": 1.0}, budget_usd=1.0, budget_hours=1.0)
+    done, metadata = ran(tmp_path, "pass", {}, machine="box", prices={"box": 1.0}, budget_usd=1.0, budget_hours=1.0)
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert "training" in totals(found)
+    assert "training" in read_totals(metadata)
 
 
 def test_a_budget_in_dollars_without_a_price_is_refused_with_what_to_give() -> None:
@@ -170,22 +175,22 @@ def test_what_is_left_is_the_smaller_of_both_limits() -> None:
     spent = {"spent": json.dumps({"ingestion": [1800.0, 1.0]})}
     box = {"machine": "box", "prices": {"box": 4.0}}
 
-    assert account(spent, **box, budget_usd=2.0, budget_hours=10).left() == 900
-    assert account(spent, **box, budget_usd=20.0, budget_hours=1).left() == 1800
+    assert account(spent, **box, budget_usd=2.0, budget_hours=10).seconds_left() == 900
+    assert account(spent, **box, budget_usd=20.0, budget_hours=1).seconds_left() == 1800
 
 
 def test_a_price_of_the_users_goes_before_the_table_and_an_unknown_machine_is_refused() -> None:
-    table = prices.machines()["g6.2xlarge"].usd["spot"]
+    table = prices.read_machines()["g6.2xlarge"].usd["spot"]
 
-    assert prices.hourly("g6.2xlarge spot", {}) == table
-    assert prices.hourly("g6.2xlarge spot", {"g6.2xlarge spot": 0.1}) == 0.1
-    assert prices.hourly("", {}) is None
+    assert prices.find_price("g6.2xlarge spot", {}) == table
+    assert prices.find_price("g6.2xlarge spot", {"g6.2xlarge spot": 0.1}) == 0.1
+    assert prices.find_price("", {}) is None
     with pytest.raises(UserError, match=r"machine 'g6.2xlarge sport' has no price; .*did you mean 'g6.2xlarge spot'"):
-        prices.hourly("g6.2xlarge sport", {})
+        prices.find_price("g6.2xlarge sport", {})
 
 
 def test_every_known_price_has_a_source_and_a_day() -> None:
-    for machine in prices.machines().values():
+    for machine in prices.read_machines().values():
         known = [usd for usd in machine.usd.values() if usd is not None]
         assert not known or (machine.source.startswith("https://") and machine.date), machine.name
         assert bool(machine.gpu) == bool(machine.gpus)
@@ -195,46 +200,46 @@ def test_a_training_on_several_machines_is_charged_for_all_of_them() -> None:
     costs = {"machine": "box", "prices": {"box": 0.5}, "budget_hours": 2}
     whole = json.loads(config(**costs))
     whole["task"]["trainer"] = {"nodes": 4}
-    args = argparse.Namespace(config=json.dumps(whole), executor_input={})
+    several = context(json.dumps(whole), {})
 
-    training, other = Account.from_flags(args, "training"), Account.from_flags(args, "evaluation")
+    training, other = (Account.from_context(several, step) for step in ("training", "evaluation"))
 
-    assert (training.hourly, other.hourly) == (2.0, 0.5)
-    assert (training.left(), other.left()) == (1800.0, 7200.0)
-    assert totals(training.after("training", 900.0))["training"] == Spent(3600.0, 0.5)
+    assert (training.usd_per_hour, other.usd_per_hour) == (2.0, 0.5)
+    assert (training.seconds_left(), other.seconds_left()) == (1800.0, 7200.0)
+    assert read_totals(training.hand_on("training", 900.0))["training"] == Spent(3600.0, 0.5)
 
 
 def test_what_a_try_has_spent_that_was_preempted_is_handed_on_with_the_next_ones(tmp_path: Path) -> None:
     box = {"machine": "box", "prices": {"box": 3600.0}}
 
     preempted, nothing = ran(tmp_path, "time.sleep(0.2); raise errors.PreemptedError('saved')", {}, **box)
-    done, found = ran(tmp_path, "pass", {}, **box)
+    done, metadata = ran(tmp_path, "pass", {}, **box)
 
     assert (preempted.returncode, nothing) == (75, None)
     assert preempted.stderr == "training: preempted; saved\n"
     assert (done.returncode, done.stderr) == (0, "")
-    spent = totals(found)["training"]
+    spent = read_totals(metadata)["training"]
     assert 0.2 <= spent.seconds < 60
     assert spent.usd == pytest.approx(spent.seconds, abs=0.01)
     # nothing is removed, which a step may have no right to
-    assert Account.from_flags(tried(tmp_path, config(**box)), "training").spent.seconds >= 0.2
+    assert Account.from_context(tried(tmp_path, config(**box)), "training").spent.seconds >= 0.2
 
 
-def tried(folder: Path, config: str) -> argparse.Namespace:
-    """The flags of a try of a step with an output."""
-    made = {"artifacts": {"model": {"artifacts": [{"uri": str(folder / "model")}]}}}
-    return argparse.Namespace(config=config, executor_input={"outputs": made})
+def tried(folder: Path, config: str) -> StepContext:
+    """The context of a try of a step with an output."""
+    artifacts = {"artifacts": {"model": {"artifacts": [{"uri": str(folder / "model")}]}}}
+    return context(config, {"outputs": artifacts})
 
 
 def test_tries_that_were_preempted_use_the_budget_up(tmp_path: Path) -> None:
     def again() -> Account:
-        return Account.from_flags(tried(tmp_path, json.dumps(whole)), "training")
+        return Account.from_context(tried(tmp_path, json.dumps(whole)), "training")
 
     whole = json.loads(config(budget_hours=1))
     whole["task"]["trainer"] = {"nodes": 2}
     seen = []
     for _ in range(3):
-        seen.append(again().left())
+        seen.append(again().seconds_left())
         again().leave_spent("training", 800)
 
     assert seen == [1800, 1000, 200]

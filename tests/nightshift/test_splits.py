@@ -79,18 +79,18 @@ def test_every_window_keeps_the_label_delay_from_the_one_it_learns_from(name, tr
     st.dates(date(2000, 6, 1), date(2100, 1, 1)),
     st.integers(-9, 90),
 )
-def test_a_model_is_watched_on_the_newest_days_and_on_labelled_ones_it_has_not_seen(name, window, day, ago):
+def test_a_model_is_watched_on_the_newest_days_and_on_labeled_ones_it_has_not_seen(name, window, day, ago):
     value = config(name, train_days=3, test_days=2).model_dump(exclude_none=True)
-    given = parse(value | {"drift": {"window_days": window}})
-    plan, trained = splits.plan(given, day), day - timedelta(days=ago)
-    watched = splits.monitoring_window(given, day, trained)
+    parsed = parse(value | {"drift": {"window_days": window}})
+    plan, trained = splits.plan(parsed, day), day - timedelta(days=ago)
+    watched = splits.monitoring_window(parsed, day, trained)
     assert (len(list(watched.newest)), watched.newest.last) == (window, day)
-    assert all(trained < each <= plan.labels_due and each in plan.features for each in watched.labelled)
+    assert all(trained < day <= plan.labels_due and day in plan.features for day in watched.labeled)
     if trained < plan.features.first:
         known = Days(plan.features.first, plan.labels_due)
-        assert len(list(watched.labelled)) == min(window, len(list(known)))
+        assert len(list(watched.labeled)) == min(window, len(list(known)))
     assert list(watched) == sorted(set(watched))
-    assert set(watched) == {*watched.newest, *watched.labelled}
+    assert set(watched) == {*watched.newest, *watched.labeled}
     assert set(watched.newest) <= set(plan.features)
 
 

@@ -15,8 +15,8 @@ SCRIPT = """
 from nightshift import step
 from nightshift.errors import UserError
 
-def body(args):
-    step.log.info("working on %s", args.date)
+def body(context):
+    step.log.info("working on %s", context.args.date)
     {body}
 
 step.run(step.StepParser("sample", "Does nothing.").takes(date="the day", run_date="another").takes_device(), body)
@@ -45,10 +45,10 @@ def executor_input(tmp_path: Path) -> dict[str, Any]:
 
 def reported(tmp_path: Path, body: str, **variables: str) -> dict[str, Any]:
     """Run a step as Kubeflow does and return the executor output it wrote."""
-    asked = executor_input(tmp_path)
-    done = run(tmp_path, body, [*FLAGS, "--executor-input", json.dumps(asked)], **variables)
+    kfp_input = executor_input(tmp_path)
+    done = run(tmp_path, body, [*FLAGS, "--executor-input", json.dumps(kfp_input)], **variables)
     assert done.returncode == 0, done.stderr
-    written: dict[str, Any] = json.loads(Path(asked["outputs"]["outputFile"]).read_text())
+    written: dict[str, Any] = json.loads(Path(kfp_input["outputs"]["outputFile"]).read_text())
     return written
 
 
@@ -64,9 +64,9 @@ def test_what_all_artifacts_share_is_a_short_message_for_an_engine_that_sees_no_
 
     reported(tmp_path, body, NIGHTSHIFT_TERMINATION_MESSAGE=str(message))
 
-    said = json.loads(message.read_text())
-    assert {"step", "seconds", "peak_memory_bytes", "device", "rows", "reason"} <= said.keys()
-    assert not {"shares", "model"} & said.keys()
+    metadata = json.loads(message.read_text())
+    assert {"step", "seconds", "peak_memory_bytes", "device", "rows", "reason"} <= metadata.keys()
+    assert not {"shares", "model"} & metadata.keys()
     assert len(message.read_bytes()) < 4096
 
 
@@ -78,7 +78,7 @@ def test_a_mistake_of_the_user_is_one_line_and_exit_code_2(tmp_path: Path) -> No
 
 
 def test_a_mistake_of_ours_is_a_traceback_and_exit_code_1(tmp_path: Path) -> None:
-    done = run(tmp_path, "assert args.date == 'never', 'ours'", FLAGS)
+    done = run(tmp_path, "assert context.args.date == 'never', 'ours'", FLAGS)
 
     assert done.returncode == 1
     assert "Traceback" in done.stderr
@@ -113,13 +113,13 @@ def test_the_executor_output_is_what_kubeflow_defines(tmp_path: Path) -> None:
 
 
 def test_metadata_under_an_artifacts_name_is_that_artifacts_alone(tmp_path: Path) -> None:
-    asked = executor_input(tmp_path)
-    asked["outputs"]["artifacts"]["curve"] = {"artifacts": [{"name": "curve", "uri": "s3://a/c"}]}
+    kfp_input = executor_input(tmp_path)
+    kfp_input["outputs"]["artifacts"]["curve"] = {"artifacts": [{"name": "curve", "uri": "s3://a/c"}]}
     body = "return {'auc_roc': 0.9, 'curve': {'points': [0.1, 0.2]}}"
 
-    assert run(tmp_path, body, [*FLAGS, "--executor-input", json.dumps(asked)]).returncode == 0
+    assert run(tmp_path, body, [*FLAGS, "--executor-input", json.dumps(kfp_input)]).returncode == 0
 
-    artifacts = json.loads(Path(asked["outputs"]["outputFile"]).read_text())["artifacts"]
+    artifacts = json.loads(Path(kfp_input["outputs"]["outputFile"]).read_text())["artifacts"]
     model, curve = (artifacts[name]["artifacts"][0]["metadata"] for name in ("model", "curve"))
     assert (model["auc_roc"], curve["auc_roc"]) == (0.9, 0.9)
     assert (model.get("points"), curve["points"], model.get("curve")) == (None, [0.1, 0.2], None)
@@ -137,30 +137,30 @@ def test_a_step_reports_what_it_took_and_where_it_ran(tmp_path: Path) -> None:
 
 
 def test_a_metric_that_is_no_number_fails_the_step_before_kubeflow_does(tmp_path: Path) -> None:
-    asked = executor_input(tmp_path)
+    kfp_input = executor_input(tmp_path)
 
-    done = run(tmp_path, "return {'auc_roc': float('nan')}", [*FLAGS, "--executor-input", json.dumps(asked)])
+    done = run(tmp_path, "return {'auc_roc': float('nan')}", [*FLAGS, "--executor-input", json.dumps(kfp_input)])
 
     assert done.returncode == 1
-    assert not Path(asked["outputs"]["outputFile"]).exists()
+    assert not Path(kfp_input["outputs"]["outputFile"]).exists()
 
 
 def test_of_the_processes_that_torchrun_has_started_the_first_one_reports(tmp_path: Path) -> None:
-    asked, message = executor_input(tmp_path), tmp_path / "message"
-    output, flags = Path(asked["outputs"]["outputFile"]), [*FLAGS, "--executor-input", json.dumps(asked)]
+    kfp_input, message = executor_input(tmp_path), tmp_path / "message"
+    output, flags = Path(kfp_input["outputs"]["outputFile"]), [*FLAGS, "--executor-input", json.dumps(kfp_input)]
 
     for rank in ("1", "0"):
         assert not output.exists() and not message.exists()
-        said = {"RANK": rank, "NIGHTSHIFT_TERMINATION_MESSAGE": str(message)}
-        assert run(tmp_path, "return {'rows': 3}", flags, **said).returncode == 0
+        variables = {"RANK": rank, "NIGHTSHIFT_TERMINATION_MESSAGE": str(message)}
+        assert run(tmp_path, "return {'rows': 3}", flags, **variables).returncode == 0
 
     assert output.exists() and message.exists()
 
 
 def test_a_step_that_fails_reports_nothing(tmp_path: Path) -> None:
-    asked = executor_input(tmp_path)
+    kfp_input = executor_input(tmp_path)
 
-    done = run(tmp_path, "raise UserError('no')", [*FLAGS, "--executor-input", json.dumps(asked)])
+    done = run(tmp_path, "raise UserError('no')", [*FLAGS, "--executor-input", json.dumps(kfp_input)])
 
     assert done.returncode == 2
-    assert not Path(asked["outputs"]["outputFile"]).exists()
+    assert not Path(kfp_input["outputs"]["outputFile"]).exists()

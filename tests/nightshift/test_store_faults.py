@@ -153,7 +153,7 @@ def test_googles_answers_are_judged_by_their_status(code: int, expected: type[Ex
         fs, _ = stores.open_store("gs://lake/a")
         from gcsfs.retry import HttpError
 
-        found = stores.translate(HttpError({"code": code, "message": "We are sorry."}), "gs://lake/a", fs)
+        error = stores.translate(HttpError({"code": code, "message": "We are sorry."}), "gs://lake/a", fs)
 
-    assert type(found) is expected
-    assert str(found).startswith(f"gs://lake/a: HttpError: We are sorry., {code}; check the ")
+    assert type(error) is expected
+    assert str(error).startswith(f"gs://lake/a: HttpError: We are sorry., {code}; check the ")

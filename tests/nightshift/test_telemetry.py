@@ -20,7 +20,7 @@ from tests.servers import free_port
 SCRIPT = """
 from nightshift import step
 
-step.run(step.StepParser("sample", "Does nothing.").takes(config="the config"), lambda args: {found})
+step.run(step.StepParser("sample", "Does nothing.").takes(config="the config"), lambda context: {measured})
 """
 LABELS = {"job": "nightshift", "instance": "", "pipeline": "training", "use_case": "fraud", "step": "sample"}
 
@@ -31,9 +31,9 @@ def gateway() -> Iterator[str]:
         yield url
 
 
-def run(tmp_path: Path, found: dict[str, Any], gateway: str | None) -> subprocess.CompletedProcess[str]:
+def run(tmp_path: Path, measured: dict[str, Any], gateway: str | None) -> subprocess.CompletedProcess[str]:
     """Run a step that finds something, as an engine does."""
-    (tmp_path / "sample.py").write_text(SCRIPT.format(found=found))
+    (tmp_path / "sample.py").write_text(SCRIPT.format(measured=measured))
     outputs = {"outputFile": str(tmp_path / "output.json"), "artifacts": {"page": {"artifacts": [{"name": "page"}]}}}
     flags = ["--config", json.dumps(configs.load("fraud")), "--executor-input", json.dumps({"outputs": outputs})]
     named = {GATEWAY: gateway} if gateway else {}
@@ -50,33 +50,33 @@ def run(tmp_path: Path, found: dict[str, Any], gateway: str | None) -> subproces
 
 def pushed(gateway: str) -> dict[str, float]:
     """What the gateway has of the step: name, with the value of the label `name` behind it, to value."""
-    found = {}
+    metrics = {}
     for (name, labels), value in samples(f"{gateway}/metrics").items():
         if LABELS.items() <= dict(labels).items():
-            found[f"{name} {dict(labels).get('name', '')}".strip()] = value
-    return found
+            metrics[f"{name} {dict(labels).get('name', '')}".strip()] = value
+    return metrics
 
 
 def test_a_step_pushes_what_it_took_and_what_it_found(tmp_path: Path, gateway: str) -> None:
     done = run(tmp_path, {"rows": 7, "psi": {"amount": 0.25}, "said": "text", "page": {"curve": [1, 2]}}, gateway)
 
     assert (done.returncode, done.stderr) == (0, "")
-    found = pushed(gateway)
-    assert found["nightshift_sample_rows"] == 7
-    assert found["nightshift_sample_psi amount"] == 0.25
-    assert found["nightshift_step_peak_memory_bytes"] > 1e6
-    assert {"nightshift_step_seconds", "nightshift_step_cpu_seconds"} <= set(found)
-    assert time.time() - found["nightshift_step_last_success_timestamp_seconds"] < 60
-    assert not {name for name in found if "said" in name or "page" in name}
+    metrics = pushed(gateway)
+    assert metrics["nightshift_sample_rows"] == 7
+    assert metrics["nightshift_sample_psi amount"] == 0.25
+    assert metrics["nightshift_step_peak_memory_bytes"] > 1e6
+    assert {"nightshift_step_seconds", "nightshift_step_cpu_seconds"} <= set(metrics)
+    assert time.time() - metrics["nightshift_step_last_success_timestamp_seconds"] < 60
+    assert not {name for name in metrics if "said" in name or "page" in name}
 
 
 def test_the_next_push_leaves_nothing_of_the_last_one(tmp_path: Path, gateway: str) -> None:
     run(tmp_path, {"gone": 1, "psi": {"amount": 0.25, "gone": 1.0}}, gateway)
     run(tmp_path, {"psi": {"amount": 0.5}}, gateway)
 
-    found = pushed(gateway)
-    assert found["nightshift_sample_psi amount"] == 0.5
-    assert not {"nightshift_sample_gone", "nightshift_sample_psi gone"} & set(found)
+    metrics = pushed(gateway)
+    assert metrics["nightshift_sample_psi amount"] == 0.5
+    assert not {"nightshift_sample_gone", "nightshift_sample_psi gone"} & set(metrics)
 
 
 def test_without_a_gateway_nothing_is_pushed(tmp_path: Path, gateway: str) -> None:

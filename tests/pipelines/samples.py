@@ -37,23 +37,23 @@ FOLDER = 'mkdir -p "$1/deep" && printf %s "$0" > "$1/deep/file"'
 
 
 @dsl.container_component
-def write(text: str, made: dsl.Output[dsl.Artifact]) -> dsl.ContainerSpec:
-    return dsl.ContainerSpec(image="alpine:3", command=["sh", "-c", WRITE], args=[text, made.uri])
+def write(text: str, output: dsl.Output[dsl.Artifact]) -> dsl.ContainerSpec:
+    return dsl.ContainerSpec(image="alpine:3", command=["sh", "-c", WRITE], args=[text, output.uri])
 
 
 @dsl.container_component
-def copy(taken: dsl.Input[dsl.Artifact], made: dsl.Output[dsl.Artifact]) -> dsl.ContainerSpec:
-    return dsl.ContainerSpec(image="alpine:3", command=["sh", "-c", COPY], args=[taken.uri, made.uri])
+def copy(taken: dsl.Input[dsl.Artifact], output: dsl.Output[dsl.Artifact]) -> dsl.ContainerSpec:
+    return dsl.ContainerSpec(image="alpine:3", command=["sh", "-c", COPY], args=[taken.uri, output.uri])
 
 
 @dsl.container_component
-def fetch(source: str, made: dsl.Output[dsl.Artifact]) -> dsl.ContainerSpec:
-    return dsl.ContainerSpec(image="alpine:3", command=["sh", "-c", COPY], args=[source, made.uri])
+def fetch(source: str, output: dsl.Output[dsl.Artifact]) -> dsl.ContainerSpec:
+    return dsl.ContainerSpec(image="alpine:3", command=["sh", "-c", COPY], args=[source, output.uri])
 
 
 @dsl.container_component
-def folder(text: str, made: dsl.Output[dsl.Artifact]) -> dsl.ContainerSpec:
-    return dsl.ContainerSpec(image="alpine:3", command=["sh", "-c", FOLDER], args=[text, made.uri])
+def folder(text: str, output: dsl.Output[dsl.Artifact]) -> dsl.ContainerSpec:
+    return dsl.ContainerSpec(image="alpine:3", command=["sh", "-c", FOLDER], args=[text, output.uri])
 
 
 @dsl.container_component
@@ -72,11 +72,11 @@ def typed(whole: int, real: float, flag: bool, mapping: dict[str, Any], items: l
 
 
 @dsl.container_component
-def inspect(taken: dsl.Input[dsl.Artifact], made: dsl.Output[dsl.Artifact]) -> dsl.ContainerSpec:
+def inspect(taken: dsl.Input[dsl.Artifact], output: dsl.Output[dsl.Artifact]) -> dsl.ContainerSpec:
     return dsl.ContainerSpec(
         image="alpine:3",
         command=["sh", "-c", WRITE],
-        args=[dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER, made.uri],
+        args=[dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER, output.uri],
     )
 
 

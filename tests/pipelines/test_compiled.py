@@ -39,7 +39,7 @@ def test_the_committed_yaml_is_what_the_pipelines_compile_to(site: Site, compile
 
 
 def test_how_often_a_step_is_tried_is_its_places_to_say_alone(compiled: Compile, tmp_path: Path) -> None:
-    never = replace(LOCAL, placements={role: replace(each, retry=Retry()) for role, each in LOCAL.placements.items()})
+    never = replace(LOCAL, placements={role: replace(usual, retry=Retry()) for role, usual in LOCAL.placements.items()})
 
     tasks = [task for path in compiled(never, tmp_path) for task in ir.load(path).tasks]
 
@@ -49,18 +49,18 @@ def test_how_often_a_step_is_tried_is_its_places_to_say_alone(compiled: Compile,
 def test_with_trainjobs_the_training_step_alone_is_a_light_one_that_may_take_a_day(
     compiled: Compile, tmp_path: Path
 ) -> None:
-    path = next(each for each in compiled(AWS.with_trainjobs(), tmp_path) if each.stem == "training")
+    path = next(path for path in compiled(AWS.with_trainjobs(), tmp_path) if path.stem == "training")
     pipelines = ir.load(path), arguments.load_compiled("training", "aws")
-    found, usual = ({task.name: task for task in each.tasks} for each in pipelines)
+    tasks, usual = ({task.name: task for task in pipeline.tasks} for pipeline in pipelines)
 
-    step, light = found.pop("training"), found["evaluation"]
+    step, light = tasks.pop("training"), tasks["evaluation"]
     assert (step.image, step.resources) == (light.image, light.resources)
     assert step.kubernetes["nodeSelector"] == light.kubernetes["nodeSelector"]
     assert step.kubernetes["podMetadata"]["annotations"] == {ACCOUNT: "nightshift-training"}
     assert "tolerations" not in step.kubernetes and step.kubernetes["activeDeadlineSeconds"] == "86400"
     before = usual.pop("training")
     assert (step.command, step.retry, step.environment) == (before.command, before.retry, before.environment)
-    assert found == usual
+    assert tasks == usual
 
 
 def test_there_is_no_compiled_folder_without_an_environment() -> None:
@@ -100,8 +100,8 @@ def test_every_step_understands_the_command_line_it_is_given(name: str, tmp_path
 @pytest.mark.parametrize("name", PIPELINES)
 def test_kubeflow_leaves_no_placeholder_in_a_command_line(name: str, site: str) -> None:
     whole = Definition.read(arguments.load_compiled(name, site).yaml).fields["pipeline_spec"]
-    given = dict.fromkeys(arguments.load_compiled(name, site).parameters, "given")
-    facts = spec.Facts(name, "run-1", "the-run", given, "s3://bucket/pipelines")
+    parameters = dict.fromkeys(arguments.load_compiled(name, site).parameters, "given")
+    facts = spec.Facts(name, "run-1", "the-run", parameters, "s3://bucket/pipelines")
 
     for task, inputs in spec.walked(whole, facts):
         words = launcher.filled(spec.command(task, inputs), inputs)

@@ -14,9 +14,9 @@ SHIPPED = [configs.FOLDER / f"{name}.yaml" for name in configs.names()]
 
 def schema_of(path: Path) -> dict[str, object]:
     """The schema that the first line of a config names to editors."""
-    mark, _, place = path.read_text().splitlines()[0].partition("$schema=")
+    mark, _, schema = path.read_text().splitlines()[0].partition("$schema=")
     assert mark == "# yaml-language-server: "
-    return json.loads((path.parent / place).read_text())
+    return json.loads((path.parent / schema).read_text())
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
@@ -31,9 +31,9 @@ def test_the_schema_refuses_what_no_config_has() -> None:
 
 def test_training_has_no_clock_where_a_request_starts_it() -> None:
     config = configs.load("fraud")
-    asked = config | {"controller": config["controller"] | {"retrain": "on_drift"}}
+    requested = config | {"controller": config["controller"] | {"retrain": "on_drift"}}
 
     usual = {"ingestion": "0 1 * * *", "training": "0 2 * * *", "monitoring": "0 6 * * *", "release": None}
     assert configs.clocks(config) == usual
-    assert configs.clocks(asked) == usual | {"training": None}
+    assert configs.clocks(requested) == usual | {"training": None}
     assert configs.clocks(config | {"release": {"gradual": True}}) == usual | {"release": "0 7 * * *"}

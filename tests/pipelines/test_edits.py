@@ -78,11 +78,11 @@ def test_any_layout_means_the_same_afterwards_but_for_the_values(text: str) -> N
     changed = put(text, batch_size=512, recompute=True)
 
     assert changed is not None
-    found, before = yaml.safe_load(changed), yaml.safe_load(text)
-    parameters = found["task"]["candidates"]["mlp"].pop("parameters")
+    edited, before = yaml.safe_load(changed), yaml.safe_load(text)
+    parameters = edited["task"]["candidates"]["mlp"].pop("parameters")
     old = before.get("task", {}).get("candidates", {}).get("mlp", {}).pop("parameters", {})
     assert parameters == {**old, "batch_size": 512, "recompute": True}
-    assert "task" not in before or found == before
+    assert "task" not in before or edited == before
     assert changed.count("#") == text.count("#")
 
 

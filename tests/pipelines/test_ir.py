@@ -30,11 +30,11 @@ def test_a_step_keeps_its_image_edges_retries_resources_and_caching(tmp_path: Pa
         copy(taken=first.output)
 
     first, second = compiled(pipeline, tmp_path).tasks
-    assert (first.image, first.outputs) == ("alpine:3", {"made": "system.Artifact"})
+    assert (first.image, first.outputs) == ("alpine:3", {"output": "system.Artifact"})
     assert first.retry == ir.Retry(3, 5.0, 1.5)
     assert first.resources["resourceMemoryLimit"] == "2G"
     assert (first.cached, second.cached) == (False, True)
-    assert second.artifacts == {"taken": ir.ArtifactRef("write", "made")}
+    assert second.artifacts == {"taken": ir.ArtifactRef("write", "output")}
 
 
 BARE = {
@@ -55,8 +55,8 @@ def loaded(
     spec["deploymentSpec"]["executors"]["e"] = executor or spec["deploymentSpec"]["executors"]["e"]
     path = folder / "p.yaml"
     path.write_text(yaml.safe_dump_all([spec, *([more] if more else [])]))
-    (found,) = ir.load(path).tasks
-    return found
+    (only,) = ir.load(path).tasks
+    return only
 
 
 def test_what_a_step_does_not_say_is_nothing(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_the_runs_name_is_an_argument_and_in_a_command_line_refused_since_kubefl
 
 
 def test_all_that_a_step_says_is_read(tmp_path: Path) -> None:
-    artifact = {"taskOutputArtifact": {"producerTask": "before", "outputArtifactKey": "made"}}
+    artifact = {"taskOutputArtifact": {"producerTask": "before", "outputArtifactKey": "output"}}
     parameters = {"given": {"runtimeValue": {"constant": 1.0}}, "named": {"componentInputParameter": "date"}}
     types = {name: {"parameterType": "STRING"} for name in parameters}
     title = {"artifactType": {"schemaTitle": "system.Model"}}
@@ -109,7 +109,7 @@ def test_all_that_a_step_says_is_read(tmp_path: Path) -> None:
         },
         {
             "inputDefinitions": {"parameters": types | {"left": {"parameterType": "STRING", "defaultValue": "x"}}},
-            "outputDefinitions": {"artifacts": {"made": title}},
+            "outputDefinitions": {"artifacts": {"output": title}},
         },
         {"container": container},
         {"platforms": {"kubernetes": {"deploymentSpec": {"executors": executors}}}},
@@ -123,8 +123,8 @@ def test_all_that_a_step_says_is_read(tmp_path: Path) -> None:
             "named": ("STRING", ir.Reference("date")),
             "left": ("STRING", ir.Constant("x")),
         },
-        {"taken": ir.ArtifactRef("before", "made")},
-        {"made": "system.Model"},
+        {"taken": ir.ArtifactRef("before", "output")},
+        {"output": "system.Model"},
         (),
         ir.Retry(3, 5.0, 1.5),
         {"cpuLimit": 1.0},
@@ -208,7 +208,7 @@ def test_what_the_engines_cannot_run_is_refused_by_name(function: Any, feature: 
 
 
 @pytest.mark.parametrize(
-    ("said", "feature"),
+    ("declared", "feature"),
     [
         ({"component": {"dag": {}}}, "a nested pipeline, a condition or a loop"),
         ({"task": {"triggerPolicy": {"condition": "x"}}}, "If / Elif / Else"),
@@ -257,9 +257,9 @@ def test_what_the_engines_cannot_run_is_refused_by_name(function: Any, feature: 
         ),
     ],
 )
-def test_each_thing_that_only_kubeflow_runs_is_named_with_its_step(said: Any, feature: str, tmp_path: Path) -> None:
+def test_each_thing_that_only_kubeflow_runs_is_named_with_its_step(declared: Any, feature: str, tmp_path: Path) -> None:
     with pytest.raises(UserError) as refused:
-        loaded(tmp_path, **said)
+        loaded(tmp_path, **declared)
 
     assert str(refused.value) == (
         f"step 'a' uses {feature}, which only Kubeflow runs; see 'The subset of KFP' in docs/architecture.md"

@@ -14,7 +14,7 @@ from kfp.pipeline_spec.pipeline_spec_pb2 import PipelineSpec, PlatformSpec
 
 from components.release.targets.factory import TOKEN
 from nightshift.cluster import ACCOUNT
-from nightshift.costs.prices import MACHINE, hourly
+from nightshift.costs.prices import MACHINE, find_price
 from nightshift.errors import UserError
 from nightshift.telemetry import GATEWAY, PIPELINE
 from pipelines import arguments, ir
@@ -72,17 +72,17 @@ def test_the_engines_are_given_what_kubeflow_reads(name: str, environment: str) 
     assert set(tasks) == set(read.root.dag.tasks)
     for key, task in read.root.dag.tasks.items():
         container = executors[read.components[task.component_ref.name].executor_label]["container"]
-        found = tasks[key]
-        assert [*found.command] == [*container["command"], *container["args"]]
-        assert (found.image, found.resources) == (container["image"], container["resources"])
-        assert found.needs == tuple(task.dependent_tasks)
-        assert found.cached == task.caching_options.enable_cache
+        loaded = tasks[key]
+        assert [*loaded.command] == [*container["command"], *container["args"]]
+        assert (loaded.image, loaded.resources) == (container["image"], container["resources"])
+        assert loaded.needs == tuple(task.dependent_tasks)
+        assert loaded.cached == task.caching_options.enable_cache
         retry = task.retry_policy
-        assert found.retry.count == retry.max_retry_count
-        if found.retry.count:
-            assert (found.retry.seconds, found.retry.factor) == (retry.backoff_duration.seconds, retry.backoff_factor)
+        assert loaded.retry.count == retry.max_retry_count
+        if loaded.retry.count:
+            assert (loaded.retry.seconds, loaded.retry.factor) == (retry.backoff_duration.seconds, retry.backoff_factor)
         sources = {input_: value.task_output_artifact for input_, value in task.inputs.artifacts.items()}
-        assert found.artifacts == {
+        assert loaded.artifacts == {
             input_: ir.ArtifactRef(source.producer_task, source.output_artifact_key)
             for input_, source in sources.items()
         }
@@ -100,9 +100,9 @@ def test_environments_differ_in_the_place_of_a_step_alone(name: str, environment
 def test_a_step_gets_the_cpu_the_memory_the_image_and_the_retries_of_its_kind(name: str, environment: str) -> None:
     for task in arguments.load_compiled(name, environment).tasks:
         wanted = placement(task.name, environment)
-        asked = {key: value for key, value in task.resources.items() if key.startswith("resource")}
+        requests = {key: value for key, value in task.resources.items() if key.startswith("resource")}
         limits = {"resourceCpuLimit": wanted.cpu_limit} if wanted.cpu_limit else {}
-        assert asked == limits | {
+        assert requests == limits | {
             "resourceCpuRequest": wanted.cpu_request,
             "resourceMemoryRequest": wanted.memory_request,
             "resourceMemoryLimit": wanted.memory_limit,
@@ -150,9 +150,9 @@ def test_steps_that_compute_on_a_gpu_and_no_others_ask_for_one(name: str, enviro
 @pytest.mark.parametrize("environment", SITES)
 def test_the_pods_of_steps_that_start_runs_and_no_others_are_given_a_token_on_clusters(environment: str) -> None:
     tasks = {task.name: task for name in PIPELINES for task in arguments.load_compiled(name, environment).tasks}
-    given = {name for name, task in tasks.items() if "labels" in task.kubernetes.get("podMetadata", {})}
+    labeled = {name for name, task in tasks.items() if "labels" in task.kubernetes.get("podMetadata", {})}
 
-    assert given == (STARTING if environment in CLUSTERS else set())
+    assert labeled == (STARTING if environment in CLUSTERS else set())
 
 
 @pytest.mark.parametrize("environment", CLUSTERS)
@@ -160,7 +160,7 @@ def test_the_step_that_changes_served_models_and_no_other_has_an_account_that_ma
     tasks = {task.name: task for name in PIPELINES for task in arguments.load_compiled(name, environment).tasks}
     noted = {name: task.kubernetes.get("podMetadata", {}).get("annotations", {}) for name, task in tasks.items()}
 
-    assert {name for name, found in noted.items() if ACCOUNT in found} == {"release"}
+    assert {name for name, options in noted.items() if ACCOUNT in options} == {"release"}
 
 
 @pytest.mark.parametrize("environment", CLUSTERS)
@@ -194,7 +194,7 @@ def test_no_secret_is_written_into_a_compiled_pipeline(environment: str) -> None
 def test_every_step_on_a_cluster_is_told_a_machine_that_has_a_price(environment: str) -> None:
     named = {task.environment[MACHINE] for task in arguments.load_compiled("training", environment).tasks}
     assert len(named) == 2
-    assert all(hourly(name, {}) for name in named)
+    assert all(find_price(name, {}) for name in named)
 
 
 @pytest.mark.parametrize(("name", "environment"), EVERYWHERE)
@@ -211,8 +211,8 @@ def test_a_local_run_says_what_of_a_clusters_pipeline_it_ignores(tmp_path: Path)
 
     lines = json.loads((run.folder / "run.json").read_text())["ignored"]
     (training,) = [line for line in lines if line.startswith("training: ")]
-    for asked in ("accelerator", "nodeSelector", "tolerations", "pvcMount", "emptyDirMounts", "activeDeadlineSeconds"):
-        assert asked in training
+    for option in ("accelerator", "nodeSelector", "tolerations", "pvcMount", "emptyDirMounts", "activeDeadlineSeconds"):
+        assert option in training
 
 
 def test_an_unknown_environment_is_refused_by_name() -> None:

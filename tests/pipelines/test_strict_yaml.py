@@ -82,9 +82,9 @@ def test_a_key_is_text(key: str) -> None:
     ],
 )  # fmt: skip
 def test_what_is_clear_is_read_by_yaml_1_2(text: str, value: Any) -> None:
-    found = read(f"a: {text}")["a"]
+    parsed = read(f"a: {text}")["a"]
 
-    assert (found, type(found)) == (value, type(value))
+    assert (parsed, type(parsed)) == (value, type(value))
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,8 @@ def test_what_is_clear_is_read_by_yaml_1_2(text: str, value: Any) -> None:
         ("%YAML 1.1\n---\na: 1", "directives are not read"),
         ("a:\n\tb: 1", "line 2, 'b' is not YAML"),
         ("a: [1", "is not YAML"),
-        ("a: b: c", "line 1, 'a' is not YAML"),
+        ("a: [b, Errors?, c]", "line 1, 'a' is not YAML: expected ',' or ']', but got '?'; if 'Errors?' is a text"),
+        ("a: b: c", "not YAML: mapping values are not allowed here; if 'b: c' is a text, write it in quotes"),
         ("a: " + "[" * 100_000, "it is nested more than 50 deep"),
         ("a: " + "{b: " * 5000, "it is nested more than 50 deep"),
         ("".join(f"{'  ' * i}a:\n" for i in range(60)), "it is nested more than 50 deep"),
@@ -119,7 +120,7 @@ def test_what_is_clear_is_read_by_yaml_1_2(text: str, value: Any) -> None:
         ('a: "x\\0"', "line 1, a: is 'x\\x00'; 'x\\x00' holds the control character U+0000"),
         ("a: " + "x" * 2**20, "a config has at most 1048576"),
     ],
-    ids=range(28),
+    ids=range(29),
 )  # fmt: skip
 def test_what_hides_a_value_is_refused_with_its_line(text: str | bytes, says: str) -> None:
     with pytest.raises(UserError) as raised:
@@ -143,6 +144,6 @@ def test_a_config_that_is_no_mapping_is_refused(tmp_path: Path, text: str) -> No
      "*x", "=", 7, -1.5, 1e-7, 1e22, True, None, [], {}, {"no": ["010"]}],
 )  # fmt: skip
 def test_what_is_written_is_read_as_the_same_value(value: Any) -> None:
-    found = read(strict_yaml.dump({"a": value}))["a"]
+    parsed = read(strict_yaml.dump({"a": value}))["a"]
 
-    assert (found, type(found)) == (value, type(value))
+    assert (parsed, type(parsed)) == (value, type(value))

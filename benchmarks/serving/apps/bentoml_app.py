@@ -5,7 +5,7 @@ import session
 
 
 @bentoml.service
-class Scorer:
+class BentoScorer:
     def __init__(self) -> None:
         self.model = session.load()
 

@@ -1,4 +1,4 @@
-"""The least that a server does: whatever comes is answered with the same bytes, so this is what the network costs."""
+"""The minimal server: answers everything with the same bytes, which measures the cost of the network."""
 
 import asyncio
 import os
@@ -12,11 +12,11 @@ class Empty(asyncio.Protocol):
     """A connection."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:
-        """Keep what is written to."""
+        """Keep the transport."""
         self._transport = transport
 
     def data_received(self, _: bytes) -> None:
-        """Answer."""
+        """Write the answer."""
         self._transport.write(ANSWER)
 
 

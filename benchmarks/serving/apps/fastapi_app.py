@@ -10,13 +10,13 @@ from pydantic import BaseModel
 app, model = FastAPI(), session.load()
 
 
-class Rows(BaseModel):
+class ScoreRequest(BaseModel):
     inputs: list[list[float]]
 
 
 @app.post("/predict")
-async def predict(rows: Rows) -> dict[str, list[float]]:
-    return {"scores": session.score(model, rows.inputs)}
+async def predict(request: ScoreRequest) -> dict[str, list[float]]:
+    return {"scores": session.score(model, request.inputs)}
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import numpy as np
 import session
 
 
-class Scorer(kserve.Model):
+class KServeScorer(kserve.Model):
     def __init__(self) -> None:
         super().__init__("fraud")
         self.model, self.ready = session.load(), True
@@ -20,4 +20,6 @@ class Scorer(kserve.Model):
 
 
 if __name__ == "__main__":
-    kserve.ModelServer(http_port=int(os.environ["PORT"]), enable_grpc=False, access_log_format=None).start([Scorer()])
+    kserve.ModelServer(http_port=int(os.environ["PORT"]), enable_grpc=False, access_log_format=None).start(
+        [KServeScorer()]
+    )

@@ -6,7 +6,7 @@ import litserve
 import session
 
 
-class Scorer(litserve.LitAPI):
+class LitServeScorer(litserve.LitAPI):
     def setup(self, device):
         self.model = session.load()
 
@@ -21,5 +21,5 @@ class Scorer(litserve.LitAPI):
 
 
 if __name__ == "__main__":
-    server = litserve.LitServer(Scorer(), accelerator="cpu")
+    server = litserve.LitServer(LitServeScorer(), accelerator="cpu")
     server.run(host="127.0.0.1", port=int(os.environ["PORT"]), generate_client_file=False, log_level="warning")

@@ -7,7 +7,7 @@ from mlserver.codecs import NumpyCodec
 from mlserver.types import InferenceRequest, InferenceResponse
 
 
-class Scorer(MLModel):
+class MLServerScorer(MLModel):
     async def load(self) -> bool:
         self.model = session.load()
         return True

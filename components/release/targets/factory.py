@@ -47,7 +47,7 @@ def build_share(lake: str, version: Version, traffic: float) -> VersionShare:
         BadVersionError: when its files do not score.
     """
     try:
-        example = examples.without_state(lake, version.name, version.uri)
+        example = examples.build_stateless(lake, version.name, version.uri)
     except UserError as error:
         raise BadVersionError(str(error)) from None
     return VersionShare(version, traffic, example.request, example.score)

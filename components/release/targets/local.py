@@ -14,10 +14,9 @@ from nightshift import registry
 from nightshift.contracts.state import State
 from nightshift.errors import UnavailableError, UserError
 from nightshift.local import endpoint, examples
-from nightshift.local.endpoint import NONE
+from nightshift.local.endpoint import NO_HEADERS
 from nightshift.progress import Patience, Progress, cpu_seconds
-from nightshift.serving.files import Challenger
-from nightshift.serving.files import State as Server
+from nightshift.serving.files import Challenger, RunningServer
 
 
 class Local:
@@ -51,7 +50,7 @@ class Local:
 
     def serving(self) -> dict[int, float]:
         """Return what the server says; see `ReleaseTarget`."""
-        if not endpoint.running(self._state.registry, self._name):
+        if not endpoint.find_running(self._state.registry, self._name):
             return {}
         answer = self._call("GET", "/model")
         beside = {answer["challenger"]["version"]: answer["challenger"]["share"]} if answer["challenger"] else {}
@@ -69,10 +68,10 @@ class Local:
         if not split:
             endpoint.stop(self._state.registry, self._name)
 
-    def _call(self, method: str, path: str, body: str | None = None, headers: Mapping[str, str] = NONE) -> Any:
+    def _call(self, method: str, path: str, body: str | None = None, headers: Mapping[str, str] = NO_HEADERS) -> Any:
         waited = Progress(self._patience)
         while True:
-            server = endpoint.running(registry.root(self._state.registry), self._name)
+            server = endpoint.find_running(registry.root(self._state.registry), self._name)
             if server is None:
                 raise UnavailableError(f"the endpoint of {self._name!r} has ended meanwhile; run it again")
             try:
@@ -83,7 +82,9 @@ class Local:
                     raise UnavailableError(f"{server.url} does not answer {stalled}: {error}; run it again") from None
             time.sleep(0.05)
 
-    def _answer(self, server: Server, method: str, path: str, body: str | None, headers: Mapping[str, str]) -> Any:
+    def _answer(
+        self, server: RunningServer, method: str, path: str, body: str | None, headers: Mapping[str, str]
+    ) -> Any:
         seconds = min(endpoint.CALL_SECONDS, self._patience.still)
         connection = http.client.HTTPConnection(server.host, server.port, timeout=seconds)
         try:

@@ -1,1 +1,1 @@
-"""How images, texts and the like in requests become the graph's input, as the module `items` of their task says."""
+"""Images, texts and other items of requests: their form, and their decoding to the inputs of a graph."""

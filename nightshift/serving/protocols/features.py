@@ -1,40 +1,39 @@
-"""Named features in JSON, what answers them, and the OpenAPI description of both."""
+"""Named features in JSON, and the description of the version that answers them."""
 
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from nightshift.serving.answers import Answer, Scored
-from nightshift.serving.messages import Response
-from nightshift.serving.versions import Current, Model
+from nightshift.serving.answers import Answer, ScoredRows
+from nightshift.serving.messages import HttpResponse
+from nightshift.serving.versions import Model, ModelManager
 from nightshift.tensors import by_name
 
 
-async def score(model: Model, asked: object) -> Answer:
-    """Answer `{"instances": [{feature: value}]}` with a prediction an instance.
+async def score(model: Model, request: object) -> Answer:
+    """Answer `{"instances": [{feature: value}]}` with a prediction for each instance.
 
     Raises:
-        RequestError: when the request is not right.
-        RefusedError: when too much waits already, or an instance is so far out that it has no score.
+        RequestError: when the request is not valid.
+        RefusedError: when too much waits, or an instance has no finite score.
     """
-    rows = model.rows.matrix(asked)
-    scores = await model.batcher.score(by_name(rows))
-    found = predictions(scores, model.package.decision.threshold)
-    content = {"model": model.name, "version": model.pointer.version, "predictions": found}
-    return Answer(Response.json(content), [Scored(model, scores)])
+    scores = await model.batcher.score(by_name(model.encoder.encode(request)))
+    answers = predictions(scores, model.package.decision.threshold)
+    content = {"model": model.name, "version": model.pointer.version, "predictions": answers}
+    return Answer(HttpResponse.json(content), [ScoredRows(model, scores)])
 
 
 def predictions(scores: npt.NDArray[np.float32], threshold: float | None) -> list[dict[str, float | bool]]:
-    """Return what a request is answered with, one prediction a score; flagged or not where there is a threshold."""
+    """Return a prediction for each score; it is flagged or not where there is a threshold."""
     if threshold is None:
         return [{"score": score} for score in scores.tolist()]
     return [{"score": score, "flagged": score >= threshold} for score in scores.tolist()]
 
 
-def describe(current: Current) -> dict[str, Any]:
-    """Return what is public about the version that answers, and which challenger answers a share of the entities."""
-    model, split = current.model, current.split
+def describe(manager: ModelManager) -> dict[str, Any]:
+    """Return the public facts about the serving version, and the challenger with its share of the entities."""
+    model, split = manager.model, manager.split
     pointer, package = model.pointer, model.package
     return {
         "name": model.name,

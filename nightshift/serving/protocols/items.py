@@ -1,4 +1,4 @@
-"""Images and texts, one as a body of its own or some in JSON, to the class of each and the scores of all classes."""
+"""Images and texts, one as the body itself or several in JSON, to their classes and scores."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -6,99 +6,110 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nightshift.classification.metrics import Scores
-from nightshift.serving.answers import Answer, Item, Scored
-from nightshift.serving.batching import Limits
+from nightshift.serving.answers import Answer, ScoredItem, ScoredRows
+from nightshift.serving.batching import ServerLimits
 from nightshift.serving.errors import RequestError
-from nightshift.serving.items.base import FieldContents, Items
-from nightshift.serving.items.reader import Reader, Seen
-from nightshift.serving.messages import Request, Response
+from nightshift.serving.items.decoder import DecodedItems, DecoderPool
+from nightshift.serving.items.schema import FieldContents, ItemSchema
+from nightshift.serving.messages import HttpRequest, HttpResponse
 from nightshift.serving.payloads import check_list, decode
 from nightshift.serving.versions import Model, Split
 from nightshift.tensors import take_rows
 
-MOST_OF_AN_ID = 200  # characters
+MAX_ID_LENGTH = 200  # characters
 
-Names = Sequence[str | None]  # the ids that a request gives
+Ids = Sequence[str | None]  # of the items in a request
 
 
-class Answering(NamedTuple):
-    """The version that answers, and the challenger that answers some items in its place.
+class TrafficSplit(NamedTuple):
+    """The version that answers, and the challenger that answers a share of the items in its place.
 
-    An item belongs to a version by the `id` that the request gives it, or by what the graph sees of it.
+    An item belongs to a version by its `id` in the request, else by its decoded input.
     """
 
     model: Model
-    split: Split | None = None
+    challenger: Split | None = None
 
     @property
-    def reader(self) -> Reader:
-        """What reads items, for both."""
-        assert self.model.reader
-        return self.model.reader
+    def decoder(self) -> DecoderPool:
+        """Decoder of the items, for both versions."""
+        assert self.model.decoder
+        return self.model.decoder
 
-    def divided(self, names: Names, seen: Seen) -> list[tuple[Model, list[int]]]:
-        """Return which version answers the items at which places."""
-        if self.split is None:
-            return [(self.model, list(range(len(names))))]
-        entities = [content if name is None else name for name, content in zip(names, seen.hashes, strict=True)]
-        return self.split.divided(self.model, entities)
+    def partition(self, ids: Ids, decoded: DecodedItems) -> list[tuple[Model, list[int]]]:
+        """Return each version with the indexes of its items."""
+        if self.challenger is None:
+            return [(self.model, list(range(len(ids))))]
+        entities = [
+            content if item_id is None else item_id for item_id, content in zip(ids, decoded.hashes, strict=True)
+        ]
+        return self.challenger.partition(self.model, entities)
 
 
-async def score(answering: Answering, request: Request, limits: Limits) -> Answer:
-    """Answer a body that is an item, `{<item>: ...}` or `{"instances": [{<item>: ...}]}`; an item may have an `id`.
+async def score(split: TrafficSplit, request: HttpRequest, limits: ServerLimits) -> Answer:
+    """Answer an item as the body itself, `{<item>: ...}` or `{"instances": [{<item>: ...}]}`; each may have an `id`.
 
     Raises:
-        RequestError: when the request is not right, or an item cannot be scored.
-        RefusedError: when too much waits already.
+        RequestError: when the request is not valid, or an item cannot be scored.
+        RefusedError: when too much waits.
     """
-    items, body = answering.reader.items, request.body
-    if request.header(b"content-type").startswith(items.bodies):
+    items, body = split.decoder.items, request.body
+    types = items.content_types
+    if request.header(b"content-type").startswith(types):
         (field,) = items.fields
-        return await _one(answering, {field.name: FieldContents([body], ["body"])}, None)
-    as_it_is = f", or with a Content-Type such as {items.bodies[0]}... the {items.name} itself" if items.bodies else ""
-    asked = decode(body, f"JSON{as_it_is}")
-    if isinstance(asked, dict) and any(field.name in asked for field in items.fields):
-        contents, (name,) = _contents(items, [asked], [""])
-        return await _one(answering, contents, name)
-    if not isinstance(asked, dict) or set(asked) != {"instances"}:
+        return await _score_one(split, {field.name: FieldContents([body], ["body"])}, None)
+    payload = decode(
+        body, f"JSON, or with a Content-Type such as {types[0]}... the {items.name} itself" if types else "JSON"
+    )
+    if isinstance(payload, dict) and any(field.name in payload for field in items.fields):
+        contents, (item_id,) = _read_contents(items, [payload], [""])
+        return await _score_one(split, contents, item_id)
+    if not isinstance(payload, dict) or set(payload) != {"instances"}:
         item = ", ".join(f'"{field.name}": ...' for field in items.fields)
-        raise RequestError("body", asked, f'an object {{{item}}} or {{"instances": [{{{item}}}]}}')
-    instances = check_list("instances", asked["instances"], limits.rows)
-    contents, names = _contents(items, instances, [f"instances[{i}]" for i in range(len(instances))])
-    seen = await answering.reader.read(contents)
-    found: list[dict[str, Any]] = [{}] * len(names)
+        raise RequestError("body", payload, f'an object {{{item}}} or {{"instances": [{{{item}}}]}}')
+    return await _score_list(split, check_list("instances", payload["instances"], limits.rows))
+
+
+async def _score_one(split: TrafficSplit, contents: Mapping[str, FieldContents], item_id: str | None) -> Answer:
+    decoded = await split.decoder.decode(contents)
+    ((version, indexes),) = split.partition([item_id], decoded)
+    (prediction,), scored = await _score_part(version, indexes, decoded, [item_id])
+    return Answer(HttpResponse.json(prediction | {"model_version": version.pointer.version}), [scored])
+
+
+async def _score_list(split: TrafficSplit, instances: Sequence[object]) -> Answer:
+    labels = [f"instances[{index}]" for index in range(len(instances))]
+    contents, ids = _read_contents(split.decoder.items, instances, labels)
+    decoded = await split.decoder.decode(contents)
+    answers: list[dict[str, Any]] = [{}] * len(ids)
     parts = []
-    for model, places in answering.divided(names, seen):
-        said, part = await _scored(model, places, seen, names)
-        parts.append(part)
-        which = {"version": model.pointer.version} if answering.split else {}
-        for place, each in zip(places, said, strict=True):
-            found[place] = each | which
-    model = answering.model
-    return Answer(Response.json({"model": model.name, "version": model.pointer.version, "predictions": found}), parts)
+    for version, indexes in split.partition(ids, decoded):
+        answered, scored = await _score_part(version, indexes, decoded, ids)
+        parts.append(scored)
+        label = {"version": version.pointer.version} if split.challenger else {}
+        for index, prediction in zip(indexes, answered, strict=True):
+            answers[index] = prediction | label
+    model = split.model
+    content = {"model": model.name, "version": model.pointer.version, "predictions": answers}
+    return Answer(HttpResponse.json(content), parts)
 
 
-async def _one(answering: Answering, contents: Mapping[str, FieldContents], name: str | None) -> Answer:
-    seen = await answering.reader.read(contents)
-    ((model, places),) = answering.divided([name], seen)
-    (found,), part = await _scored(model, places, seen, [name])
-    return Answer(Response.json(found | {"model_version": model.pointer.version}), [part])
+async def _score_part(
+    model: Model, indexes: list[int], decoded: DecodedItems, ids: Ids
+) -> tuple[list[dict[str, Any]], ScoredRows]:
+    """Return the predictions of one version for its items of a request."""
+    assert model.decoder
+    items = model.decoder.items
+    part = DecodedItems(take_rows(decoded.inputs, indexes), [decoded.hashes[index] for index in indexes])
+    scores = await model.batcher.score(part.inputs, lambda row: f"instances[{indexes[row]}]")
+    return predictions(items, scores), describe_scores(model, items, scores, part, [ids[index] for index in indexes])
 
 
-async def _scored(model: Model, places: list[int], seen: Seen, names: Names) -> tuple[list[dict[str, Any]], Scored]:
-    """Return the predictions of one version for the items at some places."""
-    assert model.reader
-    items = model.reader.items
-    those = Seen(take_rows(seen.inputs, places), [seen.hashes[place] for place in places])
-    scores = await model.batcher.score(those.inputs, lambda row: f"instances[{places[row]}]")
-    return predictions(items, scores), scored(model, items, scores, those, [names[place] for place in places])
-
-
-def _contents(
-    items: Items, instances: Sequence[object], labels: Sequence[str]
-) -> tuple[dict[str, FieldContents], Names]:
-    """Return the fields of items as JSON has them, and the items' ids; of one that is the body, the label is empty."""
-    rows = [_item(items, instance, label) for instance, label in zip(instances, labels, strict=True)]
+def _read_contents(
+    items: ItemSchema, instances: Sequence[object], labels: Sequence[str]
+) -> tuple[dict[str, FieldContents], Ids]:
+    """Return the fields of items in JSON, and the items' ids; the label of an item that is the body is empty."""
+    rows = [_check_item(items, instance, label) for instance, label in zip(instances, labels, strict=True)]
     contents = {
         field.name: FieldContents(
             [row[field.name] for row in rows],
@@ -109,24 +120,24 @@ def _contents(
     return contents, [row.get("id") for row in rows]
 
 
-def _item(items: Items, instance: object, label: str) -> dict[str, Any]:
-    """Return an item, once it is known to have all fields and no others, but for an id."""
+def _check_item(items: ItemSchema, instance: object, label: str) -> dict[str, Any]:
+    """Check that an item has all fields and nothing else but an id."""
     names = {field.name for field in items.fields}
     label = label or "body"
     if not isinstance(instance, dict) or not names <= set(instance) <= {*names, "id"}:
-        wanted = ", ".join(repr(field.name) for field in items.fields)
-        raise RequestError(label, instance, f"an object of {wanted} and, if you like, 'id'")
-    name = instance.get("id")
-    if name is not None and not (isinstance(name, str) and len(name) <= MOST_OF_AN_ID):
-        raise RequestError(f"{label}.id", name, f"text of at most {MOST_OF_AN_ID} characters")
+        allowed = ", ".join(repr(field.name) for field in items.fields)
+        raise RequestError(label, instance, f"an object of {allowed} and, if you like, 'id'")
+    item_id = instance.get("id")
+    if item_id is not None and not (isinstance(item_id, str) and len(item_id) <= MAX_ID_LENGTH):
+        raise RequestError(f"{label}.id", item_id, f"text of at most {MAX_ID_LENGTH} characters")
     return instance
 
 
-def predictions(items: Items, scores: Scores) -> list[dict[str, Any]]:
-    """Return what a request is answered with, one prediction a row.
+def predictions(items: ItemSchema, scores: Scores) -> list[dict[str, Any]]:
+    """Return a prediction for each row.
 
     Args:
-        items: what they are.
+        items: schema of the items.
         scores: (n, classes).
     """
     best = scores.argmax(axis=1).tolist()
@@ -136,8 +147,16 @@ def predictions(items: Items, scores: Scores) -> list[dict[str, Any]]:
     ]
 
 
-def scored(model: Model, items: Items, scores: Scores, seen: Seen, names: Names) -> Scored:
-    """Return what metrics and the prediction log take of an answer; `names` are the ids that the request gives."""
+def describe_scores(model: Model, items: ItemSchema, scores: Scores, decoded: DecodedItems, ids: Ids) -> ScoredRows:
+    """Return the scored items for the metrics and the prediction log.
+
+    Args:
+        model: the version.
+        items: schema of the items.
+        scores: (n, classes).
+        decoded: the n items.
+        ids: their ids in the request.
+    """
     labels = [items.classes[label] for label in scores.argmax(axis=1).tolist()]
-    found = [Item(*each) for each in zip(names, labels, seen.hashes, strict=True)]
-    return Scored(model, np.asarray(scores.max(axis=1)), items=found)
+    rows = [ScoredItem(*entry) for entry in zip(ids, labels, decoded.hashes, strict=True)]
+    return ScoredRows(model, np.asarray(scores.max(axis=1)), items=rows)

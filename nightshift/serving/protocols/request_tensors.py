@@ -1,4 +1,4 @@
-"""The tensors of an inference request: their values stand in its JSON, or behind it as bytes."""
+"""The tensors of an inference request; their values are in its JSON, or follow it as bytes."""
 
 import struct
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ _TEXTS, _COLUMN = msgspec.json.Decoder(list[str]), msgspec.json.Decoder(list[tup
 
 
 class Parameters(msgspec.Struct):
-    """Parameters of a request, of an input or of an output; others are ignored, as the protocol asks."""
+    """Parameters of a request, an input or an output; unknown ones are ignored, as the protocol requires."""
 
     binary_data_size: int | None = None
     binary_data: bool | None = None
@@ -42,13 +42,13 @@ class Input(msgspec.Struct):
 
 
 class RequestTensor(msgspec.Struct):
-    """A tensor of a request, beside what the model says of it.
+    """A tensor of a request with its signature.
 
     Attributes:
-        field: its place in the request.
+        field: name of its field in the request.
         input: the tensor.
-        signature: the model's tensor of that name.
-        payload: its values, where they follow the JSON.
+        signature: the model's tensor of the same name.
+        payload: its values as bytes; empty when they are in the JSON.
     """
 
     field: str
@@ -56,44 +56,46 @@ class RequestTensor(msgspec.Struct):
     signature: Signature
     payload: bytes
 
-    def array(self, most: int) -> Array:
-        """Return numbers, (n, ...), n at most so many.
+    def array(self, max_rows: int) -> Array:
+        """Return the numbers, (n, ...), with n at most `max_rows`.
 
         Raises:
             RequestError: when the tensor has another type, shape or number of values.
         """
-        self._check([self.signature.shape[1:]], most)
-        values = self._listed() if self.input.parameters.binary_data_size is None else self._behind()
+        self._check([self.signature.shape[1:]], max_rows)
+        values = self._parse_json() if self.input.parameters.binary_data_size is None else self._parse_binary()
         size = prod(self.input.shape)
         if values.size != size:
             raise RequestError(f"{self.field}.data", f"{values.size} values", f"{size}, as the shape says")
         return values.reshape(self.input.shape)
 
-    def elements(self, most: int) -> Sequence[object]:
-        """Return the elements of a tensor of BYTES, at most so many: bytes, or what JSON has of them.
+    def elements(self, max_rows: int) -> Sequence[object]:
+        """Return the elements of a tensor of BYTES, at most `max_rows`: bytes, or JSON values.
 
         Raises:
             RequestError: when the tensor has another type, shape or number of elements.
         """
         # Triton's tensors have a dimension beside that of the batch
-        self._check([[], [1]], most)
+        self._check([[], [1]], max_rows)
         is_binary = self.input.parameters.binary_data_size is not None
-        elements: Sequence[object] = list(self._split()) if is_binary else self._strings()
+        elements: Sequence[object] = list(self._split_binary()) if is_binary else self._parse_strings()
         if len(elements) != self.input.shape[0]:
             allowed = f"{self.input.shape[0]}, as the shape says"
             raise RequestError(f"{self.field}.data", f"{len(elements)} values", allowed)
         return elements
 
-    def _check(self, shapes: list[list[int]], most: int) -> None:
-        """Refuse another type or shape; `shapes` are those allowed of a row."""
+    def _check(self, shapes: list[list[int]], max_rows: int) -> None:
+        """Refuse another type or shape; `shapes` are the allowed shapes of a row."""
         tensor, name = self.input, self.signature.name
         if tensor.datatype != self.signature.datatype:
             raise RequestError(f"{self.field}.datatype", tensor.datatype, f"{self.signature.datatype} for {name!r}")
-        if not tensor.shape or tensor.shape[1:] not in shapes or not 1 <= tensor.shape[0] <= most:
+        if not tensor.shape or tensor.shape[1:] not in shapes or not 1 <= tensor.shape[0] <= max_rows:
             allowed = " or ".join(f"[{', '.join(map(str, ['n', *shape]))}]" for shape in shapes)
-            raise RequestError(f"{self.field}.shape", tensor.shape, f"{allowed} with n from 1 to {most} for {name!r}")
+            raise RequestError(
+                f"{self.field}.shape", tensor.shape, f"{allowed} with n from 1 to {max_rows} for {name!r}"
+            )
 
-    def _behind(self) -> Array:
+    def _parse_binary(self) -> Array:
         dtype = _little_endian(self.input.datatype)
         if len(self.payload) % dtype.itemsize:
             field = f"{self.field}.parameters.binary_data_size"
@@ -104,8 +106,8 @@ class RequestTensor(msgspec.Struct):
             raise RequestError(f"{self.field}.data[{index}]", str(values[index]), "finite numbers")
         return values
 
-    def _split(self) -> Iterator[bytes]:
-        """Yield the elements of BYTES: each has its length before it, 4 bytes, little-endian."""
+    def _split_binary(self) -> Iterator[bytes]:
+        """Yield the elements of BYTES; each follows its length, 4 bytes, little-endian."""
         first, payload = 0, self.payload
         while first < len(payload):
             last = first + 4 + int.from_bytes(payload[first : first + 4], "little")
@@ -115,44 +117,44 @@ class RequestTensor(msgspec.Struct):
             yield payload[first + 4 : last]
             first = last
 
-    def _strings(self) -> list[str]:
+    def _parse_strings(self) -> list[str]:
         with suppress(msgspec.DecodeError, UnicodeDecodeError):
             return _TEXTS.decode(self.input.data)
         with suppress(msgspec.DecodeError, UnicodeDecodeError):
             return [text for (text,) in _COLUMN.decode(self.input.data)]
-        raise self._unreadable("texts in one list, or bytes behind the JSON")
+        raise self._refuse_data("texts in one list, or bytes behind the JSON")
 
-    def _listed(self) -> Array:
+    def _parse_json(self) -> Array:
         dtype = _little_endian(self.input.datatype)
-        return self._floats() if dtype.kind == "f" else self._integers(dtype)
+        return self._parse_floats() if dtype.kind == "f" else self._parse_integers(dtype)
 
-    def _integers(self, dtype: np.dtype[Any]) -> Array:
+    def _parse_integers(self, dtype: np.dtype[Any]) -> Array:
         bounds = np.iinfo(dtype)
         with suppress(msgspec.DecodeError, ValueError, RecursionError):
             values = np.asarray(msgspec.json.decode(self.input.data))
             if values.dtype.kind == "i" and bounds.min <= values.min() <= values.max() <= bounds.max:
                 return values.astype(dtype).ravel()
-        raise self._unreadable(f"whole numbers from {bounds.min} to {bounds.max} in lists")
+        raise self._refuse_data(f"whole numbers from {bounds.min} to {bounds.max} in lists")
 
-    def _floats(self) -> Array:
+    def _parse_floats(self) -> Array:
         try:
             values = _FLAT.decode(self.input.data)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            values = self._rows()
+            values = self._parse_nested()
         try:
             return np.frombuffer(_packer(len(values)).pack(*values), FLOAT32)
         except OverflowError:
             allowed = "numbers within the range of float32"
             raise RequestError(f"{self.field}.data", "a larger number", allowed) from None
 
-    def _rows(self) -> list[float]:
+    def _parse_nested(self) -> list[float]:
         with suppress(msgspec.DecodeError, UnicodeDecodeError):
             rows = _NESTED.decode(self.input.data)
             if len({len(row) for row in rows}) <= 1:
                 return list(chain.from_iterable(rows))
-        raise self._unreadable("numbers in one list, or in a list a row")
+        raise self._refuse_data("numbers in one list, or in a list a row")
 
-    def _unreadable(self, allowed: str) -> RequestError:
+    def _refuse_data(self, allowed: str) -> RequestError:
         shown = bytes(self.input.data)[:100].decode("utf-8", "replace") or "missing"
         return RequestError(f"{self.field}.data", shown, allowed)
 
@@ -160,15 +162,15 @@ class RequestTensor(msgspec.Struct):
 def read_tensors(
     inputs: Sequence[Input], payload: bytes, forms: Sequence[Mapping[str, Signature]]
 ) -> dict[str, RequestTensor]:
-    """Return the tensors of a request by name, in the order of the form that it follows.
+    """Return the tensors of a request by name, in the order of their form.
 
     Args:
         inputs: the tensors, in any order.
         payload: the bytes behind the JSON.
-        forms: tensors by name; a request has all those of one form.
+        forms: alternative sets of tensors, by name; a request has all tensors of one.
 
     Raises:
-        RequestError: when one is missing or unknown, or the payload is not divided among them.
+        RequestError: when a tensor is missing or unknown, or the payload's size is not the sum of theirs.
     """
     names = [tensor.name for tensor in inputs]
     form = next((form for form in forms if len(names) == len(form) and set(names) == set(form)), None)
@@ -183,13 +185,13 @@ def read_tensors(
     return tensors if len(tensors) == 1 else {name: tensors[name] for name in form}
 
 
-def read_arrays(tensors: Mapping[str, RequestTensor], most: int) -> dict[str, Array]:
-    """Return numbers by name, all of as many rows, at most so many.
+def read_arrays(tensors: Mapping[str, RequestTensor], max_rows: int) -> dict[str, Array]:
+    """Return numbers by name, with the same number of rows, at most `max_rows`.
 
     Raises:
-        RequestError: when one is not as the model's signature has it, or has other rows than the first.
+        RequestError: when a tensor differs from the model's signature, or has more or fewer rows than the first.
     """
-    arrays = {name: tensor.array(most) for name, tensor in tensors.items()}
+    arrays = {name: tensor.array(max_rows) for name, tensor in tensors.items()}
     check_rows(tensors, arrays)
     return arrays
 
@@ -198,7 +200,7 @@ def check_rows(tensors: Mapping[str, RequestTensor], values: Mapping[str, Sequen
     """Refuse a request whose tensors have different numbers of rows.
 
     Raises:
-        RequestError: naming the first that differs from the first one.
+        RequestError: for the first tensor that differs from the first one.
     """
     first, *others = values
     for name in others:
@@ -208,12 +210,12 @@ def check_rows(tensors: Mapping[str, RequestTensor], values: Mapping[str, Sequen
 
 
 def _divide(inputs: Sequence[Input], payload: bytes) -> Iterator[bytes]:
-    """Yield the part of each tensor, one after the other; empty for one whose values stand in the JSON."""
+    """Yield the payload of each tensor; empty for one with its values in the JSON."""
     rest, last = payload, len(inputs) - 1
     for index, tensor in enumerate(inputs):
         size = tensor.parameters.binary_data_size
         if not 0 <= (size or 0) <= len(rest) or (index == last and (size or 0) != len(rest)):
-            # the last one has what is left
+            # the last tensor has the rest
             allowed = f"{len(rest)}, the bytes behind the JSON" if index == last else f"a number up to {len(rest)}"
             field = f"inputs[{index}].parameters.binary_data_size"
             raise RequestError(field, "missing" if size is None else size, f"{allowed}, or none there")

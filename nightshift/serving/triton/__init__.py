@@ -1,8 +1,8 @@
-"""A model repository for Triton Inference Server, made from a model package.
+"""A model repository for Triton Inference Server, built from a model package.
 
     python -m nightshift.serving.triton --model s3://bucket/package --name fraud --version 2 --output repository
 
-Not a step. `config.py` says how Triton runs a model, `repository.py` writes the folder. There are three models in it:
-`<name>`, the package's graph; `<name>_features`, which makes its rows from JSON, image files or texts (`model.py` in
+Not a step. `config.py` configures the models, `repository.py` writes the folder. It has three models:
+`<name>`, the package's graph; `<name>_features`, which turns JSON, image files or texts into its input (`model.py` in
 Triton's Python backend, `features.py` without Triton); and `<name>_raw`, the ensemble of both.
 """

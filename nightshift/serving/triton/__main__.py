@@ -1,89 +1,90 @@
-"""Flags in, a model repository out: see `nightshift/serving/triton/__init__.py`."""
+"""Publishes a model repository from flags: see `nightshift/serving/triton/__init__.py`."""
 
 import argparse
 import re
 from pathlib import Path
 
+from nightshift.context import StepContext
 from nightshift.errors import UserError
-from nightshift.serving.options import number
-from nightshift.serving.triton.config import Settings
-from nightshift.serving.triton.repository import Wanted, publish
+from nightshift.serving.options import parse_number
+from nightshift.serving.triton.config import TritonSettings
+from nightshift.serving.triton.repository import PublishRequest, publish
 from nightshift.step import StepParser, log, run
 
 LARGEST = 2**31 - 1  # version
 NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 NUMBERS = {  # flag -> least, most, default, help
-    "keep": (1, 1_000, 2, "newest versions that stay, beside those that are served"),
-    "serve-latest": (1, 1_000, Settings.latest, "newest versions that are served"),
-    "gpus": (0, 64, Settings.gpus, "GPUs that run the graph; 0: the CPU"),
-    "instances": (1, 1_000, Settings.instances, "of the graph, on each GPU or on the CPU"),
-    "max-batch": (1, 1_000_000, Settings.rows, "rows of a request and of one call of the graph"),
-    "delay-us": (0, 1_000_000, Settings.delay_us, "microseconds that a call waits for more rows"),
-    "queue": (0, 1_000_000, Settings.queue, "requests that may wait; 0: any number, and no pauses of the batcher"),
+    "keep": (1, 1_000, 2, "number of newest versions to keep, besides the served ones"),
+    "serve-latest": (1, 1_000, TritonSettings.latest, "number of newest versions to serve"),
+    "gpus": (0, 64, TritonSettings.gpus, "number of GPUs for the graph; 0: the CPU"),
+    "instances": (1, 1_000, TritonSettings.instances, "instances of the graph, on each GPU or on the CPU"),
+    "max-batch": (1, 1_000_000, TritonSettings.rows, "most rows of a request and of a batch"),
+    "delay-us": (0, 1_000_000, TritonSettings.delay_us, "microseconds that a batch waits for more rows"),
+    "queue": (0, 1_000_000, TritonSettings.queue, "most waiting requests; 0: no limit, and no batcher pauses"),
 }
 
 
 def parser() -> StepParser:
     """Return the flags."""
     flags = StepParser("serving.triton", "Publish a model in a repository for Triton Inference Server.")
+    flags.prog = "python -m nightshift.serving.triton"
     flags.takes(
         model="folder or URI of the model package",
-        name="what the model is called in the repository",
-        version="its number there",
+        name="name of the model in the repository",
+        version="number of the version in the repository",
         output="folder of the repository",
     )
-    for name, (_, _, default, what) in NUMBERS.items():
-        flags.add_argument(f"--{name}", default=str(default), help=f"{what} (%(default)s)")
-    flags.add_argument("--serve", help="versions that are served instead of the newest, such as 3,5")
-    flags.add_argument("--preferred", help="rows with which a call waits no longer, such as 64,256 (--max-batch)")
-    flags.add_argument("--cache", action="store_true", help="answer rows seen before from the server's response cache")
-    flags.add_argument(
-        "--snapshot", help="the online state's snapshot; with it, raw events are asked instead of features"
-    )
-    flags.add_argument("--state", help="folder where Triton keeps the online state")
+    for name, (_, _, default, text) in NUMBERS.items():
+        flags.add_argument(f"--{name}", default=str(default), help=f"{text} (default: %(default)s)")
+    flags.add_argument("--serve", help="versions to serve instead of the newest, such as 3,5")
+    flags.add_argument("--preferred", help="preferred batch sizes, such as 64,256 (default: --max-batch)")
+    flags.add_argument("--cache", action="store_true", help="answer repeated rows from the server's response cache")
+    flags.add_argument("--snapshot", help="snapshot of the online state; accept raw events instead of features")
+    flags.add_argument("--state", help="folder of the online state, on Triton's machine")
     return flags
 
 
-def body(args: argparse.Namespace) -> None:
+def body(context: StepContext) -> None:
     """Publish a version and withdraw old ones."""
-    found = {
-        name: number(name, getattr(args, name.replace("-", "_")), most, least)
+    args = context.args
+    numbers = {
+        name: parse_number(name, getattr(args, name.replace("-", "_")), most, least)
         for name, (least, most, _, _) in NUMBERS.items()
     }
-    settings = Settings(
-        rows=found["max-batch"],
-        preferred=numbers("preferred", args.preferred, found["max-batch"]),
-        delay_us=found["delay-us"],
-        queue=found["queue"],
-        instances=found["instances"],
-        gpus=found["gpus"],
-        latest=found["serve-latest"],
-        versions=numbers("serve", args.serve),
+    settings = TritonSettings(
+        rows=numbers["max-batch"],
+        preferred=parse_numbers("preferred", args.preferred, numbers["max-batch"]),
+        delay_us=numbers["delay-us"],
+        queue=numbers["queue"],
+        instances=numbers["instances"],
+        gpus=numbers["gpus"],
+        latest=numbers["serve-latest"],
+        versions=parse_numbers("serve", args.serve),
         cache=args.cache,
     )
-    version = number("version", args.version, LARGEST)
-    wanted = Wanted(_name(args.name), version, found["keep"], settings, _parameters(args))
-    done = publish(_folder(args.output), args.model, wanted)
-    log.info("%s, version %d, %s", wanted.name, wanted.version, "published" if done.is_new else "is there already")
-    for each in done.withdrawn:
-        log.info("%s, version %d, withdrawn", wanted.name, each)
+    version = parse_number("version", args.version, LARGEST)
+    request = PublishRequest(_check_name(args.name), version, numbers["keep"], settings, _parameters(args))
+    result = publish(_check_folder(args.output), args.model, request)
+    log.info("%s, version %d, %s", request.name, version, "published" if result.is_new else "is there already")
+    for withdrawn in result.withdrawn:
+        log.info("%s, version %d, withdrawn", request.name, withdrawn)
 
 
-def numbers(name: str, given: str | None, most: int = LARGEST) -> list[int]:
-    """Return a flag's numbers, in order; none where it was not given."""
-    return sorted({number(name, each, most) for each in given.split(",")}) if given else []
+def parse_numbers(name: str, text: str | None, most: int = LARGEST) -> list[int]:
+    """Parse a flag's numbers, separated by commas; return them in order, none for a missing flag."""
+    return sorted({parse_number(name, number, most) for number in text.split(",")}) if text else []
 
 
-def _name(given: str) -> str:
-    if not NAME.fullmatch(given):
-        raise UserError(f"name is {given!r}; give letters, digits, '_', '-' and '.'")
-    return given
+def _check_name(name: str) -> str:
+    if not NAME.fullmatch(name):
+        raise UserError(f"name is {name!r}; give letters, digits, '_', '-' and '.'")
+    return name
 
 
-def _folder(given: str) -> Path:
-    if "://" in given:
-        raise UserError(f"output is {given!r}; give a folder on this machine, and copy it to a store when it is whole")
-    return Path(given)
+def _check_folder(folder: str) -> Path:
+    if "://" in folder:
+        raise UserError(f"output is {folder!r}; give a folder on this machine, and copy it to a store when it is whole")
+    return Path(folder)
 
 
 def _parameters(args: argparse.Namespace) -> dict[str, str]:

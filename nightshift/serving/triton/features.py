@@ -1,4 +1,4 @@
-"""The feature step without Triton: rows as JSON, images or texts in, what the graph takes out."""
+"""The feature step without Triton: turns rows as JSON, images or texts into the graph's input."""
 
 import threading
 from collections.abc import Sequence
@@ -12,40 +12,40 @@ import numpy.typing as npt
 from nightshift.contracts import package
 from nightshift.contracts.preprocessing import Inputs, TabularPreprocessing
 from nightshift.serving.errors import RequestError
+from nightshift.serving.feature_encoder import FeatureEncoder
 from nightshift.serving.payloads import decode
-from nightshift.serving.rows import Rows
 from nightshift.step import log
 from nightshift.tabular.online.embedded import Embedded
 from nightshift.tabular.online.follower import Follower
 
 if TYPE_CHECKING:
-    from nightshift.serving.items.base import Items
+    from nightshift.serving.items.schema import ItemSchema
 
-LOOK_SECONDS = 60.0  # for a newer snapshot
+CHECK_SECONDS = 60.0  # between checks for a newer snapshot
 
 Matrix = npt.NDArray[np.float32]
 
 
-class Features(Protocol):
-    """Turns the rows of a request, each an object in JSON, an image's file or a text, into the graph's."""
+class FeatureStep(Protocol):
+    """Turns a request's rows, each an object in JSON, an image file or a text, into the graph's input."""
 
-    def matrix(self, rows: Sequence[bytes]) -> npt.NDArray[Any]:
-        """Return what the graph takes, (rows, ...), of the type that its signature names.
+    def transform(self, rows: Sequence[bytes]) -> npt.NDArray[Any]:
+        """Return the graph's input, (rows, ...), of its signature's type.
 
         Raises:
-            RequestError: when one cannot be scored.
+            RequestError: when a row cannot be scored.
             UserError: when an event is refused.
         """
 
     def commit(self) -> None:
-        """Make durable what was taken in before: then it may be answered."""
+        """Make the transformed events durable; only then may they be answered."""
 
     def close(self) -> None:
-        """Let go of files."""
+        """Close the files."""
 
 
-class Stateless:
-    """Nothing is kept of a row."""
+class StatelessStep:
+    """A step that keeps nothing of a row."""
 
     def commit(self) -> None:
         """Do nothing."""
@@ -54,93 +54,97 @@ class Stateless:
         """Do nothing."""
 
 
-class Named(Stateless):
-    """Rows are features under their names."""
+class NamedFeatureStep(StatelessStep):
+    """Rows are named features."""
 
-    def __init__(self, inputs: Inputs, most: int) -> None:
-        self._rows = Rows(inputs, most)
+    def __init__(self, inputs: Inputs, max_rows: int) -> None:
+        self._encoder = FeatureEncoder(inputs, max_rows)
 
-    def matrix(self, rows: Sequence[bytes]) -> Matrix:
-        """Return what the graph takes; see `Features`."""
-        return self._rows.matrix({"instances": [decode(row) for row in rows]})
+    def transform(self, rows: Sequence[bytes]) -> Matrix:
+        """Return the graph's input; see `FeatureStep`."""
+        return self._encoder.encode({"instances": [decode(row) for row in rows]})
 
 
-class Contents(Stateless):
+class ItemStep(StatelessStep):
     """Rows are images or texts."""
 
-    def __init__(self, items: "Items") -> None:
+    def __init__(self, items: "ItemSchema") -> None:
         self._items = items
 
-    def matrix(self, rows: Sequence[bytes]) -> npt.NDArray[Any]:
-        """Return what the graph takes; see `Features`."""
-        from nightshift.serving.items.base import FieldContents
+    def transform(self, rows: Sequence[bytes]) -> npt.NDArray[Any]:
+        """Return the graph's input; see `FeatureStep`."""
+        from nightshift.serving.items.schema import FieldContents
 
         (field,) = self._items.fields
         return field.stack(FieldContents(rows, [f"{field.name}[{number}]" for number in range(len(rows))]))
 
 
-class Raw:
-    """Rows are raw events, which the online state takes in; it moves on to newer snapshots by itself.
+class EventStep:
+    """Rows are raw events, kept in the online state, which moves to newer snapshots by itself.
 
     Args:
-        inputs: the model's.
-        most: rows of a request.
-        uri: a snapshot of the model's windows.
-        folder: where the state is kept, which one process has.
+        inputs: inputs of the model.
+        max_rows: most rows of a request.
+        uri: snapshot with the model's windows.
+        folder: folder of the state; one process may open it.
 
     Raises:
-        UserError: when the snapshot has other inputs than the model, or another process has the folder.
+        UserError: when the snapshot has other inputs than the model, or another process has opened the folder.
     """
 
-    def __init__(self, inputs: TabularPreprocessing, most: int, uri: str, folder: str) -> None:
-        self._inputs, self._rows = inputs, Rows(inputs, most)
+    def __init__(self, inputs: TabularPreprocessing, max_rows: int, uri: str, folder: str) -> None:
+        self._inputs, self._encoder = inputs, FeatureEncoder(inputs, max_rows)
         self._follower = Follower(folder, uri, inputs, partial(Embedded, Path(folder)))
         self._store = self._follower.store
         self._closing = threading.Event()
         threading.Thread(target=self._follow, daemon=True).start()
 
-    def matrix(self, rows: Sequence[bytes]) -> Matrix:
-        """Return what the graph takes; see `Features`."""
-        raw, reader = [_object(row) for row in rows], self._follower.reader
+    def transform(self, rows: Sequence[bytes]) -> Matrix:
+        """Return the graph's input; see `FeatureStep`."""
+        raw, reader = [_decode_object(row) for row in rows], self._follower.reader
         events, categories = [reader.read(event) for event in raw], [reader.categories(event) for event in raw]
-        return self._rows.joined(self._store.take(events), categories)
+        return self._encoder.encode_columns(self._store.take(events), categories)
 
     def commit(self) -> None:
-        """Make durable what was taken in before."""
+        """Make the transformed events durable."""
         self._store.commit()
 
     def close(self) -> None:
-        """Commit, and let go of the state."""
+        """Commit, and close the state."""
         self._closing.set()
         self._store.close()
 
     def renew(self) -> None:
-        """Move on to the snapshot of a later date, if there is one."""
+        """Move to a newer snapshot, if there is one."""
         self._follower.renew(self._inputs)
 
     def _follow(self) -> None:
-        while not self._closing.wait(LOOK_SECONDS):
+        while not self._closing.wait(CHECK_SECONDS):
             try:
                 self.renew()
-            except Exception:  # the state stays over the snapshot that it has
+            except Exception:  # the state keeps its snapshot
                 log.exception("the online state stays over its snapshot")
 
 
-def opened(folder: str, most: int, uri: str = "", state: str = "") -> Features:
-    """Return the feature step of the manifest in a folder: of raw events over a snapshot, without one of features.
+def open_step(folder: str, max_rows: int, uri: str = "", state: str = "") -> FeatureStep:
+    """Return the feature step of a package.
 
-    Of images and texts it decodes and tokenizes.
+    Args:
+        folder: folder of its manifest.
+        max_rows: most rows of a request.
+        uri: snapshot for raw events; empty: rows are named features, images or texts.
+        state: folder of the online state over the snapshot.
     """
     model = package.load(folder)
     if not isinstance(model.preprocessing, Inputs):
-        from nightshift.serving.items import tasks
+        from nightshift.serving.items.loader import load_schema
 
-        return Contents(tasks.of(model, folder))
-    return Raw(model.tabular, most, uri, state) if uri else Named(model.inputs, most)
+        return ItemStep(load_schema(model, folder))
+    return EventStep(model.tabular, max_rows, uri, state) if uri else NamedFeatureStep(model.inputs, max_rows)
 
 
-def _object(row: bytes) -> dict[str, Any]:
-    found = decode(row)
-    if not isinstance(found, dict):
-        raise RequestError("row", found, "an object of columns")
-    return found
+def _decode_object(row: bytes) -> dict[str, Any]:
+    columns = decode(row)
+    if not isinstance(columns, dict):
+        raise RequestError("row", columns, "an object of columns")
+    return columns

@@ -1,6 +1,6 @@
 """The feature step as Triton's Python backend runs it; it is copied into the repository.
 
-The project and what it imports have to be importable there (`PYTHONPATH`).
+The project and its dependencies must be importable there (`PYTHONPATH`).
 https://github.com/triton-inference-server/python_backend
 """
 
@@ -16,30 +16,30 @@ from nightshift.serving.triton import features
 
 
 class TritonPythonModel:
-    """What the backend calls, under the names that it wants."""
+    """The backend's interface; the class and its methods have the names that it requires."""
 
     def initialize(self, args: dict[str, str]) -> None:
-        """Load what the configuration names."""
+        """Open the feature step of the configuration."""
         config = json.loads(args["model_config"])
-        given = {key: value["string_value"] for key, value in config["parameters"].items()}
-        (asked,) = config["input"]
-        self._asked = asked["name"]
-        self._features = features.opened(triton.get_model_dir(), config["max_batch_size"], **given)
+        parameters = {key: value["string_value"] for key, value in config["parameters"].items()}
+        (tensor,) = config["input"]
+        self._input = tensor["name"]
+        self._features = features.open_step(triton.get_model_dir(), config["max_batch_size"], **parameters)
 
     def execute(self, requests: list[Any]) -> list[Any]:
-        """Answer requests, once what they brought is durable; a refused one does not concern the others."""
+        """Answer requests once their events are durable; a refused request leaves the others alone."""
         answers = [self._answer(request) for request in requests]
         self._features.commit()
         return answers
 
     def finalize(self) -> None:
-        """Let go of the state."""
+        """Close the state."""
         self._features.close()
 
     def _answer(self, request: Any) -> Any:
-        rows = triton.get_input_tensor_by_name(request, self._asked).as_numpy().reshape(-1).tolist()
+        rows = triton.get_input_tensor_by_name(request, self._input).as_numpy().reshape(-1).tolist()
         try:
-            return triton.InferenceResponse([triton.Tensor(INPUT, self._features.matrix(rows))])
+            return triton.InferenceResponse([triton.Tensor(INPUT, self._features.transform(rows))])
         except (RefusedError, UserError) as error:
-            refused = triton.TritonError(str(error), triton.TritonError.INVALID_ARG)
-            return triton.InferenceResponse([], refused)
+            refusal = triton.TritonError(str(error), triton.TritonError.INVALID_ARG)
+            return triton.InferenceResponse([], refusal)

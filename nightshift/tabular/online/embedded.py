@@ -85,7 +85,7 @@ def alone(folder: Path, seconds: float = LOCK_SECONDS) -> Iterator[None]:
     (folder / "lock").touch(MODE)
     with ExitStack() as stack:
         try:
-            stack.enter_context(locks.held(folder / "lock", seconds=seconds))
+            stack.enter_context(locks.hold(folder / "lock", seconds=seconds))
         except BlockingIOError:
             raise UserError(f"{folder} is used by another process; stop it, or share a Redis between both") from None
         yield

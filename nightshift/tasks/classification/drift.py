@@ -4,7 +4,7 @@ A window holds a thousand images where a table has a hundred thousand rows. So a
 samples of these sizes show by chance, whichever is larger: too few rows raise nothing, and many are held to the config.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property, partial
@@ -21,7 +21,6 @@ from nightshift.contracts.drift import SCORE, Promise, Signal
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.section import Block
 from nightshift.errors import UserError
-from nightshift.splits import Days
 from nightshift.stats import embeddings
 from nightshift.stats.embeddings import RARE, EffectSize, Floats
 from nightshift.stats.shift import BINS
@@ -29,6 +28,8 @@ from nightshift.tasks.classification import descriptors, kinds, unusual
 from nightshift.tasks.protocol import DriftInputs
 
 PREDICTED = "predicted"
+LOSS, SHARE = "accuracy lost", "share of the rows"  # units of signals
+UNITS = {"domain_classifier": "ROC AUC above 0.5", "mmd": "maximum mean discrepancy", "novelty": SHARE}
 FEWEST, MOST = 20, 2000  # newest rows by which embeddings are compared, all with all
 
 
@@ -47,13 +48,11 @@ class DueItems:
     """What is known of the days whose labels are due.
 
     Attributes:
-        newest: rows with labels on the newest of these days.
-        rows: with labels, on all of them.
+        rows: with labels.
         right: those of them whose class was predicted.
         unlearned: class that no training row has -> those of them that have it.
     """
 
-    newest: int
     rows: int
     right: int
     unlearned: Mapping[str, int] = field(default_factory=dict)
@@ -82,12 +81,7 @@ class ItemComparison:
         """The columns that are compared as numbers."""
         return numeric(self.inputs.model)
 
-    @property
-    def labeled_count(self) -> int:
-        """Rows with labels on the newest day whose labels are due."""
-        return self._due.newest
-
-    def batches(self, days: Days) -> Iterator[pd.DataFrame]:
+    def batches(self, days: Iterable[date]) -> Iterator[pd.DataFrame]:
         """Yield a day's rows each: what is known of them and what they were taken for."""
         for day in days:
             yield storage.read_frame(self.inputs.scores.partition(day).uri, columns(self.inputs.model))
@@ -123,9 +117,7 @@ class ItemComparison:
     def _due(self) -> DueItems:
         counted = [self._right(day) for day in self.inputs.labeled_days]
         rows, right, *others = (sum(column) for column in zip(*counted, strict=True))
-        return DueItems(
-            counted[-1][0], rows, right, dict(zip(self.inputs.model.lineage.unlearned, others, strict=True))
-        )
+        return DueItems(rows, right, dict(zip(self.inputs.model.lineage.unlearned, others, strict=True)))
 
     def _right(self, day: date) -> tuple[int, ...]:
         """Return a day's rows with labels, those whose class was predicted, and those of each unlearned class."""
@@ -204,7 +196,9 @@ def _novelty(rows: int, effect: EffectSize, limits: ClassDriftLimits) -> Signal:
 def _signal(name: str, effect: EffectSize, limit: float, reason: str) -> Signal:
     limit = max(limit, effect.chance)
     sentence = f"{reason} (effect {effect.value:.3f}, limit {limit:.3f})."
-    return Signal(name=name, value=effect.value, limit=limit, raised=effect.value > limit, reason=sentence)
+    return Signal(
+        name=name, value=effect.value, limit=limit, unit=UNITS[name], raised=effect.value > limit, reason=sentence
+    )
 
 
 def count_unlearned(due: DueItems, limits: ClassDriftLimits) -> Signal:
@@ -213,7 +207,8 @@ def count_unlearned(due: DueItems, limits: ClassDriftLimits) -> Signal:
     share = rows / due.rows
     counts = ", ".join(f"{name!r} ({count})" for name, count in due.unlearned.items() if count)
     reason = f"{rows} of {due.rows} labeled rows are of classes that no training row of the model has: {counts}."
-    return Signal(name="classes", value=share, limit=limits.novelty, raised=share > limits.novelty, reason=reason)
+    limit = limits.novelty
+    return Signal(name="classes", value=share, limit=limit, unit=SHARE, raised=share > limit, reason=reason)
 
 
 def performance(due: DueItems, promised: Promise, limits: ClassDriftLimits) -> Signal:
@@ -221,8 +216,8 @@ def performance(due: DueItems, promised: Promise, limits: ClassDriftLimits) -> S
     limit = limits.accuracy
     if due.rows < limits.min_rows:
         reason = f"{due.rows} rows with labels; at least {limits.min_rows} are needed to judge the model."
-        return Signal(name="performance", value=None, limit=limit, raised=False, reason=reason)
+        return Signal(name="performance", value=None, limit=limit, unit=LOSS, raised=False, reason=reason)
     reached = due.right / due.rows
     lost = promised.value - reached
     reason = f"Accuracy {reached:.3f} where labels are due ({due.rows} rows), {promised.value:.3f} {promised.measured}."
-    return Signal(name="performance", value=lost, limit=limit, raised=lost > limit, reason=reason)
+    return Signal(name="performance", value=lost, limit=limit, unit=LOSS, raised=lost > limit, reason=reason)

@@ -10,8 +10,8 @@ from nightshift.contracts import package, tables
 from nightshift.contracts.package import ModelPackage
 from nightshift.errors import UserError
 from nightshift.graph import Graph
-from nightshift.serving.items import tasks
-from nightshift.serving.messages import Response
+from nightshift.serving.items.loader import load_schema
+from nightshift.serving.messages import HttpResponse
 from nightshift.serving.protocols import items
 from nightshift.tasks.examples import ScoredExample
 from nightshift.tasks.protocol import Payload
@@ -33,10 +33,10 @@ def from_lake(uri: str, model: ModelPackage, lake: str, use_case: str) -> tuple[
     Raises:
         UserError: when the lake has no image or text.
     """
-    (field,) = tasks.of(model, uri).fields
-    content = min(field.usable(_newest(lake, use_case, field.name, TRIED)), key=len)
-    score = ClassScorer(uri, model).score(field.seen(content)[None]).max()
-    event = {field.name: field.shown(content)}
+    (field,) = load_schema(model, uri).fields
+    content = min(field.filter_usable(_newest(lake, use_case, field.name, TRIED)), key=len)
+    score = ClassScorer(uri, model).score(field.decode(content)[None]).max()
+    event = {field.name: field.format(content)}
     return ScoredExample("instances", event, float(score), media_type=field.media_type(content)), content
 
 
@@ -46,19 +46,19 @@ def payloads(uri: str, model: ModelPackage, lake: str, use_case: str, most: int)
     Raises:
         UserError: when the lake has none.
     """
-    (field,) = tasks.of(model, uri).fields
-    usable = field.usable(_newest(lake, use_case, field.name, most))
+    (field,) = load_schema(model, uri).fields
+    usable = field.filter_usable(_newest(lake, use_case, field.name, most))
     return [Payload(body, field.media_type(body)) for body in usable]
 
 
 def stages(uri: str, model: ModelPackage, _: int) -> dict[str, Callable[[Any], Any]]:
     """Return what a server does with a body, one after the other."""
-    served, graph = tasks.of(model, uri), Graph(package.read_graph(uri, model, model.selected))
+    served, graph = load_schema(model, uri), Graph(package.read_graph(uri, model, model.selected))
     (field,) = served.fields
     return {
-        "decode": lambda content: field.seen(content)[None],
+        "decode": lambda content: field.decode(content)[None],
         "compute": partial(scores, graph),
-        "serialize": lambda scores: Response.json(items.predictions(served, scores)[0]),
+        "serialize": lambda scores: HttpResponse.json(items.predictions(served, scores)[0]),
     }
 
 

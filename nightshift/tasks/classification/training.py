@@ -13,7 +13,7 @@ from nightshift.classification.metrics import Labels, evaluate
 from nightshift.classification.shards import Array, ItemTable, labels
 from nightshift.config.classes import ClassConfig, ClassTaskConfig
 from nightshift.config.section import ConfigSection
-from nightshift.contracts.artifact import LabeledWindow, Window
+from nightshift.contracts.artifact import FoldWindow, Window
 from nightshift.contracts.package import DecisionRule, Signature
 from nightshift.contracts.preprocessing import ClassPreprocessing as Preprocessing
 from nightshift.errors import UserError
@@ -48,7 +48,7 @@ class ItemSample:
     days: Days
 
     @property
-    def window(self) -> LabeledWindow:
+    def window(self) -> FoldWindow:
         """Their days, and how many there are."""
         return window(self.rows, self.days)
 
@@ -111,7 +111,7 @@ class UnseenItems:
         inputs: what a graph takes of them, (n, ...).
     """
 
-    window: LabeledWindow
+    window: FoldWindow
     labels: Labels
     inputs: Array
 
@@ -196,6 +196,6 @@ def score_graph(graph: bytes, inputs: Array) -> Scores:
     return scorer.scores(Graph(graph), inputs)
 
 
-def window(rows: pd.DataFrame, days: Days) -> LabeledWindow:
+def window(rows: pd.DataFrame, days: Days) -> FoldWindow:
     """Describe some rows: first and last day, and how many."""
-    return LabeledWindow(first=days.first, last=days.last, rows=len(rows))
+    return FoldWindow(first=days.first, last=days.last, rows=len(rows))

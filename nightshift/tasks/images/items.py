@@ -8,7 +8,7 @@ from nightshift.classification import images
 from nightshift.classification.images import Pixels, UnusableError
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.preprocessing import ImagePreprocessing
-from nightshift.serving.items.base import ItemError, ItemField, Items
+from nightshift.serving.items.schema import ItemError, ItemField, ItemSchema
 
 ENCODED = {"type": "string", "contentEncoding": "base64", "minLength": 1}
 WRAPPED = {"type": "object", "properties": {"b64": ENCODED}, "required": ["b64"], "additionalProperties": False}
@@ -22,7 +22,7 @@ ALLOWED = {
 }
 
 
-def items(model: ModelPackage, _: str) -> Items:
+def items(model: ModelPackage, _: str) -> ItemSchema:
     """Return what is said of the images of a package.
 
     Raises:
@@ -31,16 +31,16 @@ def items(model: ModelPackage, _: str) -> Items:
     preprocessing = model.preprocessing_as(ImagePreprocessing)
     field = ItemField(
         name=preprocessing.item,
-        known=256,
+        limit=256,
         # SageMaker's clients say `application/x-image`
-        bodies=("image/", "application/x-image", "application/octet-stream"),
+        content_types=("image/", "application/x-image", "application/octet-stream"),
         schema={"oneOf": [ENCODED, WRAPPED]},
-        content=_content,
-        shown=lambda content: b64encode(content).decode(),
-        seen=partial(_prepare, preprocessing),
+        parse=_content,
+        format=lambda content: b64encode(content).decode(),
+        decode=partial(_prepare, preprocessing),
         media_type=images.media_type,
     )
-    return Items(preprocessing.classes, (field,))
+    return ItemSchema(preprocessing.classes, (field,))
 
 
 def _content(value: Any) -> bytes:

@@ -21,6 +21,7 @@ from nightshift.tasks.rows import RowsBesideReference
 SCORE_BITS = 12  # of float32, dropped where scores are ranked: what differs by less than 0.05 % is a tie
 SCORE_BINS = (int(np.float32(1).view(np.int32)) >> SCORE_BITS) + 1
 REFERENCE_POSITIVES = 50  # fewer are no reference
+LOSS, DISTANCE = "average precision lost", "standard deviations"  # units of signals
 
 
 @dataclass(frozen=True)
@@ -28,12 +29,10 @@ class DueRows:
     """What is known of the days whose labels are due.
 
     Attributes:
-        labeled: rows with labels on the newest of these days.
         ranks: their rows with labels by score, as `rank` counts them.
         positives: the positives among them.
     """
 
-    labeled: int
     ranks: npt.NDArray[np.int64]
     positives: pd.DataFrame
 
@@ -43,11 +42,6 @@ class RowComparison(RowsBesideReference):
     """The newest rows of a table, beside a model's training rows."""
 
     inputs: DriftInputs[TabularConfig]
-
-    @property
-    def labeled_count(self) -> int:
-        """Rows with labels on the newest day whose labels are due."""
-        return self._due.labeled
 
     def labeled_signals(self) -> Iterator[Signal]:
         """Yield what the labels say that are due."""
@@ -61,8 +55,7 @@ class RowComparison(RowsBesideReference):
     def _due(self) -> DueRows:
         parts = [self._describe_due(day) for day in self.inputs.labeled_days]
         ranks = functools.reduce(operator.add, (ranks for ranks, _ in parts))
-        newest, _ = parts[-1]
-        return DueRows(int(newest.sum()), ranks, pd.concat([positives for _, positives in parts], ignore_index=True))
+        return DueRows(ranks, pd.concat([positives for _, positives in parts], ignore_index=True))
 
     def _describe_due(self, day: date) -> tuple[npt.NDArray[np.int64], pd.DataFrame]:
         """Return how a day's rows with labels rank, and those of them that are positives."""
@@ -122,12 +115,12 @@ def performance(ranks: npt.NDArray[np.int64], promised: Promise, limits: Tabular
     limit, (legitimate, positives) = limits.average_precision, (int(side) for side in ranks.sum(axis=1))
     if positives < limits.min_positives or not legitimate:
         reason = f"{positives} positives with labels; at least {limits.min_positives} are needed to judge the model."
-        return Signal(name="performance", value=None, limit=limit, raised=False, reason=reason)
+        return Signal(name="performance", value=None, limit=limit, unit=LOSS, raised=False, reason=reason)
     reached = average_precision(ranks)
     lost = promised.value - reached
     expected = f"{promised.value:.3f} {promised.measured}"
     reason = f"Average precision {reached:.3f} where labels are due ({positives} positives), {expected}."
-    return Signal(name="performance", value=lost, limit=limit, raised=lost > limit, reason=reason)
+    return Signal(name="performance", value=lost, limit=limit, unit=LOSS, raised=lost > limit, reason=reason)
 
 
 def positives(reference: pd.DataFrame, current: pd.DataFrame, numeric: list[str], limits: TabularDriftLimits) -> Signal:
@@ -143,9 +136,9 @@ def positives(reference: pd.DataFrame, current: pd.DataFrame, numeric: list[str]
     if len(current) < limits.min_positives or len(reference) < REFERENCE_POSITIVES:
         needed = f"{limits.min_positives} and {REFERENCE_POSITIVES} are needed to compare them"
         reason = f"{len(current)} positives, and {len(reference)} for reference; at least {needed}."
-        return Signal(name="positives", value=None, limit=limit, raised=False, reason=reason)
+        return Signal(name="positives", value=None, limit=limit, unit=DISTANCE, raised=False, reason=reason)
     columns = shift.compare(reference[numeric], [current], numeric, limits)
     moved = max(columns, key=lambda column: column.wasserstein or 0)
     value = moved.wasserstein or 0.0
     reason = f"Among positives, {moved.name} moved most: {value:.2f} standard deviations (limit {limit:.3g})."
-    return Signal(name="positives", value=value, limit=limit, raised=value > limit, reason=reason)
+    return Signal(name="positives", value=value, limit=limit, unit=DISTANCE, raised=value > limit, reason=reason)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from nightshift.config.tabular import TabularConfig
 from nightshift.contracts import verdict
-from nightshift.contracts.artifact import LabeledWindow
+from nightshift.contracts.artifact import FoldWindow
 from nightshift.contracts.evaluation import Curves
 from nightshift.contracts.online import Replay
 from nightshift.contracts.package import ModelPackage
@@ -35,7 +35,7 @@ class TableUnderTest(MeasuredRows):
         return f"{super().__str__()}, {self._positives} of them positive"
 
     @property
-    def window(self) -> LabeledWindow:
+    def window(self) -> FoldWindow:
         """Their days, rows and positives."""
         return super().window.model_copy(update={"positives": self._positives})
 

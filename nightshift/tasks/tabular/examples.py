@@ -12,10 +12,10 @@ from nightshift.contracts.preprocessing import Inputs
 from nightshift.contracts.tables import read_table
 from nightshift.errors import UserError
 from nightshift.graph import Graph
-from nightshift.serving.messages import Response
+from nightshift.serving.feature_encoder import FeatureEncoder
+from nightshift.serving.messages import HttpResponse
 from nightshift.serving.payloads import decode
 from nightshift.serving.protocols import features
-from nightshift.serving.rows import Rows
 from nightshift.tabular.inputs import FrameScorer
 from nightshift.tabular.online import snapshot
 from nightshift.tasks.examples import ScoredExample
@@ -59,12 +59,12 @@ def payloads(uri: str, model: ModelPackage, _: str, __: str, most: int) -> list[
 def stages(uri: str, model: ModelPackage, most: int) -> dict[str, Callable[[Any], Any]]:
     """Return what a server does with a body, one after the other."""
     graph = Graph(package.read_graph(uri, model, model.selected))
-    rows, threshold = Rows(model.inputs, most), model.decision.threshold
+    encoder, threshold = FeatureEncoder(model.inputs, most), model.decision.threshold
     return {
         "parse": decode,
-        "features": rows.matrix,
+        "features": encoder.encode,
         "compute": graph.score,
-        "serialize": lambda scores: Response.json({"predictions": features.predictions(scores, threshold)}),
+        "serialize": lambda scores: HttpResponse.json({"predictions": features.predictions(scores, threshold)}),
     }
 
 

@@ -82,10 +82,10 @@ def check_rows(rows: pd.DataFrame) -> pd.DataFrame:
     """
     if rows.empty:
         raise UserError("the test days have no rows left to evaluate on; check the date, or drop_compromised")
-    unlabelled = rows.loc[rows["label"].isna(), "event_time"]
-    if len(unlabelled):
+    unlabeled = rows.loc[rows["label"].isna(), "event_time"]
+    if len(unlabeled):
         raise UserError(
-            f"{len(unlabelled)} test rows have no label although it is due, the first on {unlabelled.min().date()}; "
+            f"{len(unlabeled)} test rows have no label although it is due, the first on {unlabeled.min().date()}; "
             "deliver that day's labels and run again from ingestion"
         )
     return rows

@@ -15,8 +15,11 @@ def schema(_: TabularConfig, nullable: bool) -> pa.Column:
     return pa.Column("Int8", pa.Check.isin((0, 1)), nullable=nullable)
 
 
-def read(column: pd.Series, _: TabularConfig) -> pd.Series:
+def read(column: pd.Series, config: TabularConfig) -> pd.Series:
     """Return labels, Int8, null where one cannot be read."""
+    spelled = config.source.format
+    if spelled.positive:
+        return columns.named_labels(column, spelled.positive, spelled.negative)
     return columns.labels(column)
 
 

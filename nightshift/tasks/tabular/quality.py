@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from nightshift.contracts import evaluation as contract
-from nightshift.contracts.artifact import LabeledWindow
+from nightshift.contracts.artifact import FoldWindow
 from nightshift.contracts.section import (
     Axis,
     Block,
@@ -191,7 +191,7 @@ def _windows(trial: RowTrial) -> TableBlock:
     return TableBlock(title="Windows", columns=columns, rows=rows)
 
 
-def _share(part: LabeledWindow) -> float | None:
+def _share(part: FoldWindow) -> float | None:
     return (part.positives or 0) / part.rows if part.rows else None
 
 

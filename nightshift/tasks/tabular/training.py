@@ -10,7 +10,7 @@ import pandas as pd
 from nightshift.config.section import ConfigSection
 from nightshift.config.tabular import CandidateKind, TabularConfig
 from nightshift.config.tabular import TabularTaskConfig as Task
-from nightshift.contracts.artifact import LabeledWindow
+from nightshift.contracts.artifact import FoldWindow
 from nightshift.contracts.package import DecisionRule
 from nightshift.contracts.preprocessing import TabularPreprocessing
 from nightshift.errors import UserError
@@ -22,7 +22,7 @@ from nightshift.tabular import windows
 from nightshift.tabular.scaler import Matrix
 from nightshift.tasks.fitting import FitSpec, Fitted
 from nightshift.tasks.protocol import CandidateMetrics, TrainingSetup
-from nightshift.tasks.rows import LabeledRows, finite
+from nightshift.tasks.rows import InputRows, finite
 from nightshift.tasks.rows import require_labels as every_labeled
 from nightshift.tasks.tabular import compromise, estimators
 from nightshift.tasks.tabular.estimators import Labels
@@ -33,41 +33,16 @@ TOLERANCE = 1e-5
 
 
 @dataclass(frozen=True)
-class FitSettings:
-    """What stays the same through a training.
-
-    Attributes:
-        config: the use case.
-        numeric: numeric inputs, in order.
-        categorical: categorical inputs, in order.
-        device: `cpu` or `cuda`.
-        checkpoints: URI of the folder of this training's checkpoints; empty for none.
-        tolerance: by how much the scores of a candidate's graph may differ from the library's.
-    """
-
-    config: TabularConfig
-    numeric: list[str]
-    categorical: list[str]
-    device: str
-    checkpoints: str = ""
-    tolerance: float = TOLERANCE
-
-    def spec(self, name: str) -> FitSpec:
-        """Return how a candidate of the config is fitted."""
-        task, field = self.config.task, f"task.candidates.{name}.parameters"
-        parameters = task.candidates[name].parameters
-        return FitSpec(field, parameters, task.seed, task.threads, self.device, task.trainer, self.checkpoints)
-
-
-@dataclass(frozen=True)
-class RowSample(LabeledRows):
+class RowSample(InputRows):
     """Labeled training rows.
 
     Attributes:
-        settings: of the training.
+        setup: of the training.
+        tolerance: by how much the scores of a candidate's graph may differ from the library's.
     """
 
-    settings: FitSettings
+    setup: TrainingSetup[TabularConfig]
+    tolerance: float = TOLERANCE
 
     @cached_property
     def labels(self) -> Labels:
@@ -75,19 +50,14 @@ class RowSample(LabeledRows):
         return self.rows["label"].to_numpy(dtype=np.int8)
 
     @property
-    def window(self) -> LabeledWindow:
+    def window(self) -> FoldWindow:
         """Their days, and how many there are."""
         return window(self.rows, self.days)
 
     @property
     def preprocessing(self) -> TabularPreprocessing:
         """How events become what a graph takes."""
-        return TabularPreprocessing(**dict(self.inputs), windows=windows.configured_windows(self.settings.config))
-
-    @property
-    def tolerance(self) -> float:
-        """By how much the scores of a candidate's graph may differ from the library's."""
-        return self.settings.tolerance
+        return TabularPreprocessing(**dict(self.inputs), windows=windows.configured_windows(self.setup.config))
 
     def check(self) -> None:
         """Have each candidate's library take its parameters on a few rows.
@@ -97,13 +67,13 @@ class RowSample(LabeledRows):
         """
         few = self.rows.groupby("label").head(FEW_ROWS)
         matrix, labels = finite(tabular.matrix(self.inputs, few), self.inputs), few["label"].to_numpy(dtype=np.int8)
-        for name, candidate in self.settings.config.task.candidates.items():
-            estimators.check(candidate.kind, self.settings.spec(name), matrix, labels)
+        for name, candidate in self.setup.config.task.candidates.items():
+            estimators.check(candidate.kind, self._spec(name), matrix, labels)
 
     def fit(self, name: str) -> Fitted:
         """Fit one candidate of the config."""
-        kind = self.settings.config.task.candidates[name].kind
-        return estimators.fit(kind, self.settings.spec(name), self.matrix, self.labels)
+        kind = self.setup.config.task.candidates[name].kind
+        return estimators.fit(kind, self._spec(name), self.matrix, self.labels)
 
     def gap(self, fitted: Fitted) -> float:
         """Return by how much a graph's scores differ from the library's, on as many positives as a sample holds."""
@@ -111,6 +81,11 @@ class RowSample(LabeledRows):
         spread = np.arange(0, len(self.matrix), -(-2 * len(self.matrix) // CHECKED_ROWS))
         rows = self.matrix[np.concatenate([positives, spread])]
         return float(np.abs(Graph(fitted.graph).score(rows) - fitted.predict(rows)).max())
+
+    def _spec(self, name: str) -> FitSpec:
+        setup, task, field = self.setup, self.setup.config.task, f"task.candidates.{name}.parameters"
+        parameters = task.candidates[name].parameters
+        return FitSpec(field, parameters, task.seed, task.threads, setup.device, task.trainer, setup.checkpoints)
 
 
 @dataclass(frozen=True)
@@ -130,7 +105,7 @@ class UnseenRows:
     matrix: Matrix
 
     @property
-    def window(self) -> LabeledWindow:
+    def window(self) -> FoldWindow:
         """Their days, and how many there are."""
         return window(self.rows, self.days)
 
@@ -147,40 +122,40 @@ class TableRows:
     """The rows of a training.
 
     Attributes:
-        settings: of the training.
+        setup: of the training.
         features: `event_time`, `customer`, `label` and the inputs, from the first training day of the validation
             fold to the last one of the test fold.
     """
 
-    settings: FitSettings
+    setup: TrainingSetup[TabularConfig]
     features: pd.DataFrame
 
     def sample(self, fold: Fold) -> RowSample:
         """Return the training rows of a fold."""
-        rows = require_both_classes(rows_of(self.features, fold.train), fold.train)
-        inputs = tabular.seen_in(rows, self.settings.numeric, self.settings.categorical)
-        return RowSample(rows, fold.train, inputs, self.settings)
+        rows, details = (
+            require_both_classes(rows_of(self.features, fold.train), fold.train),
+            self.setup.features.details,
+        )
+        inputs = tabular.seen_in(rows, details["numeric"], details["categorical"])
+        return RowSample(rows, fold.train, inputs, self.setup)
 
     def unseen(self, fold: Fold, sample: RowSample) -> UnseenRows:
         """Return the test rows of a fold."""
-        config = self.settings.config
+        config = self.setup.config
         rows = require_both_classes(compromise.test_rows(self.features, fold, config.protocol), fold.test)
         return UnseenRows(config, rows, fold.test, tabular.matrix(sample.inputs, rows))
 
     def reference(self, sample: RowSample, graph: bytes) -> tuple[pd.DataFrame, None]:
         """Return some of the training rows."""
-        return sample.reference(graph, self.settings.config.task.seed), None
+        return sample.reference(graph, self.setup.config.task.seed), None
 
 
 def rows(setup: TrainingSetup[TabularConfig]) -> TableRows:
     """Read the rows of a training."""
     details, plan = setup.features.details, setup.plan
-    settings = FitSettings(
-        setup.config, details["numeric"], details["categorical"], setup.device, checkpoints=setup.checkpoints
-    )
-    columns = ["event_time", "customer", "label", *settings.numeric, *settings.categorical]
+    columns = ["event_time", "customer", "label", *details["numeric"], *details["categorical"]]
     days = Days(plan.validation.train.first, plan.test.train.last)
-    return TableRows(settings, setup.features.read(days, columns))
+    return TableRows(setup, setup.features.read(days, columns))
 
 
 def networks(task: Task) -> Mapping[str, ConfigSection]:
@@ -203,10 +178,10 @@ def require_both_classes(rows: pd.DataFrame, days: Days) -> pd.DataFrame:
     return rows
 
 
-def window(rows: pd.DataFrame, days: Days) -> LabeledWindow:
+def window(rows: pd.DataFrame, days: Days) -> FoldWindow:
     """Describe some rows: first and last day, rows, positives."""
     positives = int(rows["label"].sum())
-    return LabeledWindow(first=days.first, last=days.last, rows=len(rows), positives=positives)
+    return FoldWindow(first=days.first, last=days.last, rows=len(rows), positives=positives)
 
 
 def threshold(scores: Matrix, flagged: int) -> float:

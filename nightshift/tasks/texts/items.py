@@ -8,10 +8,10 @@ from nightshift.classification.shards import Array
 from nightshift.classification.tokens import Tokenizer
 from nightshift.contracts.package import ModelPackage, read_tokenizer
 from nightshift.contracts.preprocessing import TextPreprocessing
-from nightshift.serving.items.base import ItemError, ItemField, Items
+from nightshift.serving.items.schema import ItemError, ItemField, ItemSchema
 
 
-def items(model: ModelPackage, uri: str) -> Items:
+def items(model: ModelPackage, uri: str) -> ItemSchema:
     """Return what is said of the texts of a package that lies at a URI.
 
     Raises:
@@ -20,15 +20,15 @@ def items(model: ModelPackage, uri: str) -> Items:
     preprocessing, content = model.preprocessing_as(TextPreprocessing), read_tokenizer(uri, model)
     field = ItemField(
         name=preprocessing.item,
-        known=preprocessing.vocabulary,
-        bodies=("text/",),
+        limit=preprocessing.vocabulary,
+        content_types=("text/",),
         schema={"type": "string", "minLength": 1},
-        content=_content,
-        shown=bytes.decode,
-        seen=partial(_encode, Tokenizer(content, preprocessing.vocabulary, preprocessing.pad), preprocessing.length),
+        parse=_content,
+        format=bytes.decode,
+        decode=partial(_encode, Tokenizer(content, preprocessing.vocabulary, preprocessing.pad), preprocessing.length),
         media_type=lambda _: "text/plain",
     )
-    return Items(preprocessing.classes, (field,))
+    return ItemSchema(preprocessing.classes, (field,))
 
 
 def _content(value: Any) -> bytes:

@@ -132,7 +132,7 @@ def _launch(home: Path, dags: Path, variables: Mapping[str, str], urls: tuple[st
     served = AirflowSettings.from_environment(environment).workspace.resolve() / "runs"
     served.mkdir(parents=True, exist_ok=True)
     # all processes inherit the lock: as long as it is held, the session is theirs
-    with locks.held(_lock(home), seconds=0) as lock, _log(home).open("w") as log:
+    with locks.hold(_lock(home), seconds=0) as lock, _log(home).open("w") as log:
         leader = subprocess.Popen(
             ["sh", "-c", LEADER, "airflow", *PARTS, _task_server(tasks), _file_server(served, reports)],
             env=environment,
@@ -171,7 +171,7 @@ def _reserve_port(until_started: contextlib.ExitStack, port: int) -> int:
     lock = Path(tempfile.gettempdir()) / f"nightshift-{os.getuid()}-port-{port}"
     try:
         if port:
-            until_started.enter_context(locks.held(lock, seconds=0))
+            until_started.enter_context(locks.hold(lock, seconds=0))
         with socket.socket() as tried:
             tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             tried.bind(("127.0.0.1", port))
@@ -255,7 +255,11 @@ def main(argv: list[str] | None = None) -> int:
     """Start or stop the Airflow of this repository."""
     parser = argparse.ArgumentParser(prog="python -m pipelines.engines.airflow.standalone", description=__doc__)
     parser.add_argument("action", choices=["start", "stop"])
-    parser.add_argument("--config", default=configs.DEFAULT, help="use case whose DAGs are wanted, a name or a file")
+    parser.add_argument(
+        "--config",
+        default=configs.DEFAULT,
+        help="use case of the DAGs, by its name in pipelines/configs/ or a YAML file",
+    )
     args = parser.parse_args(argv)
     try:
         _start(ROOT / ".airflow", args.config) if args.action == "start" else _stop(ROOT / ".airflow")

@@ -73,20 +73,20 @@ class Runs:
     def _pipelines(self) -> dict[str, str]:
         """Return the names of the uploaded pipelines by id."""
         listing = api.PipelineServiceApi(self._server.client).pipeline_service_list_pipelines
-        page = self._server.ask(lambda: listing(page_size=MAX_RUNS, **self._server.inside))
+        page = self._server.call(lambda: listing(page_size=MAX_RUNS, **self._server.inside))
         return {pipeline.pipeline_id: pipeline.display_name for pipeline in page.pipelines or []}
 
     def _list_newest(self, listing: Callable[..., Any], field: str) -> list[Any]:
         """Return the newest of the experiment, which is made by whoever starts the first run, not here."""
         server, experiments = self._server, api.ExperimentServiceApi(self._server.client)
         by_name = experiments.experiment_service_list_experiments
-        matches = server.ask(
+        matches = server.call(
             lambda: server.find_named(by_name, "experiments", server.target.experiment, **server.inside)
         )
         if not matches:
             return []
         options = {"page_size": MAX_RUNS, "sort_by": "created_at desc", "experiment_id": matches[0].experiment_id}
-        return list(getattr(server.ask(lambda: listing(**options)), field) or [])
+        return list(getattr(server.call(lambda: listing(**options)), field) or [])
 
 
 def serve(server: KubeflowApi, host: str, port: int, say: Callable[[str], None]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import kfp_server_api as api
 
 from nightshift import storage
-from nightshift.cluster.kubeflow import Definition, KubeflowApi, newest_version
+from nightshift.cluster.kubeflow import Definition, KubeflowApi, find_newest_version
 from nightshift.errors import UserError
 from pipelines import ir
 
@@ -59,7 +59,7 @@ def upload(server: KubeflowApi, name: str, compiled: Path) -> bool:
         return server.find_named(service.pipeline_service_list_pipelines, "pipelines", name, **server.inside)
 
     def same() -> list[Any]:
-        newest = [version for pipeline in there() for version in newest_version(service, pipeline.pipeline_id)]
+        newest = [version for pipeline in there() for version in find_newest_version(service, pipeline.pipeline_id)]
         return [version for version in newest if version.description == mark]
 
     def make() -> Any:
@@ -70,7 +70,7 @@ def upload(server: KubeflowApi, name: str, compiled: Path) -> bool:
             return uploads.upload_pipeline_version(str(compiled), **options)
         return uploads.upload_pipeline(str(compiled), name=name, description=mark, **server.inside)
 
-    return server.once(same, make)[1]
+    return server.find_or_create(same, make)[1]
 
 
 def recurring(name: str, pipeline: ir.Pipeline, parameters: dict[str, Any], cron: str) -> api.V2beta1RecurringRun:
@@ -125,7 +125,7 @@ def change(server: KubeflowApi, name: str, wanted: api.V2beta1RecurringRun | Non
     Raises:
         UserError: when there is another one, and `replace` does not allow to delete it.
     """
-    others = [run for run in server.ask(lambda: _find_recurring(server, name)) if not _is_same(run, wanted)]
+    others = [run for run in server.call(lambda: _find_recurring(server, name)) if not _is_same(run, wanted)]
     if others and not replace:
         raise UserError(f"there is another recurring run {name!r} ({others[0].recurring_run_id}); --replace deletes it")
     return ScheduleChange(name, wanted, others)
@@ -141,13 +141,13 @@ def schedule(server: KubeflowApi, change: ScheduleChange) -> bool:
     if wanted is not None:
         wanted.experiment_id = server.experiment
         wanted.service_account = wanted.service_account or server.target.service_account or None
-        _, new = server.once(
+        _, new = server.find_or_create(
             lambda: [run for run in _find_recurring(server, change.name) if _is_same(run, wanted)],
             lambda: service.recurring_run_service_create_recurring_run(wanted),
         )
     # only now, so that at no moment there is none
     for run in change.others:
-        server.ask(partial(service.recurring_run_service_delete_recurring_run, run.recurring_run_id))
+        server.call(partial(service.recurring_run_service_delete_recurring_run, run.recurring_run_id))
     return new or bool(change.others)
 
 

@@ -122,7 +122,7 @@ def lock_run(run: Run) -> Iterator[None]:
         stack.enter_context(under_way(run))
         try:
             # also by the process that ends the steps: the next run begins after the last step has ended
-            file = stack.enter_context(locks.held(path, seconds=0, inheritable=True))
+            file = stack.enter_context(locks.hold(path, seconds=0, inheritable=True))
         except BlockingIOError:
             other = path.read_text() or "another run"
             raise UserError(f"{other} is in progress for the same date; wait for it or give another --date") from None
@@ -139,7 +139,7 @@ def under_way(run: Run) -> Iterator[None]:
     """Refuse `none_under_way` during a run, or during one step of it that another engine has ordered."""
     gate = _gate(run.folder.parent, _use_case(run))
     gate.parent.mkdir(parents=True, exist_ok=True)
-    with locks.held(gate, shared=True, inheritable=True):
+    with locks.hold(gate, shared=True, inheritable=True):
         yield
 
 
@@ -157,7 +157,7 @@ def none_under_way(folder: Path, use_case: str) -> Iterator[None]:
     gate = _gate(folder, use_case)
     gate.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with locks.held(gate, seconds=0):
+        with locks.hold(gate, seconds=0):
             yield
     except BlockingIOError:
         raise UserError(f"a run of {use_case!r} in {folder} is in progress; try again when it has finished") from None

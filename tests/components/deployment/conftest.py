@@ -25,7 +25,7 @@ def serve(stocked, state, free_port):
 
     def start_or_update(number: int, name: str = "fraud"):
         version = registry.find(stocked, name, number)
-        return endpoint.start_or_update(state, version, examples.without_state("", "fraud", version.uri), free_port)
+        return endpoint.start_or_update(state, version, examples.build_stateless("", "fraud", version.uri), free_port)
 
     yield start_or_update
     endpoint.stop(stocked)

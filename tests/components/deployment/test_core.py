@@ -90,8 +90,8 @@ def test_a_verdict_about_another_model_is_refused():
 def test_one_gate_that_is_not_passed_keeps_the_champion_whoever_wrote_its_verdict(decision):
     evaluation = verdicts()[0]
     budget = evaluation.model_copy(update={"gate": "budget", "decision": Decision(decision), "reasons": ["It costs."]})
-    found = core.decide(CHALLENGER, CHAMPION, [evaluation, budget])
-    assert found == core.DeploymentDecision("kept", ["It costs."])
+    outcome = core.decide(CHALLENGER, CHAMPION, [evaluation, budget])
+    assert outcome == core.DeploymentDecision("kept", ["It costs."])
 
 
 def test_advisory_verdicts_alone_promote_nothing():
@@ -101,7 +101,7 @@ def test_advisory_verdicts_alone_promote_nothing():
         core.decide(CHALLENGER, None, [drift()])
 
 
-def test_lineage_names_data_and_judgement_and_leaves_out_what_is_not_known():
+def test_lineage_names_data_and_judgment_and_leaves_out_what_is_not_known():
     train = {"first": "2018-07-25", "last": "2018-07-31", "rows": 10, "positives": 1}
     made_from = packages.lineage(train=train, events_sha256="e", features_sha256="f")
     tags = core.lineage(packages.manifest({"mlp": b""}, INPUTS, made_from), verdicts(), "average_precision")

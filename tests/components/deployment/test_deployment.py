@@ -12,6 +12,7 @@ import yaml
 from components.deployment.__main__ import body, parser
 from components.deployment.__main__ import deploy as deploy_within
 from nightshift import registry, release, storage
+from nightshift.context import StepContext
 from nightshift.contracts import package, tables
 from nightshift.contracts.package import DecisionRule
 from nightshift.contracts.section import read_section
@@ -28,17 +29,17 @@ METRICS = {"auc_roc": 0.87, "average_precision": 0.61, "precision_at_k": 0.29, "
 
 
 @pytest.fixture
-def place(tmp_path, stocked):
+def folder(tmp_path, stocked):
     yield tmp_path
     endpoint.stop(stocked)
 
 
 def flags(
-    place: Path, model: str, decision: str = "pass", target: str = "local", registry: str | None = None
+    folder: Path, model: str, decision: str = "pass", target: str = "local", registry: str | None = None
 ) -> list[str]:
     """Write the verdicts of a model and return the step's flags."""
-    kept = registry or f"{place}/registry"
-    champion = release.champion(ReleaseRef(kept, "fraud", f"{place}/audit"))
+    kept = registry or f"{folder}/registry"
+    champion = release.champion(ReleaseRef(kept, "fraud", f"{folder}/audit"))
     verdict = Verdict(
         gate="evaluation",
         decision=decision,
@@ -48,36 +49,36 @@ def flags(
         compared_with=champion and {"version": champion.version, "sha256": champion.sha256},
     )
     advice = {"gate": "drift", "decision": "fail", "reasons": ["Amounts grew."], "measures": [], "advisory": True}
-    verdict.write(f"{place}/evaluation/verdict.json")
+    verdict.write(f"{folder}/evaluation/verdict.json")
     Verdict(gate="skew", decision="pass", reasons=["Nothing differs."], measures=[], subject=verdict.subject).write(
-        f"{place}/evaluation/skew.json"
+        f"{folder}/evaluation/skew.json"
     )
-    storage.write_bytes(f"{place}/evaluation/model_card.md", b"# Model card\n")
-    Verdict(subject=verdict.subject, **advice).write(f"{place}/drift/verdict.json")
-    online = streams.written([], streams.config(), 1, f"{place}/lake")  # of events that give other features
-    tables.write_table(f"{place}/features", tables.Table("features", [], {"online": online}))
+    storage.write_bytes(f"{folder}/evaluation/model_card.md", b"# Model card\n")
+    Verdict(subject=verdict.subject, **advice).write(f"{folder}/drift/verdict.json")
+    online = streams.written([], streams.config(), 1, f"{folder}/lake")  # of events that give other features
+    tables.write_table(f"{folder}/features", tables.Table("features", [], {"online": online}))
     values = {
         "config": json.dumps(yaml.safe_load(CONFIG.read_text())),
         "date": "2018-08-14",
-        "features": f"{place}/features",
+        "features": f"{folder}/features",
         "model": model,
-        "evaluation": f"{place}/evaluation",
-        "drift": f"{place}/drift",
-        "state": state(place, target=target, registry=kept),
+        "evaluation": f"{folder}/evaluation",
+        "drift": f"{folder}/drift",
+        "state": state(folder, target=target, registry=kept),
         "run": "run-1",
-        "deployment": f"{place}/deployment.json",
+        "deployment": f"{folder}/deployment.json",
     }
     return [part for name, value in values.items() for part in (f"--{name}", value)]
 
 
-def releases(place: Path) -> ReleaseRef:
-    return ReleaseRef(f"{place}/registry", "fraud")
+def releases(folder: Path) -> ReleaseRef:
+    return ReleaseRef(f"{folder}/registry", "fraud")
 
 
-def deploy(place: Path, model: str, decision: str = "pass", target: str = "local", **sections: dict) -> dict:
+def deploy(folder: Path, model: str, decision: str = "pass", target: str = "local", **sections: dict) -> dict:
     config = json.dumps(yaml.safe_load(CONFIG.read_text()) | sections)
-    body(parser().parse_args([*flags(place, model, decision, target), "--config", config]))
-    return json.loads((place / "deployment.json").read_text())
+    body(StepContext(parser().parse_args([*flags(folder, model, decision, target), "--config", config])))
+    return json.loads((folder / "deployment.json").read_text())
 
 
 @pytest.mark.slow
@@ -86,8 +87,8 @@ def test_a_model_is_promoted_through_a_tracking_server_and_the_next_run_compares
     tracking_server, tmp_path, save_model
 ):
     for weight, day in ((0.4, "2018-08-01"), (0.5, "2018-08-02")):
-        given = flags(tmp_path, save_model(weight, day), target="register-only", registry=tracking_server)
-        body(parser().parse_args([*given, "--run", day]))
+        words = flags(tmp_path, save_model(weight, day), target="register-only", registry=tracking_server)
+        body(StepContext(parser().parse_args([*words, "--run", day])))
 
     deployed = json.loads((tmp_path / "deployment.json").read_text())
     assert (deployed["decision"], deployed["version"], deployed["previous_champion_version"]) == ("promoted", 2, 1)
@@ -95,17 +96,17 @@ def test_a_model_is_promoted_through_a_tracking_server_and_the_next_run_compares
     assert (champion.version, package.load(champion.uri).sha256) == (2, deployed["sha256"])
 
 
-def test_the_model_card_lies_in_the_registry_beside_the_model_with_the_drift_of_its_day(place, save_model):
-    deploy(place, save_model(0.4, "2018-08-01"), target="register-only")
+def test_the_model_card_lies_in_the_registry_beside_the_model_with_the_drift_of_its_day(folder, save_model):
+    deploy(folder, save_model(0.4, "2018-08-01"), target="register-only")
 
-    version = registry.versions(f"{place}/registry", "fraud")[-1]
+    version = registry.versions(f"{folder}/registry", "fraud")[-1]
     card = (Path(version.uri).parent / "model_card.md").read_text()
     assert card == "# Model card\n\n## Drift at training time\n\n- **fail**\n- Amounts grew.\n"
 
 
-def test_a_promoted_model_is_registered_with_its_lineage_and_answers(place, save_model):
-    report = deploy(place, save_model(0.4, "2018-08-01"))
-    version = release.champion(releases(place))
+def test_a_promoted_model_is_registered_with_its_lineage_and_answers(folder, save_model):
+    report = deploy(folder, save_model(0.4, "2018-08-01"))
+    version = release.champion(releases(folder))
     assert {key: report[key] for key in ("model", "version", "decision", "champion_version", "endpoint_checked")} == {
         "model": "fraud",
         "version": 4,
@@ -116,7 +117,7 @@ def test_a_promoted_model_is_registered_with_its_lineage_and_answers(place, save
     assert report["previous_champion_version"] is None
     assert report["sha256"] == version.sha256
     assert report["reasons"] == ["It was judged.", "Nothing differs.", "Drift: fail."]
-    section = read_section(f"{place}/deployment.json")
+    section = read_section(f"{folder}/deployment.json")
     assert (section.outcome.headline, section.outcome.tone) == ("Version 4 is live", "good")
     assert section.blocks[-1].text == report["curl"]
     answer = httpx.post(f"{report['endpoint']}/score", json={"instances": [report["example"]]})
@@ -136,113 +137,113 @@ def test_a_promoted_model_is_registered_with_its_lineage_and_answers(place, save
     assert version.tags["code_version"].startswith("0.")
 
 
-def test_a_model_whose_features_differ_online_is_kept_out(place, save_model):
-    release.promote(releases(place), 3)
-    given = flags(place, save_model(0.4, "2018-08-01"), target="register-only")
-    skew = json.loads((place / "evaluation" / "skew.json").read_text())
-    (place / "evaluation" / "skew.json").write_text(json.dumps(skew | {"decision": "fail", "reasons": ["1 differs."]}))
-    body(parser().parse_args(given))
-    report = json.loads((place / "deployment.json").read_text())
+def test_a_model_whose_features_differ_online_is_kept_out(folder, save_model):
+    release.promote(releases(folder), 3)
+    words = flags(folder, save_model(0.4, "2018-08-01"), target="register-only")
+    skew = json.loads((folder / "evaluation" / "skew.json").read_text())
+    (folder / "evaluation" / "skew.json").write_text(json.dumps(skew | {"decision": "fail", "reasons": ["1 differs."]}))
+    body(StepContext(parser().parse_args(words)))
+    report = json.loads((folder / "deployment.json").read_text())
     assert (report["decision"], report["reasons"]) == ("kept", ["1 differs.", "Drift: fail."])
 
 
-def test_a_kept_champion_is_served_when_nothing_was(place, save_model):
-    release.promote(releases(place), 3)
-    report = deploy(place, save_model(0.4, "2018-08-01"), decision="fail")
+def test_a_kept_champion_is_served_when_nothing_was(folder, save_model):
+    release.promote(releases(folder), 3)
+    report = deploy(folder, save_model(0.4, "2018-08-01"), decision="fail")
     assert (report["decision"], report["version"]) == ("kept", 4)
     assert report["champion_version"] == report["previous_champion_version"] == 3
     assert httpx.get(f"{report['endpoint']}/model").json()["version"] == 3
 
 
-def test_the_same_run_again_keeps_its_own_champion_and_its_endpoint(place, save_model):
-    first = deploy(place, save_model(0.4, "2018-08-01"))
-    again = deploy(place, save_model(0.4, "2018-08-01"))
+def test_the_same_run_again_keeps_its_own_champion_and_its_endpoint(folder, save_model):
+    first = deploy(folder, save_model(0.4, "2018-08-01"))
+    again = deploy(folder, save_model(0.4, "2018-08-01"))
     assert (again["version"], again["decision"]) == (4, "kept")
     assert again["reasons"][0] == "Version 4 is already the champion."
     assert again["endpoint"] == first["endpoint"]
 
 
 @pytest.mark.parametrize("champion", [3, None])
-def test_an_attempt_that_was_killed_after_promoting_is_finished_with_the_same_decision(place, save_model, champion):
+def test_an_attempt_that_was_killed_after_promoting_is_finished_with_the_same_decision(folder, save_model, champion):
     if champion:
-        release.promote(releases(place), champion)
-    words = flags(place, save_model(0.4, "2018-08-01"), target="register-only")
+        release.promote(releases(folder), champion)
+    words = flags(folder, save_model(0.4, "2018-08-01"), target="register-only")
     records = []
     for _ in range(2):
-        body(parser().parse_args(words))
-        records.append(storage.read_json(f"{place}/deployment.json"))
+        body(StepContext(parser().parse_args(words)))
+        records.append(storage.read_json(f"{folder}/deployment.json"))
 
     assert records[0] == records[1]
     assert (records[1]["decision"], records[1]["previous_champion_version"]) == ("promoted", champion)
-    assert release.champion(releases(place)).version == 4
-    assert release.predecessor(releases(place), release.read(releases(place))) == champion
+    assert release.champion(releases(folder)).version == 4
+    assert release.predecessor(releases(folder), release.read(releases(folder))) == champion
 
 
-def test_another_run_of_the_same_model_keeps_the_champion_that_it_is(place, save_model):
-    words = flags(place, save_model(0.4, "2018-08-01"), target="register-only")
-    body(parser().parse_args(words))
-    body(parser().parse_args([*words, "--run", "run-2"]))
-    assert storage.read_json(f"{place}/deployment.json")["decision"] == "kept"
+def test_another_run_of_the_same_model_keeps_the_champion_that_it_is(folder, save_model):
+    words = flags(folder, save_model(0.4, "2018-08-01"), target="register-only")
+    body(StepContext(parser().parse_args(words)))
+    body(StepContext(parser().parse_args([*words, "--run", "run-2"])))
+    assert storage.read_json(f"{folder}/deployment.json")["decision"] == "kept"
 
 
-def test_a_backfill_leaves_the_champion(place, save_model):
-    release.promote(releases(place), 3)
-    report = deploy(place, save_model(0.4, "2018-07-20"), target="register-only")
+def test_a_backfill_leaves_the_champion(folder, save_model):
+    release.promote(releases(folder), 3)
+    report = deploy(folder, save_model(0.4, "2018-07-20"), target="register-only")
     assert report["decision"] == "kept"
     assert "newer than the champion's" in report["reasons"][0]
-    assert release.champion(releases(place)).version == 3
+    assert release.champion(releases(folder)).version == 3
 
 
-def test_a_version_that_was_rolled_back_is_not_promoted_by_the_same_run_again(place, save_model):
-    release.promote(releases(place), 3)
-    deploy(place, save_model(0.4, "2018-08-01"), target="register-only")
-    release.rollback(releases(place))
-    report = deploy(place, save_model(0.4, "2018-08-01"), target="register-only")
+def test_a_version_that_was_rolled_back_is_not_promoted_by_the_same_run_again(folder, save_model):
+    release.promote(releases(folder), 3)
+    deploy(folder, save_model(0.4, "2018-08-01"), target="register-only")
+    release.rollback(releases(folder))
+    report = deploy(folder, save_model(0.4, "2018-08-01"), target="register-only")
     assert (report["decision"], report["champion_version"]) == ("kept", 3)
 
 
-def test_where_versions_are_released_in_steps_a_promotion_begins_a_release_one_at_a_time(place, save_model):
+def test_where_versions_are_released_in_steps_a_promotion_begins_a_release_one_at_a_time(folder, save_model):
     gradual = {"release": {"gradual": True}}
-    first = deploy(place, save_model(0.4, "2018-08-01"), target="register-only", **gradual)
+    first = deploy(folder, save_model(0.4, "2018-08-01"), target="register-only", **gradual)
     assert first["decision"] == "promoted"  # there was no champion to compare with
 
     for _ in range(2):  # the second one as after a kill
-        report = deploy(place, save_model(0.5, "2018-08-02"), target="register-only", **gradual)
+        report = deploy(folder, save_model(0.5, "2018-08-02"), target="register-only", **gradual)
         assert (report["decision"], report["champion_version"]) == ("kept", 4)
         assert report["reasons"][0] == "Version 5 is released in steps."
-    report = deploy(place, save_model(0.6, "2018-08-03"), target="register-only", **gradual)
+    report = deploy(folder, save_model(0.6, "2018-08-03"), target="register-only", **gradual)
     assert report["reasons"][0] == "Version 5 is being released; one at a time."
 
-    record = release.read(releases(place))
+    record = release.read(releases(folder))
     assert (record.stage, record.live.version, record.challenger.version) == ("shadow", 4, 5)
     assert [entry.action for entry in record.entries] == ["promoted", "started"]
 
 
-def test_register_only_promotes_and_starts_nothing(place, save_model):
-    report = deploy(place, save_model(0.4, "2018-08-01"), target="register-only")
+def test_register_only_promotes_and_starts_nothing(folder, save_model):
+    report = deploy(folder, save_model(0.4, "2018-08-01"), target="register-only")
     assert report["decision"] == "promoted"
     assert (report["endpoint"], report["endpoint_checked"], report["curl"]) == (None, False, None)
-    assert endpoint.running(f"{place}/registry", "fraud") is None
+    assert endpoint.find_running(f"{folder}/registry", "fraud") is None
 
 
-def test_without_a_champion_a_model_that_fails_the_gate_is_only_registered(place, save_model):
-    report = deploy(place, save_model(0.4, "2018-08-01"), decision="fail")
+def test_without_a_champion_a_model_that_fails_the_gate_is_only_registered(folder, save_model):
+    report = deploy(folder, save_model(0.4, "2018-08-01"), decision="fail")
     assert (report["decision"], report["version"], report["champion_version"]) == ("registered", 4, None)
     assert report["endpoint"] is None
-    assert endpoint.running(f"{place}/registry", "fraud") is None
+    assert endpoint.find_running(f"{folder}/registry", "fraud") is None
 
 
-def test_a_version_that_does_not_answer_does_not_become_the_champion(place, save_model):
-    release.promote(releases(place), 3)
+def test_a_version_that_does_not_answer_does_not_become_the_champion(folder, save_model):
+    release.promote(releases(folder), 3)
     model = save_model(0.4, "2018-08-01")
-    report = deploy(place, model, decision="fail")
-    registered = registry.find(f"{place}/registry", "fraud", 4)
+    report = deploy(folder, model, decision="fail")
+    registered = registry.find(f"{folder}/registry", "fraud", 4)
     # the server finds other files than those that were registered
     other = package.load(registered.uri).model_copy(update={"decision": DecisionRule(threshold=0.9)})
     other.write(f"{registered.uri}/model.json")
     with pytest.raises(UserError, match="cannot serve version 4"):
-        deploy(place, model)
-    assert release.champion(releases(place)).version == 3
+        deploy(folder, model)
+    assert release.champion(releases(folder)).version == 3
     assert httpx.get(f"{report['endpoint']}/model").json()["version"] == 3
 
 
@@ -280,20 +281,20 @@ def test_help_imports_no_heavy_library(module):
     assert not imported & {"mlflow", "onnxruntime", "pandas", "sklearn", "torch"}, "imported too early"
 
 
-def test_a_slow_endpoint_ends_the_step_with_1_the_record_says_what_is_live_and_the_next_try_goes_on(place, save_model):
-    first = deploy(place, save_model(0.4, "2018-08-01"))
-    server, where = endpoint.running(f"{place}/registry", "fraud"), releases(place)
-    given = parser().parse_args([*flags(place, save_model(0.5, "2018-08-02")), "--run", "run-2"])
+def test_a_slow_endpoint_ends_the_step_with_1_the_record_says_what_is_live_and_the_next_try_goes_on(folder, save_model):
+    first = deploy(folder, save_model(0.4, "2018-08-01"))
+    server, where = endpoint.find_running(f"{folder}/registry", "fraud"), releases(folder)
+    args = parser().parse_args([*flags(folder, save_model(0.5, "2018-08-02")), "--run", "run-2"])
     os.kill(server.pid, signal.SIGSTOP)
     try:
         with pytest.raises(UnavailableError, match="did not serve version 5"):
-            deploy_within(given, Patience(0.5, 60))
+            deploy_within(StepContext(args), Patience(0.5, 60))
     finally:
         os.kill(server.pid, signal.SIGCONT)
     assert release.read(where).live.version == first["version"] == 4
-    assert endpoint.find_version(f"{place}/registry", "fraud") == 4
-    body(given)
-    report = json.loads((place / "deployment.json").read_text())
+    assert endpoint.find_version(f"{folder}/registry", "fraud") == 4
+    body(StepContext(args))
+    report = json.loads((folder / "deployment.json").read_text())
     assert (report["decision"], report["version"], report["previous_champion_version"]) == ("promoted", 5, 4)
     assert [entry.live.version for entry in release.read(where).entries] == [4, 5]
-    assert len(registry.versions(f"{place}/registry", "fraud")) == 5
+    assert len(registry.versions(f"{folder}/registry", "fraud")) == 5

@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from nightshift import registry, storage
+from nightshift.context import StepContext
 from nightshift.contracts.state import State
 from nightshift.errors import UnavailableError, UserError
 from nightshift.local import endpoint, examples
@@ -26,7 +27,7 @@ from tests.processes import wait_until
 EVENT = {"amount": 123.457, "customer_count_1d": 2.0, "channel": "it's web"}
 
 
-def scored(state: files.State) -> dict:
+def scored(state: files.RunningServer) -> dict:
     answer = httpx.post(f"{state.url}/score", json={"instances": [EVENT]})
     assert answer.status_code == 200
     return answer.json()
@@ -75,7 +76,7 @@ def test_an_update_keeps_the_process_and_fails_no_request(serve):
                     failures.append(answer.text)
                     continue
                 body = answer.json()
-                seen.append((body["version"], {round(each["score"], 5) for each in body["predictions"]}))
+                seen.append((body["version"], {round(prediction["score"], 5) for prediction in body["predictions"]}))
 
     asking = threading.Thread(target=ask)
     asking.start()
@@ -92,7 +93,7 @@ def test_an_update_keeps_the_process_and_fails_no_request(serve):
 def test_a_version_whose_files_are_spoiled_leaves_the_old_one_serving(stocked, state, serve):
     server = serve(1)
     spoiled = registry.find(stocked, "fraud", 2)
-    expected = examples.without_state("", "fraud", spoiled.uri)
+    expected = examples.build_stateless("", "fraud", spoiled.uri)
     Path(spoiled.uri, "logistic_regression.onnx").write_bytes(b"spoiled")
     pointer = storage.read_bytes(files.pointer_uri(stocked, "fraud"))
     with pytest.raises(UserError, match=r"cannot serve version 2: .*is not the file that model.json names"):
@@ -116,18 +117,18 @@ def test_a_problem_with_the_wanted_version_is_told_until_it_is_gone(stocked, ser
     assert _health_when(state, lambda health: not health["problem"])["status"] == "ok"
 
 
-def _health_when(state: files.State, condition) -> dict:
-    def asked() -> dict | None:
+def _health_when(state: files.RunningServer, condition) -> dict:
+    def matching_health() -> dict | None:
         health = httpx.get(f"{state.url}/healthz").json()
         return health if condition(health) else None
 
-    return wait_until(asked, "the endpoint's health is as expected")
+    return wait_until(matching_health, "the endpoint's health is as expected")
 
 
 def test_a_score_that_is_not_the_models_own_is_not_accepted(stocked, state, serve):
     server = serve(1)
     version = registry.find(stocked, "fraud", 2)
-    wrong = replace(examples.without_state("", "fraud", version.uri), score=0.123)
+    wrong = replace(examples.build_stateless("", "fraud", version.uri), score=0.123)
     with pytest.raises(UserError, match=r"answered .*'version': 2.* where version 2 scores 0.123"):
         endpoint.start_or_update(state, version, wrong)
     _health_when(server, lambda health: health["version"] == 1)
@@ -135,11 +136,11 @@ def test_a_score_that_is_not_the_models_own_is_not_accepted(stocked, state, serv
 
 def test_a_first_version_that_cannot_be_loaded_leaves_nothing_behind(stocked, state):
     version = registry.find(stocked, "fraud", 1)
-    expected = examples.without_state("", "fraud", version.uri)
+    expected = examples.build_stateless("", "fraud", version.uri)
     Path(version.uri, "logistic_regression.onnx").write_bytes(b"spoiled")
     with pytest.raises(UserError, match=r"did not start: .*is not the file that model.json names.*server.log"):
         endpoint.start_or_update(state, version, expected)
-    assert endpoint.running(stocked, "fraud") is None
+    assert endpoint.find_running(stocked, "fraud") is None
     assert not storage.exists(files.pointer_uri(stocked, "fraud"))
 
 
@@ -200,10 +201,10 @@ def test_a_second_server_is_refused_and_the_first_is_not_stopped_for_another_reg
     state = serve(1)
     flags = ["--registry", stocked, "--name", "fraud", "--port", str(free_port)]
     with pytest.raises(UserError, match=r"an endpoint of 'fraud' runs already; `nightshift stop` stops it"):
-        body(parser().parse_args(flags))
+        body(StepContext(parser().parse_args(flags)))
     storage.write_json(files.state_uri(str(tmp_path / "other"), "fraud"), vars(state))
     assert endpoint.stop(str(tmp_path / "other")) == []
-    assert endpoint.running(stocked, "fraud") == state
+    assert endpoint.find_running(stocked, "fraud") == state
 
 
 def test_a_server_that_is_started_again_listens_where_it_did(stocked, serve, free_port):
@@ -238,7 +239,7 @@ def test_a_registry_that_is_no_folder_is_not_served_from_here(folder, message):
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
 def test_the_curl_line_can_be_pasted_into_a_shell(serve, stocked):
-    expected = examples.without_state("", "fraud", registry.find(stocked, "fraud", 1).uri)
+    expected = examples.build_stateless("", "fraud", registry.find(stocked, "fraud", 1).uri)
     line = f"{expected.curl(serve(1).url)} -o /dev/null -w '%{{http_code}}'"
     assert subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=True).stdout == "200"
 
@@ -266,8 +267,8 @@ def test_a_server_is_waited_for_as_long_as_it_gets_on(moves, stalls, why):
     waited, moved = Progress(Patience(60, 1800), clock), 0
     for clock.now in range(stalls + 1):
         moved += clock.now in moves
-        told = waited.stall_reason(moved, "the same")
-        assert told == (why if clock.now == stalls else None)
+        reason = waited.stall_reason(moved, "the same")
+        assert reason == (why if clock.now == stalls else None)
 
 
 def test_the_cpu_time_of_a_process_and_of_its_children_grows_as_long_as_they_compute():
@@ -284,7 +285,7 @@ def test_a_server_that_stands_still_is_no_mistake_of_the_user_s_and_what_was_liv
     server = serve(1)
     version = registry.find(stocked, "fraud", 2)
     expected, pointer = (
-        examples.without_state("", "fraud", version.uri),
+        examples.build_stateless("", "fraud", version.uri),
         storage.read_bytes(files.pointer_uri(stocked, "fraud")),
     )
     os.kill(server.pid, signal.SIGSTOP)
@@ -315,7 +316,7 @@ def test_a_server_that_is_killed_while_it_starts_is_tried_again(stocked, state, 
     killer.start()
     try:
         with pytest.raises(UnavailableError, match=r"did not start: .*exit code -9.*run the same command again"):
-            endpoint.start_or_update(state, version, examples.without_state("", "fraud", version.uri), free_port)
+            endpoint.start_or_update(state, version, examples.build_stateless("", "fraud", version.uri), free_port)
     finally:
         killer.join()
     assert not storage.exists(files.pointer_uri(stocked, "fraud"))

@@ -11,6 +11,7 @@ import pytest
 
 from components.deployment.__main__ import body, parser
 from nightshift import storage
+from nightshift.context import StepContext
 from nightshift.contracts import package
 from nightshift.contracts.deployment import Deployment
 from nightshift.contracts.state import State
@@ -44,7 +45,7 @@ def deploy(folder: Path, model: str, run: str) -> Deployment:
         "run": run,
         "deployment": str(folder / "deployment.json"),
     }
-    body(parser().parse_args([part for name, value in values.items() for part in (f"--{name}", value)]))
+    body(StepContext(parser().parse_args([part for name, value in values.items() for part in (f"--{name}", value)])))
     return Deployment.read(values["deployment"])
 
 
@@ -54,15 +55,15 @@ def test_a_model_of_images_is_served_and_the_curl_line_sends_a_file_of_the_newes
 ) -> None:
     pictures.lake(tmp_path, pictures.file(size=(90, 90), seed=1), JPEG)  # of which the smallest is asked
     try:
-        found = deploy(tmp_path, pictures.model(tmp_path / "model"), "a")
-        assert (found.decision, found.endpoint_checked) == ("promoted", True)
+        record = deploy(tmp_path, pictures.model(tmp_path / "model"), "a")
+        assert (record.decision, record.endpoint_checked) == ("promoted", True)
         file = tmp_path / "registry/endpoint/shapes/example.jpeg"
-        assert (found.example, file.read_bytes()) == ({"image": str(file)}, JPEG)
-        said = json.loads(subprocess.run(shlex.split(found.curl), capture_output=True, check=True, timeout=60).stdout)
-        assert set(said) == {"label", "score", "scores", "model_version"}
+        assert (record.example, file.read_bytes()) == ({"image": str(file)}, JPEG)
+        reply = json.loads(subprocess.run(shlex.split(record.curl), capture_output=True, check=True, timeout=60).stdout)
+        assert set(reply) == {"label", "score", "scores", "model_version"}
         models.promote(parse_command_line(["promote", "1", "--name", "shapes", "--workspace", str(tmp_path)]))
         assert "answers with version 1" in capsys.readouterr().out
-        about = httpx.get(f"{found.endpoint}/model").json()
+        about = httpx.get(f"{record.endpoint}/model").json()
         assert about["inputs"]["classes"] == pictures.CONFIG["task"]["classes"]
     finally:
         endpoint.stop(stocked, "shapes")

@@ -31,8 +31,8 @@ def psi(reference: np.ndarray, current: np.ndarray) -> float:
 
 
 def column(reference: np.ndarray, current: np.ndarray) -> ColumnDrift:
-    (found,) = shift.compare(pd.DataFrame({"x": reference}), [pd.DataFrame({"x": current})], ["x"], LIMITS)
-    return found
+    (moved,) = shift.compare(pd.DataFrame({"x": reference}), [pd.DataFrame({"x": current})], ["x"], LIMITS)
+    return moved
 
 
 def normal(mean: float = 0, size: int = 5000, seed: int = 0) -> np.ndarray:
@@ -40,28 +40,28 @@ def normal(mean: float = 0, size: int = 5000, seed: int = 0) -> np.ndarray:
 
 
 def test_the_stability_index_is_the_sum_of_share_differences_times_log_ratios() -> None:
-    found = shift.stability_index(np.array([0.5, 0.5]), np.array([0.75, 0.25]))
+    index = shift.stability_index(np.array([0.5, 0.5]), np.array([0.75, 0.25]))
 
-    assert found == pytest.approx(0.25 * np.log(0.75 / 0.5) - 0.25 * np.log(0.25 / 0.5))
+    assert index == pytest.approx(0.25 * np.log(0.75 / 0.5) - 0.25 * np.log(0.25 / 0.5))
 
 
 @given(expected=SHARES, actual=SHARES)
 @settings(deadline=None)
 def test_the_stability_index_is_symmetric_and_never_negative(expected: np.ndarray, actual: np.ndarray) -> None:
-    found = shift.stability_index(expected, actual)
+    index = shift.stability_index(expected, actual)
 
-    assert found >= 0
-    assert found == pytest.approx(shift.stability_index(actual, expected))
+    assert index >= 0
+    assert index == pytest.approx(shift.stability_index(actual, expected))
 
 
 @given(sample=SAMPLES)
 @settings(deadline=None)
 def test_a_sample_has_not_moved_from_itself(sample: np.ndarray) -> None:
-    found = column(sample, sample)
+    moved = column(sample, sample)
 
-    assert found.psi == 0
-    assert not found.wasserstein
-    assert not found.drifted
+    assert moved.psi == 0
+    assert not moved.wasserstein
+    assert not moved.drifted
 
 
 @given(reference=SAMPLES, current=SAMPLES, seed=st.integers(0, 99))
@@ -116,19 +116,19 @@ SHIFTS = {  # reference, current, and whether the index and the distance notice 
 def test_a_shift_is_noticed_by_either_measure(
     reference: np.ndarray, current: np.ndarray, by_index: bool, by_distance: bool
 ) -> None:
-    found = column(reference, current)
+    moved = column(reference, current)
 
-    assert (found.psi > LIMITS.psi, found.wasserstein > LIMITS.wasserstein) == (by_index, by_distance)
-    assert found.drifted == (by_index or by_distance)
+    assert (moved.psi > LIMITS.psi, moved.wasserstein > LIMITS.wasserstein) == (by_index, by_distance)
+    assert moved.drifted == (by_index or by_distance)
 
 
 @given(factor=st.floats(1e-3, 1e3), offset=st.floats(-1e3, 1e3))
 @settings(deadline=None)
 def test_the_distance_does_not_depend_on_the_unit(factor: float, offset: float) -> None:
     reference, current = normal(size=200), normal(mean=0.5, size=300, seed=1)
-    found = column(reference * factor + offset, current * factor + offset).wasserstein
+    distance = column(reference * factor + offset, current * factor + offset).wasserstein
 
-    assert found == pytest.approx(column(reference, current).wasserstein, rel=1e-3)
+    assert distance == pytest.approx(column(reference, current).wasserstein, rel=1e-3)
 
 
 @given(reference=SAMPLES, current=SAMPLES)
@@ -136,8 +136,8 @@ def test_the_distance_does_not_depend_on_the_unit(factor: float, offset: float) 
 def test_the_distance_is_off_by_no_more_than_values_lie_from_their_bins_mean(
     reference: np.ndarray, current: np.ndarray
 ) -> None:
-    found, values = column(reference, current).wasserstein, [side[np.isfinite(side)] for side in (reference, current)]
-    if found is None:
+    gap, values = column(reference, current).wasserstein, [side[np.isfinite(side)] for side in (reference, current)]
+    if gap is None:
         return
     edges, spread = shift.Numbers.from_reference(reference).edges, values[0].std()
 
@@ -147,7 +147,7 @@ def test_the_distance_is_off_by_no_more_than_values_lie_from_their_bins_mean(
 
     exact = wasserstein_distance(*values) / spread
     bound = sum(within(side) for side in values) / spread
-    assert abs(found - exact) <= bound + 1e-6 * (1 + exact)
+    assert abs(gap - exact) <= bound + 1e-6 * (1 + exact)
 
 
 @pytest.mark.parametrize("shift", [0.0, 0.05, 0.5, 20.0])
@@ -169,24 +169,24 @@ def test_rows_may_come_in_batches_of_any_size(sample: np.ndarray, cuts: list[int
     batches = [frame.iloc[a:b] for a, b in pairwise(bounds)]
 
     whole, parts = (shift.compare(frame, rows, ["x"], LIMITS) for rows in ([frame], batches))
-    assert [found.psi for found in parts] == [found.psi for found in whole]
+    assert [moved.psi for moved in parts] == [moved.psi for moved in whole]
     assert (parts[0].wasserstein or 0) == pytest.approx(whole[0].wasserstein or 0, abs=1e-6)
 
 
 @pytest.mark.parametrize(("value", "mean"), [(1, 1), (np.nan, None)], ids=["constant", "without any value"])
 def test_a_column_of_one_value_that_stays_has_not_drifted(value: float, mean: float | None) -> None:
-    found = column(np.full(100, value), np.full(50, value))
-    assert (found.psi, found.wasserstein, found.drifted) == (0, None, False)
-    assert (found.reference_mean, found.current_mean) == (mean, mean)
+    moved = column(np.full(100, value), np.full(50, value))
+    assert (moved.psi, moved.wasserstein, moved.drifted) == (0, None, False)
+    assert (moved.reference_mean, moved.current_mean) == (mean, mean)
 
 
 @pytest.mark.parametrize("value", [0.999999, 1.000001, np.nan, np.inf])
 def test_a_constant_column_that_is_left_in_any_direction_has_drifted(value: float) -> None:
-    found = column(np.ones(1000), np.where(np.arange(1000) < 900, 1, value))
+    moved = column(np.ones(1000), np.where(np.arange(1000) < 900, 1, value))
 
-    assert found.psi > LIMITS.psi
-    assert found.wasserstein is None
-    assert found.drifted
+    assert moved.psi > LIMITS.psi
+    assert moved.wasserstein is None
+    assert moved.drifted
 
 
 def test_a_flag_is_binned_by_value() -> None:
@@ -220,19 +220,19 @@ def test_a_single_row_in_a_bin_that_was_empty_is_no_shift() -> None:
 def test_a_category_is_compared_by_its_share() -> None:
     before, now = pd.DataFrame({"c": ["a", "a", "b", "b"]}), pd.DataFrame({"c": ["a", "a", "a", "b"]})
 
-    (found,) = shift.compare(before, [now], [], LIMITS)
+    (moved,) = shift.compare(before, [now], [], LIMITS)
 
-    assert found.psi == pytest.approx(shift.stability_index(np.array([0.5, 0.5]), np.array([0.75, 0.25])))
-    assert (found.wasserstein, found.reference_mean, found.current_mean) == (None, None, None)
+    assert moved.psi == pytest.approx(shift.stability_index(np.array([0.5, 0.5]), np.array([0.75, 0.25])))
+    assert (moved.wasserstein, moved.reference_mean, moved.current_mean) == (None, None, None)
 
 
 def test_categories_that_the_reference_lacks_share_one_bin_and_are_noticed() -> None:
     before, now = pd.DataFrame({"c": ["a", "b"]}), pd.DataFrame({"c": ["a", "x", "y", "b"]})
 
-    (found,) = shift.compare(before, [now], [], LIMITS)
+    (moved,) = shift.compare(before, [now], [], LIMITS)
 
-    assert found.psi == pytest.approx(shift.stability_index(np.array([0.5, 0.5, 0]), np.array([0.25, 0.25, 0.5])))
-    assert found.drifted
+    assert moved.psi == pytest.approx(shift.stability_index(np.array([0.5, 0.5, 0]), np.array([0.25, 0.25, 0.5])))
+    assert moved.drifted
 
 
 def test_a_drifted_category_is_reported_by_its_index_alone() -> None:
@@ -249,12 +249,12 @@ def columns(*drifted: bool, score: bool = False) -> list[ColumnDrift]:
     return [*inputs, ColumnDrift(name="score", psi=0.01, drifted=score, **figures)]
 
 
-def judged(found: list[ColumnDrift], *others: Signal) -> Verdict:
-    return core.judge("sha", found, [*core.shifts(found, LIMITS), *others], LIMITS)
+def judged(columns: list[ColumnDrift], *others: Signal) -> Verdict:
+    return core.judge("sha", columns, [*core.shifts(columns, LIMITS), *others], LIMITS)
 
 
 @pytest.mark.parametrize(
-    ("found", "decision", "share"),
+    ("compared", "decision", "share"),
     [
         (columns(False, False), "pass", 0),
         (columns(True, False), "pass", 0.5),
@@ -263,11 +263,25 @@ def judged(found: list[ColumnDrift], *others: Signal) -> Verdict:
     ],
 )
 def test_data_have_drifted_when_too_many_inputs_have_or_the_score_has(
-    found: list[ColumnDrift], decision: str, share: float
+    compared: list[ColumnDrift], decision: str, share: float
 ) -> None:
-    verdict = judged(found)
+    verdict = judged(compared)
 
     assert (verdict.decision, verdict.measures[0].value, verdict.advisory) == (decision, share, True)
+
+
+@given(inputs=st.lists(st.booleans(), max_size=3), has_score=st.booleans())
+def test_of_any_columns_that_are_compared_the_inputs_give_one_signal_and_the_score_another(
+    inputs: list[bool], has_score: bool
+) -> None:
+    compared = columns(*inputs)[: len(inputs) + has_score]
+    share = sum(inputs) / len(inputs) if inputs else 0
+    expected = ([("inputs", share)] if inputs else []) + ([("score", 0.01)] if has_score else [])
+
+    verdict = judged(compared)
+
+    assert [(measure.name, measure.value) for measure in verdict.measures] == expected
+    assert core.drifted_share(compared) == share
 
 
 def test_the_reasons_name_the_drifted_inputs_worst_first() -> None:
@@ -287,12 +301,12 @@ def test_the_published_features_are_stable_over_two_weeks_and_raised_amounts_are
     reference, current = pd.concat(days[:7])[inputs], pd.concat(days[-7:])[inputs]
     assert len(inputs) == 15
 
-    found = shift.compare(reference, [current], inputs, TabularDriftLimits())
+    columns = shift.compare(reference, [current], inputs, TabularDriftLimits())
     dearer = current.assign(TX_AMOUNT=current["TX_AMOUNT"] * 1.5)
     raised = shift.compare(reference, [dearer], inputs, TabularDriftLimits())
 
-    assert max(moved.psi for moved in found) < 0.05
-    assert max(moved.wasserstein or 0 for moved in found) < 0.1
+    assert max(moved.psi for moved in columns) < 0.05
+    assert max(moved.wasserstein or 0 for moved in columns) < 0.1
     assert [moved.name for moved in raised if moved.drifted] == ["TX_AMOUNT"]
 
 
@@ -303,9 +317,9 @@ def test_more_or_fewer_rows_than_the_limit_allows_are_noticed(rows: int, raised:
     assert core.volume(rows, 100, limit=0.5).raised == raised
 
 
-@pytest.mark.parametrize(("labelled", "raised"), [(0, True), (49, True), (51, False), (200, False)])
-def test_labels_are_late_when_fewer_than_half_of_a_usual_day_have_arrived(labelled: int, raised: bool) -> None:
-    assert core.labels(labelled, 100).raised == raised
+@pytest.mark.parametrize(("labeled", "raised"), [(0, True), (49, True), (51, False), (200, False)])
+def test_labels_are_late_when_fewer_than_half_of_a_usual_day_have_arrived(labeled: int, raised: bool) -> None:
+    assert core.labels(labeled, 100).raised == raised
 
 
 def scored(positives: int, hidden: int = 0) -> np.ndarray:
@@ -317,11 +331,11 @@ def scored(positives: int, hidden: int = 0) -> np.ndarray:
 
 def test_a_model_that_no_longer_finds_frauds_has_decayed() -> None:
     promise = Promise(metric="average_precision", value=0.9, measured="when it was evaluated")
-    found = drift.performance(scored(300, hidden=100), promise, LIMITS)
+    decay = drift.performance(scored(300, hidden=100), promise, LIMITS)
 
-    assert found.raised
-    assert found.reason.endswith("(300 positives), 0.900 when it was evaluated.")
-    assert found.value == pytest.approx(0.9 - (200 + 100 * 300 / 1300) / 300)
+    assert decay.raised
+    assert decay.reason.endswith("(300 positives), 0.900 when it was evaluated.")
+    assert decay.value == pytest.approx(0.9 - (200 + 100 * 300 / 1300) / 300)
     assert not drift.performance(scored(300), promise, LIMITS).raised
 
 
@@ -362,10 +376,10 @@ def test_positives_that_move_among_themselves_are_noticed_and_the_input_is_named
     before = pd.DataFrame({"amount": normal(size=300), "night": np.arange(300) % 6 == 0}).astype(float)
     now = before.assign(night=1.0)
 
-    found = drift.positives(before, now, ["amount", "night"], LIMITS)
+    signal = drift.positives(before, now, ["amount", "night"], LIMITS)
 
-    assert found.raised
-    assert "night moved most" in found.reason
+    assert signal.raised
+    assert "night moved most" in signal.reason
     assert not drift.positives(before, before, ["amount", "night"], LIMITS).raised
 
 

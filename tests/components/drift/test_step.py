@@ -64,6 +64,11 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def compare(folder: Path, features: str) -> None:
+    """Score features with the folder's model, and run the step in this process."""
+    body(samples.context(features=features, scores=samples.score(folder, features), drift=str(folder / "drift")))
+
+
 @pytest.fixture
 def frame(tmp_path: Path) -> pd.DataFrame:
     """Features on whose training days the model of the test's folder was trained."""
@@ -79,15 +84,22 @@ def links(ran: Path) -> list[str]:
 
 
 def figures(ran: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((ran / "drift" / "drift.json").read_text())
-    return found
+    content: dict[str, Any] = json.loads((ran / "drift" / "drift.json").read_text())
+    return content
 
 
 def test_the_newest_days_are_compared_with_the_training_sample(ran: Path) -> None:
-    found = figures(ran)
+    measured = figures(ran)
 
-    assert found["window"] == {"first": "2024-03-19", "last": "2024-03-20", "rows": 1200}
-    assert found["reference"] == {"first": "2024-03-15", "last": "2024-03-16", "rows": 1200}
+    assert measured["window"] == {"first": "2024-03-19", "last": "2024-03-20", "rows": 1200}
+    assert measured["reference"] == {"first": "2024-03-15", "last": "2024-03-16", "rows": 1200}
+
+
+def test_the_page_names_the_raised_signals_first(ran: Path) -> None:
+    section = read_section(str(ran / "drift"))
+
+    assert section
+    assert [(fact.value, fact.note) for fact in section.highlights] == [("drifted", "inputs, score, volume")]
 
 
 def test_the_inputs_come_first_and_the_score_last(ran: Path) -> None:
@@ -175,7 +187,7 @@ def test_days_without_rows_cannot_be_compared(tmp_path: Path, frame: pd.DataFram
     samples.empty(features, "2024-03-19", "2024-03-20")
 
     with pytest.raises(UserError, match="have no rows, so there is nothing to compare"):
-        body(samples.flags(features=features, scores=samples.score(tmp_path, features), drift=str(tmp_path / "drift")))
+        compare(tmp_path, features)
 
 
 def test_scores_of_other_events_are_a_mistake_of_ours(tmp_path: Path, frame: pd.DataFrame) -> None:
@@ -183,16 +195,16 @@ def test_scores_of_other_events_are_a_mistake_of_ours(tmp_path: Path, frame: pd.
     features = samples.write_features(tmp_path, frame.sort_values(["amount"]))
 
     with pytest.raises(AssertionError, match="the scores of 2024-03-19 are not of its features"):
-        body(samples.flags(features=features, scores=scores, drift=str(tmp_path / "drift")))
+        body(samples.context(features=features, scores=scores, drift=str(tmp_path / "drift")))
 
 
 def test_every_signal_is_among_the_figures_with_the_model_it_is_about(ran: Path) -> None:
-    found = {signal["name"]: signal for signal in figures(ran)["signals"]}
+    signals = {signal["name"]: signal for signal in figures(ran)["signals"]}
 
-    assert [name for name, signal in found.items() if signal["raised"]] == ["inputs", "score", "volume"]
+    assert [name for name, signal in signals.items() if signal["raised"]] == ["inputs", "score", "volume"]
     # 600 rows a day where the training had 40, and labels for all that are due
-    assert (found["volume"]["value"], found["labels"]["value"]) == (14, 15)
-    assert found["positives"]["value"] is None
+    assert (signals["volume"]["value"], signals["labels"]["value"]) == (14, 15)
+    assert signals["positives"]["value"] is None
     assert len(figures(ran)["model_sha256"]) == 64
     assert figures(ran)["model_version"] == "unregistered"
 
@@ -201,7 +213,7 @@ def test_labels_that_have_not_arrived_are_noticed(tmp_path: Path, frame: pd.Data
     frame.loc[frame["event_time"] >= "2024-03-19", "label"] = pd.NA
     features = samples.write_features(tmp_path, frame)
 
-    body(samples.flags(features=features, scores=samples.score(tmp_path, features), drift=str(tmp_path / "drift")))
+    compare(tmp_path, features)
 
     (labels,) = [signal for signal in figures(tmp_path)["signals"] if signal["name"] == "labels"]
     assert labels["raised"]
@@ -215,7 +227,7 @@ def test_a_model_that_has_seen_all_labels_that_are_due_is_not_judged_by_them(tmp
     )
     features = samples.write_features(tmp_path, frame)
 
-    body(samples.flags(features=features, scores=samples.score(tmp_path, features), drift=str(tmp_path / "drift")))
+    compare(tmp_path, features)
 
     assert figures(tmp_path)["model_sha256"] == model.sha256
     assert [signal["name"] for signal in figures(tmp_path)["signals"]] == ["inputs", "score", "volume"]

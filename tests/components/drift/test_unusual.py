@@ -35,7 +35,7 @@ def test_the_images_furthest_from_the_reference_come_first_and_the_nearest_are_b
     newest[9] = 0  # in the middle of the reference
     # every second image has an embedding
     rows = pd.DataFrame(
-        {"event_id": [f"image {each}" for each in range(0, 80, 2)], "predicted": "cat"}, range(0, 80, 2)
+        {"event_id": [f"image {number}" for number in range(0, 80, 2)], "predicted": "cat"}, range(0, 80, 2)
     )
     pixels = random.integers(0, 256, (80, 8, 8, 1), dtype=np.uint8)
     least, most = unusual.blocks(rows, pixels, (reference, newest), SHOW)
@@ -44,7 +44,7 @@ def test_the_images_furthest_from_the_reference_come_first_and_the_nearest_are_b
     assert (least.pictures[0].note, least.pictures[0].caption) == ("image 14", "taken for cat")
     assert most.pictures[0].note == "image 18"
     assert len(least.pictures) == len(most.pictures) == SHOWN
-    assert not {each.note for each in least.pictures} & {each.note for each in most.pictures}
+    assert not {picture.note for picture in least.pictures} & {picture.note for picture in most.pictures}
 
 
 def test_few_images_are_shown_as_both():
@@ -53,15 +53,15 @@ def test_few_images_are_shown_as_both():
     least, most = unusual.blocks(rows, np.zeros((2, 8, 8, 3), np.uint8), seen, SHOW)
     assert isinstance(least, Pictures)
     assert isinstance(most, Pictures)
-    assert [each.note for each in least.pictures] == ["2", "1"]
-    assert [each.note for each in most.pictures] == ["1", "2"]
+    assert [picture.note for picture in least.pictures] == ["2", "1"]
+    assert [picture.note for picture in most.pictures] == ["1", "2"]
 
 
 def test_texts_of_hashed_words_are_named_and_not_spelled():
     rows = pd.DataFrame({"event_id": ["a"], "predicted": ["sports"]}, [1])
     model = packages.manifest({"words": b""}, preprocessing=candidates.preprocessing(topics.task()))
-    found = texts.show("nowhere", model, "Unusual", rows, np.array([[1, 7, 0]], np.int32))
-    assert [row.cells for row in found.rows] == [["a", "sports", tokens.HASHED]]
+    block = texts.show("nowhere", model, "Unusual", rows, np.array([[1, 7, 0]], np.int32))
+    assert [row.cells for row in block.rows] == [["a", "sports", tokens.HASHED]]
 
 
 def test_the_report_of_a_day_spells_its_texts_by_the_model_s_own_tokenizer(tmp_path):
@@ -72,20 +72,21 @@ def test_the_report_of_a_day_spells_its_texts_by_the_model_s_own_tokenizer(tmp_p
     (tmp_path / "given.json").write_text(library.to_str())
     words = {"words": topics.CONFIG["task"]["candidates"]["words"]}
     config = topics.config(tokenizer=str(tmp_path / "given.json"), candidates=words)
-    topics.made(tmp_path, config)
-    given = {"config": json.dumps(config), "date": pictures.DATE, "state": state(tmp_path)}
-    given |= {"features": str(tmp_path / "features.json"), "model": str(tmp_path / "model")}
+    topics.prepare(tmp_path, config)
+    flags = {"config": json.dumps(config), "date": pictures.DATE, "state": state(tmp_path)}
+    flags |= {"features": str(tmp_path / "features.json"), "model": str(tmp_path / "model")}
     pictures.train(tmp_path, config)
     scores = str(tmp_path / "scores")
-    scoring.body(Namespace(**given, scores=scores))
+    context = StepContext(Namespace(**flags, scores=scores))
+    scoring.body(context)
 
-    least, most = comparison(_inputs(StepContext(Namespace(**given | {"scores": scores})))).examples()
+    least, most = comparison(_inputs(context)).examples()
     assert isinstance(least, TableBlock)
     assert isinstance(most, TableBlock)
     day = tables.read_table(str(tmp_path / "events.json")).partitions[-1]
     texts = storage.read_frame(day.uri).set_index("event_id")["text"]
     texts.index = texts.index.astype(str)
     for row in [*least.rows, *most.rows]:
-        event, _, told = row.cells
-        assert told.split() == list("".join(texts[event].split()))[:16]
+        event, _, text = row.cells
+        assert text.split() == list("".join(texts[event].split()))[:16]
     assert len(least.rows) == len(most.rows) == SHOWN

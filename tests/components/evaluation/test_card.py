@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from nightshift.config import parse
-from nightshift.contracts.artifact import LabeledWindow
+from nightshift.contracts.artifact import FoldWindow
 from nightshift.contracts.evaluation import DecisionCost
 from nightshift.contracts.preprocessing import Inputs
 from nightshift.contracts.verdict import Verdict
@@ -17,8 +17,8 @@ from nightshift.tasks.tabular.explain import CalibrationSummary, Explanation, Sl
 from tests import packages
 from tests.components import samples
 
-WINDOW = LabeledWindow(first="2024-03-15", last="2024-03-16", rows=81_000, positives=10)
-FOUND = judging.RowContender(
+WINDOW = FoldWindow(first="2024-03-15", last="2024-03-16", rows=81_000, positives=10)
+MEASURED = judging.RowContender(
     sha256="sha",
     trained_until="2024-03-16",
     metrics={"auc_roc": 0.87, "average_precision": 0.65, "precision_at_k": 0.29, "precision_at_k_ceiling": 0.4},
@@ -33,7 +33,7 @@ def trial() -> judging.RowTrial:
     model = packages.manifest({"trees": b"", "a|b": b""})
     verdict = Verdict(gate="evaluation", decision="pass", reasons=["It is better."], measures=[], subject="sha")
     return judging.RowTrial(
-        parse(samples.CONFIG), model, WINDOW, {"trees": FOUND, "a|b": FOUND}, "None.", verdict, {}, [], verdict
+        parse(samples.CONFIG), model, WINDOW, {"trees": MEASURED, "a|b": MEASURED}, "None.", verdict, {}, [], verdict
     )
 
 
@@ -72,7 +72,7 @@ def test_the_limits_follow_the_config_and_the_model(trial: judging.RowTrial) -> 
     inputs = Inputs(numeric=["amount"], categorical={"channel": ["shop"]})
     other = replace(trial, config=parse(config), model=packages.manifest({"trees": b""}, inputs))
 
-    ours, theirs = (section(card.render(each, Explanation([], CALIBRATION, [])), "Limits") for each in (trial, other))
+    ours, theirs = (section(card.render(entry, Explanation([], CALIBRATION, [])), "Limits") for entry in (trial, other))
 
     assert any("already known as positive" in line for line in ours)
     assert not any("already known as positive" in line for line in theirs)
@@ -88,7 +88,7 @@ def test_the_card_speaks_of_what_the_use_case_has(trial: judging.RowTrial) -> No
         "task": config["task"] | {"windows_days": []},
     }
     machines, events = (
-        card.render(replace(trial, config=parse(each)), Explanation([], CALIBRATION, [])) for each in (config, alone)
+        card.render(replace(trial, config=parse(raw)), Explanation([], CALIBRATION, [])) for raw in (config, alone)
     )
 
     assert "among the 2 values of machine_id with the highest scores of a day" in machines

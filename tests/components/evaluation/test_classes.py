@@ -9,6 +9,7 @@ import pytest
 
 from components.evaluation.__main__ import evaluate
 from nightshift import storage
+from nightshift.context import StepContext
 from nightshift.contracts import evaluation, package, verdict
 from nightshift.contracts.section import read_section
 from nightshift.contracts.verdict import Decision
@@ -32,8 +33,8 @@ def scores(wrong: int, shift: int = 1) -> np.ndarray:
 
 
 def contender(wrong: int, sha256: str = "new", until: str = "2024-03-20", version: int = 0):
-    found = judging.measure(ROWS, scores(wrong), MODEL, version)
-    return replace(found, sha256=sha256, trained_until=until)
+    measured = judging.measure(ROWS, scores(wrong), MODEL, version)
+    return replace(measured, sha256=sha256, trained_until=until)
 
 
 def judged(challenger, champion="There was no champion to compare with.", **limits):
@@ -54,9 +55,9 @@ def test_without_a_champion_the_floors_are_all_there_is_to_pass():
 def test_the_weakest_class_has_a_floor_of_its_own():
     taken = np.where(ROWS.labels == 2, 1, ROWS.labels)
     weak = judging.measure(ROWS, np.eye(4)[taken], MODEL)
-    found = judged(weak, min_accuracy=0.5, min_class_recall=0.1)
-    assert found.decision is Decision.FAIL
-    assert found.reasons[-1] == "Recall of class 'square' is 0.000, below the floor 0.1."
+    verdict = judged(weak, min_accuracy=0.5, min_class_recall=0.1)
+    assert verdict.decision is Decision.FAIL
+    assert verdict.reasons[-1] == "Recall of class 'square' is 0.000, below the floor 0.1."
     assert judged(weak, min_accuracy=0.5, min_class_recall=0.1, min_class_rows=200).decision is Decision.PASS
 
 
@@ -67,11 +68,11 @@ def test_with_few_rows_nothing_is_decided():
 @pytest.mark.parametrize(("groups", "decision"), [(19, Decision.UNDECIDED), (20, Decision.PASS)])
 def test_with_few_groups_nothing_is_decided_however_many_their_rows(groups, decision):
     grouped = LabeledItems(ROWS.labels, np.arange(400) % groups, CLASSES)
-    found = judged(judging.measure(grouped, scores(0), MODEL))
-    assert found.decision is decision
-    assert found.value("test_groups") == groups
+    verdict = judged(judging.measure(grouped, scores(0), MODEL))
+    assert verdict.decision is decision
+    assert verdict.value("test_groups") == groups
     few = "The 400 test rows are of 19 groups; at least 20 are needed to decide."
-    assert (few in found.reasons) == (decision is Decision.UNDECIDED)
+    assert (few in verdict.reasons) == (decision is Decision.UNDECIDED)
 
 
 @pytest.mark.parametrize(
@@ -84,22 +85,22 @@ def test_with_few_groups_nothing_is_decided_however_many_their_rows(groups, deci
     ],
 )
 def test_a_champion_is_replaced_by_what_is_better_or_as_good_and_fresher(wrong, before, until, decision):
-    found = judged(contender(wrong, until=until), champion(before))
-    assert found.decision is decision
-    assert found.compared_with.version == 3
-    assert found.value("accuracy_gain") == pytest.approx((before - wrong) / 400)
+    verdict = judged(contender(wrong, until=until), champion(before))
+    assert verdict.decision is decision
+    assert verdict.compared_with.version == 3
+    assert verdict.value("accuracy_gain") == pytest.approx((before - wrong) / 400)
 
 
 SQUARE = int((ROWS.labels == 2).sum())
-SAID = f"{SQUARE} of 400 test rows are of classes that no training row has, so the model cannot tell them: "
+UNLEARNED = f"{SQUARE} of 400 test rows are of classes that no training row has, so the model cannot tell them: "
 
 
 def without_square(sha256: str = "new", version: int = 0) -> judging.ItemContender:
     """A model that no training row has shown a square, and that is right otherwise."""
     model = packages.manifest({"net": b"a"}, made_from=packages.lineage(unlearned=["square"]))
     taken = np.where(ROWS.labels == 2, 1, ROWS.labels)
-    found = judging.measure(ROWS, 0.9 * np.eye(4)[taken] + 0.025, model, version)
-    return replace(found, sha256=sha256, trained_until="2024-03-19" if version else "2024-03-20")
+    measured = judging.measure(ROWS, 0.9 * np.eye(4)[taken] + 0.025, model, version)
+    return replace(measured, sha256=sha256, trained_until="2024-03-19" if version else "2024-03-20")
 
 
 @pytest.mark.parametrize(
@@ -114,12 +115,12 @@ def without_square(sha256: str = "new", version: int = 0) -> judging.ItemContend
     ],
 )
 def test_a_class_that_no_training_row_has_is_said_and_never_forgotten(rival, limits, decision):
-    found = judged(without_square(), rival, min_accuracy=0.5, **limits)
-    assert found.decision is decision
-    assert found.reasons[-1] == f"{SAID}'square' ({SQUARE})."
-    assert found.value("unlearned_class_rows") == SQUARE
+    verdict = judged(without_square(), rival, min_accuracy=0.5, **limits)
+    assert verdict.decision is decision
+    assert verdict.reasons[-1] == f"{UNLEARNED}'square' ({SQUARE})."
+    assert verdict.value("unlearned_class_rows") == SQUARE
     forgotten = f"Champion version 3 has learned class 'square', which {SQUARE} test rows have and no training row"
-    assert any(reason.startswith(forgotten) for reason in found.reasons) == (
+    assert any(reason.startswith(forgotten) for reason in verdict.reasons) == (
         decision is Decision.FAIL and not isinstance(rival, str)
     )
 
@@ -127,9 +128,9 @@ def test_a_class_that_no_training_row_has_is_said_and_never_forgotten(rival, lim
 def test_a_class_without_training_rows_and_without_test_rows_is_nobody_s_loss():
     rows = LabeledItems(np.where(ROWS.labels == 2, 1, ROWS.labels), ROWS.groups, CLASSES)
     model = packages.manifest({"net": b"a"}, made_from=packages.lineage(unlearned=["square"]))
-    found = judged(judging.measure(rows, np.eye(4)[rows.labels], model), min_accuracy=0.5)
-    assert found.value("unlearned_class_rows") == 0
-    assert "no training row" not in str(found.reasons)
+    verdict = judged(judging.measure(rows, np.eye(4)[rows.labels], model), min_accuracy=0.5)
+    assert verdict.value("unlearned_class_rows") == 0
+    assert "no training row" not in str(verdict.reasons)
 
 
 def test_a_model_is_not_compared_with_itself():
@@ -154,7 +155,7 @@ def test_calibration_adds_up_to_all_rows():
 def trained(tmp_path_factory):
     """A folder with features and a model."""
     folder = tmp_path_factory.mktemp("judged")
-    pictures.made(folder)
+    pictures.prepare(folder)
     flags = {"config": json.dumps(pictures.CONFIG), "date": pictures.DATE, "state": state(folder)}
     flags |= {"features": str(folder / "features.json"), "model": str(folder / "model")}
     pictures.train(folder, pictures.CONFIG)
@@ -163,22 +164,22 @@ def trained(tmp_path_factory):
 
 def test_the_step_writes_figures_a_section_and_a_verdict_about_the_model(trained, tmp_path):
     folder, flags = trained
-    found = evaluate(Namespace(**flags, evaluation=str(tmp_path)), lambda place: None)
+    metrics = evaluate(StepContext(Namespace(**flags, evaluation=str(tmp_path))), lambda _: None)
     model = package.load(str(folder / "model"))
     figures = evaluation.ClassEvaluation.read(str(tmp_path / evaluation.FILE))
-    said = verdict.Verdict.read(str(tmp_path / verdict.FILE))
-    assert (said.subject, said.gate) == (model.sha256, "evaluation")
+    outcome = verdict.Verdict.read(str(tmp_path / verdict.FILE))
+    assert (outcome.subject, outcome.gate) == (model.sha256, "evaluation")
     assert figures.test.rows == np.sum(figures.confusion) == 48
-    assert figures.models["resnet"]["accuracy"] == np.trace(figures.confusion) / 48 == found["accuracy"]
-    assert [each.name for each in figures.classes] == CLASSES
-    assert found["classification"]["confusionMatrix"]["rows"][0]["row"] == figures.confusion[0]
-    assert "Classes, the weakest first" in [getattr(each, "title", "") for each in read_section(str(tmp_path)).blocks]
+    assert figures.models["resnet"]["accuracy"] == np.trace(figures.confusion) / 48 == metrics["accuracy"]
+    assert [part.name for part in figures.classes] == CLASSES
+    assert metrics["classification"]["confusionMatrix"]["rows"][0]["row"] == figures.confusion[0]
+    assert "Classes, the weakest first" in [getattr(block, "title", "") for block in read_section(str(tmp_path)).blocks]
 
 
 def test_a_champion_is_measured_on_the_same_rows(trained, tmp_path):
     folder, flags = trained
     itself = Version("shapes", 4, str(folder / "model"), package.load(str(folder / "model")).sha256, {})
-    evaluate(Namespace(**flags, evaluation=str(tmp_path)), lambda place: itself)
+    evaluate(StepContext(Namespace(**flags, evaluation=str(tmp_path))), lambda uri: itself)
     figures = evaluation.ClassEvaluation.read(str(tmp_path / evaluation.FILE))
     assert figures.champion.metrics == figures.models["resnet"]
     assert figures.gains["accuracy"].value == 0
@@ -190,6 +191,6 @@ def test_a_champion_of_other_classes_is_not_compared_with(trained, tmp_path):
     other = model.preprocessing.model_copy(update={"classes": [*CLASSES[:3], "hexagon"]})
     model.model_copy(update={"preprocessing": other}).write(storage.join(str(tmp_path), "old", package.MANIFEST))
     version = Version("shapes", 4, str(tmp_path / "old"), "old", {})
-    evaluate(Namespace(**flags, evaluation=str(tmp_path / "out")), lambda place: version)
-    said = verdict.Verdict.read(str(tmp_path / "out" / verdict.FILE))
-    assert said.reasons[0] == "Champion version 4 takes other inputs, or tells other classes apart."
+    evaluate(StepContext(Namespace(**flags, evaluation=str(tmp_path / "out"))), lambda uri: version)
+    outcome = verdict.Verdict.read(str(tmp_path / "out" / verdict.FILE))
+    assert outcome.reasons[0] == "Champion version 4 takes other inputs, or tells other classes apart."

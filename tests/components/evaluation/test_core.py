@@ -129,13 +129,13 @@ def test_the_reasons_and_measures_carry_the_figures_with_their_limits_and_interv
     assert verdict.reasons[-1] == (
         "Precision at 20 changes by 0.000 [0.000, 0.000], cost per 1,000 events by 0.000 [0.000, 0.000]."
     )
-    found = {measure.name: measure for measure in verdict.measures}
-    assert (found["positives"].value, found["positives"].limit) == (100, 50)
-    precision, gain = found["average_precision"], found["average_precision_gain"]
+    measures = {measure.name: measure for measure in verdict.measures}
+    assert (measures["positives"].value, measures["positives"].limit) == (100, 50)
+    precision, gain = measures["average_precision"], measures["average_precision_gain"]
     assert (precision.value, precision.limit, precision.interval) == (0.7, 0.3, pytest.approx((0.605, 0.795)))
     assert (gain.value, gain.limit) == (pytest.approx(0.1), -0.02)
     assert gain.interval == pytest.approx((0.005, 0.195))
-    assert not found["cost_per_1000"].higher_is_better
+    assert not measures["cost_per_1000"].higher_is_better
     assert (verdict.subject, verdict.compared_with) == ("new", Opponent(version=7, sha256="old"))
 
 
@@ -186,10 +186,10 @@ def test_a_challenger_identical_to_the_champion_changes_nothing() -> None:
 def test_a_window_without_frauds_is_measured_as_far_as_it_goes_and_refused() -> None:
     rows = window(0, positives=0)
 
-    found = scorer(rows, 0.1, 1, NEW)
+    measured = scorer(rows, 0.1, 1, NEW)
 
-    assert set(found.estimates()) == {"precision_at_k", "cost"}
-    assert judging.judge(found, reigning(scorer(rows, 0.1, 2, OLD)), 0, GATE).decision == "undecided"
+    assert set(measured.estimates()) == {"precision_at_k", "cost"}
+    assert judging.judge(measured, reigning(scorer(rows, 0.1, 2, OLD)), 0, GATE).decision == "undecided"
 
 
 def test_an_alert_costs_its_check_and_a_missed_fraud_its_amount() -> None:
@@ -202,14 +202,14 @@ def test_an_alert_costs_its_check_and_a_missed_fraud_its_amount() -> None:
 def test_the_cost_is_that_of_the_models_own_threshold_per_thousand_events() -> None:
     rows = window(0)
     rows.loc[0, "signal"] = 3.0  # a score at the threshold is an alert
-    found = scorer(rows, 0.0, 1, OLD)
+    measured = scorer(rows, 0.0, 1, OLD)
 
     flagged = rows["signal"] >= 3
     missed = (rows["label"] == 1) & ~flagged
     total = 5 * flagged.sum() + rows.loc[missed, "amount"].sum()
-    assert (found.cost.alerts, found.cost.missed_positives) == (flagged.sum(), missed.sum())
-    assert found.cost.per_1000 == pytest.approx(total / 6)
-    assert found.resamples["cost"].mean() == pytest.approx(found.cost.per_1000, rel=0.02)
+    assert (measured.cost.alerts, measured.cost.missed_positives) == (flagged.sum(), missed.sum())
+    assert measured.cost.per_1000 == pytest.approx(total / 6)
+    assert measured.resamples["cost"].mean() == pytest.approx(measured.cost.per_1000, rel=0.02)
     without_amounts = scorer(rows.drop(columns="amount"), 0.0, 1, OLD)
     assert without_amounts.cost.per_1000 == pytest.approx((5 * flagged.sum() + missed.sum()) / 6)
 

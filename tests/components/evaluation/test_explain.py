@@ -41,10 +41,10 @@ def test_a_slices_average_precision_is_that_of_its_rows(name: str, column: str, 
     frame = rows()
     mask = frame[column] <= ours if name == "short" else frame[column] == ours
 
-    (found,) = [part for part in explain.slices(frame, 30) if part.name.startswith(name)]
+    (chosen,) = [part for part in explain.slices(frame, 30) if part.name.startswith(name)]
 
-    assert (found.rows, found.positives) == (mask.sum(), frame.loc[mask, "label"].sum())
-    assert found.average_precision == average_precision_score(frame.loc[mask, "label"], frame.loc[mask, "score"])
+    assert (chosen.rows, chosen.positives) == (mask.sum(), frame.loc[mask, "label"].sum())
+    assert chosen.average_precision == average_precision_score(frame.loc[mask, "label"], frame.loc[mask, "score"])
 
 
 def test_a_slice_with_a_handful_of_frauds_has_no_average_precision() -> None:
@@ -68,12 +68,12 @@ def test_parts_that_the_features_do_not_know_or_that_are_empty_are_left_out() ->
 def test_a_calibration_is_summed_up_over_rows_not_bins() -> None:
     curve = Calibration(predicted=[0.1, 0.5, 0.9], observed=[0.0, 0.5, 1.0], count=[80, 15, 5])
 
-    found = explain.CalibrationSummary.from_curve(curve)
+    summary = explain.CalibrationSummary.from_curve(curve)
 
-    assert found.predicted == pytest.approx(0.1 * 0.8 + 0.5 * 0.15 + 0.9 * 0.05)
-    assert found.observed == pytest.approx(0.5 * 0.15 + 0.05)
-    assert found.error == pytest.approx(0.1 * 0.8 + 0.1 * 0.05)
-    assert (found.top_predicted, found.top_observed) == (0.9, 1.0)
+    assert summary.predicted == pytest.approx(0.1 * 0.8 + 0.5 * 0.15 + 0.9 * 0.05)
+    assert summary.observed == pytest.approx(0.5 * 0.15 + 0.05)
+    assert summary.error == pytest.approx(0.1 * 0.8 + 0.1 * 0.05)
+    assert (summary.top_predicted, summary.top_observed) == (0.9, 1.0)
 
 
 def test_calibrated_scores_have_next_to_no_error() -> None:
@@ -86,12 +86,12 @@ def test_calibrated_scores_have_next_to_no_error() -> None:
 
 
 def test_the_most_important_input_comes_first_and_one_it_ignores_drops_nothing() -> None:
-    found = explain.importances(rows(), ["amount", "noise", "telling"], score)
+    ranking = explain.importances(rows(), ["amount", "noise", "telling"], score)
 
-    assert found[0][0] == "telling"
-    assert found[0][1] > 0.1
-    assert dict(found)["amount"] == 0
-    assert found == explain.importances(rows(), ["amount", "noise", "telling"], score)
+    assert ranking[0][0] == "telling"
+    assert ranking[0][1] > 0.1
+    assert dict(ranking)["amount"] == 0
+    assert ranking == explain.importances(rows(), ["amount", "noise", "telling"], score)
 
 
 def test_a_drop_is_that_of_all_rows_although_a_sample_is_scored() -> None:

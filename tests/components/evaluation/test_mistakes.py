@@ -58,7 +58,7 @@ def test_each_mistake_is_a_picture_of_what_was_seen_and_what_decided(channels):
     inputs = np.random.default_rng(0).integers(0, 256, (3, 16, 16, channels), dtype=np.uint8)
     block = pictures(answered(inputs), by_its_corner)
     assert isinstance(block, Pictures)
-    assert [(each.caption, each.note) for each in block.pictures] == [
+    assert [(picture.caption, picture.note) for picture in block.pictures] == [
         ("dog, taken for cat (80%)", "c"),
         ("cat, taken for dog (70%)", "a"),
     ]
@@ -70,14 +70,14 @@ def test_a_text_is_told_as_the_model_saw_it():
     library = Tokenizer(models.WordLevel({"[PAD]": 0, "[UNK]": 1, "night": 2, "shift": 3}, unk_token="[UNK]"))
     library.pre_tokenizer = pre_tokenizers.Whitespace()
     library.add_special_tokens(["[PAD]"])
-    found = answered(np.array([[2, 3, 0], [2, 2, 0], [3, 1, 0]], np.int32))
-    told = table(found, library.to_str().encode())
-    assert isinstance(told, TableBlock)
-    assert [row.cells for row in told.rows] == [
+    inputs = answered(np.array([[2, 3, 0], [2, 2, 0], [3, 1, 0]], np.int32))
+    block = table(inputs, library.to_str().encode())
+    assert isinstance(block, TableBlock)
+    assert [row.cells for row in block.rows] == [
         ["c", "dog", "cat", pytest.approx(0.8), "shift [UNK]"],
         ["a", "cat", "dog", pytest.approx(0.7), "night shift"],
     ]
-    hashed = table(found, b"")
+    hashed = table(inputs, b"")
     assert isinstance(hashed, TableBlock)
     assert {row.cells[-1] for row in hashed.rows} == {"(hashes of words)"}
 

@@ -55,10 +55,10 @@ def test_days_without_a_positive_are_counted(rows: pd.DataFrame) -> None:
     assert note.startswith("1 of 2 test days hold no positive, the first is 2024-03-19; ")
 
 
-@pytest.mark.parametrize(("rows_seen", "said"), [(4, True), (5, False)])
-def test_a_top_k_that_takes_every_event_of_a_day_is_called_out(rows: pd.DataFrame, rows_seen: int, said: bool) -> None:
+@pytest.mark.parametrize(("rows_seen", "noted"), [(4, True), (5, False)])
+def test_a_top_k_that_takes_every_event_of_a_day_is_called_out(rows: pd.DataFrame, rows_seen: int, noted: bool) -> None:
     validation = {"first": "2024-03-10", "last": "2024-03-11", "rows": rows_seen, "positives": 1}
-    found = notes(rows, model(validation=validation), GATE)
+    written = notes(rows, model(validation=validation), GATE)
 
-    assert bool(found) == said
-    assert all("evaluation.top_k is 2, and the validation days hold 2 events a day" in note for note in found)
+    assert bool(written) == noted
+    assert all("evaluation.top_k is 2, and the validation days hold 2 events a day" in note for note in written)

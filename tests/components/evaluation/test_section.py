@@ -11,9 +11,9 @@ def evaluated(folder: Path) -> Section:
     samples.write_model(folder / "model", CANDIDATES)
     samples.write_model(folder / "old", {"first": [0.0, 1.0]})
     run(folder, telling(samples.features()), version(folder / "old"))
-    found = read_section(f"{folder}/evaluation")
-    assert found
-    return found
+    shown = read_section(f"{folder}/evaluation")
+    assert shown
+    return shown
 
 
 def test_the_section_compares_the_candidates_with_the_champion_and_says_how_sure_it_is(tmp_path: Path) -> None:

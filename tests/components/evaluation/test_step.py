@@ -27,7 +27,7 @@ def run(folder: Path, frame: pd.DataFrame, champion: Version | None = None) -> t
     """Evaluate the model in `folder/model`; return evaluation.json and verdict.json."""
     output = folder / "evaluation"
     paths = {"features": samples.write_features(folder, frame), "model": str(folder / "model")}
-    evaluate(samples.flags(**paths, state=state(folder), evaluation=str(output)), lambda _place: champion)
+    evaluate(samples.context(**paths, state=state(folder), evaluation=str(output)), lambda _: champion)
     return json.loads((output / "evaluation.json").read_text()), json.loads((output / "verdict.json").read_text())
 
 
@@ -71,20 +71,20 @@ def test_a_single_event_that_differs_online_is_one_too_many(tmp_path: Path, diff
     model = samples.write_model(tmp_path / "model", CANDIDATES)
     manifest = tmp_path / "features.json"
     samples.write_features(tmp_path, samples.features())
-    found = json.loads(manifest.read_text())
-    found["details"]["replay"] |= {"differing": differing, "rows": rows, "largest": 0.25 * differing, "worst": "risk"}
-    manifest.write_text(json.dumps(found))
+    table = json.loads(manifest.read_text())
+    table["details"]["replay"] |= {"differing": differing, "rows": rows, "largest": 0.25 * differing, "worst": "risk"}
+    manifest.write_text(json.dumps(table))
     output = str(tmp_path / "evaluation")
-    flags = samples.flags(
+    context = samples.context(
         features=str(manifest), model=str(tmp_path / "model"), state=state(tmp_path), evaluation=output
     )
-    evaluate(flags, lambda _place: None)
+    evaluate(context, lambda _: None)
     verdict = Verdict.read(f"{output}/skew.json")
     assert (verdict.gate, verdict.decision, verdict.subject) == ("skew", decision, model.sha256)
     assert verdict.value("online_differing") == differing
     if differing:
-        said = "Of 40 events of 2024-03-20 replayed online, 3 differ from the offline features, by up to 0.75 in risk."
-        assert verdict.reasons == [said]
+        text = "Of 40 events of 2024-03-20 replayed online, 3 differ from the offline features, by up to 0.75 in risk."
+        assert verdict.reasons == [text]
 
 
 def test_the_curves_are_those_of_the_selected_model(evaluated: Evaluated) -> None:

@@ -41,11 +41,11 @@ class Mortal(TaskPool):
 
 def main(folder: Path, address: str) -> None:
     """Write all features and print the hash of each day's file."""
-    found = job(folder, "killed")
+    features = job(folder, "killed")
     with workers(address, "cpu") as alive:
         mortal = Mortal(alive.count, alive.client, folder)
-        missing = {day: found.uri(day) for day in FEATURES}
-        parts = shards.write(found, missing, str(folder / "scratch"), mortal, Sizes(100, 100))
+        missing = {day: features.uri(day) for day in FEATURES}
+        parts = shards.write(features, missing, str(folder / "scratch"), mortal, Sizes(100, 100))
     sys.stdout.write(json.dumps({str(day): part.sha256 for day, part in sorted(parts.items())}))
 
 

@@ -57,7 +57,7 @@ def frame(rows) -> pd.DataFrame:
 def oracle(events: pd.DataFrame, windows, delay) -> pd.DataFrame:
     """The features by definition: for each row look at every row."""
     rows = list(events.itertuples())
-    found = []
+    records = []
     for i, row in enumerate(rows):
         now, late = row.event_time, row.event_time - timedelta(days=delay)
         values = {
@@ -81,8 +81,8 @@ def oracle(events: pd.DataFrame, windows, delay) -> pd.DataFrame:
             ]
             values[f"terminal_count_{w}d"] = float(len(labels))
             values[f"terminal_risk_{w}d"] = sum(labels) / len(labels) if labels else 0.0
-        found.append(values)
-    return pd.DataFrame(found)
+        records.append(values)
+    return pd.DataFrame(records)
 
 
 def same(left: pd.DataFrame, right: pd.DataFrame) -> None:
@@ -151,7 +151,7 @@ def test_nothing_later_and_no_label_younger_than_the_delay_moves_a_feature(rows,
     changed.loc[strange, "label"] = random.choice([0, 1, None])
     # the row's own label travels along as `label`; it is the inputs that must not move
     inputs = core.numeric_inputs(chosen)
-    before, after = (core.features(each, chosen, CPU)[inputs].loc[[index]] for each in (events, changed))
+    before, after = (core.features(frame, chosen, CPU)[inputs].loc[[index]] for frame in (events, changed))
     same(after, before)
 
 
@@ -177,9 +177,9 @@ def test_the_rows_of_a_customer_or_a_terminal_alone_give_the_bits_of_the_whole(r
         for key in events[side].unique():
             alone = events[side] == key
             part = events.loc[alone, core.columns_needed(side, chosen)].reset_index(drop=True)
-            found = core.compute_windows(side, part, chosen, CPU)
-            assert list(found) == [name for name in core.numeric_inputs(chosen) if name.startswith(side)]
-            same(pd.DataFrame(found), whole.loc[alone, list(found)])
+            columns = core.compute_windows(side, part, chosen, CPU)
+            assert list(columns) == [name for name in core.numeric_inputs(chosen) if name.startswith(side)]
+            same(pd.DataFrame(columns), whole.loc[alone, list(columns)])
 
 
 small = st.integers(0, 20)
@@ -197,8 +197,8 @@ small = st.integers(0, 20)
 @example([(time, key, 1) for key in range(6) for time in (0, 10, 20)], [1, 10, 20], 10, 2**57)
 def test_windows_are_right_whatever_the_unit_of_time(rows, windows, delay, unit):
     now, codes, values = np.array(sorted(rows), dtype=np.int64).T
-    found = core.trailing(np, codes, now * unit, values, [w * unit for w in windows], delay and delay * unit)
-    for w, (counts, sums) in zip(windows, found, strict=True):
+    totals = core.trailing(np, codes, now * unit, values, [w * unit for w in windows], delay and delay * unit)
+    for w, (counts, sums) in zip(windows, totals, strict=True):
         for i in range(len(rows)):
             last = now[i] - (delay or 0)
             inside = (codes == codes[i]) & (now > last - w) & (now <= last)
@@ -306,5 +306,5 @@ def test_a_gpu_gives_the_same_bits_as_the_cpu(device):
         strict=True,
     )
     events, chosen = frame(rows), config((1, 7, 30), 7)
-    found = there.to_host(core.features(there.from_host(events), chosen, there)).astype({"label": "Int8"})
-    same(found, core.features(events, chosen, CPU))
+    on_gpu = there.to_host(core.features(there.from_host(events), chosen, there)).astype({"label": "Int8"})
+    same(on_gpu, core.features(events, chosen, CPU))

@@ -45,12 +45,12 @@ def test_published_features_are_reproduced_but_for_rows_of_one_second_and_custom
     events = raw[list(CANONICAL)].rename(columns=CANONICAL)
     events = events.sort_values(["event_time", "event_id"], ignore_index=True)
 
-    found = rows_of(core.features(events, config, frames.backend("cpu")), DAYS).set_index("event_id")
-    golden = read("golden_features", DAYS).set_index("TRANSACTION_ID").loc[found.index]
+    computed = rows_of(core.features(events, config, frames.backend("cpu")), DAYS).set_index("event_id")
+    golden = read("golden_features", DAYS).set_index("TRANSACTION_ID").loc[computed.index]
 
-    assert len(found) == len(golden) == 201_295
+    assert len(computed) == len(golden) == 201_295
     assert set(PUBLISHED) == set(core.numeric_inputs(config))
-    differs = ~np.isclose(found[list(PUBLISHED)], golden[list(PUBLISHED.values())], rtol=0, atol=1e-9).all(axis=1)
-    tied = found.duplicated(["event_time", "customer"], keep=False)
+    differs = ~np.isclose(computed[list(PUBLISHED)], golden[list(PUBLISHED.values())], rtol=0, atol=1e-9).all(axis=1)
+    tied = computed.duplicated(["event_time", "customer"], keep=False)
     assert differs.sum() <= 20
     assert tied[differs].all()

@@ -41,13 +41,13 @@ def test_a_shard_holds_what_networks_see_of_each_image_of_the_day(ingested):
 
 def test_a_day_is_made_once_and_the_rest_of_it_after_it_was_lost(ingested):
     folder, _ = ingested
-    table, found = feature(folder, CONFIG)
-    assert found == {"rows": 7 * 24, "computed_days": 7}
+    table, metrics = feature(folder, CONFIG)
+    assert metrics == {"rows": 7 * 24, "computed_days": 7}
     assert feature(folder, CONFIG)[1]["computed_days"] == 0
     # killed between the shard and the sidecar
     storage.remove(f"{table.partitions[3].uri}.json")
-    again, found = feature(folder, CONFIG)
-    assert (again.sha256, found["computed_days"]) == (table.sha256, 1)
+    again, metrics = feature(folder, CONFIG)
+    assert (again.sha256, metrics["computed_days"]) == (table.sha256, 1)
 
 
 def test_a_shard_is_named_after_what_it_is_made_of(ingested):
@@ -67,11 +67,11 @@ def test_another_version_of_the_decoder_makes_every_day_again(ingested, monkeypa
 
 
 def test_no_more_processes_decode_than_a_container_may_use(monkeypatch):
-    asked = []
+    counts = []
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(96)))
-    monkeypatch.setattr(items, "ProcessPoolExecutor", lambda count, _: asked.append(count) or nullcontext())
+    monkeypatch.setattr(items, "ProcessPoolExecutor", lambda count, _: counts.append(count) or nullcontext())
     with items.looking(view(parsed().task), items.ALONE + 1):
-        assert asked == [items.PROCESSES]
+        assert counts == [items.PROCESSES]
 
 
 def test_a_day_whose_images_were_all_refused_has_a_shard_without_any(ingested):
@@ -81,9 +81,9 @@ def test_a_day_whose_images_were_all_refused_has_a_shard_without_any(ingested):
     emptied = tables.write_partition(first.uri, DAY, empty, {})
     table = tables.Table("events", [emptied, second])
     job = items.ShardJob(parsed(), view(parsed().task), str(folder), table)
-    made = items.write(job, {DAY: job.uri(DAY), NEXT: job.uri(NEXT)})
-    assert shards.map_shard(made[DAY]).shape == (0, 16, 16, 1)
-    frames = [storage.read_frame(part.uri) for part in made.values()]
+    parts = items.write(job, {DAY: job.uri(DAY), NEXT: job.uri(NEXT)})
+    assert shards.map_shard(parts[DAY]).shape == (0, 16, 16, 1)
+    frames = [storage.read_frame(part.uri) for part in parts.values()]
     assert frames[0].dtypes.equals(frames[1].dtypes)
 
 

@@ -29,24 +29,24 @@ def hashes(parts: dict[date, tables.Partition]) -> dict[str, str]:
     return {str(day): part.sha256 for day, part in sorted(parts.items())}
 
 
-def missing(found) -> dict[date, str]:
-    return {day: found.uri(day) for day in FEATURES}
+def missing(work) -> dict[date, str]:
+    return {day: work.uri(day) for day in FEATURES}
 
 
 @pytest.fixture
 def whole(tmp_path: Path) -> dict[str, str]:
     """The hash of each day's file, computed in one pass."""
     write_events(tmp_path)
-    found = job(tmp_path, "whole")
-    return hashes(write_days(found, missing(found), "unused"))
+    work = job(tmp_path, "whole")
+    return hashes(write_days(work, missing(work), "unused"))
 
 
 @pytest.mark.parametrize("sizes", [Sizes(1000, 1000), Sizes(150, 1000), Sizes(1000, 60), Sizes(90, 1)], ids=str)
 def test_whatever_the_shards_and_batches_the_files_are_those_of_one_pass(tmp_path, whole, sizes):
-    found, scratch = job(tmp_path, "sharded"), tmp_path / "scratch"
-    assert hashes(shards.write(found, missing(found), str(scratch), HERE, sizes)) == whole
+    work, scratch = job(tmp_path, "sharded"), tmp_path / "scratch"
+    assert hashes(shards.write(work, missing(work), str(scratch), HERE, sizes)) == whole
     assert not scratch.exists()
-    assert {str(day): tables.find_partition(found.uri(day)).sha256 for day in FEATURES} == whole
+    assert {str(day): tables.find_partition(work.uri(day)).sha256 for day in FEATURES} == whole
 
 
 @pytest.mark.parametrize("removed", [("customer",), ("terminal",), ("customer", "amount"), ("customer", "terminal")])
@@ -56,41 +56,41 @@ def test_a_use_case_without_some_roles_gives_the_files_of_one_pass(tmp_path, rem
     windows = [] if len({"customer", "terminal"} - {*removed}) == 0 else [1, 2]
     config = CONFIG | {"columns": columns, "task": CONFIG["task"] | {"windows_days": windows}}
     one, many = (job(tmp_path, lake, config) for lake in ("whole", "sharded"))
-    made = shards.write(many, missing(many), str(tmp_path / "scratch"), HERE, Sizes(100, 100))
-    assert hashes(made) == hashes(write_days(one, missing(one), "unused"))
+    parts = shards.write(many, missing(many), str(tmp_path / "scratch"), HERE, Sizes(100, 100))
+    assert hashes(parts) == hashes(write_days(one, missing(one), "unused"))
 
 
 def test_only_the_missing_days_are_written(tmp_path, whole):
-    found = job(tmp_path, "sharded")
+    work = job(tmp_path, "sharded")
     days = [date(2024, 3, 6), date(2024, 3, 9)]
-    made = shards.write(found, {day: found.uri(day) for day in days}, str(tmp_path / "s"), HERE, Sizes(100, 200))
-    assert hashes(made) == {str(day): whole[str(day)] for day in days}
-    assert [day for day in FEATURES if tables.find_partition(found.uri(day))] == days
+    parts = shards.write(work, {day: work.uri(day) for day in days}, str(tmp_path / "s"), HERE, Sizes(100, 200))
+    assert hashes(parts) == {str(day): whole[str(day)] for day in days}
+    assert [day for day in FEATURES if tables.find_partition(work.uri(day))] == days
 
 
 def test_no_part_of_the_work_is_larger_than_the_sizes_say_but_for_one_day(tmp_path):
     write_events(tmp_path)
-    found = job(tmp_path, "lake")
-    layout = shards.divide(found, missing(found), "scratch", 1, Sizes(shard=100, batch=120))
+    work = job(tmp_path, "lake")
+    layout = shards.divide(work, missing(work), "scratch", 1, Sizes(shard=100, batch=120))
     assert layout.shards == 5  # of 450 events
-    assert [day for batch in layout.batches for day in batch.days] == list(found.extend_back(FEATURES))
-    assert max(sum(found.rows(batch.days)) for batch in layout.batches) <= 120 + 50
+    assert [day for batch in layout.batches for day in batch.days] == list(work.extend_back(FEATURES))
+    assert max(sum(work.rows(batch.days)) for batch in layout.batches) <= 120 + 50
     assert [day for batch in layout.batches for day in batch.missing] == list(FEATURES)
     assert all(not batch.missing or set(batch.missing) == set(batch.days) for batch in layout.batches)
 
 
 def test_each_worker_has_something_to_do_however_little_there_is(tmp_path):
     write_events(tmp_path)
-    found = job(tmp_path, "lake")
-    layout = shards.divide(found, missing(found), "scratch", 3, Sizes())
+    work = job(tmp_path, "lake")
+    layout = shards.divide(work, missing(work), "scratch", 3, Sizes())
     assert layout.shards == 3
     assert len(layout.batches) >= 3
 
 
 def test_more_events_than_one_pass_takes_are_sharded(tmp_path, whole, caplog):
-    found = job(tmp_path, "lake")
+    work = job(tmp_path, "lake")
     with caplog.at_level("INFO", "nightshift"):
-        assert hashes(write_days(found, missing(found), str(tmp_path / "scratch"), at_once=449)) == whole
+        assert hashes(write_days(work, missing(work), str(tmp_path / "scratch"), at_once=449)) == whole
     assert "shards a side" in caplog.text
 
 
@@ -98,9 +98,9 @@ def test_what_lay_there_meanwhile_is_gone_after_a_failure_too(tmp_path):
     write_events(tmp_path)
     uri = tables.read_table(str(tmp_path / "events.json")).partition(DATE).uri
     tables.write_partition(uri, DATE, sample(DATE).assign(amount=1e17), {})
-    found = job(tmp_path, "lake")
+    work = job(tmp_path, "lake")
     with pytest.raises(UserError, match=r"amounts of .* rows are too large"):
-        shards.write(found, missing(found), str(tmp_path / "scratch"), HERE, Sizes(100, 100))
+        shards.write(work, missing(work), str(tmp_path / "scratch"), HERE, Sizes(100, 100))
     assert not (tmp_path / "scratch").exists()
 
 
@@ -108,29 +108,29 @@ class Blocking(TaskPool):
     """Workers that fail, and leave what cannot be removed."""
 
     def run(self, task, items):
-        place = Path(task.args[0].folder)
-        place.write_text("no folder")
+        folder = Path(task.args[0].folder)
+        folder.write_text("no folder")
         raise UserError("amount is too large")
 
 
 def test_a_folder_that_cannot_be_removed_hides_no_error(tmp_path, caplog):
     write_events(tmp_path)
-    found = job(tmp_path, "lake")
+    work = job(tmp_path, "lake")
     with pytest.raises(UserError, match="amount is too large"):
-        shards.write(found, missing(found), str(tmp_path / "scratch"), Blocking())
+        shards.write(work, missing(work), str(tmp_path / "scratch"), Blocking())
     assert "scratch is left to nightshift gc" in caplog.text
 
 
 def test_a_try_with_other_workers_or_days_finds_no_piece_of_another_one(tmp_path):
     write_events(tmp_path)
-    found = job(tmp_path, "lake")
-    some = dict(list(missing(found).items())[1:])
+    work = job(tmp_path, "lake")
+    some = dict(list(missing(work).items())[1:])
     layouts = [
-        shards.divide(found, days, "scratch", count, Sizes(1000, 1000))
-        for days, count in ((missing(found), 1), (missing(found), 2), (some, 1))
+        shards.divide(work, days, "scratch", count, Sizes(1000, 1000))
+        for days, count in ((missing(work), 1), (missing(work), 2), (some, 1))
     ]
     assert len({layout.piece("events", 0, "customer", 0) for layout in layouts}) == 3
-    again = shards.divide(found, missing(found), "scratch", 1, Sizes(1000, 1000))
+    again = shards.divide(work, missing(work), "scratch", 1, Sizes(1000, 1000))
     assert again.piece("events", 0, "customer", 0) == layouts[0].piece("events", 0, "customer", 0)
 
 

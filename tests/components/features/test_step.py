@@ -10,6 +10,7 @@ import pytest
 
 from components.features.__main__ import body, parser
 from nightshift.config import parse
+from nightshift.context import StepContext
 from nightshift.contracts import tables
 from nightshift.splits import Days, rows_of
 from nightshift.tabular import frames
@@ -21,7 +22,7 @@ from tests.components.features.days import CONFIG, DATE, flags, sample, write_ev
 
 
 def step(folder, **changes) -> tuple[tables.Table, dict[str, float]]:
-    metrics = body(parser().parse_args(flags(folder, **changes)))
+    metrics = body(StepContext(parser().parse_args(flags(folder, **changes))))
     return tables.read_table(str(folder / "features.json")), metrics
 
 
@@ -89,7 +90,7 @@ def test_the_snapshots_example_is_an_event_that_it_knows_with_the_features_of_th
 
 def test_a_use_case_without_windows_has_an_empty_snapshot_and_the_same_replay(tmp_path):
     write_events(tmp_path)
-    columns = {name: each for name, each in CONFIG["columns"].items() if name not in ("customer", "terminal")}
+    columns = {name: column for name, column in CONFIG["columns"].items() if name not in ("customer", "terminal")}
     table, _ = step(tmp_path, config=CONFIG | {"columns": columns, "task": CONFIG["task"] | {"windows_days": []}})
     assert table.details["replay"]["rows"] == 50
     assert table.details["replay"]["differing"] == 0

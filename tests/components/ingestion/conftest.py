@@ -12,6 +12,7 @@ import pytest
 from components.ingestion.__main__ import body
 from nightshift import splits
 from nightshift.config import parse
+from nightshift.context import StepContext
 from nightshift.contracts import tables
 from nightshift.tasks.tabular import simulator
 from tests.components.states import state
@@ -56,7 +57,7 @@ class Step:
 
     def ingest(self, config: dict, data: object, day: str = DATE) -> tables.Table:
         """Run in this process and return the manifest."""
-        body(Namespace(**self.flags(config, data, day)))
+        body(StepContext(Namespace(**self.flags(config, data, day))))
         return tables.read_table(self.events)
 
     def run(self, config: dict, data: object, day: str = DATE, **env: str) -> subprocess.CompletedProcess:

@@ -52,14 +52,14 @@ def test_days_read_at_once_are_to_the_byte_what_each_is_alone(kind, text_ids, tm
     frames = simulated(kind)
     # the ids of one day come again on the next
     frames[DAYS[1]]["transaction_id"] = frames[DAYS[0]]["transaction_id"].reindex(frames[DAYS[1]].index, fill_value="9")
-    found, expected = at_once(frames, text_ids), alone(frames, text_ids)
-    assert list(found) == list(expected)
+    splits, expected = at_once(frames, text_ids), alone(frames, text_ids)
+    assert list(splits) == list(expected)
     for day, split in expected.items():
-        assert found[day].id_types == split.id_types
-        assert (found[day].labels, found[day].quarantined_labels) == (split.labels, split.quarantined_labels)
+        assert splits[day].id_types == split.id_types
+        assert (splits[day].labels, splits[day].quarantined_labels) == (split.labels, split.quarantined_labels)
         assert len(split.bad)
         for part in ("good", "bad"):
-            assert written(tmp_path, getattr(found[day], part)) == written(tmp_path, getattr(split, part))
+            assert written(tmp_path, getattr(splits[day], part)) == written(tmp_path, getattr(split, part))
 
 
 @pytest.mark.parametrize(

@@ -231,9 +231,9 @@ def test_the_simulator_corrupts_rows_for_every_rule_in_turn():
     share = 0.5
     frame = simulator.day(TabularSimulator(customers=600, terminals=1200, corrupt_share=share), DAY)
     quarantined = split(frame).quarantined
-    each = share * len(frame) / 7
+    expected = share * len(frame) / 7
     assert set(quarantined) == {*SPOILED, "duplicate_id"}
-    assert all(abs(count - each) < 1 for count in quarantined.values())
+    assert all(abs(count - expected) < 1 for count in quarantined.values())
 
 
 def test_the_schema_refuses_what_the_rules_would_have_to_catch(raw, extended):

@@ -73,9 +73,9 @@ def png(*before: tuple[bytes, bytes], head: tuple[bytes, bytes] | None = None, d
     return SIGNATURE + b"".join(chunk(*part) for part in parts)
 
 
-def flipped(content: bytes, place: int) -> bytes:
+def flipped(content: bytes, offset: int) -> bytes:
     """The file with one byte spoiled."""
-    return content[:place] + bytes([content[place] ^ 0xFF]) + content[place + 1 :]
+    return content[:offset] + bytes([content[offset] ^ 0xFF]) + content[offset + 1 :]
 
 
 def entry(tag: int, kind: int, value: bytes) -> bytes:
@@ -264,15 +264,15 @@ def ingested_images(
     for name, (content, _) in IMAGES.items():
         (folder / name).write_bytes(content)
     rows(len(IMAGES), image=list(IMAGES), label=["cross"] * len(IMAGES)).to_csv(folder / "all.csv", index=False)
-    given = config(
+    raw = config(
         source={"files": None, "table": "all.csv"},
         columns={"event_id": "id"},
         task={"min_side": 1, "max_pixels": 1_000_000, "side": SIDE, "channels": 3},
         quarantine={"max_share": 1.0, "max_label_share": 1.0},
     )
-    table = ingest(folder, given, str(folder))
+    table = ingest(folder, raw, str(folder))
     shown = {}
-    for part in feature(folder, given)[0].partitions:
+    for part in feature(folder, raw)[0].partitions:
         shown |= dict(zip(storage.read_frame(part.uri)["event_id"], shards.map_shard(part), strict=True))
     return reasons(table), kept(table, "image"), shown
 
@@ -303,8 +303,8 @@ def ingested_texts(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[int, 
     ]
     rows(len(contents), verse=contents, book=["Genesis"] * len(contents)).to_parquet(folder / "all.parquet")
     limits = {"task": text()["task"] | {"max_characters": LONGEST}}
-    given = text(source={"table": "all.parquet"}, quarantine={"max_share": 1.0, "max_label_share": 1.0}, **limits)
-    table = ingest(folder, given, str(folder))
+    raw = text(source={"table": "all.parquet"}, quarantine={"max_share": 1.0, "max_label_share": 1.0}, **limits)
+    table = ingest(folder, raw, str(folder))
     return reasons(table), kept(table, "text")
 
 
@@ -323,9 +323,9 @@ def texts_of(folder: Path, **columns: pa.Array) -> tuple[dict[int, str], dict[in
     """Ingest texts whose columns are of these types: the rules that reject them, and those that are kept."""
     table = pa.table({name: pa.array(column) for name, column in rows(14).items()} | columns)
     parquet.write_table(table, folder / "all.parquet")
-    given = text(source={"table": "all.parquet"}, quarantine={"max_share": 1.0, "max_label_share": 1.0})
-    made = ingest(folder, given, str(folder))
-    return reasons(made), kept(made, "text")
+    raw = text(source={"table": "all.parquet"}, quarantine={"max_share": 1.0, "max_label_share": 1.0})
+    ingested = ingest(folder, raw, str(folder))
+    return reasons(ingested), kept(ingested, "text")
 
 
 def unchecked(*contents: bytes) -> pa.Array:

@@ -27,19 +27,19 @@ DAY = date.fromisoformat(DATE)
 def rows(images: list, **columns) -> pd.DataFrame:
     """A day's rows with such images."""
     count = len(images)
-    given = {
+    usual = {
         "image_id": range(count),
         "time": pd.date_range(DATE, periods=count, freq="min", unit="us"),
         "image": pd.Series(images, dtype=object),
         "label": ["circle"] * count,
     }
-    return pd.DataFrame(given | columns)
+    return pd.DataFrame(usual | columns)
 
 
-def quarantined(frame: pd.DataFrame, given=None) -> dict[int, str]:
-    found = core.split(frame, given or parsed(), DAY, labels_due=True)
-    assert len(found.good) + len(found.bad) == len(frame)
-    return dict(zip(found.bad.iloc[:, 0].astype(int), found.bad[core.REASON], strict=True))
+def quarantined(frame: pd.DataFrame, parsed_config=None) -> dict[int, str]:
+    split = core.split(frame, parsed_config or parsed(), DAY, labels_due=True)
+    assert len(split.good) + len(split.bad) == len(frame)
+    return dict(zip(split.bad.iloc[:, 0].astype(int), split.bad[core.REASON], strict=True))
 
 
 def test_each_bad_image_is_quarantined_with_its_reason_and_no_other():
@@ -62,45 +62,45 @@ def test_a_label_is_one_of_the_classes():
 
 def test_the_schema_refuses_classes_that_the_config_does_not_name():
     good = core.split(rows([file(seed=seed) for seed in range(2)]), parsed(), DAY, labels_due=True).good
-    unlabelled = good.assign(label=pd.array(["circle", None], dtype="string"))
+    unlabeled = good.assign(label=pd.array(["circle", None], dtype="string"))
     due, not_due = (core.schema(parsed(), {"event_id": "integer"}, labels_due) for labels_due in (True, False))
     due.validate(good)
-    not_due.validate(unlabelled)
+    not_due.validate(unlabeled)
     unknown = good.assign(label=pd.array(["circle", "hexagon"], dtype="string"))
-    for frame in (unlabelled, unknown, good.assign(label=good["label"].astype("category"))):
+    for frame in (unlabeled, unknown, good.assign(label=good["label"].astype("category"))):
         with pytest.raises((SchemaError, SchemaErrors)):
             due.validate(frame)
 
 
 def test_what_is_kept_of_a_bad_image_are_its_bytes():
-    found = core.split(rows([file(), b"nothing", "gone.png"]), parsed(), DAY, labels_due=True)
-    assert found.bad["image"].tolist() == [b"nothing", b"gone.png"]
-    assert core.examples([found.bad], parsed(), "undecodable") == [
+    split = core.split(rows([file(), b"nothing", "gone.png"]), parsed(), DAY, labels_due=True)
+    assert split.bad["image"].tolist() == [b"nothing", b"gone.png"]
+    assert core.examples([split.bad], parsed(), "undecodable") == [
         f"image_id=***, time={DATE} 00:01:00, image=(7 bytes), label=circle"
     ]
 
 
 def test_good_images_keep_the_bytes_of_their_files():
-    found = core.split(rows([file("JPEG"), file("WEBP", seed=1)]), parsed(), DAY, labels_due=True)
-    assert found.good["image"].tolist() == [file("JPEG"), file("WEBP", seed=1)]
-    assert list(found.good) == ["event_id", "event_time", "image", "label"]
+    split = core.split(rows([file("JPEG"), file("WEBP", seed=1)]), parsed(), DAY, labels_due=True)
+    assert split.good["image"].tolist() == [file("JPEG"), file("WEBP", seed=1)]
+    assert list(split.good) == ["event_id", "event_time", "image", "label"]
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder of files with a table a day that names them."""
-    place = tmp_path / "raw"
+    raw = tmp_path / "raw"
     for name, seed in (("a.png", 0), ("deep/b.png", 1)):
-        (place / name).parent.mkdir(parents=True, exist_ok=True)
-        (place / name).write_bytes(file(seed=seed))
+        (raw / name).parent.mkdir(parents=True, exist_ok=True)
+        (raw / name).write_bytes(file(seed=seed))
     (tmp_path / "secret.png").write_bytes(file(seed=2))
-    return place
+    return raw
 
 
-def loaded(place: Path, names: list[str]) -> list:
-    rows(names).to_parquet(place / f"{DATE}.parquet")
-    given = parsed(source={"files": "{date}.parquet"})
-    return sources.connect(str(place), given, DAY).read(DAY).load()["image"].tolist()
+def loaded(raw: Path, names: list[str]) -> list:
+    rows(names).to_parquet(raw / f"{DATE}.parquet")
+    parsed_config = parsed(source={"files": "{date}.parquet"})
+    return sources.connect(str(raw), parsed_config, DAY).read(DAY).load()["image"].tolist()
 
 
 def test_a_table_may_name_files_below_its_folder(folder):
@@ -114,13 +114,13 @@ def test_a_file_that_is_there_and_cannot_be_read_stops_the_run(folder):
 
 
 def test_a_day_with_files_that_were_missing_is_read_again_until_they_have_come(folder, tmp_path):
-    given = parsed(source={"files": "{date}.csv"}, quarantine={"max_share": 1.0, "max_label_share": 1.0})
+    parsed_config = parsed(source={"files": "{date}.csv"}, quarantine={"max_share": 1.0, "max_label_share": 1.0})
     rows(["a.png", "late.png"]).to_csv(folder / f"{DATE}.csv", index=False)
     plan = replace(pictures_of.plan(), events=Days(DAY, DAY))
 
     def run():
-        source = sources.connect(str(folder), given, DAY)
-        (part,) = ingestion.ingest(ingestion.IngestionJob(given, plan, source, str(tmp_path / "lake")))
+        source = sources.connect(str(folder), parsed_config, DAY)
+        (part,) = ingestion.ingest(ingestion.IngestionJob(parsed_config, plan, source, str(tmp_path / "lake")))
         return part
 
     first = run()
@@ -157,8 +157,8 @@ def test_a_file_that_is_elsewhere_or_nowhere_is_not_read(folder, name):
 
 
 def test_every_day_is_written_and_spoiled_rows_are_quarantined(tmp_path):
-    given = config(simulator={"items": 40, "corrupt_share": 0.2}, quarantine={"max_share": 0.1, "max_label_share": 0.5})
-    table = ingest(tmp_path, given)
+    raw = config(simulator={"items": 40, "corrupt_share": 0.2}, quarantine={"max_share": 0.1, "max_label_share": 0.5})
+    table = ingest(tmp_path, raw)
     assert table.details["quarantined"] == {
         "decompression_bomb": 7,
         "duplicate_content": 7,
@@ -171,7 +171,7 @@ def test_every_day_is_written_and_spoiled_rows_are_quarantined(tmp_path):
     assert table.rows + 56 == table.details["read"] == 7 * 40
     first = storage.read_frame(table.partitions[0].uri)
     assert isinstance(first["image"].iloc[0], bytes)
-    assert [part.uri for part in ingest(tmp_path, given).partitions] == [part.uri for part in table.partitions]
+    assert [part.uri for part in ingest(tmp_path, raw).partitions] == [part.uri for part in table.partitions]
 
 
 def test_other_rules_make_other_partitions(tmp_path):
@@ -194,7 +194,7 @@ def copies() -> list[bytes]:
     """A picture, what people make of it, and another one."""
     first = blurred(0)
     changed = [first.resize((45, 40)), first.point(lambda value: round(value * 1.2)), first.crop((1, 1, 90, 80))]
-    return [bytes_of(each, "JPEG") for each in (first, *changed, first.convert("L"), blurred(1))]
+    return [bytes_of(picture, "JPEG") for picture in (first, *changed, first.convert("L"), blurred(1))]
 
 
 def test_of_pictures_that_look_alike_the_first_of_the_day_stays():
@@ -210,19 +210,19 @@ def test_pictures_that_look_alike_are_kept_unless_the_config_says_otherwise():
 def test_a_picture_is_compared_with_those_that_stay_and_by_at_most_so_many_bits():
     steps = [np.tile(np.array([0] * (8 - ones) + [1] * ones, np.uint8), (8, 1)) for ones in range(9)]
     rising = [np.cumsum(np.pad(np.where(step, 10, -10), ((0, 0), (1, 0))), axis=1) + 80 for step in steps]
-    chain = [bytes_of(Image.fromarray(each.astype(np.uint8)), "PNG") for each in rising]  # each 8 bits from the next
+    chain = [bytes_of(Image.fromarray(array.astype(np.uint8)), "PNG") for array in rising]  # each 8 bits from the next
     assert list(quarantined(rows(chain), parsed(task={"near_duplicates": 7}))) == []
     assert list(quarantined(rows(chain), parsed(task={"near_duplicates": 8}))) == [1, 3, 5, 7]
     assert list(quarantined(rows(chain), parsed(task={"near_duplicates": 16}))) == [1, 2, 4, 5, 7, 8]
 
 
 def test_a_picture_that_looks_like_one_of_another_day_or_like_a_bad_row_is_kept():
-    given = parsed(task={"near_duplicates": 16})
+    parsed_config = parsed(task={"near_duplicates": 16})
     today, tomorrow = rows(copies()[:1]), rows(copies()[1:2])
     tomorrow["time"] += pd.Timedelta(days=1)
-    found = core.split_alike({DAY: today, date(2024, 3, 11): tomorrow}, given, DAY)
-    assert [len(day.good) for day in found.values()] == [1, 1]
-    assert quarantined(rows(copies()[:2], label=["hexagon", "cross"]), given) == {0: "unknown_label"}
+    splits = core.split_alike({DAY: today, date(2024, 3, 11): tomorrow}, parsed_config, DAY)
+    assert [len(day.good) for day in splits.values()] == [1, 1]
+    assert quarantined(rows(copies()[:2], label=["hexagon", "cross"]), parsed_config) == {0: "unknown_label"}
 
 
 SIMULATED = parsed(simulator={"items": 30}).simulator

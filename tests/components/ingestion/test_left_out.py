@@ -112,7 +112,7 @@ def day(labels: dict[str, int], quarantined: dict[str, dict[str, int]]) -> Parti
     ],
 )
 def test_the_share_of_a_label_is_judged_over_the_whole_window_from_five_rows_on(days, share, label):
-    assert Totals.from_partitions([day(*each) for each in days]).label_excess(share) == label
+    assert Totals.from_partitions([day(*counts) for counts in days]).label_excess(share) == label
 
 
 def without_key(frame: pd.DataFrame) -> pd.DataFrame:
@@ -121,8 +121,8 @@ def without_key(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def test_positives_without_a_key_stop_a_run_though_they_are_few_rows(step, config, folder, days, spoil):
-    for each in days:
-        spoil(each, lambda frame: without_key(frame.assign(fraud=(frame.index < 1).astype("int8"))))
+    for path in days:
+        spoil(path, lambda frame: without_key(frame.assign(fraud=(frame.index < 1).astype("int8"))))
     with pytest.raises(UserError) as error:
         step.ingest(config, folder)
     message = str(error.value)
@@ -135,8 +135,8 @@ def test_positives_without_a_key_stop_a_run_though_they_are_few_rows(step, confi
     table = step.ingest(config, folder)
     assert table.details["quarantined_labels"] == {"missing_key": {"positive": 7}}
     shown = read_section(step.events)
-    told = "7 of 7 positives (100.00%) are left out, 7 of them by missing_key."
-    assert (shown.outcome.label, shown.outcome.reasons[1:]) == ("rows left out", [told])
+    reason = "7 of 7 positives (100.00%) are left out, 7 of them by missing_key."
+    assert (shown.outcome.label, shown.outcome.reasons[1:]) == ("rows left out", [reason])
     (counts,) = [block for block in shown.blocks if isinstance(block, TableBlock)]
     assert counts.is_key  # on the terminal too
     assert [row.cells[:3] for row in counts.rows] == [["missing_key", "all", 7], ["missing_key", "positive", 7]]

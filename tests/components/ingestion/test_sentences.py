@@ -32,8 +32,8 @@ def test_topics_have_words_of_their_own():
 
 
 def test_what_is_to_drift_drifts_from_its_day_on():
-    given = {"drift_from": "2024-03-10", "length_factor": 2.0, "new_words": 0.3, "new_class": 0.2}
-    world = TextSimulator(items=200, **given)
+    fields = {"drift_from": "2024-03-10", "length_factor": 2.0, "new_words": 0.3, "new_class": 0.2}
+    world = TextSimulator(items=200, **fields)
     before, after = sentences.day(world, date(2024, 3, 9)), sentences.day(world, DAY)
     assert len(words(after)) > 1.5 * len(words(before))
     unseen = ~words(after).isin(words(before))
@@ -44,16 +44,16 @@ def test_what_is_to_drift_drifts_from_its_day_on():
 
 def test_spoiled_texts_are_quarantined_each_with_its_reason(tmp_path):
     columns = {"event_id": "text_id", "event_time": "time", "text": "text", "group": "author", "label": "label"}
-    given = text(
+    raw = text(
         columns=columns,
         simulator={"items": 60, "corrupt_share": 0.2},
         quarantine={"max_share": 0.1, "max_label_share": 0.5},
     )
-    given["task"] = given["task"] | {"classes": list(sentences.TOPICS)}
-    table = ingest(tmp_path, given)
+    raw["task"] = raw["task"] | {"classes": list(sentences.TOPICS)}
+    table = ingest(tmp_path, raw)
     assert table.details["quarantined"] == dict.fromkeys(
         ["binary", "duplicate_content", "empty", "invalid_utf8", "unknown_label", "unparsable_time"], 14
     )
     rows = table.read([DAY])
     assert list(rows) == ["event_id", "event_time", "text", "group", "label"]
-    assert parse(given).columns.holding(Holds.TEXT) == {"text": "text"}
+    assert parse(raw).columns.holding(Holds.TEXT) == {"text": "text"}

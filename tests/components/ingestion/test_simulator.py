@@ -72,15 +72,15 @@ def test_small_worlds_have_a_sensible_share_of_fraud():
 def test_customers_reach_exactly_the_terminals_nearer_than_the_radius():
     rng = np.random.default_rng(0)
     customers, terminals = rng.random((30, 4)), rng.random((300, 2))
-    made = world.assemble(customers, terminals, 12.0)
+    built = world.assemble(customers, terminals, 12.0)
     distance = np.linalg.norm(100 * customers[:, None, :2] - 100 * terminals[None], axis=2)
-    assert [reach.tolist() for reach in made.reachable] == [np.flatnonzero(row < 12.0).tolist() for row in distance]
+    assert [reach.tolist() for reach in built.reachable] == [np.flatnonzero(row < 12.0).tolist() for row in distance]
 
 
 def test_a_customer_may_reach_no_terminal():
     customers = np.array([[0.0] * 4, [0.9] * 4])
-    made = world.assemble(customers, np.array([[0.01, 0.0]]), 5.0)
-    assert [len(near) for near in made.reachable] == [1, 0]
+    built = world.assemble(customers, np.array([[0.01, 0.0]]), 5.0)
+    assert [len(near) for near in built.reachable] == [1, 0]
 
 
 def test_labels_that_are_not_due_are_null_and_nothing_else_changes():

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from components.ingestion import sources
+from components.ingestion import formats, sources
 from nightshift import storage
 from nightshift.config import parse
 from nightshift.config.source import Simulator
@@ -128,8 +128,8 @@ def test_the_earliest_date_has_data_and_the_days_of_the_message_add_up(
     possible = [day for day in days if accepted(day) is None]
     assert bool(possible) == (count >= needed)
     if message:
-        said, summed = re.search(r"(\d+) days: ([^;]+);", message).groups()
-        assert int(said) == sum(map(int, re.findall(r"(\d+) \(", summed))) == needed
+        total, summed = re.search(r"(\d+) days: ([^;]+);", message).groups()
+        assert int(total) == sum(map(int, re.findall(r"(\d+) \(", summed))) == needed
         earliest = re.search(r"the earliest --date is (\S+)", message)
         assert (earliest and earliest[1]) == (str(possible[0]) if possible else None)
 
@@ -140,8 +140,8 @@ def test_many_gaps_are_cut_short():
 
 
 def test_an_unknown_format_is_refused(config):
-    config["source"]["files"] = "{date}.xlsx"
-    with pytest.raises(UserError, match=r"source.files is '{date}.xlsx'; .* \.parquet, \.csv, \.csv\.gz, \.tar"):
+    config["source"]["files"] = "{date}.json"
+    with pytest.raises(UserError, match=r"source.files is '{date}.json'; .* \.parquet, \.csv, .*\.gz and \.zip"):
         sources.connect("raw", parse(config), DAY)
 
 
@@ -174,8 +174,8 @@ def test_the_simulator_serves_a_config_that_names_a_part_of_its_columns(config):
 
 
 def test_the_columns_that_the_simulator_promises_are_those_it_makes(config):
-    made = sources.connect("simulator", parse(config), DAY).read(DAY).load()
-    assert tuple(made) == simulator.COLUMNS
+    frame = sources.connect("simulator", parse(config), DAY).read(DAY).load()
+    assert tuple(frame) == simulator.COLUMNS
 
 
 HEADER = "transaction_id,time,customer_id,terminal_id,amount,fraud\n"
@@ -201,8 +201,11 @@ def test_a_row_without_a_time_counts_to_the_day_of_the_row_before_it(config, tmp
     [
         ("", "is empty"),
         (HEADER, "has no rows"),
-        (HEADER.replace(",", ";") + "1;2024-03-09;1;1;1,5;0\n", "separates its columns by ';', and CSV is read with"),
-        (HEADER.replace(",", "\t") + "1\t2024-03-09\t1\t1\t1\t0\n", r"separates its columns by '\\t', and CSV"),
+        (
+            HEADER.replace(",", ";") + "1;2024-03-09;1;1;1,5;0\n",
+            "separates its columns by ';', not by ','; set source",
+        ),
+        (HEADER.replace(",", "\t") + "1\t2024-03-09\t1\t1\t1\t0\n", r"separates its columns by '\\t', not by ','"),
         ("a,b\n1,2\n", "has no column 'transaction_id'"),
         (HEADER + "1,soon,1,1,1,0\n", "column 'time' .* holds no time"),
     ],
@@ -220,7 +223,7 @@ def test_a_missing_table_is_named_once(config, tmp_path):
 
 def test_csv_values_stay_as_they_are_written():
     data = "\ufeffid,amount,note\r\n007,1.50,NA\r\n8,,null\r\n".encode()
-    for frame in (sources.parse("x.csv", data, COLUMNS), sources.parse("x.csv.gz", gzip.compress(data), COLUMNS)):
+    for frame in (formats.parse("x.csv", data, COLUMNS), formats.parse("x.csv.gz", gzip.compress(data), COLUMNS)):
         assert frame["id"].tolist() == ["007", "8"]
         assert frame["note"].tolist() == ["NA", "null"]
         assert frame["amount"].isna().tolist() == [False, True]
@@ -234,14 +237,12 @@ def test_csv_values_stay_as_they_are_written():
         pytest.param("x.csv", b"PAR1\x00\xff\xfe", id="Parquet named CSV"),
         pytest.param("x.csv", b"\n", id="an empty line"),
         pytest.param("x.csv", b"id,text\n1,a\0b\n", id="a NUL character, where pandas would cut the text"),
-        pytest.param("x.csv", "id,text\n1,caf\u00e9\n".encode("latin-1"), id="another encoding"),
-        pytest.param("x.csv.gz", b"a,b\n1,2\n", id="not compressed"),
         pytest.param("x.parquet", b"a,b\n1,2\n", id="CSV named Parquet"),
     ],
 )
 def test_a_damaged_file_is_refused_in_one_line(name, data):
     with pytest.raises(UserError, match=r"^is not a (CSV|Parquet) file, or a damaged one \(.+\)") as error:
-        sources.parse(name, data, COLUMNS)
+        formats.parse(name, data, COLUMNS)
     assert "\n" not in str(error.value)
 
 
@@ -255,9 +256,9 @@ def rows(frame):
 
 @pytest.mark.parametrize("end", [b"", b"\r\n", b"\n"])
 def test_the_last_line_of_a_csv_file_needs_no_end(end):
-    assert rows(sources.parse("x.csv", CSV + end, COLUMNS))[-1] == ("4", "end", "8")
-    assert rows(sources.parse("x.csv", CSV[:-1] + b'"8"' + end, COLUMNS))[-1] == ("4", "end", "8")
-    assert rows(sources.parse("x.csv", CSV[:-1] + end, COLUMNS))[-1] == ("4", "end", "")
+    assert rows(formats.parse("x.csv", CSV + end, COLUMNS))[-1] == ("4", "end", "8")
+    assert rows(formats.parse("x.csv", CSV[:-1] + b'"8"' + end, COLUMNS))[-1] == ("4", "end", "8")
+    assert rows(formats.parse("x.csv", CSV[:-1] + end, COLUMNS))[-1] == ("4", "end", "")
 
 
 def test_a_csv_file_that_is_cut_within_a_record_is_refused_wherever_the_cut_is():
@@ -268,10 +269,10 @@ def test_a_csv_file_that_is_cut_within_a_record_is_refused_wherever_the_cut_is()
         except csv.Error:  # within quotes
             records = [[]]
         if len(records[-1]) == 3:  # after a record, or in its last field, where nobody can see it
-            assert rows(sources.parse("x.csv", cut, COLUMNS)) == [tuple(record) for record in records[1:]]
+            assert rows(formats.parse("x.csv", cut, COLUMNS)) == [tuple(record) for record in records[1:]]
         else:
             with pytest.raises(UserError, match=r"^is not whole \(it.+\): it was cut short, or is still being written"):
-                sources.parse("x.csv", cut, COLUMNS)
+                formats.parse("x.csv", cut, COLUMNS)
 
 
 @pytest.mark.parametrize("ending", ["parquet", "csv.gz"])
@@ -281,7 +282,7 @@ def test_a_file_that_is_cut_anywhere_is_refused(ending):
     whole = buffer.getvalue() if ending == "parquet" else gzip.compress(CSV + b"\r\n", mtime=0)
     for size in [*range(12, len(whole), 7), len(whole) - 1]:
         with pytest.raises(UserError, match=r"^is not whole \(.+\): it was cut short, or is still being written"):
-            sources.parse(f"x.{ending}", whole[:size], COLUMNS)
+            formats.parse(f"x.{ending}", whole[:size], COLUMNS)
 
 
 NAMES = ["transaction_id", "time", "customer_id", "terminal_id", "amount", "fraud"]
@@ -309,12 +310,12 @@ def test_a_header_that_names_a_column_twice_is_refused(config, tmp_path, ending,
 def test_space_around_a_name_makes_no_other_column(other):
     text = f"{','.join([*NAMES, other])}\n1,{DAY},1,1,1,0,999\n"
     with pytest.raises(UserError, match=r"has column 'amount' more than once.*; keep one"):
-        sources.parse("x.csv", text.encode(), COLUMNS)
+        formats.parse("x.csv", text.encode(), COLUMNS)
 
 
 def test_a_column_that_nobody_needs_may_be_there_twice_and_others_differ_by_case_and_space(config):
     text = "note,id,note,ID,,id \n1,2,3,4,5,6\n"
-    frame = sources.parse("x.csv", text.encode(), COLUMNS)
+    frame = formats.parse("x.csv", text.encode(), COLUMNS)
     assert frame.to_dict("records") == [{"note": "1", "id": "2", "ID": "4", "Unnamed: 4": "5", "id ": "6"}]
 
 
@@ -339,7 +340,7 @@ def test_large_integers_next_to_a_null_keep_every_digit_and_an_index_is_a_column
     frame = pd.DataFrame({"id": pd.array([2**60 + 1, None], dtype="Int64")}, index=pd.Index(["a", "b"], name="key"))
     buffer = io.BytesIO()
     frame.to_parquet(buffer)
-    read = sources.parse("x.parquet", buffer.getvalue(), COLUMNS)
+    read = formats.parse("x.parquet", buffer.getvalue(), COLUMNS)
     assert str(read["id"][0]) == str(2**60 + 1), "as text, since a float would compare as equal"
     assert read["key"].tolist() == ["a", "b"]
 

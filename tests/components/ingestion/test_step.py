@@ -233,10 +233,10 @@ def test_a_bad_file_is_named_in_one_line_beside_the_days_that_are_missing(step, 
         step.ingest(config, folder)
     days, fault = str(besides.value).split("; besides, ")
     assert gone.stem in days
-    for said in (str(alone.value), fault):
-        assert said.startswith(f"{file} ")
-        assert complaint in said
-        assert "\n" not in said
+    for message in (str(alone.value), fault):
+        assert message.startswith(f"{file} ")
+        assert complaint in message
+        assert "\n" not in message
     assert not Path(step.events).exists()
 
 

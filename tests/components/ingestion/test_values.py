@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from components.ingestion import core, sources
+from components.ingestion import core, formats
 from nightshift.config import parse
 from nightshift.tasks import columns as columns_
 
@@ -92,7 +92,7 @@ EDGES |= {"signed": [-(2**63), 2**53 + 1, 2**63 - 1], "unsigned": [0, 2**63 + 1,
 
 def spellings(column: pa.Array, ending: str = "parquet") -> tuple[list[str], list[str | None]]:
     """How a column's values are spelled as categories, and as ids."""
-    read = sources.parse(*file(pa.table({"id": column}), ending), CHOSEN.columns)["id"]
+    read = formats.parse(*file(pa.table({"id": column}), ending), CHOSEN.columns)["id"]
     ids = [None if value is pd.NA else str(value) for value in columns_.ids(read)]
     assert ids == [None if value is pd.NA else str(value) for value in columns_.ids(read, as_text=True)]
     return columns_.canonical(read).tolist(), ids
@@ -142,7 +142,7 @@ def test_a_float_that_cannot_tell_integers_apart_is_quarantined_with_its_reason(
     table = table.append_column("kind", pa.array(["a"] * 3)).set_column(
         table.column_names.index(column) if column in table.column_names else 4, column, values
     )
-    part = core.split(sources.parse(*file(table, ending), CHOSEN.columns), CHOSEN, DAY, True)
+    part = core.split(formats.parse(*file(table, ending), CHOSEN.columns), CHOSEN, DAY, True)
     assert part.bad.set_index("transaction_id")[core.REASON].to_dict() == {"1": "inexact_value"} | (
         {"3": "missing_key"} if column == "customer_id" else {}
     )
@@ -165,7 +165,7 @@ TIMES = [
 def test_a_time_beyond_the_calendar_or_a_zone_quarantines_its_row_alone(times, utc):
     chosen = CHOSEN.model_copy(update={"source": CHOSEN.source.model_copy(update={"timezone": "America/New_York"})})
     table = pa.table({"transaction_id": [1, 2], "time": times, "fraud": [0, 0], "customer_id": [1, 1], "kind": [1, 1]})
-    frame = sources.parse(*file(table, "parquet"), chosen.columns)
+    frame = formats.parse(*file(table, "parquet"), chosen.columns)
     part = core.split(frame, chosen, date(1970, 1, 1), True)
     assert part.bad.set_index("transaction_id")[core.REASON].to_dict() == {"1": "unparsable_time"}
     assert part.good["event_time"].astype(str).tolist() == [utc or "1970-01-01 05:00:00"]

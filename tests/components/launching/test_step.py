@@ -2,7 +2,6 @@
 
 import json
 import os
-from argparse import Namespace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import pytest
 
 from components.launching.__main__ import body
 from nightshift.cluster.kubeflow import KubeflowApi, KubeflowTarget
+from nightshift.context import StepContext
 from nightshift.contracts.request import RetrainingRequest
 from nightshift.contracts.section import read_section
 from nightshift.errors import UserError
@@ -24,15 +24,15 @@ from tests.kubeflow import Failure, Kubeflow
 NAME = f"tiny-training-{samples.DATE}"
 
 
-def flags(server: Kubeflow, folder: Path, retrain: bool | None = True, **changed: Any) -> Namespace:
-    """The flags of the step; `retrain` is what monitoring asks for, None is the step that the clock starts."""
-    place = {"endpoint": server.url, "experiment": "fraud", "namespace": "", "service_account": "runner"}
-    given = {"pipeline": "training", "data": "simulator", "device": "cpu", "launch": str(folder / "launch.json")}
-    given |= {"state": state("s3://bucket", kubeflow=place), "request": None}
+def context(server: Kubeflow, folder: Path, retrain: bool | None = True, **changed: Any) -> StepContext:
+    """The context of the step; `retrain` is what monitoring asks for, None is the step that the clock starts."""
+    settings = {"endpoint": server.url, "experiment": "fraud", "namespace": "", "service_account": "runner"}
+    flags = {"pipeline": "training", "data": "simulator", "device": "cpu", "launch": str(folder / "launch.json")}
+    flags |= {"state": state("s3://bucket", kubeflow=settings), "request": None}
     if retrain is not None:
         RetrainingRequest(retrain=retrain, reason="Inputs moved.", key="tiny/x").write(str(folder / "request"))
-        given["request"] = str(folder / "request")
-    return samples.flags(**given | changed)
+        flags["request"] = str(folder / "request")
+    return samples.context(**flags | changed)
 
 
 def server_of(kubeflow: Kubeflow) -> KubeflowApi:
@@ -44,8 +44,8 @@ def uploaded(kubeflow: Kubeflow, name: str) -> None:
 
 
 def outcome(folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((folder / "launch.json").read_text())
-    return found
+    content: dict[str, Any] = json.loads((folder / "launch.json").read_text())
+    return content
 
 
 def test_a_request_starts_the_newest_training_with_the_parameters_of_the_monitoring(
@@ -53,7 +53,7 @@ def test_a_request_starts_the_newest_training_with_the_parameters_of_the_monitor
 ) -> None:
     command_line.upload(server_of(kubeflow), "training", arguments.COMPILED / "gcp" / "training.yaml")
     uploaded(kubeflow, "training")
-    assert body(flags(kubeflow, tmp_path)) == {"started": 1.0}
+    assert body(context(kubeflow, tmp_path)) == {"started": 1.0}
 
     (posted,), (run,) = kubeflow.bodies("/runs"), kubeflow.runs
     assert posted["service_account"] == "runner"
@@ -66,11 +66,11 @@ def test_a_request_starts_the_newest_training_with_the_parameters_of_the_monitor
         "date": samples.DATE,
         "data": "simulator",
         "device": "cpu",
-        "state": json.loads(flags(kubeflow, tmp_path).state) | {"serving": {}, "dask": ""},
+        "state": json.loads(context(kubeflow, tmp_path).args.state) | {"serving": {}, "dask": ""},
     }
     assert kubeflow.experiments[0].display_name == "fraud"
     text, links = read_section(str(tmp_path / "launch.json")).blocks
-    assert text.sentences[0].startswith(NAME)
+    assert text.sentences[0].startswith(f"Outcome: {NAME}")
     assert links.links[0].uri == outcome(tmp_path)["url"]
     assert outcome(tmp_path) == {
         "schema": 1,
@@ -88,10 +88,10 @@ def test_the_step_again_finds_the_run_that_is_there_and_starts_none(
     state: str, kubeflow: Kubeflow, tmp_path: Path
 ) -> None:
     uploaded(kubeflow, "training")
-    body(flags(kubeflow, tmp_path))
+    body(context(kubeflow, tmp_path))
     kubeflow.runs[0].state = state
 
-    assert body(flags(kubeflow, tmp_path)) == {"started": 0.0}
+    assert body(context(kubeflow, tmp_path)) == {"started": 0.0}
     assert len(kubeflow.runs) == 1
     assert outcome(tmp_path)["said"].startswith(f"{NAME} is there already")
 
@@ -99,7 +99,7 @@ def test_the_step_again_finds_the_run_that_is_there_and_starts_none(
 def test_an_answer_that_got_lost_starts_no_second_run(kubeflow: Kubeflow, tmp_path: Path) -> None:
     uploaded(kubeflow, "training")
     kubeflow.failures.append(Failure("POST", "/runs", 504, done=True))
-    body(flags(kubeflow, tmp_path))
+    body(context(kubeflow, tmp_path))
     assert len(kubeflow.runs) == 1
 
 
@@ -107,7 +107,7 @@ def test_another_day_and_another_use_case_are_runs_of_their_own(kubeflow: Kubefl
     uploaded(kubeflow, "training")
     for use_case, day in (("tiny", "2024-03-20"), ("tiny", "2024-03-21"), ("other", "2024-03-20")):
         config = samples.CONFIG | {"name": use_case}
-        assert body(flags(kubeflow, tmp_path, date=day, config=json.dumps(config))) == {"started": 1.0}
+        assert body(context(kubeflow, tmp_path, date=day, config=json.dumps(config))) == {"started": 1.0}
     started = [(run.display_name, run.runtime_config.parameters["config"]["name"]) for run in kubeflow.runs]
     assert started == [
         ("tiny-training-2024-03-20", "tiny"),
@@ -117,9 +117,9 @@ def test_another_day_and_another_use_case_are_runs_of_their_own(kubeflow: Kubefl
 
 
 def test_without_a_request_that_asks_nothing_is_sent(kubeflow: Kubeflow, tmp_path: Path) -> None:
-    assert body(flags(kubeflow, tmp_path, retrain=False)) == {"started": 0.0}
-    found = outcome(tmp_path)
-    assert (found["new"], found["said"], found["reason"]) == (False, "nothing is started", "Inputs moved.")
+    assert body(context(kubeflow, tmp_path, retrain=False)) == {"started": 0.0}
+    launched = outcome(tmp_path)
+    assert (launched["new"], launched["said"], launched["reason"]) == (False, "nothing is started", "Inputs moved.")
     assert not kubeflow.requests
 
 
@@ -128,14 +128,14 @@ def test_the_clock_starts_a_pipeline_for_the_last_complete_day_with_what_it_decl
 ) -> None:
     uploaded(kubeflow, "monitoring")
     before = last_complete_day(datetime.now(UTC))
-    body(flags(kubeflow, tmp_path, retrain=None, pipeline="monitoring", date=None))
+    body(context(kubeflow, tmp_path, retrain=None, pipeline="monitoring", date=None))
 
     (run,) = kubeflow.runs
-    given = run.runtime_config.parameters
-    assert given["date"] in (str(before), str(last_complete_day(datetime.now(UTC))))
-    assert run.display_name == f"tiny-monitoring-{given['date']}"
-    assert set(given) == set(arguments.load_compiled("monitoring").parameters)
-    assert given["state"]["kubeflow"] == {
+    parameters = run.runtime_config.parameters
+    assert parameters["date"] in (str(before), str(last_complete_day(datetime.now(UTC))))
+    assert run.display_name == f"tiny-monitoring-{parameters['date']}"
+    assert set(parameters) == set(arguments.load_compiled("monitoring").parameters)
+    assert parameters["state"]["kubeflow"] == {
         "endpoint": kubeflow.url,
         "experiment": "fraud",
         "namespace": "",
@@ -145,7 +145,7 @@ def test_the_clock_starts_a_pipeline_for_the_last_complete_day_with_what_it_decl
 
 def test_a_pipeline_with_a_step_that_needs_an_account_runs_under_that(kubeflow: Kubeflow, tmp_path: Path) -> None:
     uploaded(kubeflow, "release")
-    body(flags(kubeflow, tmp_path, retrain=None, pipeline="release"))
+    body(context(kubeflow, tmp_path, retrain=None, pipeline="release"))
 
     (posted,) = kubeflow.bodies("/runs")
     assert posted["service_account"] == "nightshift-release"
@@ -153,31 +153,31 @@ def test_a_pipeline_with_a_step_that_needs_an_account_runs_under_that(kubeflow: 
 
 def test_a_pipeline_that_was_never_uploaded_is_named(kubeflow: Kubeflow, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="has no pipeline 'training'; upload it with: nightshift schedule"):
-        body(flags(kubeflow, tmp_path))
+        body(context(kubeflow, tmp_path))
 
 
 def test_a_pipeline_with_a_parameter_that_is_not_known_here_is_named(kubeflow: Kubeflow, tmp_path: Path) -> None:
     uploaded(kubeflow, "nightly")
-    said = r"^pipeline 'nightly' takes 'pipeline', and known here are data(, \w+)+; use nightshift submit$"
-    with pytest.raises(UserError, match=said):
-        body(flags(kubeflow, tmp_path, pipeline="nightly"))
+    message = r"^pipeline 'nightly' takes 'pipeline', and known here are data(, \w+)+; use nightshift submit$"
+    with pytest.raises(UserError, match=message):
+        body(context(kubeflow, tmp_path, pipeline="nightly"))
     assert not kubeflow.runs
 
 
 @pytest.mark.parametrize(
-    ("place", "message"),
+    ("settings", "message"),
     [
         ({"endpoint": "http://x"}, "experiment is empty"),
         ({"endpont": "http://x"}, "did you mean 'endpoint'"),
     ],
 )
-def test_a_wrong_place_is_named(place: dict[str, str], message: str, kubeflow: Kubeflow, tmp_path: Path) -> None:
+def test_a_wrong_place_is_named(settings: dict[str, str], message: str, kubeflow: Kubeflow, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=message):
-        body(flags(kubeflow, tmp_path, state=state(tmp_path, kubeflow=place)))
+        body(context(kubeflow, tmp_path, state=state(tmp_path, kubeflow=settings)))
 
 
 def test_without_kubeflow_the_step_says_how_to_carry_the_request_out(kubeflow: Kubeflow, tmp_path: Path) -> None:
-    done = samples.run("launching", **vars(flags(kubeflow, tmp_path, state=state(tmp_path))))
+    done = samples.run("launching", **vars(context(kubeflow, tmp_path, state=state(tmp_path)).args))
     assert done.returncode == 0, done.stderr
     command = f"nightshift run training --config tiny --date {samples.DATE}"
     assert done.stderr == f"no Kubeflow here; run: {command}: Inputs moved.\n"
@@ -189,16 +189,16 @@ def test_in_a_pod_the_mounted_token_is_sent(kubeflow: Kubeflow, tmp_path: Path) 
     kubeflow.token = "mounted"
     (tmp_path / "token").write_text("mounted")
     environment = os.environ | {"KF_PIPELINES_SA_TOKEN_PATH": str(tmp_path / "token")}
-    given = vars(flags(kubeflow, tmp_path))
-    assert samples.run("launching", **given).returncode == 2
-    assert samples.run("launching", environment, **given).returncode == 0
+    flags = vars(context(kubeflow, tmp_path).args)
+    assert samples.run("launching", **flags).returncode == 2
+    assert samples.run("launching", environment, **flags).returncode == 0
     assert len(kubeflow.runs) == 1
 
 
 def test_a_server_that_does_not_answer_is_one_line_and_an_exit_code_that_is_retried(
     kubeflow: Kubeflow, tmp_path: Path
 ) -> None:
-    place = {"endpoint": "http://127.0.0.1:9/", "experiment": "fraud"}
-    done = samples.run("launching", **vars(flags(kubeflow, tmp_path, state=state(tmp_path, kubeflow=place))))
+    settings = {"endpoint": "http://127.0.0.1:9/", "experiment": "fraud"}
+    done = samples.run("launching", **vars(context(kubeflow, tmp_path, state=state(tmp_path, kubeflow=settings)).args))
     assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
     assert done.stderr.startswith("launching: http://127.0.0.1:9 does not answer")

@@ -14,7 +14,7 @@ Answers = Callable[[int], tuple[int, float]]  # number of the request -> status,
 @contextmanager
 def answering(answers: Answers, at_once: int = 1000) -> Iterator[int]:
     """Answer every request as it is said, at most `at_once` at the same time; gives the port."""
-    port, ready, asked = free_port(), threading.Event(), iter(range(1_000_000))
+    port, ready, number = free_port(), threading.Event(), iter(range(1_000_000))
     stop: list[Callable[[], object]] = []
 
     async def serve() -> None:
@@ -26,7 +26,7 @@ def answering(answers: Answers, at_once: int = 1000) -> Iterator[int]:
                 status = 200
                 while status:
                     await _request(reader)
-                    status, seconds = answers(next(asked))
+                    status, seconds = answers(next(number))
                     async with room:
                         await asyncio.sleep(seconds)
                     if status:

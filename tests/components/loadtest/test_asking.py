@@ -24,10 +24,10 @@ def test_images_of_the_newest_day_are_sent_as_files_and_every_one_is_answered(tm
         requests = [request(payload.body, payload.media_type) for payload in payloads]
         point = Client(server.port, requests).run_closed(2, 0.2).point()
     assert point.answered and not point.failures
-    found = breakdown.shares(uri, FILES, 5.0, 10_000.0)
-    assert [each.name for each in found] == ["decode", "queue", "compute", "serialize", "HTTP and kernel"]
-    assert all(each.microseconds > 0 for each in found)
-    assert sum(each.microseconds for each in found) == pytest.approx(10_000)
+    shares = breakdown.shares(uri, FILES, 5.0, 10_000.0)
+    assert [share.name for share in shares] == ["decode", "queue", "compute", "serialize", "HTTP and kernel"]
+    assert all(share.microseconds > 0 for share in shares)
+    assert sum(share.microseconds for share in shares) == pytest.approx(10_000)
 
 
 def test_a_lake_without_images_is_said_to_have_none(tmp_path) -> None:

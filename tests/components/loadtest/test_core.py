@@ -20,7 +20,7 @@ from nightshift.tasks.tabular.examples import instances
 
 
 def point(rate: float, p99: float, **changes) -> Point:
-    given = {
+    fields = {
         "connections": 64,
         "answered": 1000,
         "errors": {},
@@ -29,7 +29,7 @@ def point(rate: float, p99: float, **changes) -> Point:
         "server_cpu_us": 100.0,
     }
     high = {"offered": rate, "per_second": rate, "p99_ms": p99, "p99_interval": (p99 * 0.9, p99 * 1.1)}
-    return Point.model_validate(given | high | changes)
+    return Point.model_validate(fields | high | changes)
 
 
 def tried(*opened: Point, **settings):
@@ -72,9 +72,9 @@ def test_the_gaps_between_requests_are_those_of_a_poisson_process() -> None:
 
 @given(values=st.lists(st.floats(0, 1e6), min_size=1, max_size=300), share=st.floats(0.01, 1))
 def test_at_least_this_share_of_the_values_does_not_exceed_their_quantile(values, share) -> None:
-    found = core.quantile(np.sort(values), share)
-    assert np.mean(np.array(values) <= found) >= share - 1e-9
-    assert np.mean(np.array(values) < found) < share
+    quantile = core.quantile(np.sort(values), share)
+    assert np.mean(np.array(values) <= quantile) >= share - 1e-9
+    assert np.mean(np.array(values) < quantile) < share
 
 
 def test_the_interval_of_a_percentile_holds_it_about_as_often_as_it_says() -> None:
@@ -143,7 +143,7 @@ def test_a_machine_with_several_cores_has_workers_tried_and_the_local_endpoint_g
 
 
 @pytest.mark.parametrize(
-    ("trials", "decision", "said"),
+    ("trials", "decision", "reason"),
     [
         ([tried(point(100, 10))], Decision.PASS, "at 100 requests a second the 99th percentile is 10 ms, within"),
         ([tried(point(100, 48))], Decision.UNDECIDED, "measure longer"),
@@ -154,10 +154,10 @@ def test_a_machine_with_several_cores_has_workers_tried_and_the_local_endpoint_g
         ([tried(point(100, 10, errors={"503": 7}))], Decision.FAIL, "with 7 errors"),
     ],
 )
-def test_the_verdict_is_about_the_interval_of_the_percentile(trials, decision, said) -> None:
+def test_the_verdict_is_about_the_interval_of_the_percentile(trials, decision, reason) -> None:
     verdict = core.verdict(test_of(*trials))
     assert verdict.decision is decision
-    assert said in verdict.reasons[0]
+    assert reason in verdict.reasons[0]
     assert verdict.subject == "a" * 64
 
 
@@ -193,16 +193,16 @@ def test_a_million_predictions_cost_their_cpu_time() -> None:
 def test_what_follows_from_the_capacity_is_that_of_its_highest_measurement() -> None:
     machine = Machine("cheap", "aws", "here", 2, {"on-demand": 0.36})
     chosen = tried(point(100, 10), point(200, 10, server_cpu_us=5000.0, p50_ms=20.0), point(300, 60))
-    found = core.consequences(test_of(chosen), chosen, [machine])
+    figures = core.consequences(test_of(chosen), chosen, [machine])
     # 70 % of 200 requests a second; by Little's law 140 * 0.02 s are in flight
-    assert found == {"requests_per_second": 140, "concurrency": 3, "costs": core.costs(5000.0, [machine])}
+    assert figures == {"requests_per_second": 140, "concurrency": 3, "costs": core.costs(5000.0, [machine])}
     silent = tried(point(100, 10, server_cpu_us=None, p50_ms=None))
-    found = core.consequences(test_of(silent), silent, [machine])
-    assert found == {"requests_per_second": 70, "concurrency": 1, "costs": []}
+    figures = core.consequences(test_of(silent), silent, [machine])
+    assert figures == {"requests_per_second": 70, "concurrency": 1, "costs": []}
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("fields", "message"),
     [
         ({"p99_ms": 0}, "load.p99_ms is 0: "),
         ({"connections": []}, "load.connections is []: "),
@@ -210,10 +210,10 @@ def test_what_follows_from_the_capacity_is_that_of_its_highest_measurement() -> 
         ([], "load is []: "),
     ],
 )
-def test_a_wrong_load_is_told_what_is_allowed(given, said) -> None:
+def test_a_wrong_load_is_told_what_is_allowed(fields, message) -> None:
     with pytest.raises(UserError) as error:
-        Load.from_fields(given, 50)
-    assert said in str(error.value)
+        Load.from_fields(fields, 50)
+    assert message in str(error.value)
 
 
 def test_the_limit_is_that_of_the_config_unless_another_one_is_given() -> None:
@@ -224,14 +224,14 @@ def test_the_limit_is_that_of_the_config_unless_another_one_is_given() -> None:
 @pytest.mark.parametrize(("numeric", "categorical"), [(["amount"], []), ([], ["channel"]), (["amount"], ["channel"])])
 def test_requests_are_made_of_complete_rows_of_the_reference_sample(numeric, categorical) -> None:
     sample = pd.DataFrame({"amount": [1.5, np.nan, 2.5], "channel": ["shop", "web", "web"]}, index=[7, 7, 7])
-    found = instances(
+    chosen = instances(
         Inputs(numeric=numeric, categorical={name: ["shop"] for name in categorical}), sample, core.REQUESTS
     )
     whole = [{"amount": 1.5, "channel": "shop"}, {"amount": 2.5, "channel": "web"}]
-    assert found[0] == {name: whole[0][name] for name in [*numeric, *categorical]}
-    assert found[-1] == {name: whole[1][name] for name in [*numeric, *categorical]}
-    assert len(found) == (2 if numeric else 3)
-    assert json.loads(json.dumps(found)) == found
+    assert chosen[0] == {name: whole[0][name] for name in [*numeric, *categorical]}
+    assert chosen[-1] == {name: whole[1][name] for name in [*numeric, *categorical]}
+    assert len(chosen) == (2 if numeric else 3)
+    assert json.loads(json.dumps(chosen)) == chosen
     assert (
         len(instances(Inputs(numeric=["amount"], categorical={}), pd.concat([sample] * 50), core.REQUESTS))
         == core.REQUESTS

@@ -11,6 +11,7 @@ from components.loadtest import __main__ as step
 from components.loadtest import core, server
 from components.reporting import plots
 from nightshift import registry, release
+from nightshift.context import StepContext
 from nightshift.contracts.loadtest import LoadTest, ServerSettings
 from nightshift.contracts.section import read_section
 from nightshift.contracts.verdict import Verdict
@@ -30,7 +31,7 @@ def flags(folder: Path, load: object = LOAD, target: str = "local") -> list[str]
 
 
 def ran(folder: Path, **options) -> dict:
-    return step.body(step.parser().parse_args(flags(folder, **options)))
+    return step.body(StepContext(step.parser().parse_args(flags(folder, **options))))
 
 
 @pytest.fixture
@@ -42,26 +43,26 @@ def promoted(stocked) -> Path:
 
 def test_every_settings_are_measured_in_both_loops_and_the_best_ones_start_the_endpoint(promoted: Path) -> None:
     metrics = ran(promoted)
-    found = LoadTest.read(str(promoted / "found/loadtest.json"))
-    assert (found.model, found.version) == ("fraud", 2)
-    assert [each.settings for each in found.trials] == core.sweep(os.cpu_count() or 1)
-    for trial in found.trials:
+    load_test = LoadTest.read(str(promoted / "found/loadtest.json"))
+    assert (load_test.model, load_test.version) == ("fraud", 2)
+    assert [trial.settings for trial in load_test.trials] == core.sweep(os.cpu_count() or 1)
+    for trial in load_test.trials:
         assert [point.connections for point in trial.closed] == [1, 4]
         assert [point.offered for point in trial.open] == [20, 40]
         assert all(point.answered and not point.failures for point in [*trial.closed, *trial.open])
     names = ["parse", "features", "queue", "compute", "serialize", "HTTP and kernel"]
-    assert [each.name for each in found.breakdown] == names
-    assert all(each.microseconds > 0 for each in found.breakdown[:-1])
+    assert [share.name for share in load_test.breakdown] == names
+    assert all(share.microseconds > 0 for share in load_test.breakdown[:-1])
     verdict = Verdict.read(str(promoted / "found/verdict.json"))
     assert verdict.subject == registry.find(str(promoted / "registry"), "fraud", 2).sha256
-    assert metrics == {"capacity": found.capacity, "decision": verdict.decision}
+    assert metrics == {"capacity": load_test.capacity, "decision": verdict.decision}
     section = read_section(str(promoted / "found"))
     assert section.outcome.label == verdict.decision
     (chart,) = [block for block in section.blocks if block.kind == "chart"]
     limit, line, points = plots.chart(chart).series
     assert limit.path
     assert line.path
-    assert len(points.markers) == sum(len(trial.open) for trial in found.trials)
+    assert len(points.markers) == sum(len(trial.open) for trial in load_test.trials)
 
 
 def test_the_deployment_starts_the_server_with_the_settings_that_were_kept(promoted: Path) -> None:
@@ -69,7 +70,7 @@ def test_the_deployment_starts_the_server_with_the_settings_that_were_kept(promo
     ServerSettings(max_rows=7, delay_ms=3).write(files.settings_uri(root, "fraud"))
     version = registry.find(root, "fraud", 2)
     kept = step.State.parse(state(promoted, target="local"))
-    running = endpoint.start_or_update(kept, version, examples.without_state("", "fraud", version.uri), free_port())
+    running = endpoint.start_or_update(kept, version, examples.build_stateless("", "fraud", version.uri), free_port())
     try:
         config = httpx.get(f"{running.url}/v2/models/fraud/config").json()
     finally:

@@ -39,7 +39,7 @@ def audit(days: str, policy: Controller = POLICY, backfill: bool = False) -> lis
     return log
 
 
-def asked(days: str, policy: Controller = POLICY, backfill: bool = False) -> str:
+def mark_requests(days: str, policy: Controller = POLICY, backfill: bool = False) -> str:
     """The same days, `R` where a retraining is asked for."""
     requests = {entry.day for entry in audit(days, policy, backfill) if entry.retrain}
     return "".join("R" if str(FIRST + timedelta(days=n)) in requests else day for n, day in enumerate(days))
@@ -59,32 +59,32 @@ def asked(days: str, policy: Controller = POLICY, backfill: bool = False) -> str
     ],
 )
 def test_it_takes_k_of_n_days_the_newest_among_them(days: str, expected: str) -> None:
-    assert asked(days) == expected
+    assert mark_requests(days) == expected
 
 
 def test_after_a_request_some_days_pass_before_the_next() -> None:
-    assert asked("xxxxxx", POLICY) == "xRxxxR"
+    assert mark_requests("xxxxxx", POLICY) == "xRxxxR"
 
 
 def test_a_week_has_only_so_many_requests() -> None:
     policy = POLICY.model_copy(update={"cooldown_days": 0, "max_retrains_per_week": 3})
 
-    assert asked("xxxxxxxxxxxx", policy) == "xRRRxxxxRRRx"
+    assert mark_requests("xxxxxxxxxxxx", policy) == "xRRRxxxxRRRx"
 
 
 def test_late_labels_hold_a_request_back_and_are_no_reason_for_one() -> None:
-    assert asked("lllll") == "lllll"
-    assert asked("xbbx") == "xbbR"
+    assert mark_requests("lllll") == "lllll"
+    assert mark_requests("xbbx") == "xbbR"
     assert audit("l")[0].reason.startswith("Labels are late")
 
 
 def test_days_of_the_model_before_do_not_count_against_the_new_one() -> None:
     log = [decide(observation(0, "inputs", model="a"), [], POLICY, backfill=False)]
 
-    found = decide(observation(1, "inputs", model="b"), log, POLICY, backfill=False)
+    decision = decide(observation(1, "inputs", model="b"), log, POLICY, backfill=False)
 
-    assert not found.retrain
-    assert found.reason.startswith("Not yet: 1 drifted")
+    assert not decision.retrain
+    assert decision.reason.startswith("Not yet: 1 drifted")
     assert decide(observation(1, "inputs", model="a"), log, POLICY, backfill=False).retrain
 
 
@@ -97,16 +97,16 @@ def test_days_of_the_model_before_do_not_count_against_the_new_one() -> None:
     ],
 )
 def test_what_forbids_a_request_is_said(change: dict[str, Any], backfill: bool, reason: str) -> None:
-    found = audit("xxxx", POLICY.model_copy(update=change), backfill)
+    entries = audit("xxxx", POLICY.model_copy(update=change), backfill)
 
-    assert not any(entry.retrain for entry in found)
-    assert found[-1].reason.startswith(reason)
+    assert not any(entry.retrain for entry in entries)
+    assert entries[-1].reason.startswith(reason)
 
 
 def test_an_entry_keeps_the_effects_and_tells_what_moved() -> None:
-    found = audit("xx")[1]
+    entry = audit("xx")[1]
 
-    assert found == AuditEntry(
+    assert entry == AuditEntry(
         day="2024-03-02",
         key="tiny/2024-03-02",
         model_sha256="a",
@@ -123,13 +123,13 @@ DAYS = st.text("x.lb ", max_size=25)
 @given(days=DAYS, backfill=st.booleans())
 @settings(deadline=None)
 def test_every_day_has_one_entry_with_a_reason(days: str, backfill: bool) -> None:
-    found = audit(days, backfill=backfill)
+    entries = audit(days, backfill=backfill)
 
-    assert [entry.day for entry in found] == [
+    assert [entry.day for entry in entries] == [
         str(FIRST + timedelta(days=n)) for n, day in enumerate(days) if day != " "
     ]
-    assert all(entry.reason for entry in found)
-    assert not (backfill and any(entry.retrain for entry in found))
+    assert all(entry.reason for entry in entries)
+    assert not (backfill and any(entry.retrain for entry in entries))
 
 
 @given(days=DAYS)

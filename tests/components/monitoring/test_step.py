@@ -1,13 +1,13 @@
 """The step on real files of the drift step and a real audit log."""
 
 import json
-from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from components.monitoring.__main__ import body
+from nightshift.context import StepContext
 from nightshift.contracts.drift import DriftReport
 from nightshift.contracts.section import read_section
 from nightshift.errors import UserError
@@ -17,11 +17,11 @@ from tests.components.states import state
 CONFIG = samples.CONFIG | {"controller": {"retrain": "on_drift", "days": 2, "of": 2}}
 
 
-def flags(folder: Path, day: str, drifted: bool, target: str = "local") -> Namespace:
-    """Write the day's drift and return the step's flags."""
+def context(folder: Path, day: str, drifted: bool, target: str = "local") -> StepContext:
+    """Write the day's drift and return the step's context."""
     signal = {"name": "inputs", "value": 0.4, "limit": 0.1, "raised": drifted, "reason": "Inputs moved."}
     days = {"first": day, "last": day, "rows": 1}
-    found = DriftReport(
+    drift = DriftReport(
         model_sha256="abc",
         model_version="1",
         promised=None,
@@ -31,8 +31,8 @@ def flags(folder: Path, day: str, drifted: bool, target: str = "local") -> Names
         columns=[],
         signals=[signal],
     )
-    found.write(str(folder / day / "drift.json"))
-    return samples.flags(
+    drift.write(str(folder / day / "drift.json"))
+    return samples.context(
         config=json.dumps(CONFIG),
         date=day,
         drift=str(folder / day),
@@ -42,13 +42,13 @@ def flags(folder: Path, day: str, drifted: bool, target: str = "local") -> Names
 
 
 def request(folder: Path, day: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((folder / day / "request.json").read_text())
-    return found
+    content: dict[str, Any] = json.loads((folder / day / "request.json").read_text())
+    return content
 
 
 def test_the_second_drifted_day_asks_and_the_log_says_why_each_day_did_or_did_not(tmp_path: Path) -> None:
     for day in ("2024-03-19", "2024-03-20"):
-        body(flags(tmp_path, day, drifted=True))
+        body(context(tmp_path, day, drifted=True))
 
     assert not request(tmp_path, "2024-03-19")["retrain"]
     assert request(tmp_path, "2024-03-20") == {
@@ -72,11 +72,11 @@ def test_the_second_drifted_day_asks_and_the_log_says_why_each_day_did_or_did_no
 
 def test_a_day_again_makes_the_same_request_and_changes_nothing_in_the_log(tmp_path: Path) -> None:
     for day in ("2024-03-19", "2024-03-20", "2024-03-21"):
-        body(flags(tmp_path, day, drifted=True))
+        body(context(tmp_path, day, drifted=True))
     file = tmp_path / "audit" / "tiny" / "2024-03-20.json"
     before, first = (file.read_bytes(), file.stat().st_mtime_ns), request(tmp_path, "2024-03-20")
 
-    body(flags(tmp_path, "2024-03-20", drifted=False))
+    body(context(tmp_path, "2024-03-20", drifted=False))
 
     assert request(tmp_path, "2024-03-20") == first
     assert (file.read_bytes(), file.stat().st_mtime_ns) == before
@@ -84,23 +84,23 @@ def test_a_day_again_makes_the_same_request_and_changes_nothing_in_the_log(tmp_p
 
 def test_a_backfill_is_on_record_and_asks_for_nothing(tmp_path: Path) -> None:
     for day in ("2024-03-19", "2024-03-20"):
-        body(flags(tmp_path, day, drifted=True, target="record-only"))
+        body(context(tmp_path, day, drifted=True, target="record-only"))
 
     assert not request(tmp_path, "2024-03-20")["retrain"]
     assert "never asks" in json.loads((tmp_path / "audit/tiny/2024-03-20.json").read_text())["reason"]
 
 
 def test_the_drift_of_another_day_is_refused(tmp_path: Path) -> None:
-    args = flags(tmp_path, "2024-03-19", drifted=True)
-    args.date = "2024-03-20"
+    other = context(tmp_path, "2024-03-19", drifted=True)
+    other.args.date = "2024-03-20"
 
     with pytest.raises(UserError, match="that of 2024-03-19, not 2024-03-20"):
-        body(args)
+        body(other)
     assert not (tmp_path / "audit").exists()
 
 
 def test_the_step_runs_as_a_process(tmp_path: Path) -> None:
-    args = vars(flags(tmp_path, "2024-03-20", drifted=False))
+    args = vars(context(tmp_path, "2024-03-20", drifted=False).args)
 
     done = samples.run("monitoring", **args)
 

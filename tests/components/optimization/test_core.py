@@ -32,8 +32,8 @@ class Column:
         return self.change(inputs["inputs"][:, 0]).astype(np.float32)
 
 
-def form(name: str, change=lambda values: values, **given) -> Form:
-    return Form(name, Column(change), b"graph", **given)
+def form(name: str, change=lambda values: values, **fields) -> Form:
+    return Form(name, Column(change), b"graph", **fields)
 
 
 def effect(original: np.ndarray, scores: np.ndarray) -> Effect:
@@ -44,9 +44,9 @@ def times(one: float, many: float) -> list[Latency]:
     return [Latency(rows=1, median_ms=one), Latency(rows=1024, median_ms=many)]
 
 
-def judged(one: float = 0.5, many: float = 1.0, high: float = 0.0, flipped: float = 0.0, **given) -> tuple[bool, str]:
+def judged(one: float = 0.5, many: float = 1.0, high: float = 0.0, flipped: float = 0.0, **fields) -> tuple[bool, str]:
     effect = Effect(Estimate(value=high / 2, low=0, high=high), flipped)
-    return core._judge(form("int8", **given), {ORIGINAL: times(2, 2), "int8": times(2 * one, 2 * many)}, effect, ROWS)
+    return core._judge(form("int8", **fields), {ORIGINAL: times(2, 2), "int8": times(2 * one, 2 * many)}, effect, ROWS)
 
 
 def test_scores_that_are_the_same_lose_nothing() -> None:
@@ -70,7 +70,7 @@ def test_the_loss_is_that_of_average_precision_within_its_paired_interval() -> N
 
 
 @pytest.mark.parametrize(
-    ("given", "accepted", "said"),
+    ("fields", "accepted", "says"),
     [
         ({}, True, "A row takes 50% of the original's time"),
         ({"high": 0.002, "flipped": 0.001, "one": 0.8, "many": 1.05}, True, "; it loses at most 0.002 of average"),
@@ -82,16 +82,16 @@ def test_the_loss_is_that_of_average_precision_within_its_paired_interval() -> N
         ({"provider": "CUDAExecutionProvider"}, False, "measured only, the server calls graphs on the CPU"),
     ],
 )
-def test_a_form_is_accepted_when_it_is_as_accurate_and_clearly_faster(given, accepted, said) -> None:
-    found, reason = judged(**given)
-    assert found is accepted
-    assert said in reason
+def test_a_form_is_accepted_when_it_is_as_accurate_and_clearly_faster(fields, accepted, says) -> None:
+    is_accepted, reason = judged(**fields)
+    assert is_accepted is accepted
+    assert says in reason
 
 
 def test_with_one_class_only_the_original_stays() -> None:
     none = TableOptimizationRows(ROWS.inputs, np.zeros_like(LABELS), 0.5, 0.002)
     tried = core.attempts([form(ORIGINAL), form("int8")], none)
-    assert [each.accepted for each in tried] == [True, False]
+    assert [attempt.accepted for attempt in tried] == [True, False]
     assert tried[1].reason == "The validation days hold one class only, so its loss cannot be measured."
     verdict = core.verdict(optimization(tried))
     assert verdict.decision is Decision.UNDECIDED
@@ -100,61 +100,61 @@ def test_with_one_class_only_the_original_stays() -> None:
 
 def test_the_forms_take_turns_and_their_medians_are_told() -> None:
     """A clock that one form moves by 1, the other by 3, and that noise moves by 1,000 now and then."""
-    now, asked, calls = [0.0], [], itertools.count()
+    now, scored, calls = [0.0], [], itertools.count()
 
     def running(name: str, seconds: float):
         def score(inputs: Tensors) -> np.ndarray:
-            asked.append((name, row_count(inputs)))
+            scored.append((name, row_count(inputs)))
             now[0] += seconds + (1000 if next(calls) % 7 == 0 else 0)
             return inputs["inputs"][:, 0]
 
         return score
 
-    found = core.latencies({"a": running("a", 0.001), "b": running("b", 0.003)}, ROWS, lambda: now[0])
-    assert [each.rows for each in found["a"]] == [1, ROWS.many]
-    assert [each.median_ms for each in found["a"]] == pytest.approx([1, 1])
-    assert [each.median_ms for each in found["b"]] == pytest.approx([3, 3])
-    assert [name for name, _ in asked[:4]] == ["a", "b", "a", "b"]
+    latencies = core.latencies({"a": running("a", 0.001), "b": running("b", 0.003)}, ROWS, lambda: now[0])
+    assert [latency.rows for latency in latencies["a"]] == [1, ROWS.many]
+    assert [latency.median_ms for latency in latencies["a"]] == pytest.approx([1, 1])
+    assert [latency.median_ms for latency in latencies["b"]] == pytest.approx([3, 3])
+    assert [name for name, _ in scored[:4]] == ["a", "b", "a", "b"]
 
 
 @pytest.mark.parametrize(
     ("seconds", "rounds"), [(0.001, (core.ROUNDS, core.MANY_ROUNDS)), (0.5, (20, 20)), (100, (core.FEWEST,) * 2)]
 )
 def test_slow_forms_have_fewer_rounds(seconds: float, rounds: tuple[int, int]) -> None:
-    now, asked = [0.0], []
+    now, batches = [0.0], []
 
     def score(inputs: Tensors) -> np.ndarray:
-        asked.append(row_count(inputs))
+        batches.append(row_count(inputs))
         now[0] += seconds
         return inputs["inputs"][:, 0]
 
     core.latencies({"a": score, "b": score}, ROWS, lambda: now[0])
-    assert asked.count(1) == pytest.approx(2 * rounds[0], abs=2)
-    assert asked.count(ROWS.many) == pytest.approx(2 * rounds[1], abs=2)
+    assert batches.count(1) == pytest.approx(2 * rounds[0], abs=2)
+    assert batches.count(ROWS.many) == pytest.approx(2 * rounds[1], abs=2)
 
 
 def timed(**seconds: float) -> tuple[list[Form], Callable[[], float], dict[str, int]]:
     """Forms by the seconds that each takes for a call, with their clock and the rows that each has scored."""
-    now, asked = [0.0], dict.fromkeys(seconds, 0)
+    now, scored = [0.0], dict.fromkeys(seconds, 0)
 
     def change(name: str):
         def score(values: np.ndarray) -> np.ndarray:
-            asked[name] += len(values)
+            scored[name] += len(values)
             now[0] += seconds[name]
             return values
 
         return score
 
-    return [form(name, change(name)) for name in seconds], lambda: now[0], asked
+    return [form(name, change(name)) for name in seconds], lambda: now[0], scored
 
 
 def test_a_form_that_is_not_clearly_faster_is_not_judged_by_all_rows() -> None:
-    forms, clock, asked = timed(original=100, slow=90, fast=50)
+    forms, clock, scored = timed(original=100, slow=90, fast=50)
     tried = core.attempts(forms, ROWS, clock)
-    assert [each.accepted for each in tried] == [True, False, True]
-    assert [each.loss is None for each in tried] == [False, True, False]
+    assert [attempt.accepted for attempt in tried] == [True, False, True]
+    assert [attempt.loss is None for attempt in tried] == [False, True, False]
     assert tried[1].reason.startswith("A row takes 90% of the original's time")
-    assert asked["fast"] - asked["slow"] == len(LABELS)
+    assert scored["fast"] - scored["slow"] == len(LABELS)
 
 
 def test_a_form_without_a_score_for_a_late_row_is_left_out() -> None:
@@ -194,7 +194,7 @@ def test_the_fastest_accepted_form_is_the_one_to_serve() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "accepted", "said"),
+    ("change", "accepted", "reason"),
     [
         (lambda values: values + 1e-6, True, "it loses at most "),
         (lambda values: 1 - values, False, "It may lose 0."),
@@ -202,30 +202,30 @@ def test_the_fastest_accepted_form_is_the_one_to_serve() -> None:
     ],
     ids=["as accurate", "worse", "no score"],
 )
-def test_a_night_judges_the_form_of_the_config_by_what_it_loses_and_never_by_time(change, accepted, said) -> None:
+def test_a_night_judges_the_form_of_the_config_by_what_it_loses_and_never_by_time(change, accepted, reason) -> None:
     original, other = core.judge_by_loss(form(ORIGINAL), form("graph", change), ROWS)
     assert (original.accepted, other.accepted) == (True, accepted)
-    assert other.reason.startswith(said)
+    assert other.reason.startswith(reason)
     assert original.latencies == other.latencies == []
 
 
 def test_a_graph_that_stays_as_it_was_trained_needs_no_rows() -> None:
     model = packages.manifest({"mlp": b"original", "trees": b"others"})
-    found = core.keep_original(model)
-    assert (found.chosen, found.sha256, found.rows, found.metric) == (ORIGINAL, model.sha256, 0, None)
-    verdict = core.verdict(found)
+    outcome = core.keep_original(model)
+    assert (outcome.chosen, outcome.sha256, outcome.rows, outcome.metric) == (ORIGINAL, model.sha256, 0, None)
+    verdict = core.verdict(outcome)
     assert (verdict.decision, verdict.measures) == (Decision.PASS, [])
     assert "run nightshift optimize" in verdict.reasons[0]
 
 
 def test_a_package_with_another_form_has_another_identity_and_says_what_it_was() -> None:
     model = packages.manifest({"mlp": b"original", "trees": b"others"})
-    found = core.replace_graph(model, form("int8 static"))
-    assert found.graph("mlp").name == "mlp.int8-static.onnx"
-    assert found.graph("mlp").size == len(b"graph")
-    assert found.graph("trees") == model.graph("trees")
-    assert found.sha256 != model.sha256
-    assert found.lineage.optimized.original_sha256 == model.sha256
+    replaced = core.replace_graph(model, form("int8 static"))
+    assert replaced.graph("mlp").name == "mlp.int8-static.onnx"
+    assert replaced.graph("mlp").size == len(b"graph")
+    assert replaced.graph("trees") == model.graph("trees")
+    assert replaced.sha256 != model.sha256
+    assert replaced.lineage.optimized.original_sha256 == model.sha256
 
 
 def test_a_form_without_a_score_for_some_row_is_left_out_and_stops_nothing() -> None:
@@ -241,9 +241,9 @@ def test_a_form_without_a_score_for_some_row_is_left_out_and_stops_nothing() -> 
         ],
         ROWS,
     )
-    assert [each.accepted for each in tried] == [True, False, False, False]
-    assert [each.size for each in tried] == [len(b"graph"), None, None, None]
-    assert [each.flipped for each in tried] == [0, None, None, None]
+    assert [attempt.accepted for attempt in tried] == [True, False, False, False]
+    assert [attempt.size for attempt in tried] == [len(b"graph"), None, None, None]
+    assert [attempt.flipped for attempt in tried] == [0, None, None, None]
     assert tried[0].reason == "It is what was trained."
     assert tried[3].reason == "It could not be made."
     assert tried[1].reason == "It has no finite score for some rows."

@@ -42,13 +42,13 @@ def perceptron(rows: int | str = "n") -> bytes:
 
 
 @pytest.fixture(scope="module")
-def made() -> dict[str, forms.Form]:
+def by_form() -> dict[str, forms.Form]:
     return {form.name: form for form in forms.make_forms(perceptron(), by_name(ROWS))}
 
 
 @pytest.mark.parametrize(("name", "tolerance"), list(zip(MAKERS, (1e-6, 0.05, 0.05), strict=True)))
-def test_a_form_takes_the_same_inputs_and_scores_nearly_the_same(made, name: str, tolerance: float) -> None:
-    form, expected = made[name], Graph(perceptron()).score(ROWS)
+def test_a_form_takes_the_same_inputs_and_scores_nearly_the_same(by_form, name: str, tolerance: float) -> None:
+    form, expected = by_form[name], Graph(perceptron()).score(ROWS)
     assert form.graph.score(ROWS) == pytest.approx(expected, abs=tolerance)
     assert form.graph.score(ROWS[:1]).shape == (1,)
     assert Graph(form.content).score(ROWS) == pytest.approx(form.graph.score(ROWS))
@@ -61,27 +61,27 @@ def test_scales_are_chosen_from_a_few_rows_at_a_time() -> None:
     assert b"DequantizeLinear" in forms.int8_static(perceptron(rows=forms.AT_ONCE), by_name(sample))
 
 
-def test_activations_of_static_int8_are_unsigned(made) -> None:
+def test_activations_of_static_int8_are_unsigned(by_form) -> None:
     """Convolutions of signed ones are no faster than float32."""
-    found = onnx.load_from_string(made["int8 static"].content).graph
-    types = {each.name: each.data_type for each in found.initializer}
-    zeros = [types[node.input[2]] for node in found.node if node.op_type == "QuantizeLinear"]
+    static = onnx.load_from_string(by_form["int8 static"].content).graph
+    types = {constant.name: constant.data_type for constant in static.initializer}
+    zeros = [types[node.input[2]] for node in static.node if node.op_type == "QuantizeLinear"]
     assert set(zeros) == {onnx.TensorProto.UINT8}
 
 
-def test_weights_of_static_int8_have_a_scale_for_each_output(made) -> None:
-    found = onnx.load_from_string(made["int8 static"].content).graph
-    sizes = {each.name: list(each.dims) for each in found.initializer}
-    assert [32] in [sizes[node.input[1]] for node in found.node if node.op_type == "DequantizeLinear"]
+def test_weights_of_static_int8_have_a_scale_for_each_output(by_form) -> None:
+    static = onnx.load_from_string(by_form["int8 static"].content).graph
+    sizes = {constant.name: list(constant.dims) for constant in static.initializer}
+    assert [32] in [sizes[node.input[1]] for node in static.node if node.op_type == "DequantizeLinear"]
 
 
 def test_static_int8_holds_each_gray_of_an_image_exactly() -> None:
     recipe = ResNet("parameters", 16, 1, 3, ResNetParameters(stages="1", width=4))
     grays = np.arange(256, dtype=np.uint8).reshape(1, 16, 16, 1)
-    found = forms.int8_static(onnx_export.images(recipe.model().eval(), recipe), by_name(grays))
-    graph = onnx.load_from_string(found).graph
+    content = forms.int8_static(onnx_export.images(recipe.model().eval(), recipe), by_name(grays))
+    graph = onnx.load_from_string(content).graph
     first = next(node for node in graph.node if node.op_type == "QuantizeLinear")
-    values = {each.name: onnx.numpy_helper.to_array(each) for each in graph.initializer}
+    values = {constant.name: onnx.numpy_helper.to_array(constant) for constant in graph.initializer}
     scale, zero = (values[name].astype(np.float64) for name in first.input[1:])
 
     centered = (grays - recipe.shape.scale[0] * recipe.shape.shift[0]) / recipe.shape.scale[0]
@@ -89,10 +89,10 @@ def test_static_int8_holds_each_gray_of_an_image_exactly() -> None:
     assert np.abs(centered / scale + zero - grays).max() < 1e-3
 
 
-def test_int8_makes_the_weights_smaller(made) -> None:
-    assert b"MatMulInteger" in made["int8 dynamic"].content
-    assert b"DequantizeLinear" in made["int8 static"].content
-    assert len(made["int8 dynamic"].content) < len(perceptron())
+def test_int8_makes_the_weights_smaller(by_form) -> None:
+    assert b"MatMulInteger" in by_form["int8 dynamic"].content
+    assert b"DequantizeLinear" in by_form["int8 static"].content
+    assert len(by_form["int8 dynamic"].content) < len(perceptron())
 
 
 def test_a_graph_that_int8_cannot_change_is_left_out_with_the_reason() -> None:
@@ -106,21 +106,21 @@ def test_a_graph_that_int8_cannot_change_is_left_out_with_the_reason() -> None:
         [onnx.numpy_helper.from_array(np.array([1]), "one")],
     )
     content = make.make_model(body, opset_imports=[make.make_opsetid("", 17)], ir_version=9).SerializeToString()
-    found = {form.name: form for form in forms.make_forms(content, by_name(ROWS))}
+    left_out = {form.name: form for form in forms.make_forms(content, by_name(ROWS))}
     for name in ("int8 dynamic", "int8 static"):
-        assert found[name].graph is None
-        assert found[name].missing == "It could not be made: it has no operation that INT8 could replace"
+        assert left_out[name].graph is None
+        assert left_out[name].missing == "It could not be made: it has no operation that INT8 could replace"
 
 
 @pytest.mark.parametrize("name", forms.ACCELERATED)
-def test_what_needs_a_gpu_is_left_out_with_the_reason_where_there_is_none(made, name: str) -> None:
+def test_what_needs_a_gpu_is_left_out_with_the_reason_where_there_is_none(by_form, name: str) -> None:
     provider = forms.ACCELERATED[name]
-    assert made[name].provider == provider
+    assert by_form[name].provider == provider
     if provider not in runtime().get_available_providers():
-        assert made[name].missing == f"ONNX Runtime has no {provider} here."
+        assert by_form[name].missing == f"ONNX Runtime has no {provider} here."
 
 
 def test_a_spoiled_graph_has_no_form_and_stops_nothing() -> None:
-    found = list(forms.make_forms(graph(0.1)[:20], by_name(ROWS[:, :4])))
-    assert [form.graph for form in found] == [None] * len(found)
-    assert all(form.missing for form in found)
+    spoiled = list(forms.make_forms(graph(0.1)[:20], by_name(ROWS[:, :4])))
+    assert [form.graph for form in spoiled] == [None] * len(spoiled)
+    assert all(form.missing for form in spoiled)

@@ -8,6 +8,7 @@ import pytest
 
 from components.optimization import compare, forms
 from components.optimization.__main__ import body, parser
+from nightshift.context import StepContext
 from nightshift.contracts import package
 from nightshift.contracts.optimization import ORIGINAL, Optimization
 from nightshift.contracts.package import ModelPackage
@@ -33,26 +34,26 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {"features": samples.write_features(folder, frame), "model": str(folder / "model")}
 
 
-def flags(trained: dict[str, str], folder: Path, form: str) -> Namespace:
+def context(trained: dict[str, str], folder: Path, form: str) -> StepContext:
     config = samples.CONFIG | {"optimization": {"form": form}}
     words = {**trained, "config": json.dumps(config), "optimized": str(folder / "optimized")}
-    return parser().parse_args([word for name, value in words.items() for word in (f"--{name}", value)])
+    return StepContext(parser().parse_args([word for name, value in words.items() for word in (f"--{name}", value)]))
 
 
 def optimized(trained: dict[str, str], folder: Path, form: str) -> tuple[Optimization, ModelPackage]:
     """What the step says of a form, and the package that it writes."""
-    metrics = body(flags(trained, folder, form))
-    place = str(folder / "optimized")
-    result, model = Optimization.read(f"{place}/optimization.json"), package.load(place)
+    metrics = body(context(trained, folder, form))
+    uri = str(folder / "optimized")
+    result, model = Optimization.read(f"{uri}/optimization.json"), package.load(uri)
     assert metrics == {"form": result.chosen}
-    assert model.sha256 == result.sha256 == Verdict.read(f"{place}/verdict.json").subject
+    assert model.sha256 == result.sha256 == Verdict.read(f"{uri}/verdict.json").subject
     assert result.original_sha256 == package.load(trained["model"]).sha256
     return result, model
 
 
 def test_a_graph_is_served_as_it_was_trained_unless_the_config_says_otherwise(trained, tmp_path) -> None:
     result, model = optimized(trained, tmp_path, ORIGINAL)
-    assert [each.name for each in result.attempts] == [result.chosen] == [ORIGINAL]
+    assert [attempt.name for attempt in result.attempts] == [result.chosen] == [ORIGINAL]
     assert model.sha256 == package.load(trained["model"]).sha256
     assert read_section(str(tmp_path / "optimized")).outcome is None
 
@@ -87,19 +88,19 @@ def test_a_form_that_cannot_be_made_leaves_the_original_and_says_why(trained, tm
 
 
 def test_every_form_is_compared_on_the_rows_that_the_candidate_was_chosen_on(trained, tmp_path) -> None:
-    compare.body(Namespace(**trained, config=json.dumps(samples.CONFIG), result=str(tmp_path)))
+    compare.body(StepContext(Namespace(**trained, config=json.dumps(samples.CONFIG), result=str(tmp_path))))
     result = Optimization.read(str(tmp_path / "optimization.json"))
-    assert [each.name for each in result.attempts] == [
+    assert [attempt.name for attempt in result.attempts] == [
         ORIGINAL, "graph", "int8 dynamic", "int8 static", "cuda", "tensorrt",
     ]  # fmt: skip
     assert result.rows == 78
     assert result.attempts[0].loss
-    assert all(len(each.latencies) == 2 for each in result.attempts if each.size)
+    assert all(len(attempt.latencies) == 2 for attempt in result.attempts if attempt.size)
 
 
 def test_a_package_whose_graph_is_spoiled_is_refused_and_nothing_is_written(trained, tmp_path) -> None:
     package.copy(trained["model"], str(tmp_path / "model"))
     (tmp_path / "model" / "first.onnx").write_bytes(b"spoiled")
     with pytest.raises(UserError, match=r"is not the file that model\.json names"):
-        body(flags(trained | {"model": str(tmp_path / "model")}, tmp_path, "graph"))
+        body(context(trained | {"model": str(tmp_path / "model")}, tmp_path, "graph"))
     assert not (tmp_path / "optimized").exists()

@@ -47,7 +47,7 @@ def test_a_model_of_any_kind_is_measured_by_fitting_it_again(name):
     assert [phase.name for phase in profile.phases] == list(PhaseName)
     seconds = {phase.name: phase.seconds for phase in profile.phases}
     assert profile.rows_per_second == pytest.approx(600 / seconds["fit"], rel=0.1)
-    assert [each.batch for each in profile.scoring] == [1, BATCH]
+    assert [timing.batch for timing in profile.scoring] == [1, BATCH]
     assert profile.peak_memory_bytes > 50 * 2**20
     shares = [operation.share for operation in profile.top_operations]
     assert shares == sorted(shares, reverse=True)

@@ -11,7 +11,7 @@ SM = 2
 
 
 class Nvml:
-    """GPU 1 of two; it has been asked when `asked` is set."""
+    """GPU 1 of two; it has been queried when `queried` is set."""
 
     NVML_GPM_METRIC_SM_UTIL = SM
     NVML_GPM_METRICS_GET_VERSION = 1
@@ -21,11 +21,11 @@ class Nvml:
 
     def __init__(self, has_gpm, fails_after=1000):
         self.has_gpm, self.left, self.held = has_gpm, fails_after, 0
-        self.asked = threading.Event()
+        self.queried = threading.Event()
 
     def _count(self):
         self.left -= 1
-        self.asked.set()
+        self.queried.set()
         if self.left < 0:
             raise self.NVMLError
 
@@ -53,26 +53,26 @@ class Nvml:
     def c_nvmlGpmMetricsGet_t(self):
         return SimpleNamespace(metrics=[SimpleNamespace(metricId=0, value=0.0) for _ in range(8)])
 
-    def nvmlGpmMetricsGet(self, asked):
+    def nvmlGpmMetricsGet(self, query):
         self._count()
-        assert asked.sample1 is not asked.sample2
-        (metric,) = asked.metrics[: asked.numMetrics]
+        assert query.sample1 is not query.sample2
+        (metric,) = query.metrics[: query.numMetrics]
         metric.value = {SM: 80.0}[metric.metricId]
-        return asked
+        return query
 
 
 def sample(nvml):
-    with sampling.sample_activity(nvml, 1) as found:
-        assert nvml.asked.wait(60)
-    return found
+    with sampling.sample_activity(nvml, 1) as samples:
+        assert nvml.queried.wait(60)
+    return samples
 
 
 @pytest.mark.parametrize(("has_gpm", "percent"), [(1, 80), (0, 90)])
 def test_activity_is_sampled_during_a_block(has_gpm, percent):
     nvml = Nvml(has_gpm)
-    (found,) = sample(nvml)
-    assert found.sm_pct == percent
-    assert found.samples >= 1
+    (activity,) = sample(nvml)
+    assert activity.sm_pct == percent
+    assert activity.samples >= 1
     assert nvml.held == 0
 
 
@@ -84,6 +84,6 @@ def test_an_error_of_the_library_ends_the_samples_and_not_the_run(has_gpm):
 
 
 def test_without_a_library_nothing_is_sampled():
-    with sampling.sample_activity(None) as found:
+    with sampling.sample_activity(None) as samples:
         pass
-    assert found == []
+    assert samples == []

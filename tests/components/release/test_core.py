@@ -69,16 +69,16 @@ def test_a_worse_version_is_taken_out_with_its_reason_and_does_not_return_by_its
 
 
 @pytest.mark.parametrize(
-    ("slo", "said"),
+    ("slo", "reason"),
     [(SLOW, "latency_p99_ms 80, limit 50"), (FAILING, "error_rate 0.02, limit 0.01")],
 )
-def test_a_version_that_is_slow_or_fails_is_taken_out_at_once_even_when_paused(slo, said):
+def test_a_version_that_is_slow_or_fails_is_taken_out_at_once_even_when_paused(slo, reason):
     record = played(judged(BETTER, slo=FINE), days=2)
     record = record.followed_by(core.pause(record, at(1.1)))
     verdicts = [core.compare([BETTER], record, ROLLOUT), core.objectives(slo, record, ROLLOUT)]
     entry = core.advance(record, verdicts, ROLLOUT, at(1.2))
     assert (entry.action, entry.versions, entry.paused) == (Action.ROLLED_BACK, [CHAMPION], False)
-    assert entry.reasons == [f"Version 2 answered 1,000 requests: {said}."]
+    assert entry.reasons == [f"Version 2 answered 1,000 requests: {reason}."]
 
 
 def test_too_few_requests_decide_nothing_and_hold_the_next_step():
@@ -169,7 +169,7 @@ def test_before_the_first_labels_nothing_is_known():
 
 
 @pytest.mark.parametrize(
-    ("slo", "decision", "said", "values"),
+    ("slo", "decision", "reason", "values"),
     [
         (Slo(100, 1, 50.0), Decision.PASS, "Version 2 answered 100 requests.", (0.01, 50)),
         (Slo(99, 99, 900.0), Decision.UNDECIDED, "Version 2 answered 99 requests.", (1, 900)),
@@ -182,9 +182,9 @@ def test_before_the_first_labels_nothing_is_known():
         ),
     ],
 )
-def test_enough_requests_are_held_to_both_limits(slo, decision, said, values):
+def test_enough_requests_are_held_to_both_limits(slo, decision, reason, values):
     verdict = core.objectives(slo, started(), ROLLOUT)
-    assert (verdict.gate, verdict.decision, verdict.reasons) == ("objectives", decision, [said])
+    assert (verdict.gate, verdict.decision, verdict.reasons) == ("objectives", decision, [reason])
     assert verdict.measures == [
         Measure(name="error_rate", value=values[0], limit=0.01, higher_is_better=False),
         Measure(name="latency_p99_ms", value=values[1], limit=50, higher_is_better=False),

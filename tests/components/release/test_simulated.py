@@ -33,18 +33,18 @@ def _played(labels: list[Tally]) -> Release:
 
 @pytest.mark.parametrize(("what", "chance"), [("better", 0.6), ("worse", 0.45), ("equal", 0.5)])
 def test_a_better_version_gets_everything_a_worse_one_next_to_nothing_and_an_equal_one_is_not_promoted(what, chance):
-    found = simulated(chance, seed=0)
+    records = simulated(chance, seed=0)
 
-    promoted = np.array([record.live.version == CHALLENGER.version for record in found])
-    exposed = np.array([core.exposure(record, CHALLENGER.version, ROLLOUT) for record in found])
-    days = np.array([(record.since - record.history[1].since).days for record in found])
-    decisions = np.array([sum(entry.stage == "live" for entry in record.entries[1:]) for record in found])
+    promoted = np.array([record.live.version == CHALLENGER.version for record in records])
+    exposed = np.array([core.exposure(record, CHALLENGER.version, ROLLOUT) for record in records])
+    days = np.array([(record.since - record.history[1].since).days for record in records])
+    decisions = np.array([sum(entry.stage == "live" for entry in record.entries[1:]) for record in records])
     print(  # the figures
         f"\n{what}: {promoted.mean():.1%} of 1,000 promoted, decided after {np.median(days):.0f} days ({days.min()} to "
         f"{days.max()}), traffic-days of the challenger {exposed.mean():.2%}, at most {exposed.max():.2%}"
     )
     assert np.all(decisions == 1)
-    assert {record.action for record in found} <= {Action.PROMOTED, Action.ROLLED_BACK}
+    assert {record.action for record in records} <= {Action.PROMOTED, Action.ROLLED_BACK}
     if what == "better":
         assert promoted.all()
     if what == "worse":

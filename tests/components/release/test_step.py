@@ -20,6 +20,7 @@ from components.release.targets import BadVersionError, ReleaseTarget, VersionSh
 from components.release.targets.local import Local
 from components.release.targets.sagemaker import SageMaker
 from nightshift import registry, release
+from nightshift.context import StepContext
 from nightshift.contracts import tables
 from nightshift.contracts.release import Release, ReleasedVersion
 from nightshift.contracts.section import read_section
@@ -42,17 +43,17 @@ BEGAN = datetime(2024, 3, 16, 2, tzinfo=UTC)  # of releases of tabular models
 
 
 @pytest.fixture(scope="session")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], UseCase]:
+def build_use_case(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], UseCase]:
     """A use case by the name of its function in `use_cases`."""
     return cache(lambda kind: getattr(use_cases, kind)(tmp_path_factory.mktemp(kind)))
 
 
 @pytest.fixture
-def use_case(request: pytest.FixtureRequest, made: Callable[[str], UseCase], stocked: str) -> UseCase:
+def use_case(request: pytest.FixtureRequest, build_use_case: Callable[[str], UseCase], stocked: str) -> UseCase:
     """The tabular use case, or another one that a test is given; its versions 1, 2, 3 are in `stocked`."""
-    found = made(getattr(request, "param", "tabular"))
-    use_cases.register(stocked, found)
-    return found
+    built = build_use_case(getattr(request, "param", "tabular"))
+    use_cases.register(stocked, built)
+    return built
 
 
 def flags(use_case: UseCase, stocked: str, day: str, **changed: Any) -> Namespace:
@@ -68,17 +69,17 @@ def flags(use_case: UseCase, stocked: str, day: str, **changed: Any) -> Namespac
 
 
 def begin(stocked: str, champion: int, challenger: int, at: datetime = BEGAN, name: str = "fraud") -> None:
-    place = Kept(stocked, name)
-    release.promote(place, champion)
+    reference = Kept(stocked, name)
+    release.promote(reference, champion)
     version = registry.find(stocked, name, challenger)
     served = ReleasedVersion(version=challenger, sha256=version.sha256)
-    release.change(place, lambda record: core.start(record, served, Moment(at, "test")))
+    release.change(reference, lambda record: core.start(record, served, Moment(at, "test")))
 
 
 def step(
     args: Namespace, days: float = 3, find_target: FindTarget = factory.find_target, began: datetime = BEGAN
 ) -> Release:
-    advance(args, began + timedelta(days=days), find_target)
+    advance(StepContext(args), began + timedelta(days=days), find_target)
     return Release.read(args.release)
 
 
@@ -122,7 +123,8 @@ def test_a_day_is_counted_once_and_by_what_was_known_first(tmp_path: Path, use_c
     assert step(args, 0.6) == first
     assert {file: (file.read_bytes(), file.stat().st_mtime_ns) for file in (tmp_path / "audit").rglob("*.json")} == kept
     measures = read_section(args.release).blocks[0]
-    assert measures.rows[0].cells[0] == "loss_reduction"
+    assert measures.rows[0].cells[0] == "loss reduction"
+    assert [row.cells[2] for row in measures.rows] == [None, "at least 1", "at most 1"]
 
 
 def test_a_run_for_a_past_day_changes_nothing(use_case: UseCase, stocked: str) -> None:
@@ -264,8 +266,8 @@ def test_a_challenger_in_shadow_is_not_to_blame_for_a_champion_that_does_not_ans
     begin(stocked, 1, 3)
     with pytest.raises(BadVersionError, match="it does not answer"):
         step(flags(use_case, stocked, "2024-03-15"), 0.5, lambda *_: Brief())
-    found = release.read(Kept(stocked, "fraud"))
-    assert found and found.challenger and found.challenger.version == 3
+    record = release.read(Kept(stocked, "fraud"))
+    assert record and record.challenger and record.challenger.version == 3
 
 
 @pytest.mark.parametrize("p99", [5000.0, 80000.0])
@@ -273,7 +275,7 @@ def test_on_a_target_with_shares_it_goes_through_them_and_back_at_once_when_it_i
     tmp_path: Path, use_case: UseCase, stocked: str, p99: float
 ) -> None:
     begin(stocked, 1, 3)
-    fleet, cloudwatch = Fleet(), SimpleNamespace(get_metric_statistics=lambda **asked: _figures(p99, asked))
+    fleet, cloudwatch = Fleet(), SimpleNamespace(get_metric_statistics=lambda **query: _figures(p99, query))
 
     with ExitStack() as stack:
         for number in (1, 3):
@@ -302,10 +304,10 @@ def test_on_a_target_with_shares_it_goes_through_them_and_back_at_once_when_it_i
         _check_only_one_is_left(account)
 
 
-def _figures(p99: float, asked: dict[str, Any]) -> dict[str, Any]:
+def _figures(p99: float, query: dict[str, Any]) -> dict[str, Any]:
     counts = {"Invocations": 1000.0, "Invocation5XXErrors": 0.0}
-    if asked["MetricName"] in counts:
-        return {"Datapoints": [{"Sum": counts[asked["MetricName"]]}]}
+    if query["MetricName"] in counts:
+        return {"Datapoints": [{"Sum": counts[query["MetricName"]]}]}
     return {"Datapoints": [{"ExtendedStatistics": {"p99": p99}}]}
 
 

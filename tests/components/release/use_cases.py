@@ -104,6 +104,6 @@ def _simulated(
 
 def register(stocked: str, use_case: UseCase) -> None:
     """Have its versions, where the registry has not."""
-    if use_case.name not in registry.existing(stocked):
+    if use_case.name not in registry.require_names(stocked):
         for number in (1, 2, 3):
             registry.register(stocked, use_case.name, str(use_case.folder / f"model-{number}"), {}, {})

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from components.reporting.__main__ import body, parser
+from nightshift.context import StepContext
 from nightshift.contracts.drift import DriftReport
 from nightshift.contracts.evaluation import Evaluation
 from nightshift.contracts.profile import Operation, Phase, PhaseName, Profile, ScoringSpeed
@@ -77,7 +78,7 @@ class Sample:
     runs: Path
     run: str
     flags: dict[str, str]
-    places: dict[str, str]
+    uris: dict[str, str]
     executor_input: dict[str, Any]
 
     @property
@@ -92,16 +93,16 @@ class Sample:
     def file(self, name: str) -> Path:
         """The file of an artifact, `<artifact>/<path>` inside a folder."""
         artifact, *path = name.split("/")
-        return Path((self.places | self.flags)[artifact], *path)
+        return Path((self.uris | self.flags)[artifact], *path)
 
     def report(self) -> tuple[dict[str, Any], str]:
         """Run the step; return its summary and its page."""
-        body(parser().parse_args(self.argv))
+        body(StepContext(parser().parse_args(self.argv)))
         return json.loads(self.file("summary").read_text()), self.file("report").read_text()
 
     def show(self, artifact: str, **values: Any) -> None:
         """Give an artifact another section."""
-        write_section(self.places[artifact], Section(**{"title": artifact.capitalize(), "weight": 1} | values))
+        write_section(self.uris[artifact], Section(**{"title": artifact.capitalize(), "weight": 1} | values))
 
     def change(self, name: str, **values: Any) -> None:
         """Change top-level values of a JSON file."""
@@ -124,30 +125,30 @@ def new_run() -> Callable[[Path, str], Sample]:
 def make_run(runs: Path, run: str) -> Sample:
     folder = runs / run
     config = yaml.safe_load((CONFIGS / "handbook.yaml").read_text())
-    places = {name: str(folder / step / name) for name, step in ARTIFACTS.items()}
+    uris = {name: str(folder / step / name) for name, step in ARTIFACTS.items()}
     outputs = {name: str(folder / "reporting" / name) for name in ("summary", "report", "overview")}
     head = {"config": json.dumps(config), "date": "2018-08-14", "device": "cpu", "data": "/data/handbook/raw"}
-    write_tables(places, folder)
-    write_model(places["model"])
-    write_profile(places["profile"])
-    write_evaluation(places["evaluation"])
-    write_json(places["scores"] + "/scores.json", {"name": "scores", "partitions": [], "details": {}})
-    write_drift(places["drift"])
-    write_deployment(places["deployment"])
-    write_sections(places, folder)
+    write_tables(uris, folder)
+    write_model(uris["model"])
+    write_profile(uris["profile"])
+    write_evaluation(uris["evaluation"])
+    write_json(uris["scores"] + "/scores.json", {"name": "scores", "partitions": [], "details": {}})
+    write_drift(uris["drift"])
+    write_deployment(uris["deployment"])
+    write_sections(uris, folder)
     for step in ARTIFACTS.values():
         write_bytes(str(folder / step / "log.txt"), b"done\n")
     write_json(str(folder / "run.json"), record(folder, config))
-    inputs = {name: {"artifacts": [{"uri": uri, "metadata": measures(name)}]} for name, uri in places.items()}
+    inputs = {name: {"artifacts": [{"uri": uri, "metadata": measures(name)}]} for name, uri in uris.items()}
     flags = head | {"state": state(runs.parent, runs=str(runs)), "run": run} | outputs
-    return Sample(runs, run, flags, places, {"inputs": {"artifacts": inputs}})
+    return Sample(runs, run, flags, uris, {"inputs": {"artifacts": inputs}})
 
 
 def digest(name: str) -> str:
     return (name.encode().hex() * 16)[:64]
 
 
-def write_tables(places: dict[str, str], folder: Path) -> None:
+def write_tables(uris: dict[str, str], folder: Path) -> None:
     days = [date(2018, 6, 4) + timedelta(days=i) for i in range(72)]
     parts = [
         Partition(str(day), f"/lake/{day}.parquet", 9585, digest(str(day)), {"quarantine_uri": None}) for day in days
@@ -158,8 +159,8 @@ def write_tables(places: dict[str, str], folder: Path) -> None:
     quarantined = {"negative amount": 12, "duplicate id": 3}
     details = {"source": "/data/handbook/raw", "read": 690_135, "quarantined": quarantined}
     details["quarantined_labels"] = {"negative amount": {"negative": 10, "positive": 2}, "duplicate id": {"": 3}}
-    write_table(places["events"], Table("events", parts, details))
-    write_table(places["features"], Table("features", parts, {"numeric": INPUTS, "categorical": []}))
+    write_table(uris["events"], Table("events", parts, details))
+    write_table(uris["features"], Table("features", parts, {"numeric": INPUTS, "categorical": []}))
 
 
 def write_model(uri: str) -> None:
@@ -250,10 +251,10 @@ def write_drift(uri: str) -> None:
     write_bytes(f"{uri}/evidently.html", b"<html></html>")
 
 
-def write_sections(places: dict[str, str], folder: Path) -> None:
+def write_sections(uris: dict[str, str], folder: Path) -> None:
     """Sections with every kind of block."""
     head = [TableColumn(title="Candidate"), TableColumn(title="Average precision", format="score")]
-    scores = [Row(cells=[name, each[1]]) for name, each in SCORES.items()]
+    scores = [Row(cells=[name, score[1]]) for name, score in SCORES.items()]
     scores[3] = Row(
         cells=[SELECTED, Estimate(value=0.6579, low=0.6103, high=0.7012)], tag="selected", tone="good"
     )  # fmt: skip
@@ -314,7 +315,7 @@ def write_sections(places: dict[str, str], folder: Path) -> None:
         ),
     }
     for artifact, section in sections.items():
-        write_section(places[artifact], section)
+        write_section(uris[artifact], section)
 
 
 def write_deployment(uri: str) -> None:

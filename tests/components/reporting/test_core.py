@@ -29,8 +29,8 @@ def summarized(
     artifacts = {name: f"s3://runs/today/r/{step}/{name}" for name, step in (("events", "a"), ("features", "b"))}
     steps = dict.fromkeys(("a", "b"), record) if record is not None else {}
     measures = dict.fromkeys(artifacts, measured) if measured is not None else {}
-    found = RunArtifacts(artifacts, {name: {} for name in files}, measures=measures, record={"steps": steps})
-    return core.summarize(head, found)
+    collected = RunArtifacts(artifacts, {name: {} for name in files}, measures=measures, record={"steps": steps})
+    return core.summarize(head, collected)
 
 
 def test_the_report_reads_every_artifact_that_the_step_takes_and_names_each_file_once() -> None:
@@ -43,8 +43,8 @@ def test_the_report_reads_every_artifact_that_the_step_takes_and_names_each_file
     assert all((Path(core.__file__).parents[1] / name / "__main__.py").exists() for name in steps)
 
 
-def step(*args: Any, **given: Any) -> Step:
-    return summarized(*args, **given).steps["ingestion"]
+def step(*args: Any, **changes: Any) -> Step:
+    return summarized(*args, **changes).steps["ingestion"]
 
 
 @pytest.mark.parametrize(
@@ -57,9 +57,9 @@ def step(*args: Any, **given: Any) -> Step:
     ],
 )
 def test_a_step_costs_what_its_machine_costs_for_as_long_as_all_of_its_tries(record, measured, machine, usd):
-    found = step(record, measured, machine="here")
-    assert (found.machine, found.usd) == (machine, usd and pytest.approx(usd))
-    assert found.seconds == (measured or {}).get("seconds")
+    summary = step(record, measured, machine="here")
+    assert (summary.machine, summary.usd) == (machine, usd and pytest.approx(usd))
+    assert summary.seconds == (measured or {}).get("seconds")
 
 
 def test_without_a_machine_nothing_is_said_of_costs():

@@ -39,6 +39,12 @@ def test_what_is_not_known_is_a_dash(name):
     assert format_value(None, name) == "-"
 
 
+def test_a_line_may_end_after_a_slash_of_a_path_and_nowhere_else():
+    shown = format_cell("/runs/fraud-training-2026-11-25/<model>.json", "code")
+
+    assert shown == "<code>/<wbr>runs/<wbr>fraud-training-2026-11-25/<wbr>&lt;model&gt;.json</code>"
+
+
 def test_an_interval_stands_in_brackets():
     assert format_value(Estimate(value=541.7, low=391.2, high=702.8), "plain") == "542 [391, 703]"
     bounds = '<span class="interval">[0.61, 0.70]</span>'

@@ -74,16 +74,16 @@ def test_a_broken_artifact_is_one_line_and_exit_code_2(sample):
     sample.file("events").write_text("{")
     done = run(*sample.argv)
     assert done.returncode == 2
-    assert done.stderr.startswith(f"reporting: {sample.places['events']} is not JSON")
+    assert done.stderr.startswith(f"reporting: {sample.uris['events']} is not JSON")
     assert len(done.stderr.splitlines()) == 1
 
 
 def test_a_broken_section_is_one_line_that_names_the_file_and_the_field(sample):
-    place = sample.places["drift"] + ".section.json"
-    storage.write_json(place, storage.read_json(place) | {"weight": "heavy"})
+    path = sample.uris["drift"] + ".section.json"
+    storage.write_json(path, storage.read_json(path) | {"weight": "heavy"})
     done = run(*sample.argv)
     assert done.returncode == 2
-    assert done.stderr.startswith(f"reporting: {place} is no Section of this version: weight is 'heavy' ")
+    assert done.stderr.startswith(f"reporting: {path} is no Section of this version: weight is 'heavy' ")
     assert len(done.stderr.splitlines()) == 1
 
 

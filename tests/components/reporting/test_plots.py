@@ -49,7 +49,7 @@ def test_no_point_leaves_the_square(points, scale):
 
 @given(st.lists(st.floats(0, 1e9), max_size=40))
 def test_bars_fit_and_are_as_high_as_their_values(values):
-    made = bars(Bars(title="days", labels=[str(i) for i in range(len(values))], heights=values))
-    assert all(bar.x + bar.width <= WIDTH + 0.2 and 0 <= bar.y <= HEIGHT for bar in made)
-    assert all(bar.y + bar.height == pytest.approx(HEIGHT, abs=0.11) for bar in made)
-    assert sum(bool(bar.label) for bar in made) <= 8
+    drawn = bars(Bars(title="days", labels=[str(i) for i in range(len(values))], heights=values))
+    assert all(bar.x + bar.width <= WIDTH + 0.2 and 0 <= bar.y <= HEIGHT for bar in drawn)
+    assert all(bar.y + bar.height == pytest.approx(HEIGHT, abs=0.11) for bar in drawn)
+    assert sum(bool(bar.label) for bar in drawn) <= 8

@@ -87,12 +87,12 @@ def test_without_a_pipelines_name_there_is_nothing_to_look_for(sample, again, ne
     assert third.report()[0]["repeat"] is None
 
 
-@pytest.mark.parametrize(("code", "told"), [(CODE, []), (f"{CODE}.dirty", ["The code has changes that are not"])])
-def test_code_that_is_not_committed_is_named_as_the_cause_where_the_data_is_the_same(code, told):
+@pytest.mark.parametrize(("code", "causes"), [(CODE, []), (f"{CODE}.dirty", ["The code has changes that are not"])])
+def test_code_that_is_not_committed_is_named_as_the_cause_where_the_data_is_the_same(code, causes):
     config = parse(yaml.safe_load((CONFIGS / "handbook.yaml").read_text()))
     head = core.RunHeader("r2", date(2018, 8, 14), "cpu", "simulator", config, code, datetime.now(UTC))
     earlier = {"run": "r1", "hashes": {"events": "a" * 64, "features": "b" * 64, "model": "c" * 64}}
     files = {name: {"sha256": letter * 64} for name, letter in (("events", "a"), ("features", "x"))}
     repeat = core.summarize(head, core.RunArtifacts(files=files), earlier).repeat
     assert repeat.differs == ["features"]
-    assert [reason[:33] for reason in repeat.reasons[2:]] == told
+    assert [reason[:33] for reason in repeat.reasons[2:]] == causes

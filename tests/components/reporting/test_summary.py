@@ -107,10 +107,10 @@ def test_a_summary_is_read_back_as_it_was_written(sample):
 )
 def test_the_schema_refuses(sample, path, value):
     summary, _ = sample.report()
-    place = summary
+    node = summary
     for key in path[:-1]:
-        place = place[key]
-    place[path[-1]] = value
+        node = node[key]
+    node[path[-1]] = value
     with pytest.raises(ValidationError):
         Summary.model_validate(summary)
 

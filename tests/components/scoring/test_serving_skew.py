@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 
 from components.scoring.serving_skew import ServingSkew, compare
-from nightshift.serving.answers import Item
-from nightshift.serving.predictions import Predictions, _Row
+from nightshift.serving.answers import ScoredItem
+from nightshift.serving.prediction_log import PredictionLog, _LoggedRequest
 from nightshift.tabular.online.event import Event
 
 DAY = date(2024, 3, 20)
@@ -27,12 +27,12 @@ def event(number: int) -> Event:
 
 
 def answer(
-    folder: Path, at: str, version: int, *events: Event, score: float = 0.5, items: tuple[Item, ...] = ()
+    folder: Path, at: str, version: int, *events: Event, score: float = 0.5, items: tuple[ScoredItem, ...] = ()
 ) -> None:
     """Log an answer as the server does, at some time."""
     scores = np.full(len(events or items) or 1, score, np.float32)
     moment = pd.Timestamp(at).value
-    Predictions(str(folder))._write([_Row(moment, "request", version, 0.5, scores, events, items)])
+    PredictionLog(str(folder))._write([_LoggedRequest(moment, "request", version, 0.5, scores, events, items)])
 
 
 def test_an_endpoint_without_a_log_of_the_day_has_nothing_to_compare(tmp_path):
@@ -50,10 +50,10 @@ def test_events_that_were_answered_on_the_day_or_the_next_are_known_again(tmp_pa
     answer(tmp_path, "2024-03-20 00:06", 3)  # features, which are no event
     answer(tmp_path, "2024-03-20 00:07", 3, event(99))  # which the lake does not have
 
-    found = compare(str(tmp_path), DAY, scored(0.5, 0.5, 0.5, 0.5, 0.5), "3")
+    skew = compare(str(tmp_path), DAY, scored(0.5, 0.5, 0.5, 0.5, 0.5), "3")
 
-    assert found == ServingSkew(events=5, answered=4, compared=3, differing=0, largest=0.0)
-    assert found.sentences == [
+    assert skew == ServingSkew(events=5, answered=4, compared=3, differing=0, largest=0.0)
+    assert skew.sentences == [
         "The endpoint has answered 4 of 5, 3 by this version.",
         "Each of these had the same score when it was answered.",
     ]
@@ -64,21 +64,23 @@ def test_a_score_that_was_another_one_is_counted_by_its_last_answer(tmp_path):
     answer(tmp_path, "2024-03-20 00:02", 3, event(1), score=0.1)
     answer(tmp_path, "2024-03-20 00:02", 3, event(2), score=0.5 + 1e-7)
 
-    found = compare(str(tmp_path), DAY, scored(0.5, 0.5), "3")
+    skew = compare(str(tmp_path), DAY, scored(0.5, 0.5), "3")
 
-    assert (found.answered, found.compared, found.differing) == (2, 2, 1)
-    assert found.largest == np.float32(0.7).astype(float) - 0.5
-    assert "1 of these had another score when they were answered, by 0.2000 at most" in found.sentences[1]
+    assert (skew.answered, skew.compared, skew.differing) == (2, 2, 1)
+    assert skew.largest == np.float32(0.7).astype(float) - 0.5
+    assert "1 of these had another score when they were answered, by 0.2000 at most" in skew.sentences[1]
 
 
 def test_an_event_of_another_time_with_the_same_id_is_another_event(tmp_path):
     answer(tmp_path, "2024-03-20 12:00", 3, Event(1, event(7).time))
-    found = compare(str(tmp_path), DAY, scored(0.5), "3")
-    assert found == ServingSkew(events=1, answered=0, compared=0, differing=0, largest=0.0)
+    skew = compare(str(tmp_path), DAY, scored(0.5), "3")
+    assert skew == ServingSkew(events=1, answered=0, compared=0, differing=0, largest=0.0)
 
 
 def test_images_and_texts_are_known_by_what_the_network_sees_of_them(tmp_path):
-    answer(tmp_path, "2024-03-20 12:00", 3, items=(Item(None, "cat", "aa"), Item("x", "dog", "bb")), score=0.75)
+    answer(
+        tmp_path, "2024-03-20 12:00", 3, items=(ScoredItem(None, "cat", "aa"), ScoredItem("x", "dog", "bb")), score=0.75
+    )
     rows = scored(0.75, 0.5, 0.75).assign(content=["aa", "bb", "cc"])
-    found = compare(str(tmp_path), DAY, rows, "3")
-    assert found == ServingSkew(events=3, answered=2, compared=2, differing=1, largest=0.25)
+    skew = compare(str(tmp_path), DAY, rows, "3")
+    assert skew == ServingSkew(events=3, answered=2, compared=2, differing=1, largest=0.25)

@@ -15,7 +15,7 @@ from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.section import Bars, read_section
 from nightshift.errors import UserError
 from nightshift.release import ReleaseRef
-from nightshift.serving.predictions import Predictions, _Row
+from nightshift.serving.prediction_log import PredictionLog, _LoggedRequest
 from nightshift.tabular.online.event import Event
 from tests import packages
 from tests.components import samples
@@ -33,7 +33,7 @@ def scores(folder: Path) -> tables.Table:
 
 
 def by_champion(folder: Path, features: str) -> tables.Table:
-    body(samples.flags(features=features, model="", state=state(folder), scores=str(folder / "scores")))
+    body(samples.context(features=features, model="", state=state(folder), scores=str(folder / "scores")))
     return scores(folder)
 
 
@@ -65,8 +65,10 @@ def test_the_section_says_who_scored_how_much_and_that_monitoring_follows_the_ch
     register(tmp_path, promote=True)
     first = samples.features().tail(40).iloc[0]
     answered = Event(int(first["event_id"]), first["event_time"].value // 1000)
-    log = Predictions(str(tmp_path / "lake/tiny/predictions"))
-    log._write([_Row(answered.time * 1000, "one", 1, 0.5, np.array([first["amount"]], np.float32), [answered], [])])
+    log = PredictionLog(str(tmp_path / "lake/tiny/predictions"))
+    log._write(
+        [_LoggedRequest(answered.time * 1000, "one", 1, 0.5, np.array([first["amount"]], np.float32), [answered], [])]
+    )
     details = by_champion(tmp_path, features).details
     section = read_section(str(tmp_path / "scores"))
     assert section
@@ -84,12 +86,12 @@ def test_the_section_says_who_scored_how_much_and_that_monitoring_follows_the_ch
 def test_a_days_scores_are_in_the_order_of_its_events(tmp_path: Path, features: str) -> None:
     samples.score(tmp_path, features)
 
-    found = pd.read_parquet(scores(tmp_path).partitions[-1].uri)
+    frame = pd.read_parquet(scores(tmp_path).partitions[-1].uri)
     events = samples.features().tail(40)
-    assert found["event_id"].tolist() == events["event_id"].tolist()
-    assert found["event_time"].tolist() == events["event_time"].tolist()
-    assert found["score"].to_numpy() == pytest.approx(events["amount"].to_numpy())
-    assert found.dtypes.astype(str).to_dict() == {
+    assert frame["event_id"].tolist() == events["event_id"].tolist()
+    assert frame["event_time"].tolist() == events["event_time"].tolist()
+    assert frame["score"].to_numpy() == pytest.approx(events["amount"].to_numpy())
+    assert frame.dtypes.astype(str).to_dict() == {
         "event_id": "int64", "event_time": "datetime64[us]", "score": "float32", "flagged": "bool",
         "model_version": "str",
     }  # fmt: skip

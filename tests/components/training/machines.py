@@ -54,15 +54,15 @@ class Site:
     def left(self) -> list[str]:
         """What is there of trainings, but for what is being deleted and gone soon."""
         for _ in range(60):
-            found = self._objects()
-            if not any("deletionTimestamp" in each["metadata"] for each in found):
+            objects = self._objects()
+            if not any("deletionTimestamp" in value["metadata"] for value in objects):
                 break
             self.pause(0)
-        return [each["kind"] for each in found]
+        return [value["kind"] for value in objects]
 
     def _objects(self) -> list[Json]:
         kinds = [kind for kind in self.cluster.api.kinds if kind.name in ("TrainJob", "JobSet", "Job", "Pod")]
-        return [each for kind in kinds for each in self.cluster.api.store.copies(kind, NAMESPACE)]
+        return [value for kind in kinds for value in self.cluster.api.store.copies(kind, NAMESPACE)]
 
     def add_node(self, name: str) -> None:
         gpu = AWS.placements[Role.GPU]
@@ -83,10 +83,10 @@ def standing(folder: Path) -> Iterator[Site]:
         cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}})
         cluster.apply(*manifests("aws/lustre.yaml", "base/lustre.yaml", "base/training.yaml"))
         cluster.apply(placed({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "nightshift"}}))
-        found = Site(cluster, folder)
+        site = Site(cluster, folder)
         for name in ("gpu-1", "gpu-2"):
-            found.add_node(name)
-        yield found
+            site.add_node(name)
+        yield site
 
 
 def manifests(*names: str) -> list[Json]:
@@ -100,8 +100,8 @@ def placed(value: Json) -> Json:
     return value
 
 
-def with_nodes(given: list[str], **trainer: int) -> list[str]:
-    at = given.index("--config") + 1
-    wanted = json.loads(given[at])
+def with_nodes(words: list[str], **trainer: int) -> list[str]:
+    at = words.index("--config") + 1
+    wanted = json.loads(words[at])
     wanted["task"]["trainer"] = trainer
-    return [*given[:at], json.dumps(wanted), *given[at + 1 :]]
+    return [*words[:at], json.dumps(wanted), *words[at + 1 :]]

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ import pandas as pd
 
 from nightshift import splits
 from nightshift.config import Config, parse
+from nightshift.contracts.tables import Table
+from nightshift.tasks.protocol import TrainingSetup
 from tests.components import samples
 
 # validation: train 12 .. 13, test 15 .. 16; test fold: train 15 .. 16, test 18 .. 19
@@ -47,6 +50,12 @@ def plan(models: dict[str, Any] | None = None) -> splits.Plan:
     return splits.plan(config(models), date.fromisoformat(DATE))
 
 
+def setup(config: Config, numeric: Sequence[str] = NUMERIC, categorical: Sequence[str] = ("channel",)) -> TrainingSetup:
+    """A training on the CPU whose rows are not read from the table."""
+    details = {"numeric": [*numeric], "categorical": [*categorical], "events_sha256": "e"}
+    return TrainingSetup(config, plan(), Table("features", [], details), "cpu")
+
+
 def features(rows_a_day: int = 150, seed: int = 0) -> pd.DataFrame:
     """Rows of 2024-03-12 .. 16; large amounts, risky terminals and one channel are more often fraud."""
     rng = np.random.default_rng(seed)
@@ -77,8 +86,8 @@ def write_features(folder: Path, frame: pd.DataFrame) -> str:
 
 def flags(models: dict[str, Any] | None = None, **values: str) -> list[str]:
     """The flags of a step."""
-    given = {"config": json.dumps(settings(models)), "date": DATE} | values
-    return [part for name, value in given.items() for part in (f"--{name}", value)]
+    defaults = {"config": json.dumps(settings(models)), "date": DATE} | values
+    return [part for name, value in defaults.items() for part in (f"--{name}", value)]
 
 
 def run(component: str, flags: list[str]) -> subprocess.CompletedProcess[str]:

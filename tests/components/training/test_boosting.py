@@ -34,9 +34,9 @@ class Terminates(TrainingCallback):
 
 def preempt(folder: Path, parameters: dict, matrix: np.ndarray, labels: np.ndarray) -> None:
     """Leave what a boosting of these rows has saved when it was preempted in its fifth round."""
-    place = estimators._folder(job(str(folder)), matrix, labels)
+    root = estimators._folder(job(str(folder)), matrix, labels)
     message = r"round 5 is saved in .*booster\.ubj"
-    with pytest.raises(PreemptedError, match=message), boosting.keep_checkpoints(place, 1000) as (saving, _):
+    with pytest.raises(PreemptedError, match=message), boosting.keep_checkpoints(root, 1000) as (saving, _):
         model = xgboost.XGBClassifier(**parameters, random_state=0, n_jobs=2, callbacks=[Terminates(), saving])
         model.fit(matrix, labels)
 
@@ -78,13 +78,13 @@ def test_other_rows_do_not_resume_it(tmp_path):
 def test_rows_are_told_from_others_without_a_copy_of_them(order):
     matrix, labels = np.ones((200_000, 20), dtype=np.float32, order=order), np.zeros(200_000, dtype=np.int8)
     tracemalloc.start()
-    place = estimators._folder(job("kept"), matrix, labels)
+    root = estimators._folder(job("kept"), matrix, labels)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
 
     assert peak < 1e5 < matrix.nbytes
     matrix[0, 0], labels[0] = 2, 1
-    assert estimators._folder(job("kept"), matrix, labels) != place
+    assert estimators._folder(job("kept"), matrix, labels) != root
 
 
 def test_a_boosting_is_saved_when_its_time_has_come_and_goes_on(tmp_path):

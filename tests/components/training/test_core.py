@@ -13,21 +13,20 @@ from nightshift.graph import Graph
 from nightshift.splits import Days, rows_of
 from nightshift.stats import ranking as metrics
 from nightshift.tabular import inputs as tabular
-from nightshift.tasks.tabular.training import TOLERANCE, FitSettings, TableRows, threshold
+from nightshift.tasks.tabular.training import TOLERANCE, TableRows, threshold
 from tests.components.training import samples
 
 PLAN = samples.plan()
-LINEAGE = {"features_sha256": "f", "events_sha256": "e", "code_version": "0.3.0"}
 LINE = {"line": samples.MODELS["line"]}
 
 
-def rows(models: dict | None = None, frame: pd.DataFrame | None = None, **settings: float) -> TableRows:
-    features = samples.features() if frame is None else frame
-    return TableRows(FitSettings(samples.config(models), samples.NUMERIC, ["channel"], "cpu", **settings), features)
+def rows(models: dict | None = None, frame: pd.DataFrame | None = None) -> TableRows:
+    return TableRows(samples.setup(samples.config(models)), samples.features() if frame is None else frame)
 
 
-def train(models: dict | None = None, frame: pd.DataFrame | None = None, **settings: float) -> core.TrainedModel:
-    return core.train(samples.config(models), PLAN, rows(models, frame, **settings), "cpu", LINEAGE)
+def train(models: dict | None = None, frame: pd.DataFrame | None = None) -> core.TrainedModel:
+    table = rows(models, frame)
+    return core.train(table.setup, table, "0.3.0")
 
 
 def validate(models: dict, frame: pd.DataFrame) -> core.Validation:
@@ -72,9 +71,9 @@ def trained() -> core.TrainedModel:
     ],
 )
 def test_a_candidate_is_selected_for_a_reason_that_tells_all(values, metric, is_less_better, reason):
-    name, said = core.select(values, metric, PLAN.validation.test, is_less_better=is_less_better)
+    name, text = core.select(values, metric, PLAN.validation.test, is_less_better=is_less_better)
 
-    assert said.startswith(reason)
+    assert text.startswith(reason)
     assert name == reason[0]
 
 
@@ -87,15 +86,15 @@ def test_as_many_validation_rows_as_can_be_checked_reach_the_threshold():
 
 def test_a_model_is_chosen_on_rows_it_was_not_fitted_on():
     frame = samples.features()
-    found = validate(LINE, frame)
+    choice = validate(LINE, frame)
 
     sample, unseen = rows(LINE, frame).sample(PLAN.validation), rows_of(frame, PLAN.validation.test)
     graph = core.fit_all(sample, LINE).candidates["line"].graph
     scores = Graph(graph).score(tabular.matrix(sample.inputs, unseen))
-    assert found.measured["line"].metrics == metrics.evaluate(unseen, scores, 5)
-    assert (scores >= found.measured["line"].decision.threshold).sum() == 5 * 2  # top_k on each of two days
-    assert (str(found.window.first), str(found.window.last)) == ("2024-03-15", "2024-03-16")
-    assert (found.window.rows, found.window.positives) == (300, unseen["label"].sum())
+    assert choice.measured["line"].metrics == metrics.evaluate(unseen, scores, 5)
+    assert (scores >= choice.measured["line"].decision.threshold).sum() == 5 * 2  # top_k on each of two days
+    assert (str(choice.window.first), str(choice.window.last)) == ("2024-03-15", "2024-03-16")
+    assert (choice.window.rows, choice.window.positives) == (300, unseen["label"].sum())
 
 
 def test_customers_known_as_compromised_do_not_count_in_the_choice():
@@ -137,7 +136,8 @@ def test_the_package_says_what_it_was_trained_and_chosen_on(trained):
     assert (lineage.train.rows, lineage.train.positives) == (300, frame["label"].sum())
     assert str(lineage.validation.first) == "2024-03-15"
     assert (lineage.device, lineage.seed, lineage.selected_by) == ("cpu", 0, "average_precision")
-    assert (lineage.features_sha256, lineage.events_sha256, lineage.code_version) == ("f", "e", "0.3.0")
+    assert (lineage.events_sha256, lineage.code_version) == ("e", "0.3.0")
+    assert lineage.features_sha256 == samples.setup(samples.config()).features.sha256
     assert lineage.reason.startswith(f"{trained.package.selected} has the highest average precision")
     net = trained.package.candidates["net"]
     assert (net.file, net.kind, net.parameters) == ("net.onnx", "mlp", samples.MODELS["net"]["parameters"])
@@ -181,7 +181,7 @@ def test_a_large_reference_is_a_sample_in_the_order_of_the_rows():
     def drawn(seed: int) -> pd.DataFrame:
         config = samples.config(LINE)
         config = config.model_copy(update={"task": config.task.model_copy(update={"seed": seed})})
-        table = TableRows(FitSettings(config, ["amount"], [], "cpu"), frame)
+        table = TableRows(samples.setup(config, ["amount"], []), frame)
         sample = table.sample(PLAN.test)
         return table.reference(sample, sample.fit("line").graph)[0]
 
@@ -242,7 +242,7 @@ def test_a_candidate_that_onnx_does_not_give_right_is_left_out_with_a_reason(cap
     assert lower < upper
     limit = (lower + upper) / 2
 
-    fits = core.fit_all(rows(tolerance=limit).sample(PLAN.test), samples.MODELS)
+    fits = core.fit_all(dataclasses.replace(sample, tolerance=limit), samples.MODELS)
 
     assert set(fits.dropped) == {name for name in gaps if gaps[name] > limit}
     assert set(fits.candidates) == {name for name in gaps if gaps[name] < limit}
@@ -253,7 +253,7 @@ def test_a_candidate_that_onnx_does_not_give_right_is_left_out_with_a_reason(cap
 
 def test_a_training_without_a_candidate_left_is_the_users_to_change():
     with pytest.raises(UserError, match=r"task\.candidates: none is left \(boosted: Its ONNX graph scores up to"):
-        train(tolerance=-1.0)
+        core.fit_all(dataclasses.replace(rows().sample(PLAN.test), tolerance=-1.0), samples.MODELS)
 
 
 @pytest.mark.parametrize(

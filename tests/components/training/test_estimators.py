@@ -106,7 +106,7 @@ def test_what_the_step_sets_itself_is_not_taken_from_the_parameters(parameter):
 
 
 @pytest.mark.parametrize(
-    ("kind", "parameters", "said"),
+    ("kind", "parameters", "message"),
     [
         ("xgboost", {"tree_method": "fast"}, "XGBClassifier refuses them: .*fast"),
         ("xgboost", {"n_estimators": 2.5}, "XGBClassifier refuses them: .*float"),
@@ -114,8 +114,8 @@ def test_what_the_step_sets_itself_is_not_taken_from_the_parameters(parameter):
         ("random_forest", {"n_estimators": 0}, "RandomForestClassifier refuses them: .*'n_estimators'"),
     ],
 )
-def test_a_value_that_the_library_refuses_is_reported_in_one_line(kind, parameters, said):
-    with pytest.raises(UserError, match=rf"task\.candidates\.mine\.parameters: {said}") as caught:
+def test_a_value_that_the_library_refuses_is_reported_in_one_line(kind, parameters, message):
+    with pytest.raises(UserError, match=rf"task\.candidates\.mine\.parameters: {message}") as caught:
         estimators.fit(kind, job(parameters), MATRIX, LABELS)
     assert "\n" not in str(caught.value)
 

@@ -28,9 +28,9 @@ CPU = torch.device("cpu")
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    found = tmp_path_factory.mktemp("shapes")
-    pictures.made(found)
-    return found
+    raw = tmp_path_factory.mktemp("shapes")
+    pictures.prepare(raw)
+    return raw
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def trained(folder):
 
 
 def test_a_model_is_trained_written_and_trained_again_to_the_same_bits(folder, trained):
-    model, found = trained
+    model, stats = trained
     limits = {"min_side": 8, "max_pixels": 50_000_000}
     assert model.classes == parts.ImagePreprocessing(
         side=16, channels=1, classes=pictures.CONFIG["task"]["classes"], **limits
@@ -55,21 +55,21 @@ def test_a_model_is_trained_written_and_trained_again_to_the_same_bits(folder, t
     assert model.signature.inputs[0].shape == [-1, 16, 16, 1]
     assert model.signature.outputs[0].shape == [-1, 4]
     assert (model.lineage.train.rows, model.lineage.validation.rows) == (72, 48)
-    assert found == {name: model.candidates["resnet"].validation[name] for name in ("accuracy", "macro_f1", "log_loss")}
+    assert stats == {name: model.candidates["resnet"].validation[name] for name in ("accuracy", "macro_f1", "log_loss")}
     assert pictures.train(folder, pictures.CONFIG, "again")[0].sha256 == model.sha256
     assert pictures.train(folder, pictures.config(task={"seed": 1}), "other")[0].sha256 != model.sha256
 
 
 def test_drift_is_measured_against_rows_that_the_network_had_not_seen(folder, items, trained):
-    place, (model, _) = str(folder / "model"), trained
-    reference = package.read_reference(place)
-    given = model.lineage.reference
-    assert (str(given.first), str(given.last), given.rows) == ("2024-03-04", "2024-03-05", 48)
+    uri, (model, _) = str(folder / "model"), trained
+    reference = package.read_reference(uri)
+    window = model.lineage.reference
+    assert (str(window.first), str(window.last), window.rows) == ("2024-03-04", "2024-03-05", 48)
     rows = items.rows[items.rows["event_id"].isin(reference["event_id"])]
-    assert splits.rows_of(rows, splits.Days(given.first, given.last))["event_id"].tolist() == list(
+    assert splits.rows_of(rows, splits.Days(window.first, window.last))["event_id"].tolist() == list(
         reference["event_id"]
     )
-    graph, pixels = Graph(package.read_graph(place, model, "resnet")), items.inputs(rows)
+    graph, pixels = Graph(package.read_graph(uri, model, "resnet")), items.inputs(rows)
     assert np.array_equal(reference["score"], graph.score(pixels).max(1))
     assert np.array_equal(np.stack(reference["embedding"]), graph.embedding(pixels))
 
@@ -81,7 +81,7 @@ def test_rows_of_one_class_train_no_model(items):
 
 def test_rows_that_share_their_content_with_the_training_days_are_no_reference(items):
     plan = pictures.plan()
-    seen = items.seen(plan.test)
+    seen = items.training_rows(plan.test)
     copies = items.rows.assign(content="the same")
     with pytest.raises(UserError, match="no rows are left for drift to compare with"):
         drift_reference.unseen(replace(items, rows=copies), plan, copies, 0)
@@ -89,10 +89,10 @@ def test_rows_that_share_their_content_with_the_training_days_are_no_reference(i
     assert set(kept["event_time"].dt.day) == {4, 5}
 
 
-@pytest.mark.parametrize("given", [{"stages": "1,2"}, {"stages": "1,1", "bottleneck": True, "stem": "large"}])
-def test_the_graph_gives_the_network_s_probabilities(given):
+@pytest.mark.parametrize("parameters", [{"stages": "1,2"}, {"stages": "1,1", "bottleneck": True, "stem": "large"}])
+def test_the_graph_gives_the_network_s_probabilities(parameters):
     torch.manual_seed(0)
-    recipe = ResNet("parameters", 16, 3, 5, ResNetParameters(width=4, **given))
+    recipe = ResNet("parameters", 16, 3, 5, ResNetParameters(width=4, **parameters))
     model = recipe.model()
     pixels = torch.randint(0, 256, (40, 16, 16, 3), dtype=torch.uint8)
     with torch.no_grad():  # so that its statistics are none of those it begins with
@@ -129,8 +129,8 @@ def test_embeddings_of_published_weights_that_stay_are_told_apart_by_logistic_re
 
 
 def test_published_weights_are_where_a_training_begins(items, tmp_path):
-    place = published(tmp_path)
-    tuned = {"pretrained": place, "epochs": 1, "learning_rate": 1e-9, "threads": 1, "ema_decay": 0.9}
+    weights = published(tmp_path)
+    tuned = {"pretrained": weights, "epochs": 1, "learning_rate": 1e-9, "threads": 1, "ema_decay": 0.9}
     candidates = {"tuned": {"kind": "resnet", "parameters": tuned}}
     task = pictures.parsed(task={"candidates": candidates}).task
     *begun, _ = images.recipe(task, "tuned").model().eval()
@@ -139,23 +139,23 @@ def test_published_weights_are_where_a_training_begins(items, tmp_path):
     fitted = images.fit(networks.Setting(task, "cpu"), "tuned", items, items.rows)
 
     taken = networks.run_batches(lambda batch: torch.nn.Sequential(*begun)(batch).mean((2, 3)), pixels, CPU)
-    found = Graph(fitted.graph).embedding(pixels)
-    assert np.corrcoef(found.ravel(), taken.ravel())[0, 1] > 0.8  # statistics of batches change all the same
+    embedded = Graph(fitted.graph).embedding(pixels)
+    assert np.corrcoef(embedded.ravel(), taken.ravel())[0, 1] > 0.8  # statistics of batches change all the same
 
 
 def test_the_network_that_the_graph_is_compared_with_computes_in_float32_on_a_gpu_too():
     def precisions() -> list[str]:
         return [torch.backends.cudnn.conv.fp32_precision, torch.backends.cuda.matmul.fp32_precision]
 
-    class Asked(torch.nn.Linear):
+    class PrecisionProbe(torch.nn.Linear):
         def forward(self, pixels):
-            found.append(precisions())
+            seen.append(precisions())
             return super().forward(pixels.float())
 
-    found, before = [], precisions()
-    networks.probabilities(torch.nn.Sequential(Asked(3, 2)), np.zeros((4, 3), np.uint8))
-    assert found == [["ieee", "ieee"]]
-    assert precisions() == before != found[0]
+    seen, before = [], precisions()
+    networks.probabilities(torch.nn.Sequential(PrecisionProbe(3, 2)), np.zeros((4, 3), np.uint8))
+    assert seen == [["ieee", "ieee"]]
+    assert precisions() == before != seen[0]
 
 
 def test_images_that_stay_on_disk_train_the_same_network(items):

@@ -48,7 +48,7 @@ def test_a_sum_of_logits_becomes_a_probability():
     assert Graph(graph).score(floats([[0, 0]])).tolist() == [0.5]
 
 
-def test_layers_are_applied_in_turn_to_standardised_inputs_with_relu_between_them():
+def test_layers_are_applied_in_turn_to_standardized_inputs_with_relu_between_them():
     rng = np.random.default_rng(0)
     layers = [(rng.normal(size=(4, 3)), rng.normal(size=4)), (rng.normal(size=(1, 4)), rng.normal(size=1))]
     layers = [(weights.astype(np.float32), bias.astype(np.float32)) for weights, bias in layers]

@@ -32,9 +32,9 @@ def flags(folder, models=None, device="cpu"):
 
 def test_a_training_leaves_a_model_that_scores_rows_and_reports_its_validation_metrics(tmp_path):
     output = tmp_path / "output.json"
-    asked = {"outputs": {"outputFile": str(output), "artifacts": {"model": {"artifacts": [{"name": "model"}]}}}}
+    kfp_input = {"outputs": {"outputFile": str(output), "artifacts": {"model": {"artifacts": [{"name": "model"}]}}}}
 
-    done = samples.run("training", [*flags(tmp_path), "--executor-input", json.dumps(asked)])
+    done = samples.run("training", [*flags(tmp_path), "--executor-input", json.dumps(kfp_input)])
 
     assert done.returncode == 0, done.stderr
     model = package.load(str(tmp_path / "model"))
@@ -65,8 +65,8 @@ def scores(folder):
 
 @pytest.mark.slow
 def test_under_torchrun_processes_train_the_same_network_together(tmp_path):
-    given = flags(tmp_path, {name: samples.MODELS[name] for name in ("net", "line")})
-    words = ["--standalone", "--nproc-per-node", "2", "-m", "components.training", *given]
+    argv = flags(tmp_path, {name: samples.MODELS[name] for name in ("net", "line")})
+    words = ["--standalone", "--nproc-per-node", "2", "-m", "components.training", *argv]
     command = [sys.executable, "-m", "torch.distributed.run", *words]
 
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
@@ -74,7 +74,7 @@ def test_under_torchrun_processes_train_the_same_network_together(tmp_path):
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("net: validation average precision") == 1
     together = scores(tmp_path)
-    body(parser().parse_args(given))
+    body(StepContext(parser().parse_args(argv)))
     alone = scores(tmp_path)
     assert set(together) == {"net", "line"}
     assert np.array_equal(together["line"], alone["line"])
@@ -83,8 +83,8 @@ def test_under_torchrun_processes_train_the_same_network_together(tmp_path):
 
 def test_a_training_that_is_preempted_ends_with_75_and_the_next_one_resumes_and_leaves_the_same_model(tmp_path):
     long = samples.MODELS["net"]["parameters"] | {"epochs": 1000}
-    given = flags(tmp_path, {"net": {"kind": "mlp", "parameters": long}, "line": samples.MODELS["line"]})
-    command = [sys.executable, "-W", "error", "-m", "components.training", *given]
+    words = flags(tmp_path, {"net": {"kind": "mlp", "parameters": long}, "line": samples.MODELS["line"]})
+    command = [sys.executable, "-W", "error", "-m", "components.training", *words]
     with started(command, stderr=subprocess.PIPE, text=True) as step:
         for line in step.stderr:
             if line == "net: fitting 300 rows\n":
@@ -92,25 +92,25 @@ def test_a_training_that_is_preempted_ends_with_75_and_the_next_one_resumes_and_
         # it heeds the signal from the first step on
         wait_until(lambda: heeds(Path(f"/proc/{step.pid}/status").read_text()), "it heeds")
         step.send_signal(signal.SIGTERM)
-        _, said = step.communicate(timeout=300)
-    assert step.returncode == 75, said
+        _, error = step.communicate(timeout=300)
+    assert step.returncode == 75, error
     assert not (tmp_path / "model").exists()
-    assert re.search(r"training: preempted; step \d+ of 10000 is saved in ", said)
+    assert re.search(r"training: preempted; step \d+ of 10000 is saved in ", error)
 
-    more = changed(given, costs={"budget_hours": 9}, task={"trainer": {"shard": 2}})
+    more = changed(words, costs={"budget_hours": 9}, task={"trainer": {"shard": 2}})
     done = samples.run("training", more)
 
     assert done.returncode == 0, done.stderr
     assert "resuming after step" in done.stderr
     resumed = package.load(str(tmp_path / "model")).sha256
     assert not any((tmp_path / "checkpoints").rglob("*.distcp"))
-    assert samples.run("training", given).returncode == 0
+    assert samples.run("training", words).returncode == 0
     assert resumed == package.load(str(tmp_path / "model")).sha256
 
 
-def changed(given, **sections):
+def changed(argv, **sections):
     """Flags with a config in which some fields of some sections are different."""
-    words = list(given)
+    words = list(argv)
     at = words.index("--config") + 1
     config = json.loads(words[at])
     words[at] = json.dumps(config | {name: config.get(name, {}) | fields for name, fields in sections.items()})
@@ -118,23 +118,23 @@ def changed(given, **sections):
 
 
 def test_a_training_resumes_what_the_same_code_began_on_the_same_rows_and_settings(tmp_path):
-    def place(given, code="0.3.0"):
-        return _checkpoints(StepContext(parser().parse_args(given)), code)
+    def root(argv, code="0.3.0"):
+        return _checkpoints(StepContext(parser().parse_args(argv)), code)
 
-    given = flags(tmp_path)
-    usual = place(given)
+    argv = flags(tmp_path)
+    usual = root(argv)
 
-    assert place(changed(given, costs={"budget_usd": 9}, drift={"window_days": 3}, evaluation={"top_k": 9})) == usual
-    assert place(changed(given, task={"trainer": {"pipeline": 2, "checkpoint_seconds": 9}})) == usual
+    assert root(changed(argv, costs={"budget_usd": 9}, drift={"window_days": 3}, evaluation={"top_k": 9})) == usual
+    assert root(changed(argv, task={"trainer": {"pipeline": 2, "checkpoint_seconds": 9}})) == usual
     others = {
         usual,
-        place(given, code="0.2.1"),
-        place([*given, "--device", "cuda"]),
-        place([*given, "--date", "2024-03-21"]),
-        place(changed(given, task={"seed": 1})),
-        place(changed(given, task={"candidates": {"line": samples.MODELS["line"]}})),
-        place(changed(given, protocol={"train_days": 3})),
-        place([*given, "--features", samples.write_features(tmp_path / "other", samples.features(seed=1))]),
+        root(argv, code="0.2.1"),
+        root([*argv, "--device", "cuda"]),
+        root([*argv, "--date", "2024-03-21"]),
+        root(changed(argv, task={"seed": 1})),
+        root(changed(argv, task={"candidates": {"line": samples.MODELS["line"]}})),
+        root(changed(argv, protocol={"train_days": 3})),
+        root([*argv, "--features", samples.write_features(tmp_path / "other", samples.features(seed=1))]),
     }
     assert len(others) == 8
 
@@ -153,7 +153,7 @@ def test_a_mistake_that_another_machine_finds_is_said_there_by_its_first_process
     args = parser().parse_args([*flags(tmp_path), "--features", str(tmp_path / "missing.json")])
 
     with pytest.raises(UserError, match=r"missing\.json") if local == "0" else nullcontext():
-        assert body(args) == {}
+        assert body(StepContext(args)) == {}
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
@@ -168,10 +168,10 @@ def test_cuda_without_a_gpu_ends_in_one_line_and_exit_code_2(tmp_path):
 @pytest.mark.parametrize("root", ["model", "checkpoints"])
 def test_a_place_that_cannot_be_written_to_is_named_before_anything_is_fitted(tmp_path, root, caplog):
     caplog.set_level("INFO", "nightshift")
-    given = flags(tmp_path)
+    argv = flags(tmp_path)
     (tmp_path / root).write_text("a file where a folder has to be")
 
     with pytest.raises(UserError, match=rf"{tmp_path}/{root}"):
-        body(parser().parse_args(given))
+        body(StepContext(parser().parse_args(argv)))
 
     assert not caplog.messages

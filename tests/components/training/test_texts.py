@@ -36,19 +36,19 @@ TASK = topics.task()
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    found = tmp_path_factory.mktemp("topics")
-    topics.made(found)
-    return found
+    raw = tmp_path_factory.mktemp("topics")
+    topics.prepare(raw)
+    return raw
 
 
 def items(count: int = 48) -> ItemTable:
     """Texts of one class each: word `n` says so, the others say nothing."""
     random = np.random.default_rng(0)
     labels = random.integers(0, 4, count)
-    found = random.integers(10, 512, (count, 16)).astype(np.int32)
-    found[:, 0], found[:, 1], found[: count // 2, 9:] = tokens.START, labels + 2, tokens.PAD
+    numbers = random.integers(10, 512, (count, 16)).astype(np.int32)
+    numbers[:, 0], numbers[:, 1], numbers[: count // 2, 9:] = tokens.START, labels + 2, tokens.PAD
     rows = pd.DataFrame({"label": [TASK.classes[number] for number in labels], "content": map(str, range(count))})
-    return ItemTable(rows, Shards([found]))
+    return ItemTable(rows, Shards([numbers]))
 
 
 def recipe(**parameters) -> Bert:
@@ -58,11 +58,11 @@ def recipe(**parameters) -> Bert:
 
 def saved(folder, **changes) -> str:
     """Write a network's weights as everybody shares them, and return where."""
-    made = recipe()
-    shape = {**made.shape.to_dict(), **changes}
+    network = recipe()
+    shape = {**network.shape.to_dict(), **changes}
     (folder / "config.json").write_text(json.dumps(shape))
     torch.manual_seed(7)
-    encoder, _ = made.model()
+    encoder, _ = network.model()
     save_file(encoder.bert.state_dict(), folder / "model.safetensors", metadata={"format": "pt"})
     return str(folder)
 
@@ -71,9 +71,9 @@ def test_a_day_of_texts_is_a_shard_of_the_numbers_of_their_tokens(folder):
     events, features = (tables.read_table(str(folder / name)) for name in ("events.json", "features.json"))
     assert [part.date for part in features.partitions] == [part.date for part in events.partitions]
     day = features.partitions[-1]
-    found, written = shards.map_shard(day), storage.read_frame(events.partitions[-1].uri)["text"]
-    assert (found.dtype, found.shape) == (np.int32, (24, 16))
-    assert np.array_equal(found, tokens.encode_texts(tokens.load_tokenizer(TASK), 16, written.tolist()))
+    numbers, written = shards.map_shard(day), storage.read_frame(events.partitions[-1].uri)["text"]
+    assert (numbers.dtype, numbers.shape) == (np.int32, (24, 16))
+    assert np.array_equal(numbers, tokens.encode_texts(tokens.load_tokenizer(TASK), 16, written.tolist()))
     other = pictures.feature(folder, topics.config(length=32))[0]
     assert other.partitions[-1].uri != day.uri
     pictures.feature(folder, topics.CONFIG)  # as the other tests find it
@@ -103,63 +103,63 @@ def test_the_tokenizer_s_file_travels_with_the_model(folder, tmp_path):
         UserError, match=r"the features are of .*vocabulary.: 512.*, and the model takes .*vocabulary.: 28"
     ):
         pictures.train(folder, topics.config(**changed), "other")
-    topics.made(tmp_path, topics.config(**changed))
+    topics.prepare(tmp_path, topics.config(**changed))
     model, _ = pictures.train(tmp_path, topics.config(**changed))
     assert storage.read_bytes(f"{tmp_path}/model/{model.classes.tokenizer}") == path.read_bytes()
     assert texts.TOKENIZER in {file.name for file in model.files}
 
 
 def test_weighted_words_are_scikit_learns():
-    given = items()
-    found = given.shards.arrays[0]
-    fitted = texts.fit(networks.Setting(TASK, "cpu"), "words", given, given.rows)
-    counts = np.stack([np.bincount(row, minlength=512) for row in found])
+    sample = items()
+    numbers = sample.shards.arrays[0]
+    fitted = texts.fit(networks.Setting(TASK, "cpu"), "words", sample, sample.rows)
+    counts = np.stack([np.bincount(row, minlength=512) for row in numbers])
     counts[:, tokens.PAD] = 0
     weigh = TfidfTransformer().fit(counts)
     theirs = LogisticRegression(C=10.0, max_iter=1000).fit(
-        weigh.transform(counts), shards.labels(given.rows, TASK.classes)
+        weigh.transform(counts), shards.labels(sample.rows, TASK.classes)
     )
     expected = theirs.predict_proba(weigh.transform(counts))
-    assert np.abs(Graph(fitted.graph).score(found) - expected).max() < 1e-5
-    assert np.abs(fitted.predict(found) - expected).max() < 1e-5
-    assert np.abs(Graph(fitted.graph).score(found[:24, :9]) - expected[:24]).max() < 1e-5  # nothing to fill up
+    assert np.abs(Graph(fitted.graph).score(numbers) - expected).max() < 1e-5
+    assert np.abs(fitted.predict(numbers) - expected).max() < 1e-5
+    assert np.abs(Graph(fitted.graph).score(numbers[:24, :9]) - expected[:24]).max() < 1e-5  # nothing to fill up
 
 
 @pytest.mark.parametrize("known", [2, 1])
 def test_a_class_without_a_training_row_is_never_predicted(known):
-    given = items()
-    rows = given.rows[given.rows["label"].isin(TASK.classes[1 : known + 1])]
+    sample = items()
+    rows = sample.rows[sample.rows["label"].isin(TASK.classes[1 : known + 1])]
     setting = networks.Setting(TASK, "cpu")
     if known == 1:
         with pytest.raises(UserError, match=r"task.candidates.words.parameters: .*classes"):
-            texts.fit(setting, "words", given, rows)
+            texts.fit(setting, "words", sample, rows)
         return
-    scores = Graph(texts.fit(setting, "words", given, rows).graph).score(given.inputs(rows))
+    scores = Graph(texts.fit(setting, "words", sample, rows).graph).score(sample.inputs(rows))
     assert scores[:, [0, 3]].max() < 1e-6
     assert (scores[:, 2] > 0.5).tolist() == (rows["label"] == TASK.classes[2]).tolist()
 
 
 def test_the_graph_gives_the_network_s_probabilities_whatever_texts_are_filled_up_to():
     torch.manual_seed(0)
-    made, found = recipe(), items().shards.arrays[0]
-    model = made.model().eval()
-    graph = texts_export.transformer(model, made)
-    assert np.abs(Graph(graph).score(found) - networks.probabilities(model, found)).max() < 1e-6
-    assert np.abs(Graph(graph).score(found[:24]) - Graph(graph).score(found[:24, :9])).max() < 1e-6
-    assert texts_export.transformer(model, made) == graph
+    network, numbers = recipe(), items().shards.arrays[0]
+    model = network.model().eval()
+    graph = texts_export.transformer(model, network)
+    assert np.abs(Graph(graph).score(numbers) - networks.probabilities(model, numbers)).max() < 1e-6
+    assert np.abs(Graph(graph).score(numbers[:24]) - Graph(graph).score(numbers[:24, :9])).max() < 1e-6
+    assert texts_export.transformer(model, network) == graph
 
 
 def test_a_network_that_keeps_its_texts_on_disk_or_resumes_is_the_same(tmp_path):
-    given = items()
+    sample = items()
     setting = networks.Setting(TASK, "cpu")
-    whole = texts.fit(setting, "bert", given, given.rows).graph
-    assert texts.fit(replace(setting, resident=0), "bert", given, given.rows).graph == whole
-    assert texts.fit(replace(setting, checkpoints=str(tmp_path)), "bert", given, given.rows).graph == whole
+    whole = texts.fit(setting, "bert", sample, sample.rows).graph
+    assert texts.fit(replace(setting, resident=0), "bert", sample, sample.rows).graph == whole
+    assert texts.fit(replace(setting, checkpoints=str(tmp_path)), "bert", sample, sample.rows).graph == whole
 
 
 def test_pretrained_weights_are_where_a_network_begins_and_embeddings_where_they_stay(tmp_path):
-    given, place = items(), saved(tmp_path)
-    candidate = {"kind": "bert", "parameters": {"pretrained": place, "frozen": True, "threads": 1}}
+    sample, weights = items(), saved(tmp_path)
+    candidate = {"kind": "bert", "parameters": {"pretrained": weights, "frozen": True, "threads": 1}}
     task = topics.task(candidates={"frozen": candidate})
     begun, _ = texts.recipe(task, "frozen").model()
     torch.manual_seed(7)
@@ -167,34 +167,34 @@ def test_pretrained_weights_are_where_a_network_begins_and_embeddings_where_they
     assert all(
         torch.equal(a, b) for a, b in zip(begun.state_dict().values(), expected.state_dict().values(), strict=True)
     )
-    found, fitted = given.inputs(given.rows), texts.fit(networks.Setting(task, "cpu"), "frozen", given, given.rows)
+    ids, fitted = sample.inputs(sample.rows), texts.fit(networks.Setting(task, "cpu"), "frozen", sample, sample.rows)
     with torch.no_grad():
-        embedded = expected(torch.from_numpy(found)).numpy()
-    theirs = LogisticRegression(max_iter=1000).fit(embedded, shards.labels(given.rows, task.classes))
-    assert np.abs(Graph(fitted.graph).score(found) - theirs.predict_proba(embedded)).max() < 1e-4
+        embedded = expected(torch.from_numpy(ids)).numpy()
+    theirs = LogisticRegression(max_iter=1000).fit(embedded, shards.labels(sample.rows, task.classes))
+    assert np.abs(Graph(fitted.graph).score(ids) - theirs.predict_proba(embedded)).max() < 1e-4
     assert not texts.is_network(task, "frozen")
 
 
 def test_adapters_are_trained_while_pretrained_weights_stay_and_become_part_of_them(tmp_path):
-    given, place = items(), saved(tmp_path)
-    made = recipe(pretrained=place, lora_rank=2, lora_alpha=8, epochs=2, learning_rate=0.05)
-    learning = {name for name, each in made.model().named_parameters() if each.requires_grad}
+    sample, weights = items(), saved(tmp_path)
+    net = recipe(pretrained=weights, lora_rank=2, lora_alpha=8, epochs=2, learning_rate=0.05)
+    learning = {name for name, parameter in net.model().named_parameters() if parameter.requires_grad}
     assert {name.split(".")[-3] for name in learning if "lora" in name} == {"lora_A", "lora_B"}
     assert {name for name in learning if "lora" not in name} == {"1.weight", "1.bias"}
 
     with devices.reproducible(0, threads=1):
-        before = recipe(pretrained=place).model().state_dict()
-        data = networks.gather_dataset(networks.Setting(TASK, "cpu"), given, given.rows, 16, keep_batch)
-        after = made.merge(trainer.fit(Replica(made, torch.device("cpu")), data).model).state_dict()
+        before = recipe(pretrained=weights).model().state_dict()
+        data = networks.gather_dataset(networks.Setting(TASK, "cpu"), sample, sample.rows, 16, keep_batch)
+        after = net.merge(trainer.fit(Replica(net, torch.device("cpu")), data).model).state_dict()
     assert after.keys() == before.keys()
     changed = {name for name in before if not torch.equal(after[name], before[name])}
     attention = {f"layer.{layer}.attention.self.{part}.weight" for layer in (0, 1) for part in ("query", "value")}
     assert changed == {f"0.bert.encoder.{name}" for name in attention} | {"1.weight", "1.bias"}
-    assert made.flops() * 3 == recipe(pretrained=place).flops() * 2
+    assert net.flops() * 3 == recipe(pretrained=weights).flops() * 2
 
-    task = topics.task(candidates={"bert": {"kind": "bert", "parameters": made.fit.model_dump(exclude_defaults=True)}})
-    fitted, found = texts.fit(networks.Setting(task, "cpu"), "bert", given, given.rows), given.inputs(given.rows)
-    assert np.abs(Graph(fitted.graph).score(found) - fitted.predict(found)).max() < 1e-5
+    task = topics.task(candidates={"bert": {"kind": "bert", "parameters": net.fit.model_dump(exclude_defaults=True)}})
+    fitted, numbers = texts.fit(networks.Setting(task, "cpu"), "bert", sample, sample.rows), sample.inputs(sample.rows)
+    assert np.abs(Graph(fitted.graph).score(numbers) - fitted.predict(numbers)).max() < 1e-5
 
 
 @pytest.mark.parametrize(
@@ -209,9 +209,9 @@ def test_adapters_are_trained_while_pretrained_weights_stay_and_become_part_of_t
     ],
 )
 def test_pretrained_weights_that_do_not_fit_are_refused(tmp_path, changes, why):
-    place = saved(tmp_path, **changes)
+    weights = saved(tmp_path, **changes)
     with pytest.raises(UserError, match=why):
-        recipe(pretrained=place).model()
+        recipe(pretrained=weights).model()
 
 
 @pytest.mark.parametrize(
@@ -232,10 +232,10 @@ def test_a_wrong_parameter_is_named_where_it_stands(parameters, why):
 
 
 def test_a_file_that_holds_no_weights_is_refused(tmp_path):
-    place = saved(tmp_path)
+    weights = saved(tmp_path)
     (tmp_path / "model.safetensors").write_bytes(b"no weights")
     with pytest.raises(UserError, match=r"parameters.pretrained: .* cannot be read"):
-        recipe(pretrained=place).model()
+        recipe(pretrained=weights).model()
 
 
 def test_a_hub_that_does_not_answer_is_worth_another_try(monkeypatch):
@@ -246,9 +246,9 @@ def test_a_hub_that_does_not_answer_is_worth_another_try(monkeypatch):
 
 def test_a_text_without_any_token_has_a_score_all_the_same():
     torch.manual_seed(0)
-    made, empty = recipe(), np.full((2, 16), tokens.PAD, np.int32)
-    model = made.model().eval()
-    scores = Graph(texts_export.transformer(model, made)).score(empty)
+    network, empty = recipe(), np.full((2, 16), tokens.PAD, np.int32)
+    model = network.model().eval()
+    scores = Graph(texts_export.transformer(model, network)).score(empty)
     assert np.abs(scores - networks.probabilities(model, empty)).max() < 1e-6
     line = texts_export.Line(np.ones((512, 4)), np.array([0.0, 0.0, 0.0, 1.0]))
     assert Graph(texts_export.bag(np.ones(512), line, tokens.PAD)).score(empty)[0].argmax() == 3
@@ -269,16 +269,16 @@ def test_a_text_does_not_say_whether_a_network_is_frozen(written):
 
 
 def test_operations_are_those_that_pytorch_counts():
-    made = recipe()
-    model = made.model()
+    network = recipe()
+    model = network.model()
     model[0].bert.set_attn_implementation("eager")
     with FlopCounterMode(display=False) as counter:
         model(torch.ones((1, 16), dtype=torch.int32)).sum().backward()
-    assert counter.get_total_flops() == made.flops()
+    assert counter.get_total_flops() == network.flops()
 
 
 def test_texts_of_a_batch_are_filled_up_to_the_longest_of_them_only():
-    found = torch.tensor([[1, 5, 0, 0], [1, 5, 6, 0]])
-    assert texts._trim(0, found).tolist() == [[1, 5, 0], [1, 5, 6]]
-    assert texts._trim(0, found[:1] * torch.tensor([1, 0, 1, 1]) + torch.tensor([0, 0, 7, 0])).shape == (1, 3)
-    assert texts._trim(0, found * 0).shape == (2, 1)
+    batch = torch.tensor([[1, 5, 0, 0], [1, 5, 6, 0]])
+    assert texts._trim(0, batch).tolist() == [[1, 5, 0], [1, 5, 6]]
+    assert texts._trim(0, batch[:1] * torch.tensor([1, 0, 1, 1]) + torch.tensor([0, 0, 7, 0])).shape == (1, 3)
+    assert texts._trim(0, batch * 0).shape == (2, 1)

@@ -14,6 +14,7 @@ from urllib3.exceptions import ProtocolError, ReadTimeoutError
 
 from components.training.__main__ import body, parser
 from components.training.trainjob import CLEANUP_SECONDS, MADE_OF, POLL_SECONDS, TIMEOUT_SECONDS, PodLog, TrainJob
+from nightshift.context import StepContext
 from nightshift.costs.spending import MACHINES_GRACE
 from nightshift.errors import PreemptedError, UnavailableError, UserError
 from nightshift.neural.preemption import PreemptionNotice
@@ -36,8 +37,8 @@ def at(second: int) -> str:
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
-    with standing(tmp_path) as found:
-        yield found
+    with standing(tmp_path) as started:
+        yield started
 
 
 @needs_kinds
@@ -56,9 +57,9 @@ def test_machines_run_the_step_together_while_the_first_ones_log_is_copied_and_n
     assert site.left() == []
     assert {pod["spec"]["nodeName"] for pod in seen.values()} == {"gpu-1", "gpu-2"}
     variables = [
-        {each["name"]: each.get("value") for each in pod["spec"]["containers"][0]["env"]} for pod in seen.values()
+        {entry["name"]: entry.get("value") for entry in pod["spec"]["containers"][0]["env"]} for pod in seen.values()
     ]
-    assert {each["NIGHTSHIFT_MACHINE"] for each in variables} == {"g6.2xlarge spot"}
+    assert {environment["NIGHTSHIFT_MACHINE"] for environment in variables} == {"g6.2xlarge spot"}
 
 
 @needs_kinds
@@ -167,13 +168,13 @@ class Deadly(client.ApiClient):
 
     def __init__(self, like: client.ApiClient, at: tuple[str, int], answered: bool) -> None:
         super().__init__(like.configuration)
-        self._at, self._answered, self._asked, self._dead = at, answered, [""], False
+        self._at, self._answered, self._calls, self._dead = at, answered, [""], False
 
     def request(self, method: str, url: str, *rest: Any, **options: Any) -> Any:
         """Do what is asked for, and die before or after it; the dead do nothing."""
         what = "log" if url.endswith("/log") else "pods" if "/pods" in url else method
-        self._asked.append(what)
-        now = self._dead or (what, self._asked.count(what)) == self._at
+        self._calls.append(what)
+        now = self._dead or (what, self._calls.count(what)) == self._at
         if now and (self._dead or not self._answered):
             self._dead = True
             raise DeadError
@@ -274,31 +275,31 @@ class Server(client.ApiClient):
 
     def __init__(self, meanwhile: Callable[[str], Any] = lambda _: None) -> None:
         super().__init__(client.Configuration())
-        self.made: Json | None = None
+        self.trainjob: Json | None = None
         self.log: list[Any] = []
-        self.asked: list[str] = []
+        self.methods: list[str] = []
         self.meanwhile = meanwhile
 
     def request(self, method: str, url: str, *_: Any, **options: Any) -> Any:
         """Answer."""
         if "/pods" in url:
             return self.log.pop(0) if url.endswith("/log") else SimpleNamespace(data=json.dumps({"items": [POD]}))
-        self.asked.append(method)
-        found = self._trainjob(method)
+        self.methods.append(method)
+        trainjob = self._trainjob(method)
         self.meanwhile(method)
         if method == "DELETE":
-            self.made = None
-        return SimpleNamespace(data=json.dumps(found))
+            self.trainjob = None
+        return SimpleNamespace(data=json.dumps(trainjob))
 
     def _trainjob(self, method: str) -> Json:
         if method == "POST":
-            self.made = {**WORK.body, "metadata": {**WORK.body["metadata"], "uid": "1"}}
-        if self.made is None:
+            self.trainjob = {**WORK.body, "metadata": {**WORK.body["metadata"], "uid": "1"}}
+        if self.trainjob is None:
             missing = client.ApiException(404, "Not Found")
             missing.body = f'trainjobs "{WORK.name}" not found'
             raise missing
-        ends = [{"type": "Complete", "status": "True"}] if self.asked.count("GET") > 3 else []
-        return {**self.made, "status": {"conditions": ends}}
+        ends = [{"type": "Complete", "status": "True"}] if self.methods.count("GET") > 3 else []
+        return {**self.trainjob, "status": {"conditions": ends}}
 
 
 META = {"name": "pod-0", "creationTimestamp": at(0)}
@@ -343,26 +344,26 @@ def test_a_log_that_breaks_off_while_it_is_read_ends_no_training(caplog: pytest.
     job(server).run(PreemptionNotice())
 
     assert "epoch 1" in caplog.messages
-    assert any("IncompleteRead" in each for each in caplog.messages)
-    assert server.made is None
+    assert any("IncompleteRead" in message for message in caplog.messages)
+    assert server.trainjob is None
 
 
-@pytest.mark.parametrize(("failures", "asked"), [(0, 1), (1, 2), (99, 3)])
+@pytest.mark.parametrize(("failures", "count"), [(0, 1), (1, 2), (99, 3)])
 def test_a_step_that_is_stopped_while_it_makes_a_trainjob_has_it_deleted_for_some_seconds_and_says_why_it_was_stopped(
-    caplog: pytest.LogCaptureFixture, failures: int, asked: int
+    caplog: pytest.LogCaptureFixture, failures: int, count: int
 ) -> None:
     def meanwhile(method: str) -> None:
         if method == "POST":
             raise DeadError
-        if method == "DELETE" and server.asked.count(method) <= failures:
+        if method == "DELETE" and server.methods.count(method) <= failures:
             raise client.ApiException(503, "Service Unavailable")
 
     server = Server(meanwhile)
 
     with pytest.raises(DeadError):
         job(server).run(PreemptionNotice())
-    assert server.asked.count("DELETE") == asked
-    assert (server.made is None) == ("may be left" not in caplog.text) == (failures < 99)
+    assert server.methods.count("DELETE") == count
+    assert (server.trainjob is None) == ("may be left" not in caplog.text) == (failures < 99)
 
 
 def test_a_step_whose_budget_is_used_up_has_time_to_delete_its_trainjob() -> None:
@@ -393,4 +394,4 @@ def test_several_machines_without_a_cluster_are_refused_with_the_next_step(tmp_p
     with pytest.raises(
         UserError, match=r"task\.trainer\.nodes is 2, and this is no pod .*; set it to 1, or start each"
     ):
-        body(args)
+        body(StepContext(args))

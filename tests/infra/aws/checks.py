@@ -23,10 +23,10 @@ ARNS = {
 
 def policies(state: Json) -> Iterator[tuple[str, str]]:
     """The policies of roles and of people, by their addresses, with ARNs as AWS writes them."""
-    arns = {found.values["arn"]: ARNS[found.type] for found in resources(state, *ARNS)}
+    arns = {resource.values["arn"]: ARNS[resource.type] for resource in resources(state, *ARNS)}
     made_up = re.compile("|".join(map(re.escape, sorted(arns, key=len, reverse=True))))
     for policy in resources(state, "aws_iam_policy", "aws_iam_role_policy"):
-        yield policy.address, made_up.sub(lambda found: arns[found[0]], policy.values["policy"])
+        yield policy.address, made_up.sub(lambda match: arns[match[0]], policy.values["policy"])
 
 
 def judge(state: Json) -> None:
@@ -36,8 +36,8 @@ def judge(state: Json) -> None:
             Path(folder, f"{address}.json").write_text(text)
         done = checks.start("parliament", "--json", "--directory", folder)
     assert "Traceback" not in done.stderr, done.stderr
-    found = [line for line in done.stdout.splitlines() if not _explained(json.loads(line))]
-    assert not found, "\n".join(found)
+    unexplained = [line for line in done.stdout.splitlines() if not _explained(json.loads(line))]
+    assert not unexplained, "\n".join(unexplained)
 
 
 def _explained(finding: Json) -> bool:

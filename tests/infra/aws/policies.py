@@ -62,7 +62,7 @@ def what_costs_by_the_hour_bears_the_tags_of_the_budget(plan: Json) -> Iterator[
     parts = [tag for part in budget.values["filter_expression"][0]["and"] for tag in part["tags"]]
     watched = {tag["key"]: tag["values"][0] for tag in parts}
     for template in resources(plan, "aws_launch_template"):
-        named = {each["resource_type"]: each["tags"] for each in template.values["tag_specifications"]}
+        named = {entry["resource_type"]: entry["tags"] for entry in template.values["tag_specifications"]}
         for kind in ("instance", "network-interface", "volume"):
             if not watched.items() <= named.get(kind, {}).items():
                 yield f"{template.address}: a {kind} bears {named.get(kind)}, the budget watches {watched}"

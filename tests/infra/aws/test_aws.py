@@ -65,19 +65,19 @@ def test_a_session_leads_to_the_api_and_nowhere_else(applied: Callable) -> None:
 
 
 def test_each_component_has_an_account_and_a_role_of_its_own(planned: Callable) -> None:
-    found = resources(planned("aws", "dev"), "aws_eks_pod_identity_association")
-    accounts = {(one.values["namespace"], one.values["service_account"]) for one in found}
+    associations = resources(planned("aws", "dev"), "aws_eks_pod_identity_association")
+    accounts = {(one.values["namespace"], one.values["service_account"]) for one in associations}
 
-    assert len(accounts) == len(found)
+    assert len(accounts) == len(associations)
     assert accounts >= {("kubeflow", "nightshift"), ("nightshift", "mlflow"), ("kube-system", "karpenter")}
 
 
 def test_the_steps_accounts_are_those_kubernetes_knows(planned: Callable) -> None:
     overlay = yaml.safe_load((INFRA / "kubernetes" / "aws" / "kustomization.yaml").read_text())
-    found = resources(planned("aws", "dev"), "aws_eks_pod_identity_association")
+    associations = resources(planned("aws", "dev"), "aws_eks_pod_identity_association")
 
     assert {(overlay["namespace"], name) for name in (SERVICE_ACCOUNT, *needs.accounts(AWS))} <= {
-        (one.values["namespace"], one.values["service_account"]) for one in found
+        (one.values["namespace"], one.values["service_account"]) for one in associations
     }
 
 
@@ -136,8 +136,8 @@ def test_karpenters_nodes_have_the_role_the_subnets_and_the_groups_of_their_clus
 ) -> None:
     if shutil.which("kubectl") is None:
         pytest.skip("kubectl is not on PATH: nothing was built")
-    made = kustomize.built(KARPENTER.with_name(f"karpenter-{environment}"))
-    (nodes,) = (each["spec"] for each in made if each["kind"] == "EC2NodeClass")
+    objects = kustomize.built(KARPENTER.with_name(f"karpenter-{environment}"))
+    (nodes,) = (manifest["spec"] for manifest in objects if manifest["kind"] == "EC2NodeClass")
     plan = planned("aws", environment)
     (cluster,) = resources(plan, "aws_eks_cluster")
     private = [one for one in resources(plan, "aws_subnet") if "private" in one.address]
@@ -177,18 +177,18 @@ def test_the_api_is_reached_through_a_node_by_the_document_and_the_tag_that_terr
 ) -> None:
     assert connect(tools, "i-0").returncode == 0
 
-    asked = (tools / "asked").read_text()
+    commands = (tools / "asked").read_text()
     (document,) = resources(applied("aws"), "aws_ssm_document")
     assert (
         f"start-session --target i-0 --document-name {document.values['name']} --parameters localPortNumber=8443"
-        in asked
+        in commands
     )
-    assert "set-cluster arn --server https://localhost:8443 --tls-server-name ID.eks.amazonaws.com" in asked
+    assert "set-cluster arn --server https://localhost:8443 --tls-server-name ID.eks.amazonaws.com" in commands
     policy = dict(checks.policies(applied("aws")))["module.cluster.aws_iam_policy.api"]
-    (tag,) = re.findall(r"Name=tag:Name,Values=(\S+)", asked)
+    (tag,) = re.findall(r"Name=tag:Name,Values=(\S+)", commands)
     assert f'"ssm:resourceTag/Name":"{tag}"' in policy
     templates = resources(applied("aws"), "aws_launch_template")
-    assert any(tags["tags"]["Name"] == tag for each in templates for tags in each.values["tag_specifications"])
+    assert any(tags["tags"]["Name"] == tag for template in templates for tags in template.values["tag_specifications"])
 
 
 def test_the_api_is_reached_at_the_port_that_is_named_through_a_node_that_runs(tools: Path) -> None:

@@ -9,10 +9,10 @@ def main(cloud: str) -> None:
     """Print one call a line, the broken ones with the reason, and then what is open and nobody needs."""
     cluster = here.standing(cloud)
     for need in needs.needs(cluster, cloud):
-        told = "; ".join(needs.broken(cluster, need)) or "goes through"
-        print(f"{need.client} -> {need.server}:{need.port}/{need.protocol} ({need.why}): {told}")
-    for told in needs.unused(cluster, cloud):
-        print(f"open and not needed on {cloud}: {told}")
+        broken = "; ".join(needs.broken(cluster, need)) or "goes through"
+        print(f"{need.client} -> {need.server}:{need.port}/{need.protocol} ({need.why}): {broken}")
+    for rule in needs.unused(cluster, cloud):
+        print(f"open and not needed on {cloud}: {rule}")
 
 
 if __name__ == "__main__":

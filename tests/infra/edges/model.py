@@ -64,11 +64,11 @@ class Cluster:
 
     def of_kind(self, *kinds: str) -> list[Json]:
         """Return the objects of some kinds."""
-        return [each for each in self.objects if each["kind"] in kinds]
+        return [fact for fact in self.objects if fact["kind"] in kinds]
 
-    def service(self, namespace: str, name: str) -> Service | None:
+    def one(self, namespace: str, name: str) -> Service | None:
         """Return a service by its name."""
-        return next((each for each in self.services if (each.namespace, each.name) == (namespace, name)), None)
+        return next((one for one in self.services if (one.namespace, one.name) == (namespace, name)), None)
 
     def behind(self, service: Service) -> list[Pod]:
         """Return the pods that a service chooses."""
@@ -82,9 +82,9 @@ class Cluster:
 def cluster(ours: Iterable[Json], cloud: str, more: Iterable[Pod] = ()) -> Cluster:
     """Put together our objects, the charts', and pods that are started later."""
     objects = [*map(_flat, ours), *_of_charts(cloud)]
-    pods = [_pod(each) for each in objects if each["kind"] in _WORKLOADS]
+    pods = [_pod(fact) for fact in objects if fact["kind"] in _WORKLOADS]
     return Cluster(
-        tuple(objects), (*pods, *more), tuple(_service(each) for each in objects if each["kind"] == "Service")
+        tuple(objects), (*pods, *more), tuple(_service(fact) for fact in objects if fact["kind"] == "Service")
     )
 
 

@@ -21,7 +21,7 @@ IDENTITY = {"aws": [("169.254.170.23", 80)], "gcp": [("169.254.169.252", 988), (
 LAUNCHER = "grpc://ml-pipeline.kubeflow:8887 grpc://metadata-grpc-service.kubeflow:8080 http://seaweedfs.kubeflow:9000"
 # how KServe labels the pods of a use case's model and the service before them, which the release step asks
 MODEL = {"serving.kserve.io/inferenceservice": "fraud", "app": "isvc.fraud-predictor"}
-ASKED = "http://fraud-predictor.nightshift:80"
+MODEL_URL = "http://fraud-predictor.nightshift:80"
 _URL = re.compile(
     r"(?P<scheme>\w+://(?:[^\s\"'@/]*@)?)?\b(?P<host>[a-z][a-z0-9-]*(?:\.[a-z0-9-]+)*):(?P<port>\d{2,5})\b"
 )
@@ -51,14 +51,14 @@ class Need:
     protocol: str = "TCP"
 
 
-def started(place: Site) -> list[Pod]:
+def started(site: Site) -> list[Pod]:
     """Return the pods that no manifest names: of steps, of Airflow's tasks, of served models, of the operators."""
-    text = "".join(path.read_text() for path in sorted((COMPILED / place.name).glob("*.yaml")))
-    light = dict(place.placements[Role.LAUNCHER].labels)
-    says = f"{text} {KUBEFLOW_INSIDE} {LAUNCHER} {ASKED}"
+    text = "".join(path.read_text() for path in sorted((COMPILED / site.name).glob("*.yaml")))
+    light = dict(site.placements[Role.LAUNCHER].labels)
+    says = f"{text} {KUBEFLOW_INSIDE} {LAUNCHER} {MODEL_URL}"
     return [
         Pod("steps", "kubeflow", STEP | light, SERVICE_ACCOUNT, says=says),
-        *(Pod(account, "kubeflow", STEP, account, says=says) for account in accounts(place)),
+        *(Pod(account, "kubeflow", STEP, account, says=says) for account in accounts(site)),
         # of the KubernetesExecutor; on Kubeflow's engine a task asks its API for a run
         Pod(
             "airflow-task",
@@ -87,9 +87,9 @@ def started(place: Site) -> list[Pod]:
     ]
 
 
-def accounts(place: Site) -> list[str]:
+def accounts(site: Site) -> list[str]:
     """Return the accounts of steps that ask something of Kubernetes."""
-    placements = [*place.placements.values(), *place.with_trainjobs().placements.values()]
+    placements = [*site.placements.values(), *site.with_trainjobs().placements.values()]
     return sorted({placement.account for placement in placements if placement.account})
 
 
@@ -106,16 +106,16 @@ def exposed() -> Json:
 
 def needs(cluster: Cluster, cloud: str) -> list[Need]:
     """Return every call, each once."""
-    found = [*_urls(cluster), *_databases(cluster), *_monitors(cluster), *_webhooks(cluster), *_cloud(cluster, cloud)]
-    found += [*_api(cluster), *_made_later(cluster)]
-    found += [
-        Need(pod, "kube-system/dns", 53, "names", protocol) for pod in _callers(found) for protocol in ("UDP", "TCP")
+    calls = [*_urls(cluster), *_databases(cluster), *_monitors(cluster), *_webhooks(cluster), *_cloud(cluster, cloud)]
+    calls += [*_api(cluster), *_made_later(cluster)]
+    calls += [
+        Need(pod, "kube-system/dns", 53, "names", protocol) for pod in _callers(calls) for protocol in ("UDP", "TCP")
     ]
-    return list({(str(each.client), each.server, each.port, each.protocol): each for each in found}.values())
+    return list({(str(call.client), call.server, call.port, call.protocol): call for call in calls}.values())
 
 
-def _callers(found: list[Need]) -> list[Pod]:
-    return list({str(each.client): each.client for each in found if isinstance(each.client, Pod)}.values())
+def _callers(calls: list[Need]) -> list[Pod]:
+    return list({str(call.client): call.client for call in calls if isinstance(call.client, Pod)}.values())
 
 
 def _urls(cluster: Cluster) -> Iterator[Need]:
@@ -131,7 +131,7 @@ def _urls(cluster: Cluster) -> Iterator[Need]:
 def _named(cluster: Cluster, host: str, pod: Pod, *, sure: bool) -> str:
     """Return a service as `namespace/name`, or nothing where a text names none."""
     name, namespace, *_ = *host.split("."), pod.namespace
-    known = namespace in {each["name"] for each in cluster.of_kind("Namespace")}
+    known = namespace in {fact["name"] for fact in cluster.of_kind("Namespace")}
     service = cluster.service(namespace, name)
     own = service is not None and pod in cluster.behind(service)
     written = service or (sure and known and name != "localhost")
@@ -151,7 +151,7 @@ def _databases(cluster: Cluster) -> Iterator[Need]:
 def _monitors(cluster: Cluster) -> Iterator[Need]:
     prometheus = next(pod for pod in cluster.pods if pod.name == "prometheus")
     for monitor in cluster.of_kind("ServiceMonitor"):
-        chosen = [each for each in cluster.services if _chooses(monitor, each.namespace, each.labels)]
+        chosen = [service for service in cluster.services if _chooses(monitor, service.namespace, service.labels)]
         for service in chosen:
             for endpoint in monitor["spec"]["endpoints"]:
                 if any(port.get("name") == endpoint["port"] for port in service.ports):
@@ -184,7 +184,7 @@ def _made_later(cluster: Cluster) -> Iterator[Need]:
 def identities(cloud: str) -> set[tuple[str, str]]:
     """Return the accounts, with their namespaces, that Terraform gives a role of the cloud."""
     texts = [path.read_text() for path in sorted((INFRA / cloud).rglob("main.tf"))]
-    return {found for text in texts for found in _ACCOUNT.findall(text)}
+    return {account for text in texts for account in _ACCOUNT.findall(text)}
 
 
 def _cloud(cluster: Cluster, cloud: str) -> Iterator[Need]:
@@ -235,22 +235,22 @@ def _ends(cluster: Cluster, need: Need) -> list[tuple[Pod | str, int]]:
     service = cluster.service(*need.server.split("/"))
     if service is None:
         raise LookupError(f"there is no service {need.server}")
-    port = next((each for each in service.ports if need.port in (each["port"], each.get("name"))), None)
+    port = next((entry for entry in service.ports if need.port in (entry["port"], entry.get("name"))), None)
     if port is None:
         raise LookupError(f"{need.server} has no port {need.port}")
     return _pods(cluster, service, port.get("targetPort", port["port"]))
 
 
 def _pods(cluster: Cluster, service: Service, target: int | str) -> list[tuple[Pod | str, int]]:
-    found: list[tuple[Pod | str, int]] = []
+    ends: list[tuple[Pod | str, int]] = []
     for pod in cluster.behind(service):
         number = pod.ports.get(str(target), target)
         if isinstance(number, str) or (pod.ports and number not in pod.ports.values()):
             raise LookupError(f"{pod} does not listen at {target}")
-        found.append((pod, number))
-    if not found:
+        ends.append((pod, number))
+    if not ends:
         raise LookupError(f"nobody is behind {service.namespace}/{service.name}")
-    return found
+    return ends
 
 
 @dataclass(frozen=True)
@@ -270,7 +270,7 @@ def unused(cluster: Cluster, cloud: str) -> list[str]:
             for let in through(cluster, need.client, server, port, need.protocol).values():
                 for rule in let:
                     seen.setdefault(rule, []).append(Call(need, server, port))
-    return [told for rule, written in rules(cluster) for told in _unused(rule, written, seen.get(rule, []))]
+    return [opening for rule, written in rules(cluster) for opening in _unused(rule, written, seen.get(rule, []))]
 
 
 def _unused(rule: Rule, written: Json, calls: list[Call]) -> Iterator[str]:
@@ -279,10 +279,10 @@ def _unused(rule: Rule, written: Json, calls: list[Call]) -> Iterator[str]:
         return
     peers = [call.need.client if rule.direction == "ingress" else call.server for call in calls]
     spaces = {peer.namespace for peer in peers if isinstance(peer, Pod)}
-    asked = {(call.need.protocol, call.port) for call in calls}
+    called = {(call.need.protocol, call.port) for call in calls}
     named = re.findall(r'metadata\.name": "([\w-]+)"', json.dumps(written))
-    listed = [value for found in re.findall(r'"values": (\[.*?\])', json.dumps(written)) for value in json.loads(found)]
+    listed = [value for text in re.findall(r'"values": (\[.*?\])', json.dumps(written)) for value in json.loads(text)]
     yield from (f"{rule}: the namespace {space}" for space in [*named, *listed] if space not in spaces)
     for port in written.get("ports", []):
-        if isinstance(port["port"], int) and (port.get("protocol", "TCP"), port["port"]) not in asked:
+        if isinstance(port["port"], int) and (port.get("protocol", "TCP"), port["port"]) not in called:
             yield f"{rule}: the port {port['port']} ({port.get('protocol', 'TCP')})"

@@ -81,14 +81,14 @@ def _open(cluster: Cluster, direction: str, pod: Pod, call: _Call, way: str) -> 
 def _port(rule: Json, call: _Call) -> bool:
     ports = rule.get("ports")
     return not ports or any(
-        each.get("protocol", "TCP") == call.protocol
-        and call.names.get(each.get("port"), each.get("port")) in (None, call.port)
-        for each in ports
+        entry.get("protocol", "TCP") == call.protocol
+        and call.names.get(entry.get("port"), entry.get("port")) in (None, call.port)
+        for entry in ports
     )
 
 
 def _peer(cluster: Cluster, peers: list[Json] | None, namespace: str, peer: Pod | str) -> bool:
-    return not peers or any(_is(cluster, each, namespace, peer) for each in peers)
+    return not peers or any(_is(cluster, candidate, namespace, peer) for candidate in peers)
 
 
 def _is(cluster: Cluster, wanted: Json, namespace: str, peer: Pod | str) -> bool:
@@ -105,15 +105,15 @@ def _is(cluster: Cluster, wanted: Json, namespace: str, peer: Pod | str) -> bool
 
 
 def _labels(cluster: Cluster, namespace: str) -> Mapping[str, str]:
-    given = (each for each in cluster.of_kind("Namespace") if each["name"] == namespace)
-    return {"kubernetes.io/metadata.name": namespace} | next(given, {}).get("labels", {})
+    namespaces = (fact for fact in cluster.of_kind("Namespace") if fact["name"] == namespace)
+    return {"kubernetes.io/metadata.name": namespace} | next(namespaces, {}).get("labels", {})
 
 
 def matches(selector: Json, labels: Mapping[str, str]) -> bool:
     """Say whether a selector of Kubernetes chooses what has these labels."""
-    given = selector.get("matchLabels", {})
-    return given.items() <= labels.items() and all(
-        _holds(each, labels) for each in selector.get("matchExpressions", [])
+    wanted = selector.get("matchLabels", {})
+    return wanted.items() <= labels.items() and all(
+        _holds(expression, labels) for expression in selector.get("matchExpressions", [])
     )
 
 

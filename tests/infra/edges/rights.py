@@ -12,8 +12,8 @@ from tests.infra.plans import Json, resources
 
 def used(cloud: str) -> dict[str, set[str]]:
     """Return the rights of which somebody has said who uses them, by holder."""
-    found = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())[cloud]
-    return {holder: {right for use in uses for right in use["rights"]} for holder, uses in found.items()}
+    uses_by_holder = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())[cloud]
+    return {holder: {right for use in uses for right in use["rights"]} for holder, uses in uses_by_holder.items()}
 
 
 def holders(cloud: str, shown: Json) -> dict[str, set[str]]:
@@ -21,10 +21,10 @@ def holders(cloud: str, shown: Json) -> dict[str, set[str]]:
 
     Holders are accounts of Kubernetes as `namespace/name`, services of the cloud, people, and else names of grants.
     """
-    found: dict[str, set[str]] = {}
+    rights: dict[str, set[str]] = {}
     for holder, right in _on_aws(shown) if cloud == "aws" else _on_gcp(shown):
-        found.setdefault(holder, set()).add(right)
-    return found
+        rights.setdefault(holder, set()).add(right)
+    return rights
 
 
 def _on_aws(state: Json) -> Iterator[tuple[str, str]]:
@@ -56,7 +56,7 @@ def _on_gcp(plan: Json) -> Iterator[tuple[str, str]]:
     """Whom a plan does not know is called as the grant is."""
     for role in resources(plan, "google_project_iam_custom_role"):
         yield from ((role.address.rpartition(".")[2], permission) for permission in role.values["permissions"])
-    for grant in (found for found in resources(plan) if found.type.endswith("_iam_member")):
+    for grant in (resource for resource in resources(plan) if resource.type.endswith("_iam_member")):
         module = r'^module\.(\w+)(?:\[0\])?\..*?\.(\w+(?:\["(.*)"\])?)$'
         name = re.sub(module, lambda at: f"{at[1]} {at[3] or at[2]}", grant.address)
         account = re.search(r"\[(.*)\]", grant.values.get("member", ""))

@@ -50,8 +50,8 @@ def node(pool: Resource) -> Json:
 
 
 def cluster(plan: Json) -> Json:
-    (found,) = resources(plan, "google_container_cluster")
-    return found.values
+    (resource,) = resources(plan, "google_container_cluster")
+    return resource.values
 
 
 def pools_have_the_labels_and_taints_that_steps_expect(plan: Json) -> Iterator[str]:
@@ -80,16 +80,14 @@ def webhooks_are_reached_from_the_control_plane(plan: Json) -> Iterator[str]:
 
 
 def every_api_that_is_asked_is_on(plan: Json) -> Iterator[str]:
-    on = {
-        found.values["service"].removesuffix(".googleapis.com") for found in resources(plan, "google_project_service")
-    }
+    on = {use.values["service"].removesuffix(".googleapis.com") for use in resources(plan, "google_project_service")}
     needed = {"cloudresourcemanager": "the data of the project"} | dict.fromkeys(ASKED_LATER, "what runs later")
-    for found in resources(plan):
-        kinds = [kind for kind in APIS if found.type.startswith(kind)]
-        if found.type not in WITHOUT_API and not kinds:
-            yield f"{found.address}: nobody has said which API {found.type} asks"
-        elif found.type not in WITHOUT_API:
-            needed[APIS[max(kinds, key=len)]] = found.address
+    for resource in resources(plan):
+        kinds = [kind for kind in APIS if resource.type.startswith(kind)]
+        if resource.type not in WITHOUT_API and not kinds:
+            yield f"{resource.address}: nobody has said which API {resource.type} asks"
+        elif resource.type not in WITHOUT_API:
+            needed[APIS[max(kinds, key=len)]] = resource.address
     yield from (f"{api} is off, and asked for {needed[api]}" for api in sorted(needed.keys() - on))
     yield from (f"{api} is on, and nobody asks it" for api in sorted(on - needed.keys()))
 
@@ -101,15 +99,15 @@ def who_is_in_a_group_of_people_is_said(plan: Json) -> Iterator[str]:
     if cluster(plan)["authenticator_groups_config"] != [{"security_group": f"gke-security-groups@{domain}"}]:
         yield "the cluster asks nobody who is in a group"
     people = resources(plan, "google_project_iam_member")
-    found = {grant.values["member"] for grant in people if grant.values.get("member", "").startswith("group:")}
-    yield from (f"nobody in {group} finds the cluster" for group in sorted(wanted) if f"group:{group}" not in found)
+    members = {grant.values["member"] for grant in people if grant.values.get("member", "").startswith("group:")}
+    yield from (f"nobody in {group} finds the cluster" for group in sorted(wanted) if f"group:{group}" not in members)
 
 
 def steps_act_as_the_accounts_that_kubernetes_gives_them(plan: Json) -> Iterator[str]:
     namespace = yaml.safe_load((OVERLAY / "kustomization.yaml").read_text())["namespace"]
     objects = yaml.safe_load_all((OVERLAY.parent / "base" / "accounts.yaml").read_text())
-    accounts = [found["metadata"]["name"] for found in objects if found["kind"] == "ServiceAccount"]
-    bindings = [found.values.get("member", "") for found in resources(plan, "google_service_account_iam_member")]
+    accounts = [account["metadata"]["name"] for account in objects if account["kind"] == "ServiceAccount"]
+    bindings = [binding.values.get("member", "") for binding in resources(plan, "google_service_account_iam_member")]
     for account in accounts:
         if not any(member.endswith(f".svc.id.goog[{namespace}/{account}]") for member in bindings):
             yield f"nothing ties {namespace}/{account} to an account of Google's"

@@ -19,8 +19,8 @@ OPEN = {443, 10250}  # what GKE's own rule lets through
 
 def webhook_ports(objects: list[Json]) -> Iterator[int]:
     """The ports of the pods that answer the webhooks among a chart's objects."""
-    services = {(each.get("namespace"), each["name"]): each for each in objects if each["kind"] == "Service"}
-    for hook in (hook for each in objects for hook in each.get("webhooks", [])):
+    services = {(fact.get("namespace"), fact["name"]): fact for fact in objects if fact["kind"] == "Service"}
+    for hook in (hook for fact in objects for hook in fact.get("webhooks", [])):
         service = services[hook["service"]["namespace"], hook["service"]["name"]]
         wanted = {port["port"]: port["targetPort"] for port in service["ports"]}[hook["service"].get("port", 443)]
         for pod in objects:
@@ -34,12 +34,12 @@ def webhook_ports(objects: list[Json]) -> Iterator[int]:
 def test_the_control_plane_reaches_the_webhook_of_every_chart() -> None:
     if not OBJECTS.exists():
         pytest.skip(f"{OBJECTS} is missing")
-    found = {}
+    ports_by_chart = {}
     for path in OBJECTS.glob("*.yaml"):
         if any(chart["name"] == path.stem and "gcp" in chart["clouds"] for chart in CHARTS):
-            found[path.stem] = set(webhook_ports(list(yaml.safe_load_all(path.read_text()))))
+            ports_by_chart[path.stem] = set(webhook_ports(list(yaml.safe_load_all(path.read_text()))))
 
     assert {"cert-manager", "kserve", "kube-prometheus-stack", "trainer"} <= {
-        name for name, ports in found.items() if ports
+        name for name, ports in ports_by_chart.items() if ports
     }
-    assert set().union(*found.values()) - OPEN <= {int(port) for port in WEBHOOKS}
+    assert set().union(*ports_by_chart.values()) - OPEN <= {int(port) for port in WEBHOOKS}

@@ -6,14 +6,14 @@ from tests.infra.golden import pages
 
 def main() -> None:
     """Write what differs, remove what nothing makes any more, and name both."""
-    made = {name: page() for name, page in pages.of_cluster().items()}
+    rendered = {name: page() for name, page in pages.of_cluster().items()}
     for cloud in CLOUDS:
-        made |= pages.of_cloud(cloud)
-    gone = [path for path in pages.FOLDER.glob("*.txt") if path.stem not in made]
+        rendered |= pages.of_cloud(cloud)
+    gone = [path for path in pages.FOLDER.glob("*.txt") if path.stem not in rendered]
     for path in gone:
         path.unlink()
-    changed = pages.write(made)
-    print(f"infra-golden: {len(made)} files; written: {', '.join(changed) or 'none'}; removed: {len(gone)}")
+    changed = pages.write(rendered)
+    print(f"infra-golden: {len(rendered)} files; written: {', '.join(changed) or 'none'}; removed: {len(gone)}")
 
 
 if __name__ == "__main__":

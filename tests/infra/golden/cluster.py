@@ -18,9 +18,9 @@ _SOURCES = ("date", "source")
 
 def kustomizations(infra: Path) -> list[Path]:
     """Return the folders that are applied and all here: those of a kustomization that is no part of another."""
-    found = sorted(path.parent for path in infra.rglob("kustomization.yaml") if _is_here(path.parent))
-    parts = {(folder / name).resolve() for folder in found for name in _read(folder).get("resources", [])}
-    return [folder for folder in found if folder.resolve() not in parts]
+    folders = sorted(path.parent for path in infra.rglob("kustomization.yaml") if _is_here(path.parent))
+    parts = {(folder / name).resolve() for folder in folders for name in _read(folder).get("resources", [])}
+    return [folder for folder in folders if folder.resolve() not in parts]
 
 
 def environment(folder: Path) -> str:
@@ -32,7 +32,7 @@ def environment(folder: Path) -> str:
 def parts(folder: Path) -> list[Path]:
     """Return the folders that a kustomization is put together from, its own first."""
     named = [folder / name for name in _read(folder).get("resources", [])]
-    return [folder.resolve(), *(part for each in named if each.is_dir() for part in parts(each))]
+    return [folder.resolve(), *(part for path in named if path.is_dir() for part in parts(path))]
 
 
 def _is_here(folder: Path) -> bool:
@@ -40,8 +40,8 @@ def _is_here(folder: Path) -> bool:
 
 
 def _read(folder: Path) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = yaml.safe_load((folder / "kustomization.yaml").read_text())
-    return found
+    kustomization: Mapping[str, Any] = yaml.safe_load((folder / "kustomization.yaml").read_text())
+    return kustomization
 
 
 def rendered(folder: Path) -> list[Fact]:
@@ -61,8 +61,8 @@ def _name(value: Mapping[str, Any]) -> str:
 
 def _object(value: Mapping[str, Any], *, several: bool) -> Fact:
     namespace = value["metadata"].get("namespace", "")
-    labelled = {key: each for key, each in value["metadata"].items() if key not in ("name", "namespace")}
-    rest = {key: each for key, each in value.items() if key not in ("kind", "metadata")} | labelled
+    labels = {key: entry for key, entry in value["metadata"].items() if key not in ("name", "namespace")}
+    rest = {key: entry for key, entry in value.items() if key not in ("kind", "metadata")} | labels
     if several:
         return Fact(f"{_name(value)} in *", namespace, rest)
     return Fact(_name(value) + (f" in {namespace}" if namespace else ""), "", rest)
@@ -72,16 +72,16 @@ def charts(infra: Path) -> Iterator[Fact]:
     """Return the charts with what they are given, and the commands in their order."""
     rows = yaml.safe_load((infra / "cluster" / "charts.yaml").read_text())
     for row in rows:
-        given = {key: value for key, value in row.items() if key not in (*_SOURCES, "name")}
+        facts = {key: value for key, value in row.items() if key not in (*_SOURCES, "name")}
         values = infra / "cluster" / "values" / f"{row['name']}.yaml"
         if values.exists():
-            given["values"] = yaml.safe_load(values.read_text())
+            facts["values"] = yaml.safe_load(values.read_text())
         for path in row.get("kustomize", []):
             if (infra.parent / path).is_dir():
-                given[f"kustomization {path}"] = _read(infra.parent / path)
+                facts[f"kustomization {path}"] = _read(infra.parent / path)
         for path in row.get("files", {}).values():
-            given[f"file {path}"] = (infra.parent / path).read_text()
-        yield Fact(f"chart {row['name']}", "", given)
+            facts[f"file {path}"] = (infra.parent / path).read_text()
+        yield Fact(f"chart {row['name']}", "", facts)
     for cloud in ("aws", "gcp"):
         commands = {"install": core.install(rows, cloud, "nightshift-dev"), "uninstall": core.uninstall(rows, cloud)}
         yield Fact(f"commands on {cloud}", "", commands)

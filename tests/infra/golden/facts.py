@@ -48,15 +48,15 @@ def differences(facts: Sequence[Fact], others: Sequence[Fact]) -> list[Fact]:
 
     Of a mapping there is what differs in it, of everything else the whole; what only the others have is `<absent>`.
     """
-    ours, theirs = ({(fact.name, fact.key): opened(fact.value) for fact in each} for each in (facts, others))
-    found = _difference(ours, theirs)
-    return [Fact(*key, value if isinstance(value, Mapping) else {"is": value}) for key, value in found.items()]
+    ours, theirs = ({(fact.name, fact.key): opened(fact.value) for fact in side} for side in (facts, others))
+    differing = _difference(ours, theirs)
+    return [Fact(*key, value if isinstance(value, Mapping) else {"is": value}) for key, value in differing.items()]
 
 
 def _difference(ours: Mapping[Any, Any], theirs: Mapping[Any, Any]) -> dict[Any, Any]:
     pairs = {key: (ours.get(key, ABSENT), theirs.get(key, ABSENT)) for key in {*ours, *theirs}}
     return {
-        key: _difference(*pair) if all(isinstance(each, Mapping) and each for each in pair) else pair[0]
+        key: _difference(*pair) if all(isinstance(side, Mapping) and side for side in pair) else pair[0]
         for key, pair in pairs.items()
         if pair[0] != pair[1]
     }
@@ -65,9 +65,9 @@ def _difference(ours: Mapping[Any, Any], theirs: Mapping[Any, Any]) -> dict[Any,
 def opened(value: Any) -> Any:
     """Return a value with the documents in its texts as trees."""
     if isinstance(value, Mapping):
-        return {str(key): opened(each) for key, each in value.items()}
+        return {str(key): opened(nested) for key, nested in value.items()}
     if isinstance(value, list | tuple):
-        return [opened(each) for each in value]
+        return [opened(nested) for nested in value]
     return _document(value) if isinstance(value, str) else value
 
 
@@ -98,12 +98,14 @@ def _merged(values: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     merged = {}
     for attribute in sorted({name for value in values.values() for name in value}):
         by_key = {key: value[attribute] for key, value in values.items() if attribute in value}
-        spared = [[_without(each, key) for key, each in by_key.items()], [*by_key.values()]]
-        alike = [found[0] for found in spared if len(found) == len(values) and all(each == found[0] for each in found)]
-        blocks = {key: each[0] if isinstance(each, list) and len(each) == 1 else each for key, each in by_key.items()}
+        spared = [[_without(entry, key) for key, entry in by_key.items()], [*by_key.values()]]
+        alike = [pair[0] for pair in spared if len(pair) == len(values) and all(entry == pair[0] for entry in pair)]
+        blocks = {
+            key: entry[0] if isinstance(entry, list) and len(entry) == 1 else entry for key, entry in by_key.items()
+        }
         if alike:
             merged[attribute] = alike[-1]
-        elif len(blocks) == len(values) and all(isinstance(each, Mapping) for each in blocks.values()):
+        elif len(blocks) == len(values) and all(isinstance(entry, Mapping) for entry in blocks.values()):
             merged[attribute] = _merged(blocks)
         else:
             merged[f"{attribute} by key"] = _grouped(by_key)
@@ -124,9 +126,9 @@ def _without(value: Any, key: str) -> Any:
 
 def _replaced(value: Any, word: re.Pattern[str], other: str) -> Any:
     if isinstance(value, Mapping):
-        return {_replaced(name, word, other): _replaced(each, word, other) for name, each in value.items()}
+        return {_replaced(name, word, other): _replaced(nested, word, other) for name, nested in value.items()}
     if isinstance(value, list):
-        return [_replaced(each, word, other) for each in value]
+        return [_replaced(nested, word, other) for nested in value]
     return word.sub(other, value) if isinstance(value, str) else value
 
 
@@ -135,8 +137,8 @@ def _lines(name: str, value: Any, depth: int) -> Iterator[str]:
     if not isinstance(value, Mapping | list) or not value or (len(short) <= WIDTH and _flat(value)):
         yield short
         return
-    pairs = sorted(value.items()) if isinstance(value, Mapping) else [("-", each) for each in value]
-    inner = [line for key, each in pairs for line in _lines(key if key == "-" else f"{key}:", each, depth + 1)]
+    pairs = sorted(value.items()) if isinstance(value, Mapping) else [("-", nested) for nested in value]
+    inner = [line for key, nested in pairs for line in _lines(key if key == "-" else f"{key}:", nested, depth + 1)]
     if name == "-":  # the first stands beside the dash
         yield f"{'  ' * depth}- {inner.pop(0).lstrip()}"
     else:
@@ -148,13 +150,13 @@ def _flat(value: Any) -> bool:
     """Say whether no collection in a value has collections in turn, but for such of one."""
     inner = value.values() if isinstance(value, Mapping) else value
     return all(
-        not isinstance(each, Mapping | list) or len(each) <= 1 or len(_short(each)) < WIDTH / 3 for each in inner
+        not isinstance(part, Mapping | list) or len(part) <= 1 or len(_short(part)) < WIDTH / 3 for part in inner
     )
 
 
 def _short(value: Any) -> str:
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key}: {_short(each)}" for key, each in sorted(value.items())) + "}"
+        return "{" + ", ".join(f"{key}: {_short(nested)}" for key, nested in sorted(value.items())) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(map(_short, value)) + "]"
     if isinstance(value, str) and _PLAIN.fullmatch(value) and value not in ("true", "false", "null"):

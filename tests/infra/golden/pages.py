@@ -17,9 +17,12 @@ ENVIRONMENTS = (*EXAMPLES, "other")
 
 def of_cluster(infra: Path = INFRA) -> dict[str, Callable[[], str]]:
     """Return the pages that need no Terraform, by name, each made when it is called."""
-    folders = [each for each in cluster.kustomizations(infra) if cluster.environment(each) in ("", *EXAMPLES)]
-    made = {name(folder, infra): functools.partial(_kustomization, folder) for folder in folders}
-    return made | {"charts": lambda: text([*cluster.charts(infra)]), "prices": lambda: text([*cluster.prices(infra)])}
+    folders = [path for path in cluster.kustomizations(infra) if cluster.environment(path) in ("", *EXAMPLES)]
+    rendered = {name(folder, infra): functools.partial(_kustomization, folder) for folder in folders}
+    return rendered | {
+        "charts": lambda: text([*cluster.charts(infra)]),
+        "prices": lambda: text([*cluster.prices(infra)]),
+    }
 
 
 def name(folder: Path, infra: Path = INFRA) -> str:
@@ -42,13 +45,13 @@ def of_cloud(cloud: str, infra: Path = INFRA) -> dict[str, str]:
         UnavailableError: when Terraform refuses one, a second apply would change something, or a destroy leaves some.
     """
     copies = {environment: terraform.Copy(infra / cloud, environment) for environment in ENVIRONMENTS}
-    found = terraform.observe(cloud, copies, terraform.AND_DESTROY)
+    observed = terraform.observe(cloud, copies, terraform.AND_DESTROY)
     facts = {
-        name: [*terraform.facts(found, name, copy), *terraform.spent(cloud, found, name, infra / cluster.PRICES)]
+        name: [*terraform.facts(observed, name, copy), *terraform.spent(cloud, observed, name, infra / cluster.PRICES)]
         for name, copy in copies.items()
     }
     whole = facts.pop(WHOLE)
-    differing = {f"{cloud}-{name}": _differing(each, name, whole) for name, each in facts.items()}
+    differing = {f"{cloud}-{name}": _differing(own, name, whole) for name, own in facts.items()}
     return {f"{cloud}-{WHOLE}": text(whole)} | differing
 
 

@@ -101,48 +101,52 @@ def observe(cloud: str, copies: Mapping[str, Copy], commands: str = PLAN_AND_APP
 def _lay_out(copy: Copy, name: str, root: Path) -> None:
     """Put a copy into a root, as a module with the environment's values; the root has its providers."""
     folder = Path(shutil.copytree(copy.folder, root / "copies" / name, ignore=shutil.ignore_patterns("tests")))
-    given = copy.values.read_text()
+    arguments = copy.values.read_text()
     main = root / "main.tf"
     before = main.read_text() if main.exists() else ""
     providers = _take_providers(folder)
     if not before:
-        before = (folder / "versions.tf").read_text() + "".join(f'provider "{each}" {{}}\n' for each in providers)
+        before = (folder / "versions.tf").read_text() + "".join(
+            f'provider "{provider}" {{}}\n' for provider in providers
+        )
     main.write_text(
-        f'{before}module "{name}" {{\nsource = "./copies/{name}"\n{given}\n}}\n'
+        f'{before}module "{name}" {{\nsource = "./copies/{name}"\n{arguments}\n}}\n'
         f'output "{name}" {{\nvalue = module.{name}\nsensitive = true\n}}\n'
     )
 
 
 def _take_providers(folder: Path) -> list[str]:
-    found = []
+    providers = []
     path = folder / "versions.tf"
     text = path.read_text()
     for part in reversed([part for part in hcl.blocks(text) if part.path[0] == "provider"]):
-        found.append(part.path[1])
+        providers.append(part.path[1])
         text = text[: part.start] + text[part.end :]
     path.write_text(text)
-    return found
+    return providers
 
 
 def _planned(observed: Observed, name: str) -> Iterator[Fact]:
     """Return a fact for each resource of one copy, and one for its outputs."""
-    made = {
-        _own(address, name): each for address, each in _made(observed.state) if address.startswith(f"module.{name}.")
+    resources = {
+        _own(address, name): values
+        for address, values in _resources(observed.state)
+        if address.startswith(f"module.{name}.")
     }
-    owners = _owners(made)
+    owners = _owners(resources)
     changes = {_own(change["address"], name): change["change"] for change in observed.plan["resource_changes"]}
-    for address in sorted(made.keys() & changes.keys()):
+    for address in sorted(resources.keys() & changes.keys()):
         shown = changes[address]
         own = f"<{address}.".replace('"', "")
-        known = _resolved(shown["after"], shown["after_unknown"], made[address], own, owners)
+        known = _resolved(shown["after"], shown["after_unknown"], resources[address], own, owners)
         keys = re.findall(r'\["?(.*?)"?\]', address)
         yield Fact(re.sub(r"\[.*?\]", "[*]", address), "/".join(keys), known or {})
     yield Fact("outputs", "", _set(observed.state["outputs"][name]["value"], "nobody's", owners) or {})
 
 
-def _made(state: Json) -> Iterator[tuple[str, Json]]:
+def _resources(state: Json) -> Iterator[tuple[str, Json]]:
     """Return what an apply made, what others wait for first."""
-    instances = [(resource, each) for resource in state["resources"] for each in resource["instances"]]
+    instances = [(resource, instance) for resource in state["resources"] for instance in resource["instances"]]
     for resource, instance in sorted(instances, key=lambda pair: len(pair[1].get("dependencies", []))):
         key = f"[{json.dumps(instance['index_key'])}]" if "index_key" in instance else ""
         mode = "data." if resource["mode"] == "data" else ""
@@ -154,10 +158,10 @@ def _own(address: str, name: str) -> str:
     return address.removeprefix(f"module.{name}.").replace("module.", "")
 
 
-def _owners(made: Mapping[str, Json]) -> dict[str, str]:
+def _owners(resources: Mapping[str, Json]) -> dict[str, str]:
     """Say by what the texts that the apply made up are referred to."""
     owners: dict[str, str] = {}
-    for address, values in made.items():
+    for address, values in resources.items():
         for value, path in _made_up(values, ()):
             owners.setdefault(value, f"<{address}.{path}>".replace('"', ""))
     return owners
@@ -166,43 +170,43 @@ def _owners(made: Mapping[str, Json]) -> dict[str, str]:
 def _made_up(value: Any, path: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     """Find what the apply made up for the very argument it stands in."""
     if isinstance(value, dict):
-        for key, each in value.items():
-            yield from _made_up(each, (*path, key))
+        for key, nested in value.items():
+            yield from _made_up(nested, (*path, key))
     elif isinstance(value, list):
-        for each in value:
-            yield from _made_up(each, path)
+        for nested in value:
+            yield from _made_up(nested, path)
     elif isinstance(value, str) and path and re.fullmatch(rf"mock-{path[-1].replace('_', '-')}-[0-9a-f]{{8}}", value):
         yield value, ".".join(path)
 
 
-def _resolved(planned: Any, unknown: Any, made: Any, own: str, owners: Mapping[str, str]) -> Any:
+def _resolved(planned: Any, unknown: Any, created: Any, own: str, owners: Mapping[str, str]) -> Any:
     """Return what is planned, and where that is not known what was made of it; None where nothing was set."""
     if unknown is True:
-        return _set(made, own, owners)
+        return _set(created, own, owners)
     if isinstance(planned, dict):
         unknown = unknown or {}
         known = {
-            key: _resolved(planned.get(key), unknown.get(key), (made or {}).get(key), own, owners)
+            key: _resolved(planned.get(key), unknown.get(key), (created or {}).get(key), own, owners)
             for key in {*planned, *unknown}
         }
         return {key: value for key, value in known.items() if value not in (None, [], {})}
-    if isinstance(planned, list) and unknown and len(planned) == len(unknown) == len(made):
-        return [_resolved(*each, own, owners) for each in zip(planned, unknown, made, strict=True)]
-    return _set(made, own, owners) if isinstance(planned, list) and unknown else planned
+    if isinstance(planned, list) and unknown and len(planned) == len(unknown) == len(created):
+        return [_resolved(*triple, own, owners) for triple in zip(planned, unknown, created, strict=True)]
+    return _set(created, own, owners) if isinstance(planned, list) and unknown else planned
 
 
-def _set(made: Any, own: str, owners: Mapping[str, str]) -> Any:
+def _set(attribute: Any, own: str, owners: Mapping[str, str]) -> Any:
     """Return what was set to something unknown, with references; None for what the apply made up itself."""
-    if isinstance(made, dict):
-        found = {key: _set(value, own, owners) for key, value in made.items()}
-        return {key: value for key, value in found.items() if value is not None} or None
-    if isinstance(made, list):
-        found = [value for each in made if (value := _set(each, own, owners)) is not None]
+    if isinstance(attribute, dict):
+        attributes = {key: _set(value, own, owners) for key, value in attribute.items()}
+        return {key: value for key, value in attributes.items() if value is not None} or None
+    if isinstance(attribute, list):
+        attributes = [value for nested in attribute if (value := _set(nested, own, owners)) is not None]
         # a set's order is that of what was made up
-        return (sorted(found) if all(isinstance(each, str) for each in found) else found) or None
-    if not isinstance(made, str):
+        return (sorted(attributes) if all(isinstance(nested, str) for nested in attributes) else attributes) or None
+    if not isinstance(attribute, str):
         return None
-    text = _MADE_UP.sub(lambda match: owners.get(match[0], match[0]), made)
+    text = _MADE_UP.sub(lambda match: owners.get(match[0], match[0]), attribute)
     if re.fullmatch(r"\d{1,3}", text):
         return "<a number>"
     return None if text.startswith(own) and text.endswith(">") else text
@@ -210,13 +214,13 @@ def _set(made: Any, own: str, owners: Mapping[str, str]) -> Any:
 
 def written(folder: Path) -> Iterator[Fact]:
     """Return what no plan shows: what is refused, waited for and left alone, what could be chosen, and versions."""
-    said: dict[tuple[str, str], list[str | list[str]]] = {}
+    statements: dict[tuple[str, str], list[str | list[str]]] = {}
     for path in sorted(folder.rglob("*.tf")):
         if "tests" not in path.relative_to(folder).parts:
             module = path.parent.name if path.parent != folder else "root"
             for address, value in stated(path.read_text()):
-                said.setdefault((address, module), []).append(value)
-    for (address, module), texts in said.items():
+                statements.setdefault((address, module), []).append(value)
+    for (address, module), texts in statements.items():
         yield Fact(f"terraform {address}", module, {"is": texts if len(texts) > 1 else texts[0]})
 
 
@@ -226,14 +230,14 @@ def stated(text: str) -> Iterator[tuple[str, str | list[str]]]:
     tables = _tables(text)
     for part in hcl.parts(text):
         if part.kind == "argument" and part.start >= end:
-            said = text[part.start : part.end].split("=", 1)[1].replace('"', "")
+            statement = text[part.start : part.end].split("=", 1)[1].replace('"', "")
             table = part.path in tables or (part.path[-1] in ("default", "type") and part.path[0] == "variable")
             if _is_unplanned(part.path):
                 end = part.end  # what is in it is said with it
-                yield part.address, re.sub(r"\s+", " ", said).strip(" ,")
-            elif table and (part.path[-1] != "type" or "optional(" in said):
+                yield part.address, re.sub(r"\s+", " ", statement).strip(" ,")
+            elif table and (part.path[-1] != "type" or "optional(" in statement):
                 end = part.end
-                yield part.address, _lines(said)
+                yield part.address, _lines(statement)
 
 
 def _is_unplanned(path: tuple[str, ...]) -> bool:
@@ -245,12 +249,12 @@ def _tables(text: str) -> set[tuple[str, str]]:
     """Return the locals that are looked things up in, of which a plan shows what is chosen, and those named there."""
     looked_up = {*re.findall(r"local\.(\w+)\[", text), *re.findall(r"lookup\(local\.(\w+)", text)}
     written = {part.path: text[part.start : part.end] for part in hcl.parts(text) if part.path[:1] == ("locals",)}
-    found = {("locals", name) for name in looked_up} & written.keys()
-    return found | {("locals", name) for table in found for name in re.findall(r"\blocal\.(\w+)", written[table])}
+    tables = {("locals", name) for name in looked_up} & written.keys()
+    return tables | {("locals", name) for table in tables for name in re.findall(r"\blocal\.(\w+)", written[table])}
 
 
-def _lines(said: str) -> str | list[str]:
-    lines = [re.sub(r"\s+", " ", line).strip(" ,") for line in said.splitlines()]
+def _lines(statement: str) -> str | list[str]:
+    lines = [re.sub(r"\s+", " ", line).strip(" ,") for line in statement.splitlines()]
     kept = [line for line in lines if line.strip("[](){}") and not line.startswith("#")]
     return kept if len(kept) > 1 else "".join(lines)
 
@@ -258,9 +262,9 @@ def _lines(said: str) -> str | list[str]:
 def spent(cloud: str, observed: Observed, name: str, table: Path) -> Iterator[Fact]:
     """Return what one of the copies that were planned costs a month, by how it is used."""
     root = observed.plan["planned_values"]["root_module"]["child_modules"]
-    (whole,) = (each for each in root if each["address"] == f"module.{name}")
-    given = observed.plan["configuration"]["root_module"]["module_calls"][name]["expressions"]
-    zones = {"zones": {"value": given.get("zones", {}).get("constant_value")}}
+    (whole,) = (child for child in root if child["address"] == f"module.{name}")
+    arguments = observed.plan["configuration"]["root_module"]["module_calls"][name]["expressions"]
+    zones = {"zones": {"value": arguments.get("zones", {}).get("constant_value")}}
     seen = {"planned_values": {"root_module": whole}, "variables": zones}
     prices = {
         price: costs.Price(**value)
@@ -268,7 +272,7 @@ def spent(cloud: str, observed: Observed, name: str, table: Path) -> Iterator[Fa
     }
     for use, month in costs.PROFILES.items():
         by_group = costs.costs(costs.charges(seen, month), prices)
-        yield Fact("costs in USD a month", use, {group: _usd(each) for group, each in by_group.items()})
+        yield Fact("costs in USD a month", use, {group: _usd(monthly) for group, monthly in by_group.items()})
 
 
 def _usd(cost: costs.MonthlyCost) -> str:

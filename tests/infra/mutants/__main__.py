@@ -16,14 +16,14 @@ from tests.infra.mutants.sow import mutants
 def main() -> None:
     """Exit with 1 when a mutant survived that nobody has accepted."""
     parser = argparse.ArgumentParser(prog="infra-mutants", description=__doc__)
-    parser.add_argument("--count", default="", help="how many to sow; all of them when it is empty")
-    parser.add_argument("--seed", type=int, default=0, help="another one sows others")
-    parser.add_argument("--only", default="", help="of them only those of files whose name begins so, such as aws/")
+    parser.add_argument("--count", default="", help="number of mutants to try (default: all)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the sample (default: 0)")
+    parser.add_argument("--only", default="", help="prefix of the files to change, such as aws/ (default: all files)")
     args = parser.parse_args()
-    found = mutants(INFRA)
-    chosen = random.Random(args.seed).sample(found, min(int(args.count), len(found))) if args.count else found
-    sown = [each for each in chosen if each.file.startswith(args.only)]
-    print(f"infra-mutants: {len(sown)} of {len(found)}, seed {args.seed}")
+    every = mutants(INFRA)
+    chosen = random.Random(args.seed).sample(every, min(int(args.count), len(every))) if args.count else every
+    sown = [mutant for mutant in chosen if mutant.file.startswith(args.only)]
+    print(f"infra-mutants: {len(sown)} of {len(every)}, seed {args.seed}")
     with tempfile.TemporaryDirectory() as scratch:
         seen = verdicts(sown, Path(scratch), lambda step: print(f"  {step}", file=sys.stderr, flush=True))
     sys.exit(1 if show(seen) else 0)

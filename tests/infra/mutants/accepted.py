@@ -13,8 +13,8 @@ FILE = Path(__file__).with_suffix(".yaml")
 
 def reasons() -> dict[str, str]:
     """Return why what matches a pattern may survive, by pattern."""
-    found: dict[str, str] = yaml.safe_load(FILE.read_text()) or {}
-    return found
+    texts: dict[str, str] = yaml.safe_load(FILE.read_text()) or {}
+    return texts
 
 
 def reason(mutant: Mutant) -> str:

@@ -36,13 +36,13 @@ def verdicts(mutants: Sequence[Mutant], scratch: Path, progress: Callable[[str],
         scratch: an empty folder.
         progress: is told what comes next.
     """
-    of_data = [each for each in mutants if each.cloud not in CLOUDS]
+    of_data = [mutant for mutant in mutants if mutant.cloud not in CLOUDS]
     progress(f"{len(of_data)} of manifests, values, rules and dashboards")
     infra = Path(shutil.copytree(INFRA, scratch / "infra"))
-    found = _data(of_data, infra)
+    judged = _data(of_data, infra)
     for cloud in CLOUDS:
-        found |= _terraform(cloud, [each for each in mutants if each.cloud == cloud], infra, progress)
-    return found
+        judged |= _terraform(cloud, [mutant for mutant in mutants if mutant.cloud == cloud], infra, progress)
+    return judged
 
 
 @contextmanager
@@ -57,13 +57,13 @@ def _sown(mutant: Mutant, infra: Path) -> Iterator[None]:
 def _data(mutants: Iterable[Mutant], infra: Path) -> Verdicts:
     """Compare what is rendered and listed of each file before and after."""
     before = functools.cache(lambda name: pages.of_cluster(infra)[name]())
-    found = {}
+    judged = {}
     for mutant in mutants:
         names = _readers(mutant.file, infra)
         wanted = {name: before(name) for name in names}
         with _sown(mutant, infra):
-            found[mutant] = _rendered(infra, wanted)
-    return found
+            judged[mutant] = _rendered(infra, wanted)
+    return judged
 
 
 def _readers(file: str, infra: Path) -> list[str]:
@@ -77,31 +77,34 @@ def _readers(file: str, infra: Path) -> list[str]:
 
 def _rendered(infra: Path, wanted: Mapping[str, str]) -> str:
     try:
-        made = pages.of_cluster(infra)
+        drawn = pages.of_cluster(infra)
         return next(
-            (f"facts of {name}" for name, page in wanted.items() if name not in made or made[name]() != page), ""
+            (f"facts of {name}" for name, page in wanted.items() if name not in drawn or drawn[name]() != page),
+            "",
         )
     except (subprocess.CalledProcessError, UserError, LookupError, TypeError, AttributeError, ValueError) as error:
         return f"refused: {type(error).__name__}"
 
 
 def _terraform(cloud: str, mutants: list[Mutant], infra: Path, progress: Callable[[str], None]) -> Verdicts:
-    found = {mutant: _written(mutant) for mutant in mutants}
+    judged = {mutant: _written(mutant) for mutant in mutants}
     # what may survive is not planned
     mutants = [mutant for mutant in mutants if not accepted.reason(mutant)]
     for environment in reversed(pages.ENVIRONMENTS):
-        left = [mutant for mutant in mutants if not found[mutant] and _concerns(mutant, environment)]
+        left = [mutant for mutant in mutants if not judged[mutant] and _concerns(mutant, environment)]
         for look in (_known, _facts):
-            left = [mutant for mutant in left if not found[mutant]]
+            left = [mutant for mutant in left if not judged[mutant]]
             for at in range(0, len(left), count := BESIDE[look.__name__]):
                 progress(f"{cloud} {environment}, {look.__name__}: {at} of {len(left)}")
-                found |= _planned(cloud, environment, left[at : at + count], look)
-                progress("\n  ".join(f"{found[each]}: {each}" for each in left[at : at + count] if found[each]))
-    for mutant in (mutant for mutant in mutants if not found[mutant]):
+                judged |= _planned(cloud, environment, left[at : at + count], look)
+                progress(
+                    "\n  ".join(f"{judged[mutant]}: {mutant}" for mutant in left[at : at + count] if judged[mutant])
+                )
+    for mutant in (mutant for mutant in mutants if not judged[mutant]):
         progress(f"terraform test alone may see {mutant}")
         with _sown(mutant, infra):
-            found[mutant] = _tested(mutant, cloud, infra)
-    return found
+            judged[mutant] = _tested(mutant, cloud, infra)
+    return judged
 
 
 def _concerns(mutant: Mutant, environment: str) -> bool:
@@ -124,9 +127,9 @@ def _written(mutant: Mutant) -> str:
 
 
 def _untyped(source: str) -> bool:
-    found = [part.path for part in hcl.parts(source) if part.kind == "argument"]
+    paths = [part.path for part in hcl.parts(source) if part.kind == "argument"]
     return any(
-        ("variable", part.path[1], name) not in found
+        ("variable", part.path[1], name) not in paths
         for part in hcl.blocks(source)
         if part.path[0] == "variable"
         for name in ("type", "description")
@@ -162,17 +165,17 @@ def _beside(cloud: str, environment: str, folders: Mapping[Mutant, Path], look: 
     sound = {"sound": planned.Copy(INFRA / cloud, environment)}
     copies = {f"m{at}": planned.Copy(folder, environment) for at, folder in enumerate(folders.values())}
     named = dict(zip(copies, folders, strict=True))
-    found: Verdicts = {}
+    judged: Verdicts = {}
     while copies:
         try:
             seen = look(cloud, sound | copies)
         except UnavailableError as error:
             for name in _blamed(str(error), list(copies)):
-                found[named[name]] = "refused by Terraform"
+                judged[named[name]] = "refused by Terraform"
                 del copies[name]
             continue
-        return found | {named[name]: "" if seen[name] == seen["sound"] else "facts of the plan" for name in copies}
-    return found
+        return judged | {named[name]: "" if seen[name] == seen["sound"] else "facts of the plan" for name in copies}
+    return judged
 
 
 def _blamed(error: str, names: list[str]) -> list[str]:

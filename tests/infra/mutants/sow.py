@@ -43,13 +43,13 @@ class Mutant:
 
 def mutants(infra: Path) -> list[Mutant]:
     """Return every mutant of the files that describe infrastructure, in an order that only the files decide."""
-    found = []
+    sown = []
     for path in sorted(infra.rglob("*")):
         hidden = any(part == "tests" or part.startswith(".") for part in path.relative_to(infra).parts)
         if path.suffix in _TERRAFORM | _DATA and not hidden and _is_shipped(path):
-            made = _of_terraform if path.suffix in _TERRAFORM else _of_data
-            found += [Mutant(str(path.relative_to(infra)), what, text) for what, text in made(path)]
-    return found
+            sow = _of_terraform if path.suffix in _TERRAFORM else _of_data
+            sown += [Mutant(str(path.relative_to(infra)), what, text) for what, text in sow(path)]
+    return sown
 
 
 def _is_shipped(path: Path) -> bool:
@@ -91,25 +91,25 @@ def _short(text: str) -> str:
 
 def _of_data(path: Path) -> Iterator[tuple[str, Callable[[], str]]]:
     read = _documents(path)
-    for place, value in _walk(read, ()):
-        name = ".".join(map(str, place))
-        if len(place) > 1:
-            yield f"without {name}", _edited(path, read, place)
+    for keys, value in _walk(read, ()):
+        name = ".".join(map(str, keys))
+        if len(keys) > 1:
+            yield f"without {name}", _edited(path, read, keys)
         if not isinstance(value, dict | list):
             after = _other(value)
-            yield f"{name}: {_short(str(value))} -> {_short(str(after))}", _edited(path, read, place, after)
+            yield f"{name}: {_short(str(value))} -> {_short(str(after))}", _edited(path, read, keys, after)
 
 
 def _documents(path: Path) -> list[Any]:
     return [json.loads(path.read_text())] if path.suffix == ".json" else list(yaml.safe_load_all(path.read_text()))
 
 
-def _walk(value: Any, place: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    if place:
-        yield place, value
+def _walk(value: Any, keys: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    if keys:
+        yield keys, value
     pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, each in pairs:
-        yield from _walk(each, (*place, key))
+    for key, nested in pairs:
+        yield from _walk(nested, (*keys, key))
 
 
 def _other(value: Any) -> Any:
@@ -123,16 +123,16 @@ def _other(value: Any) -> Any:
     return changed if changed != text else f"{text}x"
 
 
-def _edited(path: Path, read: list[Any], place: tuple[Any, ...], *after: Any) -> Callable[[], str]:
+def _edited(path: Path, read: list[Any], keys: tuple[Any, ...], *after: Any) -> Callable[[], str]:
     def text() -> str:
         edited = copy.deepcopy(read)
         holder: Any = edited
-        for key in place[:-1]:
+        for key in keys[:-1]:
             holder = holder[key]
         if after:
-            holder[place[-1]] = after[0]
+            holder[keys[-1]] = after[0]
         else:
-            del holder[place[-1]]
+            del holder[keys[-1]]
         return json.dumps(edited[0]) if path.suffix == ".json" else yaml.safe_dump_all(edited)
 
     return text

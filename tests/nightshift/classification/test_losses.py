@@ -39,14 +39,14 @@ def expected(uri: str) -> np.ndarray:
 
 
 def test_each_labeled_item_is_an_observation_of_every_version(tmp_path, uris) -> None:
-    found = losses(written(tmp_path), DAY, uris)
-    assert [each.tolist() for each in found] == [expected(uri).tolist() for uri in uris]
+    by_version = losses(written(tmp_path), DAY, uris)
+    assert [observed.tolist() for observed in by_version] == [expected(uri).tolist() for uri in uris]
 
 
 def test_a_group_is_one_observation(tmp_path, uris) -> None:
-    (found, _) = losses(written(tmp_path, group=["a", "b", "c", "a", "a"]), DAY, uris)
+    (grouped, _) = losses(written(tmp_path, group=["a", "b", "c", "a", "a"]), DAY, uris)
     first = expected(uris[0])
-    assert found == pytest.approx([first[[0, 2, 3]].mean(), first[1]])
+    assert grouped == pytest.approx([first[[0, 2, 3]].mean(), first[1]])
 
 
 def test_versions_of_other_inputs_are_not_compared(tmp_path, uris) -> None:

@@ -15,17 +15,17 @@ SCORES /= SCORES.sum(1, keepdims=True)
 
 
 def test_metrics_are_those_of_scikit_learn():
-    found, predicted = metrics.evaluate(LABELS, SCORES), SCORES.argmax(1)
-    assert found["accuracy"] == sklearn.accuracy_score(LABELS, predicted)
+    measured, predicted = metrics.evaluate(LABELS, SCORES), SCORES.argmax(1)
+    assert measured["accuracy"] == sklearn.accuracy_score(LABELS, predicted)
     # the sixth class never occurs, and does not count
     f1 = sklearn.f1_score(LABELS, predicted, labels=range(5), average="macro")
-    assert found["macro_f1"] == pytest.approx(f1)
-    assert found["log_loss"] == pytest.approx(sklearn.log_loss(LABELS, SCORES, labels=range(6)))
-    assert found["top_5_accuracy"] == sklearn.top_k_accuracy_score(LABELS, SCORES, k=5, labels=range(6))
+    assert measured["macro_f1"] == pytest.approx(f1)
+    assert measured["log_loss"] == pytest.approx(sklearn.log_loss(LABELS, SCORES, labels=range(6)))
+    assert measured["top_5_accuracy"] == sklearn.top_k_accuracy_score(LABELS, SCORES, k=5, labels=range(6))
     five = SCORES[:, :5] / SCORES[:, :5].sum(1, keepdims=True)
     ours, theirs = metrics.auc_roc(LABELS, five), sklearn.roc_auc_score(LABELS, five, multi_class="ovr")
     assert ours == pytest.approx(theirs)
-    assert found["auc_roc"] == metrics.auc_roc(LABELS, SCORES)
+    assert measured["auc_roc"] == metrics.auc_roc(LABELS, SCORES)
 
 
 def test_every_metric_has_a_title():
@@ -76,5 +76,5 @@ def test_half_the_brier_score_is_the_squared_error_over_classes_and_lies_between
     assert metrics.half_brier(LABELS, SCORES) == pytest.approx(squared / 2)
     assert squared.mean() == pytest.approx(sklearn.brier_score_loss(LABELS, SCORES, labels=range(6)))
     # sure and right, sure and wrong, sure of another class than one that has no score
-    found = metrics.half_brier(np.array([0, 1, -1]), np.float32([[1.0000001, 0]] * 3))
-    assert found == pytest.approx([0, 1, 1]) and found.max() <= 1
+    scores = metrics.half_brier(np.array([0, 1, -1]), np.float32([[1.0000001, 0]] * 3))
+    assert scores == pytest.approx([0, 1, 1]) and scores.max() <= 1

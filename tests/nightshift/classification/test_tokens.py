@@ -33,20 +33,20 @@ def test_the_same_word_gets_the_same_number_whatever_its_case_accents_and_place(
 
 def test_a_long_text_is_cut_and_one_without_words_has_its_start_alone():
     many = " ".join(f"word{number}" for number in range(100))
-    found = tokens.encode_texts(HASHED, 8, [many, "\u200b", "🙂 שלום"])
-    assert found.dtype == np.int32
-    assert (found[0] != tokens.PAD).all()
-    assert found[1].tolist() == [tokens.START] + [tokens.PAD] * 7
-    assert (found[2] != tokens.PAD).sum() == 3
-    assert found.max() < 512
+    numbers = tokens.encode_texts(HASHED, 8, [many, "\u200b", "🙂 שלום"])
+    assert numbers.dtype == np.int32
+    assert (numbers[0] != tokens.PAD).all()
+    assert numbers[1].tolist() == [tokens.START] + [tokens.PAD] * 7
+    assert (numbers[2] != tokens.PAD).sum() == 3
+    assert numbers.max() < 512
 
 
 def test_a_tokenizer_s_file_gives_its_own_numbers_and_its_own_filling(tmp_path):
     path = tmp_path / "tokenizer.json"
     path.write_bytes(file(["[UNK]", "night", "shift", "[PAD]"]))
-    found = tokens.load_tokenizer(task(tokenizer=str(path)))
-    assert (found.vocabulary, found.pad) == (4, 3)
-    assert tokens.encode_texts(found, 4, ["night shift", "day " * 9]).tolist() == [[1, 2, 3, 3], [0, 0, 0, 0]]
+    tokenizer = tokens.load_tokenizer(task(tokenizer=str(path)))
+    assert (tokenizer.vocabulary, tokenizer.pad) == (4, 3)
+    assert tokens.encode_texts(tokenizer, 4, ["night shift", "day " * 9]).tolist() == [[1, 2, 3, 3], [0, 0, 0, 0]]
     path.write_bytes(file(["[UNK]", "night", "<fill>"], pad_id=2, pad_token="<fill>"))
     assert tokens.load_tokenizer(task(tokenizer=str(path))).pad == 2
 
@@ -71,4 +71,4 @@ def test_a_tokenizer_is_read_again_as_before_after_it_was_used():
 
 def test_what_decides_the_numbers_is_part_of_the_key():
     other = tokens.Tokenizer(file(["[UNK]", "[PAD]"]), 512, 0)
-    assert len({str(each.key) for each in (HASHED, other, tokens.Tokenizer(b"", 1024, 0))}) == 3
+    assert len({str(tokenizer.key) for tokenizer in (HASHED, other, tokens.Tokenizer(b"", 1024, 0))}) == 3

@@ -12,9 +12,9 @@ from tests.components.pictures import config
 ROLES = {"event_id": "id", "event_time": "time", "label": "book"}
 
 
-def message(given: dict[str, Any]) -> str:
+def message(raw: dict[str, Any]) -> str:
     with pytest.raises(UserError) as raised:
-        parse(given)
+        parse(raw)
     return str(raised.value).removeprefix("the config is not valid:\n  ")
 
 
@@ -24,8 +24,8 @@ def text(**changes: Any) -> dict[str, Any]:
 
 
 def test_a_config_with_classes_travels_as_json_and_stays_the_same() -> None:
-    for given in (pictures.CONFIG, text()):
-        assert parse(parse(given).model_dump_json(exclude_none=True)) == parse(given)
+    for raw in (pictures.CONFIG, text()):
+        assert parse(parse(raw).model_dump_json(exclude_none=True)) == parse(raw)
 
 
 @pytest.mark.parametrize(
@@ -57,9 +57,9 @@ def test_the_field_is_named_with_its_value_and_what_is_allowed(changes: dict[str
 
 
 def test_a_key_that_two_other_tasks_have_names_both() -> None:
-    given = text(task={"kind": "tabular", "windows_days": [], "candidates": {"a": {"kind": "mlp"}}}, columns=ROLES)
+    raw = text(task={"kind": "tabular", "windows_days": [], "candidates": {"a": {"kind": "mlp"}}}, columns=ROLES)
     both = "a key of task image-classification and text-classification only; leave it out"
-    assert message(given | {"evaluation": {"min_rows": 9}}) == f"evaluation.min_rows: {both}"
+    assert message(raw | {"evaluation": {"min_rows": 9}}) == f"evaluation.min_rows: {both}"
 
 
 def test_texts_are_alike_by_a_share() -> None:

@@ -31,10 +31,10 @@ def changed(path: str, value: Any) -> dict[str, Any]:
     """The valid config with one value set, at a path like `task.seed`."""
     config = deepcopy(VALID)
     *sections, key = path.split(".")
-    place = config
+    node = config
     for section in sections:
-        place = place.setdefault(section, {})
-    place[key] = value
+        node = node.setdefault(section, {})
+    node[key] = value
     return config
 
 
@@ -76,11 +76,11 @@ def test_what_is_not_given_has_its_default() -> None:
 def test_an_unknown_key_is_named_with_what_is_allowed_there_and_the_nearest(
     path: str, allowed: str, meant: str
 ) -> None:
-    said = message(changed(path, 1))
+    text = message(changed(path, 1))
 
-    assert f"{path}: unknown key; allowed here: " in said
-    assert allowed in said
-    assert said.endswith(f"; did you mean {meant!r}?")
+    assert f"{path}: unknown key; allowed here: " in text
+    assert allowed in text
+    assert text.endswith(f"; did you mean {meant!r}?")
 
 
 def test_a_key_that_resembles_none_gets_no_suggestion() -> None:
@@ -117,10 +117,10 @@ def test_a_required_field_that_is_missing_is_named() -> None:
 
 
 def test_every_mistake_is_named_at_once() -> None:
-    said = message(changed("task.threads", 0) | {"label_delay_days": -1})
+    text = message(changed("task.threads", 0) | {"label_delay_days": -1})
 
-    assert "task.threads" in said
-    assert "label_delay_days" in said
+    assert "task.threads" in text
+    assert "label_delay_days" in text
 
 
 @pytest.mark.parametrize("source", [{}, {"files": "{date}.parquet", "table": "all.csv"}])

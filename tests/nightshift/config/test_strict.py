@@ -65,11 +65,11 @@ def fields() -> Iterator[Any]:
 def put(config: dict[str, Any], path: tuple[str, ...], value: Any) -> dict[str, Any]:
     """The config with a value at a path, and in a list where that is what stands there."""
     changed = deepcopy(config)
-    place = changed
+    nested = changed
     for name in path[:-1]:
-        place = place.setdefault(name, {})
+        nested = nested.setdefault(name, {})
     lists = {("task", "windows_days"), ("release", "shares")}
-    place[path[-1]] = [value] if path in lists else {"m": value} if path == ("costs", "prices") else value
+    nested[path[-1]] = [value] if path in lists else {"m": value} if path == ("costs", "prices") else value
     return changed
 
 

@@ -138,8 +138,8 @@ def large(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     digest = storage.copy(f"{folder}/{LARGE}", f"{tmp_path}/measured")
     (tmp_path / "measured").unlink()
     file = File(name=LARGE, sha256=digest, size=request.param * MEGABYTE, format=Format.SAFETENSORS)
-    found = package.load(str(folder))
-    found.model_copy(update={"files": [*found.files, file]}).write(f"{folder}/model.json")
+    manifest = package.load(str(folder))
+    manifest.model_copy(update={"files": [*manifest.files, file]}).write(f"{folder}/model.json")
     return folder
 
 

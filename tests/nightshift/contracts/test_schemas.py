@@ -44,13 +44,13 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
     reference = frame[frame["event_time"] < "2024-03-17"][["amount", "risk", "label"]]
     samples.write_model(folder / "model", {"only": [1.0, 0.0]}, reference.assign(score=reference["amount"]))
     features = samples.write_features(folder, frame)
-    places = {name: str(folder / name) for name in ("model", "evaluation", "drift")}
-    flags = samples.flags(
-        features=features, state=state(folder), model=places["model"], evaluation=places["evaluation"]
+    uris = {name: str(folder / name) for name in ("model", "evaluation", "drift")}
+    context = samples.context(
+        features=features, state=state(folder), model=uris["model"], evaluation=uris["evaluation"]
     )
-    evaluate(flags, lambda _place: None)
+    evaluate(context, lambda _: None)
     # as a process: the library that draws its page warns of deprecations
-    done = samples.run("drift", features=features, scores=samples.score(folder, features), drift=places["drift"])
+    done = samples.run("drift", features=features, scores=samples.score(folder, features), drift=uris["drift"])
     assert done.returncode == 0, done.stderr
     return folder
 

@@ -12,14 +12,14 @@ from tests.components.states import state
 
 
 def test_a_state_is_read_as_it_was_written() -> None:
-    place = {"endpoint": "http://kubeflow", "experiment": "nightshift"}
-    found = State.parse(state("s3://bucket", target="record-only", kubeflow=place))
+    kubeflow = {"endpoint": "http://kubeflow", "experiment": "nightshift"}
+    parsed = State.parse(state("s3://bucket", target="record-only", kubeflow=kubeflow))
 
-    assert (found.lake, found.checkpoints) == ("s3://bucket/lake", "s3://bucket/checkpoints")
-    assert (found.target, found.kubeflow) == (DeploymentTarget.RECORD_ONLY, place)
-    assert State.from_mapping(json.loads(json.dumps(found.dump()))) == found
+    assert (parsed.lake, parsed.checkpoints) == ("s3://bucket/lake", "s3://bucket/checkpoints")
+    assert (parsed.target, parsed.kubeflow) == (DeploymentTarget.RECORD_ONLY, kubeflow)
+    assert State.from_mapping(json.loads(json.dumps(parsed.dump()))) == parsed
     with pytest.raises(FrozenInstanceError):
-        found.lake = "/elsewhere"
+        parsed.lake = "/elsewhere"
 
 
 @pytest.mark.parametrize(
@@ -59,6 +59,6 @@ def test_a_run_takes_the_place_then_what_was_compiled_then_what_was_asked_for(tm
     pipeline = ir.Pipeline("sample", {"state": ir.Parameter("STRUCT", compiled)}, (), b"")
     options = {"state": {"audit": "/audit"}, "state.target": "record-only"}
 
-    found = arguments.gather_arguments(pipeline, options, local(tmp_path).dump())["state"]
+    gathered = arguments.gather_arguments(pipeline, options, local(tmp_path).dump())["state"]
 
-    assert found == local(tmp_path).dump() | {"lake": "/lustre/lake", "audit": "/audit", "target": "record-only"}
+    assert gathered == local(tmp_path).dump() | {"lake": "/lustre/lake", "audit": "/audit", "target": "record-only"}

@@ -32,34 +32,34 @@ def test_a_table_read_back_is_the_one_written(tmp_path: Path) -> None:
     written = table(tmp_path / "lake")
     tables.write_table(str(tmp_path / "events.json"), written)
 
-    found = tables.read_table(str(tmp_path / "events.json"))
+    reread = tables.read_table(str(tmp_path / "events.json"))
 
-    assert found == written
-    assert found.partition(MONDAY).details == {"read": 4}
+    assert reread == written
+    assert reread.partition(MONDAY).details == {"read": 4}
 
 
 def test_a_partition_is_found_where_the_lake_lies_now(tmp_path: Path) -> None:
     uri = table(tmp_path / "before").partition(MONDAY).uri
     shutil.move(tmp_path / "before", tmp_path / "now")
 
-    found = tables.find_partition(uri.replace("before", "now"))
+    part = tables.find_partition(uri.replace("before", "now"))
 
-    assert found is not None
-    pd.testing.assert_frame_equal(tables.Table("events", [found]).read([MONDAY]), frame(MONDAY))
+    assert part is not None
+    pd.testing.assert_frame_equal(tables.Table("events", [part]).read([MONDAY]), frame(MONDAY))
 
 
 def test_rows_keep_their_types_through_the_lake(tmp_path: Path) -> None:
-    found = table(tmp_path).read([MONDAY])
+    read = table(tmp_path).read([MONDAY])
 
-    pd.testing.assert_frame_equal(found, frame(MONDAY))
+    pd.testing.assert_frame_equal(read, frame(MONDAY))
 
 
 def test_days_are_read_in_the_order_asked_for_with_the_columns_asked_for(tmp_path: Path) -> None:
-    found = table(tmp_path).read([TUESDAY, MONDAY], ["event_time"])
+    read = table(tmp_path).read([TUESDAY, MONDAY], ["event_time"])
 
-    assert list(found) == ["event_time"]
-    assert found["event_time"].dt.date.tolist() == [TUESDAY] * 3 + [MONDAY] * 3
-    assert found.index.tolist() == list(range(6))
+    assert list(read) == ["event_time"]
+    assert read["event_time"].dt.date.tolist() == [TUESDAY] * 3 + [MONDAY] * 3
+    assert read.index.tolist() == list(range(6))
 
 
 def test_a_day_the_table_lacks_is_named_with_what_it_holds(tmp_path: Path) -> None:

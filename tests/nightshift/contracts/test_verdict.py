@@ -50,8 +50,8 @@ def test_a_wrong_file_is_refused_in_one_line_with_file_field_and_next_step(
     with pytest.raises(UserError) as raised:
         Verdict.read(uri)
 
-    told = f"{uri} is no Verdict of this version: {says}; run the step that writes it again"
-    assert str(raised.value) == told
+    message = f"{uri} is no Verdict of this version: {says}; run the step that writes it again"
+    assert str(raised.value) == message
 
 
 @pytest.mark.parametrize("value", [[], {"decision": "promote"}])

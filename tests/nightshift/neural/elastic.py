@@ -30,12 +30,12 @@ def lines(folder: Path) -> list[str]:
 def reached(folder: Path, step: int, starts: int) -> None:
     """Wait until a step is taken after so many starts."""
 
-    def found() -> bool:
+    def is_there() -> bool:
         noted = lines(folder)
         begun = [number for number, line in enumerate(noted) if line.startswith("resumed")]
         return len(begun) == starts and any(int(line.split()[1]) >= step for line in noted[begun[-1] :])
 
-    processes.wait_until(found, f"step {step} after start {starts}, not only {lines(folder)[-1:]}")
+    processes.wait_until(is_there, f"step {step} after start {starts}, not only {lines(folder)[-1:]}")
 
 
 def survived(folder: Path, moments: list[int]) -> list[float]:

@@ -69,9 +69,9 @@ def main() -> None:
             with suppress(PreemptedError), kept_in(folder) as kept:
                 resumable.fitted(replica(layout), Ending(kept))
         with kept_in(folder) as kept:
-            found = resumable.left(resumable.fitted(replica(last), kept))
+            weights = resumable.left(resumable.fitted(replica(last), kept))
         if step.is_first():
-            torch.save(found, folder / "weights.pt")
+            torch.save(weights, folder / "weights.pt")
 
 
 if __name__ == "__main__":

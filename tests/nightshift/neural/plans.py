@@ -85,20 +85,20 @@ class Mixed(MLP):
         return nn.Sequential(convolution.to(memory_format=torch.channels_last), first.requires_grad_(False), *others)
 
 
-def fitted(kind: type[MLP], shared: dict[str, Any] | None, given: dict[str, Any]) -> dict[str, torch.Tensor]:
+def fitted(kind: type[MLP], shared: dict[str, Any] | None, overrides: dict[str, Any]) -> dict[str, torch.Tensor]:
     """103 rows: neither batches nor processes nor pieces divide them."""
     rng = np.random.default_rng(0)
     matrix = rng.normal(size=(103, 5)).astype(np.float32)
     labels = (matrix[:, 0] * matrix[:, 1] > 0).astype(np.int8)
-    recipe = kind(5, MLPParameters.model_validate(BASE | given))
+    recipe = kind(5, MLPParameters.model_validate(BASE | overrides))
     with devices.reproducible(0, threads=1):
         alone = shared is None
         replica = Replica(recipe, CPU) if alone else processes.replica(recipe, Trainer.model_validate(shared), CPU)
         rows = ResidentDataset(*mlp.resident(matrix, labels, CPU), recipe.fit.batch_size)
-        found = trainer.fit(replica, rows)
+        model = trainer.fit(replica, rows)
         if shared and "zero" in shared:
             check_shards(NetworkTraining(replica, rows), shared["zero"])
-        return resumable.left(found)
+        return resumable.left(model)
 
 
 def check_shards(training: NetworkTraining, zero: int) -> None:
@@ -119,10 +119,10 @@ def local_size(value: torch.Tensor) -> int:
 
 def main() -> None:
     with processes.join_processes(CPU):
-        for name, (shared, given) in PLANS[dist.get_world_size()].items():
+        for name, (shared, overrides) in PLANS[dist.get_world_size()].items():
             kind = Mixed if "mixed" in name else MLP
-            together, alone = fitted(kind, shared, given), fitted(kind, None, given)
-            gap = torch.stack([(together[each] - alone[each]).abs().max() for each in alone]).max().double()
+            together, alone = fitted(kind, shared, overrides), fitted(kind, None, overrides)
+            gap = torch.stack([(together[key] - alone[key]).abs().max() for key in alone]).max().double()
             dist.all_reduce(gap, dist.ReduceOp.MAX)
             if dist.get_rank() == 0:
                 print(f"{name}: {gap.item():.2g}", flush=True)

@@ -84,9 +84,9 @@ def main() -> None:
         with processes.join_processes(CPU), checkpoints.open_checkpoints(str(folder / "kept"), every) as kept:
             with devices.reproducible(0, threads=1):
                 replica = processes.replica(MLP(5, PARAMETERS), shared, CPU)
-                found = left(fitted(replica, Slow(kept, folder, pause)))
+                weights = left(fitted(replica, Slow(kept, folder, pause)))
             if step.is_first():
-                torch.save(found, folder / "weights.pt")
+                torch.save(weights, folder / "weights.pt")
     except PreemptedError as error:
         print(error, file=sys.stderr)
         sys.exit(step.PREEMPTED)

@@ -151,8 +151,8 @@ def emptied(file: Path) -> None:
 
 def flipped(file: Path) -> None:
     content = bytearray(file.read_bytes())
-    for place in range(0, len(content), 97):
-        content[place] ^= 1
+    for offset in range(0, len(content), 97):
+        content[offset] ^= 1
     file.write_bytes(content)
 
 
@@ -174,12 +174,12 @@ def test_every_flipped_bit_of_a_checkpoint_is_noticed_or_changes_nothing(tmp_pat
     file = tmp_path / "step-000000000003" / "__0_0.distcp"
     whole = file.read_bytes()
     changed = []
-    for place in range(0, len(whole), len(whole) // 50):
-        file.write_bytes(whole[:place] + bytes([whole[place] ^ 16]) + whole[place + 1 :])
+    for offset in range(0, len(whole), len(whole) // 50):
+        file.write_bytes(whole[:offset] + bytes([whole[offset] ^ 16]) + whole[offset + 1 :])
         if not checkpoints.find_damage(str(file.parent)):
-            changed.append(place)
-    for place in changed[:3]:
-        file.write_bytes(whole[:place] + bytes([whole[place] ^ 16]) + whole[place + 1 :])
+            changed.append(offset)
+    for offset in changed[:3]:
+        file.write_bytes(whole[:offset] + bytes([whole[offset] ^ 16]) + whole[offset + 1 :])
         assert same(resumed(tmp_path)[1], undisturbed())
 
 
@@ -209,10 +209,10 @@ def test_checkpoints_may_lie_in_an_object_store():
 class Copies(TorchDispatchMode):
     """Counts what this thread copies on the device."""
 
-    made = 0
+    clones = 0
 
     def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
-        self.made += operation is torch.ops.aten.clone.default
+        self.clones += operation is torch.ops.aten.clone.default
         return operation(*args, **(kwargs or {}))
 
 
@@ -228,7 +228,7 @@ def test_a_checkpoint_is_what_was_there_when_it_began_without_a_copy_on_the_devi
     kept.finish()
 
     kept.resume(training)
-    assert copies.made == 0
+    assert copies.clones == 0
     assert same(training.state(), before)
     assert before["optimizer.0.0.weight.exp_avg"].any()
 
@@ -245,8 +245,8 @@ def group():
 def test_processes_wait_as_long_for_a_checkpoint_as_for_one_another():
     groups = Together()
 
-    for each in (groups.options["process_group"], groups._group):
-        assert each._get_backend(CPU).options._timeout == PATIENCE
+    for group in (groups.options["process_group"], groups._group):
+        assert group._get_backend(CPU).options._timeout == PATIENCE
 
 
 def test_without_time_having_passed_nothing_is_written(tmp_path):
@@ -307,8 +307,8 @@ def test_processes_that_are_told_to_end_save_together_and_others_resume(tmp_path
     with processes.started(elastic.command(tmp_path, 2, '{"shard": 2}', 1000, 0.2), stderr=subprocess.PIPE) as launcher:
         elastic.reached(tmp_path, 13, 1)
         launcher.send_signal(signal.SIGTERM)
-        _, said = launcher.communicate(timeout=processes.SECONDS)
-    assert launcher.returncode == 75, said.decode()
+        _, error = launcher.communicate(timeout=processes.SECONDS)
+    assert launcher.returncode == 75, error.decode()
     saved = int(elastic.lines(tmp_path)[-1].split()[1])
     four = tmp_path / "four"
     four.mkdir()

@@ -30,15 +30,15 @@ LABELS = torch.arange(20.0)
 
 
 def gathered(size: int = 3, inputs: npt.NDArray[np.float32] = INPUTS, width: int = BLOCK) -> GatherDataset:
-    found = GatherDataset(gather_streamed(inputs.__getitem__, width, CPU), torch.arange(float(len(inputs))), size)
-    found.seed()
-    return found
+    dataset = GatherDataset(gather_streamed(inputs.__getitem__, width, CPU), torch.arange(float(len(inputs))), size)
+    dataset.seed()
+    return dataset
 
 
 def resident(size: int = 3) -> ResidentDataset:
-    found = ResidentDataset(torch.from_numpy(INPUTS), LABELS, size)
-    found.seed()
-    return found
+    dataset = ResidentDataset(torch.from_numpy(INPUTS), LABELS, size)
+    dataset.seed()
+    return dataset
 
 
 def same(ours: list[Batch], theirs: list[Batch]) -> bool:
@@ -47,7 +47,7 @@ def same(ours: list[Batch], theirs: list[Batch]) -> bool:
 
 
 def threads() -> list[str]:
-    return [each.name for each in threading.enumerate() if each.name.startswith("ahead")]
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("ahead")]
 
 
 def epochs(rows: TrainingDataset, count: int) -> Iterator[Batch]:
@@ -78,8 +78,8 @@ def test_a_batch_lies_in_memory_as_among_resident_rows(done: int) -> None:
     assert inputs.nbytes > 2 * BLOCK
     among = ResidentDataset(torch.from_numpy(inputs), torch.arange(9000.0), 33).epoch(done)
     alone = gathered(33, inputs, inputs[0].nbytes).epoch(done)
-    places = [[batch[0].data_ptr() % 64 for batch in batches] for batches in (among, alone)]
-    assert places[0] == places[1]
+    offsets = [[batch[0].data_ptr() % 64 for batch in batches] for batches in (among, alone)]
+    assert offsets[0] == offsets[1]
 
 
 def test_the_next_batches_are_gathered_while_a_step_computes() -> None:
@@ -91,15 +91,15 @@ def test_the_next_batches_are_gathered_while_a_step_computes() -> None:
         return number
 
     for number in prefetch(call, range(6)):
-        assert all(each.wait(timeout=30) for each in begun[number : number + 1 + AHEAD])
+        assert all(event.wait(timeout=30) for event in begun[number : number + 1 + AHEAD])
 
 
 def test_no_more_is_gathered_than_that() -> None:
-    asked: list[int] = []
-    found = prefetch(lambda _: 0, (asked.append(number) or number for number in range(9)))
-    next(found)
+    requested: list[int] = []
+    batches = prefetch(lambda _: 0, (requested.append(number) or number for number in range(9)))
+    next(batches)
 
-    assert asked == [*range(1 + AHEAD)]
+    assert requested == [*range(1 + AHEAD)]
 
 
 def test_what_cannot_be_gathered_is_said_where_the_batch_is_asked_for() -> None:
@@ -108,11 +108,11 @@ def test_what_cannot_be_gathered_is_said_where_the_batch_is_asked_for() -> None:
             raise OSError("the shard is gone")
         return number
 
-    found = prefetch(call, range(9))
+    batches = prefetch(call, range(9))
 
-    assert [next(found) for _ in range(3)] == [0, 1, 2]
+    assert [next(batches) for _ in range(3)] == [0, 1, 2]
     with pytest.raises(OSError, match="the shard is gone"):
-        next(found)
+        next(batches)
     assert not threads()
 
 

@@ -17,13 +17,13 @@ HOW = Augmentation(shift=1, flip=True)
 def pictures(how: Augmentation = HOW, size: int = 3) -> AugmentedDataset:
     torch.manual_seed(0)
     change = lambda batch, noise: (augment(how, batch[0], noise), batch[1])  # noqa: E731
-    found = AugmentedDataset(gather_resident(IMAGES), LABELS, size, change)
-    found.seed()
-    return found
+    dataset = AugmentedDataset(gather_resident(IMAGES), LABELS, size, change)
+    dataset.seed()
+    return dataset
 
 
-def epochs(found: AugmentedDataset, count: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    return [batch for _ in range(count) for batch in found.epoch()]
+def epochs(dataset: AugmentedDataset, count: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    return [batch for _ in range(count) for batch in dataset.epoch()]
 
 
 def same(ours, theirs) -> bool:
@@ -63,10 +63,10 @@ def test_a_training_resumes_inside_an_epoch_with_the_same_images(done):
 
 
 def test_the_state_is_that_of_the_epoch_until_its_last_batch_is_handed_over():
-    found = pictures()
-    before = found.state().clone()
-    for number, _ in enumerate(found.epoch(), 1):
-        assert torch.equal(found.state(), before) == (number < 4)
+    dataset = pictures()
+    before = dataset.state().clone()
+    for number, _ in enumerate(dataset.epoch(), 1):
+        assert torch.equal(dataset.state(), before) == (number < 4)
 
 
 def test_an_image_is_moved_and_what_it_leaves_is_filled_from_its_edge():
@@ -79,8 +79,8 @@ def test_an_image_is_moved_and_what_it_leaves_is_filled_from_its_edge():
 
 def test_half_of_the_images_are_mirrored():
     image = torch.arange(3, dtype=torch.uint8).reshape(1, 1, 3, 1).expand(2, 1, 3, 1)
-    found = augment(Augmentation(flip=True), image, torch.tensor([[0.5, 0.5, 0.4], [0.5, 0.5, 0.6]]))
-    assert found[:, 0, :, 0].tolist() == [[2, 1, 0], [0, 1, 2]]
+    mirrored = augment(Augmentation(flip=True), image, torch.tensor([[0.5, 0.5, 0.4], [0.5, 0.5, 0.6]]))
+    assert mirrored[:, 0, :, 0].tolist() == [[2, 1, 0], [0, 1, 2]]
 
 
 def test_images_are_mixed_in_pairs_and_their_labels_alike():

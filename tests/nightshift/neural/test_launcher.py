@@ -4,12 +4,12 @@ from nightshift.neural import processes
 from nightshift.neural.__main__ import meet
 from tests.servers import free_port
 
-GIVEN = {"PET_MASTER_ADDR": "job-node-0-0.job", "PET_MASTER_PORT": "29500", "PET_NNODES": "2"}
+VARIABLES = {"PET_MASTER_ADDR": "job-node-0-0.job", "PET_MASTER_PORT": "29500", "PET_NNODES": "2"}
 
 
 def test_the_first_machine_by_its_number_keeps_the_store_at_which_all_wait_half_an_hour_for_each_other():
     for rank, is_first in (("0", True), ("1", False), ("10", False)):
-        environment = GIVEN | {"PET_NODE_RANK": rank}
+        environment = VARIABLES | {"PET_NODE_RANK": rank}
 
         meet(environment)
 
@@ -30,7 +30,7 @@ def test_machines_whose_agents_have_counted_other_failures_meet_in_one_store():
 
 
 def test_what_is_given_is_kept_and_one_machine_needs_nothing():
-    own = GIVEN | {"PET_NODE_RANK": "0", "PET_RDZV_CONF": "join_timeout=5"}
+    own = VARIABLES | {"PET_NODE_RANK": "0", "PET_RDZV_CONF": "join_timeout=5"}
     meet(own)
     assert own["PET_RDZV_CONF"] == "join_timeout=5"
 

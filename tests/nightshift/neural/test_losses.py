@@ -8,18 +8,18 @@ from nightshift.neural.losses import POINTS, Losses
 
 
 def course(values: list[float]) -> Losses:
-    found = Losses(len(values))
+    losses = Losses(len(values))
     for done, value in enumerate(values, 1):
-        found.add(done, torch.tensor(value))
-    return found
+        losses.add(done, torch.tensor(value))
+    return losses
 
 
 def test_a_point_is_the_mean_over_its_part_of_the_training_and_the_last_part_may_be_shorter() -> None:
-    found = course([float(number) for number in range(1, 251)])
+    losses = course([float(number) for number in range(1, 251)])
 
-    assert found.points[:2] == [(3, 2.0), (6, 5.0)]
-    assert found.points[-1] == (250, 250.0)
-    assert len(found.points) == 84 <= POINTS
+    assert losses.points[:2] == [(3, 2.0), (6, 5.0)]
+    assert losses.points[-1] == (250, 250.0)
+    assert len(losses.points) == 84 <= POINTS
 
 
 def test_a_short_training_has_a_point_a_step() -> None:

@@ -38,7 +38,7 @@ def test_processes_that_share_a_training_in_any_way_get_the_weights_of_one_proce
 
 
 @pytest.mark.parametrize(
-    ("given", "fit", "message"),
+    ("fields", "fit", "message"),
     [
         ({"shard": 3}, {}, "shard 3 x tensor 1 x pipeline 1 is 3, which does not divide 8 processes"),
         ({"shard": 2, "compression": "bf16"}, {}, "compression is for processes that only replicate"),
@@ -54,9 +54,9 @@ def test_processes_that_share_a_training_in_any_way_get_the_weights_of_one_proce
         ({"shard": 2, "pipeline": 2, "schedule": "zero-bubble"}, {}, "zero-bubble .* FSDP does not; write shard: 1"),
     ],
 )
-def test_what_processes_cannot_share_is_refused_with_the_reason(given, fit, message):
+def test_what_processes_cannot_share_is_refused_with_the_reason(fields, fit, message):
     with pytest.raises(UserError, match=message):
-        mesh.build_mesh(MLPParameters(**fit), Trainer(**given), torch.device("cpu"), 8)
+        mesh.build_mesh(MLPParameters(**fit), Trainer(**fields), torch.device("cpu"), 8)
 
 
 def test_a_network_is_cut_into_stages_of_whole_blocks_under_their_own_names():

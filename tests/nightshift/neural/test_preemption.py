@@ -18,14 +18,14 @@ from tests.processes import wait_until
 class Metadata(BaseHTTPRequestHandler):
     """AWS's and Google's, as far as they are asked."""
 
-    ends, broken, asked = False, False, 0
+    ends, broken, requests = False, False, 0
 
     def do_PUT(self):
         assert int(self.headers["X-aws-ec2-metadata-token-ttl-seconds"]) > 0
         self.answer(200 if self.path == "/latest/api/token" else 404, "secret")
 
     def do_GET(self):
-        type(self).asked += 1
+        type(self).requests += 1
         if self.broken:
             self.answer(503, "")
         elif self.path == "/computeMetadata/v1/instance/preempted" and self.headers["Metadata-Flavor"] == "Google":
@@ -73,21 +73,21 @@ def test_a_spot_notice_becomes_sigterm_and_not_before(metadata, cloud):
     with preemption.heed_sigterm() as notice:
         server.broken = True
         preemption.watch({"NIGHTSHIFT_SPOT": f"{cloud}={address}"}, seconds=0.01)
-        wait_until(lambda: server.asked > 2, "the broken server was asked")
+        wait_until(lambda: server.requests > 2, "the broken server was asked")
         server.broken = False
-        wait_until(lambda: server.asked > 20, "the server was asked")
+        wait_until(lambda: server.requests > 20, "the server was asked")
         assert not notice.received
 
         server.ends = True
         wait_until(lambda: notice.received, "the notice is taken")
 
 
-@pytest.mark.parametrize(("cloud", "asked"), [("aws", preemption.aws), ("gcp", preemption.gcp)])
-def test_each_cloud_is_asked_in_its_own_way(metadata, cloud, asked):
+@pytest.mark.parametrize(("cloud", "is_preempted"), [("aws", preemption.aws), ("gcp", preemption.gcp)])
+def test_each_cloud_is_asked_in_its_own_way(metadata, cloud, is_preempted):
     server, address = metadata
-    assert not asked(address)
+    assert not is_preempted(address)
     server.ends = True
-    assert asked(address)
+    assert is_preempted(address)
 
 
 def test_another_cloud_is_refused_with_those_that_are_known():

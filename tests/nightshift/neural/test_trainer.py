@@ -61,14 +61,14 @@ def orders(data: ResidentDataset, epochs: int, skip: int = 0) -> list[float]:
 
 def test_two_epochs_serve_the_rows_in_different_orders_that_the_seed_decides():
     data = ResidentDataset(torch.zeros(50, 1), torch.arange(50.0), 50)
-    found = []
+    epochs_by_seed = []
     for seed in (1, 1, 2):
         torch.manual_seed(seed)
         data.seed()
-        found.append(orders(data, 2))
+        epochs_by_seed.append(orders(data, 2))
 
-    assert found[0] == found[1] != found[2]
-    assert found[0][:50] != found[0][50:]
+    assert epochs_by_seed[0] == epochs_by_seed[1] != epochs_by_seed[2]
+    assert epochs_by_seed[0][:50] != epochs_by_seed[0][50:]
 
 
 @pytest.mark.parametrize("served", range(1, 9))
@@ -100,11 +100,11 @@ def test_training_learns_what_separates_the_classes():
     labels = (matrix[:, 0] * matrix[:, 1] > 0).astype(np.int8)  # no line separates these
     parameters = MLPParameters(hidden=32, epochs=30, batch_size=64, learning_rate=0.02)
     with devices.reproducible(0, threads=1):
-        found = trainer.fit(Replica(MLP(3, parameters), CPU), ResidentDataset(*mlp.resident(matrix, labels, CPU), 64))
+        fitted = trainer.fit(Replica(MLP(3, parameters), CPU), ResidentDataset(*mlp.resident(matrix, labels, CPU), 64))
 
-    assert ((mlp.probabilities(found.model, matrix) > 0.5) == labels).mean() > 0.95
-    assert [step for step, _ in found.losses][-1] == 30 * 32
-    assert found.losses[0][1] > 0.6 > 0.2 > found.losses[-1][1]
+    assert ((mlp.probabilities(fitted.model, matrix) > 0.5) == labels).mean() > 0.95
+    assert [step for step, _ in fitted.losses][-1] == 30 * 32
+    assert fitted.losses[0][1] > 0.6 > 0.2 > fitted.losses[-1][1]
 
 
 @given(steps=st.integers(1, 300), warmup=st.floats(0, 0.999), decay=st.sampled_from(Decay))
@@ -193,9 +193,9 @@ def test_accumulated_gradients_and_recomputed_activations_train_the_same_network
 def test_a_compiled_network_is_the_same_network():
     short = SMALL.model_copy(update={"epochs": 1, "batch_size": 300, "layers": 1})
 
-    found = trained(short.model_copy(update={"compile": Compile.DEFAULT}))
+    compiled = trained(short.model_copy(update={"compile": Compile.DEFAULT}))
 
-    assert gap(trained(short), found) < 1e-5
+    assert gap(trained(short), compiled) < 1e-5
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -209,15 +209,15 @@ def test_what_is_compiled_for_a_training_is_left_there():
 
 
 @pytest.mark.parametrize(
-    ("microbatches", "device", "said"),
+    ("microbatches", "device", "message"),
     [
         (1, "cpu", "compile is cuda-graphs, which only GPUs have; write compile: default"),
         (2, "cuda", "and microbatches is 2: .*; write microbatches: 1, or compile: default"),
     ],
 )
-def test_cuda_graphs_are_refused_where_they_cannot_be(microbatches, device, said):
+def test_cuda_graphs_are_refused_where_they_cannot_be(microbatches, device, message):
     fit = Fit(compile=Compile.CUDA_GRAPHS, microbatches=microbatches)
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=message):
         replica.check(fit, torch.device(device))
 
 
@@ -258,22 +258,22 @@ def test_rows_are_scored_so_many_at_once_as_the_device_can_hold():
     network.register_forward_hook(lambda _, inputs, __: sizes.append(len(inputs[0])))
     matrix = np.linspace(-1, 1, mlp.AT_ONCE + 3, dtype=np.float32)[:, None]
 
-    found = mlp.probabilities(network, matrix)
+    scores = mlp.probabilities(network, matrix)
 
     assert sizes == [mlp.AT_ONCE, 3]
-    assert np.abs(found[[0, -1]] - mlp.probabilities(network, matrix[[0, -1]])).max() < 1e-6
+    assert np.abs(scores[[0, -1]] - mlp.probabilities(network, matrix[[0, -1]])).max() < 1e-6
 
 
 def test_progress_names_step_loss_speed_and_what_is_left(caplog):
     caplog.set_level(logging.INFO, "nightshift")
-    silent, told = TrainingProgress(100, 64, 1000), TrainingProgress(100, 64, 1000, seconds=0)
+    silent, loud = TrainingProgress(100, 64, 1000), TrainingProgress(100, 64, 1000, seconds=0)
     silent.advance(50, torch.tensor(0.5))
-    told.advance(50, torch.tensor(0.5))
+    loud.advance(50, torch.tensor(0.5))
 
     (record,) = caplog.messages
     line = r"step 50 of 100: loss 0\.5, [\d,]+ rows/s, [\d,.]+ GFLOP/s, 0 s left"
     assert re.fullmatch(line, record)
-    assert told.line(50, 0.5, speed=10) == "step 50 of 100: loss 0.5, 640 rows/s, 0.00 GFLOP/s, 5 s left"
+    assert loud.line(50, 0.5, speed=10) == "step 50 of 100: loss 0.5, 640 rows/s, 0.00 GFLOP/s, 5 s left"
 
 
 def test_the_settings_of_pytorch_are_restored_even_after_a_failure():

@@ -22,14 +22,14 @@ NETWORKS = {
 @pytest.mark.parametrize("kind", NETWORKS)
 def test_a_stretch_trains_whole_batches_for_about_the_same_time_on_end(kind: str) -> None:
     shape, parameters = NETWORKS[kind]
-    asked = {"kind": kind, "shape": shape, "parameters": SMALL | parameters, "rows": 100, "trainer": {}}
+    request = {"kind": kind, "shape": shape, "parameters": SMALL | parameters, "rows": 100, "trainer": {}}
 
-    with simulated.training(asked, CPU) as training:
-        found = StretchTimer(training)
-        stretches = [found.stretch() for _ in range(3)]
+    with simulated.training(request, CPU) as training:
+        timer = StretchTimer(training)
+        stretches = [timer.stretch() for _ in range(3)]
 
-    assert {each["rows"] for each in stretches} == {30 * found.steps}
-    assert all(each["seconds"] > 0 and each["cpu_seconds"] > 0 for each in stretches)
+    assert {stretch["rows"] for stretch in stretches} == {30 * timer.steps}
+    assert all(stretch["seconds"] > 0 and stretch["cpu_seconds"] > 0 for stretch in stretches)
 
 
 @pytest.mark.parametrize(
@@ -54,11 +54,11 @@ def test_a_network_multiplies_in_its_precision_and_convolves_float32_in_tf32(
 
 
 def test_a_variant_that_cannot_be_says_why(capsys: pytest.CaptureFixture[str]) -> None:
-    asked = {"device": "cpu", "rows": 20, "kind": "mlp", "shape": {"inputs": 3}}
-    asked |= {"parameters": {"batch_size": 30}, "trainer": {}}
+    request = {"device": "cpu", "rows": 20, "kind": "mlp", "shape": {"inputs": 3}}
+    request |= {"parameters": {"batch_size": 30}, "trainer": {}}
 
     with pytest.raises(SystemExit, match="2"):
-        simulated.answer(json.dumps(asked), answer_commands)
+        simulated.answer(json.dumps(request), answer_commands)
 
     refused = "batch_size is 30, and there are 20 rows; give more with --rows"
     assert json.loads(capsys.readouterr().out)["refused"] == refused
@@ -68,7 +68,7 @@ def test_a_variant_that_cannot_be_says_why(capsys: pytest.CaptureFixture[str]) -
     ("name", "share"), [("all-reduce", 14 / 8), ("all-gather", 7 / 8), ("reduce-scatter", 7 / 8), ("all-to-all", 7 / 8)]
 )
 def test_bus_bandwidth_is_that_of_nccl_tests(name: str, share: float) -> None:
-    found = CollectiveTiming(name, size=1_000_000, seconds=0.001, processes=8)
+    timing = CollectiveTiming(name, size=1_000_000, seconds=0.001, processes=8)
 
-    assert found.algorithm == pytest.approx(1e9)
-    assert found.bus == pytest.approx(share * 1e9)
+    assert timing.algorithm == pytest.approx(1e9)
+    assert timing.bus == pytest.approx(share * 1e9)

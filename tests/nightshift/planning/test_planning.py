@@ -102,8 +102,8 @@ def test_the_more_is_sharded_or_computed_again_the_less_memory_is_needed() -> No
 
     by_zero = [memory.estimate_memory(model, NODE, ParallelLayout(16, zero=zero)).total for zero in range(4)]
     by_checkpointing = [
-        memory.estimate_memory(model, NODE, ParallelLayout(16, zero=3, checkpointing=each)).total
-        for each in Checkpointing
+        memory.estimate_memory(model, NODE, ParallelLayout(16, zero=3, checkpointing=extent)).total
+        for extent in Checkpointing
     ]
 
     assert by_zero == sorted(by_zero, reverse=True)
@@ -138,7 +138,7 @@ def test_logits_are_split_by_tensor_parallelism_and_sequences_by_context_paralle
 
 
 def test_a_gpu_whose_architecture_was_not_fitted_is_said_to_be_so() -> None:
-    fitted = {each.name for each in gpus().values() if efficiency(each).is_fitted}
+    fitted = {kind.name for kind in gpus().values() if efficiency(kind).is_fitted}
 
     assert {"a100-80gb", "h100-80gb", "b200-180gb"} <= fitted
     assert not fitted & {"v100-32gb", "t4", "l4", "l40s"}
@@ -151,11 +151,11 @@ def test_a_layout_that_does_not_fit_is_refused_with_one_that_does() -> None:
         search.plan_fitting(model, NODE, ParallelLayout(16))
 
     words = str(error.value).split("step: ")[1].split()
-    given = {
+    fields = {
         name.removeprefix("--").replace("-", "_"): value for name, value in zip(words[::2], words[1::2], strict=True)
     }
-    checkpointing = Checkpointing(given.pop("checkpointing"))
-    layout = ParallelLayout(16, checkpointing=checkpointing, **{name: int(value) for name, value in given.items()})
+    checkpointing = Checkpointing(fields.pop("checkpointing"))
+    layout = ParallelLayout(16, checkpointing=checkpointing, **{name: int(value) for name, value in fields.items()})
     assert search.plan_fitting(model, NODE, layout).fits
 
 
@@ -180,7 +180,7 @@ def test_the_proposal_is_at_least_as_fast_as_every_published_layout_that_fits() 
 
 
 @pytest.mark.parametrize(
-    ("layout", "said"),
+    ("layout", "message"),
     (
         (ParallelLayout(16, tensor=3), r"tensor is 3, which does not divide the model's heads, 32; give 2 or 4"),
         (
@@ -195,8 +195,8 @@ def test_the_proposal_is_at_least_as_fast_as_every_published_layout_that_fits() 
         (ParallelLayout(16, precision="fp4"), r"precision is 'fp4'; h100-80gb has fp32, tf32"),
     ),
 )
-def test_a_layout_that_cannot_be_is_refused_with_what_can(layout: ParallelLayout, said: str) -> None:
-    with pytest.raises(UserError, match=said):
+def test_a_layout_that_cannot_be_is_refused_with_what_can(layout: ParallelLayout, message: str) -> None:
+    with pytest.raises(UserError, match=message):
         search.plan(preset("llama3-8b"), NODE, layout)
 
 
@@ -210,6 +210,6 @@ def test_an_unknown_name_is_refused_with_those_that_are_known() -> None:
 
 
 def test_every_gpu_of_the_table_has_a_source_and_a_date() -> None:
-    for each in gpus().values():
-        assert each.source.startswith("https://") and each.date.year >= 2026
-        assert each.bandwidth < each.peak("fp16") and each.memory > 14 * 2**30
+    for kind in gpus().values():
+        assert kind.source.startswith("https://") and kind.date.year >= 2026
+        assert kind.bandwidth < kind.peak("fp16") and kind.memory > 14 * 2**30

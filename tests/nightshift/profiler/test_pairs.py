@@ -27,8 +27,8 @@ def model(folder: Path, layers: int) -> str:
     names = [package.INPUT, *(f"h{number}" for number in range(layers))]
     nodes = [helper.make_node("MatMul", [here, "w"], [there]) for here, there in pairwise(names)]
     nodes.append(helper.make_node("ReduceMean", [names[-1], "columns"], [package.OUTPUT], keepdims=0))
-    taken, given = (package.INPUT, TensorProto.FLOAT, [None, 16]), (package.OUTPUT, TensorProto.FLOAT, [None])
-    graph = samples.serialized(nodes, taken, [given], {"w": square, "columns": np.array([1])})
+    taken, scores = (package.INPUT, TensorProto.FLOAT, [None, 16]), (package.OUTPUT, TensorProto.FLOAT, [None])
+    graph = samples.serialized(nodes, taken, [scores], {"w": square, "columns": np.array([1])})
     rows = pd.DataFrame(random.random((1024, 16)), columns=COLUMNS).assign(label=0, score=0.5)
     package.save(
         str(folder), packages.manifest({"m": graph}, Inputs(numeric=COLUMNS, categorical={})), {"m": graph}, rows
@@ -55,9 +55,9 @@ class Fake:
 def test_rounds_are_measured_with_new_sides_and_stand_in_turn() -> None:
     rounds = iter([1.0, 1.5])
 
-    found = compare_kernels(lambda: Fake(a=1.0, b=1.0), lambda: Fake(a=next(rounds), c=1.0), pairs=3, rounds=2)
+    times = compare_kernels(lambda: Fake(a=1.0, b=1.0), lambda: Fake(a=next(rounds), c=1.0), pairs=3, rounds=2)
 
-    assert found == {"a": [1.0, 1.5, 1.0, 1.5, 1.0, 1.5]}
+    assert times == {"a": [1.0, 1.5, 1.0, 1.5, 1.0, 1.5]}
 
 
 def test_the_command_finds_a_larger_graph_to_be_slower(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -73,7 +73,7 @@ def test_the_command_finds_a_larger_graph_to_be_slower(tmp_path: Path, capsys: p
 
     verdict = Verdict.read(str(tmp_path / "verdict.json"))
     assert verdict.decision is Decision.FAIL
-    assert [each.name for each in verdict.measures] == ["making the matrix", "scoring one row", "scoring a batch"]
+    assert [measure.name for measure in verdict.measures] == ["making the matrix", "scoring one row", "scoring a batch"]
     assert any(reason.startswith("scoring a batch takes") for reason in verdict.reasons)
     assert (verdict.value("scoring a batch") or 0) > 1.5
     assert "scoring a batch takes" in capsys.readouterr().out
@@ -85,7 +85,7 @@ def test_a_model_that_cannot_be_measured_is_a_users_mistake(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     (
         (["--baseline", "nothing"], "there is no run 'nothing'"),
         (["--baseline", "1", "--pairs", "0"], "--pairs is 0 and --rounds is 5; give 1 or more"),
@@ -93,11 +93,11 @@ def test_a_model_that_cannot_be_measured_is_a_users_mistake(tmp_path: Path) -> N
         (["--baseline", "champion"], "holds no model yet"),
     ),
 )
-def test_what_cannot_be_compared_is_refused(words: list[str], said: str, tmp_path: Path) -> None:
+def test_what_cannot_be_compared_is_refused(words: list[str], message: str, tmp_path: Path) -> None:
     (tmp_path / "runs" / "mine" / "training" / "model").mkdir(parents=True)
     (tmp_path / "runs" / "mine" / "run.json").write_text("{}")
     (tmp_path / "runs" / "mine" / "training" / "model" / "model.json").write_text("{}")
     args = parse_command_line(["perf", "compare", "mine", *words, "--workspace", str(tmp_path)])
 
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=message):
         args.command(args)

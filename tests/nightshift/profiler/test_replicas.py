@@ -23,7 +23,7 @@ ALONE = measured([(0.0, 1.0)])
 
 
 @pytest.mark.parametrize(
-    ("found", "title", "won_ms"),
+    ("scaled", "title", "won_ms"),
     [
         (measured([(0.5, 1.0), (0.5, 1.0)]), "The data loader", 500),
         (measured([(0.0, 1.0), (0.0, 2.0)]), "A straggler", 500),
@@ -32,25 +32,25 @@ ALONE = measured([(0.0, 1.0)])
         (measured([(0.0, 1.3), (0.0, 1.3)]), "Processes that slow each other down", 300),
     ],
 )
-def test_what_takes_the_time_is_named_with_what_it_costs(found: ScalingMeasurement, title: str, won_ms: float) -> None:
-    (finding,) = replicas.diagnose_scaling(ALONE, found)
+def test_what_takes_the_time_is_named_with_what_it_costs(scaled: ScalingMeasurement, title: str, won_ms: float) -> None:
+    (finding,) = replicas.diagnose_scaling(ALONE, scaled)
 
     assert (finding.title, finding.won_ms) == (title, pytest.approx(won_ms))
-    assert finding.won_pct == pytest.approx(won_ms / 10 / found.step, abs=0.01)
+    assert finding.won_pct == pytest.approx(won_ms / 10 / scaled.step, abs=0.01)
 
 
 def test_what_costs_most_comes_first_and_a_straggler_is_named() -> None:
-    found = replicas.diagnose_scaling(ALONE, measured([(0.1, 1.0), (0.1, 1.0), (0.1, 4.0), (0.1, 1.0)], exchange=0.5))
+    causes = replicas.diagnose_scaling(ALONE, measured([(0.1, 1.0), (0.1, 1.0), (0.1, 4.0), (0.1, 1.0)], exchange=0.5))
 
-    assert [each.title for each in found] == ["A straggler", "Exposed communication", "The data loader"]
-    assert found[0].evidence.startswith("Process 2 takes 122% longer than the mean")
+    assert [finding.title for finding in causes] == ["A straggler", "Exposed communication", "The data loader"]
+    assert causes[0].evidence.startswith("Process 2 takes 122% longer than the mean")
 
 
 def test_processes_that_lose_nothing_scale_perfectly() -> None:
-    found = measured([(0.0, 1.0), (0.0, 1.0)])
+    pair = measured([(0.0, 1.0), (0.0, 1.0)])
 
-    assert replicas.diagnose_scaling(ALONE, found) == []
-    assert (ALONE.efficiency(ALONE), found.efficiency(ALONE), found.speed) == (1, 1, 200)
+    assert replicas.diagnose_scaling(ALONE, pair) == []
+    assert (ALONE.efficiency(ALONE), pair.efficiency(ALONE), pair.speed) == (1, 1, 200)
     assert measured([(0.0, 1.0), (0.0, 1.0)], exchange=0.25).efficiency(ALONE) == pytest.approx(0.8)
 
 
@@ -66,7 +66,7 @@ def test_every_process_has_as_many_rows_as_one_alone_and_a_core() -> None:
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_planted_in_the_processes_or_in_their_setting(fault: str) -> None:
-    asked = ScalingSpec(NETWORK, Trainer().model_dump(mode="json"), "cpu", rows=64, fault=fault).request(2)
+    request = ScalingSpec(NETWORK, Trainer().model_dump(mode="json"), "cpu", rows=64, fault=fault).request(2)
 
-    assert (asked["fault"] == fault) == (fault != SMALL_BUCKETS)
-    assert (asked["trainer"]["bucket_mb"] == Trainer().bucket_mb) == (fault != SMALL_BUCKETS)
+    assert (request["fault"] == fault) == (fault != SMALL_BUCKETS)
+    assert (request["trainer"]["bucket_mb"] == Trainer().bucket_mb) == (fault != SMALL_BUCKETS)

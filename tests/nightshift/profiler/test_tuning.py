@@ -26,7 +26,7 @@ from nightshift.profiler.tuning import (
 )
 
 PARAMETERS = Fit().model_dump(mode="json") | {"hidden": 8, "channels_last": True}
-GIVEN = Variant(PARAMETERS, Trainer().model_dump(mode="json"))
+INITIAL = Variant(PARAMETERS, Trainer().model_dump(mode="json"))
 SETTING = TuningSetting("cpu", ConfiguredNetwork("mlp", {"inputs": 3}, PARAMETERS), rows=1000, axes=list(AXES), cores=4)
 
 
@@ -49,7 +49,7 @@ class Fake:
 
 def searched(
     factors: dict[tuple[str, Any], float],
-    given: Variant = GIVEN,
+    initial: Variant = INITIAL,
     setting: TuningSetting = SETTING,
     noise: float = 0,
     seed: int = 0,
@@ -58,26 +58,26 @@ def searched(
     random, tried = np.random.default_rng(seed), []
 
     def start(variant: Variant) -> Fake:
-        found = [factor for (axis, value), factor in factors.items() if variant.value(axis) == value]
-        if 0 in found:
+        slowdowns = [factor for (axis, value), factor in factors.items() if variant.value(axis) == value]
+        if 0 in slowdowns:
             raise UserError("no compiler")
-        return Fake(variant, setting, lambda: float(np.prod(found) * random.lognormal(0, noise)))
+        return Fake(variant, setting, lambda: float(np.prod(slowdowns) * random.lognormal(0, noise)))
 
-    return tuning.tune(given, Search(start, setting, tried.append)), tried
+    return tuning.tune(initial, Search(start, setting, tried.append)), tried
 
 
 def test_the_fastest_value_of_each_axis_is_kept_and_the_whole_is_measured_beside_what_was_given() -> None:
     factors = {("threads", 4): 1.3, ("precision", "bf16"): 0.5, ("compile", "default"): 0.8, ("batch_size", 512): 0.9}
     factors |= {("batch_size", 1024): 0.7}
 
-    found, tried = searched(factors, setting=replace(SETTING, batch_sizes=[512, 1024]), noise=0.02)
+    tuned, tried = searched(factors, setting=replace(SETTING, batch_sizes=[512, 1024]), noise=0.02)
 
-    assert found.changes == {"precision": "bf16", "compile": "default", "batch_size": 1024}
-    assert found.best.parameters == {**PARAMETERS, **found.changes}
-    assert found.is_faster and found.total
-    assert found.total.gain == pytest.approx(1 / (0.5 * 0.8 * 0.7) - 1, rel=0.05)
-    assert found.total.after.rows / found.total.before.rows == pytest.approx(1 / (0.5 * 0.8 * 0.7), rel=0.05)
-    names = [(each.axis, each.value) for each in tried if each.axis != "batch_size"]
+    assert tuned.changes == {"precision": "bf16", "compile": "default", "batch_size": 1024}
+    assert tuned.best.parameters == {**PARAMETERS, **tuned.changes}
+    assert tuned.is_faster and tuned.total
+    assert tuned.total.gain == pytest.approx(1 / (0.5 * 0.8 * 0.7) - 1, rel=0.05)
+    assert tuned.total.after.rows / tuned.total.before.rows == pytest.approx(1 / (0.5 * 0.8 * 0.7), rel=0.05)
+    names = [(trial.axis, trial.value) for trial in tried if trial.axis != "batch_size"]
     assert names == [("threads", 4), ("precision", "bf16"), ("compile", "default")]
 
 
@@ -90,9 +90,9 @@ def test_an_axis_begins_where_the_one_before_has_ended() -> None:
         seconds = {("bf16", "default"): 0.6, ("bf16", "none"): 0.5, ("float32", "default"): 0.9}.get(values, 1.0)
         return Fake(variant, SETTING, lambda: seconds)
 
-    found = tuning.tune(GIVEN, Search(start, SETTING, lambda _: None))
+    tuned = tuning.tune(INITIAL, Search(start, SETTING, lambda _: None))
 
-    assert found.changes == {"precision": "bf16"}
+    assert tuned.changes == {"precision": "bf16"}
     assert searched(both)[0].changes == {"precision": "bf16", "compile": "default"}
 
 
@@ -105,25 +105,25 @@ def test_noise_and_a_win_within_the_tolerance_are_seldom_taken() -> None:
 
 
 def test_a_win_is_found_in_spite_of_noise() -> None:
-    found, _ = searched({("precision", "bf16"): 0.7}, noise=0.2)
+    tuned, _ = searched({("precision", "bf16"): 0.7}, noise=0.2)
 
-    assert found.changes == {"precision": "bf16"}
+    assert tuned.changes == {"precision": "bf16"}
 
 
 def test_what_cannot_run_is_said_and_the_search_goes_on() -> None:
-    found, tried = searched(
+    tuned, tried = searched(
         {("compile", "default"): 0, ("recompute", False): 0.8},
-        replace(GIVEN, parameters={**PARAMETERS, "recompute": True}),
+        replace(INITIAL, parameters={**PARAMETERS, "recompute": True}),
     )
 
-    assert [each.refused for each in tried if each.axis == "compile"] == ["no compiler"]
-    assert found.changes == {"recompute": False}
+    assert [trial.refused for trial in tried if trial.axis == "compile"] == ["no compiler"]
+    assert tuned.changes == {"recompute": False}
 
 
 def test_a_value_is_not_blamed_when_the_best_so_far_ends_beside_it() -> None:
     def start(variant: Variant) -> Fake:
         def seconds() -> float:
-            side.has_ended = variant == GIVEN
+            side.has_ended = variant == INITIAL
             if side.has_ended:
                 raise UserError("it ended")
             return 1.0
@@ -133,15 +133,15 @@ def test_a_value_is_not_blamed_when_the_best_so_far_ends_beside_it() -> None:
 
     search = Search(start, SETTING, lambda _: None)
 
-    assert [each.refused for each in search.along("compile", GIVEN)] == [
+    assert [trial.refused for trial in search.along("compile", INITIAL)] == [
         "the best so far has ended beside it: it ended"
     ]
 
 
 def test_what_libraries_print_is_no_answer() -> None:
-    side, answer = VariantProcess(GIVEN, SETTING), {"rows": 1, "seconds": 2.0, "cpu_seconds": 3.0}
-    said = ["NCCL version 2.27.5", "[1]", "3", "", json.dumps(answer)]
-    side._process = Popen([sys.executable, "-c", f"print({chr(10).join(said)!r})"], stdin=PIPE, stdout=PIPE, text=True)
+    side, answer = VariantProcess(INITIAL, SETTING), {"rows": 1, "seconds": 2.0, "cpu_seconds": 3.0}
+    lines = ["NCCL version 2.27.5", "[1]", "3", "", json.dumps(answer)]
+    side._process = Popen([sys.executable, "-c", f"print({chr(10).join(lines)!r})"], stdin=PIPE, stdout=PIPE, text=True)
 
     assert side.stretch() == Stretch(**answer)
     with pytest.raises(UserError, match="it ended; what it says stands above"):
@@ -155,10 +155,10 @@ def test_images_are_also_laid_out_otherwise() -> None:
         SETTING, network=ConfiguredNetwork("resnet", {"side": 8, "channels": 1, "classes": 2}, PARAMETERS)
     )
 
-    found, tried = searched({("channels_last", False): 0.5}, setting=setting)
+    tuned, tried = searched({("channels_last", False): 0.5}, setting=setting)
 
-    assert found.changes == {"channels_last": False}
-    assert [each.value for each in tried if each.axis == "channels_last"] == [False]
+    assert tuned.changes == {"channels_last": False}
+    assert [trial.value for trial in tried if trial.axis == "channels_last"] == [False]
 
 
 def test_what_is_there_and_cannot_run_is_an_error() -> None:
@@ -185,11 +185,11 @@ def test_what_is_there_and_cannot_run_is_an_error() -> None:
 def test_an_axis_has_the_values_that_apply(
     device: str, processes: int, trainer: dict[str, Any], parameters: dict[str, Any], values: dict[str, list[Any]]
 ) -> None:
-    given = Variant({**PARAMETERS, **parameters}, {**GIVEN.trainer, **trainer}, processes)
+    variant = Variant({**PARAMETERS, **parameters}, {**INITIAL.trainer, **trainer}, processes)
 
-    _, tried = searched({}, given, replace(SETTING, device=device, processes=[processes]))
+    _, tried = searched({}, variant, replace(SETTING, device=device, processes=[processes]))
 
-    assert {axis: [each.value for each in tried if each.axis == axis] for axis in values} == values
+    assert {axis: [trial.value for trial in tried if trial.axis == axis] for axis in values} == values
 
 
 @pytest.mark.parametrize(
@@ -203,16 +203,16 @@ def test_an_axis_has_the_values_that_apply(
     ],
 )
 def test_a_gpu_is_used_as_its_data_sheet_says_for_the_precision(gpu: str, arithmetic: str, used: float | None) -> None:
-    side = Fake(GIVEN, SETTING, lambda: 1e-4, gpu)
+    side = Fake(INITIAL, SETTING, lambda: 1e-4, gpu)
     side.arithmetic = arithmetic
 
-    found = tuning.speed(side, [side.stretch()])
+    speed = tuning.speed(side, [side.stretch()])
 
-    assert (found.rows, found.flops) == pytest.approx((1e6, 1e12))
-    assert found.used == (None if used is None else pytest.approx(used))
+    assert (speed.rows, speed.flops) == pytest.approx((1e6, 1e12))
+    assert speed.used == (None if used is None else pytest.approx(used))
 
 
 def test_a_cpu_is_used_as_the_processes_have_taken_of_its_time() -> None:
-    side = Fake(GIVEN, SETTING, lambda: 0.1)
+    side = Fake(INITIAL, SETTING, lambda: 0.1)
 
     assert tuning.speed(side, [side.stretch()]).used == 0.5

@@ -14,13 +14,13 @@ import uvloop
 from nightshift import storage
 from nightshift.contracts.package import load as load_manifest
 from nightshift.serving.application import Application
-from nightshift.serving.batching import Limits
+from nightshift.serving.batching import ServerLimits
 from nightshift.serving.bearer import Bearer
-from nightshift.serving.files import Challenger, Pointer, pointed_at
-from nightshift.serving.http import Server
-from nightshift.serving.predictions import Predictions
+from nightshift.serving.files import Challenger, DeploymentPointer, read_pointer
+from nightshift.serving.http import HttpServer
+from nightshift.serving.prediction_log import PredictionLog
 from nightshift.serving.server import listen
-from nightshift.serving.versions import Current, load
+from nightshift.serving.versions import ModelManager, load
 from tests.conftest import save
 from tests.servers import free_port
 
@@ -28,15 +28,15 @@ from tests.servers import free_port
 class Running:
     """A server: its URL, what it serves, and the file that says what it should."""
 
-    def __init__(self, current: Current, url: str, pointer: Path) -> None:
+    def __init__(self, current: ModelManager, url: str, pointer: Path) -> None:
         self.current, self.url, self.pointer = current, url, pointer
 
 
 @contextmanager
 def answering(application: Any, **options: Any) -> Iterator[str]:
-    """Have an application answer during the block, with options of `Server`; gives its URL."""
+    """Have an application answer during the block, with options of `HttpServer`; gives its URL."""
     listener = listen(free_port())
-    server, loop = Server(application, **options), uvloop.new_event_loop()
+    server, loop = HttpServer(application, **options), uvloop.new_event_loop()
     thread = threading.Thread(target=loop.run_until_complete, args=[server.serve(listener)])
     thread.start()
     try:
@@ -51,16 +51,16 @@ def answering(application: Any, **options: Any) -> Iterator[str]:
 def serving(
     package: str,
     pointer: Path,
-    limits: Limits = Limits(),  # noqa: B008 frozen
+    limits: ServerLimits = ServerLimits(),  # noqa: B008 frozen
     token: str | None = None,
     aliases: Mapping[str, str] | None = None,
     snapshot: str | None = None,
-    predictions: Predictions | None = None,
+    predictions: PredictionLog | None = None,
 ) -> Iterator[Running]:
     """Serve a package as version 1 of `fraud`, over a snapshot if one is given."""
     point(pointer, 1, package, snapshot)
     state = str(pointer.parent / "state")
-    current = Current(partial(pointed_at, str(pointer)), partial(load, "fraud", limits=limits), state)
+    current = ModelManager(partial(read_pointer, str(pointer)), partial(load, "fraud", limits=limits), state)
     try:
         bearer = None
         if token:
@@ -77,8 +77,8 @@ def point(
 ) -> None:
     """Say what is to be served."""
     sha256 = load_manifest(package).sha256
-    said = Pointer(version, package, sha256, "2018-08-01T00:00:00+00:00", snapshot, challenger)
-    storage.write_json(str(pointer), asdict(said))
+    deployed = DeploymentPointer(version, package, sha256, "2018-08-01T00:00:00+00:00", snapshot, challenger)
+    storage.write_json(str(pointer), asdict(deployed))
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from nightshift.serving.errors import UnauthorizedError
 from nightshift.serving.http import Timeouts
-from nightshift.serving.messages import OK, Request, Response
+from nightshift.serving.messages import OK, HttpRequest, HttpResponse
 from tests.nightshift.serving.conftest import answering
 from tests.processes import SECONDS
 
@@ -24,20 +24,20 @@ class Echo:
     def __init__(self) -> None:
         self.requests, self.is_released = 0, False
 
-    def admit(self, request: Request) -> None:
+    def admit(self, request: HttpRequest) -> None:
         if request.path == "/refused":
             request.refuse(UnauthorizedError("no"))
 
-    async def answer(self, request: Request) -> Response:
+    async def answer(self, request: HttpRequest) -> HttpResponse:
         self.requests += 1
         if request.refusal:
-            return Response.refusal(request.refusal)
+            return HttpResponse.refusal(request.refusal)
         if request.body == b"slow" or request.path == "/slow":
             await asyncio.sleep(0.05)
         while request.path == "/held" and not self.is_released:
             await asyncio.sleep(0.01)
         body = b"x" * 10_000_000 if request.path == "/large" else request.path.encode() + b" " + request.body
-        return Response(body, headers={"content-type": "text/plain"})
+        return HttpResponse(body, headers={"content-type": "text/plain"})
 
 
 class Wire(asyncio.Transport):

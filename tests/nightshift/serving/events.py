@@ -32,7 +32,7 @@ def events_of(rows: list[tuple[Any, ...]], chosen: Config = CHOSEN) -> list[Labe
 
 
 EVENTS = events_of(ROWS)
-LATER = [each for each in EVENTS if each.time >= (START + PAST) * DAY]
+LATER = [event for event in EVENTS if event.time >= (START + PAST) * DAY]
 
 
 def model(folder: Path, chosen: Config = CHOSEN, slope: float = 0.03) -> str:
@@ -44,11 +44,11 @@ def model(folder: Path, chosen: Config = CHOSEN, slope: float = 0.03) -> str:
         make.make_node("Sigmoid", ["logit"], ["column"]),
         make.make_node("Reshape", ["column", "flat"], [contract.OUTPUT]),
     ]
-    given = make.make_tensor_value_info(contract.INPUT, onnx.TensorProto.FLOAT, [None, len(names)])
-    made = make.make_tensor_value_info(contract.OUTPUT, onnx.TensorProto.FLOAT, [None])
+    input_info = make.make_tensor_value_info(contract.INPUT, onnx.TensorProto.FLOAT, [None, len(names)])
+    output_info = make.make_tensor_value_info(contract.OUTPUT, onnx.TensorProto.FLOAT, [None])
     constants = [onnx.numpy_helper.from_array(weights, "weights"), onnx.numpy_helper.from_array(np.array([-1]), "flat")]
     graph = make.make_model(
-        make.make_graph(nodes, "all", [given], [made], constants),
+        make.make_graph(nodes, "all", [input_info], [output_info], constants),
         opset_imports=[make.make_opsetid("", 17)],
         ir_version=9,
     ).SerializeToString()
@@ -63,15 +63,15 @@ def model(folder: Path, chosen: Config = CHOSEN, slope: float = 0.03) -> str:
     return str(folder)
 
 
-def raw(each: Labeled) -> dict[str, Any]:
+def raw(event: Labeled) -> dict[str, Any]:
     """An event as a user has it."""
-    time = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=each.time)
-    found = {"event_id": each.event_id, "event_time": time.isoformat()}
-    return found | {"customer": each.customer, "terminal": each.terminal, "amount": each.amount}
+    time = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=event.time)
+    fields = {"event_id": event.event_id, "event_time": time.isoformat()}
+    return fields | {"customer": event.customer, "terminal": event.terminal, "amount": event.amount}
 
 
 def expected(uri: str, events: list[Labeled], chosen: Config = CHOSEN) -> list[float]:
     """What the model says of the batch kernel's features of the newest events."""
     rows = pd.DataFrame(offline(events, chosen), columns=core.numeric_inputs(chosen))
-    found: list[float] = FrameScorer(uri, contract.load(uri)).score(rows).tolist()
-    return found
+    scores: list[float] = FrameScorer(uri, contract.load(uri)).score(rows).tolist()
+    return scores

@@ -8,8 +8,8 @@ import socket
 import httpx
 import pytest
 
-from nightshift.serving.batching import Limits
-from nightshift.serving.files import State
+from nightshift.serving.batching import ServerLimits
+from nightshift.serving.files import RunningServer
 from nightshift.serving.server import listen
 from tests.processes import SECONDS
 from tests.servers import free_port
@@ -22,10 +22,10 @@ def test_named_features_get_the_models_score_a_decision_and_the_version(url) -> 
     answer = httpx.post(f"{url}/score", json={"instances": [EVENT, EVENT | {"amount": -100}]})
 
     assert answer.status_code == 200
-    found = answer.json()
-    assert (found["model"], found["version"]) == ("fraud", 1)
-    assert found["predictions"][0] == {"score": pytest.approx(SCORE, abs=1e-6), "flagged": True}
-    assert not found["predictions"][1]["flagged"]
+    content = answer.json()
+    assert (content["model"], content["version"]) == ("fraud", 1)
+    assert content["predictions"][0] == {"score": pytest.approx(SCORE, abs=1e-6), "flagged": True}
+    assert not content["predictions"][1]["flagged"]
 
 
 def test_wrong_requests_get_400_with_what_is_allowed_and_right_ones_go_on(url) -> None:
@@ -59,7 +59,7 @@ def test_a_body_over_the_limit_is_refused_however_it_comes(serve, announced) -> 
     body = json.dumps({"instances": [EVENT] * 100}).encode()
     parts = body if announced else iter([body[:50], body[50:]])
 
-    answer = httpx.post(f"{serve(limits=Limits(body=1000)).url}/score", content=parts)
+    answer = httpx.post(f"{serve(limits=ServerLimits(body=1000)).url}/score", content=parts)
 
     assert answer.status_code == 413
     assert "allowed: at most 1000; send fewer rows at a time" in answer.json()["error"]
@@ -108,11 +108,11 @@ def test_a_connection_gives_each_head_its_answer_again_refusals_too(serve) -> No
 
 def test_a_request_id_comes_back_and_a_missing_or_odd_one_is_made(url) -> None:
     assert httpx.get(f"{url}/healthz", headers={"X-Request-Id": "a-1.b:2"}).headers["x-request-id"] == "a-1.b:2"
-    made = {
+    ids = {
         httpx.get(f"{url}/healthz", headers=odd).headers["x-request-id"]
         for odd in ({}, {}, {"X-Request-Id": "a b"}, {"X-Request-Id": "x" * 129})
     }
-    assert len(made - {"a b", "x" * 129}) == 4
+    assert len(ids - {"a b", "x" * 129}) == 4
 
 
 DEEP = "[" * 980 + "]" * 980
@@ -185,7 +185,7 @@ def test_a_server_listens_on_ipv6_where_it_is_told_to(host) -> None:
         port = listener.getsockname()[1]
         for address in ("::1", "127.0.0.1")[: 2 if host == "::" else 1]:
             socket.create_connection((address, port), SECONDS).close()
-    assert State(1, "::1", 8321).url == "http://[::1]:8321"
+    assert RunningServer(1, "::1", 8321).url == "http://[::1]:8321"
 
 
 def test_a_platforms_paths_are_answered_like_ours(serve) -> None:
@@ -202,6 +202,6 @@ def test_what_breaks_is_our_500_told_to_the_log_with_the_requests_ids_and_not_to
     answer = httpx.post(f"{running.url}/score", json={"instances": [EVENT]}, headers=ids)
 
     assert (answer.status_code, answer.json()) == (500, {"error": "internal error"})
-    (record,) = [each for each in caplog.records if each.getMessage() == "a request failed"]
+    (record,) = [record for record in caplog.records if record.getMessage() == "a request failed"]
     assert record.fields == {"request_id": "mine", "traceparent": ids["traceparent"], "route": "/score"}
     assert 'requests_total{code="500",route="/score",use_case="fraud"} 1.0' in httpx.get(f"{running.url}/metrics").text

@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pytest
 
-from nightshift.serving.batching import Batcher, Limits, Scores
+from nightshift.serving.batching import Batcher, Scores, ServerLimits
 from nightshift.serving.errors import NoScoreError, OverloadedError
 from nightshift.tensors import Tensors, by_name, row_count
 
@@ -33,13 +33,13 @@ def rows(*values: float) -> Tensors:
     return by_name(np.array(values, np.float32).reshape(-1, 1))
 
 
-def together(graph: Graph, limits: Limits, *requests: Tensors) -> tuple[list[list[float]], Batcher]:
+def together(graph: Graph, limits: ServerLimits, *requests: Tensors) -> tuple[list[list[float]], Batcher]:
     """Have requests come in one turn of the loop; return their answers."""
 
     async def ask() -> tuple[list[list[float]], Batcher]:
         batcher = Batcher(graph, rows(0), limits)
-        found = await asyncio.gather(*(batcher.score(each) for each in requests))
-        return [each.tolist() for each in found], batcher
+        scores = await asyncio.gather(*(batcher.score(batch) for batch in requests))
+        return [row.tolist() for row in scores], batcher
 
     return asyncio.run(ask())
 
@@ -50,9 +50,9 @@ def graph(request) -> Graph:
 
 
 def test_what_comes_at_once_is_one_call_and_each_gets_its_own(graph) -> None:
-    found, batcher = together(graph, Limits(), rows(1, 2), rows(3), rows(4, 5, 6))
+    scores, batcher = together(graph, ServerLimits(), rows(1, 2), rows(3), rows(4, 5, 6))
 
-    assert found == [[2, 4], [6], [8, 10, 12]]
+    assert scores == [[2, 4], [6], [8, 10, 12]]
     assert graph.calls == [6]
     counts = batcher.statistics
     assert (counts.requests, counts.rows, counts.calls, counts.failed) == (3, 6, 1, 0)
@@ -61,15 +61,15 @@ def test_what_comes_at_once_is_one_call_and_each_gets_its_own(graph) -> None:
 
 
 def test_a_call_has_no_more_rows_than_allowed_and_the_order_is_kept(graph) -> None:
-    found, _ = together(graph, Limits(rows=4), rows(1, 2, 3), rows(4, 5), rows(6), rows(7, 8, 9, 10))
+    scores, _ = together(graph, ServerLimits(rows=4), rows(1, 2, 3), rows(4, 5), rows(6), rows(7, 8, 9, 10))
 
-    assert found == [[2, 4, 6], [8, 10], [12], [14, 16, 18, 20]]
+    assert scores == [[2, 4, 6], [8, 10], [12], [14, 16, 18, 20]]
     assert graph.calls == [3, 3, 4]
 
 
 def test_what_would_wait_too_long_is_told_to_come_again(graph) -> None:
     async def ask() -> None:
-        batcher = Batcher(graph, rows(0), Limits(rows=4, queue=5))
+        batcher = Batcher(graph, rows(0), ServerLimits(rows=4, queue=5))
         first = batcher.score(rows(1, 2, 3, 4))
         with pytest.raises(OverloadedError, match="4 rows wait already; try again later"):
             batcher.score(rows(5, 6))
@@ -83,12 +83,12 @@ def test_a_call_waits_for_more_rows_until_it_is_full_or_the_delay_is_over() -> N
     graph = Graph()
 
     async def ask() -> None:
-        batcher = Batcher(graph, rows(0), Limits(rows=3, delay=600))
+        batcher = Batcher(graph, rows(0), ServerLimits(rows=3, delay=600))
         first = batcher.score(rows(1))
         await asyncio.sleep(0.01)
         assert not graph.calls
         await asyncio.gather(first, batcher.score(rows(2, 3)))
-        short = Batcher(graph, rows(0), Limits(rows=3, delay=0.001))
+        short = Batcher(graph, rows(0), ServerLimits(rows=3, delay=0.001))
         assert (await short.score(rows(4))).tolist() == [8]
 
     asyncio.run(ask())
@@ -97,10 +97,10 @@ def test_a_call_waits_for_more_rows_until_it_is_full_or_the_delay_is_over() -> N
 
 def test_a_call_that_fails_is_told_to_each_of_its_requests_and_the_next_one_is_made(graph) -> None:
     async def ask() -> None:
-        batcher = Batcher(graph, rows(0), Limits())
+        batcher = Batcher(graph, rows(0), ServerLimits())
         graph.broken = True
-        found = await asyncio.gather(batcher.score(rows(1)), batcher.score(rows(2)), return_exceptions=True)
-        assert [type(each) for each in found] == [ZeroDivisionError] * 2
+        outcomes = await asyncio.gather(batcher.score(rows(1)), batcher.score(rows(2)), return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes] == [ZeroDivisionError] * 2
         graph.broken = False
         assert (await batcher.score(rows(3))).tolist() == [6]
         assert batcher.statistics.failed == 2
@@ -111,17 +111,17 @@ def test_a_call_that_fails_is_told_to_each_of_its_requests_and_the_next_one_is_m
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
 def test_a_row_without_a_finite_score_is_named_and_the_requests_beside_it_are_answered(graph, wrong) -> None:
     async def ask() -> None:
-        batcher = Batcher(graph, rows(0), Limits())
+        batcher = Batcher(graph, rows(0), ServerLimits())
         bad, good = batcher.score(rows(1, wrong), "events[{}]".format), batcher.score(rows(2))
-        found, scores = await asyncio.gather(bad, good, return_exceptions=True)
-        assert (type(found), found.details, scores.tolist()) == (NoScoreError, {"field": "events[1]"}, [4])
+        error, scores = await asyncio.gather(bad, good, return_exceptions=True)
+        assert (type(error), error.details, scores.tolist()) == (NoScoreError, {"field": "events[1]"}, [4])
 
     asyncio.run(ask())
 
 
 def test_a_client_that_has_gone_takes_nothing_from_the_others(graph) -> None:
     async def ask() -> None:
-        batcher = Batcher(graph, rows(0), Limits())
+        batcher = Batcher(graph, rows(0), ServerLimits())
         gone, stays = asyncio.ensure_future(batcher.score(rows(1))), batcher.score(rows(2))
         await asyncio.sleep(0)
         gone.cancel()
@@ -134,7 +134,7 @@ def test_requests_that_come_during_a_slow_call_are_joined_in_the_next_one() -> N
     graph = Graph(0.05)
 
     async def ask() -> None:
-        batcher = Batcher(graph, rows(0), Limits())
+        batcher = Batcher(graph, rows(0), ServerLimits())
         first = batcher.score(rows(1))
         while not batcher._is_calling:
             await asyncio.sleep(0)

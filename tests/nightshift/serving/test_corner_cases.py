@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import pytest
 
-from nightshift.serving.http import Connection, Server
-from nightshift.serving.messages import Request, Response
+from nightshift.serving.http import Connection, HttpServer
+from nightshift.serving.messages import HttpRequest, HttpResponse
 from tests.nightshift.serving.corner_cases import CASES, FOLLOWED, NEXT, Case
 from tests.nightshift.serving.echo import Echo, Wire, exchange, outcomes, serving
 
@@ -47,7 +47,7 @@ def cut(sent: bytes, draw: random.Random) -> list[bytes]:
 
 async def talk(pieces: list[bytes], draw: random.Random) -> bytes:
     """All that a connection answers to a client that sends what is read, and closes when the server does."""
-    wire, connection = Wire(), Connection(Server(Pausing(draw)))
+    wire, connection = Wire(), Connection(HttpServer(Pausing(draw)))
     connection.connection_made(wire)
     for piece in pieces:
         while not (wire.is_reading or wire.has_ended):
@@ -69,7 +69,7 @@ class Pausing(Echo):
         super().__init__()
         self._draw = draw
 
-    async def answer(self, request: Request) -> Response:
+    async def answer(self, request: HttpRequest) -> HttpResponse:
         await pause(self._draw)
         return await super().answer(request)
 

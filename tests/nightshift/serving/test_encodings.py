@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from nightshift.serving.batching import Limits
+from nightshift.serving.batching import ServerLimits
 from tests.nightshift.serving.conftest import serving
 from tests.nightshift.serving.echo import exchange, request, statuses
 
@@ -19,7 +19,7 @@ BODY = json.dumps({"instances": [{"amount": 1.0, "customer_count_1d": 2.0, "chan
 @pytest.fixture(scope="module")
 def port(package, tmp_path_factory) -> Iterator[int]:
     folder = tmp_path_factory.mktemp("encodings")
-    with serving(package, folder / "target.json", Limits(body=LARGEST)) as running:
+    with serving(package, folder / "target.json", ServerLimits(body=LARGEST)) as running:
         yield httpx.URL(running.url).port
 
 

@@ -28,9 +28,9 @@ from tests.processes import wait_until
 
 def sent(running: Running, *events: Labeled) -> list[float]:
     """The scores of one request."""
-    answer = httpx.post(f"{running.url}/score", json={"events": [raw(each) for each in events]})
+    answer = httpx.post(f"{running.url}/score", json={"events": [raw(event) for event in events]})
     assert answer.status_code == 200, answer.text
-    return [each["score"] for each in answer.json()["predictions"]]
+    return [prediction["score"] for prediction in answer.json()["predictions"]]
 
 
 @pytest.fixture
@@ -48,9 +48,9 @@ def running(serve, uri: str, tmp_path: Path) -> Running:
 def test_raw_events_are_scored_as_the_batch_does_one_by_one_and_many_at_once(running, uri) -> None:
     first, rest = LATER[:10], LATER[10:]
 
-    found = [*(score for each in first for score in sent(running, each)), *sent(running, *rest)]
+    scores = [*(score for event in first for score in sent(running, event)), *sent(running, *rest)]
 
-    assert found == expected(uri, EVENTS)[-len(LATER) :]
+    assert scores == expected(uri, EVENTS)[-len(LATER) :]
 
 
 def test_an_event_that_is_sent_again_is_answered_alike_and_counted_once(running, uri) -> None:
@@ -60,21 +60,21 @@ def test_an_event_that_is_sent_again_is_answered_alike_and_counted_once(running,
 
 
 def test_a_label_that_arrives_later_is_in_the_windows_of_what_follows(running, uri) -> None:
-    positive = [each._replace(label=1) for each in EVENTS if START + 2 <= each.time // DAY < START + 5]
+    positive = [event._replace(label=1) for event in EVENTS if START + 2 <= event.time // DAY < START + 5]
     sent(running, *LATER[:30])
-    labels = [{name: raw(each)[name] for name in ("event_id", "event_time")} | {"label": 1} for each in positive]
-    known = {each.event_id for each in [*EVENTS[: -len(LATER)], *LATER[:30]]}
+    labels = [{name: raw(event)[name] for name in ("event_id", "event_time")} | {"label": 1} for event in positive]
+    known = {event.event_id for event in [*EVENTS[: -len(LATER)], *LATER[:30]]}
 
     answer = httpx.post(f"{running.url}/labels", json={"labels": labels})
 
-    assert answer.json() == {"known": [each.event_id in known for each in positive]}
-    changed = {each.event_id: each for each in positive if each.event_id in known}
-    relabeled = [changed.get(each.event_id, each) for each in EVENTS]
+    assert answer.json() == {"known": [event.event_id in known for event in positive]}
+    changed = {event.event_id: event for event in positive if event.event_id in known}
+    relabeled = [changed.get(event.event_id, event) for event in EVENTS]
     assert sent(running, *LATER[30:]) == expected(uri, relabeled)[-len(LATER) + 30 :]
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"amount": "12"}, "events[1]: amount is '12'; give a finite number"),
         ({"amount": -1}, "events[1]: amount is -1.0; an amount is not negative"),
@@ -85,11 +85,11 @@ def test_a_label_that_arrives_later_is_in_the_windows_of_what_follows(running, u
         ({"event_time": "2024-02-01T00:00:00Z"}, "is of a day before 2024-03-04, the first whose windows the state"),
     ],
 )
-def test_a_wrong_event_is_told_the_column_and_what_is_allowed(running, change, said) -> None:
+def test_a_wrong_event_is_told_the_column_and_what_is_allowed(running, change, message) -> None:
     body = {"events": [raw(LATER[0]), raw(LATER[1]) | change]}
     answer = httpx.post(f"{running.url}/score", json=body)
     assert answer.status_code == 400
-    assert said in answer.json()["error"]
+    assert message in answer.json()["error"]
     assert not [*acknowledged(running.pointer.parent / "state")], "the first one is not taken in either"
 
 
@@ -117,7 +117,7 @@ def test_a_server_without_a_snapshot_asks_for_features(serve, uri) -> None:
 def test_what_was_answered_is_on_disk_before(running) -> None:
     sent(running, *LATER[:5])
     kept = acknowledged(running.pointer.parent / "state")
-    assert [record.event_id for record in kept] == [each.event_id for each in LATER[:5]]
+    assert [record.event_id for record in kept] == [event.event_id for event in LATER[:5]]
 
 
 def test_of_labels_with_a_wrong_one_among_them_none_is_taken(running) -> None:
@@ -141,7 +141,7 @@ def test_events_are_answered_throughout_by_the_version_whose_windows_they_were_c
     def send() -> None:
         with httpx.Client() as client:
             # one by one: the list grows while it is looked at
-            answers.extend(client.post(f"{running.url}/score", json={"events": [raw(each)]}).json() for each in LATER)
+            answers.extend(client.post(f"{running.url}/score", json={"events": [raw(event)]}).json() for event in LATER)
 
     sending = threading.Thread(target=send)
     sending.start()
@@ -151,7 +151,7 @@ def test_events_are_answered_throughout_by_the_version_whose_windows_they_were_c
     sending.join()
 
     assert running.current.problem is None
-    versions = [each["version"] for each in answers]
+    versions = [answer["version"] for answer in answers]
     assert versions == sorted(versions)
     rows = zip(
         answers, expected(uri, EVENTS)[-len(LATER) :], expected(second, EVENTS, other)[-len(LATER) :], strict=True
@@ -170,22 +170,22 @@ def challenger(tmp_path: Path) -> Callable[[float], Challenger]:
 def test_a_customer_is_answered_by_one_version_and_by_the_challenger_from_some_share_on(
     running, uri, challenger
 ) -> None:
-    first, second = (dict(zip(LATER, expected(each, EVENTS)[-len(LATER) :], strict=True)) for each in
+    first, second = (dict(zip(LATER, expected(package_uri, EVENTS)[-len(LATER) :], strict=True)) for package_uri in
                      (uri, challenger(0.5).uri))  # fmt: skip
     before: set[object] = set()
     for version, share in enumerate((0.2, 0.5, 0.9), 3):
         beside = challenger(share)
         point(running.pointer, version, uri, str(running.current.wanted.snapshot), beside)
         running.current.refresh()
-        answer = httpx.post(f"{running.url}/score", json={"events": [raw(each) for each in LATER]}).json()
+        answer = httpx.post(f"{running.url}/score", json={"events": [raw(event) for event in LATER]}).json()
 
-        told = dict(zip(LATER, answer["predictions"], strict=True))
+        predictions = dict(zip(LATER, answer["predictions"], strict=True))
         assert answer["version"] == version
-        for each, said in told.items():
-            by_challenger = is_answered(beside.sha256, share, str(each.customer))
-            assert said["version"] == (2 if by_challenger else version)
-            assert said["score"] == (second if by_challenger else first)[each]
-        answered = {each.customer for each, said in told.items() if said["version"] == 2}
+        for event, prediction in predictions.items():
+            by_challenger = is_answered(beside.sha256, share, str(event.customer))
+            assert prediction["version"] == (2 if by_challenger else version)
+            assert prediction["score"] == (second if by_challenger else first)[event]
+        answered = {event.customer for event, prediction in predictions.items() if prediction["version"] == 2}
         assert before <= answered
         before = answered
     assert before
@@ -232,7 +232,7 @@ def test_the_state_moves_on_to_the_snapshot_of_a_later_date_and_never_back(runni
     day = Path(str(running.current.wanted.snapshot)).parent.parent / "date=2024-03-05"
     newer = written(EVENTS, CHOSEN, PAST + 1, str(day))
 
-    running.current._looks = 0.0
+    running.current._next_check = 0.0
     running.current.refresh()
     assert running.current.online is not None
     assert str(running.current.online.last) == "2024-03-05"
@@ -242,7 +242,7 @@ def test_the_state_moves_on_to_the_snapshot_of_a_later_date_and_never_back(runni
     assert (running.current.problem, running.current.model.pointer.version) == (None, 2)
     assert str(running.current.online.last) == "2024-03-05"
     assert Path(newer).exists()
-    rest = [each for each in LATER if each.time >= until]
+    rest = [event for event in LATER if event.time >= until]
     assert sent(running, *rest) == expected(uri, EVENTS)[-len(rest) :]
 
     # started again, it is where it was, though the pointer names the older one
@@ -258,23 +258,23 @@ def test_what_is_asked_for_during_a_turn_is_the_next_one_and_an_error_is_told_to
     turns: list[list[int]] = []
     go = threading.Event()
 
-    def work(asked: list[int]) -> list[object]:
+    def work(numbers: list[int]) -> list[object]:
         go.wait()
-        turns.append(asked)
+        turns.append(numbers)
         if len(turns) == 2:
             raise OSError("full")
-        return [ValueError("odd") if each % 2 else each for each in asked]
+        return [ValueError("odd") if number % 2 else number for number in numbers]
 
     async def ask() -> None:
-        found = GroupCommit(work, lambda _: False)
-        first = [found.ask(number) for number in range(3)]
+        commit = GroupCommit(work, lambda _: False)
+        first = [commit.submit(number) for number in range(3)]
         for _ in range(5):
             await asyncio.sleep(0)
-        later = [found.ask(number) for number in range(3)]
+        later = [commit.submit(number) for number in range(3)]
         go.set()
-        assert [str(each) for each in await asyncio.gather(*first, return_exceptions=True)] == ["0", "odd", "2"]
-        assert [str(each) for each in await asyncio.gather(*later, return_exceptions=True)] == ["full"] * 3
-        assert await found.ask(4) == 4
+        assert [str(outcome) for outcome in await asyncio.gather(*first, return_exceptions=True)] == ["0", "odd", "2"]
+        assert [str(outcome) for outcome in await asyncio.gather(*later, return_exceptions=True)] == ["full"] * 3
+        assert await commit.submit(4) == 4
 
     asyncio.run(ask())
     assert turns == [[0, 1, 2], [0, 1, 2], [4]]
@@ -283,38 +283,38 @@ def test_what_is_asked_for_during_a_turn_is_the_next_one_and_an_error_is_told_to
 def test_a_turn_waits_until_nothing_more_comes_and_a_quick_one_is_done_in_the_event_loop() -> None:
     turns: list[tuple[list[int], bool]] = []
 
-    def work(asked: list[int]) -> list[int]:
-        turns.append((asked, threading.current_thread() is threading.main_thread()))
-        return asked
+    def work(numbers: list[int]) -> list[int]:
+        turns.append((numbers, threading.current_thread() is threading.main_thread()))
+        return numbers
 
-    async def ask(found: GroupCommit) -> None:
-        asked = [found.ask(0)]
+    async def ask(commit: GroupCommit) -> None:
+        pending = [commit.submit(0)]
         for number in range(1, 4):  # another one in each turn of the loop
-            asked.append(found.ask(number))
+            pending.append(commit.submit(number))
             await asyncio.sleep(0)
-        assert await asyncio.gather(*asked) == [0, 1, 2, 3]
+        assert await asyncio.gather(*pending) == [0, 1, 2, 3]
 
     for is_quick in (True, False):
         asyncio.run(ask(GroupCommit(work, lambda _, is_quick=is_quick: is_quick)))
     assert turns == [([0, 1, 2, 3], True), ([0, 1, 2, 3], False)]
     asyncio.run(ask_many(GroupCommit(work, lambda _: True)))
-    assert [len(asked) for asked, _ in turns[2:]] == [FULL, 1]
+    assert [len(numbers) for numbers, _ in turns[2:]] == [FULL, 1]
 
 
 async def ask_many(turns: GroupCommit) -> None:
     """Ask one thing after the other without a pause, one more than a turn has room for that waits."""
-    asked = [turns.ask(0)]
+    pending = [turns.submit(0)]
     for number in range(FULL):
-        asked.append(turns.ask(number))
+        pending.append(turns.submit(number))
         await asyncio.sleep(0)
-    await asyncio.gather(*asked)
+    await asyncio.gather(*pending)
 
 
 def test_the_openapi_page_accepts_what_is_answered_and_refuses_what_is_refused(running) -> None:
     page = httpx.get(f"{running.url}/openapi.json").json()
     features = dict.fromkeys(core.numeric_inputs(CHOSEN), 1.0)
     one, label = raw(LATER[0]), {name: raw(LATER[0])[name] for name in ("event_id", "event_time")} | {"label": 1}
-    asked = {
+    cases = {
         "/score": [
             {"instances": [features]},
             {"instances": [features] * 1024},
@@ -339,7 +339,7 @@ def test_the_openapi_page_accepts_what_is_answered_and_refuses_what_is_refused(r
             {},
         ],
     }
-    for path, bodies in asked.items():
+    for path, bodies in cases.items():
         operation = page["paths"][path]["post"]
         schema = operation["requestBody"]["content"]["application/json"]["schema"]
         answered = operation["responses"]["200"]["content"]["application/json"]["schema"]
@@ -355,11 +355,11 @@ def test_whatever_the_openapi_page_allows_or_not_is_answered_as_it_says(running,
     """Schemathesis makes requests from the page: none may be a 5xx, an unknown status or another body than it says."""
     pytest.importorskip("schemathesis")
     command = [sys.executable, "-c", "from schemathesis.cli import schemathesis; schemathesis()", "run"]
-    told = ["--url", running.url, "--phases", "coverage,fuzzing", "--max-examples", "40", "--seed", "0"]
+    options = ["--url", running.url, "--phases", "coverage,fuzzing", "--max-examples", "40", "--seed", "0"]
     page = f"{running.url}/openapi.json"
     checks = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
     done = subprocess.run(
-        [*command, page, *told, "--checks", checks], cwd=tmp_path, capture_output=True, text=True, check=False
+        [*command, page, *options, "--checks", checks], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout
     assert re.search(r"(\d{2,}) generated, \1 passed", done.stdout), done.stdout

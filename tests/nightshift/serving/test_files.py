@@ -12,7 +12,7 @@ from nightshift import storage
 from nightshift.contracts.package import load as load_manifest
 from nightshift.local import endpoint
 from nightshift.serving import files
-from nightshift.serving.files import Pointer
+from nightshift.serving.files import DeploymentPointer
 from tests.nightshift.serving.events import CHOSEN, EVENTS, LATER, PAST, model
 from tests.nightshift.serving.test_events import raw
 from tests.nightshift.tabular.online.streams import written
@@ -21,20 +21,20 @@ from tests.servers import free_port
 
 
 def score(url: str, *events) -> httpx.Response:
-    return httpx.post(f"{url}/score", json={"events": [raw(each) for each in events]})
+    return httpx.post(f"{url}/score", json={"events": [raw(event) for event in events]})
 
 
 def test_what_a_server_writes_is_for_its_user_alone_whatever_the_umask(tmp_path) -> None:
     uri, root = model(tmp_path / "package"), str(tmp_path / "registry")
     snapshot = written(EVENTS, CHOSEN, PAST, str(tmp_path))
-    pointer = Pointer(1, uri, load_manifest(uri).sha256, "2018-08-01T00:00:00+00:00", snapshot)
+    pointer = DeploymentPointer(1, uri, load_manifest(uri).sha256, "2018-08-01T00:00:00+00:00", snapshot)
     storage.write_json(files.pointer_uri(root, "fraud"), asdict(pointer))
     before, umask = {*tmp_path.rglob("*")}, os.umask(0)
     try:
         start = endpoint._Start(free_port(), str(tmp_path / "lake/predictions"), endpoint.PATIENCE)
         server = endpoint._launch(root, "fraud", start)
         wait_until(lambda: Path(files.state_uri(root, "fraud")).exists() or server.poll() is not None, "it listens")
-        running = endpoint.running(root, "fraud")
+        running = endpoint.find_running(root, "fraud")
         wait_until(lambda: _answers(running.url), "it answers")
         assert score(running.url, LATER[0]).status_code == 200
         server.terminate()
@@ -92,11 +92,11 @@ def test_a_pointer_that_names_no_version_is_said_until_it_does(served, content) 
 def test_a_version_whose_files_were_not_there_yet_is_loaded_once_they_are(served, tmp_path) -> None:
     later = tmp_path / "later"
     model(later, slope=0.05)
-    pointer = files.pointed_at(str(served.pointer))
+    pointer = files.read_pointer(str(served.pointer))
     second = asdict(pointer) | {"version": 2, "uri": str(later), "sha256": load_manifest(str(later)).sha256}
     later.rename(tmp_path / "away")
     storage.write_json(str(served.pointer), second)
     assert status(served) == "degraded"
     (tmp_path / "away").rename(later)
-    served.current._looks = 0.0
+    served.current._next_check = 0.0
     assert (status(served), served.current.model.pointer.version) == ("ok", 2)

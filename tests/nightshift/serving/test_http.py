@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from nightshift.serving.http import Connection, Server, Timeouts
+from nightshift.serving.http import Connection, HttpServer, Timeouts
 from nightshift.serving.parser import HEAD_BYTES, MAX_HEADERS, PIECE
 from tests.nightshift.serving.echo import (
     LARGEST,
@@ -49,8 +49,8 @@ def test_requests_that_come_at_once_are_answered_in_their_order(port) -> None:
     sent = request("/slow") + request("/b", body=b"two") + request("/c", body=b"three", last=True)
     assert bodies(exchange(port, sent)) == [b"/slow ", b"/b two", b"/c three"]
     many = [request("/a", body=b"%d" % number) for number in range(5000)]
-    found = bodies(exchange(port, b"".join(many) + request("/b", last=True)))
-    assert found == [*(b"/a %d" % number for number in range(5000)), b"/b "]
+    answered = bodies(exchange(port, b"".join(many) + request("/b", last=True)))
+    assert answered == [*(b"/a %d" % number for number in range(5000)), b"/b "]
 
 
 def test_a_client_that_asks_whether_to_go_on_is_answered_before_it_sends_the_body(port) -> None:
@@ -113,8 +113,8 @@ def test_heads_and_bodies_are_bounded_however_they_come(port, sent, status) -> N
 
 def test_a_refused_request_keeps_the_connection_where_its_body_can_be_skipped(port) -> None:
     sent = request("/refused", body=b"x" * 50_000) + request("/b", body=b"y", last=True)
-    found = exchange(port, sent)
-    assert (statuses(found), bodies(found)[1]) == ([401, 200], b"/b y")
+    answer = exchange(port, sent)
+    assert (statuses(answer), bodies(answer)[1]) == ([401, 200], b"/b y")
 
 
 def test_a_client_that_is_too_slow_is_given_up_and_others_are_not() -> None:
@@ -159,7 +159,7 @@ def is_gone(client: socket.socket) -> bool:
 def test_while_requests_wait_for_their_responses_no_more_is_read(reads) -> None:
     async def talk() -> None:
         echo, transport = Echo(), Wire()
-        connection = Connection(Server(echo))
+        connection = Connection(HttpServer(echo))
         connection.connection_made(transport)
         await asyncio.sleep(0)
         for data in reads:
@@ -198,8 +198,8 @@ def test_answers_that_are_read_late_come_whole(port) -> None:
     with connected(port) as client:
         client.sendall(request("/large") * 3 + request("/b", last=True))
         time.sleep(0.1)
-        found = received(client)
-    assert (found.count(b"HTTP/1.1 200"), len(found) > 30_000_000, found[-3:]) == (4, True, b"/b ")
+        content = received(client)
+    assert (content.count(b"HTTP/1.1 200"), len(content) > 30_000_000, content[-3:]) == (4, True, b"/b ")
 
 
 def test_a_stopped_server_answers_what_it_has_and_closes_what_is_idle() -> None:
@@ -213,24 +213,24 @@ def test_a_stopped_server_answers_what_it_has_and_closes_what_is_idle() -> None:
         rest = threading.Timer(0.1, lambda: partial.sendall(b"bc"))
         rest.start()
     rest.join()
-    answers = [received(each) for each in (idle, busy, partial)]
-    for each in (idle, busy, partial):
-        each.close()
-    assert [bodies(each) for each in answers] == [[], [b"/slow "], [b"/a abc"]]
-    assert all(b"connection: close" in each for each in answers[1:])
+    answers = [received(connection) for connection in (idle, busy, partial)]
+    for connection in (idle, busy, partial):
+        connection.close()
+    assert [bodies(answer) for answer in answers] == [[], [b"/slow "], [b"/a abc"]]
+    assert all(b"connection: close" in answer for answer in answers[1:])
 
 
 def test_idle_connections_hold_nothing_of_what_they_sent(port) -> None:
     body = b"x" * (LARGEST // 2)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     clients = [connected(port) for _ in range(400)]
-    for each in clients:
-        each.sendall(request("/refused", body=body) + request("/a", body=body[:5]))
-        while b"/a xxxxx" not in each.recv(65536):
+    for connection in clients:
+        connection.sendall(request("/refused", body=body) + request("/a", body=body[:5]))
+        while b"/a xxxxx" not in connection.recv(65536):
             pass
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
-    for each in clients:
-        each.close()
+    for connection in clients:
+        connection.close()
     assert grown < 400 * len(body) / 4
 
 
@@ -242,7 +242,7 @@ def test_a_request_that_was_refused_is_let_go_without_a_collection_of_garbage() 
             for _ in range(20):
                 exchange(port, raw(POST, HOST, "A: " + "x" * 2 * HEAD_BYTES))
         # by its type: asked for their class, deprecated objects of other libraries warn
-        assert not [found for found in gc.get_objects() if type(found) is Connection]
+        assert not [survivor for survivor in gc.get_objects() if type(survivor) is Connection]
     finally:
         gc.enable()
 

@@ -18,9 +18,9 @@ from nightshift import storage
 from nightshift.classification import images
 from nightshift.classification.scorer import ClassScorer
 from nightshift.contracts import package
-from nightshift.serving.batching import Limits
-from nightshift.serving.items import tasks
-from nightshift.serving.predictions import Predictions
+from nightshift.serving.batching import ServerLimits
+from nightshift.serving.items.loader import load_schema
+from nightshift.serving.prediction_log import PredictionLog
 from tests.components import pictures
 from tests.nightshift.serving.conftest import Running, point, serving
 from tests.processes import wait_until
@@ -43,7 +43,7 @@ def uri(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="module")
 def running(uri: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     folder = tmp_path_factory.mktemp("served")
-    with serving(uri, folder / "current.json", Limits(rows=8)) as running:
+    with serving(uri, folder / "current.json", ServerLimits(rows=8)) as running:
         yield running
 
 
@@ -54,9 +54,9 @@ def url(running: Running) -> str:
 
 def pixels(uri: str, *contents: bytes) -> npt.NDArray[np.uint8]:
     """As the features step makes them."""
-    made = package.load(uri).classes
-    decoded = [images.decode_image(content, made.max_pixels, made.side) for content in contents]
-    return np.stack([images.square(each, made.side, made.channels) for each in decoded])
+    task = package.load(uri).classes
+    decoded = [images.decode_image(content, task.max_pixels, task.side) for content in contents]
+    return np.stack([images.square(picture, task.side, task.channels) for picture in decoded])
 
 
 def offline(uri: str, *contents: bytes) -> npt.NDArray[np.float32]:
@@ -71,14 +71,14 @@ def post(url: str, content: bytes, media: str = "image/jpeg", path: str = "/scor
     return httpx.post(f"{url}{path}", content=content, headers={"content-type": media, **headers})
 
 
-def infer(url: str, given: dict[str, Any], values: bytes = b"", model: str = "fraud", **more: Any) -> httpx.Response:
-    head = json.dumps({"inputs": [given], **more}).encode()
+def infer(url: str, tensor: dict[str, Any], values: bytes = b"", model: str = "fraud", **more: Any) -> httpx.Response:
+    head = json.dumps({"inputs": [tensor], **more}).encode()
     lengths = {"inference-header-content-length": str(len(head))} if values else {}
     return httpx.post(f"{url}/v2/models/{model}/infer", content=head + values, headers=lengths)
 
 
 def prefixed(*elements: bytes) -> bytes:
-    return b"".join(len(each).to_bytes(4, "little") + each for each in elements)
+    return b"".join(len(element).to_bytes(4, "little") + element for element in elements)
 
 
 @pytest.mark.parametrize("content", FILES, ids=["jpeg", "png", "webp"])
@@ -91,32 +91,32 @@ def test_a_file_gets_the_offline_scores_as_a_body_and_in_json(url, uri, content)
         httpx.post(f"{url}/score", json={"image": {"b64": encoded(content)}}),
     ]
     for answer in answers:
-        found = answer.json()
-        assert answer.status_code == 200, found
-        assert list(found["scores"]) == CLASSES
-        assert np.array(list(found["scores"].values()), np.float32).tobytes() == expected.tobytes()
-        assert (found["label"], found["model_version"]) == (CLASSES[int(expected.argmax())], 1)
-        assert np.float32(found["score"]) == expected.max()
+        answered = answer.json()
+        assert answer.status_code == 200, answered
+        assert list(answered["scores"]) == CLASSES
+        assert np.array(list(answered["scores"].values()), np.float32).tobytes() == expected.tobytes()
+        assert (answered["label"], answered["model_version"]) == (CLASSES[int(expected.argmax())], 1)
+        assert np.float32(answered["score"]) == expected.max()
 
 
 def test_several_images_are_asked_as_vertex_does(url, uri) -> None:
-    asked = {"instances": [{"image": {"b64": encoded(content)}} for content in FILES]}
-    found = httpx.post(f"{url}/score", json=asked).json()
-    assert (found["model"], found["version"]) == ("fraud", 1)
-    scores = [list(each["scores"].values()) for each in found["predictions"]]
+    body = {"instances": [{"image": {"b64": encoded(content)}} for content in FILES]}
+    content = httpx.post(f"{url}/score", json=body).json()
+    assert (content["model"], content["version"]) == ("fraud", 1)
+    scores = [list(prediction["scores"].values()) for prediction in content["predictions"]]
     np.testing.assert_allclose(scores, offline(uri, *FILES), atol=1e-6)
 
 
 def test_tensors_of_files_and_of_pixels_get_the_same_scores_in_json_and_in_bytes(url, uri) -> None:
-    expected, made = offline(uri, *FILES), pixels(uri, *FILES)
+    expected, tensor = offline(uri, *FILES), pixels(uri, *FILES)
     files = {"name": "image", "datatype": "BYTES", "shape": [3]}
-    seen = {"name": "inputs", "datatype": "UINT8", "shape": list(made.shape)}
-    raw, behind = prefixed(*FILES), made.tobytes()
+    seen = {"name": "inputs", "datatype": "UINT8", "shape": list(tensor.shape)}
+    raw, behind = prefixed(*FILES), tensor.tobytes()
     answers = [
         infer(url, files | {"data": [encoded(content) for content in FILES]}),
         infer(url, files | {"shape": [3, 1], "data": [[encoded(content)] for content in FILES]}),
         infer(url, files | {"parameters": {"binary_data_size": len(raw)}}, raw),
-        infer(url, seen | {"data": made.tolist()}),
+        infer(url, seen | {"data": tensor.tolist()}),
         infer(url, seen | {"parameters": {"binary_data_size": len(behind)}}, behind),
     ]
     for answer in answers:
@@ -129,16 +129,16 @@ def test_tensors_of_files_and_of_pixels_get_the_same_scores_in_json_and_in_bytes
 
 
 def test_outputs_come_as_they_are_asked_for(url, uri) -> None:
-    given = {"name": "image", "datatype": "BYTES", "shape": [1], "data": [encoded(FILES[0])]}
-    (only,) = infer(url, given, outputs=[{"name": "label"}]).json()["outputs"]
+    tensor = {"name": "image", "datatype": "BYTES", "shape": [1], "data": [encoded(FILES[0])]}
+    (only,) = infer(url, tensor, outputs=[{"name": "label"}]).json()["outputs"]
     assert only["name"] == "label"
-    answer = infer(url, given, parameters={"binary_data_output": True})
+    answer = infer(url, tensor, parameters={"binary_data_output": True})
     length = int(answer.headers["inference-header-content-length"])
-    sizes = [each["parameters"]["binary_data_size"] for each in json.loads(answer.content[:length])["outputs"]]
+    sizes = [output["parameters"]["binary_data_size"] for output in json.loads(answer.content[:length])["outputs"]]
     score, label = answer.content[length : length + sizes[0]], answer.content[length + sizes[0] :]
     assert np.frombuffer(score, "<f4").tobytes() == offline(uri, FILES[0]).tobytes()
     assert label == prefixed(only["data"][0].encode())
-    assert infer(url, given, outputs=[{"name": "embedding"}]).json()["allowed"] == "'score' or 'label'"
+    assert infer(url, tensor, outputs=[{"name": "embedding"}]).json()["allowed"] == "'score' or 'label'"
 
 
 @pytest.mark.parametrize(
@@ -154,18 +154,18 @@ def test_outputs_come_as_they_are_asked_for(url, uri) -> None:
     ids=["empty", "text", "half", "large", "print", "small"],
 )
 def test_an_image_that_training_would_not_take_is_refused_with_the_rule(url, content, rule, allowed) -> None:
-    given = {"name": "image", "datatype": "BYTES", "shape": [2], "data": [encoded(FILES[0]), encoded(content)]}
-    asked = {"instances": [{"image": encoded(FILES[0])}, {"image": encoded(content)}]}
+    tensor = {"name": "image", "datatype": "BYTES", "shape": [2], "data": [encoded(FILES[0]), encoded(content)]}
+    body = {"instances": [{"image": encoded(FILES[0])}, {"image": encoded(content)}]}
     answers = {
         "body": post(url, content),
         "image": httpx.post(f"{url}/score", json={"image": encoded(content)}),
-        "instances[1].image": httpx.post(f"{url}/score", json=asked),
-        "inputs[0].data[1]": infer(url, given),
+        "instances[1].image": httpx.post(f"{url}/score", json=body),
+        "inputs[0].data[1]": infer(url, tensor),
     }
     for field, answer in answers.items():
-        found = answer.json()
-        assert (answer.status_code, found["field"], found["value"]) == (400, field, rule)
-        assert allowed in found["error"]
+        error = answer.json()
+        assert (answer.status_code, error["field"], error["value"]) == (400, field, rule)
+        assert allowed in error["error"]
 
 
 def test_an_animation_is_refused(url) -> None:
@@ -218,13 +218,13 @@ def test_a_wrong_tensor_is_told_the_field(url, change, field) -> None:
 
 @pytest.mark.parametrize("values", [b"\x09\0", b"\0\0", b"\x09\0\0\0short"])
 def test_bytes_that_are_cut_short_are_refused(url, values) -> None:
-    given = {"name": "image", "datatype": "BYTES", "shape": [1], "parameters": {"binary_data_size": len(values)}}
-    assert infer(url, given, values).json()["value"] == "cut short"
+    tensor = {"name": "image", "datatype": "BYTES", "shape": [1], "parameters": {"binary_data_size": len(values)}}
+    assert infer(url, tensor, values).json()["value"] == "cut short"
 
 
 def test_metadata_and_configuration_name_what_is_taken_and_given(url) -> None:
-    said = httpx.get(f"{url}/v2/models/fraud").json()
-    assert {each["name"]: (each["datatype"], each["shape"]) for each in said["inputs"] + said["outputs"]} == {
+    model = httpx.get(f"{url}/v2/models/fraud").json()
+    assert {tensor["name"]: (tensor["datatype"], tensor["shape"]) for tensor in model["inputs"] + model["outputs"]} == {
         "inputs": ("UINT8", [-1, 16, 16, 1]),
         "image": ("BYTES", [-1]),
         "score": ("FP32", [-1, 4]),
@@ -235,51 +235,51 @@ def test_metadata_and_configuration_name_what_is_taken_and_given(url) -> None:
         {"name": "inputs", "data_type": "TYPE_UINT8", "dims": [16, 16, 1], "optional": True},
         {"name": "image", "data_type": "TYPE_STRING", "dims": [1], "reshape": {"shape": []}, "optional": True},
     ]
-    assert [each["dims"] for each in config["output"]] == [[4], [1]]
+    assert [output["dims"] for output in config["output"]] == [[4], [1]]
     about = httpx.get(f"{url}/model").json()
     assert (about["inputs"]["classes"], about["inputs"]["side"], about["threshold"]) == (CLASSES, 16, None)
 
 
 def test_the_openapi_page_allows_what_is_answered_and_describes_it(url) -> None:
     route = httpx.get(f"{url}/openapi.json").json()["paths"]["/score"]["post"]
-    asked = jsonschema.Draft202012Validator(route["requestBody"]["content"]["application/json"]["schema"])
+    schema = jsonschema.Draft202012Validator(route["requestBody"]["content"]["application/json"]["schema"])
     answered = jsonschema.Draft202012Validator(route["responses"]["200"]["content"]["application/json"]["schema"])
     item = {"image": encoded(FILES[0])}
     for body in (item, item | {"id": "a"}, {"image": {"b64": item["image"]}}, {"instances": [item, item]}):
-        assert asked.is_valid(body)
+        assert schema.is_valid(body)
         assert answered.is_valid(httpx.post(f"{url}/score", json=body).json())
     assert answered.is_valid(post(url, FILES[0]).json())
     for body in ({}, {"image": 7}, item | {"id": 7}, {"instances": []}, {"image": {"b64": 7}}):
-        assert not asked.is_valid(body)
+        assert not schema.is_valid(body)
         assert httpx.post(f"{url}/score", json=body).status_code == 400
     assert "image/*" in route["requestBody"]["content"]
 
 
 def test_what_is_too_large_is_refused_before_anything_is_decoded(uri, tmp_path) -> None:
-    with serving(uri, tmp_path / "current.json", Limits(body=1000, queue=1)) as running:
+    with serving(uri, tmp_path / "current.json", ServerLimits(body=1000, queue=1)) as running:
         assert post(running.url, FILES[0]).status_code == 413
-        asked = {"instances": [{"image": encoded(FILES[1][:9])}] * 2}
-        answer = httpx.post(f"{running.url}/score", json=asked)
+        body = {"instances": [{"image": encoded(FILES[1][:9])}] * 2}
+        answer = httpx.post(f"{running.url}/score", json=body)
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
 
 
 def test_the_log_has_ids_labels_scores_and_hashes_and_metrics_count_scores(uri, tmp_path) -> None:
-    log = Predictions(str(tmp_path / "log"))
+    log = PredictionLog(str(tmp_path / "log"))
     with serving(uri, tmp_path / "current.json", predictions=log) as running:
         httpx.post(f"{running.url}/score", json={"image": encoded(FILES[0]), "id": "a"})
         post(running.url, FILES[1])
         tensor = pixels(uri, FILES[2])
-        given = {"name": "inputs", "datatype": "UINT8", "shape": list(tensor.shape), "data": tensor.tolist()}
-        infer(running.url, given)
+        spec = {"name": "inputs", "datatype": "UINT8", "shape": list(tensor.shape), "data": tensor.tolist()}
+        infer(running.url, spec)
         page = httpx.get(f"{running.url}/metrics").text
         log.close()
-    found = pd.concat(pd.read_parquet(path) for path in sorted((tmp_path / "log").glob("date=*/*.parquet")))
+    logged = pd.concat(pd.read_parquet(path) for path in sorted((tmp_path / "log").glob("date=*/*.parquet")))
     expected = offline(uri, *FILES)
-    assert found.item_id.fillna("none").tolist() == ["a", "none", "none"]
-    assert found.label.tolist() == [CLASSES[number] for number in expected.argmax(axis=1)]
-    np.testing.assert_allclose(found.score, expected.max(axis=1), atol=1e-6)
-    assert found.content.tolist() == [storage.sha256(each.tobytes()) for each in pixels(uri, *FILES)]
-    assert set(found) == {"scored_at", "request_id", "version", "score", "item_id", "label", "content"}
+    assert logged.item_id.fillna("none").tolist() == ["a", "none", "none"]
+    assert logged.label.tolist() == [CLASSES[number] for number in expected.argmax(axis=1)]
+    np.testing.assert_allclose(logged.score, expected.max(axis=1), atol=1e-6)
+    assert logged.content.tolist() == [storage.sha256(picture.tobytes()) for picture in pixels(uri, *FILES)]
+    assert set(logged) == {"scored_at", "request_id", "version", "score", "item_id", "label", "content"}
     assert 'nightshift_endpoint_score_count{use_case="fraud"} 3.0' in page
     assert 'nightshift_endpoint_flagged_rows_total{use_case="fraud"} 0.0' in page
 
@@ -290,13 +290,13 @@ def test_another_version_takes_over_and_may_be_asked_for(uri, tmp_path) -> None:
         point(running.pointer, 2, other)
         running.current.refresh()
         wait_until(lambda: running.current.health()["version"] == 2, "the next version answers")
-        found = post(running.url, FILES[0], **{"x-model-version": "2"}).json()
+        content = post(running.url, FILES[0], **{"x-model-version": "2"}).json()
         gone = post(running.url, FILES[0], **{"x-model-version": "1"})
-    assert found["model_version"] == 2
-    assert list(found["scores"].values()) == pytest.approx(offline(other, FILES[0])[0].tolist(), abs=1e-6)
+    assert content["model_version"] == 2
+    assert list(content["scores"].values()) == pytest.approx(offline(other, FILES[0])[0].tolist(), abs=1e-6)
     assert gone.status_code == 404
 
 
 def test_an_image_that_is_shown_in_json_is_read_back(uri) -> None:
-    (field,) = tasks.of(package.load(uri), uri).fields
-    assert field.content(field.shown(FILES[0])) == FILES[0]
+    (field,) = load_schema(package.load(uri), uri).fields
+    assert field.parse(field.format(FILES[0])) == FILES[0]

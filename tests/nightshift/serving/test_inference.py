@@ -6,7 +6,7 @@ import httpx
 import numpy as np
 import pytest
 
-from nightshift.serving.batching import Limits
+from nightshift.serving.batching import ServerLimits
 
 ROWS = np.array([[1.5, 2.0, 0.0, 1.0], [-100.0, 0.0, 1.0, 0.0], [0.1, 3.0, 0.0, 0.0]], np.float32)
 INPUT = {"name": "inputs", "shape": [3, 4], "datatype": "FP32"}
@@ -38,23 +38,23 @@ def test_a_tensor_is_scored_from_flat_and_nested_lists_and_from_bytes(url) -> No
     ]
 
     for answer in answers:
-        found = answer.json()
-        (output,) = found["outputs"]
-        assert (found["model_name"], found["model_version"]) == ("fraud", "1")
+        content = answer.json()
+        (output,) = content["outputs"]
+        assert (content["model_name"], content["model_version"]) == ("fraud", "1")
         assert (output["name"], output["datatype"], output["shape"]) == ("score", "FP32", [3])
         assert output["data"] == pytest.approx(expected(), abs=1e-6)
     assert answers[0].json()["id"] == "7"
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "options",
     [
         {"parameters": {"binary_data_output": True}},
         {"outputs": [{"name": "score", "parameters": {"binary_data": True}}]},
     ],
 )
-def test_scores_come_as_bytes_where_they_are_asked_for_so(url, asked) -> None:
-    answer = httpx.post(f"{url}/v2/models/fraud/infer", json={"inputs": [INPUT | {"data": ROWS.tolist()}], **asked})
+def test_scores_come_as_bytes_where_they_are_asked_for_so(url, options) -> None:
+    answer = httpx.post(f"{url}/v2/models/fraud/infer", json={"inputs": [INPUT | {"data": ROWS.tolist()}], **options})
 
     length = int(answer.headers[LENGTH])
     (output,) = json.loads(answer.content[:length])["outputs"]
@@ -93,14 +93,14 @@ def test_a_wrong_request_is_told_the_field_and_what_is_allowed(url, change, fiel
     assert allowed in answer.json()["allowed"]
 
 
-@pytest.mark.parametrize("place", [0, 5, 11])
+@pytest.mark.parametrize("index", [0, 5, 11])
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
-def test_a_number_that_is_none_is_refused_with_its_index_and_no_metric_hears_of_it(url, wrong, place) -> None:
+def test_a_number_that_is_none_is_refused_with_its_index_and_no_metric_hears_of_it(url, wrong, index) -> None:
     values = ROWS.copy()
-    values.flat[place] = wrong
+    values.flat[index] = wrong
     body, headers = binary({"inputs": [INPUT | {"parameters": {"binary_data_size": values.nbytes}}]}, values.tobytes())
     answer = httpx.post(f"{url}/v2/models/fraud/infer", content=body, headers=headers)
-    assert (answer.status_code, answer.json()["field"]) == (400, f"inputs[0].data[{place}]")
+    assert (answer.status_code, answer.json()["field"]) == (400, f"inputs[0].data[{index}]")
     assert "nan" not in httpx.get(f"{url}/metrics").text.lower()
 
 
@@ -112,8 +112,8 @@ def test_bytes_behind_the_json_that_no_input_names_are_refused(url) -> None:
 
 def test_classes_are_refused_where_a_model_has_none(url) -> None:
     outputs = [{"name": "score", "parameters": {"classification": 1}}]
-    asked = {"inputs": [INPUT | {"data": ROWS.tolist()}], "outputs": outputs}
-    answer = httpx.post(f"{url}/v2/models/fraud/infer", json=asked)
+    body = {"inputs": [INPUT | {"data": ROWS.tolist()}], "outputs": outputs}
+    answer = httpx.post(f"{url}/v2/models/fraud/infer", json=body)
     assert (answer.status_code, answer.json()["field"]) == (400, "outputs[0].parameters.classification")
 
 
@@ -125,14 +125,14 @@ def test_a_length_of_the_json_that_cannot_be_is_refused(url, length) -> None:
 
 @pytest.mark.parametrize("path", ["other", "other/infer", "fraud/versions/2", "fraud/versions/2/infer"])
 def test_another_model_or_version_is_said_to_be_unknown(url, path) -> None:
-    asked = f"{url}/v2/models/{path}"
-    answer = httpx.post(asked, json={}) if path.endswith("infer") else httpx.get(asked)
+    url_of_path = f"{url}/v2/models/{path}"
+    answer = httpx.post(url_of_path, json={}) if path.endswith("infer") else httpx.get(url_of_path)
     assert answer.status_code == 404
     assert "this server has fraud, version 1" in answer.json()["error"]
 
 
 def test_the_server_and_the_model_say_what_they_are(serve) -> None:
-    url = serve(limits=Limits(rows=64, delay=0.002)).url
+    url = serve(limits=ServerLimits(rows=64, delay=0.002)).url
     assert "binary_tensor_data" in httpx.get(f"{url}/v2").json()["extensions"]
     assert httpx.get(f"{url}/v2/models/fraud/ready").status_code == 200
     assert httpx.get(f"{url}/v2/models/fraud").json() == {
@@ -154,9 +154,9 @@ def test_statistics_count_requests_rows_and_calls(serve) -> None:
     for _ in range(2):
         httpx.post(f"{url}/infer", json={"inputs": [INPUT | {"data": ROWS.tolist()}]})
 
-    (found,) = httpx.get(f"{url}/versions/1/stats").json()["model_stats"]
+    (statistics,) = httpx.get(f"{url}/versions/1/stats").json()["model_stats"]
 
-    assert (found["inference_count"], found["execution_count"]) == (6, 2)
-    assert found["inference_stats"]["success"]["count"] == 2
-    assert found["inference_stats"]["success"]["ns"] > found["inference_stats"]["compute_infer"]["ns"] > 0
+    assert (statistics["inference_count"], statistics["execution_count"]) == (6, 2)
+    assert statistics["inference_stats"]["success"]["count"] == 2
+    assert statistics["inference_stats"]["success"]["ns"] > statistics["inference_stats"]["compute_infer"]["ns"] > 0
     assert httpx.get(f"{serve().url}/v2/models/stats").json()["model_stats"][0]["last_inference"] == 0

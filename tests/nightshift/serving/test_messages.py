@@ -6,7 +6,7 @@ import pytest
 
 from nightshift.serving import errors
 from nightshift.serving.errors import RefusedError, RequestError
-from nightshift.serving.messages import STATUSES, Response
+from nightshift.serving.messages import STATUSES, HttpResponse
 
 OF_A_FIELD = RequestError("amount", "x" * 300, "a number")
 
@@ -27,13 +27,13 @@ def test_every_class_of_refusals_has_a_status() -> None:
     ids=lambda value: type(value).__name__,
 )
 def test_a_refusal_is_json_with_its_status_and_what_the_client_may_do(error, status, header) -> None:
-    response = Response.refusal(error)
+    response = HttpResponse.refusal(error)
     assert (response.status, json.loads(response.body)["error"]) == (status, str(error))
     assert set(response.headers.items()) == {("content-type", "application/json"), *([header] if header else [])}
 
 
 def test_a_value_of_a_request_is_shown_shortened() -> None:
-    assert json.loads(Response.refusal(OF_A_FIELD).body) == {
+    assert json.loads(HttpResponse.refusal(OF_A_FIELD).body) == {
         "error": f"amount is {'x' * 200}...; allowed: a number",
         "field": "amount",
         "value": f"{'x' * 200}...",

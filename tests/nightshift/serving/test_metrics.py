@@ -18,11 +18,11 @@ HIGH = GOOD | {"amount": 1000.0}
 
 def shown(running: Running) -> dict[str, float]:
     """What the endpoint exposes of `fraud`, its other labels in their order behind the name."""
-    found = {}
+    values = {}
     for (name, labels), value in samples(f"{running.url}/metrics").items():
         if (rest := dict(labels)).pop("use_case", None) == "fraud":
-            found[" ".join([name, *(rest[key] for key in sorted(rest))])] = value
-    return found
+            values[" ".join([name, *(rest[key] for key in sorted(rest))])] = value
+    return values
 
 
 def ask(running: Running, *instances: dict[str, Any]) -> httpx.Response:
@@ -51,7 +51,7 @@ def test_requests_are_counted_by_route_and_code_and_timed(running) -> None:
 
 def test_scores_are_counted_into_bins_and_flagged_rows_too(running) -> None:
     before = shown(running)
-    low, high = (each["score"] for each in ask(running, GOOD, HIGH).json()["predictions"])
+    low, high = (prediction["score"] for prediction in ask(running, GOOD, HIGH).json()["predictions"])
 
     after = {name: value - before.get(name, 0.0) for name, value in shown(running).items()}
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from nightshift.context import StepContext
 from nightshift.errors import UserError
 from nightshift.graph import CUDA, runtime
 from nightshift.serving.__main__ import body, parser
@@ -22,7 +23,7 @@ from tests.servers import free_port
 
 def refused(*words: str) -> str:
     with pytest.raises(UserError) as error:
-        body(parser().parse_args(words))
+        body(StepContext(parser().parse_args(words)))
     return str(error.value)
 
 
@@ -32,7 +33,7 @@ def test_a_port_that_is_none_is_refused(port) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["--max-rows", "0"], "max-rows is '0'; give a number from 1 to 1000000"),
         (["--delay-ms", "-1"], "delay-ms is '-1'; give a number from 0 to 1000"),
@@ -49,8 +50,8 @@ def test_a_port_that_is_none_is_refused(port) -> None:
         (["--token-file", "/nowhere/token"], "token-file is '/nowhere/token': No such file or directory"),
     ],
 )
-def test_a_wrong_flag_is_told_what_is_allowed(words, said) -> None:
-    assert refused(*words).startswith(said)
+def test_a_wrong_flag_is_told_what_is_allowed(words, message) -> None:
+    assert refused(*words).startswith(message)
 
 
 @pytest.mark.skipif(CUDA in runtime().get_available_providers(), reason="ONNX Runtime has CUDA here")
@@ -100,8 +101,8 @@ def process(log: Path, *words: str, **environment: str) -> "Iterator[subprocess.
 
 def test_one_package_is_served_as_vertex_asks_for_it_until_it_is_asked_to_end(package, tmp_path) -> None:
     port, log = free_port(), tmp_path / "log"
-    told = {"AIP_HTTP_PORT": str(port), "AIP_STORAGE_URI": package, "AIP_PREDICT_ROUTE": "/predict"}
-    with process(log, "--host", "127.0.0.1", "--name", "fraud", **told) as server:
+    variables = {"AIP_HTTP_PORT": str(port), "AIP_STORAGE_URI": package, "AIP_PREDICT_ROUTE": "/predict"}
+    with process(log, "--host", "127.0.0.1", "--name", "fraud", **variables) as server:
         url = f"http://127.0.0.1:{port}"
         event = {"amount": 1.0, "customer_count_1d": 2.0, "channel": "shop"}
         wait_until(lambda: log.read_text(), "the server has said something")

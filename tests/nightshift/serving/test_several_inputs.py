@@ -25,11 +25,11 @@ from nightshift.contracts.package import Datatype, DecisionRule, Signature, Tens
 from nightshift.contracts.preprocessing import Inputs
 from nightshift.graph import Graph
 from nightshift.serving.application import Application
-from nightshift.serving.batching import Batcher, Limits
-from nightshift.serving.files import Pointer
-from nightshift.serving.items.base import ItemError, ItemField, Items
-from nightshift.serving.items.reader import Reader
-from nightshift.serving.versions import Current, Model, load
+from nightshift.serving.batching import Batcher, ServerLimits
+from nightshift.serving.files import DeploymentPointer
+from nightshift.serving.items.decoder import DecoderPool
+from nightshift.serving.items.schema import ItemError, ItemField, ItemSchema
+from nightshift.serving.versions import Model, ModelManager, load
 from nightshift.tensors import Tensors, concatenate, row_count, take_rows
 from tests import packages
 from tests.nightshift.serving.conftest import answering
@@ -87,46 +87,48 @@ def field(name: str, tensor: str, seen: Any) -> ItemField:
     return ItemField(name, 256, (f"{name}/",), {"type": "string"}, as_bytes, str, seen, lambda _: name, tensor)
 
 
-ITEMS = Items(CLASSES, (field("image", "pixels", image), field("text", "length", lambda text: np.float32([len(text)]))))
+ITEMS = ItemSchema(
+    CLASSES, (field("image", "pixels", image), field("text", "length", lambda text: np.float32([len(text)])))
+)
 
 
-def save(folder: Path, made: Any) -> str:
+def save(folder: Path, schema: Any) -> str:
     manifest = packages.manifest(
-        {"pair": GRAPH}, signature=SIGNATURE, preprocessing=made, decision=DecisionRule(threshold=None)
+        {"pair": GRAPH}, signature=SIGNATURE, preprocessing=schema, decision=DecisionRule(threshold=None)
     )
     package.save(str(folder), manifest, {"pair": GRAPH}, pd.DataFrame())
     return str(folder)
 
 
-def open_pair(pointer: Pointer) -> Model:
+def open_pair(pointer: DeploymentPointer) -> Model:
     """As the server loads a task that has both fields."""
     manifest = package.load(pointer.uri)
     runs = partial(scores, Graph(package.read_graph(pointer.uri, manifest, "pair")))
-    batcher = Batcher(runs, take_rows(ROWS, slice(1)), Limits())
-    return Model("pair", pointer, manifest, Reader(ITEMS, 100), batcher)
+    batcher = Batcher(runs, take_rows(ROWS, slice(1)), ServerLimits())
+    return Model("pair", pointer, manifest, DecoderPool(ITEMS, 100), batcher)
 
 
-def pointer(uri: str) -> Pointer:
-    return Pointer(1, uri, package.load(uri).sha256, "2024-03-10T00:00:00+00:00")
+def pointer(uri: str) -> DeploymentPointer:
+    return DeploymentPointer(1, uri, package.load(uri).sha256, "2024-03-10T00:00:00+00:00")
 
 
 @pytest.fixture(scope="module")
 def of_items(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server of images with texts."""
     folder = tmp_path_factory.mktemp("pair")
-    made = preprocessing.ImagePreprocessing(side=SIDE, channels=1, min_side=1, max_pixels=9, classes=CLASSES)
-    target = pointer(save(folder, made))
-    with answering(Application(Current(lambda: target, open_pair), Limits())) as url:
+    images = preprocessing.ImagePreprocessing(side=SIDE, channels=1, min_side=1, max_pixels=9, classes=CLASSES)
+    target = pointer(save(folder, images))
+    with answering(Application(ModelManager(lambda: target, open_pair), ServerLimits())) as url:
         yield url
 
 
 @pytest.fixture(scope="module")
 def of_tensors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server of the same graph, asked by tensors only."""
-    made = packages.manifest({"pair": GRAPH}, inputs=Inputs(numeric=["a"], categorical={})).preprocessing
-    target = pointer(save(tmp_path_factory.mktemp("tensors"), made))
-    current = Current(lambda: target, partial(load, "pair", limits=Limits()))
-    with answering(Application(current, Limits())) as url:
+    features = packages.manifest({"pair": GRAPH}, inputs=Inputs(numeric=["a"], categorical={})).preprocessing
+    target = pointer(save(tmp_path_factory.mktemp("tensors"), features))
+    current = ModelManager(lambda: target, partial(load, "pair", limits=ServerLimits()))
+    with answering(Application(current, ServerLimits())) as url:
         yield url
 
 
@@ -158,7 +160,7 @@ def test_requests_that_wait_together_are_one_call_of_both_inputs() -> None:
         return Graph(GRAPH).score(inputs)
 
     async def ask() -> list[np.ndarray]:
-        batcher = Batcher(score, take_rows(ROWS, slice(1)), Limits())
+        batcher = Batcher(score, take_rows(ROWS, slice(1)), ServerLimits())
         parts = [take_rows(ROWS, rows) for rows in (slice(0, 1), slice(1, 5), slice(5, 40))]
         return list(await asyncio.gather(*(batcher.score(part) for part in parts)))
 
@@ -210,9 +212,9 @@ SIZE = "inputs[1].parameters.binary_data_size"
     ],
 )  # fmt: skip
 def test_a_second_input_that_is_wrong_or_missing_is_refused_by_its_name(of_tensors, inputs, field, allowed) -> None:
-    found = infer(of_tensors, *inputs).json()
-    assert found["field"] == field
-    assert allowed in found["allowed"]
+    error = infer(of_tensors, *inputs).json()
+    assert error["field"] == field
+    assert allowed in error["allowed"]
 
 
 def test_items_of_two_fields_get_the_offline_scores_one_or_more_in_json_and_as_tensors(of_items) -> None:
@@ -220,16 +222,16 @@ def test_items_of_two_fields_get_the_offline_scores_one_or_more_in_json_and_as_t
     one = httpx.post(f"{of_items}/score", json=item(0) | {"id": "a"}).json()
     assert list(one["scores"].values()) == pytest.approx(OFFLINE[0].tolist(), abs=1e-6)
     many = httpx.post(f"{of_items}/score", json={"instances": instances}).json()["predictions"]
-    assert [list(each["scores"].values()) for each in many] == pytest.approx(OFFLINE[:3], abs=1e-6)
+    assert [list(prediction["scores"].values()) for prediction in many] == pytest.approx(OFFLINE[:3], abs=1e-6)
     columns = [
-        {"name": name, "datatype": "BYTES", "shape": [3], "data": [each[name] for each in instances]}
+        {"name": name, "datatype": "BYTES", "shape": [3], "data": [instance[name] for instance in instances]}
         for name in ("text", "image")
     ]
     assert scores_of(infer(of_items, *columns)) == pytest.approx(OFFLINE[:3], abs=1e-6)
 
 
 @pytest.mark.parametrize(
-    ("body", "field", "said"),
+    ("body", "field", "allowed"),
     [
         ({"image": "1234"}, "body", "an object of 'image', 'text'"),
         ({"instances": [item(0), {"text": ""}]}, "instances[1]", "an object of 'image', 'text'"),
@@ -237,22 +239,22 @@ def test_items_of_two_fields_get_the_offline_scores_one_or_more_in_json_and_as_t
         ({}, "body", '{"image": ..., "text": ...}'),
     ],
 )
-def test_an_item_without_all_of_its_fields_is_refused_with_their_names(of_items, body, field, said) -> None:
-    found = httpx.post(f"{of_items}/score", json=body).json()
-    assert found["field"] == field
-    assert said in found["allowed"]
+def test_an_item_without_all_of_its_fields_is_refused_with_their_names(of_items, body, field, allowed) -> None:
+    error = httpx.post(f"{of_items}/score", json=body).json()
+    assert error["field"] == field
+    assert allowed in error["allowed"]
 
 
 def test_the_server_describes_both_forms_of_a_request(of_items) -> None:
     described = httpx.get(f"{of_items}/v2/models/pair").json()["inputs"]
-    assert [each["name"] for each in described] == ["pixels", "length", "image", "text"]
+    assert [described_input["name"] for described_input in described] == ["pixels", "length", "image", "text"]
     page = httpx.get(f"{of_items}/openapi.json").json()["paths"]["/score"]["post"]["requestBody"]["content"]
     assert list(page) == ["application/json"]
     assert page["application/json"]["schema"]["oneOf"][0]["required"] == ["image", "text"]
 
 
 def test_an_item_is_known_by_all_that_the_graph_sees_of_it() -> None:
-    seen = asyncio.run(Reader(ITEMS, 100).hashed(take_rows(ROWS, slice(2))))
+    seen = asyncio.run(DecoderPool(ITEMS, 100).hash_inputs(take_rows(ROWS, slice(2))))
     expected = [storage.sha256(ROWS["pixels"][row].tobytes() + ROWS["length"][row].tobytes()) for row in range(2)]
     assert seen.hashes == expected
 
@@ -285,7 +287,7 @@ def test_forms_of_the_graph_are_made_and_judged_on_all_rows(name) -> None:
     assert form.graph.score(ROWS) == pytest.approx(OFFLINE, abs=0.05)
     assert tried[1].loss is not None
     times = core.latencies({"original": original.graph.score}, Rows(ROWS))
-    assert [each.rows for each in times["original"]] == [1, 64]
+    assert [latency.rows for latency in times["original"]] == [1, 64]
 
 
 def test_the_speed_of_a_graph_is_measured_by_rows_and_not_by_inputs() -> None:

@@ -8,8 +8,8 @@ from benchmarks.serving.soak import soak
 def test_a_minute_of_load_and_swaps_fails_no_request_serves_nothing_withdrawn_and_takes_no_more_memory(
     tmp_path: Path,
 ) -> None:
-    found = soak(tmp_path, seconds=60, every=3, rate=200)
-    assert (found.errors, found.stale) == ({}, 0)
-    assert found.requests > 1_000
-    assert found.swaps >= 5
-    assert found.growth < 0.1
+    run = soak(tmp_path, seconds=60, every=3, rate=200)
+    assert (run.errors, run.stale) == ({}, 0)
+    assert run.requests > 1_000
+    assert run.swaps >= 5
+    assert run.growth < 0.1

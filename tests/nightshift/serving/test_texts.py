@@ -10,8 +10,8 @@ import pytest
 from nightshift.classification.scorer import ClassScorer
 from nightshift.contracts import package
 from nightshift.errors import UserError
-from nightshift.serving.batching import Limits
-from nightshift.serving.items import tasks
+from nightshift.serving.batching import ServerLimits
+from nightshift.serving.items.loader import load_schema
 from tests.components import topics
 from tests.nightshift.serving.conftest import serving
 from tests.nightshift.serving.texts import TEXTS, inputs, saved, with_tokenizer
@@ -25,7 +25,7 @@ def uri(request, tmp_path_factory) -> str:
 
 @pytest.fixture(scope="module")
 def url(uri: str, tmp_path_factory) -> Iterator[str]:
-    with serving(uri, tmp_path_factory.mktemp("served") / "current.json", Limits(rows=8)) as running:
+    with serving(uri, tmp_path_factory.mktemp("served") / "current.json", ServerLimits(rows=8)) as running:
         yield running.url
 
 
@@ -35,34 +35,34 @@ def test_a_text_gets_the_offline_scores_as_a_body_and_in_json(url, uri, text) ->
     body = {"content": text.encode(), "headers": {"content-type": "text/plain; charset=utf-8"}}
     vertex = httpx.post(f"{url}/score", json={"instances": [{"text": text}]}).json()["predictions"][0]
     for answer in (httpx.post(f"{url}/score", **body), httpx.post(f"{url}/score", json={"text": text, "id": "a"})):
-        found = answer.json()
-        assert answer.status_code == 200, found
-        assert np.array(list(found["scores"].values()), np.float32).tobytes() == expected.tobytes()
-        assert found["label"] == vertex["label"] == topics.CONFIG["task"]["classes"][int(expected.argmax())]
+        content = answer.json()
+        assert answer.status_code == 200, content
+        assert np.array(list(content["scores"].values()), np.float32).tobytes() == expected.tobytes()
+        assert content["label"] == vertex["label"] == topics.CONFIG["task"]["classes"][int(expected.argmax())]
 
 
 def test_tensors_of_texts_and_of_tokens_get_the_same_scores(url, uri) -> None:
     expected = ClassScorer(uri, package.load(uri)).score(inputs(uri, *TEXTS))
     as_texts = {"name": "text", "datatype": "BYTES", "shape": [3], "data": TEXTS}
     as_tokens = {"name": "inputs", "datatype": "INT32", "shape": [3, 16], "data": inputs(uri, *TEXTS).tolist()}
-    for given in (as_texts, as_tokens):
-        found = httpx.post(f"{url}/v2/models/fraud/infer", json={"inputs": [given]}).json()["outputs"]
-        scores = next(each["data"] for each in found if each["name"] == "score")
+    for tensor in (as_texts, as_tokens):
+        outputs = httpx.post(f"{url}/v2/models/fraud/infer", json={"inputs": [tensor]}).json()["outputs"]
+        scores = next(output["data"] for output in outputs if output["name"] == "score")
         assert np.array(scores, np.float32).tobytes() == expected.tobytes()
 
 
 def test_the_best_classes_are_answered_as_tritons_clients_ask_for_them(url, uri) -> None:
     expected, names = ClassScorer(uri, package.load(uri)).score(inputs(uri, *TEXTS)), topics.CONFIG["task"]["classes"]
-    asked = {"inputs": [{"name": "text", "datatype": "BYTES", "shape": [3], "data": TEXTS}]}
+    body = {"inputs": [{"name": "text", "datatype": "BYTES", "shape": [3], "data": TEXTS}]}
 
     def answer(count: int) -> httpx.Response:
         outputs = [{"name": "score", "parameters": {"classification": count}}]
-        return httpx.post(f"{url}/v2/models/fraud/infer", json=asked | {"outputs": outputs})
+        return httpx.post(f"{url}/v2/models/fraud/infer", json=body | {"outputs": outputs})
 
-    (found,) = answer(2).json()["outputs"]
-    assert (found["datatype"], found["shape"]) == ("BYTES", [3, 2])
-    best = [(row, place) for row in expected for place in np.argsort(-row)[:2].tolist()]
-    assert found["data"] == [f"{row[place]:f}:{place}:{names[place]}" for row, place in best]
+    (output,) = answer(2).json()["outputs"]
+    assert (output["datatype"], output["shape"]) == ("BYTES", [3, 2])
+    best = [(row, number) for row in expected for number in np.argsort(-row)[:2].tolist()]
+    assert output["data"] == [f"{row[number]:f}:{number}:{names[number]}" for row, number in best]
     assert [answer(count).status_code for count in (-1, 5)] == [400, 400]
 
 
@@ -78,15 +78,15 @@ def test_a_text_that_training_would_not_take_is_refused_with_the_rule(url, conte
 
 @pytest.mark.parametrize("number", [-1, 512])
 def test_tokens_that_there_are_not_are_refused(url, number) -> None:
-    given = {"name": "inputs", "datatype": "INT32", "shape": [1, 16], "data": [number] * 16}
-    answer = httpx.post(f"{url}/v2/models/fraud/infer", json={"inputs": [given]})
+    tensor = {"name": "inputs", "datatype": "INT32", "shape": [1, 16], "data": [number] * 16}
+    answer = httpx.post(f"{url}/v2/models/fraud/infer", json={"inputs": [tensor]})
     assert answer.status_code == 400
     assert "numbers from 0 to" in answer.text
 
 
 def test_a_text_that_is_shown_in_json_is_read_back(uri) -> None:
-    (field,) = tasks.of(package.load(uri), uri).fields
-    assert field.content(field.shown("né 🙂".encode())) == "né 🙂".encode()
+    (field,) = load_schema(package.load(uri), uri).fields
+    assert field.parse(field.format("né 🙂".encode())) == "né 🙂".encode()
 
 
 def test_a_tokenizer_that_is_not_the_registered_one_is_not_served(tmp_path, uri) -> None:
@@ -95,13 +95,13 @@ def test_a_tokenizer_that_is_not_the_registered_one_is_not_served(tmp_path, uri)
     shutil.copytree(uri, tmp_path / "model")
     (tmp_path / "model" / "tokenizer.json").write_bytes(b"{}")
     with pytest.raises(UserError, match=r"tokenizer.json is not the file that model.json names"):
-        tasks.of(package.load(str(tmp_path / "model")), str(tmp_path / "model"))
+        load_schema(package.load(str(tmp_path / "model")), str(tmp_path / "model"))
 
 
 def test_what_a_version_cannot_score_is_no_example(uri) -> None:
-    (field,) = tasks.of(package.load(uri), uri).fields
-    assert list(field.usable([b"", b"night", b"\0"])) == [b"night"]
-    given = iter([b"", b"night", b"shift"])
-    assert (next(field.usable(given)), list(given)) == (b"night", [b"shift"])  # no more are read than are taken
+    (field,) = load_schema(package.load(uri), uri).fields
+    assert list(field.filter_usable([b"", b"night", b"\0"])) == [b"night"]
+    raw = iter([b"", b"night", b"shift"])
+    assert (next(field.filter_usable(raw)), list(raw)) == (b"night", [b"shift"])  # no more are read than are taken
     with pytest.raises(UserError, match="can score no text of the newest day"):
-        next(field.usable([b""]))
+        next(field.filter_usable([b""]))

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from nightshift.serving import files
-from nightshift.serving.workers import Board
+from nightshift.serving.workers import SharedCounters
 from tests import redis
 from tests.conftest import save
 from tests.nightshift.serving.conftest import point
@@ -34,7 +34,7 @@ class Server:
     def workers(self) -> list[int]:
         """The processes that answer."""
         pid = self.process.pid
-        return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
     def score(self) -> int:
         """Ask over a connection of one's own; return which version has answered."""
@@ -42,13 +42,13 @@ class Server:
         return version
 
     def health(self) -> dict[str, object]:
-        found: dict[str, object] = httpx.get(f"{self.url}/healthz").json()
-        return found
+        health: dict[str, object] = httpx.get(f"{self.url}/healthz").json()
+        return health
 
     def counted(self) -> int:
         """Requests that were scored, as the page of metrics says."""
         lines = httpx.get(f"{self.url}/metrics").text.splitlines()
-        (line,) = [each for each in lines if each.startswith("nightshift_endpoint_requests_total") and "/score" in each]
+        (line,) = [line for line in lines if line.startswith("nightshift_endpoint_requests_total") and "/score" in line]
         return int(float(line.split()[-1]))
 
 
@@ -61,9 +61,9 @@ def running(folder: Path, model: str, snapshot: str | None, *flags: str) -> Iter
     port = free_port()
     words = ["--registry", str(folder), "--name", "fraud", "--workers", "2", "--port", str(port), *flags]
     with started([sys.executable, "-m", "nightshift.serving", *words]) as process:
-        found = Server(process, f"http://127.0.0.1:{port}", pointer)
-        wait_until(lambda: not _asked(found)["behind"], "both workers answer")
-        yield found
+        server = Server(process, f"http://127.0.0.1:{port}", pointer)
+        wait_until(lambda: not _health(server)["behind"], "both workers answer")
+        yield server
         process.terminate()
         process.wait(SECONDS)
 
@@ -74,7 +74,7 @@ def server(package: str, tmp_path: Path) -> Iterator[Server]:
         yield server
 
 
-def _asked(server: Server) -> dict[str, object]:
+def _health(server: Server) -> dict[str, object]:
     try:
         return server.health()
     except httpx.TransportError:
@@ -90,7 +90,7 @@ def test_a_worker_that_is_killed_is_replaced_while_the_other_answers_and_nothing
     wait_until(lambda: len(server.workers) == 2 and before[0] not in server.workers, "another one takes its place")
     answered = sum(server.score() for _ in range(20))
 
-    wait_until(lambda: not _asked(server)["behind"], "the new one serves too")
+    wait_until(lambda: not _health(server)["behind"], "the new one serves too")
     assert (answered, server.counted(), before[1] in server.workers) == (20, 60, True)
     server.process.terminate()
     assert server.process.wait(SECONDS) == 0
@@ -112,8 +112,8 @@ def test_workers_share_what_came_in_through_redis(tmp_path) -> None:
     with redis.serve(tmp_path) as url:
         (tmp_path / "redis.url").write_text(f"{url}\n")
         with running(tmp_path, uri, snapshot, "--redis-file", str(tmp_path / "redis.url")) as server:
-            answers = [httpx.post(f"{server.url}/score", json={"events": [raw(each)]}).json() for each in LATER]
-    assert [each["predictions"][0]["score"] for each in answers] == expected(uri, EVENTS)[-len(LATER) :]
+            answers = [httpx.post(f"{server.url}/score", json={"events": [raw(event)]}).json() for event in LATER]
+    assert [answer["predictions"][0]["score"] for answer in answers] == expected(uri, EVENTS)[-len(LATER) :]
 
 
 def test_workers_that_share_no_redis_take_no_raw_events(tmp_path) -> None:
@@ -144,18 +144,18 @@ def refused(*flags: str) -> str:
 
 
 def test_workers_see_each_others_numbers_and_which_of_them_serve_something_else() -> None:
-    first, second = Board(2), None
+    first, second = SharedCounters(2), None
     first.counts[1] += 2
-    first.place = 1
+    first.worker = 1
     second = first.counts
     second[1] += 3
     first.sums[2] += 0.5
 
     assert (first.total_counts()[1], first.total_sums()[2]) == (5, 0.5)
-    first.serve("a")
-    assert first.behind() == 1
-    first.place = 0
-    first.serve("a")
-    assert first.behind() == 0
-    first.serve(None)
-    assert first.behind() == 1
+    first.report("a")
+    assert first.count_lagging() == 1
+    first.worker = 0
+    first.report("a")
+    assert first.count_lagging() == 0
+    first.report(None)
+    assert first.count_lagging() == 1

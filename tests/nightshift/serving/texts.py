@@ -20,13 +20,13 @@ TEXTS = ["Night shift", "goal 🙂 שלום", "x" * 5000]
 
 def saved(folder: Path, **task: str) -> str:
     """Save a linear classifier of hashed words, or of a tokenizer's, and return its URI."""
-    made = topics.task(**task)
-    seen, files = texts.preprocessing(made), dict(texts.files(made))
+    topic_task = topics.task(**task)
+    seen, files = texts.preprocessing(topic_task), dict(texts.files(topic_task))
     random = np.random.default_rng(0)
     line = Line(random.normal(size=(seen.vocabulary, 4)), random.normal(size=4))
     graphs = {"words": bag(np.ones(seen.vocabulary), line, seen.pad)}
     manifest = packages.manifest(
-        graphs, signature=texts.signature(made), preprocessing=seen, decision=DecisionRule(threshold=None)
+        graphs, signature=texts.signature(topic_task), preprocessing=seen, decision=DecisionRule(threshold=None)
     )
     manifest.files.extend(File.describe(name, content, Format.JSON) for name, content in files.items())
     package.save(str(folder), manifest, graphs, pd.DataFrame(), files)
@@ -43,8 +43,8 @@ def with_tokenizer(folder: Path) -> str:
     return saved(folder, tokenizer=str(path))
 
 
-def inputs(uri: str, *given: str) -> np.ndarray:
+def inputs(uri: str, *contents: str) -> np.ndarray:
     """As the features step makes them."""
-    made = package.load(uri).classes
-    content = Path(uri, made.tokenizer).read_bytes() if made.tokenizer else b""
-    return tokens.encode_texts(tokens.Tokenizer(content, made.vocabulary, made.pad), made.length, given)
+    task = package.load(uri).classes
+    content = Path(uri, task.tokenizer).read_bytes() if task.tokenizer else b""
+    return tokens.encode_texts(tokens.Tokenizer(content, task.vocabulary, task.pad), task.length, contents)

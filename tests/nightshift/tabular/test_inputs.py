@@ -17,10 +17,10 @@ ROWS = pd.DataFrame({"risk": [8.0, 16.0], "amount": [1.0, 2.0], "unused": ["x", 
 def test_columns_are_taken_by_name_numbers_first_and_categories_one_hot():
     inputs = Inputs(numeric=["amount", "risk"], categorical={"channel": ["shop", "web"]})
 
-    found = matrix(inputs, ROWS.assign(channel=["web", "shop"]))
+    encoded = matrix(inputs, ROWS.assign(channel=["web", "shop"]))
 
-    assert found.dtype == np.float32
-    assert found.tolist() == [[1, 8, 0, 1], [2, 16, 1, 0]]
+    assert encoded.dtype == np.float32
+    assert encoded.tolist() == [[1, 8, 0, 1], [2, 16, 1, 0]]
     assert (inputs.columns, inputs.width) == (["amount", "risk", "channel"], 4)
 
 

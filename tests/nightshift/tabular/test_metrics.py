@@ -67,26 +67,26 @@ def test_precision_at_k(events, scores, top_k, expected):
 def test_the_ceiling_is_what_a_perfect_scorer_reaches():
     # day 1 has one positive card for two checks; on day 2 ann has been found and nobody else is positive
     days = rows((1, "ann", 1), (1, "bob", 0), (2, "ann", 1), (2, "bob", 0))
-    found = metrics.evaluate(days, np.array([0.1, 0.9, 0.2, 0.8]), 2)
-    assert found["precision_at_k_ceiling"] == pytest.approx((1 / 2 + 0) / 2)
+    measured = metrics.evaluate(days, np.array([0.1, 0.9, 0.2, 0.8]), 2)
+    assert measured["precision_at_k_ceiling"] == pytest.approx((1 / 2 + 0) / 2)
 
 
 def test_ranking_metrics_are_those_of_a_hand_ranked_list():
-    found = metrics.evaluate(
+    measured = metrics.evaluate(
         rows((1, "a", 1), (1, "b", 0), (1, "c", 1), (1, "d", 0)), np.array([0.9, 0.8, 0.7, 0.1]), 1
     )
     # three of the four pairs of a fraud and another row are in order; precision is 1/1 and 2/3 at the two positives
-    assert found["auc_roc"] == pytest.approx(3 / 4)
-    assert found["average_precision"] == pytest.approx((1 + 2 / 3) / 2)
-    assert tuple(found) == ("auc_roc", "average_precision", "precision_at_k", "precision_at_k_ceiling")
+    assert measured["auc_roc"] == pytest.approx(3 / 4)
+    assert measured["average_precision"] == pytest.approx((1 + 2 / 3) / 2)
+    assert tuple(measured) == ("auc_roc", "average_precision", "precision_at_k", "precision_at_k_ceiling")
 
 
 @pytest.mark.parametrize("label", [0, 1])
 def test_where_a_class_is_missing_the_ranking_metrics_have_no_value(label):
-    found = metrics.evaluate(rows((1, "a", label), (1, "b", label)), np.array([0.9, 0.1]), 1)
-    assert found["auc_roc"] is None
-    assert found["average_precision"] is None
-    assert found["precision_at_k"] == label
+    measured = metrics.evaluate(rows((1, "a", label), (1, "b", label)), np.array([0.9, 0.1]), 1)
+    assert measured["auc_roc"] is None
+    assert measured["average_precision"] is None
+    assert measured["precision_at_k"] == label
 
 
 events = st.tuples(st.integers(1, 3), st.sampled_from("abcdef"), st.integers(0, 1))
@@ -97,22 +97,22 @@ events = st.tuples(st.integers(1, 3), st.sampled_from("abcdef"), st.integers(0, 
 def test_on_one_day_nobody_beats_the_ceiling(drawn, data):
     day = rows(*[(1, customer, label) for _, customer, label in drawn])
     scores = np.array(data.draw(st.lists(st.floats(0, 1), min_size=len(drawn), max_size=len(drawn))))
-    found = metrics.evaluate(day, scores, 2)
-    assert found["precision_at_k"] <= found["precision_at_k_ceiling"]
+    measured = metrics.evaluate(day, scores, 2)
+    assert measured["precision_at_k"] <= measured["precision_at_k_ceiling"]
 
 
 def by_the_book(rows, scores, top_k):
     """Card precision as its definition reads, a card at a time."""
-    found, precisions = set(), []
+    caught, precisions = set(), []
     for day in sorted(set(rows["event_time"].dt.date)):
         cards = {}
         for (_, row), score in zip(rows.iterrows(), scores, strict=True):
-            if row["event_time"].date() == day and row["customer"] not in found:
+            if row["event_time"].date() == day and row["customer"] not in caught:
                 high, label = cards.get(row["customer"], (-1.0, 0))
                 cards[row["customer"]] = (max(high, score), max(label, row["label"]))
         top = sorted(cards, key=lambda card: (-cards[card][0], card))[:top_k]
         detected = [card for card in top if cards[card][1]]
-        found.update(detected)
+        caught.update(detected)
         precisions.append(len(detected) / top_k)
     return np.mean(precisions)
 
@@ -140,7 +140,7 @@ def test_copies_of_a_card_are_cards_of_their_own(drawn, top_k, data):
     frame = rows(*[(day, customer, label) for customer, day, label, _ in clones])
     ranked = metrics.Ranking.from_scores(rows(*drawn), np.array(scores))
 
-    found = ranked.precision(np.array(copies), top_k) * len(ranked.days)
+    summed = ranked.precision(np.array(copies), top_k) * len(ranked.days)
 
     days = {day for _, day, _, _ in clones}
-    assert found == pytest.approx(metrics.precision_at_k(frame, np.array([c[3] for c in clones]), top_k) * len(days))
+    assert summed == pytest.approx(metrics.precision_at_k(frame, np.array([c[3] for c in clones]), top_k) * len(days))

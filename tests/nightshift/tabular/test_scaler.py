@@ -1,4 +1,4 @@
-"""Standardisation."""
+"""Standardization."""
 
 import numpy as np
 

@@ -18,7 +18,7 @@ MARK = "<!-- written by tests/nightshift/tasks/test_protocol.py -->\n"
 MODULES = [name for name, value in vars(Task).items() if isinstance(value, property)]
 
 
-def asked(module: str) -> list[str]:
+def required_names(module: str) -> list[str]:
     """What the protocol of a module has: functions, and constants in capitals."""
     protocol = get_type_hints(getattr(Task, module).fget, vars(tasks))["return"]
     return [name for name in [*vars(protocol), *protocol.__annotations__] if not name.startswith("_")]
@@ -28,9 +28,9 @@ def table() -> Iterator[str]:
     yield "| module | what it says | what steps ask |"
     yield "|---|---|---|"
     for module in MODULES:
-        said = inspect.getdoc(getattr(Task, module)) or ""
-        names = ", ".join(f"`{name}`" for name in dict.fromkeys(asked(module)))
-        yield f"| `{module}` | {said.rstrip('.')} | {names} |"
+        purpose = inspect.getdoc(getattr(Task, module)) or ""
+        names = ", ".join(f"`{name}`" for name in dict.fromkeys(required_names(module)))
+        yield f"| `{module}` | {purpose.rstrip('.')} | {names} |"
 
 
 def test_the_page_lists_every_module_of_a_task_and_what_steps_ask_of_it() -> None:
@@ -43,9 +43,9 @@ def test_the_page_lists_every_module_of_a_task_and_what_steps_ask_of_it() -> Non
 @pytest.mark.parametrize("kind", BUILT_IN.values(), ids=list(BUILT_IN))
 @pytest.mark.parametrize("module", MODULES)
 def test_each_built_in_task_has_every_module_with_all_that_steps_ask(kind: TaskKind, module: str) -> None:
-    found = getattr(Task(kind), module)
-    assert isinstance(found, ModuleType)
-    assert [name for name in asked(module) if not hasattr(found, name)] == []
+    implementation = getattr(Task(kind), module)
+    assert isinstance(implementation, ModuleType)
+    assert [name for name in required_names(module) if not hasattr(implementation, name)] == []
 
 
 def test_an_unknown_task_is_refused_with_those_there_are() -> None:

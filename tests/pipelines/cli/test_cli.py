@@ -41,7 +41,7 @@ def test_a_run_prints_its_name_and_each_step(tmp_path: Path) -> None:
     assert "run sample-" in done.stdout
     assert "write done in" in done.stdout
     (folder,) = (tmp_path / "runs").glob("sample-*")
-    assert (folder / "write/made").read_text() == "b"
+    assert (folder / "write/output").read_text() == "b"
 
 
 def test_the_record_holds_the_peak_memory_of_each_step(tmp_path: Path) -> None:
@@ -107,11 +107,11 @@ def test_a_mistake_is_one_clear_line_and_exit_code_two(words: list[str], message
 
 
 def test_a_load_test_is_given_what_was_asked_for_and_needs_a_champion(tmp_path: Path) -> None:
-    words = ["--rate", "5", "50", "--connections", "2", "--seconds", "0.1", "--workspace", str(tmp_path)]
+    words = ["--rates", "5", "50", "--connections", "2", "--seconds", "0.1", "--workspace", str(tmp_path)]
     done = nightshift("loadtest", *words)
     (record,) = (tmp_path / "runs").glob("fraud-loadtest-*/run.json")
-    asked = json.loads(record.read_text())["parameters"]["load"]
-    assert asked == {"rates": [5, 50], "connections": [2], "seconds": 0.1}
+    load = json.loads(record.read_text())["parameters"]["load"]
+    assert load == {"rates": [5, 50], "connections": [2], "seconds": 0.1}
     assert done.returncode == 2
     assert "has no champion of 'fraud'" in " ".join(done.stdout.split())
 

@@ -53,6 +53,18 @@ def test_help_lists_all_commands_in_the_order_of_the_table(
     assert re.findall(r"^    (\S+)", capsys.readouterr().out, re.MULTILINE) == names
 
 
+@pytest.mark.parametrize("name", [name for texts in COMMANDS.values() for name in texts])
+def test_a_flags_help_is_understood_without_the_flags_name(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "1000")  # a line each
+    with pytest.raises(SystemExit):
+        parse_command_line([name, "--help"])
+    texts = re.findall(r"^  \S.*?(?:  +|\n {10,})(\S.*)$", capsys.readouterr().out, re.MULTILINE)
+    assert texts
+    assert [text for text in texts if re.match(r"\W|(of|that|which|until|in|for|as|where|what) ", text)] == []
+
+
 @pytest.mark.parametrize(("words", "modules"), [(["--help"], set()), (["gc", "--help"], {"gc"})])
 def test_only_the_module_of_the_named_command_is_imported(words: list[str], modules: set[str]) -> None:
     done = subprocess.run([sys.executable, "-c", LISTED, *words], capture_output=True, text=True, check=True)

@@ -25,7 +25,7 @@ def run(folder: str, *words: str) -> int:
 def served(stocked):
     """The endpoint of version 1 of `fraud`, a real process."""
     version = registry.find(stocked, "fraud", 1)
-    example = examples.without_state("", "fraud", version.uri)
+    example = examples.build_stateless("", "fraud", version.uri)
     yield endpoint.start_or_update(local(Path(stocked).parent), version, example, free_port())
     endpoint.stop(stocked)
 

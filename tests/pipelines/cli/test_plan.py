@@ -22,12 +22,12 @@ def test_a_plan_is_printed_with_its_cost_and_written_as_a_recipe(
 
     assert called("plan", *words, "--samples", "1e6", "--usd-per-gpu-hour", "3", "--output", str(file)) == 0
 
-    said = capsys.readouterr().out
+    printed = capsys.readouterr().out
     recipe = yaml.safe_load(file.read_text())
     hours = 1e6 / 16 * recipe["expected"]["step_seconds"] / 3600
-    (cost,) = re.findall(r"([\d,.]+) USD", said)
+    (cost,) = re.findall(r"([\d,.]+) USD", printed)
     assert float(cost.replace(",", "")) == pytest.approx(hours * 8 * 3, rel=1e-3)
-    assert "layout   --micro-batch" in said and recipe["cluster"]["gpu"] == "h100-80gb"
+    assert "layout   --micro-batch" in printed and recipe["cluster"]["gpu"] == "h100-80gb"
 
 
 def test_a_model_is_given_by_its_sizes(capsys: pytest.CaptureFixture[str]) -> None:
@@ -39,11 +39,11 @@ def test_a_model_is_given_by_its_sizes(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_a_recipe_says_what_was_planned() -> None:
-    found = search.propose_plan(preset("llama3-8b"), Cluster(gpu("h100-80gb"), 1, 8, 50e9), ParallelLayout(16))
+    planned = search.propose_plan(preset("llama3-8b"), Cluster(gpu("h100-80gb"), 1, 8, 50e9), ParallelLayout(16))
 
-    written = yaml.safe_load(plan.recipe(found, "llama3-8b"))
+    written = yaml.safe_load(plan.recipe(planned, "llama3-8b"))
 
     layout = {name: value for name, value in written["layout"].items() if name not in ("data", "micro_batches")}
-    assert ParallelLayout(**layout | {"checkpointing": Checkpointing(layout["checkpointing"])}) == found.layout
-    assert written["expected"]["step_seconds"] == pytest.approx(found.timing.step, rel=1e-3)
+    assert ParallelLayout(**layout | {"checkpointing": Checkpointing(layout["checkpointing"])}) == planned.layout
+    assert written["expected"]["step_seconds"] == pytest.approx(planned.timing.step, rel=1e-3)
     assert written["layout"]["data"] * written["layout"]["micro_batches"] * written["layout"]["micro_batch"] == 16

@@ -50,7 +50,7 @@ def test_several_traces_are_several_ranks(tmp_path):
         for number in range(2)
     ]
     called("profile", "--trace", *traces, "--output", str(tmp_path / "out"))
-    assert [each.rank for each in TraceProfile.read(str(tmp_path / "out/profile.json")).ranks] == [0, 1]
+    assert [rank.rank for rank in TraceProfile.read(str(tmp_path / "out/profile.json")).ranks] == [0, 1]
 
 
 def test_a_mistake_is_one_line_and_leaves_nothing(tmp_path):
@@ -63,7 +63,7 @@ def test_a_mistake_is_one_line_and_leaves_nothing(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("flags", "said"),
+    ("flags", "reason"),
     [
         ([], "--trace FILE_OR_URI"),
         (["--trace", "missing.json"], "missing.json does not exist"),
@@ -75,8 +75,8 @@ def test_a_mistake_is_one_line_and_leaves_nothing(tmp_path):
         (["--trace", "x", "--flops-per-step", "-1"], "--flops-per-step -1"),
     ],
 )
-def test_what_cannot_be_profiled_is_refused_with_the_next_step(flags, said, tmp_path):
-    with pytest.raises(UserError, match=said):
+def test_what_cannot_be_profiled_is_refused_with_the_next_step(flags, reason, tmp_path):
+    with pytest.raises(UserError, match=reason):
         called("profile", *flags, "--output", str(tmp_path / "out"))
     assert not (tmp_path / "out").exists()
 
@@ -92,7 +92,7 @@ def test_a_command_is_recorded_and_explained(tmp_path):
     assert done.returncode == 0, done.stderr
     profile = TraceProfile.read(str(tmp_path / "out/profile.json"))
     assert len(profile.step_times_ms) == 3
-    assert "aten::mm" in [each.name for each in profile.top_operations]
+    assert "aten::mm" in [operation.name for operation in profile.top_operations]
     assert (tmp_path / "out/trace.json.gz").exists()
 
 

@@ -59,5 +59,5 @@ def test_the_terminal_shows_the_headline_key_blocks_and_where_the_report_lies(
 
 def test_three_reasons_are_printed_and_the_others_counted(capsys: pytest.CaptureFixture[str]) -> None:
     show_page(PAGE, Path("runs/one"), Console(width=100))
-    told = capsys.readouterr().out.split("Drift: fail\n")[1]
-    assert told.splitlines()[:4] == [*(f"  Input {number} moved." for number in range(3)), "  2 more in the report"]
+    printed = capsys.readouterr().out.split("Drift: fail\n")[1]
+    assert printed.splitlines()[:4] == [*(f"  Input {number} moved." for number in range(3)), "  2 more in the report"]

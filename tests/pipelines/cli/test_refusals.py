@@ -7,7 +7,7 @@ from tests.pipelines.samples import called
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "reason"),
     [
         ("costs --samples 5", "takes both --samples and --measured"),
         ("costs --samples 5 --measured l5=3", "--measured is 'l5=3'; give GPU=RATE"),
@@ -28,6 +28,6 @@ from tests.pipelines.samples import called
         ("collectives --processes 1", "--processes is 1; two or more exchange something"),
     ],
 )
-def test_what_a_command_cannot_do_is_refused_with_the_next_step(words: str, said: str) -> None:
-    with pytest.raises(UserError, match=said):
+def test_what_a_command_cannot_do_is_refused_with_the_next_step(words: str, reason: str) -> None:
+    with pytest.raises(UserError, match=reason):
         called(*words.split())

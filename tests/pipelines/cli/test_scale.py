@@ -21,14 +21,14 @@ def test_a_planted_fault_is_found(
     config: str, trained: str, fault: str, title: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = trained.split()[3]
-    assert called("scale", "--config", config, "--rows", rows, "--fault", fault) == 0
+    assert called("scale", "--config", config, "--rows", rows, "--inject-fault", fault) == 0
 
     first, headings, one, two, *findings = capsys.readouterr().out.splitlines()
     assert first == f"{trained} a process and step"
     assert headings.split()[:3] == ["processes", "rows/s", "efficiency"]
     assert [line.split()[0] for line in (one, two)] == ["1", "2"]
     assert one.split()[2] == "100.0%"
-    assert [each for each in findings if re.match(rf"\d\. {title}", each)]
+    assert [line for line in findings if re.match(rf"\d\. {title}", line)]
 
 
 @pytest.mark.parametrize("layout", [{"shard": 2}, {"zero": 2}])

@@ -39,20 +39,20 @@ def test_a_batch_size_that_is_faster_is_written_into_the_config_with_its_comment
     before = file.read_text()
 
     traces = tmp_path / "traces"
-    words = ["--batch-size", "512", "--try", "compression", "--rows", "1024", "--traces", str(traces)]
+    words = ["--batch-size", "512", "--axes", "compression", "--rows", "1024", "--traces", str(traces)]
     assert called("tune", "--config", str(file), *words) == 0
 
-    said = capsys.readouterr().out
+    printed = capsys.readouterr().out
     assert file.read_text() == before.replace("batch_size: 4}  # ours", "batch_size: 512}  # ours")
     assert configs.load(str(file))["task"]["candidates"]["mlp"]["parameters"] == {"hidden": 8, "batch_size": 512}
-    first, row, *_ = said.splitlines()
+    first, row, *_ = printed.splitlines()
     assert first == "mlp on cpu, 1,024 rows of 15 inputs"
     figures = r"[\d.]+ .?FLOP/s, \d+\.\d % of the CPU; faster"
     assert re.fullmatch(rf"  batch_size 512 +[\d,.]+ rows/s +\+[\d.]+ %  {figures}", row)
-    assert "changes what is learned, so compare the models: batch_size" in said
-    assert f"written into {file}:\n" in said
+    assert "changes what is learned, so compare the models: batch_size" in printed
+    assert f"written into {file}:\n" in printed
     for name in ("before", "after"):
-        assert re.search(rf"^longest {name}: \S.* [\d.]+ %, \S.* [\d.]+ %, \S.* [\d.]+ %$", said, re.M)
+        assert re.search(rf"^longest {name}: \S.* [\d.]+ %, \S.* [\d.]+ %, \S.* [\d.]+ %$", printed, re.M)
         profiled = analysis.analyze([read.read(str(traces / f"{name}.json.gz"))], analysis.Known())
         assert profiled.step_ms
         assert profiled.step_ms > 0
@@ -92,7 +92,7 @@ def test_where_nothing_is_left_to_try_the_config_stays_as_it_is(
     file = config(tmp_path)
     before = file.read_text()
 
-    assert called("tune", "--config", str(file), "--try", "recompute", "microbatches") == 0
+    assert called("tune", "--config", str(file), "--axes", "recompute", "microbatches") == 0
 
     assert "nothing is faster for sure; the config stays as it is" in capsys.readouterr().out
     assert file.read_text() == before
@@ -124,11 +124,11 @@ def test_every_collective_is_measured_with_every_size() -> None:
     assert done.returncode == 0, done.stderr[-3000:]
     first, header, *rows = done.stdout.splitlines()
     assert (first, header.split()[:3]) == ("2 processes, gloo", ["collective", "bytes", "us"])
-    found = {
+    measured = {
         (name, size): list(map(float, rest)) for name, size, *rest in (row.replace(",", "").split() for row in rows)
     }
     names = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
-    assert list(found) == [(name, size) for name in names for size in ("1000", "65536")]
-    for (name, size), (micros, algorithm, bus) in found.items():
+    assert list(measured) == [(name, size) for name in names for size in ("1000", "65536")]
+    for (name, size), (micros, algorithm, bus) in measured.items():
         assert algorithm == pytest.approx(int(size) / micros / 1e3, abs=1e-3, rel=0.1)
         assert bus == pytest.approx(algorithm * (1 if name == "all-reduce" else 0.5), abs=1e-3)

@@ -43,68 +43,68 @@ def state(tmp_path: Path) -> State:
 
 def training(folder: Path, state: State) -> str:
     """A training that was killed after a checkpoint."""
-    given = {"date": str(days.DATE), "device": "cpu", "features": str(folder / "events.json")}
-    given["config"] = CONFIG.model_dump_json()
-    args = argparse.Namespace(**given, state=text(folder, checkpoints=state.checkpoints))
-    place = _checkpoints(StepContext(args), "0.3.0")
+    flags = {"date": str(days.DATE), "device": "cpu", "features": str(folder / "events.json")}
+    flags["config"] = CONFIG.model_dump_json()
+    args = argparse.Namespace(**flags, state=text(folder, checkpoints=state.checkpoints))
+    root = _checkpoints(StepContext(args), "0.3.0")
     for name in SAVED:
-        storage.write_bytes(f"{place}/task.candidates.net/{'0' * 16}/step-000000000100/{name}", b"{}")
-    return place
+        storage.write_bytes(f"{root}/task.candidates.net/{'0' * 16}/step-000000000100/{name}", b"{}")
+    return root
 
 
 def features(folder: Path, state: State) -> str:
     """A features step that was killed when it had divided a batch."""
     job = replace(days.job(folder, "lake"), lake=state.lake)
-    place = scratch(job.lake, job.config.name, str(folder / "features.json"))
+    root = scratch(job.lake, job.config.name, str(folder / "features.json"))
     missing = {day: job.uri(day) for day in days.FEATURES}
-    shards.split(shards.divide(job, missing, place, 1, Sizes()), 0)
-    return place
+    shards.split(shards.divide(job, missing, root, 1, Sizes()), 0)
+    return root
 
 
-def age(days: int, place: str) -> None:
-    for entry in storage.walk(place):
+def age(days: int, uri: str) -> None:
+    for entry in storage.walk(uri):
         os.utime(entry.uri, times=2 * ((NOW - timedelta(days=days)).timestamp(),))
 
 
 def test_what_was_left_unfinished_goes_when_its_newest_file_is_old_enough(tmp_path: Path, state: State) -> None:
-    places = training(tmp_path, state), features(tmp_path, state)
-    for place in places:
-        age(9, place)
-        os.utime(storage.walk(place)[0].uri, times=2 * ((NOW - timedelta(days=4)).timestamp(),))
+    roots = training(tmp_path, state), features(tmp_path, state)
+    for uri in roots:
+        age(9, uri)
+        os.utime(storage.walk(uri)[0].uri, times=2 * ((NOW - timedelta(days=4)).timestamp(),))
 
     assert sweep.collect(state, CONFIG, NOW).empty
     plan = sweep.collect(state, CONFIG, NOW + timedelta(days=1))
 
-    assert [each.name for each in plan.unfinished] == list(places)
-    assert [len(each.files) for each in plan.unfinished] == [len(SAVED), len(SHARDS)]
-    assert not any(Path(place).exists() for place in places)
+    assert [group.name for group in plan.unfinished] == list(roots)
+    assert [len(group.files) for group in plan.unfinished] == [len(SAVED), len(SHARDS)]
+    assert not any(Path(uri).exists() for uri in roots)
     assert sweep.plan_removals(state, CONFIG, NOW + timedelta(days=99)).empty
 
 
 def test_it_goes_from_an_object_store_by_the_same_rule(tmp_path: Path, state: State) -> None:
     with bucket() as url, reached_at(url):
         there = replace(state, lake="s3://lake/deep", checkpoints="s3://lake/checkpoints")
-        places = training(tmp_path, there), features(tmp_path, there)
+        roots = training(tmp_path, there), features(tmp_path, there)
 
         assert sweep.collect(there, CONFIG, NOW + timedelta(days=4)).empty
         plan = sweep.collect(there, CONFIG, NOW + timedelta(days=6))
 
-        assert [each.name for each in plan.unfinished] == list(places)
+        assert [group.name for group in plan.unfinished] == list(roots)
         assert storage.walk(there.lake) + storage.walk(there.checkpoints) == []
 
 
 def test_nothing_of_it_goes_while_a_run_is_under_way_or_for_another_use_case(tmp_path: Path, state: State) -> None:
-    places = training(tmp_path, state), features(tmp_path, state)
+    roots = training(tmp_path, state), features(tmp_path, state)
     later = NOW + timedelta(days=99)
-    given = {"config": str(tmp_path / "tiny.yaml"), "date": str(days.DATE)}
-    started = runs.new(arguments.load_compiled("training"), given, state)
+    parameters = {"config": str(tmp_path / "tiny.yaml"), "date": str(days.DATE)}
+    started = runs.new(arguments.load_compiled("training"), parameters, state)
 
     with runs.under_way(started), pytest.raises(UserError, match=r"a run of 'tiny' in .* is in progress"):
         sweep.collect(state, CONFIG, later)
     other = CONFIG.model_copy(update={"name": "other"})
     assert sweep.collect(state, other, later).empty
 
-    assert all(storage.walk(place) for place in places)
+    assert all(storage.walk(uri) for uri in roots)
 
 
 def test_files_that_no_step_has_written_stay(tmp_path: Path, state: State) -> None:
@@ -121,56 +121,56 @@ def test_files_that_no_step_has_written_stay(tmp_path: Path, state: State) -> No
 def test_a_removal_that_is_cut_short_leaves_no_checkpoint_that_looks_complete_and_is_finished(
     tmp_path: Path, state: State
 ) -> None:
-    place, later = training(tmp_path, state), NOW + timedelta(days=99)
+    root, later = training(tmp_path, state), NOW + timedelta(days=99)
     first, *rest = sweep.plan_removals(state, CONFIG, later).unfinished[0].files
     assert first.endswith("/checkpoint.json")
 
     for uri in (first, *rest):
         storage.remove(uri)
         assert not sweep.plan_removals(state, CONFIG, later).empty
-    assert [each.name for each in sweep.collect(state, CONFIG, later).unfinished] == [place]
-    assert not Path(place).exists()
+    assert [group.name for group in sweep.collect(state, CONFIG, later).unfinished] == [root]
+    assert not Path(root).exists()
 
 
 def test_an_empty_folder_in_which_a_training_may_begin_stays_until_it_is_old_enough(
     tmp_path: Path, state: State
 ) -> None:
-    place = Path(training(tmp_path, state))
-    shutil.rmtree(place)
-    (place / "task.candidates.net").mkdir(parents=True)
-    os.utime(place, times=(0, 0))
+    root = Path(training(tmp_path, state))
+    shutil.rmtree(root)
+    (root / "task.candidates.net").mkdir(parents=True)
+    os.utime(root, times=(0, 0))
 
     assert sweep.collect(state, CONFIG, NOW + timedelta(days=4)).empty
-    assert place.exists()
+    assert root.exists()
     sweep.collect(state, CONFIG, NOW + timedelta(days=6))
-    assert not place.exists()
+    assert not root.exists()
 
 
 @pytest.mark.parametrize("is_empty", [False, True])
 def test_what_a_training_has_taken_up_since_it_was_listed_stays(tmp_path: Path, state: State, is_empty: bool) -> None:
-    place = training(tmp_path, state)
-    for entry in storage.walk(place) if is_empty else ():
+    root = training(tmp_path, state)
+    for entry in storage.walk(root) if is_empty else ():
         storage.remove(entry.uri)
-    found = sweep.plan_removals(state, CONFIG, NOW + timedelta(days=99))
-    storage.write_bytes(f"{place}/task.candidates.net/{'0' * 16}/step-000000000200/checkpoint.json", b"{}")
+    plan = sweep.plan_removals(state, CONFIG, NOW + timedelta(days=99))
+    storage.write_bytes(f"{root}/task.candidates.net/{'0' * 16}/step-000000000200/checkpoint.json", b"{}")
 
-    sweep._remove(found, state, CONFIG.name)
+    sweep._remove(plan, state, CONFIG.name)
 
-    assert [each.name for each in found.unfinished] == [place]
-    assert any(entry.uri.endswith("step-000000000200/checkpoint.json") for entry in storage.walk(place))
+    assert [group.name for group in plan.unfinished] == [root]
+    assert any(entry.uri.endswith("step-000000000200/checkpoint.json") for entry in storage.walk(root))
 
 
 def test_the_command_lists_it_and_removes_it_from_another_root(
     tmp_path: Path, state: State, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    place = training(tmp_path, replace(state, checkpoints=str(tmp_path / "elsewhere")))
-    age(7, place)
+    unfinished = training(tmp_path, replace(state, checkpoints=str(tmp_path / "elsewhere")))
+    age(7, unfinished)
 
     def gc(*words: str) -> str:
-        given = ["gc", "--workspace", str(tmp_path), "--config", str(tmp_path / "tiny.yaml"), *words]
+        argv = ["gc", "--workspace", str(tmp_path), "--config", str(tmp_path / "tiny.yaml"), *words]
         parser = argparse.ArgumentParser()
         command.add(parser.add_subparsers())
-        args = parser.parse_args(given)
+        args = parser.parse_args(argv)
         assert args.command(args) == 0
         return capsys.readouterr().out.replace("\n", "")
 
@@ -178,6 +178,6 @@ def test_the_command_lists_it_and_removes_it_from_another_root(
     assert gc() == "nothing of 'tiny' is past its age"
     assert "would be removed" in (listed := gc(*root))
     assert "unfinished" in listed
-    assert Path(place).exists()
+    assert Path(unfinished).exists()
     gc(*root, "--delete")
-    assert not Path(place).exists()
+    assert not Path(unfinished).exists()

@@ -26,7 +26,7 @@ from nightshift.contracts.tables import Partition, Table
 from nightshift.errors import UserError
 from nightshift.local import endpoint
 from nightshift.release import ReleaseRef
-from nightshift.serving.files import Pointer, pointer_uri
+from nightshift.serving.files import DeploymentPointer, pointer_uri
 from pipelines import arguments, configs
 from pipelines.engines.local import runs
 from pipelines.engines.local.run import DEFINITION, Run, StepOutcome
@@ -94,8 +94,8 @@ class Workspace:
 
     def files(self) -> set[str]:
         """All files but the locks."""
-        found = [path for path in self.folder.rglob("*") if path.is_file() and "lock" not in str(path)]
-        return {str(path.relative_to(self.folder)) for path in found}
+        paths = [path for path in self.folder.rglob("*") if path.is_file() and "lock" not in str(path)]
+        return {str(path.relative_to(self.folder)) for path in paths}
 
     def versions(self) -> list[int]:
         return [version.version for version in registry.versions(self.state.registry, "fraud")]
@@ -192,7 +192,7 @@ def test_the_newest_complete_run_of_each_pipeline_and_the_latest_stay(workspace:
 
 def test_the_champions_run_and_partitions_stay_however_old(workspace: Workspace) -> None:
     part = workspace.partition("2020-01-01", 2000)
-    made = workspace.run("made-1", 2000, part)
+    champion = workspace.run("made-1", 2000, part)
     workspace.run("new", 1)
     workspace.version(1, 2000, "made-1")
     release.promote(ReleaseRef(workspace.state.registry, "fraud"), 1)
@@ -200,7 +200,7 @@ def test_the_champions_run_and_partitions_stay_however_old(workspace: Workspace)
     plan = workspace.collect()
 
     assert plan.empty
-    assert made.exists()
+    assert champion.exists()
     assert tables.find_partition(part.uri) == part
     assert [
         (line.reason, line.versions, line.runs, line.partitions) for line in plan.lineage if "day" not in line.reason
@@ -230,7 +230,7 @@ def test_a_version_past_its_age_goes_with_its_files_and_the_endpoints_never(work
     for number in (1, 2):
         workspace.version(number, 180, "gone")
     workspace.version(3, 179, "gone")
-    pointer = Pointer(1, str(files[1]), "0" * 64, NOW.isoformat())
+    pointer = DeploymentPointer(1, str(files[1]), "0" * 64, NOW.isoformat())
     storage.write_json(pointer_uri(registry.root(uri), "fraud"), dataclasses.asdict(pointer))
 
     workspace.collect()
@@ -289,10 +289,10 @@ def test_a_run_whose_record_cannot_be_read_stays_with_its_partitions_and_is_told
     for run, record in zip(unread, ("{", "{}", "[]"), strict=True):
         (run / "run.json").write_text(record)
 
-    told = gc(workspace, "--delete")
+    printed = gc(workspace, "--delete")
 
     for run in unread:
-        assert f"nightshift: kept: {run}/run.json is no record of a run" in told
+        assert f"nightshift: kept: {run}/run.json is no record of a run" in printed
         assert run.exists()
     assert not old.exists()
     assert tables.find_partition(part.uri) == part
@@ -386,15 +386,15 @@ def cutting_short(workspace: Workspace) -> Iterator[Callable[[int], int]]:
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin
         assert process.stdout
-        asked, said = process.stdin, process.stdout
+        stdin, stdout = process.stdin, process.stdout
 
-        def attempt(place: int) -> int:
-            asked.write(f"{place}\n")
-            asked.flush()
-            return int(said.readline())
+        def attempt(count: int) -> int:
+            stdin.write(f"{count}\n")
+            stdin.flush()
+            return int(stdout.readline())
 
         yield attempt
-        asked.close()
+        stdin.close()
 
 
 @pytest.mark.slow
@@ -484,7 +484,7 @@ sizes = st.just(1)
 @st.composite
 def anything(draw: st.DrawFn) -> Inventory:
     """Runs, versions and partitions of all ages that name each other or nothing at all."""
-    made = st.builds(
+    stored_run = st.builds(
         retention.StoredRun,
         name=few,
         since=ages,
@@ -506,7 +506,7 @@ def anything(draw: st.DrawFn) -> Inventory:
     by_name: dict[str, Any] = {"unique_by": lambda item: item.name, "max_size": 6}
     return Inventory(
         draw(st.lists(version, **by_name)),
-        draw(st.lists(made, **by_name)),
+        draw(st.lists(stored_run, **by_name)),
         draw(st.lists(part, **by_name)),
         draw(st.none() | few),
     )
@@ -514,19 +514,19 @@ def anything(draw: st.DrawFn) -> Inventory:
 
 @given(anything())
 def test_nothing_that_is_needed_young_or_cannot_be_read_is_ever_planned_and_what_is_left_needs_no_other_plan(
-    found: Inventory,
+    inventory: Inventory,
 ) -> None:
-    plan = retention.plan(found, LIMITS, NOW)
+    plan = retention.plan(inventory, LIMITS, NOW)
 
     kept = Inventory(
-        [version for version in found.versions if version not in plan.versions],
-        [run for run in found.runs if run not in plan.runs],
-        [part for part in found.partitions if part not in plan.partitions],
-        found.latest,
+        [version for version in inventory.versions if version not in plan.versions],
+        [run for run in inventory.runs if run not in plan.runs],
+        [part for part in inventory.partitions if part not in plan.partitions],
+        inventory.latest,
     )
-    assert not set(names(plan.runs)) & {found.latest, *(version.run for version in kept.versions)}
+    assert not set(names(plan.runs)) & {inventory.latest, *(version.run for version in kept.versions)}
     assert not set(names(plan.partitions)) & {name for run in kept.runs for name in run.partitions}
-    complete = [run for run in found.runs if run.complete]
+    complete = [run for run in inventory.runs if run.complete]
     for pipeline in {run.pipeline for run in complete}:
         newest = max(run.since for run in complete if run.pipeline == pipeline)
         assert any(run.complete and (run.since, run.pipeline) == (newest, pipeline) for run in kept.runs)
@@ -538,9 +538,9 @@ def test_nothing_that_is_needed_young_or_cannot_be_read_is_ever_planned_and_what
 
 
 @given(anything())
-def test_all_that_is_old_and_nobody_needs_goes(found: Inventory) -> None:
+def test_all_that_is_old_and_nobody_needs_goes(inventory: Inventory) -> None:
     alone = Inventory(
-        [], [dataclasses.replace(run, complete=False, problem="") for run in found.runs], found.partitions
+        [], [dataclasses.replace(run, complete=False, problem="") for run in inventory.runs], inventory.partitions
     )
 
     plan = retention.plan(alone, LIMITS, NOW + timedelta(days=100))

@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from nightshift.config import Config
-from nightshift.config.columns import Columns, Holds
+from nightshift.config import LabeledConfig
+from nightshift.config.columns import Holds, LabeledColumns
 from nightshift.config.policy import Effect, EvaluationGate
 from nightshift.config.section import Days, Positive
 from nightshift.config.source import Simulator
@@ -13,7 +13,7 @@ from nightshift.config.tabular import TabularEventLimits
 from nightshift.config.task import TaskConfig
 
 
-class ShopColumns(Columns):
+class ShopColumns(LabeledColumns):
     shop: Annotated[str, Holds.IDENTIFIER]
     promo: Annotated[str, Holds.NUMBER] = Field(description="1 on days of a promotion, 0 on others")
 
@@ -33,15 +33,15 @@ class ShopCounts(TaskConfig):
         return max(self.windows_days)
 
 
-class ShopEvaluation(EvaluationGate):
-    tolerance: Effect = Field(0.05, description="of the deviance, which is no share, that a fresher model may lose")
+class LossEvaluation(EvaluationGate):
+    tolerance: Effect = Field(0.05, description="of the loss, which is no share, that a fresher model may lose")
     min_rows: Positive = 100
-    max_deviance: Effect = Field(2.0, description="above which no model passes")
+    max_loss: Effect = Field(2.0, description="above which no model passes")
 
 
-class ShopConfig(Config):
+class ShopConfig(LabeledConfig):
     columns: ShopColumns
     limits: TabularEventLimits = TabularEventLimits()
     simulator: ShopSimulator = ShopSimulator()
     task: ShopCounts
-    evaluation: ShopEvaluation = ShopEvaluation()
+    evaluation: LossEvaluation = LossEvaluation()

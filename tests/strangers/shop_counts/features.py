@@ -21,7 +21,7 @@ class ShopFeatures:
 
     def uri(self, day):
         config = self.setup.config
-        past = [self.setup.events.partition(each).sha256 for each in self._needed(day)]
+        past = [self.setup.events.partition(needed).sha256 for needed in self._needed(day)]
         key = storage.fingerprint([self.windows, config.label_delay_days, past])
         return tables.partition_uri(self.setup.lake, config.name, "features", day, key)
 

@@ -2,14 +2,14 @@
 
 from types import SimpleNamespace
 
+from nightshift import tasks
 from nightshift.contracts.profile import PhaseName
 from nightshift.tensors import by_name
-from shop_counts import training
 
 
 def selected_fit(setup, model, phase):
     with phase(PhaseName.READ):
-        sample, name = training.rows(setup).sample(setup.plan.test), model.selected
+        sample, name = tasks.find(setup.config.task.kind).training.rows(setup).sample(setup.plan.test), model.selected
     with phase(PhaseName.MATRIX):
         inputs, kind = by_name(sample.matrix), model.candidates[name].kind
     fit = {"fit": lambda: sample.fit(name), "brief": lambda: lambda: sample.fit(name)}

@@ -8,4 +8,4 @@ WORST = 10.0  # a deviance that counts as entirely wrong
 
 def losses(table, day, uris):
     counts, rates = rows.score_labeled_rows(table, day, uris)
-    return [poisson.deviances(counts, each) for each in rates]
+    return [poisson.deviances(counts, predicted) for predicted in rates]

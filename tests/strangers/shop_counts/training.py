@@ -1,6 +1,6 @@
 """The rows that train and choose a model."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -9,15 +9,16 @@ from nightshift.graph import Graph
 from nightshift.tabular import inputs
 from nightshift.tasks.fitting import FitSpec
 from nightshift.tasks.protocol import CandidateMetrics, TrainingSetup
-from nightshift.tasks.rows import LabeledRows, require_labels
+from nightshift.tasks.rows import InputRows, require_labels
 from shop_counts import metrics, poisson
 from shop_counts.package import ShopRates
 
 
 @dataclass(frozen=True)
-class CountRows(LabeledRows):
+class CountRows(InputRows):
     setup: TrainingSetup
-    tolerance: float = 1e-5
+    tolerance = 1e-5
+    metrics = metrics
 
     @property
     def counts(self):
@@ -25,19 +26,22 @@ class CountRows(LabeledRows):
 
     def check(self):
         for name in self.setup.config.task.candidates:
-            poisson.fit(self._spec(name), self.matrix[:100], self.counts[:100])
+            replace(self, rows=self.rows[:100]).fit(name)
 
     def fit(self, name):
-        return poisson.fit(self._spec(name), self.matrix, self.counts)
+        return poisson.fit(self.spec(name), self.matrix, self.counts)
+
+    def losses(self, rates):
+        return poisson.deviances(self.counts, rates)
 
     def gap(self, fitted):
         return float(np.abs(Graph(fitted.graph).score(self.matrix) / fitted.predict(self.matrix) - 1).max())
 
     def measure(self, graph):
-        deviance = poisson.deviance(self.counts, Graph(graph).score(self.matrix))
-        return CandidateMetrics({metrics.PROMISE: deviance}, DecisionRule(threshold=None))
+        loss = float(self.losses(Graph(graph).score(self.matrix)).mean())
+        return CandidateMetrics({self.metrics.PROMISE: loss}, DecisionRule(threshold=None))
 
-    def _spec(self, name):
+    def spec(self, name):
         task = self.setup.config.task
         return FitSpec(f"task.candidates.{name}.parameters", task.candidates[name].parameters, task.seed, 1, "cpu")
 
@@ -45,19 +49,20 @@ class CountRows(LabeledRows):
 @dataclass(frozen=True)
 class ShopRows:
     setup: TrainingSetup
+    sample_class, inputs_class = CountRows, ShopRates
 
     def sample(self, fold):
-        details, rows = self.setup.features.details, self._labeled(fold.train)
+        details, rows = self.setup.features.details, self.read(fold.train)
         seen = inputs.seen_in(rows, details["numeric"], details["categorical"])
-        return CountRows(rows, fold.train, ShopRates(**dict(seen)), self.setup)
+        return self.sample_class(rows, fold.train, self.inputs_class(**dict(seen)), self.setup)
 
     def unseen(self, fold, sample):
-        return CountRows(self._labeled(fold.test), fold.test, sample.inputs, self.setup)
+        return self.sample_class(self.read(fold.test), fold.test, sample.inputs, self.setup)
 
     def reference(self, sample, graph):
         return sample.reference(graph, self.setup.config.task.seed), None
 
-    def _labeled(self, days):
+    def read(self, days):
         return require_labels(self.setup.features.read(days), days)
 
 

@@ -109,7 +109,7 @@ class _Follower:
 
 def _record(run: Run, step: ir.PipelineTask, outcome: StepOutcome) -> None:
     """Write the run's record anew: tasks of a DAG run are processes of their own, which end in any order."""
-    with locks.held(run.folder / "run.lock"):
+    with locks.hold(run.folder / "run.lock"):
         others = {task.name: run.earlier(task) for task in run.pipeline.tasks}
         run.outcomes.update({name: other for name, other in others.items() if other} | {step.name: outcome})
         run.begin()

@@ -45,8 +45,8 @@ def _refused(message: str) -> AWSResponse:
 
 
 def broken() -> bytes:
-    said = {"Error": {"Code": "ModelError", "Message": "it answers 500"}}
-    raise ClientError(said | {"ResponseMetadata": {"HTTPStatusCode": 424}}, "InvokeEndpoint")
+    error = {"Error": {"Code": "ModelError", "Message": "it answers 500"}}
+    raise ClientError(error | {"ResponseMetadata": {"HTTPStatusCode": 424}}, "InvokeEndpoint")
 
 
 class Aws(Platform):
@@ -110,8 +110,8 @@ class Aws(Platform):
             "models": sorted(backend._models),
             "configs": sorted(backend.endpoint_configs),
             "endpoints": {
-                name: (each.endpoint_status, each.endpoint_config_name, self._weights(name))
-                for name, each in backend.endpoints.items()
+                name: (endpoint.endpoint_status, endpoint.endpoint_config_name, self._weights(name))
+                for name, endpoint in backend.endpoints.items()
             },
         }
 
@@ -122,7 +122,10 @@ class Aws(Platform):
         return {int(name.lstrip("v")): weight for name, weight in self._weights("fraud").items()}
 
     def _weights(self, name: str) -> dict[str, float]:
-        return {each["VariantName"]: each["CurrentWeight"] for each in self.backend.endpoints[name].production_variants}
+        return {
+            variant["VariantName"]: variant["CurrentWeight"]
+            for variant in self.backend.endpoints[name].production_variants
+        }
 
     def saved(self) -> Callable[[], None]:
         kinds = ("_models", "endpoint_configs", "endpoints")
@@ -165,10 +168,10 @@ class Aws(Platform):
         if not config:
             del self.backend.endpoints[endpoint.endpoint_name]
             return
-        found = self.backend.endpoint_configs[config]
-        if all(self.fleet.starts(self._uri(each["ModelName"])) for each in found.production_variants):
+        wanted = self.backend.endpoint_configs[config]
+        if all(self.fleet.starts(self._uri(variant["ModelName"])) for variant in wanted.production_variants):
             endpoint.endpoint_config_name, endpoint.endpoint_status = config, "InService"
-            endpoint.production_variants = endpoint._process_production_variants(found.production_variants)
+            endpoint.production_variants = endpoint._process_production_variants(wanted.production_variants)
             return
         endpoint.endpoint_status = "Failed" if endpoint.endpoint_status == "Creating" else "InService"
         endpoint.failure_reason = "The primary container did not pass the ping health check."
@@ -189,9 +192,9 @@ class Aws(Platform):
         name, config = body["EndpointName"], body["EndpointConfigName"]
         if name in self.backend.endpoints:
             return _refused("Cannot create already existing endpoint")
-        made = self.backend.create_endpoint(name, config, body.get("Tags", []))
-        made.endpoint_status, self._pending[name] = "Creating", config
-        return _json({"EndpointArn": made.arn})
+        endpoint = self.backend.create_endpoint(name, config, body.get("Tags", []))
+        endpoint.endpoint_status, self._pending[name] = "Creating", config
+        return _json({"EndpointArn": endpoint.arn})
 
     def _UpdateEndpoint(self, body: dict[str, Any]) -> AWSResponse:
         name, config = body["EndpointName"], body["EndpointConfigName"]
@@ -214,14 +217,16 @@ class Aws(Platform):
         return _json({})
 
     def _DeleteEndpointConfig(self, body: dict[str, Any]) -> AWSResponse | None:
-        used = {each.endpoint_config_name for each in self.backend.endpoints.values()} | set(self._pending.values())
+        used = {endpoint.endpoint_config_name for endpoint in self.backend.endpoints.values()} | set(
+            self._pending.values()
+        )
         return _refused("The configuration is in use") if body["EndpointConfigName"] in used else None
 
     def _DeleteModel(self, body: dict[str, Any]) -> AWSResponse | None:
         used = {
-            each["ModelName"]
+            variant["ModelName"]
             for config in self.backend.endpoint_configs.values()
-            for each in config.production_variants
+            for variant in config.production_variants
         }
         return _refused("The model is in use") if body["ModelName"] in used else None
 
@@ -231,7 +236,7 @@ class Aws(Platform):
         header = request.headers["X-Amzn-SageMaker-Target-Variant"]
         variant = header.decode() if isinstance(header, bytes) else header
         variants = self.backend.endpoint_configs[endpoint.endpoint_config_name].production_variants
-        model = next(each["ModelName"] for each in variants if each["VariantName"] == variant)
+        model = next(entry["ModelName"] for entry in variants if entry["VariantName"] == variant)
         body = request.body if isinstance(request.body, bytes) else request.body.encode()
         headers = {"content-type": "application/json", "x-Amzn-Invoked-Production-Variant": variant}
         return _answer(200, self.fleet.answer(self._uri(model), body), headers)

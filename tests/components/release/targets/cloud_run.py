@@ -227,13 +227,15 @@ class Run(Platform):
         """Answer a request to a revision; an identity is for one service."""
         self.counted.count("invoke")
         name = next(name for name, service in self.services.items() if service.uri == audience)
-        revision = next(each.revision for each in self.services[name].traffic_statuses if f"{each.uri}/score" == url)
+        revision = next(
+            status.revision for status in self.services[name].traffic_statuses if f"{status.uri}/score" == url
+        )
         return self.fleet.answer(_model(self.templates[f"{name}/revisions/{revision}"]), body)
 
 
 def _status(service: api.Service, target: api.TrafficTarget) -> dict[str, Any]:
-    said = {"type_": target.type_, "revision": target.revision, "percent": target.percent, "tag": target.tag}
-    return said | {"uri": service.uri.replace("https://", f"https://{target.tag}---")}
+    fields = {"type_": target.type_, "revision": target.revision, "percent": target.percent, "tag": target.tag}
+    return fields | {"uri": service.uri.replace("https://", f"https://{target.tag}---")}
 
 
 def _model(template: api.RevisionTemplate) -> str:

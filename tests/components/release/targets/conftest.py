@@ -21,13 +21,13 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     fleet, folder = Fleet(), tmp_path_factory.mktemp("fleet")
     pictures.lake(folder, pictures.file())
     topics.lake(folder, "flights and hotels")
-    save_as = {FEATURES: lambda place, number: save(place, number / 10), IMAGES: pictures.model, TEXTS: topics.model}
+    save_as = {FEATURES: lambda folder, number: save(folder, number / 10), IMAGES: pictures.model, TEXTS: topics.model}
     with ExitStack() as stack:
         for kind, name in zip(KINDS, ("fraud", "shapes", "topics"), strict=True):
             for number in (1, 2):
                 uri = save_as[kind](folder / f"{kind}-{number}", number)
                 running = stack.enter_context(serving(uri, folder / f"{kind}-{number}.json"))
-                example = examples.without_state(str(folder / "lake"), name, uri)
+                example = examples.build_stateless(str(folder / "lake"), name, uri)
                 version = Version("fraud", number, f"s3://registry/{kind}/{number}", package.load(uri).sha256, {})
                 fleet.add(kind, VersionShare(version, 1.0, example.request, example.score), running.url)
         yield fleet

@@ -66,11 +66,11 @@ class KnativeControllers(Controllers):
         if starts:
             status["latestReadyRevision"] = created
         status["traffic"] = _split(value, status)
-        if any(each["latestRevision"] and each["percent"] == 100 for each in status["traffic"]) and starts:
+        if any(share["latestRevision"] and share["percent"] == 100 for share in status["traffic"]) and starts:
             status["latestRolledoutRevision"] = created
-        said = refusal or "Container failed with: the container exited with code 2."
+        message = refusal or "Container failed with: the container exited with code 2."
         return _status(
-            value, status, "True" if starts else "False", f'Revision "{created}" failed with message: {said}'
+            value, status, "True" if starts else "False", f'Revision "{created}" failed with message: {message}'
         )
 
 
@@ -94,10 +94,10 @@ def _target(revision: str, percent: int, tag: str, is_latest: bool) -> Json:
     return {"revisionName": revision, "percent": percent, "tag": tag, "latestRevision": is_latest, "url": url}
 
 
-def _status(value: Json, predictor: Json, ready: str, said: str = "") -> Json:
+def _status(value: Json, predictor: Json, ready: str, message: str = "") -> Json:
     conditions = [{"type": kind, "status": ready} for kind in ("Ready", "PredictorConfigurationReady")]
     if ready == "False":
-        conditions[1]["message"] = said
+        conditions[1]["message"] = message
     done: Json = {"deploymentMode": "Knative", "conditions": conditions, "components": {"predictor": predictor}}
     return done
 

@@ -118,7 +118,7 @@ class Controllers(Platform):
     def say(self, value: Json, status: Json) -> None:
         """Write the status of an object."""
         name = value["metadata"]["name"]
-        self.api.operations.change(self.services, name, lambda found: found.update(status=status), "nightshift")
+        self.api.operations.change(self.services, name, lambda service: service.update(status=status), "nightshift")
 
     def refusal(self, spec: Json) -> str:
         """What Kubernetes says to a pod of a spec; empty when it lets it in."""
@@ -160,9 +160,9 @@ class Calls:
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._client, name)
 
-        def call(**given: Any) -> Any:
+        def call(**arguments: Any) -> Any:
             self._counted.count(name)
-            return method(**given)
+            return method(**arguments)
 
         return call
 

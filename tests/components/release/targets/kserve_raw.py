@@ -50,9 +50,13 @@ class StandardControllers(Controllers):
         for value in self.objects:
             self.say(value, self._reconciled(value))
         owners = {value["metadata"]["uid"] for value in self.objects}
-        made = [each["uid"] for found in self.deployments for each in found["metadata"].get("ownerReferences", [])]
-        self._orphaned = bool(set(made) - owners)  # and deleted some time later
-        if made:
+        owned = [
+            owner["uid"]
+            for deployment in self.deployments
+            for owner in deployment["metadata"].get("ownerReferences", [])
+        ]
+        self._orphaned = bool(set(owned) - owners)  # and deleted some time later
+        if owned:
             self.api.operations.change(DEPLOYMENT, NAME, self._rolled, "nightshift")
 
     def ask(self, url: str, body: bytes) -> bytes:
@@ -87,43 +91,43 @@ class StandardControllers(Controllers):
             self.api.operations.create(DEPLOYMENT, deployment(value), "nightshift")
             return _status({}, "Unknown")
         template = deployment(value)["spec"]["template"]
-        self.api.operations.change(DEPLOYMENT, NAME, lambda found: _write(found, template), "nightshift")
+        self.api.operations.change(DEPLOYMENT, NAME, lambda deployment: _write(deployment, template), "nightshift")
         return _status(before, _ready(before))
 
-    def _rolled(self, found: Json) -> None:
+    def _rolled(self, deployment: Json) -> None:
         """The step of the Deployment's controller and of the autoscaler."""
-        status = found.setdefault("status", {})
-        if status.get("observedGeneration") != found["metadata"]["generation"]:
-            self._begun(found)
+        status = deployment.setdefault("status", {})
+        if status.get("observedGeneration") != deployment["metadata"]["generation"]:
+            self._begun(deployment)
         elif status["updatedReplicas"] != status["replicas"] or not status["availableReplicas"]:
-            self._ended(found)
-        elif found["spec"].get("replicas", 1) < 2:
-            found["spec"]["replicas"] = 2
+            self._ended(deployment)
+        elif deployment["spec"].get("replicas", 1) < 2:
+            deployment["spec"]["replicas"] = 2
             status |= {"replicas": 2, "updatedReplicas": 2, "availableReplicas": 2}
 
-    def _begun(self, found: Json) -> None:
+    def _begun(self, deployment: Json) -> None:
         """New pods are made beside those that there are."""
-        there = found["status"].get("availableReplicas", 0)
+        there = deployment["status"].get("availableReplicas", 0)
         count = {"replicas": there + 1, "updatedReplicas": 1, "availableReplicas": there}
-        found["status"] |= count | {"observedGeneration": found["metadata"]["generation"]}
-        template = found["spec"]["template"]
+        deployment["status"] |= count | {"observedGeneration": deployment["metadata"]["generation"]}
+        template = deployment["spec"]["template"]
         if template not in self._known:
             self._known.append(template)
-            condition(found, "Progressing", "True", "NewReplicaSetCreated")
-        condition(found, "Available", str(there > 0))
+            condition(deployment, "Progressing", "True", "NewReplicaSetCreated")
+        condition(deployment, "Available", str(there > 0))
 
-    def _ended(self, found: Json) -> None:
+    def _ended(self, deployment: Json) -> None:
         """The new pods have replaced the others, or never start."""
-        spec = found["spec"]["template"]["spec"]
+        spec = deployment["spec"]["template"]["spec"]
         model, refusal = uri(spec), self.refusal(spec)
-        condition(found, "ReplicaFailure", str(bool(refusal)), "FailedCreate", refusal)
+        condition(deployment, "ReplicaFailure", str(bool(refusal)), "FailedCreate", refusal)
         if refusal or not self.fleet.starts(model):
-            said = f'ReplicaSet "{NAME}-0" has timed out progressing.'
-            return condition(found, "Progressing", "False", "ProgressDeadlineExceeded", said)
-        replicas = found["spec"].get("replicas", 1)
-        found["status"] |= {"replicas": replicas, "updatedReplicas": replicas, "availableReplicas": replicas}
-        condition(found, "Progressing", "True", "NewReplicaSetAvailable")
-        condition(found, "Available", "True")
+            message = f'ReplicaSet "{NAME}-0" has timed out progressing.'
+            return condition(deployment, "Progressing", "False", "ProgressDeadlineExceeded", message)
+        replicas = deployment["spec"].get("replicas", 1)
+        deployment["status"] |= {"replicas": replicas, "updatedReplicas": replicas, "availableReplicas": replicas}
+        condition(deployment, "Progressing", "True", "NewReplicaSetAvailable")
+        condition(deployment, "Available", "True")
         self._answering = [*self._answering[-1:], model]
         return None
 
@@ -148,25 +152,25 @@ def deployment(value: Json) -> Json:
     }
 
 
-def _write(found: Json, template: Json) -> None:
-    if found["spec"]["template"] != template:
-        found["spec"]["template"] = template
-        found["metadata"]["generation"] += 1
+def _write(deployment: Json, template: Json) -> None:
+    if deployment["spec"]["template"] != template:
+        deployment["spec"]["template"] = template
+        deployment["metadata"]["generation"] += 1
 
 
 def _ready(deployment: Json) -> str:
-    found = {each["type"]: each for each in deployment.get("status", {}).get("conditions", [])}
-    if found.get("Progressing", {}).get("status") == "False":
+    conditions = {condition["type"]: condition for condition in deployment.get("status", {}).get("conditions", [])}
+    if conditions.get("Progressing", {}).get("status") == "False":
         return "False"
-    return "True" if found.get("Progressing", {}).get("reason") == "NewReplicaSetAvailable" else "Unknown"
+    return "True" if conditions.get("Progressing", {}).get("reason") == "NewReplicaSetAvailable" else "Unknown"
 
 
 def _status(deployment: Json, ready: str) -> Json:
     """With the generation of the Deployment, and an address as soon as there is a service."""
     seen = deployment.get("status", {}).get("observedGeneration", 0)
     address = {"url": f"http://{NAME}.nightshift.svc.cluster.local"}
-    said = [{"type": "Ready", "status": ready}]
-    return {"deploymentMode": "Standard", "observedGeneration": seen, "address": address, "conditions": said}
+    conditions = [{"type": "Ready", "status": ready}]
+    return {"deploymentMode": "Standard", "observedGeneration": seen, "address": address, "conditions": conditions}
 
 
 @contextmanager

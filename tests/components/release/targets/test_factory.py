@@ -25,20 +25,20 @@ ROLE, IMAGE = "arn:aws:iam::123456789012:role/serving", "registry.example.com/ni
 KSERVE = {"kind": "kserve", "namespace": "nightshift", "image": IMAGE, "account": "serving", "secret": "token"}
 
 
-def found(folder: Path, **changed: Any) -> Any:
+def find_target(folder: Path, **changed: Any) -> Any:
     return factory.find_target(State.parse(state(folder, **changed)), "fraud")
 
 
 def test_without_a_place_it_is_this_machine_or_nowhere(tmp_path: Path) -> None:
-    assert isinstance(found(tmp_path, target="local"), Local)
-    assert found(tmp_path, target="register-only") is None
+    assert isinstance(find_target(tmp_path, target="local"), Local)
+    assert find_target(tmp_path, target="register-only") is None
 
 
 def test_numbers_may_come_as_floats_as_a_pipeline_passes_them_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    endpoint = found(tmp_path, serving={"kind": "sagemaker", "role": ROLE, "image": IMAGE, "count": 2.0})
+    endpoint = find_target(tmp_path, serving={"kind": "sagemaker", "role": ROLE, "image": IMAGE, "count": 2.0})
     assert isinstance(endpoint, SageMaker)
     assert repr(endpoint._settings.count) == "2"
 
@@ -49,22 +49,22 @@ def test_google_cloud_is_reached_with_the_credentials_that_its_libraries_find(
     keys = {"client_id": "a", "client_secret": "b", "refresh_token": "c", "quota_project_id": "shop"}
     file = tmp_path / "credentials.json"
     file.write_text(json.dumps({"type": "authorized_user"} | keys))
-    place = {"project": "shop", "region": "us-central1", "image": IMAGE, "account": "serving@shop.example.com"}
+    settings = {"project": "shop", "region": "us-central1", "image": IMAGE, "account": "serving@shop.example.com"}
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(file))
-    endpoint = found(tmp_path, serving=place | {"kind": "cloudrun", "min_replicas": 1.0})
+    endpoint = find_target(tmp_path, serving=settings | {"kind": "cloudrun", "min_replicas": 1.0})
     assert isinstance(endpoint, CloudRun)
     assert repr(endpoint._settings.min_replicas) == "1"
-    endpoint = found(tmp_path, serving=place | {"kind": "vertex"})
+    endpoint = find_target(tmp_path, serving=settings | {"kind": "vertex"})
     assert isinstance(endpoint, Vertex)
     assert endpoint._clients.endpoints.transport.host == "us-central1-aiplatform.googleapis.com:443"
 
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "missing"))
     with pytest.raises(UserError, match=r"no credentials for Google Cloud: .*missing"):
-        found(tmp_path, serving=place | {"kind": "cloudrun"})
+        find_target(tmp_path, serving=settings | {"kind": "cloudrun"})
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("fields", "message"),
     [
         ({"kind": "azure"}, "state.serving.kind is 'azure'; allowed: sagemaker, kserve, knative, vertex, cloudrun"),
         ({"kind": "sagemaker", "rol": ROLE}, "state.serving.rol: unknown; .* did you mean 'role'"),
@@ -76,9 +76,9 @@ def test_google_cloud_is_reached_with_the_credentials_that_its_libraries_find(
         ({"kind": "cloudrun", "projct": "shop"}, "state.serving.projct: unknown; .* did you mean 'project'"),
     ],
 )
-def test_a_wrong_place_is_named_with_what_is_allowed(tmp_path: Path, given: dict[str, Any], said: str) -> None:
-    with pytest.raises(UserError, match=said):
-        found(tmp_path, serving=given)
+def test_a_wrong_place_is_named_with_what_is_allowed(tmp_path: Path, fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        find_target(tmp_path, serving=fields)
 
 
 @pytest.mark.slow

@@ -46,8 +46,8 @@ def interrupted(_: float) -> None:
 
 def test_a_version_whose_pods_find_no_room_waits_and_is_not_taken_back(cluster: Controllers, fleet: Fleet) -> None:
     full = {"hard": {"count/inferenceservices.serving.kserve.io": "0"}}
-    said = "create inferenceservices .*exceeded quota"
-    with bounded(cluster, QUOTA, full), pytest.raises(UnavailableError, match=said):
+    message = "create inferenceservices .*exceeded quota"
+    with bounded(cluster, QUOTA, full), pytest.raises(UnavailableError, match=message):
         rollout(cluster.target(), fleet.split(v1=1))
     rollout(cluster.target(), fleet.split(v1=1))
     with bounded(cluster, QUOTA, {"hard": {"pods": "0"}}):

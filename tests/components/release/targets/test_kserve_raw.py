@@ -36,8 +36,8 @@ def test_pods_are_replaced_one_at_a_time_beside_the_others_and_end_when_nobody_a
     cluster: StandardControllers, fleet: Fleet
 ) -> None:
     rollout(cluster.target(), fleet.split(v1=1))
-    predictor, made = cluster.objects[0]["spec"]["predictor"], deployment(cluster)["spec"]
-    assert made["strategy"] == {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+    predictor, spec = cluster.objects[0]["spec"]["predictor"], deployment(cluster)["spec"]
+    assert spec["strategy"] == {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
     assert [predictor[name] for name in ("minReplicas", "maxReplicas", "scaleMetric", "scaleTarget")] == [
         2,
         4,
@@ -47,7 +47,7 @@ def test_pods_are_replaced_one_at_a_time_beside_the_others_and_end_when_nobody_a
     (container,) = predictor["containers"]
     drained = container["lifecycle"]["preStop"]["sleep"]["seconds"]
     assert 5 < drained < predictor["terminationGracePeriodSeconds"] - 5  # the server's own grace
-    assert [each["containerPort"] for each in container["ports"]] == [endpoint.PORT] == [kserve.PORT]
+    assert [port["containerPort"] for port in container["ports"]] == [endpoint.PORT] == [kserve.PORT]
 
 
 def test_the_server_understands_what_its_container_is_given(
@@ -57,11 +57,11 @@ def test_the_server_understands_what_its_container_is_given(
     (container,) = cluster.objects[0]["spec"]["predictor"]["containers"]
     token = tmp_path / "token"
     token.write_text("something")
-    given = [str(token) if word == kserve.TOKEN else word for word in container["args"]]
-    found = options.read(parser().parse_args(given), {})
-    assert (found.model, found.port) == ("s3://registry/features/1", endpoint.PORT)
-    assert found.token
-    assert found.token.admits(b"Bearer something")
+    words = [str(token) if word == kserve.TOKEN else word for word in container["args"]]
+    settings = options.read(parser().parse_args(words), {})
+    assert (settings.model, settings.port) == ("s3://registry/features/1", endpoint.PORT)
+    assert settings.token
+    assert settings.token.admits(b"Bearer something")
 
 
 def test_it_is_not_there_before_the_pods_of_this_change_are_and_no_others(
@@ -69,15 +69,15 @@ def test_it_is_not_there_before_the_pods_of_this_change_are_and_no_others(
 ) -> None:
     """Until then KServe repeats that the version before was ready."""
     rollout(cluster.target(), fleet.split(v1=1))
-    said = []
+    reported = []
 
     def watched(seconds: float) -> None:
         status = deployment(cluster)["status"]
-        said.append((cluster.objects[0]["status"]["conditions"][0]["status"], status["updatedReplicas"]))
+        reported.append((cluster.objects[0]["status"]["conditions"][0]["status"], status["updatedReplicas"]))
         cluster.pass_time(seconds)
 
     cluster.waiting(watched).apply(fleet.split(v2=1))
-    assert said[:2] == [("True", 2), ("True", 1)]
+    assert reported[:2] == [("True", 2), ("True", 1)]
     status = deployment(cluster)["status"]
     assert status["replicas"] == status["updatedReplicas"] == status["availableReplicas"] == 2
 

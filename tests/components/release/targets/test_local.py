@@ -16,11 +16,11 @@ def test_one_server_goes_from_version_to_version_by_its_pointer(fleet: Fleet, tm
     with local.platform(fleet, tmp_path) as machine:
         target, versions, folder = machine.target(), machine.fleet, machine.fleet.registry
         rollout(target, versions.split(v1=1))
-        process = endpoint.running(folder, "fraud")
+        process = endpoint.find_running(folder, "fraud")
         rollout(target, versions.split(v1=0.75, v2=0.25))
         challenger = registry.find(folder, "fraud", 2)
         expected = Challenger(2, challenger.uri, ANY, 0.25)
-        assert endpoint.beside(folder, registry.find(folder, "fraud", 1)) == expected
+        assert endpoint.find_challenger(folder, registry.find(folder, "fraud", 1)) == expected
 
         # killed after the pointer was written, before anybody looked: the server has moved on, or will
         pointer = Path(files.pointer_uri(folder, "fraud"))
@@ -29,5 +29,5 @@ def test_one_server_goes_from_version_to_version_by_its_pointer(fleet: Fleet, tm
         pointer.write_bytes(before)
         rollout(target, versions.split(v2=1))
         assert target.serving() == {2: 1}
-        assert endpoint.running(folder, "fraud") == process
-    assert endpoint.running(folder, "fraud") is None
+        assert endpoint.find_running(folder, "fraud") == process
+    assert endpoint.find_running(folder, "fraud") is None

@@ -66,8 +66,8 @@ def test_an_instance_with_a_gpu_has_the_server_use_it(account: Aws, fleet: Fleet
 
 def test_the_families_with_gpus_are_those_that_sagemaker_has(account: Aws) -> None:
     shapes = account.client.meta.service_model
-    families = {each.split(".")[1] for each in shapes.shape_for("ProductionVariantInstanceType").enum}
-    with_gpus = {each for each in families if dataclasses.replace(SETTINGS, instance=f"ml.{each}.xlarge").has_gpu}
+    families = {instance.split(".")[1] for instance in shapes.shape_for("ProductionVariantInstanceType").enum}
+    with_gpus = {family for family in families if dataclasses.replace(SETTINGS, instance=f"ml.{family}.xlarge").has_gpu}
     assert {"g4dn", "g5", "g6", "p4d", "p5"} <= with_gpus
     assert not {"m5", "c7g", "r6g", "t2", "inf2", "trn1"} & with_gpus
     assert AMI in shapes.shape_for("ProductionVariantInferenceAmiVersion").enum

@@ -57,7 +57,7 @@ def shares(split: list[VersionShare]) -> dict[int, float]:
 def test_a_release_goes_through_its_shares_and_back_and_leaves_nothing(platform: Platform, kind: str) -> None:
     needs(kind in platform.kinds, f"{kind} are tried with the step itself")
     empty, before = platform.state(), list[VersionShare]()
-    for split in steps(platform, platform.fleet.of(kind)):
+    for split in steps(platform, platform.fleet.select_kind(kind)):
         rollout(platform.target(), split, before)
         assert platform.target().serving() == shares(split)
         assert platform.versions() == set(shares(split))

@@ -25,7 +25,7 @@ class Fleet:
         self._versions[kind, version.version.version] = version
         self._servers[version.version.uri] = server
 
-    def of(self, kind: str) -> Self:
+    def select_kind(self, kind: str) -> Self:
         """The same with the versions of another kind."""
         fleet = copy.copy(self)
         fleet._kind = kind

@@ -208,7 +208,7 @@ class VertexAI(Platform):
     def _deploy(self, request: api.DeployModelRequest) -> operations_pb2.Operation:
         endpoint, wanted, name = self._endpoint(request), request.deployed_model, _own(request.endpoint)
         need(bool(re.fullmatch("[0-9]{1,10}", wanted.id)), f"ID {wanted.id}")
-        taken = wanted.id in [each.id for each in endpoint.deployed_models]
+        taken = wanted.id in [deployed.id for deployed in endpoint.deployed_models]
         need(not taken, f"{wanted.id} is deployed", grpc.StatusCode.ALREADY_EXISTS)
         need(_own(wanted.model) in self.models, f"no model {wanted.model}", grpc.StatusCode.NOT_FOUND)
         machines = wanted.dedicated_resources
@@ -228,7 +228,7 @@ class VertexAI(Platform):
 
     def _undeploy(self, request: api.UndeployModelRequest) -> operations_pb2.Operation:
         endpoint, key = self._endpoint(request), request.deployed_model_id
-        left = [each for each in endpoint.deployed_models if each.id != key]
+        left = [deployed for deployed in endpoint.deployed_models if deployed.id != key]
         need(len(left) < len(endpoint.deployed_models), f"{key} is not deployed", grpc.StatusCode.NOT_FOUND)
         need(not left or not endpoint.traffic_split.get(key), f"{key} gets requests")
 
@@ -243,7 +243,7 @@ class VertexAI(Platform):
         endpoint, split = self._get(self.endpoints, request.endpoint), dict(request.endpoint.traffic_split)
         need(list(request.update_mask.paths) == ["traffic_split"], f"mask {request.update_mask}")
         need(sum(split.values()) == 100 and min(split.values()) >= 0, f"the percentages {split} do not make 100")
-        need(set(split) <= {each.id for each in endpoint.deployed_models}, f"{split} is not deployed")
+        need(set(split) <= {deployed.id for deployed in endpoint.deployed_models}, f"{split} is not deployed")
         need(request.endpoint.etag == endpoint.etag, "the endpoint has changed", grpc.StatusCode.ABORTED)
         endpoint.traffic_split = split
         self._answered.clear()
@@ -257,7 +257,7 @@ class VertexAI(Platform):
 
     def _delete_model(self, request: api.DeleteModelRequest) -> operations_pb2.Operation:
         name = last(self._get(self.models, request).name)
-        deployed = [last(each.model) for endpoint in self.endpoints.values() for each in endpoint.deployed_models]
+        deployed = [last(entry.model) for endpoint in self.endpoints.values() for entry in endpoint.deployed_models]
         need(name not in deployed, f"{name} is deployed", grpc.StatusCode.FAILED_PRECONDITION)
         return self._removed(self.models, _own(request.name))
 
@@ -279,9 +279,9 @@ class VertexAI(Platform):
         endpoint = self._endpoint(request)
         split = {key: percent for key, percent in endpoint.traffic_split.items() if percent}
         need(bool(split), "nothing is deployed", grpc.StatusCode.FAILED_PRECONDITION)
-        key = min(sorted(split), key=lambda each: (self._answered.get(each, 0) + 1) / split[each])
+        key = min(sorted(split), key=lambda model_id: (self._answered.get(model_id, 0) + 1) / split[model_id])
         self._answered[key] = self._answered.get(key, 0) + 1
-        name = next(each.model for each in endpoint.deployed_models if each.id == key)
+        name = next(deployed.model for deployed in endpoint.deployed_models if deployed.id == key)
         instances = [MessageToDict(value) for value in api.PredictRequest.pb(request).instances]
         body = json.dumps({"instances": instances}).encode()
         answer = json.loads(self.fleet.answer(self.models[name].artifact_uri, body))

@@ -44,7 +44,7 @@ def test_every_layer_has_a_place_in_the_plan_for_sharing_it(layers):
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("fields", "message"),
     [
         ({"epoch": 3}, r"field\.epoch: unknown; allowed here: batch_size, .*; did you mean 'epochs'\?"),
         ({"hidden": 0}, r"field\.hidden: .* greater than or equal to 1, got 0"),
@@ -53,9 +53,9 @@ def test_every_layer_has_a_place_in_the_plan_for_sharing_it(layers):
         ({"precision": "fp8"}, r"field\.precision: .*'float32', 'bf16' or 'fp16', got 'fp8'"),
     ],
 )
-def test_a_parameter_that_is_unknown_or_wrong_is_named(given, message):
+def test_a_parameter_that_is_unknown_or_wrong_is_named(fields, message):
     with pytest.raises(UserError, match=message):
-        mlp.parameters("field", given)
+        mlp.parameters("field", fields)
 
 
 def test_parameters_not_given_have_defaults():

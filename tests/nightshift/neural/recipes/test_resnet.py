@@ -18,10 +18,10 @@ from nightshift.neural.replica import Replica
 RESNET50 = {"stages": "3,4,6,3", "width": 64, "bottleneck": True, "stem": "large"}
 
 
-def parameters_of(**given) -> int:
+def parameters_of(**fields) -> int:
     with torch.device("meta"):
-        model = ResNet("parameters", 224, 3, 1000, ResNetParameters(**given)).model()
-    return sum(each.numel() for each in model.parameters())
+        model = ResNet("parameters", 224, 3, 1000, ResNetParameters(**fields)).model()
+    return sum(weights.numel() for weights in model.parameters())
 
 
 def test_resnet_50_and_18_have_the_sizes_that_everybody_knows():
@@ -37,9 +37,9 @@ def test_resnet_50_takes_the_operations_that_everybody_knows():
     assert counter.get_total_flops() == pytest.approx(2 * 4.09e9, rel=0.01)
 
 
-@pytest.mark.parametrize("given", [{"stages": "1,2"}, {"stages": "1,1", "bottleneck": True, "stem": "large"}])
-def test_images_come_in_as_bytes_and_leave_as_a_score_for_each_class(given):
-    recipe = ResNet("parameters", 16, 3, 5, ResNetParameters(width=4, **given))
+@pytest.mark.parametrize("fields", [{"stages": "1,2"}, {"stages": "1,1", "bottleneck": True, "stem": "large"}])
+def test_images_come_in_as_bytes_and_leave_as_a_score_for_each_class(fields):
+    recipe = ResNet("parameters", 16, 3, 5, ResNetParameters(width=4, **fields))
     pixels = torch.randint(0, 256, (6, 16, 16, 3), dtype=torch.uint8)
     logits = recipe.model()(pixels)
     assert logits.shape == (6, 5)
@@ -48,7 +48,7 @@ def test_images_come_in_as_bytes_and_leave_as_a_score_for_each_class(given):
 
 @pytest.mark.parametrize("stem", ["small", "large"])
 def test_the_layout_in_memory_changes_nothing_that_is_learned(stem):
-    pixels, found = torch.randint(0, 256, (4, 32, 32, 3), dtype=torch.uint8), []
+    pixels, gradients = torch.randint(0, 256, (4, 32, 32, 3), dtype=torch.uint8), []
     for channels_last in (True, False):
         torch.manual_seed(0)
         model = ResNet(
@@ -58,8 +58,8 @@ def test_the_layout_in_memory_changes_nothing_that_is_learned(stem):
         layout = torch.channels_last if channels_last else torch.contiguous_format
         assert model[0].path[0].weight.is_contiguous(memory_format=layout)
         assert model[0](pixels).is_contiguous(memory_format=layout)
-        found.append([each.grad for each in model.parameters()])
-    assert all(torch.allclose(one, other, rtol=1e-3, atol=1e-3) for one, other in zip(*found, strict=True))
+        gradients.append([weights.grad for weights in model.parameters()])
+    assert all(torch.allclose(one, other, rtol=1e-3, atol=1e-3) for one, other in zip(*gradients, strict=True))
 
 
 def test_a_shortcut_that_leaves_out_pixels_is_the_convolution_with_that_stride():
@@ -97,25 +97,25 @@ def test_a_parameter_that_is_unknown_is_named_with_the_nearest():
 def published(folder: Path, **changes) -> ResNetForImageClassification:
     """Write a small network's weights as everybody shares them; its statistics are those of no batch."""
     shape = {"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 2], "layer_type": "basic"} | changes
-    made = ResNetForImageClassification(ResNetConfig(**shape)).eval()
-    for norm in (each for each in made.modules() if isinstance(each, torch.nn.BatchNorm2d)):
+    model = ResNetForImageClassification(ResNetConfig(**shape)).eval()
+    for norm in (module for module in model.modules() if isinstance(module, torch.nn.BatchNorm2d)):
         norm.running_mean.normal_(0, 0.1)
         norm.running_var.uniform_(0.5, 2)
-    made.save_pretrained(folder)
-    return made
+    model.save_pretrained(folder)
+    return model
 
 
 DEEP = {"embedding_size": 4, "hidden_sizes": [16, 32], "layer_type": "bottleneck"}
 
 
 @pytest.mark.parametrize("shape", [{}, DEEP])
-@pytest.mark.parametrize("told", [None, {"image_mean": [0.5, 0.4, 0.3], "image_std": [0.2, 0.3, 0.4]}])
-def test_a_network_begins_with_published_weights_and_sees_pixels_as_they_did(tmp_path, shape, told):
+@pytest.mark.parametrize("normalization", [None, {"image_mean": [0.5, 0.4, 0.3], "image_std": [0.2, 0.3, 0.4]}])
+def test_a_network_begins_with_published_weights_and_sees_pixels_as_they_did(tmp_path, shape, normalization):
     theirs = published(tmp_path, **shape)
-    if told:
-        (tmp_path / "preprocessor_config.json").write_text(json.dumps(told))
+    if normalization:
+        (tmp_path / "preprocessor_config.json").write_text(json.dumps(normalization))
     pixels = torch.randint(0, 256, (4, 37, 37, 3), dtype=torch.uint8)
-    mean, deviation = told.values() if told else (IMAGENET_MEAN, IMAGENET_STD)
+    mean, deviation = normalization.values() if normalization else (IMAGENET_MEAN, IMAGENET_STD)
 
     *blocks, _ = ResNet("parameters", 37, 3, 5, ResNetParameters(pretrained=str(tmp_path))).model().eval()
 
@@ -148,13 +148,13 @@ def test_published_weights_for_gray_images_have_to_say_what_gray_is(tmp_path):
         recipe.model()
 
 
-@pytest.mark.parametrize("given", [{}, {"bottleneck": True}, {"stem": "large"}, {"precision": "bf16"}])
+@pytest.mark.parametrize("fields", [{}, {"bottleneck": True}, {"stem": "large"}, {"precision": "bf16"}])
 @pytest.mark.parametrize(
     ("rows", "batch_size", "microbatches"), [(9, 8, 1), (1, 4, 1), (3, 1, 1), (9, 8, 8), (5, 4, 2)]
 )
-def test_a_batch_of_one_row_whose_pixels_are_down_to_one_trains_like_others(given, rows, batch_size, microbatches):
+def test_a_batch_of_one_row_whose_pixels_are_down_to_one_trains_like_others(fields, rows, batch_size, microbatches):
     fit = {"stages": "1,1,1,1", "width": 4, "epochs": 2, "batch_size": batch_size, "microbatches": microbatches}
-    recipe = ResNet("parameters", 8, 3, 2, check_parameters(ResNetParameters, "parameters", fit | given))
+    recipe = ResNet("parameters", 8, 3, 2, check_parameters(ResNetParameters, "parameters", fit | fields))
     pixels, known = torch.randint(256, (rows, 8, 8, 3), dtype=torch.uint8), torch.arange(rows) % 2
 
     with devices.reproducible(0, threads=1):

@@ -17,12 +17,12 @@ ROOT = Path(__file__).parents[5] / "shared/data/traces"
 published = pytest.mark.skipif(not ROOT.exists(), reason="the published traces, ../shared/data/traces, are not here")
 
 
-def said(*traces, **known):
+def profile_traces(*traces, **known):
     return analyze(traces, Known(**known))
 
 
 def titles(profile):
-    return [each.title for each in profile.diagnosis]
+    return [finding.title for finding in profile.diagnosis]
 
 
 def busy(start=0, end=10_000):
@@ -50,11 +50,11 @@ def test_every_moment_of_a_step_has_one_part(tmp_path):
         Cause.PAUSE: 0,
         Cause.DEVICE: 0,
     }
-    profile = said(events.trace(tmp_path))
+    profile = profile_traces(events.trace(tmp_path))
     assert sum(part.pct for part in profile.breakdown) == pytest.approx(100)
     assert profile.step_ms == 1.0
     assert profile.step_times_ms == [1.0]
-    won = [(each.title, each.won_ms) for each in profile.diagnosis if each.won_ms is not None]
+    won = [(finding.title, finding.won_ms) for finding in profile.diagnosis if finding.won_ms is not None]
     assert won == [
         ("The data loader", 0.2),
         ("Synchronizations", 0.15),
@@ -68,7 +68,7 @@ def test_what_was_launched_before_the_gap_waits_for_the_gpu_itself(tmp_path):
     events = Events().steps((0, 100)).kernel("a", 0, 40, launched=(-20, 5)).kernel("b", 50, 50, launched=(10, 5))
     one = breakdown.measure(events.trace(tmp_path), 0)
     assert (one.idle[Cause.DEVICE], one.idle[Cause.LAUNCH]) == (10, 0)
-    first = said(events.trace(tmp_path)).diagnosis[0]
+    first = profile_traces(events.trace(tmp_path)).diagnosis[0]
     assert (first.title, first.won_pct) == ("Waits on the GPU itself", 10)
 
 
@@ -82,12 +82,12 @@ def test_what_was_launched_before_the_gap_waits_for_the_gpu_itself(tmp_path):
 )
 def test_a_busy_gpu_is_told_before_small_losses(kernel, end, first, tmp_path):
     events = Events().steps((0, 20_000)).kernel(kernel, 0, 2 * end, launched=(-9, 5))
-    assert titles(said(events.trace(tmp_path)))[0] == first
+    assert titles(profile_traces(events.trace(tmp_path)))[0] == first
 
 
 def test_arithmetic_of_a_gpu_that_hardly_computes_is_not_told(tmp_path):
     events = Events().steps((0, 10_000)).kernel("sgemm", 0, 90, launched=(-9, 5))
-    assert titles(said(events.trace(tmp_path))) == ["Gaps while the host does something else"]
+    assert titles(profile_traces(events.trace(tmp_path))) == ["Gaps while the host does something else"]
 
 
 WORKERS = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
@@ -160,7 +160,7 @@ WAITS = {
 
 @pytest.mark.parametrize(("events", "said_first"), WAITS.values(), ids=WAITS)
 def test_what_the_gpu_waits_for_is_told_first(events, said_first, tmp_path):
-    profile = said(events.trace(tmp_path))
+    profile = profile_traces(events.trace(tmp_path))
     first, (title, won_ms, text) = profile.diagnosis[0], said_first
     assert (first.title, first.won_ms) == (title, won_ms)
     assert first.won_pct == pytest.approx(100 * won_ms / profile.step_ms, abs=0.01)
@@ -169,7 +169,7 @@ def test_what_the_gpu_waits_for_is_told_first(events, said_first, tmp_path):
 
 def test_a_loader_that_works_beside_the_gpu_costs_nothing(tmp_path):
     events = busy().add("op", LOADER, 0, 9_000)
-    profile = said(events.trace(tmp_path))
+    profile = profile_traces(events.trace(tmp_path))
     assert profile.data_wait_pct == 90
     assert "The data loader" not in titles(profile)
 
@@ -177,7 +177,7 @@ def test_a_loader_that_works_beside_the_gpu_costs_nothing(tmp_path):
 def test_copies_from_pageable_memory_are_told_and_pinned_ones_are_not(tmp_path):
     def copying(name):
         events = Events().steps((0, 1000)).copy(name, 100, 400, launched=(0, 550), bytes=8_000_000)
-        return said(events.kernel("sgemm", 600, 400, launched=(590, 5)).trace(tmp_path))
+        return profile_traces(events.kernel("sgemm", 600, 400, launched=(590, 5)).trace(tmp_path))
 
     first = copying(TO_DEVICE).diagnosis[0]
     assert (first.title, first.won_ms) == ("Copies from pageable memory", 0.6)
@@ -190,7 +190,7 @@ def test_many_short_kernels_are_launch_bound(tmp_path):
     events = Events().steps((0, 1000))
     for number in range(20):
         events.kernel("relu", 50 * number + 20, 10, launched=(50 * number + 11, 5))
-    first = said(events.trace(tmp_path)).diagnosis[0]
+    first = profile_traces(events.trace(tmp_path)).diagnosis[0]
     assert (first.title, first.won_ms) == ("Gaps between kernels (launch-bound)", 0.8)
     assert "20 kernels per step, 100 % of them shorter" in first.evidence
 
@@ -200,7 +200,7 @@ def test_communication_counts_where_nothing_is_computed(tmp_path):
     events.kernel(NCCL, 400, 600, launched=(-2, 1), stream=20, **{
         "Collective name": "allreduce", "In msg nelems": 1_000_000, "Group size": 4, "dtype": "Float",
     })  # fmt: skip
-    profile = said(events.trace(tmp_path))
+    profile = profile_traces(events.trace(tmp_path))
     assert (profile.communication_pct, profile.exposed_communication_pct, profile.gpu_busy_pct) == (60, 40, 100)
     assert (profile.diagnosis[0].title, profile.diagnosis[0].won_ms) == ("Exposed communication", 0.4)
     (one,) = profile.collectives
@@ -211,7 +211,7 @@ def test_communication_counts_where_nothing_is_computed(tmp_path):
 def test_slow_arithmetic_comes_last_without_a_promise(tmp_path):
     events = busy(end=8000).steps((0, 10_000))
     events.events.pop(0)
-    profile = said(events.trace(tmp_path))
+    profile = profile_traces(events.trace(tmp_path))
     assert titles(profile)[-1] == "Arithmetic without tensor cores"
     assert profile.diagnosis[-1].won_ms is None
     assert profile.tensor_core_pct == 0
@@ -219,25 +219,25 @@ def test_slow_arithmetic_comes_last_without_a_promise(tmp_path):
 
 def test_a_trace_without_a_gpu_shows_what_the_cpu_does(tmp_path):
     events = Events().steps((0, 100)).add("op", "aten::linear", 0, 50).add("op", "aten::addmm", 10, 30)
-    profile = said(events.add("op", LOADER, 60, 40).trace(tmp_path))
+    profile = profile_traces(events.add("op", LOADER, 60, 40).trace(tmp_path))
     assert titles(profile) == ["No GPU in the trace"]
     assert (profile.gpu_busy_pct, profile.step_ms, profile.data_wait_pct) == (None, 0.1, 40)
-    assert [(each.name, each.self_cpu_ms) for each in profile.top_operations] == [
+    assert [(operation.name, operation.self_cpu_ms) for operation in profile.top_operations] == [
         ("aten::addmm", 0.03),
         ("aten::linear", 0.02),
     ]
 
 
 def test_without_steps_the_window_is_what_the_gpu_did(tmp_path):
-    profile = said(Events().kernel("a", 100, 50).kernel("b", 250, 50).trace(tmp_path))
+    profile = profile_traces(Events().kernel("a", 100, 50).kernel("b", 250, 50).trace(tmp_path))
     assert (profile.step_ms, profile.gpu_busy_pct) == (None, 50)
-    assert any("profiler.step()" in each for each in profile.caveats)
+    assert any("profiler.step()" in caveat for caveat in profile.caveats)
 
 
 def test_several_gpus_of_one_trace_are_apart(tmp_path):
     events = Events().steps((0, 1000)).kernel("a", 0, 1000).kernel("a", 0, 500, device=1)
-    profile = said(events.trace(tmp_path))
-    assert [(each.device, each.gpu_busy_pct) for each in profile.ranks] == [(0, 100), (1, 50)]
+    profile = profile_traces(events.trace(tmp_path))
+    assert [(rank_profile.device, rank_profile.gpu_busy_pct) for rank_profile in profile.ranks] == [(0, 100), (1, 50)]
     assert profile.gpu_busy_pct == 75
 
 
@@ -248,31 +248,31 @@ def rank(tmp_path, number, took, size=2, step=1000):
 
 
 def test_the_rank_that_computes_longest_is_the_straggler(tmp_path):
-    profile = said(rank(tmp_path, 0, 600), rank(tmp_path, 1, 900))
+    profile = profile_traces(rank(tmp_path, 0, 600), rank(tmp_path, 1, 900))
     assert profile.imbalance_pct == pytest.approx(20)
-    (straggler,) = (each for each in profile.diagnosis if each.title == "A straggler")
+    (straggler,) = (finding for finding in profile.diagnosis if finding.title == "A straggler")
     assert "rank 1" in straggler.evidence
     assert straggler.won_ms == pytest.approx(0.15)
 
 
 def test_traces_of_several_world_sizes_are_fitted(tmp_path):
-    profile = said(*(rank(tmp_path, 0, 1000, size, 1000 + 30 * (size - 1)) for size in (1, 2, 4)))
-    found = profile.scaling
-    assert [each.world_size for each in found.points] == [1, 2, 4]
-    assert found.alpha_ms == pytest.approx(0.015, rel=1e-3)
-    assert [each.efficiency for each in found.points] == pytest.approx([1, 1 / 1.03, 1 / 1.09], rel=1e-3)
+    profile = profile_traces(*(rank(tmp_path, 0, 1000, size, 1000 + 30 * (size - 1)) for size in (1, 2, 4)))
+    scaling = profile.scaling
+    assert [point.world_size for point in scaling.points] == [1, 2, 4]
+    assert scaling.alpha_ms == pytest.approx(0.015, rel=1e-3)
+    assert [point.efficiency for point in scaling.points] == pytest.approx([1, 1 / 1.03, 1 / 1.09], rel=1e-3)
     assert profile.imbalance_pct is None  # only ranks of one training wait for each other
 
 
 def test_mfu_and_the_roofline_need_the_gpu_and_the_operations(tmp_path):
     trace = busy().trace(tmp_path, deviceProperties=[{"id": 0, "name": "NVIDIA A100-SXM4-80GB"}])
     counted = [KernelCounters("sgemm", flops=5e10, bytes=1e9, time=10_000)]
-    profile = said(trace, flops_per_step=97.5e9, precision="fp32", counted=counted)
+    profile = profile_traces(trace, flops_per_step=97.5e9, precision="fp32", counted=counted)
     assert profile.mfu_pct == pytest.approx(50)  # 97.5 GFLOP in 10 ms of 19.5 TFLOP/s
     (point,) = profile.roofline.points
     assert (point.flops_per_byte, point.tflops) == (50, 5)
     with pytest.raises(UserError, match="fp8"):
-        said(trace, flops_per_step=1e9, precision="fp8")
+        profile_traces(trace, flops_per_step=1e9, precision="fp8")
 
 
 @pytest.mark.parametrize(
@@ -294,8 +294,8 @@ def test_mfu_and_the_roofline_need_the_gpu_and_the_operations(tmp_path):
     ],
 )
 def test_a_gpu_is_found_by_its_name_or_not_at_all(name, entry):
-    found = find(name)
-    assert (found.name if found else None) == entry
+    spec = find(name)
+    assert (spec.name if spec else None) == entry
 
 
 def test_kernels_that_share_a_name_are_one(tmp_path):
@@ -323,9 +323,9 @@ PUBLISHED = {
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_published_traces_get_their_known_figures_and_diagnosis(name):
     figures, first, too, absent = PUBLISHED[name]
-    profile = said(read.read(str(ROOT / f"{name}.json.gz")))
-    found = (profile.step_ms, profile.gpu_busy_pct, profile.data_wait_pct, profile.communication_pct)
-    assert found == pytest.approx(figures, rel=0.02, abs=0.05)
+    profile = profile_traces(read.read(str(ROOT / f"{name}.json.gz")))
+    measured = (profile.step_ms, profile.gpu_busy_pct, profile.data_wait_pct, profile.communication_pct)
+    assert measured == pytest.approx(figures, rel=0.02, abs=0.05)
     assert titles(profile)[0] == first
     assert too in ["", *titles(profile)]
     assert absent not in titles(profile)

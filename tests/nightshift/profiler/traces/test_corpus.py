@@ -25,8 +25,8 @@ pytestmark = pytest.mark.skipif(not FOLDER, reason="NIGHTSHIFT_TRACES names no f
 def rows():
     with Path(__file__).with_name("corpus.tsv").open(newline="") as file:
         listed = list(csv.DictReader(file, delimiter="\t"))
-    places = [Path(FOLDER, row["repository"].split("/")[1], row["file"]) for row in listed]
-    return [(row, path) for row, path in zip(listed, places, strict=True) if path.exists()]
+    paths = [Path(FOLDER, row["repository"].split("/")[1], row["file"]) for row in listed]
+    return [(row, path) for row, path in zip(listed, paths, strict=True) if path.exists()]
 
 
 @functools.cache
@@ -46,10 +46,10 @@ def test_figures_agree_with_an_independent_sweep():
     apart = {}
     for row, path in rows():
         if row["busy, %"]:
-            found = (profile(path).gpu_busy_pct, profile(path).exposed_communication_pct)
+            measured = (profile(path).gpu_busy_pct, profile(path).exposed_communication_pct)
             wanted = (float(row["busy, %"]), float(row["exposed communication, %"]))
-            if found != pytest.approx(wanted, abs=0.011):
-                apart[row["file"]] = (found, wanted)
+            if measured != pytest.approx(wanted, abs=0.011):
+                apart[row["file"]] = (measured, wanted)
     assert not apart
 
 

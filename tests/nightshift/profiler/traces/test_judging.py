@@ -16,11 +16,11 @@ NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)"
 
 
 def titles(profile):
-    return [each.title for each in profile.diagnosis]
+    return [finding.title for finding in profile.diagnosis]
 
 
-def of(profile, name):
-    return next(each for each in profile.top_kernels if each.name == name)
+def find_kernel(profile, name):
+    return next(kernel_profile for kernel_profile in profile.top_kernels if kernel_profile.name == name)
 
 
 def product(events, kernel, took, size=1024, kind="float", operation="aten::mm"):
@@ -49,7 +49,7 @@ def product(events, kernel, took, size=1024, kind="float", operation="aten::mm")
 )
 def test_flops_decide_then_names_then_operands_then_counters(kernel, took, kind, counted, verdict, tmp_path):
     trace = product(Events().steps((0, 1000)), kernel, took, kind=kind).trace(tmp_path, **A100)
-    one = of(analyze([trace], Known(counted=counted)), kernel)
+    one = find_kernel(analyze([trace], Known(counted=counted)), kernel)
     assert (one.operation, (one.tensor_cores, one.precision, one.basis)) == ("matrix product", verdict)
 
 
@@ -58,13 +58,13 @@ def test_two_kernels_of_one_operation_share_its_flops(tmp_path):
     events.kernel("second", 100, 60, **{"External id": 1}).kernel("splitKreduce_kernel", 200, 9, **{"External id": 1})
     profile = analyze([events.trace(tmp_path, **A100)], Known())
     # 2.1 GFLOP in 120 us are 17.9 TFLOP/s; counted twice they would be 35.8
-    assert (of(profile, "first").tensor_cores, of(profile, "second").tensor_cores) == (None, None)
-    assert of(profile, "splitKreduce_kernel").operation == "other"
+    assert (find_kernel(profile, "first").tensor_cores, find_kernel(profile, "second").tensor_cores) == (None, None)
+    assert find_kernel(profile, "splitKreduce_kernel").operation == "other"
 
 
 def test_a_gpu_without_known_peaks_is_judged_by_names_alone(tmp_path):
     trace = product(Events().steps((0, 1000)), "mystery", 50).trace(tmp_path)
-    assert of(analyze([trace], Known()), "mystery").tensor_cores is None
+    assert find_kernel(analyze([trace], Known()), "mystery").tensor_cores is None
 
 
 def test_attention_and_convolutions_are_judged_by_their_operands(tmp_path):
@@ -78,7 +78,7 @@ def test_attention_and_convolutions_are_judged_by_their_operands(tmp_path):
 
 def test_the_advice_says_by_what_it_judges(tmp_path):
     trace = Events().steps((0, 1000)).kernel(SGEMM, 0, 900).kernel(BF16, 900, 100).trace(tmp_path)
-    (one,) = (each for each in analyze([trace], Known()).diagnosis if each.title == OFF)
+    (one,) = (finding for finding in analyze([trace], Known()).diagnosis if finding.title == OFF)
     assert "90 % of the time of matrix products" in one.evidence
     assert "name (100 %)" in one.evidence
 
@@ -138,9 +138,9 @@ def test_a_stream_that_also_computes_says_nothing_about_unknown_kernels(tmp_path
 @cases
 def test_fused_pointwise_kernels_named_after_convolutions_are_none():
     profile = analyze([read.read(str(CASES / "compiled.json"))], Known())
-    said = {one.name: (one.operation, one.tensor_cores) for one in profile.top_kernels}
-    assert said.pop("triton_tem_fused_mm_7") == ("matrix product", None)
-    assert said == {
+    kernels = {one.name: (one.operation, one.tensor_cores) for one in profile.top_kernels}
+    assert kernels.pop("triton_tem_fused_mm_7") == ("matrix product", None)
+    assert kernels == {
         "triton_poi_fused_convolution_relu_3": ("other", None),
         "triton_per_fused__scaled_dot_product_flash_attention_add_1": ("other", None),
         "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1_execute_segment_k_off_kernel"

@@ -86,9 +86,9 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize(("content", "said"), BROKEN.values(), ids=BROKEN)
-def test_what_is_no_trace_is_refused_in_one_line(content, said, tmp_path):
-    with pytest.raises(UserError, match=said) as caught:
+@pytest.mark.parametrize(("content", "message"), BROKEN.values(), ids=BROKEN)
+def test_what_is_no_trace_is_refused_in_one_line(content, message, tmp_path):
+    with pytest.raises(UserError, match=message) as caught:
         read(tmp_path, content)
     assert "\n" not in str(caught.value)
     assert "trace.json" in str(caught.value)

@@ -8,7 +8,7 @@ import pytest
 from nightshift.profiler.traces.names import Kind, classify, collective, short
 
 TABLE = Path(__file__).with_name("kernel_names.tsv")
-SAID = {"yes": True, "no": False, "": None}
+TENSOR_CORES = {"yes": True, "no": False, "": None}
 
 
 def rows():
@@ -17,10 +17,10 @@ def rows():
 
 
 def test_kernels_are_known_by_their_names_or_not_at_all():
-    found = {row["name"]: classify(row["name"]) for row in rows()}
-    wanted = {row["name"]: (row["kind"], SAID[row["tensor cores"]], row["precision"] or None) for row in rows()}
-    assert len(found) >= 120
-    assert {name: (one.kind, one.tensor_cores, one.precision) for name, one in found.items()} == wanted
+    classified = {row["name"]: classify(row["name"]) for row in rows()}
+    wanted = {row["name"]: (row["kind"], TENSOR_CORES[row["tensor cores"]], row["precision"] or None) for row in rows()}
+    assert len(classified) >= 120
+    assert {name: (one.kind, one.tensor_cores, one.precision) for name, one in classified.items()} == wanted
 
 
 def test_what_inductor_fuses_is_pointwise_whatever_it_is_named_after():

@@ -134,9 +134,9 @@ def test_every_layout_says_the_same(layout, tmp_path):
     # the graph is a tenth of the two milliseconds
     assert (profile.step_ms, profile.gpu_busy_pct) == (1.0, 60.5 + 10 * layout.has_graphs)
     assert (gaps.pageable(trace, trace.work).sum(), profile.top_kernels[0].name) == (1, "void sgemm<float>(int)")
-    assert {each.title for each in profile.diagnosis} >= {"Copies from pageable memory"}
+    assert {finding.title for finding in profile.diagnosis} >= {"Copies from pageable memory"}
     assert [(one.steps, one.device_name) for one in profile.ranks] == [(2, "NVIDIA L4" if layout.gpus[0] else "")]
-    assert [each.name for each in profile.top_operations][:2] == ["step 2", "step 1"]
+    assert [operation.name for operation in profile.top_operations][:2] == ["step 2", "step 1"]
     assert trace.work["end"].max() == 1900 if layout.has_graphs else 1700  # microseconds
 
 
@@ -162,7 +162,7 @@ def test_tables_that_were_not_recorded_are_no_reason_to_fail(without, steps, bus
     profile = analyze([read.read(export(tmp_path / "train.sqlite", Layout(), without))], Known())
     assert [one.steps for one in profile.ranks] == [steps]
     assert busy is None or profile.gpu_busy_pct == pytest.approx(busy, abs=0.01)
-    assert any("NVTX range" in each for each in profile.caveats) == (not steps)
+    assert any("NVTX range" in caveat for caveat in profile.caveats) == (not steps)
 
 
 @pytest.mark.parametrize("tables", [{}, {"StringIds": "id INT, value TEXT"}])

@@ -178,7 +178,7 @@ def test_a_gpu_that_does_next_to_nothing_is_named_and_not_averaged(stray, tmp_pa
     events.kernel("sgemm", 0, 800, launched=(-9, 2)).kernel("sgemm", 1000, 800, launched=(990, 2))
     profile = analyze([stray(events).trace(tmp_path)], Known())
     assert (profile.gpu_busy_pct, profile.step_ms, len(profile.ranks)) == (80, 1.0, 1)
-    assert any("left out" in each for each in profile.caveats)
+    assert any("left out" in caveat for caveat in profile.caveats)
 
 
 def test_an_idle_rank_is_a_rank(tmp_path):

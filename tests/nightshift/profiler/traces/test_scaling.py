@@ -12,18 +12,18 @@ def measured(sizes, alpha=0.5, ring=20.0, compute=100.0, residual=7.0):
 
 @pytest.mark.parametrize("sizes", [(1, 2, 4, 8), (2, 4, 8, 16), (8, 1, 64)])
 def test_latency_bandwidth_and_residual_are_found_again(sizes):
-    found = fit(measured(sizes))
-    assert (found.alpha_ms, found.ring_ms) == pytest.approx((0.5, 20.0))
-    assert (found.compute_ms, found.residual_ms) == pytest.approx((100, 7))
-    assert [point.fitted_ms for point in found.points] == pytest.approx([point.step_ms for point in found.points])
-    assert [point.world_size for point in found.points] == sorted(sizes)
+    fitted = fit(measured(sizes))
+    assert (fitted.alpha_ms, fitted.ring_ms) == pytest.approx((0.5, 20.0))
+    assert (fitted.compute_ms, fitted.residual_ms) == pytest.approx((100, 7))
+    assert [point.fitted_ms for point in fitted.points] == pytest.approx([point.step_ms for point in fitted.points])
+    assert [point.world_size for point in fitted.points] == sorted(sizes)
 
 
 def test_a_slow_host_is_not_taken_for_a_slow_network():
     points = [StepMeasurement(n, 100 + 10 * n, 100, 0.0) for n in (1, 2, 4)]
-    found = fit(points)
-    assert (found.alpha_ms, found.ring_ms) == (0, 0)
-    assert found.residual_ms == pytest.approx(70 / 3, abs=1e-3)
+    fitted = fit(points)
+    assert (fitted.alpha_ms, fitted.ring_ms) == (0, 0)
+    assert fitted.residual_ms == pytest.approx(70 / 3, abs=1e-3)
 
 
 def test_amdahls_serial_share_is_found_again():
@@ -34,6 +34,6 @@ def test_amdahls_serial_share_is_found_again():
 
 
 def test_perfect_scaling_has_no_limit():
-    found = fit([StepMeasurement(n, 100, 100, 0.0) for n in (1, 2, 4)])
-    assert (found.serial_share, found.largest_speedup) == (0, None)
-    assert {point.efficiency for point in found.points} == {1}
+    fitted = fit([StepMeasurement(n, 100, 100, 0.0) for n in (1, 2, 4)])
+    assert (fitted.serial_share, fitted.largest_speedup) == (0, None)
+    assert {point.efficiency for point in fitted.points} == {1}

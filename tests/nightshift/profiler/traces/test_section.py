@@ -27,13 +27,13 @@ def profile(tmp_path, sizes=(1, 2)):
     return analyze([trace(size) for size in sizes], Known(1e9, "bf16", "", counted))
 
 
-def blocks(found, kind):
-    return {block.title: block for block in build(found).blocks if isinstance(block, kind)}
+def blocks(trace_profile, kind):
+    return {block.title: block for block in build(trace_profile).blocks if isinstance(block, kind)}
 
 
 def test_every_picture_is_drawn(tmp_path):
-    found = profile(tmp_path)
-    charts = blocks(found, Chart)
+    trace_profile = profile(tmp_path)
+    charts = blocks(trace_profile, Chart)
     assert list(charts) == [
         "GPU busy over the steps",
         "Memory of the GPU (dashed: reserved)",
@@ -42,7 +42,7 @@ def test_every_picture_is_drawn(tmp_path):
     ]
     roof = charts["Roofline of the l4, bf16"]
     assert (roof.x.scale, roof.series[0].points[-1][1]) == ("log", 121)
-    html = report.alone(build(found), str(tmp_path))
+    html = report.alone(build(trace_profile), str(tmp_path))
     assert html.count("<figure") == len(charts) + 1
     assert "nan" not in html
 
@@ -54,6 +54,6 @@ def test_tables_name_kernels_in_short(tmp_path):
 
 
 def test_commands_look_at_the_kernel_that_takes_most(tmp_path):
-    found = commands(profile(tmp_path))
-    assert found[0].startswith("nsys profile --trace=cuda,nvtx")
-    assert "ncu --kernel-name regex:sgemm --launch-count" in found[2]
+    lines = commands(profile(tmp_path))
+    assert lines[0].startswith("nsys profile --trace=cuda,nvtx")
+    assert "ncu --kernel-name regex:sgemm --launch-count" in lines[2]

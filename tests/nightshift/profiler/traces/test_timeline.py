@@ -13,17 +13,17 @@ intervals = st.lists(
 ).map(lambda pairs: np.array(pairs, dtype=float).reshape(-1, 2))
 
 
-def at(given):
+def at(spans):
     """Return which moments of the grid are in any of the intervals."""
-    return np.array([any(start <= moment < end for start, end in given) for moment in MOMENTS])
+    return np.array([any(start <= moment < end for start, end in spans) for moment in MOMENTS])
 
 
 @given(intervals)
 def test_a_union_holds_every_moment_once(some):
-    found = timeline.union(some)
-    assert (at(found) == at(some)).all()
-    assert timeline.length(found) == at(some).sum()
-    assert (found[1:, 0] > found[:-1, 1]).all()
+    merged = timeline.union(some)
+    assert (at(merged) == at(some)).all()
+    assert timeline.length(merged) == at(some).sum()
+    assert (merged[1:, 0] > merged[:-1, 1]).all()
 
 
 @given(intervals, intervals)
@@ -44,5 +44,5 @@ def test_gaps_are_the_rest_of_a_window(some, first, last):
 def test_each_interval_knows_how_much_of_it_is_shared(some, others):
     others = timeline.union(others)
     assert timeline.measure_overlap(some, others).tolist() == [
-        (at([each]) & at(others)).sum() if each[1] > each[0] else 0 for each in some
+        (at([interval]) & at(others)).sum() if interval[1] > interval[0] else 0 for interval in some
     ]

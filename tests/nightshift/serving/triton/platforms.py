@@ -35,13 +35,13 @@ def main(folder: Path, models: Path, body: bytes) -> None:
     }
     with triton.serve(folder, models, load_model="cached", vertex_ai_default_model="cached", **flags):
         paths = {sagemaker: ("/ping", "/invocations"), vertex: ("/health", "/predict")}
-        found = {}
+        answers = {}
         for port, (health, predict) in paths.items():
             url = f"http://127.0.0.1:{port}"
             # each platform's port is opened by itself, later than Triton's own
-            found[health] = wait_until(lambda url=url + health: _status(url), f"{url}{health} answers")
-            found[predict] = httpx.post(f"{url}{predict}", content=body).json()["outputs"][0]["data"]
-    sys.stdout.write(json.dumps(found))
+            answers[health] = wait_until(lambda url=url + health: _status(url), f"{url}{health} answers")
+            answers[predict] = httpx.post(f"{url}{predict}", content=body).json()["outputs"][0]["data"]
+    sys.stdout.write(json.dumps(answers))
 
 
 def _status(url: str) -> int | None:

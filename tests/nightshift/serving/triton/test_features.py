@@ -10,7 +10,7 @@ import pytest
 from nightshift.contracts import package as contract
 from nightshift.errors import UserError
 from nightshift.serving.errors import RequestError
-from nightshift.serving.triton.features import Named, Raw, opened
+from nightshift.serving.triton.features import EventStep, NamedFeatureStep, open_step
 from nightshift.tabular.inputs import matrix
 from tests.conftest import INPUTS
 from tests.nightshift.serving.test_events import CHOSEN, EVENTS, LATER, PAST, model, raw
@@ -21,7 +21,7 @@ TABULAR = contract.TabularPreprocessing(**dict(INPUTS), windows=WINDOWS)
 
 
 def texts(events) -> list[bytes]:
-    return [json.dumps(raw(each)).encode() for each in events]
+    return [json.dumps(raw(event)).encode() for event in events]
 
 
 def snapshots(folder: Path, days: int) -> str:
@@ -33,41 +33,41 @@ def test_named_features_are_the_rows_of_the_batch() -> None:
         {"amount": 1.5, "customer_count_1d": 2.0, "channel": "it's web"},
         {"channel": "other", "amount": -3.0, "customer_count_1d": 0.0},
     ]
-    found = Named(TABULAR, 2).matrix([json.dumps(row).encode() for row in rows])
-    assert found.tolist() == matrix(INPUTS, pd.DataFrame(rows)).tolist()
+    rows_seen = NamedFeatureStep(TABULAR, 2).transform([json.dumps(row).encode() for row in rows])
+    assert rows_seen.tolist() == matrix(INPUTS, pd.DataFrame(rows)).tolist()
 
 
 def test_raw_events_are_the_rows_of_the_batch_over_a_newer_snapshot_and_after_a_restart(tmp_path) -> None:
     folder, manifest = str(tmp_path / "state"), model(tmp_path / "model")
     first = snapshots(tmp_path, PAST)
-    step = opened(manifest, 1024, first, folder)
-    assert isinstance(step, Raw)
-    found = [*step.matrix(texts(LATER[:20])), *step.matrix(texts(LATER[20:30]))]
+    step = open_step(manifest, 1024, first, folder)
+    assert isinstance(step, EventStep)
+    matrices = [*step.transform(texts(LATER[:20])), *step.transform(texts(LATER[20:30]))]
     snapshots(tmp_path, PAST + 1)
     step.renew()
     until = (START + PAST + 1) * 86_400_000_000
-    rest = [each for each in LATER[30:] if each.time >= until]
-    found += [*step.matrix(texts(rest[:10]))]
+    rest = [event for event in LATER[30:] if event.time >= until]
+    matrices += [*step.transform(texts(rest[:10]))]
     step.close()
-    step = opened(manifest, 1024, first, folder)
-    found += [*step.matrix(texts(rest[10:]))]
+    step = open_step(manifest, 1024, first, folder)
+    matrices += [*step.transform(texts(rest[10:]))]
     step.close()
 
     expected = np.array(offline(EVENTS, CHOSEN), np.float32)
-    place = {each.event_id: row for row, each in enumerate(EVENTS)}
-    assert np.array(found).tolist() == [expected[place[each.event_id]].tolist() for each in [*LATER[:30], *rest]]
+    row_of = {event.event_id: row for row, event in enumerate(EVENTS)}
+    assert np.array(matrices).tolist() == [expected[row_of[event.event_id]].tolist() for event in [*LATER[:30], *rest]]
 
 
 def test_a_snapshot_with_other_inputs_than_the_models_is_refused(tmp_path) -> None:
     other = config(windows=(1, 3))
     with pytest.raises(UserError, match="has other inputs than the model; run the features step"):
-        opened(model(tmp_path / "model", other), 10, snapshots(tmp_path, PAST), str(tmp_path / "state"))
+        open_step(model(tmp_path / "model", other), 10, snapshots(tmp_path, PAST), str(tmp_path / "state"))
 
 
-@pytest.mark.parametrize(("row", "said"), [(b"x", "body is"), (b"[]", "row is []; allowed: an object of columns")])
-def test_a_row_that_is_no_object_is_refused(tmp_path, row, said) -> None:
-    step = opened(model(tmp_path / "model"), 10, snapshots(tmp_path, PAST), str(tmp_path / "state"))
+@pytest.mark.parametrize(("row", "message"), [(b"x", "body is"), (b"[]", "row is []; allowed: an object of columns")])
+def test_a_row_that_is_no_object_is_refused(tmp_path, row, message) -> None:
+    step = open_step(model(tmp_path / "model"), 10, snapshots(tmp_path, PAST), str(tmp_path / "state"))
     with pytest.raises(RequestError) as error:
-        step.matrix([row])
+        step.transform([row])
     step.close()
-    assert str(error.value).startswith(said)
+    assert str(error.value).startswith(message)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from nightshift.context import StepContext
 from nightshift.errors import UserError
 from nightshift.serving.triton import features
 from nightshift.serving.triton.__main__ import body, parser
@@ -28,12 +29,12 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 def ask(tmp_path, packages):
     """Publish a version with the command's flags: `ask(version, *flags)`; returns the repository."""
 
-    def asked(version: int, *words: str, package: str | None = None) -> Path:
-        given = ["--model", package or packages[version - 1], "--name", "fraud", "--version", str(version)]
-        body(parser().parse_args([*given, "--output", str(tmp_path / "models"), *words]))
+    def publish(version: int, *words: str, package: str | None = None) -> Path:
+        flags = ["--model", package or packages[version - 1], "--name", "fraud", "--version", str(version)]
+        body(StepContext(parser().parse_args([*flags, "--output", str(tmp_path / "models"), *words])))
         return tmp_path / "models"
 
-    return asked
+    return publish
 
 
 def content(folder: Path) -> dict[str, Any]:
@@ -49,20 +50,20 @@ def versions(folder: Path) -> list[str]:
 
 
 def test_a_repository_has_the_graph_the_feature_step_and_their_ensemble(ask, packages) -> None:
-    found = ask(1, "--max-batch", "64", "--preferred", "32,16", "--delay-us", "500", "--queue", "100", "--keep", "3")
+    models = ask(1, "--max-batch", "64", "--preferred", "32,16", "--delay-us", "500", "--queue", "100", "--keep", "3")
 
-    texts = {str(path.relative_to(found)): path.read_text() for path in found.rglob("*.pbtxt")}
+    texts = {str(path.relative_to(models)): path.read_text() for path in models.rglob("*.pbtxt")}
     assert texts == {str(path.relative_to(GOLDEN)): path.read_text() for path in GOLDEN.rglob("*.pbtxt")}
     graph = Path(packages[0], "logistic_regression.onnx").read_bytes()
-    assert (found / "fraud/1/model.onnx").read_bytes() == graph
-    manifest, code = found / "fraud_features/1/model.json", found / "fraud_features/1/model.py"
+    assert (models / "fraud/1/model.onnx").read_bytes() == graph
+    manifest, code = models / "fraud_features/1/model.json", models / "fraud_features/1/model.py"
     assert manifest.read_bytes() == Path(packages[0], "model.json").read_bytes()
     assert code.read_bytes() == Path(features.__file__).with_name("model.py").read_bytes()
-    assert [path.name for path in (found / "fraud_raw").iterdir() if path.is_dir()] == ["1"]
+    assert [path.name for path in (models / "fraud_raw").iterdir() if path.is_dir()] == ["1"]
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "text"),
     [
         (["--gpus", "2"], "instance_group {\n  kind: KIND_GPU\n  count: 1\n  gpus: 0\n  gpus: 1\n}"),
         (["--instances", "3"], "instance_group {\n  kind: KIND_CPU\n  count: 3\n}"),
@@ -72,8 +73,8 @@ def test_a_repository_has_the_graph_the_feature_step_and_their_ensemble(ask, pac
         (["--cache"], "response_cache {\n  enable: true\n}"),
     ],
 )
-def test_a_flag_is_in_the_configuration(ask, words, said) -> None:
-    assert said in (ask(1, *words) / "fraud/config.pbtxt").read_text()
+def test_a_flag_is_in_the_configuration(ask, words, text) -> None:
+    assert text in (ask(1, *words) / "fraud/config.pbtxt").read_text()
 
 
 def test_a_model_that_is_published_again_changes_no_file(ask) -> None:
@@ -134,7 +135,7 @@ def test_what_was_cut_short_is_removed_by_the_next(ask) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["--version", "0"], "version is '0'; give a number from 1 to"),
         (["--max-batch", "x"], "max-batch is 'x'; give a number from 1 to"),
@@ -144,26 +145,26 @@ def test_what_was_cut_short_is_removed_by_the_next(ask) -> None:
         (["--snapshot", "a"], "snapshot and state go together"),
     ],
 )
-def test_a_wrong_flag_is_told_what_is_allowed(ask, words, said) -> None:
+def test_a_wrong_flag_is_told_what_is_allowed(ask, words, message) -> None:
     with pytest.raises(UserError) as error:
         ask(1, *words)
-    assert str(error.value).startswith(said)
+    assert str(error.value).startswith(message)
 
 
 def test_a_model_of_images_takes_files_and_pixels_and_has_the_names_of_its_classes(ask, packages, tmp_path) -> None:
     first, second = (pictures.model(tmp_path / str(seed), seed) for seed in (1, 2))
     ask(1, package=first)
-    found = ask(2, package=second)
-    assert {path.name for path in found.iterdir() if path.is_dir()} == {"fraud", "fraud_features", "fraud_raw"}
-    assert versions(found) == ["1", "2"]
-    assert (found / "fraud/labels.txt").read_text().split() == pictures.CONFIG["task"]["classes"]
-    said = (found / "fraud/config.pbtxt").read_text()
-    assert 'input {\n  name: "inputs"\n  data_type: TYPE_UINT8\n  dims: 16\n  dims: 16\n  dims: 1\n}' in said
+    models = ask(2, package=second)
+    assert {path.name for path in models.iterdir() if path.is_dir()} == {"fraud", "fraud_features", "fraud_raw"}
+    assert versions(models) == ["1", "2"]
+    assert (models / "fraud/labels.txt").read_text().split() == pictures.CONFIG["task"]["classes"]
+    text = (models / "fraud/config.pbtxt").read_text()
+    assert 'input {\n  name: "inputs"\n  data_type: TYPE_UINT8\n  dims: 16\n  dims: 16\n  dims: 1\n}' in text
     output = 'output {\n  name: "score"\n  data_type: TYPE_FP32\n  dims: 4\n  label_filename: "labels.txt"\n}'
-    assert output in said
-    asked = 'input {\n  name: "image"\n  data_type: TYPE_STRING\n  dims: 1\n}'
+    assert output in text
+    image_input = 'input {\n  name: "image"\n  data_type: TYPE_STRING\n  dims: 1\n}'
     for name in ("fraud_features", "fraud_raw"):
-        assert asked in (found / name / "config.pbtxt").read_text()
+        assert image_input in (models / name / "config.pbtxt").read_text()
     with pytest.raises(UserError, match=r"takes other inputs than this model: .*'side': 16, .*, not 4 columns"):
         ask(3, package=packages[0])
     with pytest.raises(UserError, match="snapshot and state are of raw events"):
@@ -172,9 +173,9 @@ def test_a_model_of_images_takes_files_and_pixels_and_has_the_names_of_its_class
 
 def test_the_tokenizer_of_a_model_of_texts_is_where_they_are_tokenized(ask, tmp_path) -> None:
     uri = texts.with_tokenizer(tmp_path / "first")
-    found = ask(1, package=uri)
-    assert (found / "fraud_features/1/tokenizer.json").read_bytes() == Path(uri, "tokenizer.json").read_bytes()
-    assert 'name: "text"' in (found / "fraud_raw/config.pbtxt").read_text()
+    models = ask(1, package=uri)
+    assert (models / "fraud_features/1/tokenizer.json").read_bytes() == Path(uri, "tokenizer.json").read_bytes()
+    assert 'name: "text"' in (models / "fraud_raw/config.pbtxt").read_text()
     with pytest.raises(UserError, match=r"takes other inputs than this model: .*'vocabulary': 4, .*'vocabulary': 512"):
         ask(2, package=texts.saved(tmp_path / "hashed"))
 

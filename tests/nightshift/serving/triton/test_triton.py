@@ -13,8 +13,8 @@ import httpx
 import numpy as np
 import pytest
 
-from nightshift.serving.triton.config import Settings
-from nightshift.serving.triton.repository import Wanted, publish
+from nightshift.serving.triton.config import TritonSettings
+from nightshift.serving.triton.repository import PublishRequest, publish
 from tests import triton
 from tests.components import pictures
 from tests.conftest import save
@@ -63,8 +63,8 @@ class Server:
 
     def count(self, model: str, name: str) -> int:
         """A figure of the model's statistics."""
-        (found,) = self.client.get(f"/v2/models/{model}/stats").json()["model_stats"]
-        return found[name] if name in found else found["inference_stats"][name]["count"]
+        (statistics,) = self.client.get(f"/v2/models/{model}/stats").json()["model_stats"]
+        return statistics[name] if name in statistics else statistics["inference_stats"][name]["count"]
 
 
 def request(rows: Sequence[Any]) -> dict[str, Any]:
@@ -84,150 +84,152 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     triton.site()
     folder = tmp_path_factory.mktemp("triton")
     models, package = folder / "models", save(folder / "package", 0.1)
-    publish(models, package, Wanted("fraud", 1))
-    publish(models, package, Wanted("moving", 1))
+    publish(models, package, PublishRequest("fraud", 1))
+    publish(models, package, PublishRequest("moving", 1))
     publish(
-        models, package, Wanted("patient", 1, settings=Settings(preferred=(8, 1024), delay_us=WAIT_US, queue=QUEUE))
+        models,
+        package,
+        PublishRequest("patient", 1, settings=TritonSettings(preferred=(8, 1024), delay_us=WAIT_US, queue=QUEUE)),
     )
-    publish(models, package, Wanted("cached", 1, settings=Settings(cache=True)))
+    publish(models, package, PublishRequest("cached", 1, settings=TritonSettings(cache=True)))
     snapshot = written(EVENTS, CHOSEN, PAST, str(folder / "online" / "date=2024-03-04"))
     parameters = {"uri": snapshot, "state": str(folder / "state")}
-    publish(models, model(folder / "events"), Wanted("events", 1, parameters=parameters))
-    publish(models, texts.with_tokenizer(folder / "topics"), Wanted("topics", 1))
-    publish(models, pictures.model(folder / "shapes"), Wanted("shapes", 1))
+    publish(models, model(folder / "events"), PublishRequest("events", 1, parameters=parameters))
+    publish(models, texts.with_tokenizer(folder / "topics"), PublishRequest("topics", 1))
+    publish(models, pictures.model(folder / "shapes"), PublishRequest("shapes", 1))
     with triton.serve(folder, models, cache_config="local,size=1048576") as url:
-        found = Server(url, models)
-        with found.client:
-            yield found
+        started = Server(url, models)
+        with started.client:
+            yield started
 
 
 def test_named_features_are_scored_as_our_own_server_does(server, serve, package) -> None:
     server.load("fraud_raw")
 
-    found = [*server.scores("fraud_raw", INSTANCES[:1]), *server.scores("fraud_raw", INSTANCES[1:])]
+    scores = [*server.scores("fraud_raw", INSTANCES[:1]), *server.scores("fraud_raw", INSTANCES[1:])]
 
     answer = httpx.post(f"{serve(package).url}/score", json={"instances": INSTANCES}).json()
-    assert found == pytest.approx([each["score"] for each in answer["predictions"]], abs=1e-6)
+    assert scores == pytest.approx([prediction["score"] for prediction in answer["predictions"]], abs=1e-6)
 
 
 def test_raw_events_are_scored_as_our_own_server_does_and_are_durable(server, serve, tmp_path) -> None:
     server.load("events_raw")
     first, rest = LATER[:5], LATER[5:]
 
-    found = [score for each in first for score in server.scores("events_raw", [raw(each)])]
+    scores = [score for event in first for score in server.scores("events_raw", [raw(event)])]
     on_disk = [record.event_id for record in acknowledged(server.models.parent / "state")]
-    assert on_disk == [each.event_id for each in first]
+    assert on_disk == [event.event_id for event in first]
     # loaded again: what came in before is in the state
     assert server.do("unload", "events_raw").status_code == 200
     assert server.do("unload", "events_features").status_code == 200
     wait_until(lambda: not server.client.get("/v2/models/events_features/ready").is_success, "it is unloaded")
     server.load("events_raw")
-    found += server.scores("events_raw", [raw(each) for each in rest])
+    scores += server.scores("events_raw", [raw(event) for event in rest])
 
     snapshot = written(EVENTS, CHOSEN, PAST, str(tmp_path / "online" / "date=2024-03-04"))
     ours = serve(model(tmp_path / "model"), snapshot=snapshot)
-    assert found == pytest.approx(sent(ours, *LATER), abs=1e-6)
+    assert scores == pytest.approx(sent(ours, *LATER), abs=1e-6)
 
 
 def test_texts_and_numbers_of_their_tokens_are_scored_as_our_own_server_does(server, serve) -> None:
     uri = str(server.models.parent / "topics")
     numbers = texts.inputs(uri, *texts.TEXTS)
-    asked = {
+    tensors = {
         "topics_raw": {"name": "text", "datatype": "BYTES", "shape": [3, 1], "data": texts.TEXTS},
         "topics": {"name": "inputs", "datatype": "INT32", "shape": [3, 16], "data": numbers.tolist()},
     }
     ours = serve(uri).url
-    for name, given in asked.items():
+    for name, tensor in tensors.items():
         server.load(name)
-        same(infer(server.url, given, model=name), infer(ours, given))
+        same(infer(server.url, tensor, model=name), infer(ours, tensor))
 
 
 def test_images_and_their_pixels_are_scored_as_our_own_server_does(server, serve) -> None:
     uri = str(server.models.parent / "shapes")
-    files, made = prefixed(*FILES), pixels(uri, *FILES)
-    asked = {
+    files, tensor = prefixed(*FILES), pixels(uri, *FILES)
+    tensors = {
         "shapes_raw": ({"name": "image", "datatype": "BYTES", "shape": [3, 1]}, files),
-        "shapes": ({"name": "inputs", "datatype": "UINT8", "shape": list(made.shape)}, made.tobytes()),
+        "shapes": ({"name": "inputs", "datatype": "UINT8", "shape": list(tensor.shape)}, tensor.tobytes()),
     }
     ours = serve(uri).url
-    for name, (given, values) in asked.items():
+    for name, (spec, values) in tensors.items():
         server.load(name)
-        given |= {"parameters": {"binary_data_size": len(values)}}
-        same(infer(server.url, given, values, name), infer(ours, given, values))
+        spec |= {"parameters": {"binary_data_size": len(values)}}
+        same(infer(server.url, spec, values, name), infer(ours, spec, values))
 
 
 def same(theirs: httpx.Response, ours: httpx.Response) -> None:
     """Whether Triton gives the scores that our own server does."""
-    (found,), (expected, _) = (answer.json()["outputs"] for answer in (theirs, ours))
-    assert (found["name"], found["datatype"], found["shape"]) == ("score", "FP32", [3, 4])
-    assert found["data"] == pytest.approx(expected["data"], abs=1e-6)
+    (output,), (expected, _) = (answer.json()["outputs"] for answer in (theirs, ours))
+    assert (output["name"], output["datatype"], output["shape"]) == ("score", "FP32", [3, 4])
+    assert output["data"] == pytest.approx(expected["data"], abs=1e-6)
 
 
 def test_a_class_has_its_name_where_that_is_asked_for(server, serve) -> None:
     server.load("topics_raw")
-    given = {"name": "text", "datatype": "BYTES", "shape": [3, 1], "data": texts.TEXTS}
+    tensor = {"name": "text", "datatype": "BYTES", "shape": [3, 1], "data": texts.TEXTS}
     named = [{"name": "score", "parameters": {"classification": 1}}]
-    (found,) = infer(server.url, given, model="topics_raw", outputs=named).json()["outputs"]
-    _, label = infer(serve(str(server.models.parent / "topics")).url, given).json()["outputs"]
-    assert [each.rpartition(":")[2] for each in found["data"]] == label["data"]
+    (output,) = infer(server.url, tensor, model="topics_raw", outputs=named).json()["outputs"]
+    _, label = infer(serve(str(server.models.parent / "topics")).url, tensor).json()["outputs"]
+    assert [classified.rpartition(":")[2] for classified in output["data"]] == label["data"]
 
 
 def test_a_text_that_training_would_not_take_is_refused_with_the_rule(server) -> None:
     server.load("topics_raw")
-    given = {"name": "text", "datatype": "BYTES", "shape": [2, 1], "data": ["night", " "]}
-    answer = infer(server.url, given, model="topics_raw")
+    tensor = {"name": "text", "datatype": "BYTES", "shape": [2, 1], "data": ["night", " "]}
+    answer = infer(server.url, tensor, model="topics_raw")
     assert answer.status_code == 400
     assert "text[1] is empty; allowed: a text with something to see" in answer.json()["error"]
 
 
 def test_a_wrong_row_is_told_what_is_allowed_and_does_not_concern_the_others(server) -> None:
     server.load("fraud_raw")
-    asked = [INSTANCES[0], INSTANCES[0] | {"amount": "much"}]
+    instances = [INSTANCES[0], INSTANCES[0] | {"amount": "much"}]
 
     with ThreadPoolExecutor(8) as pool:
-        answers = list(pool.map(lambda i: server.infer("fraud_raw", [asked[i % 2]]), range(40)))
+        answers = list(pool.map(lambda i: server.infer("fraud_raw", [instances[i % 2]]), range(40)))
 
-    assert [each.status_code for each in answers] == [200, 400] * 20
+    assert [answer.status_code for answer in answers] == [200, 400] * 20
     assert "instances[0].amount is much; allowed: a finite number" in answers[1].json()["error"]
 
 
 def test_a_thousand_requests_are_answered_as_by_our_own_server(server, serve, package) -> None:
     server.load("fraud")
-    asked = [RNG.uniform(-9, 9, (rows, 4)).astype(np.float32).tolist() for rows in RNG.integers(1, 9, 1000)]
+    batches = [RNG.uniform(-9, 9, (rows, 4)).astype(np.float32).tolist() for rows in RNG.integers(1, 9, 1000)]
 
-    found = [score for rows in asked for score in server.scores("fraud", rows)]
+    scores = [score for rows in batches for score in server.scores("fraud", rows)]
 
     with httpx.Client(base_url=serve(package).url) as client:
-        answers = [client.post("/v2/models/fraud/infer", json=request(rows)).json() for rows in asked]
-    assert found == pytest.approx([score for each in answers for score in each["outputs"][0]["data"]], abs=1e-6)
+        answers = [client.post("/v2/models/fraud/infer", json=request(rows)).json() for rows in batches]
+    assert scores == pytest.approx([score for answer in answers for score in answer["outputs"][0]["data"]], abs=1e-6)
 
 
 def test_a_version_that_is_published_takes_over_without_a_failed_request_and_the_old_one_goes(server, tmp_path) -> None:
     server.load("moving_raw")
     rows, named = [[1.0, 2.0, 0.0, 1.0]], [{"amount": 1.0, "customer_count_1d": 2.0, "channel": "it's web"}]
     old, new = (1 / (1 + np.exp(-(weight + 0.2 + 0.3))) for weight in (0.1, 0.7))
-    found: list[float] = []
+    scores: list[float] = []
     is_over = threading.Event()
 
     def keep_asking() -> None:
         while not is_over.is_set():
-            found.extend(server.scores("moving", rows))
-            found.extend(server.scores("moving_raw", named))
+            scores.extend(server.scores("moving", rows))
+            scores.extend(server.scores("moving_raw", named))
 
     with ThreadPoolExecutor(1) as pool:
         asking = pool.submit(keep_asking)
         try:
-            wait_until(lambda: asking.done() or len(found) > 10, "requests are answered")
-            publish(server.models, save(tmp_path / "new", 0.7), Wanted("moving", 2))
+            wait_until(lambda: asking.done() or len(scores) > 10, "requests are answered")
+            publish(server.models, save(tmp_path / "new", 0.7), PublishRequest("moving", 2))
             server.load("moving")
-            seen = len(found)
-            wait_until(lambda: asking.done() or len(found) > seen + 10, "requests are answered")
+            seen = len(scores)
+            wait_until(lambda: asking.done() or len(scores) > seen + 10, "requests are answered")
         finally:
             is_over.set()
         asking.result()
 
-    expected = [new if score > (old + new) / 2 else old for score in found]
-    assert found == pytest.approx(expected, abs=1e-6)
+    expected = [new if score > (old + new) / 2 else old for score in scores]
+    assert scores == pytest.approx(expected, abs=1e-6)
     # the one that was asked meanwhile may still be the old one's
     assert (expected[0], {*expected[seen + 1 :]}) == (old, {new})
     assert server.client.get("/v2/models/moving").json()["versions"] == ["2"]
@@ -238,7 +240,7 @@ def test_requests_that_wait_are_one_call(server) -> None:
     before = {name: server.count("patient", name) for name in ("inference_count", "execution_count")}
 
     assert (
-        len({tuple(each) for each in all_at_once(QUEUE, lambda: server.scores("patient", [[1.0, 2.0, 0.0, 1.0]]))}) == 1
+        len({tuple(row) for row in all_at_once(QUEUE, lambda: server.scores("patient", [[1.0, 2.0, 0.0, 1.0]]))}) == 1
     )
 
     after = {name: server.count("patient", name) - before[name] for name in before}
@@ -251,9 +253,9 @@ def test_a_request_beyond_the_queue_is_answered_503(server) -> None:
 
     answers = all_at_once(4 * QUEUE, lambda: server.infer("patient", [[1.0, 2.0, 0.0, 1.0]]))
 
-    assert {each.status_code for each in answers} == {200, 503}
-    (said,) = {each.json()["error"] for each in answers if each.status_code == 503}
-    assert "maximum queue size" in said
+    assert {answer.status_code for answer in answers} == {200, 503}
+    (message,) = {answer.json()["error"] for answer in answers if answer.status_code == 503}
+    assert "maximum queue size" in message
 
 
 @pytest.mark.parametrize(("name", "hits"), [("cached", 1), ("fraud", 0)])
@@ -269,26 +271,26 @@ def test_a_row_that_was_answered_comes_from_the_cache_where_that_is_asked_for(se
 
 def test_triton_says_of_a_model_what_was_written(server) -> None:
     server.load("patient")
-    found = server.client.get("/v2/models/patient/config").json()
-    batching = found["dynamic_batching"]
-    assert (found["backend"], found["max_batch_size"]) == ("onnxruntime", 1024)
+    settings = server.client.get("/v2/models/patient/config").json()
+    batching = settings["dynamic_batching"]
+    assert (settings["backend"], settings["max_batch_size"]) == ("onnxruntime", 1024)
     assert (batching["preferred_batch_size"], batching["max_queue_delay_microseconds"]) == ([8, 1024], WAIT_US)
     assert batching["default_queue_policy"]["max_queue_size"] == QUEUE
-    assert found["version_policy"] == {"latest": {"num_versions": 1}}
-    assert [each["batch_size"] for each in found["model_warmup"]] == [1, 1024]
-    assert [(each["kind"], each["count"]) for each in found["instance_group"]] == [("KIND_CPU", 1)]
+    assert settings["version_policy"] == {"latest": {"num_versions": 1}}
+    assert [sample["batch_size"] for sample in settings["model_warmup"]] == [1, 1024]
+    assert [(group["kind"], group["count"]) for group in settings["instance_group"]] == [("KIND_CPU", 1)]
 
 
 def test_sagemaker_and_vertex_ai_ask_it_under_their_paths(server, tmp_path) -> None:
     """Triton listens for them on every address, so this one is in a network of its own."""
-    given = [str(tmp_path), str(server.models), json.dumps(request([[1.0, 2.0, 0.0, 1.0]]))]
+    arguments = [str(tmp_path), str(server.models), json.dumps(request([[1.0, 2.0, 0.0, 1.0]]))]
     script = Path(__file__).with_name("platforms.py")
-    words = ["unshare", "--map-root-user", "--net", sys.executable, str(script), *given]
+    words = ["unshare", "--map-root-user", "--net", sys.executable, str(script), *arguments]
     done = subprocess.run(words, capture_output=True, text=True)
     if "unshare failed" in done.stderr:
         pytest.skip(f"no network of its own: {done.stderr}")
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+    answers = json.loads(done.stdout)
     server.load("cached")
     (expected,) = server.scores("cached", [[1.0, 2.0, 0.0, 1.0]])
-    assert found == {"/ping": 200, "/invocations": [expected], "/health": 200, "/predict": [expected]}
+    assert answers == {"/ping": 200, "/invocations": [expected], "/health": 200, "/predict": [expected]}

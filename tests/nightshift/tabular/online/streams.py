@@ -28,8 +28,8 @@ ROLES = ("customer", "terminal", "amount")
 def config(roles=ROLES, windows=(1, 2), delay=1, **extra: Any) -> Config:
     columns = {role: role for role in ("event_id", "event_time", *roles, "label")} | extra
     task = {"kind": "tabular", "windows_days": list(windows), "candidates": {"a": {"kind": "xgboost"}}}
-    given = {"name": "tiny", "label_delay_days": delay, "source": {"table": "t.csv"}, "columns": columns, "task": task}
-    return parse(given)
+    raw = {"name": "tiny", "label_delay_days": delay, "source": {"table": "t.csv"}, "columns": columns, "task": task}
+    return parse(raw)
 
 
 class Labeled(NamedTuple):
@@ -59,23 +59,23 @@ def event(row: tuple[Any, ...], number: int, chosen: Config) -> Labeled:
     )
 
 
-def taken(state: OnlineState, each: Labeled) -> list[float]:
+def taken(state: OnlineState, event: Labeled) -> list[float]:
     """Have a state take an event in, and its label if there is one."""
-    row, _ = state.take(each)
-    if each.label is not None:
-        assert state.label(Label(each.event_id, each.time, each.label))
+    row, _ = state.take(event)
+    if event.label is not None:
+        assert state.label(Label(event.event_id, event.time, event.label))
     return row
 
 
 def frame(events: list[Labeled], chosen: Config) -> pd.DataFrame:
     """Canonical events, in the order given."""
     ids = [role for role in ("event_id", "customer", "terminal") if role in chosen.columns.roles]
-    table = {role: _ids([getattr(each, role) for each in events]) for role in ids}
-    table["event_time"] = pd.Series(np.array([each.time for each in events], "datetime64[us]"))
-    table["amount"] = pd.Series([each.amount for each in events], dtype="float64")
-    table["label"] = pd.Series(pd.array([each.label for each in events], dtype="Int8"))
+    table = {role: _ids([getattr(event, role) for event in events]) for role in ids}
+    table["event_time"] = pd.Series(np.array([event.time for event in events], "datetime64[us]"))
+    table["amount"] = pd.Series([event.amount for event in events], dtype="float64")
+    table["label"] = pd.Series(pd.array([event.label for event in events], dtype="Int8"))
     for i, name in enumerate(chosen.columns.numeric):
-        table[name] = pd.Series([each.numeric[i] for each in events], dtype="float64")
+        table[name] = pd.Series([event.numeric[i] for event in events], dtype="float64")
     return pd.DataFrame(table)[[*chosen.columns.roles, *chosen.columns.numeric]]
 
 
@@ -90,7 +90,7 @@ def base(events: list[Labeled], chosen: Config, days: int) -> Base:
     """A snapshot of the events of the first days, of the types of all."""
     until = (START + days) * DAY
     rows = frame(events, chosen)
-    known = rows[np.array([each.time < until for each in events], dtype=bool)]
+    known = rows[np.array([event.time < until for event in events], dtype=bool)]
     return snapshot.in_memory(chosen, Days(FIRST, FIRST + timedelta(days=days - 1)), known.reset_index(drop=True))
 
 
@@ -102,7 +102,7 @@ def stored(events: list[Labeled], chosen: Config, days: int, folder: str) -> Bas
 def written(events: list[Labeled], chosen: Config, days: int, folder: str) -> str:
     """The same, written to a file; its URI."""
     manifest = base(events, chosen, days).snapshot
-    known = [each for each in events if each.time < (START + days) * DAY]
+    known = [event for event in events if event.time < (START + days) * DAY]
     uri = f"{folder}/{storage.fingerprint([known, days])}.state"
     snapshot.write(uri, snapshot.arrays(frame(known, chosen), manifest.windows), manifest)
     return uri

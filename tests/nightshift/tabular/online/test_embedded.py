@@ -25,9 +25,9 @@ CHOSEN = config()
 RNG = random.Random(0)
 ROWS = sorted((RNG.randrange(7 * DAY), RNG.randrange(3), RNG.randrange(3), RNG.randrange(10**4), 0) for _ in range(300))
 EVENTS = [event(row, number, CHOSEN) for number, row in enumerate(ROWS)]
-LATER = [each for each in EVENTS if each.time >= (START + PAST) * DAY]
+LATER = [event for event in EVENTS if event.time >= (START + PAST) * DAY]
 # those that each of three snapshots in a row can serve
-SENT = [each for each in LATER if each.time >= (START + PAST + 1) * DAY]
+SENT = [event for event in LATER if event.time >= (START + PAST + 1) * DAY]
 PROBES = [event((7 * DAY + key, key, key, 100, None), 1000 + key, CHOSEN) for key in range(3)]
 
 
@@ -118,7 +118,7 @@ def test_a_commit_of_which_a_power_loss_has_left_a_part_as_zeros_is_dropped_as_a
     log.write_bytes(whole + bytes(1000))
     again = opened(past())
     assert [record.event_id for commit in commits(log) for record in commit.records] == [
-        each.event_id for each in LATER[:-9]
+        event.event_id for event in LATER[:-9]
     ]
     again.take(LATER[-9:])
     assert probed(again) == EXPECTED
@@ -185,19 +185,19 @@ def test_an_older_snapshot_is_refused(opened, tmp_path):
 
 
 def test_a_label_stays_until_a_snapshot_has_one_of_its_own(opened, tmp_path):
-    unlabeled = [each._replace(label=None) for each in EVENTS]
+    unlabeled = [event._replace(label=None) for event in EVENTS]
     store = opened(past(events=unlabeled))
     probe = event((5 * DAY, 0, 0, 100, None), 2000, CHOSEN)
-    told = [each for each in EVENTS if (START + 3) * DAY <= each.time < (START + 4) * DAY]
-    assert all(store.label(Label(each.event_id, each.time, 1)) for each in told)
+    labeled = [event for event in EVENTS if (START + 3) * DAY <= event.time < (START + 4) * DAY]
+    assert all(store.label(Label(event.event_id, event.time, 1)) for event in labeled)
     store.commit()
 
     def risk(events) -> list[float]:
-        known = [each for each in events if each.time < probe.time]
+        known = [event for event in events if event.time < probe.time]
         return offline([*known, probe], CHOSEN)[-1]
 
     store.swap(past(PAST + 1, unlabeled))
-    positive = [each._replace(label=1) if each in told else each for each in EVENTS]
+    positive = [event._replace(label=1) if event in labeled else event for event in EVENTS]
     assert store.take([probe]) == [risk(positive)] != [risk(EVENTS)]
     store.close()
     store = opened(past(PAST + 1))
@@ -209,8 +209,8 @@ def test_requests_during_swaps_are_all_there_afterwards(opened, tmp_path):
     parts = [SENT[start::4] for start in range(4)]
 
     def send(part) -> None:
-        for each in part:
-            store.take([each])
+        for arrival in part:
+            store.take([arrival])
             store.commit()
 
     threads = [threading.Thread(target=send, args=(part,)) for part in parts]
@@ -252,7 +252,7 @@ def test_killed_at_any_moment_every_acknowledged_event_is_in_the_state(opened, t
         with sender.stdout:
             acknowledged = max([acknowledged, *map(int, sender.stdout.read().split())])
     store = opened(past((last(tmp_path) - FIRST).days + 1))
-    missing = [each for each in SENT[: acknowledged + 1] if not store.label(Label(each.event_id, each.time, 0))]
+    missing = [event for event in SENT[: acknowledged + 1] if not store.label(Label(event.event_id, event.time, 0))]
     assert not missing
     store.swap(past(PAST + 2))
     store.take(SENT)

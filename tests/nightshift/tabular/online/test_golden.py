@@ -28,5 +28,5 @@ def test_a_published_day_has_the_same_features_online():
     day = date(2018, 8, 14)
     raw = read("raw", Days(day - timedelta(days=buffer_days(config) + 1), day))
     events = raw[list(CANONICAL)].rename(columns=CANONICAL).astype({"label": "Int8"})
-    found = replayed(events.sort_values(["event_time", "event_id"], ignore_index=True), config, day)
-    assert (found.rows, found.differing, found.largest) == (9_564, 0, 0.0)
+    report = replayed(events.sort_values(["event_time", "event_id"], ignore_index=True), config, day)
+    assert (report.rows, report.differing, report.largest) == (9_564, 0, 0.0)

@@ -41,7 +41,7 @@ def drawn(seed: int, past: bool = False) -> list[Labeled]:
     times = sorted(rng.randrange(days[0] * DAY, days[1] * DAY) for _ in range(40))
     rows = [(time, rng.choice("abc"), rng.choice("xyz"), rng.randrange(10**6), None) for time in times]
     events = [event(row, number, CHOSEN) for number, row in enumerate(rows)]
-    return [each._replace(event_id=f"{'p' if past else 'n'}{each.event_id}") for each in events]
+    return [event._replace(event_id=f"{'p' if past else 'n'}{event.event_id}") for event in events]
 
 
 PASTS = drawn(99, past=True)
@@ -82,7 +82,7 @@ def embedded(folder: Path, snapshot: Base) -> Opened:
 
     def kept() -> bytes:
         state = store._state
-        customers = {key: getattr(each, "ids", each) for key, each in state._customers.items()}
+        customers = {key: getattr(ids, "ids", ids) for key, ids in state._customers.items()}
         held = [state._entries, customers, state._arrivals._events, state._positives, state._relabeled, state._changed]
         return pickle.dumps([held, (folder / "1.log").read_bytes(), store._log._pending])
 
@@ -116,8 +116,8 @@ def opened(request, tmp_path):
 def test_what_is_refused_leaves_no_trace_and_the_others_get_what_they_get_without_it(opened, seed):
     rng, (store, kept), events = random.Random(seed), opened(BASE), drawn(seed)
     answers = []
-    for number, each in enumerate(events):
-        answers += store.take([each])
+    for number, arrival in enumerate(events):
+        answers += store.take([arrival])
         store.commit()
         before, wrong = kept(), refused(rng, events[: number + 1])
         others = rng.sample([other for other in events if other.event_id != wrong.event_id], 3)
@@ -136,15 +136,15 @@ def test_what_is_refused_leaves_no_trace_and_the_others_get_what_they_get_withou
 def test_of_a_request_that_gives_an_id_to_two_events_none_is_taken_and_the_requests_beside_it_are(opened):
     (store, _), (first, second, third, *_) = opened(BASE), drawn(0)
     twins = [second, second._replace(amount=second.amount + 1)]
-    found = store.take_all([[first], [third, *twins], [third]])
-    assert [isinstance(each, UserError) for each in found] == [False, True, False]
-    assert found[1].place == 2
+    answers = store.take_all([[first], [third, *twins], [third]])
+    assert [isinstance(answer, UserError) for answer in answers] == [False, True, False]
+    assert answers[1].place == 2
     assert store.take([second]) == [offline([*PASTS, first, second, third], CHOSEN)[-2]]
     store.close()
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"amount": 9e16}, r"amount is 9e\+16; give at most 100,000,000,000 \(limits\.largest_amount\)"),
         (
@@ -155,9 +155,9 @@ def test_of_a_request_that_gives_an_id_to_two_events_none_is_taken_and_the_reque
         ({"customer": "a" * 257}, r"customer is 'a{40}'\.\.\., 257 characters; give at most 256 characters"),
     ],
 )
-def test_a_refusal_names_the_column_the_value_and_what_is_allowed(opened, change, said):
+def test_a_refusal_names_the_column_the_value_and_what_is_allowed(opened, change, message):
     store, _ = opened(BASE)
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=message):
         store.take([drawn(0)[0]._replace(**change)])
     store.close()
 
@@ -201,7 +201,7 @@ def test_a_terminal_may_have_more_labels_in_redis_than_lua_unpacks(server):
 
 
 @pytest.mark.parametrize(
-    ("limits", "said"),
+    ("limits", "message"),
     [
         (
             {"largest_amount": 1e15},
@@ -212,8 +212,8 @@ def test_a_terminal_may_have_more_labels_in_redis_than_lua_unpacks(server):
         ({"longest_id": 0}, "greater than or equal to 1"),
     ],
 )
-def test_limits_that_limit_nothing_are_refused(limits, said):
-    with pytest.raises(UserError, match=said):
+def test_limits_that_limit_nothing_are_refused(limits, message):
+    with pytest.raises(UserError, match=message):
         parse(config().model_dump(mode="json", exclude_none=True) | {"limits": limits})
 
 

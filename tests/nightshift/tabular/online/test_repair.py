@@ -14,9 +14,9 @@ from tests.processes import SECONDS, engine
 
 
 def test_no_damage_to_any_file_loses_what_was_acknowledged_in_silence():
-    found, repairs = hunt(places=6)
-    assert {name for name, _ in found} == {"2.log", "mark", "lock", "<snapshot>.state"}
-    assert not {case: counts for case, counts in found.items() if counts["LOST"]}
+    outcomes, repairs = hunt(places=6)
+    assert {name for name, _ in outcomes} == {"2.log", "mark", "lock", "<snapshot>.state"}
+    assert not {case: counts for case, counts in outcomes.items() if counts["LOST"]}
     assert len(repairs) > 20
 
 

@@ -31,9 +31,9 @@ def drawn(number: int, customers=range(3)) -> list:
 ROWS = drawn(300)
 EVENTS = [event(row, number, CHOSEN) for number, row in enumerate(ROWS)]
 PAST_END = (START + PAST) * DAY
-LATER = [each for each in EVENTS if each.time >= PAST_END]
+LATER = [event for event in EVENTS if event.time >= PAST_END]
 # nobody tells the labels of these
-UNTOLD = [each._replace(label=None) if each in LATER else each for each in EVENTS]
+UNTOLD = [event._replace(label=None) if event in LATER else event for event in EVENTS]
 FRESH = count()
 
 
@@ -67,69 +67,69 @@ def past(days=PAST, events=EVENTS, chosen=CHOSEN):
 def test_every_event_gets_the_bits_that_the_batch_gives_it_later(opened, roles, label_delay, customers):
     chosen = config(roles, delay=label_delay)
     events = [event(row, number, chosen) for number, row in enumerate(drawn(150, customers))]
-    unlabeled = [each._replace(label=None) for each in events]
+    unlabeled = [event._replace(label=None) for event in events]
     store, waiting = opened(past(PAST, unlabeled, chosen)), list(events)
-    for each, expected in zip(events, offline(events, chosen), strict=True):
-        due = [other for other in waiting if other.time + max(label_delay * DAY, 1) <= each.time]
+    for arrival, expected in zip(events, offline(events, chosen), strict=True):
+        due = [other for other in waiting if other.time + max(label_delay * DAY, 1) <= arrival.time]
         for other in due:
             waiting.remove(other)
             if other.label is not None:
                 assert store.label(Label(other.event_id, other.time, other.label))
-        if each.time >= store.base.oldest:
-            assert store.take([each]) == [expected]
+        if arrival.time >= store.base.oldest:
+            assert store.take([arrival]) == [expected]
 
 
 def test_a_request_is_answered_as_the_embedded_store_does_late_twice_or_out_of_order(opened):
     shuffled = random.Random(0).sample(LATER, len(LATER))
     embedded, shared = OnlineState(past()), opened(past())
     for start in range(0, len(shuffled), 7):
-        part = sorted(shuffled[start : start + 7], key=lambda each: (each.time, each.event_id))
-        assert shared.take(part) == [embedded.take(each)[0] for each in part]
-        for each in part:
-            if each.label is not None:
-                assert shared.label(Label(each.event_id, each.time, each.label))
-                assert embedded.label(Label(each.event_id, each.time, each.label))
+        part = sorted(shuffled[start : start + 7], key=lambda sent: (sent.time, sent.event_id))
+        assert shared.take(part) == [embedded.take(sent)[0] for sent in part]
+        for sent in part:
+            if sent.label is not None:
+                assert shared.label(Label(sent.event_id, sent.time, sent.label))
+                assert embedded.label(Label(sent.event_id, sent.time, sent.label))
     for start in range(0, len(LATER), 50):
-        assert shared.take(LATER[start : start + 50]) == [embedded.take(each)[0] for each in LATER[start : start + 50]]
+        assert shared.take(LATER[start : start + 50]) == [embedded.take(sent)[0] for sent in LATER[start : start + 50]]
 
 
 def test_requests_that_come_at_once_are_answered_as_one_after_the_other_but_for_those_that_are_refused(opened):
     """More of them than one script takes in; the second one is of a day that the snapshot no longer serves."""
     embedded, shared = OnlineState(past()), opened(past())
     rows = drawn(3000)
-    events = [each for number, row in enumerate(rows) if (each := event(row, number, CHOSEN)).time >= PAST_END]
+    events = [arrival for number, row in enumerate(rows) if (arrival := event(row, number, CHOSEN)).time >= PAST_END]
     requests = [events[start : start + 5] for start in range(0, len(events), 5)]
     requests.insert(1, [event((1, 0, 0, 1, None), 7000, CHOSEN)])
-    found = shared.take_all(requests)
+    answers = shared.take_all(requests)
     assert len(events) > MOST_EVENTS
-    assert "is of a day before" in str(found.pop(1))
-    assert [row for each in found for row in each] == [embedded.take(each)[0] for each in events]
+    assert "is of a day before" in str(answers.pop(1))
+    assert [row for batch in answers for row in batch] == [embedded.take(event)[0] for event in events]
 
 
 def test_labels_that_change_count_as_in_the_embedded_store(opened):
     embedded, shared, rng = OnlineState(past()), opened(past()), random.Random(0)
-    for each in LATER:
-        embedded.take(each)
+    for arrival in LATER:
+        embedded.take(arrival)
     shared.take(LATER)
     # of the snapshot's events and of later ones
     moments = [(days * DAY + key, key) for days in (5, 8) for key in range(3)]
     probes = [event((time, 9, key, 0, None), 1000 + number, CHOSEN) for number, (time, key) in enumerate(moments)]
     for _ in range(5):
-        for each in rng.sample(EVENTS, 40):
-            label = Label(each.event_id, each.time, rng.randrange(2))
+        for arrival in rng.sample(EVENTS, 40):
+            label = Label(arrival.event_id, arrival.time, rng.randrange(2))
             assert embedded.label(label) == shared.label(label) is True
-        assert shared.take(probes) == [embedded.take(each)[0] for each in probes]
+        assert shared.take(probes) == [embedded.take(arrival)[0] for arrival in probes]
     assert not shared.label(Label(77_777, 5 * DAY, 1))
 
 
 def test_two_processes_whose_snapshots_differ_both_answer_as_the_batch_does(opened):
     older, newer = opened(past(events=UNTOLD)), opened(past(PAST + 1, UNTOLD))
-    served = [each for each in LATER if each.time >= newer.base.oldest]
-    older.take([each for each in LATER if each.time < newer.base.oldest])
+    served = [arrival for arrival in LATER if arrival.time >= newer.base.oldest]
+    older.take([arrival for arrival in LATER if arrival.time < newer.base.oldest])
     expected = offline(UNTOLD, CHOSEN)[-len(served) :]
-    for number, each in enumerate(served):
+    for number, arrival in enumerate(served):
         first, second = (older, newer) if number % 2 else (newer, older)
-        assert first.take([each]) == second.take([each]) == [expected[number]]
+        assert first.take([arrival]) == second.take([arrival]) == [expected[number]]
 
 
 def test_an_event_that_the_lake_never_got_stays_until_a_snapshot_covers_its_day(opened):
@@ -138,28 +138,28 @@ def test_an_event_that_the_lake_never_got_stays_until_a_snapshot_covers_its_day(
     store = opened(past(PAST + 1))
     store.take([stray])
     with_stray = sorted(
-        [*[each for each in EVENTS if each.time < (START + 5) * DAY], stray], key=lambda each: each.time
+        [*[event for event in EVENTS if event.time < (START + 5) * DAY], stray], key=lambda event: event.time
     )
     early = event((5 * DAY, 0, 0, 1, None), 1001, CHOSEN)
     assert store.take([early]) == [offline([*with_stray, early], CHOSEN)[-1]]
     store.swap(past(PAST + 2))
-    known = [*[each for each in EVENTS if each.time < (START + 6) * DAY], probe]
+    known = [*[event for event in EVENTS if event.time < (START + 6) * DAY], probe]
     assert store.take([probe]) == [offline(known, CHOSEN)[-1]]
 
 
 def test_a_label_stays_until_a_snapshot_has_one_of_its_own(opened):
-    unlabeled = [each._replace(label=None) for each in EVENTS]
+    unlabeled = [event._replace(label=None) for event in EVENTS]
     store = opened(past(events=unlabeled))
-    told = [each for each in EVENTS if (START + 3) * DAY <= each.time < (START + 4) * DAY]
-    assert all(store.label(Label(each.event_id, each.time, 1)) for each in told)
-    positive = [each._replace(label=1) if each in told else each._replace(label=None) for each in EVENTS]
-    negative = [each._replace(label=0) if each in told else each._replace(label=None) for each in EVENTS]
+    labeled = [event for event in EVENTS if (START + 3) * DAY <= event.time < (START + 4) * DAY]
+    assert all(store.label(Label(event.event_id, event.time, 1)) for event in labeled)
+    positive = [event._replace(label=1) if event in labeled else event._replace(label=None) for event in EVENTS]
+    negative = [event._replace(label=0) if event in labeled else event._replace(label=None) for event in EVENTS]
     probe = event((5 * DAY + 1, 0, 0, 100, None), 2000, CHOSEN)
     for snapshot, events in ((unlabeled, positive), (negative, negative)):
         store.swap(past(PAST + 1, snapshot))
-        known = [each for each in events if each.time < (START + 5) * DAY]
-        found, expected = store.take([probe])[0], offline([*known, probe], CHOSEN)[-1]
-        assert found == expected
+        known = [event for event in events if event.time < (START + 5) * DAY]
+        answer, expected = store.take([probe])[0], offline([*known, probe], CHOSEN)[-1]
+        assert answer == expected
 
 
 def test_what_was_answered_is_there_after_redis_was_killed(tmp_path):
@@ -187,7 +187,7 @@ def test_threads_that_send_the_same_events_get_the_same_answers(opened):
 
     def send() -> None:
         store = opened(past())
-        answers.append([store.take([each])[0] for each in LATER[:60]])
+        answers.append([store.take([event])[0] for event in LATER[:60]])
 
     threads = [threading.Thread(target=send) for _ in range(3)]
     for thread in threads:

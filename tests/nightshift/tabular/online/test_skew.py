@@ -15,15 +15,15 @@ EVENTS = [event(row, number, CHOSEN) for number, row in enumerate(ROWS)]
 
 
 def replayed(change=lambda offline: offline, events=EVENTS, chosen=CHOSEN):
-    day = frame([each for each in events if each.time >= (START + 4) * DAY], chosen)
+    day = frame([event for event in events if event.time >= (START + 4) * DAY], chosen)
     offline = core.features(frame(events, chosen), chosen, CPU).tail(len(day)).reset_index(drop=True)
     return skew.replay(base(events, chosen, 4), day, change(offline), chosen)
 
 
 def test_a_day_whose_online_features_equal_the_offline_ones():
-    found = replayed()
-    assert (found.rows, found.differing, found.largest, found.worst) == (9, 0, 0.0, None)
-    assert found.day == FIRST + timedelta(days=4)
+    report = replayed()
+    assert (report.rows, report.differing, report.largest, report.worst) == (9, 0, 0.0, None)
+    assert report.day == FIRST + timedelta(days=4)
 
 
 @pytest.mark.parametrize(("step", "differing"), [(1e-10, 0), (1e-8, 1)])
@@ -32,14 +32,14 @@ def test_a_difference_is_counted_beyond_the_tolerance_and_named(step, differing)
         offline.loc[3, "terminal_risk_2d"] += step
         return offline
 
-    found = replayed(moved)
-    assert (found.differing, found.worst) == (differing, "terminal_risk_2d")
-    assert found.largest == pytest.approx(step, rel=1e-3)
+    report = replayed(moved)
+    assert (report.differing, report.worst) == (differing, "terminal_risk_2d")
+    assert report.largest == pytest.approx(step, rel=1e-3)
 
 
 def test_without_a_label_delay_an_event_counts_the_labels_of_the_day():
-    found = replayed(chosen=config(delay=0, numeric=["km"]))
-    assert (found.rows, found.differing) == (9, 0)
+    report = replayed(chosen=config(delay=0, numeric=["km"]))
+    assert (report.rows, report.differing) == (9, 0)
 
 
 def test_a_day_without_events():

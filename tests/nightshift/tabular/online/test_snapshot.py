@@ -82,7 +82,7 @@ def test_an_id_is_found_on_each_of_its_days_and_on_no_other():
     names = [(day, number, name) for day in range(5) for number, name in enumerate("zam") if (day, name) != (2, "a")]
     events = [event((day * DAY + number, "ann", 1, 100, None), name, CHOSEN) for day, number, name in names]
     base = snapshot.in_memory(CHOSEN, DAYS, frame(events, CHOSEN))
-    times = {(each.event_id, each.time // DAY): each.time for each in events}
+    times = {(event.event_id, event.time // DAY): event.time for event in events}
     assert {key: base.time(base.locate(*key)) for key in times} == times
     assert base.locate("b", START + 1) == base.locate("a", START + 2) == past.NOWHERE
 

@@ -21,54 +21,54 @@ streams = st.lists(rows, max_size=24) | st.lists(named, max_size=24)
 shapes = st.sampled_from([ROLES, ("customer", "amount"), ("terminal", "amount"), ("customer",), ("terminal",)])
 
 
-def told(state: OnlineState, waiting: list, now: int, after: int) -> None:
+def apply_labels(state: OnlineState, waiting: list, now: int, after: int) -> None:
     """Tell the state the labels of events that are old enough by now."""
-    for each in [each for each in waiting if each.time + after <= now]:
-        waiting.remove(each)
-        if each.label is not None:
-            assert state.label(Label(each.event_id, each.time, each.label))
+    for arrival in [arrival for arrival in waiting if arrival.time + after <= now]:
+        waiting.remove(arrival)
+        if arrival.label is not None:
+            assert state.label(Label(arrival.event_id, arrival.time, arrival.label))
 
 
 @settings(max_examples=150, deadline=None)
 @given(streams, shapes, st.integers(0, 1))
 @example([(4 * DAY, 0, 0, 1, 1), (4 * DAY, 0, 0, 1, 1)], ROLES, 0)
-def test_every_event_gets_the_bits_that_the_batch_gives_it_later(given, roles, label_delay):
+def test_every_event_gets_the_bits_that_the_batch_gives_it_later(stream, roles, label_delay):
     chosen = config(roles, delay=label_delay, numeric=["distance"])
-    events = [event(row, number, chosen) for number, row in enumerate(sorted(given, key=lambda row: row[0]))]
+    events = [event(row, number, chosen) for number, row in enumerate(sorted(stream, key=lambda row: row[0]))]
     # labels come in when they are due, those of the past too, which the snapshot has not got yet
-    unlabeled = [each._replace(label=None) for each in events]
+    unlabeled = [event._replace(label=None) for event in events]
     state, waiting = OnlineState(base(unlabeled, chosen, PAST)), list(events)
-    for each, expected in zip(events, offline(events, chosen), strict=True):
-        told(state, waiting, each.time, delay(configured_windows(chosen)))
+    for arrival, expected in zip(events, offline(events, chosen), strict=True):
+        apply_labels(state, waiting, arrival.time, delay(configured_windows(chosen)))
         # those of the snapshot are known, and answered from their place
-        if each.time >= state.base.oldest:
-            assert state.take(each)[0] == expected
+        if arrival.time >= state.base.oldest:
+            assert state.take(arrival)[0] == expected
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(rows, max_size=16).flatmap(st.permutations))
-def test_an_event_that_comes_late_gets_what_the_batch_gives_it_among_those_that_have_come(given):
+def test_an_event_that_comes_late_gets_what_the_batch_gives_it_among_those_that_have_come(stream):
     chosen = config()
-    events = [event(row, number, chosen) for number, row in enumerate(given)]
-    past = sorted((each for each in events if each.time < (START + 3) * DAY), key=lambda each: each.time)
+    events = [event(row, number, chosen) for number, row in enumerate(stream)]
+    past = sorted((arrival for arrival in events if arrival.time < (START + 3) * DAY), key=lambda arrival: arrival.time)
     state, known = OnlineState(base(past, chosen, PAST)), list(past)
-    for each in events:
-        if each in past:
+    for arrival in events:
+        if arrival in past:
             continue
-        known.append(each)
+        known.append(arrival)
         known.sort(key=lambda other: other.time)  # stable: of one time in the order in which they have come
-        assert taken(state, each) == offline(known, chosen)[known.index(each)]
+        assert taken(state, arrival) == offline(known, chosen)[known.index(arrival)]
 
 
 @settings(max_examples=75, deadline=None)
 @given(streams)
-def test_the_second_time_an_event_changes_nothing_and_has_the_same_answer(given):
+def test_the_second_time_an_event_changes_nothing_and_has_the_same_answer(stream):
     chosen = config()
-    events = [event(row, number, chosen) for number, row in enumerate(sorted(given, key=lambda row: row[0]))]
+    events = [event(row, number, chosen) for number, row in enumerate(sorted(stream, key=lambda row: row[0]))]
     state = OnlineState(base(events, chosen, PAST))
-    served = [each for each in events if each.time >= state.base.oldest]
-    first = [state.take(each) for each in served]
-    again = [state.take(each) for each in served]
+    served = [arrival for arrival in events if arrival.time >= state.base.oldest]
+    first = [state.take(arrival) for arrival in served]
+    again = [state.take(arrival) for arrival in served]
     assert [row for row, _ in again] == [row for row, _ in first]
     assert all(entry is None for _, entry in again)
 
@@ -86,43 +86,43 @@ def test_a_known_event_is_not_answered_with_those_of_its_time_that_came_after_it
 
 @settings(max_examples=75, deadline=None)
 @given(st.lists(rows, min_size=1, max_size=12), st.lists(st.tuples(st.integers(0, 11), st.integers(0, 1)), max_size=12))
-def test_the_last_of_several_labels_counts_wherever_the_event_lies(given, changes):
+def test_the_last_of_several_labels_counts_wherever_the_event_lies(stream, changes):
     chosen = config()
-    events = [event(row, number, chosen) for number, row in enumerate(sorted(given, key=lambda row: row[0]))]
+    events = [event(row, number, chosen) for number, row in enumerate(sorted(stream, key=lambda row: row[0]))]
     state, final = OnlineState(base(events, chosen, PAST)), dict(enumerate(events))
-    for each in events:
-        if each.time >= state.base.oldest:
-            taken(state, each)
+    for arrival in events:
+        if arrival.time >= state.base.oldest:
+            taken(state, arrival)
     for number, label in changes:
         if number < len(events):
             assert state.label(Label(number, events[number].time, label))
             final[number] = events[number]._replace(label=label)
     probes = [event((END * DAY, 9, terminal, 0, None), 100 + terminal, chosen) for terminal in range(3)]
     expected = offline([*final.values(), *probes], chosen)[len(events) :]
-    assert [state.take(each)[0] for each in probes] == expected
+    assert [state.take(event)[0] for event in probes] == expected
 
 
 SAMPLE = [(4 * DAY - 5, "ann", 1, 250, None), (4 * DAY + 5, "ann", 1, 250, None)]
 
 
-@pytest.mark.parametrize("place", [0, 1])
+@pytest.mark.parametrize("number", [0, 1])
 @pytest.mark.parametrize("change", [{"customer": "bob"}, {"terminal": 2}, {"amount": 2.51}, {"time": 1}])
-def test_an_id_that_comes_with_another_event_is_refused(place, change):
+def test_an_id_that_comes_with_another_event_is_refused(number, change):
     chosen = config()
     events = [event(row, number, chosen) for number, row in enumerate(SAMPLE)]
     state = OnlineState(base(events, chosen, PAST))
     state.take(events[1])
-    other = events[place]._replace(**change | ({"time": events[place].time + 1} if "time" in change else {}))
-    with pytest.raises(UserError, match=f"event {place} is known with another time, customer, terminal or amount"):
+    other = events[number]._replace(**change | ({"time": events[number].time + 1} if "time" in change else {}))
+    with pytest.raises(UserError, match=f"event {number} is known with another time, customer, terminal or amount"):
         state.take(other)
-    assert state.take(events[place])[0] == offline(events, chosen)[place]
+    assert state.take(events[number])[0] == offline(events, chosen)[number]
 
 
 def test_an_id_is_an_event_of_its_own_on_another_day():
     chosen = config()
     events = [event((day * DAY + 5, 0, 0, 100, None), 7, chosen) for day in (3, 4, 5)]
     state = OnlineState(base(events, chosen, PAST))
-    assert [state.take(each)[0] for each in events] == offline(events, chosen)
+    assert [state.take(event)[0] for event in events] == offline(events, chosen)
     assert state.label(Label(7, events[1].time, 1))
     assert not state.label(Label(7, events[2].time + DAY, 1))
 
@@ -138,6 +138,6 @@ def test_an_event_older_than_the_windows_reach_is_refused_and_the_snapshots_last
 def test_without_windows_nothing_is_kept_and_every_event_is_answered():
     chosen = config(("customer", "amount"), windows=())
     state = OnlineState(base([], chosen, PAST))
-    each = event((0, 0, 0, 150, None), 1, chosen)
-    assert state.take(each) == ([1.5, 0.0, 1.0], None)
-    assert state.take(each) == ([1.5, 0.0, 1.0], None)
+    only = event((0, 0, 0, 150, None), 1, chosen)
+    assert state.take(only) == ([1.5, 0.0, 1.0], None)
+    assert state.take(only) == ([1.5, 0.0, 1.0], None)

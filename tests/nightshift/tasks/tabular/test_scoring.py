@@ -25,12 +25,12 @@ def score(rows: pd.DataFrame) -> np.ndarray:
 
 
 def test_each_event_keeps_its_place_and_gets_a_score_and_a_decision() -> None:
-    found = score_rows(ROWS, model(0.75), score)
+    frame = score_rows(ROWS, model(0.75), score)
 
-    assert list(found) == ["event_id", "event_time", "score", "flagged"]
-    assert found["event_id"].tolist() == ["b", "a", "c"]
-    assert found["score"].dtype == np.float32
-    assert found["flagged"].tolist() == [False, False, True]
+    assert list(frame) == ["event_id", "event_time", "score", "flagged"]
+    assert frame["event_id"].tolist() == ["b", "a", "c"]
+    assert frame["score"].dtype == np.float32
+    assert frame["flagged"].tolist() == [False, False, True]
 
 
 def test_a_score_is_compared_as_the_endpoint_does_it() -> None:

@@ -27,12 +27,12 @@ def server_of(kubeflow: Kubeflow) -> KubeflowApi:
     return KubeflowApi(KubeflowTarget(kubeflow.url, "nightshift"), pause=0)
 
 
-def shown(kubeflow: Kubeflow, said: list[str] | None = None) -> dict[str, dict[str, float]]:
+def shown(kubeflow: Kubeflow, log: list[str] | None = None) -> dict[str, dict[str, float]]:
     """What is exposed: metric -> its labels with spaces between -> value."""
-    found: dict[str, dict[str, float]] = {}
-    for family in Runs(server_of(kubeflow), (said if said is not None else []).append, lambda: NOW).collect():
-        found[family.name] = {" ".join(s.labels.values()): s.value for s in family.samples}
-    return found
+    metrics: dict[str, dict[str, float]] = {}
+    for family in Runs(server_of(kubeflow), (log if log is not None else []).append, lambda: NOW).collect():
+        metrics[family.name] = {" ".join(s.labels.values()): s.value for s in family.samples}
+    return metrics
 
 
 def nightshift(kubeflow: Kubeflow, *words: str) -> None:
@@ -56,20 +56,20 @@ def scheduled(kubeflow: Kubeflow) -> Kubeflow:
 def start(kubeflow: Kubeflow, pipeline: str, day: str) -> Any:
     """Start a run of an uploaded pipeline, as `nightly` does."""
     server, config = server_of(kubeflow), {"name": "fraud"}
-    definition = server.newest(pipeline)
+    definition = server.find_newest(pipeline)
     values = dict.fromkeys(definition.parameters, "x") | {"config": config, "state": {}}
     server.submit(f"{pipeline}-fraud-{day}", definition, values)
     return kubeflow.runs[-1]
 
 
 def test_what_runs_by_the_clock_is_shown_before_it_ever_ran(scheduled: Kubeflow) -> None:
-    found = shown(scheduled)
+    metrics = shown(scheduled)
 
-    since = found["nightshift_schedule_timestamp_seconds"]
+    since = metrics["nightshift_schedule_timestamp_seconds"]
     assert set(since) == {"ingestion fraud", "training fraud", "monitoring fraud"}
     assert min(since.values()) > CREATED.timestamp()
-    assert found["nightshift_run_last_success_timestamp_seconds"] == {}
-    assert found["nightshift_kubeflow_up"] == {"": 1}
+    assert metrics["nightshift_run_last_success_timestamp_seconds"] == {}
+    assert metrics["nightshift_kubeflow_up"] == {"": 1}
 
 
 def test_a_schedule_that_is_paused_is_not_shown(scheduled: Kubeflow) -> None:
@@ -84,13 +84,13 @@ def test_the_last_success_and_the_last_failure_are_those_of_each_pipeline(schedu
         ended(start(scheduled, "training", day), state, begun, hours=2)
     ended(start(scheduled, "monitoring", "1"), "CANCELED", 9, hours=1)
 
-    found = shown(scheduled)
+    metrics = shown(scheduled)
 
     midnight = CREATED.timestamp()
-    assert found["nightshift_run_last_success_timestamp_seconds"] == {"training fraud": midnight + 6 * HOUR}
-    assert found["nightshift_run_last_failure_timestamp_seconds"] == {"training fraud": midnight + 10 * HOUR}
-    assert found["nightshift_run_seconds"] == {"training fraud": 2 * HOUR}
-    assert found["nightshift_runs"] == {
+    assert metrics["nightshift_run_last_success_timestamp_seconds"] == {"training fraud": midnight + 6 * HOUR}
+    assert metrics["nightshift_run_last_failure_timestamp_seconds"] == {"training fraud": midnight + 10 * HOUR}
+    assert metrics["nightshift_run_seconds"] == {"training fraud": 2 * HOUR}
+    assert metrics["nightshift_runs"] == {
         "training fraud SUCCEEDED": 2, "training fraud FAILED": 1, "monitoring fraud CANCELED": 1,
     }  # fmt: skip
 
@@ -125,10 +125,10 @@ def test_it_makes_nothing_not_even_the_experiment(kubeflow: Kubeflow) -> None:
 
 def test_a_server_that_fails_is_shown_and_told_and_no_run_is(scheduled: Kubeflow) -> None:
     scheduled.failures = [Failure("GET", "/runs")] * 4
-    said: list[str] = []
+    log: list[str] = []
 
-    assert shown(scheduled, said) == {"nightshift_kubeflow_up": {"": 0}}
-    assert "503" in said[0]
+    assert shown(scheduled, log) == {"nightshift_kubeflow_up": {"": 0}}
+    assert "503" in log[0]
 
 
 def test_a_token_that_is_refused_is_shown_too(scheduled: Kubeflow) -> None:

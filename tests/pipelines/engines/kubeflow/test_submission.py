@@ -203,18 +203,18 @@ def test_every_pipeline_of_the_configs_schedule_starts_by_the_clock(kubeflow: Ku
 
     assert done.returncode == 0, done.stderr
     assert "fraud-training: at 30 1 * * * UTC\n" in done.stdout
-    made = kubeflow.bodies("/recurringruns")
-    assert {body["display_name"]: body["trigger"]["cron_schedule"]["cron"] for body in made} == {
+    schedules = kubeflow.bodies("/recurringruns")
+    assert {body["display_name"]: body["trigger"]["cron_schedule"]["cron"] for body in schedules} == {
         "fraud-ingestion": "0 0 1 * * *",
         "fraud-training": "0 30 1 * * *",
         "fraud-monitoring": "0 0 6 * * *",
     }
-    for body in made:
+    for body in schedules:
         assert body["pipeline_spec"] == spec_of("nightly")
         assert body["service_account"] == "nightshift"
         assert (body["mode"], body["no_catchup"], body["max_concurrency"]) == ("ENABLE", True, "1")
         assert body["experiment_id"] == kubeflow.experiments[0].experiment_id
-    assert made[1]["runtime_config"]["parameters"] == {
+    assert schedules[1]["runtime_config"]["parameters"] == {
         "pipeline": "training",
         "config": configs.load(config),
         "data": "simulator",

@@ -15,9 +15,9 @@ from pipelines.environments import local
 def run(tmp_path: Path) -> Run:
     """A training from a folder whose audit log lies in a bucket, and whose config has a text that looks like a path."""
     options = {"date": "2025-06-30", "data": str(tmp_path / "raw"), "state.audit": "s3://bucket/audit"}
-    made = runs.new(arguments.load_compiled("training"), options, local(tmp_path / "here", "register-only"))
-    made.arguments["device"] = "/etc"
-    return made
+    new = runs.new(arguments.load_compiled("training"), options, local(tmp_path / "here", "register-only"))
+    new.arguments["device"] = "/etc"
+    return new
 
 
 def seen(run: Run, step: str) -> dict[str, str]:

@@ -40,7 +40,7 @@ def test_artifacts_travel_from_step_to_step(tmp_path: Path) -> None:
     succeeded, states = execute(compiled(pipeline, tmp_path), tmp_path / "run", text='it\'s "quoted" $HOME')
     assert succeeded
     assert states == {"write": "done", "copy": "done", "copy-2": "done"}
-    assert (tmp_path / "run/copy-2/made").read_text() == 'it\'s "quoted" $HOME'
+    assert (tmp_path / "run/copy-2/output").read_text() == 'it\'s "quoted" $HOME'
 
 
 def test_independent_steps_run_at_the_same_time(tmp_path: Path) -> None:
@@ -105,9 +105,9 @@ def test_a_step_whose_input_or_output_changed_is_run_again_on_resume(tmp_path: P
     this = compiled(pipeline, tmp_path)
     execute(this, tmp_path / "run")
     assert execute(this, tmp_path / "run")[1] == {"write": "reused", "copy": "reused"}
-    (tmp_path / "run/copy/made").write_text("spoilt")
+    (tmp_path / "run/copy/output").write_text("spoilt")
     assert execute(this, tmp_path / "run")[1] == {"write": "reused", "copy": "done"}
-    assert (tmp_path / "run/copy/made").read_text() == "a"
+    assert (tmp_path / "run/copy/output").read_text() == "a"
 
 
 def test_a_step_learns_what_the_steps_before_measured(tmp_path: Path) -> None:
@@ -116,11 +116,11 @@ def test_a_step_learns_what_the_steps_before_measured(tmp_path: Path) -> None:
 
     this = compiled(pipeline, tmp_path)
     execute(this, tmp_path / "run")
-    measured = {"artifacts": {"made": {"artifacts": [{"metadata": {"seconds": 1.5}}]}}}
+    measured = {"artifacts": {"output": {"artifacts": [{"metadata": {"seconds": 1.5}}]}}}
     (tmp_path / "run/write/executor_output.json").write_text(json.dumps(measured))
     (tmp_path / "run/inspect/outcome.json").unlink()
     execute(this, tmp_path / "run")
-    seen = json.loads((tmp_path / "run/inspect/made").read_text())
+    seen = json.loads((tmp_path / "run/inspect/output").read_text())
     assert seen["inputs"]["artifacts"]["taken"]["artifacts"][0]["metadata"] == {"seconds": 1.5}
     assert seen["outputs"]["outputFile"] == str(tmp_path / "run/inspect/executor_output.json")
 
@@ -132,7 +132,7 @@ def test_a_step_is_run_again_when_its_command_has_changed(tmp_path: Path) -> Non
     this = compiled(pipeline, tmp_path)
     states = [execute(this, tmp_path / "run", text=text)[1]["write"] for text in ("a", "a", "b", "b")]
     assert states == ["done", "reused", "done", "reused"]
-    assert (tmp_path / "run/write/made").read_text() == "b"
+    assert (tmp_path / "run/write/output").read_text() == "b"
 
 
 def test_a_step_is_run_again_when_what_it_takes_has_changed(tmp_path: Path) -> None:
@@ -153,13 +153,13 @@ def test_a_step_that_makes_a_folder_is_run_again_when_anything_in_it_has_changed
     def pipeline() -> None:
         folder(text="a")
 
-    this, made = compiled(pipeline, tmp_path), tmp_path / "run/folder/made"
+    this, root = compiled(pipeline, tmp_path), tmp_path / "run/folder/output"
     execute(this, tmp_path / "run")
     assert execute(this, tmp_path / "run")[1] == {"folder": "reused"}
     if change == "names":
-        (made / "deep/file").rename(made / "deep/other")
+        (root / "deep/file").rename(root / "deep/other")
     else:
-        (made / ("deep/file" if change == "deep" else "more")).write_text("b")
+        (root / ("deep/file" if change == "deep" else "more")).write_text("b")
     assert execute(this, tmp_path / "run")[1] == {"folder": "done"}
 
 
@@ -183,7 +183,7 @@ class Fake:
         self.logs.append(log)
         if self.measured is not None:
             metadata = {"artifacts": [{"metadata": {"peak_memory_bytes": self.measured}}]}
-            (log.parent / "executor_output.json").write_text(json.dumps({"artifacts": {"made": metadata}}))
+            (log.parent / "executor_output.json").write_text(json.dumps({"artifacts": {"output": metadata}}))
         return self.codes.pop(0), 5
 
     def stop(self) -> None:
@@ -194,14 +194,14 @@ def test_the_record_says_how_each_step_went(tmp_path: Path) -> None:
     def pipeline(text: str) -> None:
         shell(script="true").after(write(text=text))
 
-    this, told = compiled(pipeline, tmp_path), Silent()
+    this, progress = compiled(pipeline, tmp_path), Silent()
     run = Run(this, {"text": "a"}, tmp_path / "deep" / "run", "now", runner=Fake(0, 1), engine="some")
-    assert not run.execute(told)
+    assert not run.execute(progress)
 
     seconds = {name: outcome.seconds for name, outcome in run.outcomes.items()}
     assert all(0 <= taken < SECONDS and taken == round(taken, 3) for taken in seconds.values())
     logs = {name: str(run.folder / name / "log.txt") for name in seconds}
-    assert told.logs == {name: Path(log) for name, log in logs.items()}
+    assert progress.logs == {name: Path(log) for name, log in logs.items()}
     head = {"pipeline": "sample", "engine": "some", "started": "now", "parameters": {"text": "a"}, "complete": False}
     common = {name: {"seconds": seconds[name], "peak_memory_bytes": 5, "log": logs[name]} for name in logs}
     steps = {

@@ -75,9 +75,9 @@ def test_a_fork_ends_and_prints_as_a_process_does(forks, task, tmp_path, words, 
 
     assert forks.run(task, [*PROBE, *words], log)[0] == code
 
-    first, said, *_ = lines = log.read_text().splitlines()
+    first, described, *_ = lines = log.read_text().splitlines()
     assert (first, lines[-1]) == ("first", last)
-    assert json.loads(said) == {"arguments": words[1:], "colour": "green", "home": True}
+    assert json.loads(described) == {"arguments": words[1:], "colour": "green", "home": True}
 
 
 def test_what_is_no_component_runs_as_a_process(forks, task, tmp_path):

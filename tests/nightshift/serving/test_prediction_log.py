@@ -12,32 +12,32 @@ import pandas as pd
 import pytest
 
 from nightshift.contracts.package import load as manifest
-from nightshift.serving import predictions
-from nightshift.serving.answers import Scored
-from nightshift.serving.batching import Limits
-from nightshift.serving.files import Pointer
-from nightshift.serving.predictions import Predictions
+from nightshift.serving import prediction_log
+from nightshift.serving.answers import ScoredRows
+from nightshift.serving.batching import ServerLimits
+from nightshift.serving.files import DeploymentPointer
+from nightshift.serving.prediction_log import PredictionLog
 from nightshift.serving.versions import Model, load
 from nightshift.tabular.online.event import Event
 
 
 @pytest.fixture
 def model(package: str) -> Model:
-    return load("fraud", Pointer(7, package, manifest(package).sha256, "2018-08-01"), Limits())
+    return load("fraud", DeploymentPointer(7, package, manifest(package).sha256, "2018-08-01"), ServerLimits())
 
 
-def scored(model: Model, *scores: float, events: tuple[Event, ...] = ()) -> Scored:
-    return Scored(model, np.array(scores, np.float32), events)
+def scored(model: Model, *scores: float, events: tuple[Event, ...] = ()) -> ScoredRows:
+    return ScoredRows(model, np.array(scores, np.float32), events)
 
 
-def log(folder: Path, *answers: tuple[str, Scored]) -> None:
+def log(folder: Path, *answers: tuple[str, ScoredRows]) -> None:
     """Write answers as a server does that ends at once."""
 
-    async def add() -> Predictions:
-        made = Predictions(str(folder))
-        for request_id, each in answers:
-            made.add(request_id, each)
-        return made
+    async def add() -> PredictionLog:
+        predictions = PredictionLog(str(folder))
+        for request_id, answer in answers:
+            predictions.add(request_id, answer)
+        return predictions
 
     asyncio.run(add()).close()
 
@@ -52,29 +52,29 @@ def test_every_row_of_an_answer_is_logged_with_its_event_its_request_and_its_ver
 
     log(tmp_path, ("first", scored(model, low, high, events=events)), ("second", scored(model, high)))
 
-    found = read(tmp_path)
+    logged = read(tmp_path)
     today = datetime.now(UTC)
-    assert {path.name for path in tmp_path.iterdir()} == {f"date={moment:%Y-%m-%d}" for moment in found.scored_at}
-    assert found.event_id.fillna("none").tolist() == ["12", "b", "none"]
+    assert {path.name for path in tmp_path.iterdir()} == {f"date={moment:%Y-%m-%d}" for moment in logged.scored_at}
+    assert logged.event_id.fillna("none").tolist() == ["12", "b", "none"]
     times = [event.time for event in events]
-    assert [time.value // 1000 for time in found.event_time.dropna()] == times
-    assert found.request_id.tolist() == ["first", "first", "second"]
-    assert (set(found.version), found.score.dtype, found.flagged.tolist()) == ({7}, "float32", [False, True, True])
-    assert abs((found.scored_at - today).dt.total_seconds()).max() < 3600
+    assert [time.value // 1000 for time in logged.event_time.dropna()] == times
+    assert logged.request_id.tolist() == ["first", "first", "second"]
+    assert (set(logged.version), logged.score.dtype, logged.flagged.tolist()) == ({7}, "float32", [False, True, True])
+    assert abs((logged.scored_at - today).dt.total_seconds()).max() < 3600
 
 
 def test_what_cannot_be_written_is_kept_and_written_with_what_comes_next(model, tmp_path, caplog) -> None:
     folder = tmp_path / "log"
     folder.write_text("in the way")
 
-    async def add() -> Predictions:
-        made = Predictions(str(folder))
-        made.add("first", scored(model, 0.1))
-        made._begin()
-        made._thread.submit(lambda: None).result()
+    async def add() -> PredictionLog:
+        predictions = PredictionLog(str(folder))
+        predictions.add("first", scored(model, 0.1))
+        predictions._flush()
+        predictions._thread.submit(lambda: None).result()
         folder.unlink()
-        made.add("second", scored(model, 0.2))
-        return made
+        predictions.add("second", scored(model, 0.2))
+        return predictions
 
     asyncio.run(add()).close()
 
@@ -83,15 +83,15 @@ def test_what_cannot_be_written_is_kept_and_written_with_what_comes_next(model, 
 
 
 def test_what_is_kept_has_an_end(model, tmp_path, caplog, monkeypatch) -> None:
-    monkeypatch.setattr(predictions, "MOST_REQUESTS", 2)
+    monkeypatch.setattr(prediction_log, "MAX_REQUESTS", 2)
     (tmp_path / "log").write_text("in the way")
     log(tmp_path / "log", *((str(number), scored(model, 0.1)) for number in range(5)))
     assert "5 requests are not in the prediction log, 3 never will be" in caplog.text
 
 
 def test_requests_of_every_protocol_are_in_the_log(serve, package, tmp_path) -> None:
-    made = Predictions(str(tmp_path / "log"))
-    running = serve(predictions=made)
+    predictions = PredictionLog(str(tmp_path / "log"))
+    running = serve(predictions=predictions)
     instance: dict[str, Any] = {"amount": 1.0, "customer_count_1d": 2.0, "channel": "shop"}
     url = running.url
     httpx.post(f"{url}/score", json={"instances": [instance] * 3}, headers={"X-Request-Id": "named"})
@@ -99,5 +99,5 @@ def test_requests_of_every_protocol_are_in_the_log(serve, package, tmp_path) -> 
     tensor = {"name": config["name"], "datatype": "FP32", "shape": [2, 4], "data": [0.0] * 8}
     httpx.post(f"{url}/v2/models/fraud/infer", content=json.dumps({"inputs": [tensor]}), headers={"X-Request-Id": "v2"})
     httpx.post(f"{url}/score", json={"instances": []}, headers={"X-Request-Id": "refused"})
-    made.close()
+    predictions.close()
     assert read(tmp_path / "log").request_id.tolist() == ["named"] * 3 + ["v2"] * 2

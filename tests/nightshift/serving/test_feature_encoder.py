@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nightshift.contracts.preprocessing import Inputs
-from nightshift.serving import rows
 from nightshift.serving.errors import RequestError
+from nightshift.serving.feature_encoder import LARGEST, FeatureEncoder
 from nightshift.serving.protocols.features import predictions
 from nightshift.tabular import inputs
 
@@ -20,17 +20,17 @@ GOOD = {"amount": 1.5, "count": 2, "channel": "web"}
 
 
 def test_a_category_that_training_never_saw_is_scored():
-    assert rows.Rows(INPUTS, 1000).matrix({"instances": [GOOD | {"channel": "phone"}]}).tolist() == [
+    assert FeatureEncoder(INPUTS, 1000).encode({"instances": [GOOD | {"channel": "phone"}]}).tolist() == [
         [1.5, 2.0, 0.0, 0.0]
     ]
 
 
 def test_features_may_come_in_any_order():
-    matrix = rows.Rows(INPUTS, 1000).matrix({"instances": [GOOD, {"channel": "shop", "count": 0, "amount": -1}]})
+    matrix = FeatureEncoder(INPUTS, 1000).encode({"instances": [GOOD, {"channel": "shop", "count": 0, "amount": -1}]})
     assert matrix.tolist() == [[1.5, 2.0, 0.0, 1.0], [-1.0, 0.0, 1.0, 0.0]]
 
 
-NUMBERS = st.floats(-rows.LARGEST, rows.LARGEST) | st.integers(-(10**30), 10**30)
+NUMBERS = st.floats(-LARGEST, LARGEST) | st.integers(-(10**30), 10**30)
 INSTANCES = st.fixed_dictionaries(
     {"amount": NUMBERS, "count": NUMBERS, "channel": st.sampled_from(["shop", "web", "phone", ""]) | st.text()}
 )
@@ -40,9 +40,9 @@ INSTANCES = st.fixed_dictionaries(
 def test_a_requests_rows_are_those_of_its_frame_to_the_bit(instances):
     frame = pd.DataFrame(instances, columns=INPUTS.columns).astype({"amount": float, "count": float})
 
-    found = rows.Rows(INPUTS, 1000).matrix({"instances": instances})
+    encoded = FeatureEncoder(INPUTS, 1000).encode({"instances": instances})
 
-    assert (found.dtype, found.tobytes()) == (np.float32, inputs.matrix(INPUTS, frame).tobytes())
+    assert (encoded.dtype, encoded.tobytes()) == (np.float32, inputs.matrix(INPUTS, frame).tobytes())
 
 
 FINITE = "a finite number within the range of float32"
@@ -83,7 +83,7 @@ FINITE = "a finite number within the range of float32"
 )
 def test_a_wrong_request_is_told_the_field_the_value_and_what_is_allowed(request_, field, value, allowed):
     with pytest.raises(RequestError) as caught:
-        rows.Rows(INPUTS, 1000).matrix(request_)
+        FeatureEncoder(INPUTS, 1000).encode(request_)
     assert caught.value.field == field
     assert value in caught.value.value
     assert caught.value.allowed == allowed
@@ -100,16 +100,16 @@ JSON_VALUES = st.recursive(
 @given(st.dictionaries(st.sampled_from([*GOOD, "x"]), JSON_VALUES) | JSON_VALUES)
 def test_whatever_is_sent_is_a_finite_row_or_is_refused_in_valid_utf8(instance):
     try:
-        found = rows.Rows(INPUTS, 1000).matrix({"instances": [instance]})
+        encoded = FeatureEncoder(INPUTS, 1000).encode({"instances": [instance]})
     except RequestError as error:
         assert json.dumps([error.field, error.value, error.allowed], ensure_ascii=False).encode()
     else:
-        assert np.isfinite(found).all()
+        assert np.isfinite(encoded).all()
 
 
 def test_a_lone_surrogate_is_shown_escaped():
     with pytest.raises(RequestError) as caught:
-        rows.Rows(INPUTS, 1000).matrix({"instances": [GOOD | {"amount": "\ud800"}]})
+        FeatureEncoder(INPUTS, 1000).encode({"instances": [GOOD | {"amount": "\ud800"}]})
     assert caught.value.value == "\\ud800"
 
 

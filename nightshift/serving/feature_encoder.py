@@ -1,4 +1,4 @@
-"""Named features to a model's input matrix, without a DataFrame, which would take most of a request's time."""
+"""Encodes named features as a model's input matrix, without a DataFrame, which would take most of a request's time."""
 
 from collections.abc import Mapping, Sequence
 
@@ -14,90 +14,90 @@ from nightshift.values import canonical
 LARGEST = float(np.finfo(np.float32).max)
 
 
-class Rows:
-    """Turns requests into a model's input matrix."""
+class FeatureEncoder:
+    """Encodes requests as a model's input matrix."""
 
-    def __init__(self, inputs: Inputs, most: int) -> None:
+    def __init__(self, inputs: Inputs, max_rows: int) -> None:
         """Lay out the matrix.
 
         Args:
             inputs: the model's named inputs.
-            most: instances a request may have.
+            max_rows: most instances of a request.
         """
         self._columns, self._known, self._numeric = inputs.columns, frozenset(inputs.columns), inputs.numeric
-        self._most = most
-        self._places: dict[str, dict[str, int]] = {}
+        self._max_rows = max_rows
+        self._indexes: dict[str, dict[str, int]] = {}
         self._width = len(inputs.numeric)
         for column, categories in sorted(inputs.categorical.items()):
-            self._places[column] = {category: self._width + i for i, category in enumerate(categories)}
+            self._indexes[column] = {category: self._width + i for i, category in enumerate(categories)}
             self._width += len(categories)
 
-    def matrix(self, request: object) -> npt.NDArray[np.float32]:
-        """Return a request as `inputs.matrix` gives its frame, float32 of shape (instances, inputs.width).
+    def encode(self, request: object) -> npt.NDArray[np.float32]:
+        """Encode a request as `inputs.matrix` does its frame: float32 of shape (instances, inputs.width).
 
         Args:
             request: `{"instances": [{feature: value, ...}, ...]}`, 1 or more instances, features in any order.
 
         Raises:
-            RequestError: at the first thing that is not so.
+            RequestError: for the first field that is not valid.
         """
         if not isinstance(request, dict) or set(request) != {"instances"}:
             raise RequestError("body", request, 'an object {"instances": [...]}')
-        instances = check_list("instances", request["instances"], self._most)
+        instances = check_list("instances", request["instances"], self._max_rows)
         rows = np.zeros((len(instances), self._width), dtype=np.float32)
         for i, instance in enumerate(instances):
             self._fill(rows[i], instance, f"instances[{i}]")
         return rows
 
-    def joined(
+    def encode_columns(
         self, numeric: Sequence[Sequence[float]], categories: Sequence[Mapping[str, str]]
     ) -> npt.NDArray[np.float32]:
-        """Return rows whose numeric inputs are known, float32 of shape (rows, inputs.width).
+        """Encode rows with computed numeric inputs: float32 of shape (rows, inputs.width).
 
         Args:
             numeric: the numeric inputs of each row, in their order.
             categories: the categorical inputs of each row, by column.
         """
-        known = np.array(numeric, dtype=np.float32)
-        if not self._places:
-            return known
+        columns = np.array(numeric, dtype=np.float32)
+        if not self._indexes:
+            return columns
         rows = np.zeros((len(numeric), self._width), dtype=np.float32)
-        rows[:, : len(self._numeric)] = known
+        rows[:, : len(self._numeric)] = columns
         for row, values in zip(rows, categories, strict=True):
             self._mark(row, values)
         return rows
 
-    def _fill(self, row: npt.NDArray[np.float32], instance: object, where: str) -> None:
+    def _fill(self, row: npt.NDArray[np.float32], instance: object, field: str) -> None:
         if not isinstance(instance, dict):
-            raise RequestError(where, instance, f"an object with {', '.join(self._columns)}")
+            raise RequestError(field, instance, f"an object with {', '.join(self._columns)}")
         if instance.keys() != self._known:
-            self._refuse_names(instance, where)
-        row[: len(self._numeric)] = [_number(instance[name], name, where) for name in self._numeric]
-        self._mark(row, {name: _text(instance[name], name, where) for name in self._places})
+            self._refuse_names(instance, field)
+        row[: len(self._numeric)] = [_parse_number(instance[name], name, field) for name in self._numeric]
+        self._mark(row, {name: _parse_text(instance[name], name, field) for name in self._indexes})
 
     def _mark(self, row: npt.NDArray[np.float32], values: Mapping[str, str]) -> None:
-        for name, places in self._places.items():
-            place = places.get(values[name])
-            if place is not None:  # a category that training never saw is all zeros
-                row[place] = 1
+        for name, indexes in self._indexes.items():
+            index = indexes.get(values[name])
+            if index is not None:  # a category unknown to training is all zeros
+                row[index] = 1
 
-    def _refuse_names(self, instance: dict[str, object], where: str) -> None:
+    def _refuse_names(self, instance: dict[str, object], field: str) -> None:
         for name in instance:
             if name not in self._known:
                 close = nearest(name, self._columns)
-                raise RequestError(f"{where}.{name}", instance[name], f"only {', '.join(self._columns)}{close}")
+                raise RequestError(f"{field}.{name}", instance[name], f"only {', '.join(self._columns)}{close}")
         missing = next(name for name in self._columns if name not in instance)
-        raise RequestError(f"{where}.{missing}", "missing", f"all of {', '.join(self._columns)}")
+        raise RequestError(f"{field}.{missing}", "missing", f"all of {', '.join(self._columns)}")
 
 
-def _number(value: object, name: str, where: str) -> float:
+def _parse_number(value: object, name: str, instance: str) -> float:
     # True is an int to Python; a comparison with NaN is false
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LARGEST:
-        raise RequestError(f"{where}.{name}", value, "a finite number within the range of float32")
+        raise RequestError(f"{instance}.{name}", value, "a finite number within the range of float32")
     return float(value)
 
 
-def _text(value: object, name: str, where: str) -> str:
+def _parse_text(value: object, name: str, instance: str) -> str:
     if not isinstance(value, str):
-        raise RequestError(f"{where}.{name}", value, "a text")
+        raise RequestError(f"{instance}.{name}", value, "a text")
     return canonical(value) or value

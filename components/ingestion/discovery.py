@@ -1,0 +1,143 @@
+"""Files as a stranger has them: which belong together, how they are written, and whether a config reads every row."""
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from components.ingestion import core, formats, sources
+from components.ingestion.tally import Totals
+from nightshift import storage
+from nightshift.config import Config
+from nightshift.config.source import FileFormat
+from nightshift.errors import UserError
+from nightshift.guessing import dialect
+from nightshift.splits import Days, plan
+
+DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+MOST_PREAMBLE = 20  # rows of a sheet before its header
+
+
+@dataclass(frozen=True)
+class SourceFiles:
+    """The files that make up a table.
+
+    Attributes:
+        folder: URI of the folder to give as `--data`.
+        layout: `files` or `table` of the config's `source`.
+        uris: the files that are read, in order of days.
+    """
+
+    folder: str
+    layout: dict[str, str]
+    uris: list[str]
+
+    @property
+    def name(self) -> str:
+        """A use case's name."""
+        stem = re.sub(r"[{*]?date[}*]?", "", next(iter(self.layout.values())).partition(".")[0])
+        name = re.sub("[^a-z0-9]+", "-", stem.lower()).strip("-") or Path(self.folder).name.lower()
+        return name if re.match("[a-z]", name) else f"events-{name}".rstrip("-")
+
+
+def find_table(uri: str) -> SourceFiles:
+    """Return the table that a URI names: a file, or those of a folder.
+
+    Raises:
+        UserError: when it names nothing, or a folder of several tables.
+    """
+    folder, name = uri.rstrip("/").rpartition("/")[::2]
+    folder = folder or ("/" if uri.startswith("/") else ".")
+    if formats.find_kind(name) or name.endswith(".zip"):
+        template = DATE.sub("{date}", name)
+        days = [other for other in storage.names(folder) if DATE.sub("{date}", other) == template]
+        return _by_day(folder, template, days) if len(days) > 1 else SourceFiles(folder, {"table": name}, [uri])
+    names = [other for other in storage.names(uri) if formats.find_kind(other)]
+    templates = sorted({DATE.sub("{date}", other) for other in names})
+    if len(templates) != 1:
+        listed = ", ".join(templates)[:300] or "no file"
+        raise UserError(f"{uri} holds {listed}; give one file whose name ends in one of {', '.join(formats.FORMATS)}")
+    if "{date}" in templates[0]:
+        return _by_day(uri, templates[0], names)
+    return SourceFiles(uri, {"table": names[0]}, [storage.join(uri, names[0])])
+
+
+def _by_day(folder: str, template: str, names: list[str]) -> SourceFiles:
+    return SourceFiles(folder, {"files": template}, [storage.join(folder, name) for name in sorted(names)])
+
+
+def read(table: SourceFiles) -> tuple[dict[str, Any], list[str], pd.DataFrame]:
+    """Return how a table's files are written, why, and all rows; the newest file says it for all.
+
+    Raises:
+        UserError: naming the file that cannot be read.
+    """
+    contents = {uri: storage.read_bytes(uri) for uri in table.uris}
+    uri = table.uris[-1]
+    try:
+        settings, reasons = _find_format(uri, contents[uri])
+        frames = []
+        for uri, data in contents.items():
+            frames.append(formats.read_rows(uri, data, FileFormat(**settings)))
+    except UserError as error:
+        raise UserError(f"{uri} {error}") from None
+    frame = frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
+    if frame.empty:
+        raise UserError(f"{uri} has no rows")
+    return settings, reasons, frame.loc[:, ~frame.columns.duplicated()]
+
+
+def _find_format(uri: str, data: bytes) -> tuple[dict[str, Any], list[str]]:
+    """Return what `source.format` says of a file as a whole, and why."""
+    with formats.explained(uri):
+        name, data = formats.unpack(uri, data)
+    match formats.find_kind(name):
+        case "CSV":
+            guessed = dialect.guess(data)
+            return guessed.settings, guessed.reasons
+        case "Excel":
+            return _find_sheet_header(name, data)
+        case "tar":
+            raise UserError(
+                "holds images or texts; copy pipelines/configs/digits.yaml or topics.yaml, see docs/classes.md"
+            )
+    return {}, []
+
+
+def _find_sheet_header(name: str, data: bytes) -> tuple[dict[str, Any], list[str]]:
+    """Return how many rows of a sheet stand before the first that names each column."""
+    for rows in range(MOST_PREAMBLE):
+        names = formats.read_rows(name, data, FileFormat(preamble_lines=rows)).columns
+        if not names.str.startswith(formats.UNNAMED).any():
+            return ({"preamble_lines": rows}, [f"The header is row {rows + 1}."]) if rows else ({}, [])
+    raise UserError(f"has no row among its first {MOST_PREAMBLE} that names each column; write the header first")
+
+
+def verify(table: SourceFiles, config: Config, days: Days) -> list[str]:
+    """Ingest every row with a config, writing nothing, and say what became of them.
+
+    Raises:
+        UserError: when a run would stop: days are missing, or too many rows are quarantined.
+    """
+    needed = plan(config, days.last)
+    source = sources.connect(table.folder, config, needed.labels_due)
+    sources.require(source, config, needed.events)
+    frames = {day: source.read(day).load() for day in days if source.has(day)}
+    splits = core.split_alike(frames, config, needed.labels_due) if source.alike else None
+    splits = splits or {day: core.split(frame, config, day, day <= needed.labels_due) for day, frame in frames.items()}
+    totals = Totals(Counter(), {})
+    for split in splits.values():
+        totals.add(split.labels, split.quarantined_labels)
+    limits = config.quarantine
+    if rule := totals.excess(limits.max_share):
+        rows = "\n  ".join(core.examples([split.bad for split in splits.values()], config, rule))
+        raise UserError(
+            f"with the config that the file suggests, rule {rule!r} rejects {totals.by_rule[rule]:,} of "
+            f"{totals.read:,} rows; for example\n  {rows}\nfix them{core.hint(rule)}"
+        )
+    rules = ", ".join(f"{rows:,} by {rule}" for rule, rows in totals.by_rule.items())
+    fates = f"{totals.bad:,} are left out ({rules})" if rules else "none is left out"
+    return [f"All {totals.read:,} rows of {days} were read with this config: {fates}."]

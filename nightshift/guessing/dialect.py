@@ -1,0 +1,148 @@
+"""The dialect of a text file with rows: encoding, separator, quote, lines before the header."""
+
+import csv
+import re
+from collections import Counter
+from dataclasses import dataclass
+from itertools import islice
+
+from nightshift import values
+from nightshift.errors import UserError
+
+UTF_16 = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
+SEPARATORS = ",;\t|"
+SAMPLED_RECORDS = 200
+SAMPLE = 1 << 20  # bytes
+SOME = 0.3  # share of zero bytes in UTF-16 without a mark; other text has none
+LIKE_A_VALUE = re.compile(r"[+-]?[0-9][0-9.,:/ -]*")
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How a text file is written.
+
+    Attributes:
+        encoding: a name of Python's.
+        separator: one character.
+        quote: around fields that hold a separator.
+        preamble_lines: lines before the header.
+        reasons: sentences that say what was assumed, and why.
+    """
+
+    encoding: str
+    separator: str
+    quote: str
+    preamble_lines: int
+    reasons: list[str]
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """What `source.format` says of it, without defaults."""
+        settings = {"encoding": self.encoding, "separator": self.separator, "quote": self.quote}
+        settings |= {"preamble_lines": self.preamble_lines}
+        defaults = {"encoding": "utf-8", "separator": ",", "quote": '"', "preamble_lines": 0}
+        return {key: value for key, value in settings.items() if value != defaults[key]}
+
+
+def guess(data: bytes) -> Dialect:
+    """Return the dialect of a text file, without compression.
+
+    Raises:
+        UserError: when no line can be its header.
+    """
+    encoding, reasons = _guess_encoding(data)
+    sample = data[: SAMPLE // 2 * 2].decode(encoding, errors="ignore").removeprefix("\ufeff")
+    quote = _guess_quote(sample)
+    separator, width = _guess_separator(sample, quote)
+    preamble = _count_preamble(sample, separator, quote, width)
+    _require_header(next(_records("".join(sample.splitlines(keepends=True)[preamble:]), separator, quote)))
+    if separator != ",":
+        reasons.append(f"Fields are separated by {separator!r}, which gives each line {width} fields.")
+    if preamble:
+        reasons.append(f"The header is line {preamble + 1}; the lines before it have fewer fields.")
+    return Dialect(encoding, separator, quote, preamble, reasons)
+
+
+def _guess_encoding(data: bytes) -> tuple[str, list[str]]:
+    """Return the encoding, and a sentence where it is not UTF-8."""
+    head = data[:SAMPLE]
+    if encoding := UTF_16.get(head[:2]):
+        return encoding, ["The file is UTF-16, as its byte order mark says."]
+    for start, encoding in enumerate(("utf-16-be", "utf-16-le")):
+        if head[start::2].count(0) > SOME * len(head) / 2:
+            return encoding, [f"The file is {encoding.upper()}: every other byte is zero."]
+    try:
+        data.decode()
+        return "utf-8", []
+    except UnicodeDecodeError as error:
+        return _guess_legacy(data, error.start)
+
+
+def _guess_legacy(data: bytes, start: int) -> tuple[str, list[str]]:
+    """Return an encoding of one byte a character, of a file that has one at `start`, and a sentence with its word."""
+    try:
+        data.decode(encoding := "cp1252")
+    except UnicodeDecodeError:
+        encoding = "latin-1"
+    word = re.search(r"\w*\Z", data[max(0, start - 20) : start].decode(encoding))
+    rest = re.match(r"\w*", data[start : start + 20].decode(encoding))
+    text = (word[0] if word else "") + (rest[0] if rest else "")
+    return encoding, [f"The file is no UTF-8; as {encoding} it holds {text!r}. If that is wrong, change the encoding."]
+
+
+def _guess_quote(sample: str) -> str:
+    """Return the apostrophe where it encloses fields and quotation marks do not."""
+    enclosed = {mark: len(re.findall(f"(?:^|[{SEPARATORS}]){mark}", sample, re.MULTILINE)) for mark in "\"'"}
+    return "'" if enclosed["'"] > 1 and not enclosed['"'] and sample.count("'") >= 2 * enclosed["'"] else '"'
+
+
+def _guess_separator(sample: str, quote: str) -> tuple[str, int]:
+    """Return the separator that gives most records one number of fields, above one, and that number.
+
+    Raises:
+        UserError: when none does.
+    """
+    best, most = (",", 1), 0.0
+    for separator in SEPARATORS:
+        widths = Counter(
+            len(record) for record in islice(_records(sample, separator, quote), SAMPLED_RECORDS) if record
+        )
+        width, records = max(widths.items(), key=lambda item: (item[0] > 1, item[1]), default=(1, 0))
+        share = records / max(1, widths.total())
+        if width > 1 and (share, width) > (most, best[1]):
+            best, most = (separator, width), share
+    if best[1] == 1:
+        raise UserError(
+            "has one field a line, whichever of comma, semicolon, tab and | separates them; "
+            "export the table with one of these, or as Parquet"
+        )
+    return best
+
+
+def _count_preamble(sample: str, separator: str, quote: str, width: int) -> int:
+    """Return how many lines stand before the first that has a field for each column."""
+    reader = csv.reader(sample.splitlines(keepends=True), delimiter=separator, quotechar=quote)
+    before = 0
+    for record in reader:
+        if len(record) == width and sum(not field.strip() for field in record) <= width // 2:
+            return before
+        before = reader.line_num
+    return 0
+
+
+def _require_header(header: list[str]) -> None:
+    """Check that a record names columns.
+
+    Raises:
+        UserError: when it holds values.
+    """
+    numbers = [field for field in header if LIKE_A_VALUE.fullmatch(field.strip(values.SPACE))]
+    if numbers:
+        raise UserError(
+            f"has no header: its first line is {', '.join(header)[:100]!r}, in which {numbers[0]!r} is a value; "
+            "write a first line that names the columns"
+        )
+
+
+def _records(text: str, separator: str, quote: str) -> "csv._reader":
+    return csv.reader(text.splitlines(keepends=True), delimiter=separator, quotechar=quote)

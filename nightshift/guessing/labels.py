@@ -1,0 +1,110 @@
+"""Which column is predicted, and which of its values are positive."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import pandas as pd
+
+from nightshift.errors import UserError
+from nightshift.guessing import words
+from nightshift.guessing.profiles import ColumnProfile
+
+MOST_VALUES = 50  # of a label that are listed
+
+
+@dataclass(frozen=True)
+class BinaryLabel:
+    """A label's values.
+
+    Attributes:
+        known: 1 and 0 as float64, NaN where it is not known.
+        positive: the values that stand for 1; [] where these are 1 and true.
+        negative: those that stand for 0.
+    """
+
+    known: pd.Series
+    positive: list[str]
+    negative: list[str]
+
+    @property
+    def settings(self) -> dict[str, list[str]]:
+        """What `source.format` says of them."""
+        return {"positive": self.positive, "negative": self.negative}
+
+
+def find(columns: Mapping[str, ColumnProfile]) -> str:
+    """Return the column of two values whose name or values say that it is an outcome.
+
+    Raises:
+        UserError: when none does, or several do alike.
+    """
+    pairs = [name for name, column in columns.items() if _is_pair(column)]
+    named = [name for name in pairs if words.has_any(name, words.LABEL)]
+    tests: list[Callable[[str], bool]] = [
+        lambda name: name in named and _is_truth(columns[name]),
+        lambda name: name in named,
+        lambda name: _is_truth(columns[name]),
+    ]
+    candidates = next((names for test in tests if (names := [*filter(test, pairs)])), [])
+    if len(candidates) == 1:
+        return candidates[0]
+    fault = "several columns may be what is predicted" if candidates else "no column is plainly what is predicted"
+    raise UserError(
+        f"{fault}; give --label with one of {', '.join(candidates or pairs or columns)[:300]}, and --positive VALUE "
+        "for what counts as positive, if it is neither 1, true nor yes"
+    )
+
+
+def read(column: ColumnProfile, chosen: tuple[str, ...]) -> BinaryLabel:
+    """Return a label's values.
+
+    Args:
+        column: of any kind.
+        chosen: the values that somebody has said are positive.
+
+    Raises:
+        UserError: when they are not in the column, or it has more than two values and none is said to be positive.
+    """
+    texts = _texts(column)
+    present = sorted(texts.dropna().unique()) if column.distinct <= MOST_VALUES else []
+    if unknown := sorted(set(chosen) - set(present)):
+        raise UserError(f"--positive: column {column.name!r} has no {unknown[0]!r}; it has {', '.join(present)[:300]}")
+    positive = list(chosen) or _find_positive(column, texts)
+    if not positive:
+        values = ", ".join(present[:10]) or f"such as {texts.dropna().iloc[0]}"
+        raise UserError(
+            f"column {column.name!r} has {column.distinct:,} values, {values}; give --positive VALUE for each that "
+            "counts as positive, or --label with another column: a table's label is one of two, no number and no class"
+        )
+    negative = [text for text in present if text not in positive]
+    values = texts.isin(positive).astype(float).mask(texts.isna())
+    is_plain = set(positive) <= {"1", "true"} and set(negative) <= {"0", "false"}
+    return BinaryLabel(values, [], []) if is_plain else BinaryLabel(values, positive, negative)
+
+
+def _find_positive(column: ColumnProfile, texts: pd.Series) -> list[str]:
+    """Return which of two values is the yes, or the rarer one."""
+    if not _is_pair(column):
+        return []
+    present = sorted(texts.dropna().unique())
+    yes = [text for text in present if text.lower() in words.POSITIVE]
+    return yes if 0 < len(yes) < len(present) else [str(texts.value_counts().index[-1])]
+
+
+def _is_pair(column: ColumnProfile) -> bool:
+    """Return whether a column has two values, however they are capitalized."""
+    if column.kind in ("time", "empty") or column.distinct > 2 * len("yY"):
+        return False
+    return _texts(column).str.lower().nunique() == 2
+
+
+def _is_truth(column: ColumnProfile) -> bool:
+    """Return whether two values are a yes and a no."""
+    present = set(_texts(column).dropna().str.lower())
+    return bool(present & words.POSITIVE and present & words.NEGATIVE)
+
+
+def _texts(column: ColumnProfile) -> pd.Series:
+    """Return values as a config names them."""
+    plain = column.typed.map(lambda value: f"{value:g}" if isinstance(value, float) else str(value), na_action="ignore")
+    return plain.astype("string")

@@ -1,0 +1,147 @@
+"""What each column of a table holds, by its values."""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from nightshift.guessing import moments, numbers
+from nightshift.guessing.moments import TimeSpelling
+from nightshift.guessing.numbers import NumberSpelling
+from nightshift.tasks import columns, spelling
+
+Kind = Literal["time", "whole", "number", "text", "empty"]
+SAMPLED_ROWS = 5000  # by which spellings are looked for; every row is ingested before a config is written
+MOST_TOTALS = 3  # rows at the end that sum the others up
+EMPTY_FIELDS = 0.25  # share of the fields that is missing in a row of totals, of those that other rows have
+
+
+@dataclass(frozen=True)
+class ColumnProfile:
+    """What a column holds.
+
+    Attributes:
+        name: the user's.
+        kind: of its values; `whole` are numbers without decimals.
+        typed: naive UTC, numbers as float64, or canonical text; null where there is none.
+        distinct: how many different values there are.
+        spelled: how times are spelled, None of other kinds.
+    """
+
+    name: str
+    kind: Kind
+    typed: pd.Series
+    distinct: int
+    spelled: TimeSpelling | None = None
+
+    @property
+    def missing(self) -> float:
+        """The share of rows without a value."""
+        return float(self.typed.isna().mean())
+
+    @property
+    def is_unique(self) -> bool:
+        """Whether each row has a value of its own."""
+        return self.distinct == len(self.typed)
+
+
+@dataclass(frozen=True)
+class TableProfile:
+    """What a table holds.
+
+    Attributes:
+        columns: of the rows that are events, in the order of the file.
+        settings: of `source.format`, as far as values show it.
+        reasons: sentences that say what was assumed, and why.
+    """
+
+    columns: dict[str, ColumnProfile]
+    settings: dict[str, Any]
+    reasons: list[str]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What is known of a table beside its rows.
+
+    Attributes:
+        separator: of the file's fields.
+        now: naive UTC, after which no event was.
+        day_first: whether days come before months, where the values do not show it; None: nobody knows.
+        timezone: of times that carry none.
+    """
+
+    separator: str
+    now: datetime
+    day_first: bool | None = None
+    timezone: str = "UTC"
+
+
+def profile(frame: pd.DataFrame, reading: Reading) -> TableProfile:
+    """Return what a table holds, whose rows are as ingestion reads them."""
+    skipped = find_skipped(frame)
+    frame = frame[~frame.iloc[:, 0].astype("string").fillna("").str.strip().isin(skipped)].reset_index(drop=True)
+    sample = frame.iloc[:: max(1, len(frame) // SAMPLED_ROWS)]
+    texts = {str(name): _texts(column) for name, column in sample.items() if _may_be_spelled(column)}
+    missing = numbers.find_missing(texts)
+    known = {name: column[~column.isin(missing)] for name, column in texts.items()}
+    spelled = numbers.guess(known, reading.separator)
+    frame = frame.mask(frame.isin(missing)) if missing else frame
+    numeric = [name for name in spelled.columns if not known[name].str.fullmatch("0[0-9]+").any()]
+    plain = replace(spelled, columns=numeric)
+    profiles = {str(name): _profile(str(name), column, plain, reading) for name, column in frame.items()}
+    settings = {"skip_rows": skipped, "missing": missing} | spelled.spelled.model_dump(exclude_defaults=True)
+    reasons = spelled.reasons if numeric else []
+    if skipped:
+        reasons = [
+            *reasons,
+            f"Rows that begin with {', '.join(map(repr, skipped))} are totals or headers, and no events.",
+        ]
+    if missing:
+        reasons = [*reasons, f"{', '.join(map(repr, missing))} stands for no value."]
+    return TableProfile(profiles, {key: value for key, value in settings.items() if value}, reasons)
+
+
+def find_skipped(frame: pd.DataFrame) -> list[str]:
+    """Return the first fields of rows that repeat the header, and of those at the end that sum the others up."""
+    if frame.empty:
+        return []
+    first = frame.iloc[:, 0].astype("string").fillna("").str.strip()
+    header = str(frame.columns[0])
+    is_header = (first == header) & (frame.astype("string") == list(map(str, frame.columns))).all(axis=1)
+    skipped = [header] if is_header.any() else []
+    full = frame.iloc[:-MOST_TOTALS].notna().mean() > numbers.ENOUGH
+    for position in range(len(frame) - 1, max(len(frame) - MOST_TOTALS - 1, 0), -1):
+        if full.sum() < 2 or frame.iloc[position][full].isna().mean() < EMPTY_FIELDS:
+            break
+        skipped.append(first.iloc[position])
+    return skipped
+
+
+def _may_be_spelled(column: pd.Series) -> bool:
+    """Return whether a column holds texts; true, false, numbers and times of other formats are none."""
+    return column.dtype == object or isinstance(column.dtype, pd.StringDtype)
+
+
+def _texts(column: pd.Series) -> pd.Series:
+    return columns.texts(column).dropna().str.strip().astype(object)
+
+
+def _profile(name: str, column: pd.Series, numeric: NumberSpelling, reading: Reading) -> ColumnProfile:
+    known = column.dropna()
+    if known.empty:
+        return ColumnProfile(name, "empty", column, 0)
+    step = max(1, len(known) // SAMPLED_ROWS)
+    if times := moments.guess(known.iloc[::step], reading.now, reading.day_first):
+        values = moments.read(column, times.times, reading.timezone)
+        return ColumnProfile(name, "time", values, values.nunique(), times)
+    is_numeric = pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
+    if is_numeric or name in numeric.columns:
+        values = spelling.numbers(column, numeric.spelled)
+        fractions = np.modf(values.dropna())[0]
+        return ColumnProfile(name, "number" if fractions.any() else "whole", values, values.nunique())
+    text = columns.canonical(column)
+    text = text.mask(text == "")
+    return ColumnProfile(name, "text", text, text.nunique())

@@ -1,0 +1,193 @@
+"""The config that a table suggests: its days fitted into windows of training and test."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date, timedelta
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from nightshift.config import Config, parse
+from nightshift.errors import UserError
+from nightshift.guessing.roles import Choices, Roles
+from nightshift.splits import Days, lookback, plan
+
+LABEL_DELAY_DAYS = 7  # the schema's default
+MIN_POSITIVES = 50  # of test days, which decide; the schema's default
+FEWEST_POSITIVES = 20
+WINDOWS: list[list[int]] = [[1, 7, 30], [1, 7, 14], [1, 7], [1]]
+LENGTHS = ((14, 7), (14, 14), (21, 21), (28, 28), (7, 7))  # days of training and of test, the usual ones first
+MOST_WEEKDAYS = 3  # without rows in a week that has some
+CANDIDATES = {
+    "xgboost": {
+        "kind": "xgboost",
+        "parameters": {
+            "n_estimators": 100,
+            "learning_rate": 0.1,
+            "max_depth": 3,
+            "tree_method": "hist",
+            "max_bin": 1024,
+        },
+    },
+    "logistic_regression": {"kind": "logistic_regression"},
+}
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A config and what it rests on.
+
+    Attributes:
+        config: as in a YAML file.
+        notes: section -> sentences for its comment.
+        days: the first and the last day that have rows; the last is the logical date of a first run.
+    """
+
+    config: dict[str, Any]
+    notes: dict[str, list[str]]
+    days: Days
+
+
+@dataclass(frozen=True)
+class DailyCounts:
+    """Rows, positives and rows without a label, by UTC day; index: all days from the first to the last, datetime64."""
+
+    rows: pd.Series
+    positives: pd.Series
+    unlabeled: pd.Series
+
+    @classmethod
+    def from_roles(cls, roles: Roles) -> "DailyCounts":
+        """Count rows by their days."""
+        frame = pd.DataFrame({"rows": 1.0, "positive": roles.label, "unlabeled": roles.label.isna()})
+        days = frame.groupby(roles.event_time.dt.floor("D").to_numpy()).sum().asfreq("D", fill_value=0)
+        return cls(days["rows"], days["positive"], days["unlabeled"])
+
+    @property
+    def span(self) -> Days:
+        """The first and the last day."""
+        return Days(self.rows.index[0].date(), self.rows.index[-1].date())
+
+
+def propose(name: str, source: dict[str, Any], roles: Roles, choices: Choices, notes: list[str]) -> Proposal:
+    """Return the config for a table.
+
+    Args:
+        name: of the use case.
+        source: how the files lie and are written.
+        roles: what the columns are for.
+        choices: what a person has said.
+        notes: sentences about `source`.
+
+    Raises:
+        UserError: when the table has too few days.
+    """
+    counts = DailyCounts.from_roles(roles)
+    delay, delay_note = _settle_delay(counts, choices)
+    empty_days, empty_note = _settle_empty_days(counts)
+    source = source | ({"timezone": choices.timezone} if choices.timezone != "UTC" else {}) | empty_days
+    task: dict[str, Any] = {"kind": "tabular", "candidates": CANDIDATES}
+    task |= {"amount_decimals": roles.decimals} if roles.decimals != 2 else {}  # the default
+    config = {"name": name, "label_delay_days": delay, "source": source, "columns": roles.columns, "task": task}
+    config, protocol_note = _fit(config, counts)
+    zone = "Times without a zone are taken for UTC; --timezone Europe/Berlin says otherwise."
+    return Proposal(
+        config | {"evaluation": config["evaluation"] | _evaluation(counts)},
+        {
+            "label_delay_days": [delay_note],
+            "source": [*notes, *([zone] if choices.timezone == "UTC" else []), *empty_note],
+            "columns": [*roles.notes, *(f"Left out: {column!r}, {why}." for column, why in roles.left_out.items())],
+            "protocol": protocol_note,
+            "evaluation": ["What it costs to check an event, and to miss a positive, only you know."],
+        },
+        counts.span,
+    )
+
+
+def _settle_delay(counts: DailyCounts, choices: Choices) -> tuple[int, str]:
+    if choices.label_delay_days is not None:
+        return choices.label_delay_days, "Days until the outcome of every event is known, as you said."
+    ask = "after how many days the outcome of every event is known; --label-delay sets it"
+    known = np.flatnonzero(counts.unlabeled <= counts.rows / 2)
+    trailing = len(counts.rows) - 1 - int(known[-1]) if len(known) else 0
+    if trailing:
+        return trailing, f"Choose {ask}. The labels of the last {trailing} days are missing, mostly."
+    return LABEL_DELAY_DAYS, f"Choose {ask}. The file does not show it."
+
+
+def _settle_empty_days(counts: DailyCounts) -> tuple[dict[str, Any], list[str]]:
+    """Return the setting for days without rows, and a sentence where there are some."""
+    empty = counts.rows.index[counts.rows == 0]
+    if empty.empty:
+        return {}, []
+    weekdays = sorted(set(empty.weekday))
+    names = [str(day) for day in dict.fromkeys(empty[np.argsort(empty.weekday, kind="stable")].day_name().str.lower())]
+    setting = names if len(weekdays) <= MOST_WEEKDAYS else "allowed"
+    sentence = f"{len(empty)} days have no rows, the first is {empty[0].date()}; if rows are lost there, bring them."
+    return {"empty_days": setting}, [sentence]
+
+
+def _fit(config: dict[str, Any], counts: DailyCounts) -> tuple[dict[str, Any], list[str]]:
+    """Return a config with windows that the days hold, of those with enough positives to test the longest windows."""
+    best: tuple[dict[str, Any], int] | None = None
+    for variant in _variants(config):
+        test = _test_days(variant, counts)
+        if test is None:
+            continue
+        positives = int(counts.positives[str(test.first) : str(test.last)].sum())
+        if best is None or best[1] < min(positives, MIN_POSITIVES):
+            best = variant, positives
+    if best is None:
+        raise UserError(_too_few(config, counts))
+    variant, positives = best
+    note = [f"The test days hold {positives:,} positives; {MIN_POSITIVES} are needed to decide, unless set lower."]
+    lowest = max(FEWEST_POSITIVES, positives * 3 // 4)  # other days have fewer
+    enough = {"min_positives": lowest} if lowest < MIN_POSITIVES else {}
+    return variant | {"evaluation": enough}, note
+
+
+def _variants(config: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    has_entities = bool({"customer", "terminal"} & config["columns"].keys())
+    for windows, (train_days, test_days) in product(WINDOWS if has_entities else [[]], LENGTHS):
+        protocol: dict[str, Any] = {"train_days": train_days, "test_days": test_days}
+        protocol |= {"drop_compromised": False} if has_entities else {}
+        yield config | {"task": config["task"] | {"windows_days": windows}, "protocol": protocol}
+
+
+def _test_days(variant: Mapping[str, Any], counts: DailyCounts) -> Days | None:
+    """Return the days on which a run for the last day tests; None where the table does not reach back so far."""
+    days = plan(_checked(variant), counts.span.last)
+    return days.test.test if days.events.first >= counts.span.first else None
+
+
+def _checked(variant: Mapping[str, Any]) -> Config:
+    return parse({**variant})
+
+
+def _too_few(config: dict[str, Any], counts: DailyCounts) -> str:
+    *_, smallest = sorted(_variants(config), key=_needed, reverse=True)
+    parts = " + ".join(f"{days} ({key})" for days, key in lookback(_checked(smallest)))
+    have = len(counts.rows)
+    return (
+        f"the rows are of {have} days, {counts.span}, and a run needs at least {_needed(smallest)}: {parts}; bring "
+        "more days, or give a shorter --label-delay"
+    )
+
+
+def _needed(variant: Mapping[str, Any]) -> int:
+    last = date(2024, 1, 1) + timedelta(days=3650)
+    return len(list(plan(_checked(variant), last).events))
+
+
+def _evaluation(counts: DailyCounts) -> dict[str, Any]:
+    """Return limits that suit the share of positives."""
+    share = float(counts.positives.sum() / (counts.rows - counts.unlabeled).sum())
+    daily = counts.rows.sum() / (counts.rows > 0).sum()
+    return {
+        "top_k": max(1, round(min(2 * share, 1 / 2) * daily)),
+        "min_average_precision": round(min(2 * share, (1 + share) / 2), 3),
+        "cost_missed_positive": 1,
+        "cost_alert": 5,
+    }

@@ -1,0 +1,208 @@
+"""Which column is the id, the time, the label, whose events they are, and what is left for a model."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from nightshift.errors import UserError, check_names
+from nightshift.guessing import labels, leaks, words
+from nightshift.guessing.numbers import ENOUGH
+from nightshift.guessing.profiles import ColumnProfile
+
+Profiles = Mapping[str, ColumnProfile]
+MOST_CATEGORIES = 50  # a text of more values is no category
+FEWEST_EVENTS = 2  # an entity has on average, or its windows are empty
+MIN_ENTITIES = 20  # half as many customers or places: fewer are categories
+ALLOWED_MISSING = 0.005  # share of a number's rows, which are quarantined
+MOST_DECIMALS = 6
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What a person has said about a table; None where the data is to show it."""
+
+    label: str | None = None
+    positive: tuple[str, ...] = ()
+    event_time: str | None = None
+    event_id: str | None = None
+    day_first: bool | None = None
+    timezone: str = "UTC"
+    label_delay_days: int | None = None
+
+
+@dataclass
+class Roles:
+    """What the columns of a table are for.
+
+    Attributes:
+        columns: as in the config's section.
+        settings: of `source.format`: spellings of times and labels.
+        label: 1 and 0 as float64, NaN where it is not known.
+        event_time: naive UTC.
+        decimals: of amounts.
+        notes: sentences that say what was assumed, and why.
+        left_out: column -> why it is in no role.
+    """
+
+    label: pd.Series
+    event_time: pd.Series
+    columns: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
+    decimals: int = 2
+    notes: list[str] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)
+
+
+def assign(profiles: Profiles, choices: Choices) -> Roles:
+    """Return what the columns are for.
+
+    Raises:
+        UserError: when no column can be the id, the time or the label, or several can, with the flag that says which.
+    """
+    for flag, name in (("--label", choices.label), ("--time", choices.event_time), ("--id", choices.event_id)):
+        check_names(flag, [name] if name else [], profiles)
+    event_time = _find_time(profiles, choices)
+    event_id, id_note = _find_id(profiles, choices)
+    label = choices.label or labels.find(
+        {name: column for name, column in profiles.items() if name not in (event_time, event_id)}
+    )
+    _require_order(profiles[event_time])
+    outcome = labels.read(profiles[label], choices.positive)
+    roles = Roles(outcome.known, profiles[event_time].typed, {"event_id": event_id, "event_time": event_time})
+    spelled = profiles[event_time].spelled
+    roles.settings = {"times": spelled.times if spelled else []} | outcome.settings
+    roles.notes += [
+        *([spelled.reason] if spelled and spelled.reason else []),
+        *id_note,
+        _describe(label, outcome, profiles),
+    ]
+    others = {name: column for name, column in profiles.items() if name not in (event_id, event_time, label)}
+    rest = _without_leaks(others, roles)
+    roles.columns |= _find_entities(rest, roles) | {"label": label}
+    _sort_inputs({name: column for name, column in rest.items() if name not in roles.columns.values()}, roles)
+    return roles
+
+
+def _describe(label: str, outcome: labels.BinaryLabel, profiles: Profiles) -> str:
+    rows = f"{int(outcome.known.sum()):,} of {len(outcome.known):,} rows are positive"
+    spelled = f" ({', '.join(outcome.positive)})" if outcome.positive else ""
+    others = [name for name, column in profiles.items() if column.distinct == 2 and name != label]
+    hint = f" --label takes another column, such as {', '.join(others)}." if others else ""
+    return f"{label!r} is what is predicted: {rows}{spelled}.{hint}"
+
+
+def _find_time(profiles: Profiles, choices: Choices) -> str:
+    """Return the column of times that is earliest on most rows: the others are of what came of the event."""
+    times = {name: column for name, column in profiles.items() if column.kind == "time" and column.missing < 1 - ENOUGH}
+    if choices.event_time:
+        if profiles[choices.event_time].kind != "time":
+            raise UserError(_no_time(profiles, f"column {choices.event_time!r} holds no times that can be read"))
+        return choices.event_time
+    if not times:
+        raise UserError(_no_time(profiles, "no column holds times that can be read"))
+    return min(times, key=lambda name: (times[name].typed.astype("int64").median(), list(times).index(name)))
+
+
+def _no_time(profiles: Profiles, fault: str) -> str:
+    firsts = [f"{name}={_example(column)}" for name, column in profiles.items() if column.kind != "empty"]
+    return (
+        f"{fault}; its first row is {', '.join(firsts)[:300]}; write times such as 2025-12-31 14:30 or "
+        "31.12.2025 14:30, with numbers or English names of months, in one column"
+    )
+
+
+def _example(column: ColumnProfile) -> str:
+    return f"{column.typed.dropna().iloc[0]}"[:30]
+
+
+def _find_id(profiles: Profiles, choices: Choices) -> tuple[str, list[str]]:
+    """Return the column that has another value on each row, and a sentence where some rows share one."""
+    columns = {name: column for name, column in profiles.items() if column.kind in ("whole", "text")}
+    if choices.event_id:
+        columns = {choices.event_id: profiles[choices.event_id]}
+    named = [name for name in columns if words.has_any(name, words.IDENTIFIER)]
+    unique = [name for name, column in columns.items() if column.is_unique]
+    if best := [name for name in unique if name in named] or unique:
+        return best[0], []
+    nearest = max(named or columns, key=lambda name: columns[name].distinct, default="")
+    if not nearest or (columns[nearest].distinct < ENOUGH * len(columns[nearest].typed) and not choices.event_id):
+        count = f"{nearest!r} comes nearest, with {columns[nearest].distinct:,} different values" if nearest else ""
+        raise UserError(
+            f"no column has an id of its own for each row{'; ' if count else ''}{count}; number the rows where the "
+            "file is written, so that a row keeps its number, or give --id COLUMN if repeated rows may be left out"
+        )
+    repeated = len(columns[nearest].typed) - columns[nearest].distinct
+    return nearest, [
+        f"{repeated:,} rows repeat an id or have none: of one id the first row stays, the others are left out."
+    ]
+
+
+def _require_order(column: ColumnProfile) -> None:
+    """Check that days and months of the event's time cannot be taken for each other.
+
+    Raises:
+        UserError: when they can.
+    """
+    if column.spelled and column.spelled.swapped:
+        raise UserError(
+            f"column {column.name!r} can be read with days first ({', '.join(column.spelled.times)}) or months first "
+            f"({', '.join(column.spelled.swapped)}): no day is above 12; give --day-first or --month-first"
+        )
+
+
+def _without_leaks(columns: Profiles, roles: Roles) -> dict[str, ColumnProfile]:
+    """Return the columns that a model may see, and note the others."""
+    rest = dict[str, ColumnProfile]()
+    for name, column in columns.items():
+        if reason := leaks.find_leak(column, roles.label, roles.event_time):
+            roles.left_out[name] = f"known only after the outcome: {reason}"
+        elif column.kind == "time":
+            roles.left_out[name] = "another time"
+        elif column.distinct < 2:
+            roles.left_out[name] = "has one value" if column.distinct else "is empty"
+        else:
+            rest[name] = column
+    return rest
+
+
+def _find_entities(columns: Profiles, roles: Roles) -> dict[str, str]:
+    """Return the columns that say whose an event is, where it was and what it is worth, as far as their names do."""
+    entities = dict[str, str]()
+    for role, hints in (("customer", words.CUSTOMER), ("terminal", words.TERMINAL)):
+        for name, column in columns.items():
+            is_entity = column.kind in ("whole", "text") and words.has_any(name, hints) and column.missing == 0
+            # a few values, such as kinds of devices, say what an event is like, not whose it is
+            if is_entity and MIN_ENTITIES < column.distinct * FEWEST_EVENTS <= len(column.typed):
+                entities.setdefault(role, name)
+    amounts = [name for name, column in columns.items() if words.has_any(name, words.AMOUNT) and _is_amount(column)]
+    if amounts and amounts[0] not in entities.values():
+        entities["amount"] = amounts[0]
+        roles.decimals = _count_decimals(columns[amounts[0]].typed)
+    return entities
+
+
+def _is_amount(column: ColumnProfile) -> bool:
+    is_number = column.kind in ("whole", "number") and column.missing <= ALLOWED_MISSING
+    return is_number and bool((column.typed.dropna() >= 0).all()) and _count_decimals(column.typed) <= MOST_DECIMALS
+
+
+def _count_decimals(numbers: pd.Series) -> int:
+    """Return the least decimals that are exact for all numbers, at least the usual two."""
+    known = numbers.dropna()
+    exact = (decimals for decimals in range(2, MOST_DECIMALS + 1) if (known.round(decimals) == known).all())
+    return next(exact, MOST_DECIMALS + 1)
+
+
+def _sort_inputs(columns: Profiles, roles: Roles) -> None:
+    """Add what a model may use of the further columns, and note why others are left out."""
+    for name, column in columns.items():
+        if column.kind in ("whole", "number") and column.missing <= ALLOWED_MISSING:
+            roles.columns.setdefault("numeric", []).append(name)
+        elif column.kind in ("whole", "number"):
+            roles.left_out[name] = f"{column.missing:.1%} of its numbers are missing, and none may be; fill them in"
+        elif column.distinct <= MOST_CATEGORIES:
+            roles.columns.setdefault("categorical", []).append(name)
+        else:
+            roles.left_out[name] = f"a text with {column.distinct:,} values is no category"

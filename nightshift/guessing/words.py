@@ -1,0 +1,29 @@
+"""Words in the names of columns, in the languages that tables come in; a name is a hint, never a proof."""
+
+import re
+
+_WORDS = {
+    "identifier": "id no nr num number key uuid guid ref reference nummer numero numéro",
+    "customer": "customer client account user card member machine device patient subscriber vehicle asset engine "
+    "cliente compte kunde kunden konto maschine gerät usuario",
+    "terminal": "terminal shop store merchant site branch location place station vendor warehouse filiale geschäft "
+    "händler laden magasin tienda comercio",
+    "amount": "amount price value total charge fare revenue betrag preis montant prix importe precio",
+    "label": "label target fraud fraudulent isfraud churn churned charged chargeback converted conversion default "
+    "defaulted failure failed fail returned cancelled canceled outcome positive betrug storniert bounced won lost sold",
+    "positive": "1 true yes y t ja j oui si sí sim x positive fraud failed bad",
+    "negative": "0 false no n f nein non não negative ok good legit",
+}
+_SETS = {role: frozenset(text.split()) for role, text in _WORDS.items()}
+IDENTIFIER, CUSTOMER, TERMINAL, AMOUNT, LABEL, POSITIVE, NEGATIVE = _SETS.values()
+MISSING = frozenset(["NA", "N/A", "n/a", "#N/A", "NULL", "null", "None", "none", "NaN", "nan", "-", "--", "?", "\\N"])
+
+
+def split(name: str) -> set[str]:
+    """Return the words of a column's name: `chargedBack`, `charged_back` and `Charged back` have the same."""
+    return set(re.findall(r"[^\W\d_]+", re.sub(r"([a-z])([A-Z])", r"\1 \2", name).lower()))
+
+
+def has_any(name: str, words: frozenset[str]) -> bool:
+    """Return whether a column's name has one of some words."""
+    return not words.isdisjoint(split(name))

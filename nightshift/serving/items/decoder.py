@@ -1,0 +1,75 @@
+"""Decodes items in threads, so that the event loop stays free for other requests."""
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+from nightshift import storage
+from nightshift.serving.errors import OverloadedError
+from nightshift.serving.items.schema import FieldContents, ItemSchema
+from nightshift.tensors import Tensors, row_count
+
+THREADS = 4  # at most: decoding an image of 50 million pixels takes 150 MB
+
+
+class DecodedItems(NamedTuple):
+    """The graph's inputs for n items.
+
+    Attributes:
+        inputs: n rows, by name.
+        hashes: SHA-256 of each item's inputs, as in the column `content` of the features table.
+    """
+
+    inputs: Tensors
+    hashes: list[str]
+
+
+class DecoderPool:
+    """Decodes the items of requests; each request occupies one thread.
+
+    Attributes:
+        items: schema of the items.
+    """
+
+    def __init__(self, items: ItemSchema, max_items: int) -> None:
+        """Start no thread yet.
+
+        Args:
+            items: schema of the items.
+            max_items: most items that are decoded or wait at a time.
+        """
+        self.items, self._max_items, self._waiting = items, max_items, 0
+        self._threads = ThreadPoolExecutor(min(len(os.sched_getaffinity(0)), THREADS), "items")
+
+    async def decode(self, contents: Mapping[str, FieldContents]) -> DecodedItems:
+        """Decode items.
+
+        Args:
+            contents: field name -> its values.
+
+        Raises:
+            RequestError: for the first item that cannot be scored.
+            OverloadedError: when too many items wait.
+        """
+        size = len(next(iter(contents.values())).values)
+        return await self._run(size, lambda: _hash_items(self.items.decode(contents)))
+
+    async def hash_inputs(self, inputs: Tensors) -> DecodedItems:
+        """Hash inputs, in the order of the fields, that a request sent as tensors; raises as `decode`."""
+        return await self._run(row_count(inputs), lambda: _hash_items(inputs))
+
+    async def _run(self, size: int, work: Callable[[], DecodedItems]) -> DecodedItems:
+        if self._waiting + size > self._max_items:
+            raise OverloadedError(f"{self._waiting} {self.items.name}s wait already; try again later")
+        self._waiting += size
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        finally:
+            self._waiting -= size
+
+
+def _hash_items(inputs: Tensors) -> DecodedItems:
+    rows = zip(*inputs.values(), strict=True)
+    return DecodedItems(inputs, [storage.sha256(b"".join(array.tobytes() for array in row)) for row in rows])

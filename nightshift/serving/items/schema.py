@@ -1,0 +1,137 @@
+"""The items of a task, such as images: their form in a request, and their decoding to the graph's inputs."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nightshift.classification.shards import Array
+from nightshift.contracts.package import INPUT
+from nightshift.errors import UserError
+from nightshift.serving.errors import RequestError
+from nightshift.tensors import Tensors
+
+
+class ItemError(ValueError):
+    """An item that cannot be scored: its value or the rule that rejects it, and what is allowed."""
+
+    def __init__(self, value: str, allowed: str) -> None:
+        super().__init__(value)
+        self.value, self.allowed = value, allowed
+
+
+class FieldContents(NamedTuple):
+    """One field of n items.
+
+    Attributes:
+        values: their bytes, or their JSON values.
+        labels: their names in error messages.
+    """
+
+    values: Sequence[object]
+    labels: Sequence[str]
+
+
+@dataclass(frozen=True)
+class ItemField:
+    """A field of an item, such as an image; it is decoded to one input of the graph.
+
+    Attributes:
+        name: of the field in JSON, of the tensor of BYTES, and of the events' column in the lake.
+        limit: exclusive upper bound of whole numbers in the input.
+        content_types: prefixes of a Content-Type whose body is the field's bytes.
+        schema: JSON schema of the field.
+        parse: JSON value -> bytes; raises `ItemError`.
+        format: bytes -> JSON value.
+        decode: bytes -> the graph's input, without the dimension of rows; raises `ItemError`.
+        media_type: bytes that can be decoded -> their media type.
+        input: name of the graph's input.
+    """
+
+    name: str
+    limit: int
+    content_types: tuple[str, ...]
+    schema: Mapping[str, Any]
+    parse: Callable[[object], bytes]
+    format: Callable[[bytes], str]
+    decode: Callable[[bytes], Array]
+    media_type: Callable[[bytes], str]
+    input: str = INPUT
+
+    def stack(self, contents: FieldContents) -> Array:
+        """Return the graph's input for the field of n items, (n, ...).
+
+        Raises:
+            RequestError: for the first item that cannot be scored.
+        """
+        return np.stack([self._decode(value, label) for value, label in zip(*contents, strict=True)])
+
+    def check(self, array: Array, label: str) -> None:
+        """Refuse an input sent as a tensor, (n, ...), whose numbers no field decodes to.
+
+        Raises:
+            RequestError: when a number is negative or not below the limit.
+        """
+        if array.dtype.kind != "f" and not 0 <= array.min() <= array.max() < self.limit:
+            raise RequestError(label, f"{array.min()} to {array.max()}", f"numbers from 0 to {self.limit - 1}")
+
+    def _decode(self, value: object, label: str) -> Array:
+        try:
+            return self.decode(value if isinstance(value, bytes) else self.parse(value))
+        except ItemError as error:
+            raise RequestError(label, error.value, error.allowed) from None
+
+    def filter_usable(self, contents: Iterable[bytes]) -> Iterator[bytes]:
+        """Yield the bytes that this version can score: ingestion's rules may have changed since its training.
+
+        Raises:
+            UserError: when there is none.
+        """
+        has_usable = False
+        for content in filter(self._is_usable, contents):
+            has_usable = True
+            yield content
+        if not has_usable:
+            raise UserError(f"the version can score no {self.name} of the newest day; train one with today's config")
+
+    def _is_usable(self, content: bytes) -> bool:
+        try:
+            self.decode(content)
+        except ItemError:
+            return False
+        return True
+
+
+@dataclass(frozen=True)
+class ItemSchema:
+    """The items of a task; a request has all fields of each item.
+
+    Attributes:
+        classes: names of the classes, in the order of the graph's scores.
+        fields: fields of an item.
+    """
+
+    classes: Sequence[str]
+    fields: tuple[ItemField, ...]
+
+    @property
+    def name(self) -> str:
+        """Name of an item: its fields' names."""
+        return " and ".join(field.name for field in self.fields)
+
+    @property
+    def content_types(self) -> tuple[str, ...]:
+        """Prefixes of a Content-Type whose body is one item; none where an item has several fields."""
+        return self.fields[0].content_types if len(self.fields) == 1 else ()
+
+    def decode(self, contents: Mapping[str, FieldContents]) -> Tensors:
+        """Return the graph's inputs for n items, by name.
+
+        Args:
+            contents: field name -> its values.
+
+        Raises:
+            RequestError: for the first item that cannot be scored.
+        """
+        return {field.input: field.stack(contents[field.name]) for field in self.fields}

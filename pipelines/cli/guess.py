@@ -1,0 +1,93 @@
+"""Guess a config from a file: read it, propose, ingest every row with the proposal, write it down."""
+
+import shlex
+import textwrap
+from argparse import Namespace
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nightshift.errors import UserError
+from nightshift.printable import printable
+from pipelines.cli import options
+from pipelines.configs import strict_yaml
+
+if TYPE_CHECKING:
+    from components.ingestion.discovery import SourceFiles
+    from nightshift.guessing.proposal import Proposal
+    from nightshift.guessing.roles import Choices
+
+WIDTH = 110  # characters of a comment
+
+
+def add_guess(actions: options.Commands) -> None:
+    """Add the action to `nightshift config`."""
+    command = options.add_command(actions, "guess", guess.__doc__)
+    command.add_argument("file", help="table with all days, file or folder of files by day; a path, s3:// or gs://")
+    command.add_argument("--label", help="column to predict (default: guessed)")
+    command.add_argument("--positive", action="append", default=[], help="label that counts as positive; repeatable")
+    command.add_argument("--time", help="column of the event's time (default: guessed)")
+    command.add_argument("--id", help="column of the event's id (default: guessed)")
+    order = command.add_mutually_exclusive_group()
+    order.add_argument("--day-first", action="store_true", default=None, help="read 03/04/2025 as April 3rd")
+    order.add_argument("--month-first", action="store_false", dest="day_first", help="read 03/04/2025 as March 4th")
+    command.add_argument("--timezone", default="UTC", help="zone of times that carry none (default: %(default)s)")
+    command.add_argument("--label-delay", type=int, metavar="DAYS", help="days until every outcome is known")
+    command.add_argument("--output", help="file to write (default: <name of the file>.yaml, here)")
+    command.set_defaults(command=guess)
+
+
+def guess(args: Namespace) -> int:
+    """Write a config for a file, with what it assumes and why, after every row was ingested with it."""
+    from components.ingestion import discovery
+    from nightshift.config import parse
+    from nightshift.guessing.roles import Choices
+
+    choices = Choices(
+        args.label, tuple(args.positive), args.time, args.id, args.day_first, args.timezone, args.label_delay
+    )
+    table = discovery.find_table(args.file)
+    output = Path(args.output or f"{table.name}.yaml")
+    if output.exists():
+        raise UserError(f"{output} exists; move it away, or give another --output")
+    proposal = propose(table, choices)
+    facts = discovery.verify(table, parse(proposal.config), proposal.days)
+    output.write_text(write_config(table, proposal, facts), encoding="utf-8")
+    for sentence in [*(sentence for notes in proposal.notes.values() for sentence in notes), *facts]:
+        options.say(f"- {sentence}")
+    flags = ["--config", str(output), "--data", table.folder, "--date", str(proposal.days.last)]
+    return options.say(f"wrote {output}; read it, then: nightshift run {shlex.join(flags)}")
+
+
+def propose(table: "SourceFiles", choices: "Choices") -> "Proposal":
+    """Return the config that a table suggests.
+
+    Raises:
+        UserError: when it cannot be read, or a choice is a person's.
+    """
+    from components.ingestion import discovery
+    from nightshift.guessing import profiles, proposal, roles
+
+    settings, reasons, frame = discovery.read(table)
+    separator = str(settings.get("separator", ","))
+    now = datetime.now(UTC).replace(tzinfo=None)
+    profile = profiles.profile(frame, profiles.Reading(separator, now, choices.day_first, choices.timezone))
+    assigned = roles.assign(profile.columns, choices)
+    spelled = settings | profile.settings | {key: value for key, value in assigned.settings.items() if value}
+    source: dict[str, Any] = table.layout | ({"format": spelled} if spelled else {})
+    return proposal.propose(table.name, source, assigned, choices, [*reasons, *profile.reasons])
+
+
+def write_config(table: "SourceFiles", proposal: "Proposal", facts: list[str]) -> str:
+    """Return a config as YAML, each section below what was assumed for it."""
+    head = f"Guessed by `nightshift config guess` from {table.uris[-1]}. Comments say what was assumed, and why."
+    lines = [*_comment([head, *facts])]
+    for section, value in proposal.config.items():
+        lines += [*_comment(proposal.notes.get(section, [])), strict_yaml.dump({section: value})]
+    return "\n".join(lines) + "\n"
+
+
+def _comment(sentences: list[str]) -> Iterator[str]:
+    for sentence in sentences:
+        yield from textwrap.wrap(printable(sentence), WIDTH, initial_indent="# ", subsequent_indent="#   ")

@@ -1,0 +1,170 @@
+"""Files as people have them: what `source.format` says is done, and what it does not say is refused with the remedy."""
+
+import gzip
+import io
+import zipfile
+from datetime import datetime
+
+import pandas as pd
+import pytest
+
+from components.ingestion import formats
+from nightshift.config import parse
+from nightshift.config.source import FileFormat
+from nightshift.errors import UserError
+from tests.components.ingestion.conftest import CONFIG, Step
+
+COLUMNS = parse(CONFIG).columns
+SPELLED = FileFormat(encoding="cp1252", separator=";", preamble_lines=1, skip_rows=["Total"], missing=["-"])
+TEXT = "export of today\nid;shop;n\n1;Gesch\u00e4ft;-\n2;-;5\nTotal;;5"
+
+
+def zipped(**members: bytes) -> bytes:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        for name, data in members.items():
+            archive.writestr(name.replace("_", "."), data)
+    return content.getvalue()
+
+
+PLAIN = TEXT.encode("cp1252")
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("x.csv", PLAIN),
+        ("x.txt", PLAIN + b"\n"),
+        ("x.csv.gz", gzip.compress(PLAIN)),
+        ("x.csv", gzip.compress(PLAIN)),
+        ("x.csv.gz", PLAIN),
+        ("x.csv.zip", zipped(x_csv=PLAIN)),
+        ("x.zip", zipped(x_csv=PLAIN)),
+        ("x.csv", zipped(x_tsv=PLAIN)),
+    ],
+)
+def test_a_file_is_read_as_the_config_spells_it_compressed_or_not(name: str, data: bytes) -> None:
+    frame = formats.parse(name, data, COLUMNS, SPELLED)
+
+    assert frame.astype(object).where(frame.notna(), None).to_dict("list") == {
+        "id": ["1", "2"],
+        "shop": ["Gesch\u00e4ft", None],
+        "n": [None, "5"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("data", "spelled", "complaint"),
+    [
+        (
+            "id,text\n1,caf\u00e9\n".encode("latin-1"),
+            FileFormat(),
+            r"is not utf-8 \(byte 0xe9 at 13\); set source.format",
+        ),
+        ("id,text\n1,x\n".encode("utf-16"), FileFormat(), "is UTF-16, not UTF-8; set source.format.encoding to utf-16"),
+        (b"id,text\n1,\x81\n", FileFormat(encoding="cp1252"), r"is not cp1252 \(byte 0x81 at 10\)"),
+        (
+            "id,text\n1,x\n".encode("utf-16")[:-1],
+            FileFormat(encoding="utf-16"),
+            "is not whole .it ends within",
+        ),
+        ("id,text\n1,caf\u00e9".encode()[:-1], FileFormat(), "is not whole .it ends within"),
+        (
+            b"id;text\n1;x\n",
+            FileFormat(),
+            "separates its columns by ';', not by ','; set source.format.separator",
+        ),
+        (b"id,text\n1,x\n", FileFormat(separator=";"), "separates its columns by ',', not by ';'"),
+    ],
+)
+def test_a_file_that_is_written_otherwise_is_refused_with_what_to_set(
+    data: bytes, spelled: FileFormat, complaint: str
+) -> None:
+    with pytest.raises(UserError, match=complaint) as error:
+        formats.parse("x.csv", data, COLUMNS, spelled)
+
+    assert "config guess FILE" in str(error.value) or "not whole" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("data", "complaint"),
+    [
+        (zipped(a_csv=PLAIN, b_csv=PLAIN), "^holds a.csv, b.csv; a zip file is read if it holds one file"),
+        (zipped(a_doc=PLAIN), "^holds a.doc; a zip file is read if it holds one file"),
+        (zipped(a_csv=PLAIN)[:-10], "^is not whole"),
+        (gzip.compress(PLAIN)[:-3], "^is not whole"),
+    ],
+)
+def test_an_archive_that_is_no_table_is_refused(data: bytes, complaint: str) -> None:
+    with pytest.raises(UserError, match=complaint):
+        formats.parse("x.csv.zip", data, COLUMNS, SPELLED)
+
+
+# a title above the header, a time as Excel keeps it, and a row that was formatted once
+CELLS = [["Bookings of today"], ["id", "at", "amount"], [7, 45940.25, 12.5], ["x-8", 45941, None], [None, None, None]]
+MAIN = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
+OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+
+
+def cell(column: str, value: object) -> str:
+    if isinstance(value, str):
+        return f'<c t="inlineStr"><is><t>{value}</t></is></c>'
+    style = 's="1"' if column == "B" else ""  # the format of times
+    return "<c/>" if value is None else f"<c {style}><v>{value}</v></c>"
+
+
+def sheet(cells: list[list[object]]) -> str:
+    rows = ["".join(cell(*pair) for pair in zip("ABC", row, strict=False)) for row in cells]
+    return f"<worksheet {MAIN}><sheetData>{''.join(f'<row>{row}</row>' for row in rows)}</sheetData></worksheet>"
+
+
+def workbook() -> bytes:
+    """The least that a workbook of two sheets is made of."""
+    links = {"worksheet": "sheet1", "worksheet ": "sheet2", "styles": "styles"}
+    related = "".join(
+        f'<Relationship Id="r{number}" Type="{OFFICE}/{kind.strip()}" Target="{name}.xml"/>'
+        for number, (kind, name) in enumerate(links.items())
+    )
+    sheets = '<sheet name="Notes" sheetId="1" r:id="r0"/><sheet name="Data" sheetId="2" r:id="r1"/>'
+    start = f'<Relationship Id="r0" Type="{OFFICE}/officeDocument" Target="xl/workbook.xml"/>'
+    parts = {
+        "_rels/.rels": f"<Relationships>{start}</Relationships>",
+        "xl/workbook.xml": f'<workbook {MAIN} xmlns:r="{OFFICE}"><sheets>{sheets}</sheets></workbook>',
+        "xl/_rels/workbook.xml.rels": f"<Relationships>{related}</Relationships>",
+        "xl/styles.xml": f'<styleSheet {MAIN}><cellXfs><xf numFmtId="0"/><xf numFmtId="22"/></cellXfs></styleSheet>',
+        "xl/sheet1.xml": sheet([["nothing here"]]),
+        "xl/sheet2.xml": sheet(CELLS),
+    }
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        for name, text in parts.items():
+            archive.writestr(name, text)
+    return content.getvalue()
+
+
+def test_a_sheet_s_cells_keep_their_types_and_empty_rows_are_no_rows() -> None:
+    frame = formats.read_rows("x.xlsx", workbook(), FileFormat(sheet="Data", preamble_lines=1))
+
+    assert list(frame.columns) == ["id", "at", "amount"]
+    assert frame["id"].tolist() == [7.0, "x-8"]
+    assert pd.to_datetime(frame["at"]).tolist() == [datetime(2025, 10, 10, 6), datetime(2025, 10, 11)]
+    assert frame["amount"].tolist() == [12.5, None]
+
+
+def test_a_sheet_that_is_not_there_is_refused_with_those_that_are() -> None:
+    with pytest.raises(UserError, match=r"has no sheet 'data'; set source.format.sheet to one of Notes, Data"):
+        formats.read_rows("x.xlsx", workbook(), FileFormat(sheet="data"))
+
+
+def test_a_day_is_ingested_again_only_where_the_format_changes(step: Step, clean_days, clean_events) -> None:
+    spelled = CONFIG | {"source": CONFIG["source"] | {"format": {"decimal": "."}}}
+    other = CONFIG | {"source": CONFIG["source"] | {"format": {"missing": ["-"]}}}
+
+    assert (
+        step.ingest(spelled, clean_days).partitions[0].uri.rpartition("/")[2]
+        == (clean_events.partitions[0].uri.rpartition("/")[2])
+    )
+    assert (
+        step.ingest(other, clean_days).partitions[0].uri.rpartition("/")[2]
+        != (clean_events.partitions[0].uri.rpartition("/")[2])
+    )

@@ -1,0 +1,198 @@
+"""What the columns of a table are for, and what only a person can say."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from nightshift.errors import UserError
+from nightshift.guessing import moments, profiles, proposal, roles
+from nightshift.guessing.profiles import Reading
+from nightshift.guessing.roles import Choices, Roles
+
+NOW = datetime(2026, 1, 1)
+ROWS = 600
+RNG = np.random.default_rng(3)
+LABEL = RNG.random(ROWS) < 0.2
+MINUTES = np.sort(RNG.integers(0, 60 * 24 * 80, ROWS))
+TIMES = pd.Series([f"{datetime(2025, 9, 1) + timedelta(minutes=int(minute)):%Y-%m-%d %H:%M}" for minute in MINUTES])
+
+
+def table(**columns: Any) -> pd.DataFrame:
+    """A table of texts with an id, a time, a label, and more."""
+    frame = pd.DataFrame({"order id": range(ROWS), "at": TIMES, "fraud": LABEL.astype(int)}).assign(**columns)
+    return frame.astype("string").astype("str")
+
+
+def assign(frame: pd.DataFrame, **choices: Any) -> Roles:
+    chosen = Choices(**choices)
+    table = profiles.profile(frame, Reading(",", NOW, chosen.day_first))
+    return roles.assign(table.columns, chosen)
+
+
+@pytest.mark.parametrize(
+    ("column", "reason"),
+    [
+        (np.where(LABEL, "2025-12-30", None), "on 100% of its rows it is later than the event"),
+        (np.where(LABEL, "blocked", None), "it is filled in on the rows that are positive, and on no others"),
+        (np.where(LABEL, None, "web"), "it is empty on the rows that are positive, and on no others"),
+        (np.where(LABEL, "A", RNG.choice(["B", "C"], ROWS)), "its values tell the label"),
+        (np.where(LABEL, 10, 0) + RNG.random(ROWS).round(3), "its numbers tell the label"),
+    ],
+)
+def test_a_column_that_is_known_only_after_the_outcome_is_named_and_left_out(column: Any, reason: str) -> None:
+    assigned = assign(table(late=column))
+
+    assert assigned.left_out == {"late": f"known only after the outcome: {reason}"}
+    assert assigned.columns == {"event_id": "order id", "event_time": "at", "label": "fraud"}
+
+
+def test_a_column_that_only_correlates_with_the_label_is_an_input() -> None:
+    noisy = np.where(RNG.random(ROWS) < 0.9, LABEL, ~LABEL)
+
+    assigned = assign(table(risk=noisy + RNG.random(ROWS).round(3), kind=np.where(noisy, "A", "B")))
+
+    assert assigned.left_out == {}
+    assert (assigned.columns["numeric"], assigned.columns["categorical"]) == (["risk"], ["kind"])
+
+
+def test_names_and_repeated_values_say_whose_an_event_is_and_what_it_is_worth() -> None:
+    shops, cards = RNG.integers(0, 40, ROWS), RNG.integers(0, 90, ROWS)
+    amounts = (RNG.random(ROWS) * 50).round(3)
+
+    assigned = assign(table(**{"Shop": [f"S{shop}" for shop in shops], "Card no.": cards, "Price": amounts}))
+
+    named = {"customer": "Card no.", "terminal": "Shop", "amount": "Price"}
+    assert assigned.columns == {"event_id": "order id", "event_time": "at", "label": "fraud"} | named
+    assert assigned.decimals == 3
+
+
+def test_numbers_that_are_missing_too_often_texts_of_many_values_and_constants_are_left_out_with_the_reason() -> None:
+    holes = np.where(RNG.random(ROWS) < 0.05, None, 1.5 * np.arange(ROWS))
+    notes = [f"note {number // 2}" for number in range(ROWS)]
+
+    assigned = assign(table(weight=holes, remark=notes, currency="EUR", delta=RNG.normal(size=ROWS).round(2)))
+
+    assert "of its numbers are missing" in assigned.left_out["weight"]
+    assert assigned.left_out["remark"] == "a text with 300 values is no category"
+    assert assigned.left_out["currency"] == "has one value"
+    assert assigned.columns["numeric"] == ["delta"]
+
+
+@pytest.mark.parametrize(
+    ("column", "choices", "settings"),
+    [
+        (np.where(LABEL, "Yes", "No"), {}, {"positive": ["Yes"], "negative": ["No"]}),
+        (np.where(LABEL, "true", "false"), {}, {"positive": [], "negative": []}),
+        (np.where(LABEL, "returned", "kept"), {}, {"positive": ["returned"], "negative": ["kept"]}),
+        (
+            np.where(LABEL, "refunded", RNG.choice(["paid", "open"], ROWS)),
+            {"label": "fraud", "positive": ("refunded",)},
+            {"positive": ["refunded"], "negative": ["open", "paid"]},
+        ),
+    ],
+)
+def test_labels_that_are_words_are_listed_in_the_config(
+    column: Any, choices: dict[str, Any], settings: dict[str, list[str]]
+) -> None:
+    assigned = assign(table(fraud=column), **choices)
+
+    assert {key: assigned.settings[key] for key in settings} == settings
+    assert assigned.label.sum() == LABEL.sum()
+
+
+@pytest.mark.parametrize(
+    ("columns", "choices", "complaint"),
+    [
+        (
+            {"churned": LABEL.astype(int)[::-1]},
+            {},
+            "several columns may be what is predicted; give --label with one of",
+        ),
+        (
+            {"fraud": np.arange(ROWS) % 7},
+            {"label": "fraud"},
+            "'fraud' has 7 values, 0, 1, 2, 3, 4, 5, 6; give --positive",
+        ),
+        ({"fraud": "x"}, {}, "no column is plainly what is predicted; give --label with one of"),
+        ({}, {"label": "fruad"}, "--label.fruad: unknown; allowed here: at, fraud, order id; did you mean 'fraud'?"),
+        ({}, {"positive": ("yes",)}, "--positive: column 'fraud' has no 'yes'; it has 0, 1"),
+        (
+            {"order id": np.arange(ROWS) // 3},
+            {},
+            "no column has an id of its own for each row; 'order id' comes nearest",
+        ),
+        ({"at": "soon"}, {}, "no column holds times that can be read; its first row is order id=0"),
+        ({}, {"event_time": "fraud"}, "column 'fraud' holds no times that can be read"),
+    ],
+)
+def test_what_the_data_does_not_say_is_asked_for_with_its_flag(
+    columns: dict[str, Any], choices: dict[str, Any], complaint: str
+) -> None:
+    with pytest.raises(UserError) as error:
+        assign(table(**columns), **choices)
+
+    assert complaint in str(error.value)
+
+
+AMBIGUOUS = pd.Series([f"{1 + number % 12:02}/{1 + number * 7 % 12:02}/2024" for number in range(ROWS)])
+
+
+def test_days_that_may_be_months_are_asked_for() -> None:
+    with pytest.raises(UserError, match=r"days first \(%d/%m/%Y\) or months first \(%m/%d/%Y\).*; give --day-first or"):
+        assign(table(at=AMBIGUOUS))
+
+
+@pytest.mark.parametrize(("day_first", "spelled"), [(True, "%d/%m/%Y"), (False, "%m/%d/%Y")])
+def test_a_person_says_whether_days_come_first(day_first: bool, spelled: str) -> None:
+    assert assign(table(at=AMBIGUOUS), day_first=day_first).settings["times"] == [spelled]
+
+
+@pytest.mark.parametrize(
+    ("texts", "times"),
+    [
+        (["01/02/2025", "02/02/2025", "01/03/2025"], ["%d/%m/%Y"]),
+        (["02/01/2025", "02/02/2025", "03/01/2025"], ["%m/%d/%Y"]),
+        (["12/11/2025", "01/02/2025", "11/10/2025"], ["%d/%m/%Y"]),
+    ],
+)
+def test_order_of_rows_and_the_present_tell_days_from_months(texts: list[str], times: list[str]) -> None:
+    guessed = moments.guess(pd.Series(texts), datetime(2025, 12, 1))
+
+    assert guessed is not None
+    assert (guessed.times, guessed.swapped) == (times, [])
+
+
+def test_the_earliest_of_several_times_is_the_event_s() -> None:
+    assigned = assign(table(closed=pd.to_datetime(TIMES) + pd.Timedelta(days=3)))
+
+    assert assigned.columns["event_time"] == "at"
+    assert "later than the event" in assigned.left_out["closed"]
+
+
+def proposed(frame: pd.DataFrame, **choices: Any) -> proposal.Proposal:
+    return proposal.propose("orders", {"table": "x.csv"}, assign(frame, **choices), Choices(**choices), [])
+
+
+def test_weekdays_without_rows_are_named_in_the_config() -> None:
+    weekdays = pd.to_datetime(TIMES).dt.day_name()
+
+    config = proposed(table().loc[~weekdays.isin(["Saturday", "Sunday"])].reset_index(drop=True)).config
+
+    assert config["source"]["empty_days"] == ["saturday", "sunday"]
+
+
+def test_labels_that_are_missing_at_the_end_tell_the_delay() -> None:
+    last = pd.to_datetime(TIMES).max().normalize()
+    late = pd.to_datetime(TIMES) > last - pd.Timedelta(days=3)
+
+    assert proposed(table(fraud=pd.Series(LABEL.astype(int)).astype("Int8").mask(late))).config["label_delay_days"] == 4
+
+
+def test_too_few_days_are_refused_with_what_a_run_needs() -> None:
+    with pytest.raises(
+        UserError, match=r"the rows are of 9 days, .* and a run needs at least \d+: .*; bring more days"
+    ):
+        proposed(table().iloc[:60])

@@ -1,0 +1,136 @@
+"""`nightshift config guess`: from a stranger's file to a config with which a run reads every row."""
+
+import gzip
+import json
+import zipfile
+from datetime import date, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipelines.configs import load
+from tests.pipelines.samples import command
+
+DAYS = 75
+A_DAY = 12
+
+
+def rows() -> list[list[str]]:
+    """Bookings as a German program exports them."""
+    rng = np.random.default_rng(5)
+    lines = [["Buchung Nr.", "Gebucht am", "Kunde", "Betrag (EUR)", "Kanal", "Storniert"]]
+    for number in range(DAYS * A_DAY):
+        moment = datetime(2025, 10, 1, 8) + timedelta(days=number // A_DAY, minutes=int(rng.integers(600)))
+        amount = f"{rng.gamma(2, 800) + 0.01:,.2f}".translate(str.maketrans(",.", ".,"))
+        label = "Ja" if rng.random() < 0.25 else "Nein"
+        customer, channel = f"K{rng.integers(80)}", str(rng.choice(["Geschäft", "web"]))
+        lines.append([f"B{number}", f"{moment:%d.%m.%Y %H:%M}", customer, amount, channel, label])
+    return [*lines, ["Summe", "", "", "1.234.567,89", "", ""]]
+
+
+CSV = "\n".join(";".join(line) for line in rows()).encode("cp1252") + b"\n"
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "buchungen.csv").write_bytes(CSV)
+    return folder
+
+
+def test_a_guessed_config_reads_every_row_of_a_run(data: Path, tmp_path: Path) -> None:
+    config = tmp_path / "buchungen.yaml"
+
+    done = command("config", "guess", str(data / "buchungen.csv"), "--output", str(config))
+
+    assert done.returncode == 0, done.stderr
+    assert f"All {DAYS * A_DAY} rows of 2025-10-01 .. 2025-12-14 were read with this config: none is left out." in (
+        done.stdout
+    )
+    value = load(str(config))
+    assert value["source"]["format"] == value["source"]["format"] | {
+        "encoding": "cp1252",
+        "separator": ";",
+        "decimal": ",",
+        "thousands": ".",
+        "times": ["%d.%m.%Y %H:%M"],
+        "skip_rows": ["Summe"],
+        "positive": ["Ja"],
+        "negative": ["Nein"],
+    }
+    *_, run = done.stdout.splitlines()
+    words = run.partition("then: nightshift ")[2].split()
+    ran = command("run", "ingestion", *words[1:], "--workspace", str(tmp_path))
+    assert ran.returncode == 0, ran.stderr + ran.stdout
+    events = tmp_path / "runs" / "latest" / "ingestion" / "events"
+    assert json.loads(events.read_text())["details"]["quarantined"] == {}
+
+
+def test_each_assumption_is_a_comment_of_the_config_and_a_line_of_the_output(data: Path, tmp_path: Path) -> None:
+    config = tmp_path / "c.yaml"
+
+    done = command("config", "guess", str(data), "--output", str(config), "--timezone", "Europe/Berlin")
+
+    comments = " ".join(line.lstrip("# ") for line in config.read_text().splitlines() if line.startswith("#"))
+    sentences = [line.removeprefix("- ") for line in done.stdout.splitlines() if line.startswith("- ")]
+    assert len(sentences) > 5
+    assert [sentence for sentence in sentences if sentence not in comments] == []
+    assert load(str(config))["source"]["timezone"] == "Europe/Berlin"
+
+
+def test_files_by_day_are_one_table(tmp_path: Path) -> None:
+    header, *lines = rows()[:-1]
+    for number in range(DAYS):
+        day = date(2025, 10, 1) + timedelta(days=number)
+        text = "\n".join(";".join(line) for line in [header, *lines[number * A_DAY : (number + 1) * A_DAY]])
+        (tmp_path / f"buchungen-{day}.csv.gz").write_bytes(gzip.compress(text.encode("utf-16")))
+
+    done = command("config", "guess", str(tmp_path), "--output", str(tmp_path / "c.yaml"))
+
+    assert done.returncode == 0, done.stderr
+    source = load(str(tmp_path / "c.yaml"))["source"]
+    assert (source["files"], source["format"]["encoding"]) == ("buchungen-{date}.csv.gz", "utf-16")
+
+
+def test_a_zip_file_is_read_as_its_only_member(data: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "export.zip", "w") as archive:
+        archive.writestr("inner/buchungen.csv", CSV)
+
+    done = command("config", "guess", str(tmp_path / "export.zip"), "--output", str(tmp_path / "c.yaml"))
+
+    assert done.returncode == 0, done.stderr
+    assert load(str(tmp_path / "c.yaml"))["source"]["table"] == "export.zip"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "complaint"),
+    [
+        ("x.csv", b"", "is empty (0 bytes)"),
+        ("x.csv", CSV[: len(CSV) // 2], "is not whole"),
+        ("x.json", b"{}", "holds no file; give one file whose name ends in one of .parquet, .csv"),
+        ("x.parquet", CSV, "is not a Parquet file, or a damaged one"),
+        ("x.xlsx", CSV, "is not an Excel file, or a damaged one"),
+        ("x.csv", CSV[:500].rpartition(b"\n")[0] + b"\n", "the rows are of 1 days"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_refused_in_one_message(
+    tmp_path: Path, name: str, content: bytes, complaint: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+
+    done = command("config", "guess", str(tmp_path / name), "--output", str(tmp_path / "c.yaml"))
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert complaint in done.stderr
+    assert not (tmp_path / "c.yaml").exists()
+
+
+def test_a_config_that_is_there_is_not_overwritten(data: Path, tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("mine")
+
+    done = command("config", "guess", str(data), "--output", str(tmp_path / "c.yaml"))
+
+    assert done.returncode == 2
+    assert "c.yaml exists; move it away, or give another --output" in done.stderr

@@ -1,0 +1,17 @@
+"""What a model takes of a reading: itself."""
+
+from shop_counts.features import ShopFeatures
+
+from nightshift.tasks.protocol import FeatureDetails
+
+
+class ReadingFeatures(ShopFeatures):
+    @property
+    def windows(self):
+        return {}
+
+    def details(self, _):
+        return FeatureDetails({"numeric": self.setup.config.columns.readings, "categorical": []})
+
+
+features = ReadingFeatures

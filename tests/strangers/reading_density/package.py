@@ -1,0 +1,10 @@
+"""What a model's manifest says of its inputs."""
+
+from typing import Literal
+
+from nightshift.contracts.preprocessing import Inputs
+
+
+class Readings(Inputs):
+    highest_score = 100.0
+    kind: Literal["reading-density"] = "reading-density"

@@ -1,0 +1,13 @@
+"""How unlikely versions take a day's readings to be."""
+
+import numpy as np
+
+from nightshift.contracts import package
+from nightshift.tabular.inputs import FrameScorer
+
+WORST = 50.0
+
+
+def losses(table, day, uris):
+    rows = table.read([day])
+    return [np.maximum(FrameScorer(uri, package.load(uri)).score(rows), 0).astype(float) for uri in uris]

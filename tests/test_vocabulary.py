@@ -1,0 +1,60 @@
+"""The words of the code: one name for one thing, nouns for values, verbs for functions (docs/glossary.md)."""
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+ROOMS = ("components", "nightshift", "pipelines", "dags", "infra", "benchmarks")
+FILLERS = {"found", "place", "places", "made", "given", "asked", "told", "said", "of", "each"}
+# verbs that merely look like participles
+VERBS = {"embed", "feed", "read", "seed", "shed", "speed", "split"}
+BRITISH = re.compile(
+    r"\b\w*?(labell|travell|modelling|signall|neighbour|flavour|colour|behaviour|favour|honour|judgement|artefact"
+    r"|catalogue|(?:standard|initial|normal|optim|organ|serial|quant|symmetr|regular|summar|vector|token)is(?:e|ed|ing|ation)\b)\w*",
+    re.IGNORECASE,
+)  # fmt: skip
+SOURCES = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]
+TREES = {path.relative_to(ROOT): ast.parse(path.read_text()) for path in SOURCES}
+TEXTS = [*SOURCES, *(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")]
+
+
+def nodes(*kinds: type[ast.AST]) -> Iterator[tuple[Path, ast.AST]]:
+    """Yield the nodes of some kinds, each with its file."""
+    return ((path, node) for path, tree in TREES.items() for node in ast.walk(tree) if isinstance(node, kinds))
+
+
+def names() -> Iterator[tuple[Path, str]]:
+    """Yield all names that the code gives: of variables, attributes, parameters, functions, classes and modules."""
+    for path, node in nodes(ast.Name, ast.Attribute, ast.arg, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()) | ast.arg(arg=name):
+                yield path, name
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield path, name
+    yield from ((path, path.stem) for path in TREES)
+
+
+def test_no_name_is_a_filler() -> None:
+    assert [f"{path}: {name}" for path, name in names() if name.strip("_").lower() in FILLERS] == []
+
+
+def test_a_class_name_stands_for_one_thing() -> None:
+    classes = Counter(node.name for _, node in nodes(ast.ClassDef))
+
+    assert [name for name, count in classes.items() if count > 1] == []
+
+
+def test_a_function_is_a_verb_or_a_noun_and_no_bare_participle() -> None:
+    functions = {(path, node.name) for path, node in nodes(ast.FunctionDef, ast.AsyncFunctionDef)}
+    participles = [f"{path}: {name}" for path, name in functions if name.endswith("ed") and name not in VERBS]
+
+    assert [name for name in participles if "_" not in name.strip("_")] == []
+
+
+def test_spelling_is_american() -> None:
+    words = {path.relative_to(ROOT): [match.group() for match in BRITISH.finditer(path.read_text())] for path in TEXTS}
+
+    assert {str(path): british for path, british in words.items() if british} == {}
