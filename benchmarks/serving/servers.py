@@ -62,18 +62,18 @@ def _two_workers(context: LaunchContext) -> list[str]:
     return [*_ours(context), "--workers", "2"]
 
 
-def _embedded(context: LaunchContext) -> list[str]:
+def _embedded_server(context: LaunchContext) -> list[str]:
     model.point(context.folder, model.snapshot_of_the_past(context.folder))
     return _nightshift(context, "--registry", str(context.folder))
 
 
-def _shared(context: LaunchContext) -> list[str]:
+def _shared_server(context: LaunchContext) -> list[str]:
     """Each answer is synced by Redis as by our own log."""
     home, port = context.folder / "redis", free_port()
     home.mkdir()
     (home / "url").write_text(f"redis://127.0.0.1:{port}/0\n")
     redis = f"redis-server --port {port} --bind 127.0.0.1 --dir {home} --appendonly yes --appendfsync always --save ''"
-    ours = shlex.join([*_embedded(context), "--redis-file", str(home / "url")])
+    ours = shlex.join([*_embedded_server(context), "--redis-file", str(home / "url")])
     return ["sh", "-c", f"{redis} & sleep 1; exec {ours}"]
 
 
@@ -118,8 +118,8 @@ SERVERS = {
     "nightshift, tensors": ServerSpec((), _ours, "/v2/models/fraud/infer", "tensors"),
     "nightshift, features": ServerSpec((), _ours, "/score", "features"),
     "nightshift, two workers": ServerSpec((), _two_workers, "/v2/models/fraud/infer", "tensors"),
-    "nightshift, events": ServerSpec((), _embedded, "/score", "events"),
-    "nightshift, events in Redis": ServerSpec((), _shared, "/score", "events"),
+    "nightshift, events": ServerSpec((), _embedded_server, "/score", "events"),
+    "nightshift, events in Redis": ServerSpec((), _shared_server, "/score", "events"),
     "Triton": ServerSpec(
         ("nvidia-pytriton==0.7.0", "onnxruntime==1.19.2", "numpy<2"), _triton, "/v2/models/fraud/infer", "tensors"
     ),

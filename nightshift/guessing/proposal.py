@@ -158,27 +158,27 @@ def _variants(config: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def _test_days(variant: Mapping[str, Any], counts: DailyCounts) -> Days | None:
     """Return the days on which a run for the last day tests; None where the table does not reach back so far."""
-    days = plan(_checked(variant), counts.span.last)
+    days = plan(_check(variant), counts.span.last)
     return days.test.test if days.events.first >= counts.span.first else None
 
 
-def _checked(variant: Mapping[str, Any]) -> Config:
+def _check(variant: Mapping[str, Any]) -> Config:
     return parse({**variant})
 
 
 def _too_few(config: dict[str, Any], counts: DailyCounts) -> str:
-    *_, smallest = sorted(_variants(config), key=_needed, reverse=True)
-    parts = " + ".join(f"{days} ({key})" for days, key in lookback(_checked(smallest)))
+    *_, smallest = sorted(_variants(config), key=_list_needed, reverse=True)
+    parts = " + ".join(f"{days} ({key})" for days, key in lookback(_check(smallest)))
     have = len(counts.rows)
     return (
-        f"the rows are of {have} days, {counts.span}, and a run needs at least {_needed(smallest)}: {parts}; bring "
+        f"the rows are of {have} days, {counts.span}, and a run needs at least {_list_needed(smallest)}: {parts}; bring "
         "more days, or give a shorter --label-delay"
     )
 
 
-def _needed(variant: Mapping[str, Any]) -> int:
+def _list_needed(variant: Mapping[str, Any]) -> int:
     last = date(2024, 1, 1) + timedelta(days=3650)
-    return len(list(plan(_checked(variant), last).events))
+    return len(list(plan(_check(variant), last).events))
 
 
 def _evaluation(counts: DailyCounts) -> dict[str, Any]:

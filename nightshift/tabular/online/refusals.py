@@ -11,12 +11,12 @@ class RefusedEventError(UserError):
     """One of a request's events is refused, so none of them is taken in.
 
     Attributes:
-        place: which of them, from 0 on.
+        index: which of them, from 0 on.
     """
 
-    def __init__(self, place: int, error: UserError) -> None:
+    def __init__(self, index: int, error: UserError) -> None:
         super().__init__(str(error))
-        self.index = place
+        self.index = index
 
 
 def too_old(event: Event, snapshot: Snapshot) -> UserError:

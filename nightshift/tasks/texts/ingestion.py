@@ -50,13 +50,13 @@ def find_repeats(contents: "pd.Series", task: TextTaskConfig) -> npt.NDArray[np.
     index = MinHashLSH(task.near_duplicates, PERMUTATIONS, weights=LOOK)
     # the scheme is given, since another one may find others
     sketches = MinHash.generator(map(_shingles, contents), num_perm=PERMUTATIONS, scheme="affine32")
-    for place, sketch in enumerate(sketches):
-        repeats[place] = any(
+    for number, sketch in enumerate(sketches):
+        repeats[number] = any(
             sketch.jaccard(staying[earlier]) >= task.near_duplicates for earlier in index.query(sketch)
         )
-        if not repeats[place]:
-            staying[place] = sketch
-            index.insert(place, sketch)
+        if not repeats[number]:
+            staying[number] = sketch
+            index.insert(number, sketch)
     return repeats
 
 
