@@ -171,8 +171,8 @@ def _too_few(config: dict[str, Any], counts: DailyCounts) -> str:
     parts = " + ".join(f"{days} ({key})" for days, key in lookback(_check(smallest)))
     have = len(counts.rows)
     return (
-        f"the rows are of {have} days, {counts.span}, and a run needs at least {_list_needed(smallest)}: {parts}; bring "
-        "more days, or give a shorter --label-delay"
+        f"the rows are of {have} days, {counts.span}, and a run needs at least {_list_needed(smallest)}: {parts}; "
+        "bring more days, or give a shorter --label-delay"
     )
 
 

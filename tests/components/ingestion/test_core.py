@@ -59,7 +59,7 @@ BAD = [
 def test_a_bad_row_is_quarantined_under_its_rule(raw, extended, rule, column, value):
     raw.loc[3, column] = value
     result = split(raw, extended)
-    assert result.quarantined == {rule: 1}
+    assert result.quarantined_rows == {rule: 1}
     assert len(result.good) == len(raw) - 1
     if column != "transaction_id":
         assert result.bad["transaction_id"].tolist() == [str(raw.loc[3, "transaction_id"])]
@@ -67,28 +67,28 @@ def test_a_bad_row_is_quarantined_under_its_rule(raw, extended, rule, column, va
 
 def test_an_amount_has_a_limit_which_the_config_says(raw):
     raw.loc[0, "amount"] = 9e16
-    assert split(raw).quarantined == {"over_limit": 1}
-    assert split(raw, parse(CONFIG | {"limits": {"largest_amount": 5}})).quarantined["over_limit"] > 1
+    assert split(raw).quarantined_rows == {"over_limit": 1}
+    assert split(raw, parse(CONFIG | {"limits": {"largest_amount": 5}})).quarantined_rows["over_limit"] > 1
 
 
 @pytest.mark.parametrize("column", KEYS)
 def test_a_text_that_names_something_has_a_limit_which_the_config_says(raw, column):
     raw[column] = "x" + raw[column].astype(str)
     raw.loc[0, column] = "x" * 300
-    assert split(raw).quarantined == {"over_limit": 1}
-    assert split(raw, parse(CONFIG | {"limits": {"longest_id": 300}})).quarantined == {}
+    assert split(raw).quarantined_rows == {"over_limit": 1}
+    assert split(raw, parse(CONFIG | {"limits": {"longest_id": 300}})).quarantined_rows == {}
 
 
 def test_nothing_was_paid_is_an_amount(raw):
     raw.loc[0, "amount"] = 0
-    assert split(raw).quarantined == {}
+    assert split(raw).quarantined_rows == {}
 
 
 def test_of_rows_that_share_an_id_the_first_good_one_stays(raw):
     raw.loc[[1, 2], "transaction_id"] = raw.loc[0, "transaction_id"]
     raw.loc[0, "amount"] = -5
     result = split(raw)
-    assert result.quarantined == {"bad_amount": 1, "duplicate_id": 1}
+    assert result.quarantined_rows == {"bad_amount": 1, "duplicate_id": 1}
     kept = result.good.loc[result.good["event_id"] == raw.loc[0, "transaction_id"], "amount"]
     assert kept.tolist() == [raw.loc[1, "amount"]]
 
@@ -96,34 +96,34 @@ def test_of_rows_that_share_an_id_the_first_good_one_stays(raw):
 def test_the_first_rule_that_fails_names_the_row(raw):
     raw.loc[0, ["customer_id", "time", "amount", "fraud"]] = None
     raw.loc[1, ["amount", "fraud"]] = None
-    assert split(raw).quarantined == {"bad_amount": 1, "missing_key": 1}
+    assert split(raw).quarantined_rows == {"bad_amount": 1, "missing_key": 1}
 
 
 def test_a_missing_label_is_no_fault_until_it_is_due(raw):
     raw.loc[:4, "fraud"] = None
     result = split(raw, labels_due=False)
-    assert result.quarantined == {}
+    assert result.quarantined_rows == {}
     assert result.good["label"].isna().sum() == 5
     raw["fraud"] = None
     assert split(raw, labels_due=False).good["label"].isna().all()
-    assert split(raw).quarantined == {"missing_label": len(raw)}
+    assert split(raw).quarantined_rows == {"missing_label": len(raw)}
 
 
 def test_a_bad_label_that_is_the_only_one_so_far_stops_no_run(raw):
     raw["fraud"] = None
     raw.loc[2, "fraud"] = 7
-    assert split(raw, labels_due=False).quarantined == {"unknown_label": 1}
+    assert split(raw, labels_due=False).quarantined_rows == {"unknown_label": 1}
 
 
 def test_an_unknown_label_is_a_fault_even_before_it_is_due(raw):
     raw.loc[0, "fraud"] = "maybe"
-    assert split(raw, labels_due=False).quarantined == {"unknown_label": 1}
+    assert split(raw, labels_due=False).quarantined_rows == {"unknown_label": 1}
 
 
 def test_the_first_and_the_last_moment_of_a_day_are_in_it(raw):
     raw.loc[0, "time"], raw.loc[1, "time"] = "2024-03-10T00:00:00Z", "2024-03-10T23:59:59.999999Z"
     raw.loc[2, "time"], raw.loc[3, "time"] = "2024-03-09T23:59:59.999999Z", "2024-03-11T00:00:00Z"
-    assert split(raw).quarantined == {"outside_day": 2}
+    assert split(raw).quarantined_rows == {"outside_day": 2}
 
 
 def test_extra_columns_keep_their_names_and_a_missing_category_is_empty_text(raw, extended):
@@ -230,7 +230,7 @@ def test_no_row_is_lost_and_no_bad_one_is_kept(spoiling, due):
 def test_the_simulator_corrupts_rows_for_every_rule_in_turn():
     share = 0.5
     frame = simulator.day(TabularSimulator(customers=600, terminals=1200, corrupt_share=share), DAY)
-    quarantined = split(frame).quarantined
+    quarantined = split(frame).quarantined_rows
     expected = share * len(frame) / 7
     assert set(quarantined) == {*SPOILED, "duplicate_id"}
     assert all(abs(count - expected) < 1 for count in quarantined.values())

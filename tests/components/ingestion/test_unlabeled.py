@@ -44,7 +44,7 @@ def raw(day: date) -> pd.DataFrame:
 def test_good_rows_have_no_label_however_old_they_are(labels_due: bool) -> None:
     split = core.split(raw(DAY), parsed(), DAY, labels_due)
     assert [*split.good] == ["event_id", "event_time"]
-    assert (split.quarantined, split.labels) == ({"missing_key": 1}, {"": 4})
+    assert (split.quarantined_rows, split.labels) == ({"missing_key": 1}, {"": 4})
 
 
 def test_days_that_are_read_at_once_are_what_each_is_alone() -> None:
