@@ -5,7 +5,6 @@ import io
 import re
 import shlex
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -211,15 +210,3 @@ def test_the_pipelines_compile(tmp_path: Path) -> None:
     subprocess.run(engine("compile", "--environment", "local", "--folder", str(tmp_path)), check=True, timeout=SECONDS)
 
     assert (tmp_path / "local" / "training.yaml").exists()
-
-
-def test_the_conversion_of_a_csv_file_makes_what_the_page_says(tmp_path: Path) -> None:
-    script = re.search(r"^```sh\n(mkdir -p data\n.*?)^```", (ROOT / "docs/your-data.md").read_text(), re.M | re.S)
-    assert script
-    rows = "Booking no.;Booked at;Price;Age\n007;31.12.2025 14:30;12,50;\n"
-    (tmp_path / "export.csv").write_text(rows)
-
-    subprocess.run(["bash", "-ec", script[1].replace(".venv/bin/python", sys.executable)], cwd=tmp_path, check=True)
-
-    table = (tmp_path / "data/bookings.csv").read_text().splitlines()
-    assert table == ["Booking no.,Booked at,Price,Age", "007,2025-12-31 14:30:00,12.5,-1.0"]

@@ -92,7 +92,7 @@ def read(table: SourceFiles) -> tuple[dict[str, Any], list[str], pd.DataFrame]:
 
 def _find_format(uri: str, data: bytes) -> tuple[dict[str, Any], list[str]]:
     """Return what `source.format` says of a file as a whole, and why."""
-    with formats.explain_failures(uri):
+    with formats.explain_faults(uri):
         name, data = formats.unpack(uri, data)
     match formats.find_kind(name):
         case "CSV":

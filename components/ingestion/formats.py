@@ -71,7 +71,7 @@ def parse(name: str, data: bytes, columns: Columns, spelled: FileFormat = PLAIN)
     if find_kind(name) == "tar":
         from components.ingestion import webdataset
 
-        with explain_failures(name):
+        with explain_faults(name):
             frame = webdataset.parse(unpack(name, data)[1], columns)
     else:
         frame = read_rows(name, data, spelled)
@@ -81,7 +81,7 @@ def parse(name: str, data: bytes, columns: Columns, spelled: FileFormat = PLAIN)
 
 def read_rows(name: str, data: bytes, spelled: FileFormat) -> "pd.DataFrame":
     """Read a file that is no tar, whatever columns it has; as `parse`, which see."""
-    with explain_failures(name):
+    with explain_faults(name):
         name, data = unpack(name, data)
         match find_kind(name):
             case "Parquet":
@@ -92,7 +92,7 @@ def read_rows(name: str, data: bytes, spelled: FileFormat) -> "pd.DataFrame":
 
 
 @contextmanager
-def explain_failures(name: str) -> Iterator[None]:
+def explain_faults(name: str) -> Iterator[None]:
     """Turn what is raised while a file is read into a UserError that says what is wrong with the file."""
     try:
         yield

@@ -241,7 +241,7 @@ class FoldedBlocks(Part):
 Block = Annotated[
     Text | Notice | Facts | TableBlock | Chart | Bars | Pictures | Links | Code | FoldedBlocks,
     Field(discriminator="kind"),
-]  # fmt: skip
+]
 
 
 class SectionOutcome(Part):

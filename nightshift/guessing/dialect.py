@@ -3,12 +3,15 @@
 import csv
 import re
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
 from nightshift import values
+from nightshift.config.source import FileFormat
 from nightshift.errors import UserError
 
+SETTINGS = ("encoding", "separator", "quote", "preamble_lines")  # of `source.format`, and of a dialect
 UTF_16 = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 SEPARATORS = ",;\t|"
 SAMPLED_RECORDS = 200
@@ -38,10 +41,8 @@ class Dialect:
     @property
     def settings(self) -> dict[str, object]:
         """What `source.format` says of it, without defaults."""
-        settings = {"encoding": self.encoding, "separator": self.separator, "quote": self.quote}
-        settings |= {"preamble_lines": self.preamble_lines}
-        defaults = {"encoding": "utf-8", "separator": ",", "quote": '"', "preamble_lines": 0}
-        return {key: value for key, value in settings.items() if value != defaults[key]}
+        defaults = FileFormat()
+        return {key: getattr(self, key) for key in SETTINGS if getattr(self, key) != getattr(defaults, key)}
 
 
 def guess(data: bytes) -> Dialect:
@@ -144,5 +145,5 @@ def _require_header(header: list[str]) -> None:
         )
 
 
-def _records(text: str, separator: str, quote: str) -> "csv._reader":
+def _records(text: str, separator: str, quote: str) -> Iterator[list[str]]:
     return csv.reader(text.splitlines(keepends=True), delimiter=separator, quotechar=quote)

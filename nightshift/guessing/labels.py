@@ -9,6 +9,7 @@ from nightshift.errors import UserError
 from nightshift.guessing import words
 from nightshift.guessing.profiles import ColumnProfile
 
+MOST_CLASSES = 10  # of a column that is listed where none has two
 MOST_VALUES = 50  # of a label that are listed
 
 
@@ -48,10 +49,12 @@ def find(columns: Mapping[str, ColumnProfile]) -> str:
     candidates = next((names for test in tests if (names := [*filter(test, pairs)])), [])
     if len(candidates) == 1:
         return candidates[0]
+    few = [name for name, column in columns.items() if 2 < column.distinct <= MOST_CLASSES]
     fault = "several columns may be what is predicted" if candidates else "no column is plainly what is predicted"
+    listed = ", ".join(candidates or pairs or few or columns)[:300]
     raise UserError(
-        f"{fault}; give --label with one of {', '.join(candidates or pairs or columns)[:300]}, and --positive VALUE "
-        "for what counts as positive, if it is neither 1, true nor yes"
+        f"{fault}; give --label with one of {listed}, and --positive VALUE for what counts as positive, if it is "
+        "neither 1, true nor yes"
     )
 
 
@@ -77,9 +80,9 @@ def read(column: ColumnProfile, chosen: tuple[str, ...]) -> BinaryLabel:
             "counts as positive, or --label with another column: a table's label is one of two, no number and no class"
         )
     negative = [text for text in present if text not in positive]
-    values = texts.isin(positive).astype(float).mask(texts.isna())
+    known = texts.isin(positive).astype(float).mask(texts.isna())
     is_plain = set(positive) <= {"1", "true"} and set(negative) <= {"0", "false"}
-    return BinaryLabel(values, [], []) if is_plain else BinaryLabel(values, positive, negative)
+    return BinaryLabel(known, [], []) if is_plain else BinaryLabel(known, positive, negative)
 
 
 def _find_positive(column: ColumnProfile, texts: pd.Series) -> list[str]:

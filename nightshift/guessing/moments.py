@@ -47,6 +47,11 @@ class TimeSpelling:
     swapped: list[str]
     reason: str
 
+    @property
+    def is_epoch(self) -> bool:
+        """Whether times are numbers."""
+        return bool(self.times) and self.times[0] in PER_SECOND
+
 
 def guess(column: pd.Series, now: datetime, day_first: bool | None = None) -> TimeSpelling | None:
     """Return how a column spells times; None where it holds none.

@@ -59,6 +59,8 @@ def guess(texts: Mapping[str, pd.Series], separator: str) -> NumberSpelling:
     mark, reasons = _settle(mark, texts, columns, separator)
     spelled = readings[MARKS.index(mark)]
     used = [unit for unit in units if any(texts[name].str.contains(unit, regex=False).any() for name in columns[mark])]
+    if used:
+        reasons = [*reasons, f"{', '.join(used)} beside numbers is left out."]
     return NumberSpelling(spelled.model_copy(update={"units": used}), columns[mark], reasons)
 
 
@@ -76,7 +78,8 @@ def _settle(
     mark: Marks, texts: Mapping[str, pd.Series], columns: Mapping[Marks, list[str]], separator: str
 ) -> tuple[Marks, list[str]]:
     """Return the marks, and why: where all of a table's are followed by three digits, 1,234 may be either."""
-    other = {(",", ""): (".", ","), (".", ""): (",", ".")}.get(mark)
+    rivals: dict[Marks, Marks] = {(",", ""): (".", ","), (".", ""): (",", ".")}
+    other = rivals.get(mark)
     example = _example(texts, columns[mark], mark[0])
     if other and example and columns[other] == columns[mark]:
         # a comma within fields that commas separate is nobody's choice for decimals, nor a semicolon that of English

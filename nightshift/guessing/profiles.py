@@ -7,12 +7,13 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from nightshift.guessing import moments, numbers
+from nightshift.guessing import moments, numbers, words
 from nightshift.guessing.moments import TimeSpelling
 from nightshift.guessing.numbers import NumberSpelling
 from nightshift.tasks import columns, spelling
 
 Kind = Literal["time", "whole", "number", "text", "empty"]
+KEYS = words.IDENTIFIER | words.CUSTOMER | words.TERMINAL
 SAMPLED_ROWS = 5000  # by which spellings are looked for; every row is ingested before a config is written
 MOST_TOTALS = 3  # rows at the end that sum the others up
 EMPTY_FIELDS = 0.25  # share of the fields that is missing in a row of totals, of those that other rows have
@@ -91,7 +92,8 @@ def profile(frame: pd.DataFrame, reading: Reading) -> TableProfile:
     frame = frame.mask(frame.isin(missing)) if missing else frame
     numeric = [name for name in spelled.columns if not known[name].str.fullmatch("0[0-9]+").any()]
     plain = replace(spelled, columns=numeric)
-    profiles = {str(name): _profile(str(name), column, plain, reading) for name, column in frame.items()}
+    times = _find_times(frame, reading)
+    profiles = {str(name): times.get(str(name)) or _profile(str(name), column, plain) for name, column in frame.items()}
     settings = {"skip_rows": skipped, "missing": missing} | spelled.spelled.model_dump(exclude_defaults=True)
     reasons = spelled.reasons if numeric else []
     if skipped:
@@ -129,14 +131,26 @@ def _texts(column: pd.Series) -> pd.Series:
     return columns.texts(column).dropna().str.strip().astype(object)
 
 
-def _profile(name: str, column: pd.Series, numeric: NumberSpelling, reading: Reading) -> ColumnProfile:
+def _find_times(frame: pd.DataFrame, reading: Reading) -> dict[str, ColumnProfile]:
+    """Return the columns of times; numbers since 1970 are times where nothing else is, since ids may be as large."""
+    columns = {str(name): _profile_time(str(name), column, reading) for name, column in frame.items()}
+    times = {name: column for name, column in columns.items() if column}
+    written = {name: column for name, column in times.items() if column.spelled and not column.spelled.is_epoch}
+    return written or {name: column for name, column in times.items() if not words.has_any(name, KEYS)} or times
+
+
+def _profile_time(name: str, column: pd.Series, reading: Reading) -> ColumnProfile | None:
     known = column.dropna()
-    if known.empty:
+    spelled = moments.guess(known.iloc[:: max(1, len(known) // SAMPLED_ROWS)], reading.now, reading.day_first)
+    if spelled is None:
+        return None
+    values = moments.read(column, spelled.times, reading.timezone)
+    return ColumnProfile(name, "time", values, values.nunique(), spelled)
+
+
+def _profile(name: str, column: pd.Series, numeric: NumberSpelling) -> ColumnProfile:
+    if column.isna().all():
         return ColumnProfile(name, "empty", column, 0)
-    step = max(1, len(known) // SAMPLED_ROWS)
-    if times := moments.guess(known.iloc[::step], reading.now, reading.day_first):
-        values = moments.read(column, times.times, reading.timezone)
-        return ColumnProfile(name, "time", values, values.nunique(), times)
     is_numeric = pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
     if is_numeric or name in numeric.columns:
         values = spelling.numbers(column, numeric.spelled)

@@ -1,6 +1,6 @@
 """The config that a table suggests: its days fitted into windows of training and test."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date, timedelta
 from itertools import product
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from nightshift.config import Config, parse
+from nightshift.config import parse
 from nightshift.errors import UserError
 from nightshift.guessing.roles import Choices, Roles
 from nightshift.splits import Days, lookback, plan
@@ -20,6 +20,8 @@ FEWEST_POSITIVES = 20
 WINDOWS: list[list[int]] = [[1, 7, 30], [1, 7, 14], [1, 7], [1]]
 LENGTHS = ((14, 7), (14, 14), (21, 21), (28, 28), (7, 7))  # days of training and of test, the usual ones first
 MOST_WEEKDAYS = 3  # without rows in a week that has some
+FEW_ROWS = 500  # a day, with which chance exceeds the usual limits of drift
+UTC_NOTE = "Times without a zone are taken for UTC; --timezone Europe/Berlin says otherwise."
 CANDIDATES = {
     "xgboost": {
         "kind": "xgboost",
@@ -87,20 +89,28 @@ def propose(name: str, source: dict[str, Any], roles: Roles, choices: Choices, n
     counts = DailyCounts.from_roles(roles)
     delay, delay_note = _settle_delay(counts, choices)
     empty_days, empty_note = _settle_empty_days(counts)
-    source = source | ({"timezone": choices.timezone} if choices.timezone != "UTC" else {}) | empty_days
-    task: dict[str, Any] = {"kind": "tabular", "candidates": CANDIDATES}
-    task |= {"amount_decimals": roles.decimals} if roles.decimals != 2 else {}  # the default
-    config = {"name": name, "label_delay_days": delay, "source": source, "columns": roles.columns, "task": task}
-    config, protocol_note = _fit(config, counts)
-    zone = "Times without a zone are taken for UTC; --timezone Europe/Berlin says otherwise."
+    timezone: dict[str, Any] = {} if choices.timezone == "UTC" else {"timezone": choices.timezone}
+    source = source | timezone | empty_days
+    task: dict[str, Any] = {"kind": "tabular", "candidates": CANDIDATES, "amount_decimals": roles.decimals}
+    config: dict[str, Any] = {
+        "name": name,
+        "label_delay_days": delay,
+        "source": source,
+        "columns": roles.columns,
+        "task": task,
+    }
+    config, protocol_note = _fit(config | {"task": task}, counts)
+    config["evaluation"] |= _evaluation(counts)
+    config |= (drift := _drift(counts))
     return Proposal(
-        config | {"evaluation": config["evaluation"] | _evaluation(counts)},
+        config,
         {
             "label_delay_days": [delay_note],
-            "source": [*notes, *([zone] if choices.timezone == "UTC" else []), *empty_note],
+            "source": [*notes, *([] if timezone else [UTC_NOTE]), *empty_note],
             "columns": [*roles.notes, *(f"Left out: {column!r}, {why}." for column, why in roles.left_out.items())],
             "protocol": protocol_note,
             "evaluation": ["What it costs to check an event, and to miss a positive, only you know."],
+            "drift": ["With few rows a day, chance alone exceeds the usual limits."] if drift else [],
         },
         counts.span,
     )
@@ -119,7 +129,7 @@ def _settle_delay(counts: DailyCounts, choices: Choices) -> tuple[int, str]:
 
 def _settle_empty_days(counts: DailyCounts) -> tuple[dict[str, Any], list[str]]:
     """Return the setting for days without rows, and a sentence where there are some."""
-    empty = counts.rows.index[counts.rows == 0]
+    empty = pd.DatetimeIndex(counts.rows.index[counts.rows == 0])
     if empty.empty:
         return {}, []
     weekdays = sorted(set(empty.weekday))
@@ -156,29 +166,25 @@ def _variants(config: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield config | {"task": config["task"] | {"windows_days": windows}, "protocol": protocol}
 
 
-def _test_days(variant: Mapping[str, Any], counts: DailyCounts) -> Days | None:
+def _test_days(variant: dict[str, Any], counts: DailyCounts) -> Days | None:
     """Return the days on which a run for the last day tests; None where the table does not reach back so far."""
-    days = plan(_check(variant), counts.span.last)
+    days = plan(parse(variant), counts.span.last)
     return days.test.test if days.events.first >= counts.span.first else None
 
 
-def _check(variant: Mapping[str, Any]) -> Config:
-    return parse({**variant})
-
-
 def _too_few(config: dict[str, Any], counts: DailyCounts) -> str:
-    *_, smallest = sorted(_variants(config), key=_list_needed, reverse=True)
-    parts = " + ".join(f"{days} ({key})" for days, key in lookback(_check(smallest)))
+    *_, smallest = sorted(_variants(config), key=_count_days, reverse=True)
+    parts = " + ".join(f"{days} ({key})" for days, key in lookback(parse(smallest)))
     have = len(counts.rows)
     return (
-        f"the rows are of {have} days, {counts.span}, and a run needs at least {_list_needed(smallest)}: {parts}; "
-        "bring more days, or give a shorter --label-delay"
+        f"the rows are of {have} days, {counts.span}, and a run needs at least {_count_days(smallest)}: {parts}; bring "
+        "more days, or give a shorter --label-delay"
     )
 
 
-def _list_needed(variant: Mapping[str, Any]) -> int:
+def _count_days(variant: dict[str, Any]) -> int:
     last = date(2024, 1, 1) + timedelta(days=3650)
-    return len(list(plan(_check(variant), last).events))
+    return len(list(plan(parse(variant), last).events))
 
 
 def _evaluation(counts: DailyCounts) -> dict[str, Any]:
@@ -191,3 +197,9 @@ def _evaluation(counts: DailyCounts) -> dict[str, Any]:
         "cost_missed_positive": 1,
         "cost_alert": 5,
     }
+
+
+def _drift(counts: DailyCounts) -> dict[str, Any]:
+    """Return wider limits for few rows."""
+    few = counts.rows.sum() / (counts.rows > 0).sum() < FEW_ROWS
+    return {"drift": {"window_days": 14, "psi": 0.25, "wasserstein": 0.25}} if few else {}

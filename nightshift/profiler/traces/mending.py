@@ -69,7 +69,7 @@ def read(text: str, start: int, last: int) -> tuple[Any, int, bool]:
 
 def _mend(text: str, start: int) -> tuple[Any, int] | None:
     for end in _ends(text, start):
-        for value in _repair(text[start:end]):
+        for value in _read_mended(text[start:end]):
             return value, end
     return None
 
@@ -81,7 +81,7 @@ def _ends(text: str, start: int) -> Iterator[int]:
         yield end.end()
 
 
-def _repair(text: str) -> Iterator[Any]:
+def _read_mended(text: str) -> Iterator[Any]:
     """Return the value that a text means, if any: with its texts as they are, or else with quotes inside them."""
     plain = BACKSLASH.sub(lambda match: match[1] or r"\\", CONTROL.sub(" ", text))
     for repaired in (plain, TEXT.sub(_quote, CONTROL.sub(" ", text))):

@@ -16,7 +16,7 @@ from tests.components.ingestion.conftest import CONFIG, Step
 
 COLUMNS = parse(CONFIG).columns
 SPELLED = FileFormat(encoding="cp1252", separator=";", preamble_lines=1, skip_rows=["Total"], missing=["-"])
-TEXT = "export of today\nid;shop;n\n1;Gesch\u00e4ft;-\n2;-;5\nTotal;;5"
+TEXT = "export of today\nid;shop;n\n1;Gesch\u00e4ft;-\n2;-;5\nTotal;5"
 
 
 def zipped(**members: bytes) -> bytes:

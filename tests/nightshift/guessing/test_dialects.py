@@ -69,7 +69,7 @@ def read(data: bytes) -> tuple[pd.DataFrame, TableProfile]:
     return frame, profiles.profile(frame, Reading(guessed.separator, NOW))
 
 
-DIALECTS = st.fixed_dictionaries(
+DIALECTS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {
         "separator": st.sampled_from([",", ";", "\t", "|"]),
         "marks": st.sampled_from(MARKS),

@@ -20,6 +20,10 @@ MINUTES = np.sort(RNG.integers(0, 60 * 24 * 80, ROWS))
 TIMES = pd.Series([f"{datetime(2025, 9, 1) + timedelta(minutes=int(minute)):%Y-%m-%d %H:%M}" for minute in MINUTES])
 
 
+def by_label(positive: str | None, negative: str | None) -> list[str | None]:
+    return [positive if label else negative for label in LABEL]
+
+
 def table(**columns: Any) -> pd.DataFrame:
     """A table of texts with an id, a time, a label, and more."""
     frame = pd.DataFrame({"order id": range(ROWS), "at": TIMES, "fraud": LABEL.astype(int)}).assign(**columns)
@@ -35,9 +39,9 @@ def assign(frame: pd.DataFrame, **choices: Any) -> Roles:
 @pytest.mark.parametrize(
     ("column", "reason"),
     [
-        (np.where(LABEL, "2025-12-30", None), "on 100% of its rows it is later than the event"),
-        (np.where(LABEL, "blocked", None), "it is filled in on the rows that are positive, and on no others"),
-        (np.where(LABEL, None, "web"), "it is empty on the rows that are positive, and on no others"),
+        (by_label("2025-12-30", None), "on 100% of its rows it is later than the event"),
+        (by_label("blocked", None), "it is filled in on the rows that are positive, and on no others"),
+        (by_label(None, "web"), "it is empty on the rows that are positive, and on no others"),
         (np.where(LABEL, "A", RNG.choice(["B", "C"], ROWS)), "its values tell the label"),
         (np.where(LABEL, 10, 0) + RNG.random(ROWS).round(3), "its numbers tell the label"),
     ],
@@ -70,7 +74,7 @@ def test_names_and_repeated_values_say_whose_an_event_is_and_what_it_is_worth() 
 
 
 def test_numbers_that_are_missing_too_often_texts_of_many_values_and_constants_are_left_out_with_the_reason() -> None:
-    holes = np.where(RNG.random(ROWS) < 0.05, None, 1.5 * np.arange(ROWS))
+    holes = np.where(RNG.random(ROWS) < 0.05, np.nan, 1.5 * np.arange(ROWS))
     notes = [f"note {number // 2}" for number in range(ROWS)]
 
     assigned = assign(table(weight=holes, remark=notes, currency="EUR", delta=RNG.normal(size=ROWS).round(2)))
@@ -170,6 +174,15 @@ def test_the_earliest_of_several_times_is_the_event_s() -> None:
 
     assert assigned.columns["event_time"] == "at"
     assert "later than the event" in assigned.left_out["closed"]
+
+
+def test_ids_as_large_as_seconds_since_1970_are_no_times_where_others_are() -> None:
+    accounts = 1_200_000_000 + RNG.integers(0, 90, ROWS)
+    seconds = (pd.to_datetime(TIMES) - pd.Timestamp(0)) // pd.Timedelta(seconds=1)
+
+    assert assign(table(account=accounts)).columns["customer"] == "account"
+    assigned = assign(table(account=accounts, at=seconds))
+    assert (assigned.columns["event_time"], assigned.columns["customer"]) == ("at", "account")
 
 
 def proposed(frame: pd.DataFrame, **choices: Any) -> proposal.Proposal:

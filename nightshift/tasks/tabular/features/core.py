@@ -69,8 +69,7 @@ def compute_windows(side: str, events: Frame, config: TabularConfig, backend: Ba
 
     Args:
         side: `customer` or `terminal`.
-        events: n rows in order of time, with the columns `columns_needed`; all events of each customer or
-            terminal in them.
+        events: n rows in order of time, with the columns `columns_needed`; all events of a customer or terminal.
         config: windows, label delay and currency.
         backend: where to compute.
 
