@@ -237,7 +237,8 @@ def _range(values: list[float | None]) -> str:
 def _publish(summary: dict[str, Any]) -> None:
     largest = ", ".join(f"{name} {value:.3f}" for name, value in summary["largest"].items())
     note = (
-        f"{summary['stable_days']} stable days: {summary['false_alarms']} requests to retrain (at most {FALSE_ALARMS})"
+        f"{summary['stable_days']} stable days: {summary['false_alarms']} requests to retrain "
+        f"(at most {FALSE_ALARMS})"
         f", {summary['drifted_days']} days with a raised signal; largest effects: {largest}. Days are counted from the "
         f"onset; {summary['seconds']:.0f} s in all."
     )

@@ -107,14 +107,16 @@ def int8_static(content: bytes, sample: Tensors) -> bytes:
     model = _parse(content)
     batches = split_rows(sample, AT_ONCE)
 
-    class Reader(quantization.CalibrationDataReader):  # type: ignore[misc]
+    class CalibrationReader(quantization.CalibrationDataReader):  # type: ignore[misc]
         def get_next(self) -> Any:
             return next(batches, None)
 
     # convolutions of signed activations are no faster than float32
     unsigned = quantization.QuantType.QUInt8
     return _quantize(
-        lambda path: quantization.quantize_static(model, path, Reader(), activation_type=unsigned, **SAFE, **FINE)
+        lambda path: quantization.quantize_static(
+            model, path, CalibrationReader(), activation_type=unsigned, **SAFE, **FINE
+        )
     )
 
 

@@ -95,7 +95,7 @@ def train(setup: TrainingSetup[Any], rows: TrainingRows[Any], code: str) -> Trai
     """
     config, plan, features = setup.config, setup.plan, setup.features
     task, sample = config.task, rows.sample(plan.test)  # before hours of work on the other days
-    unlearned = sample.unlearned
+    unlearned = sample.unlearned_classes
     validation = validate(config, plan.validation, rows)
     fits = fit_all(sample, validation.measured)
     usable = {name: validation.measured[name].metrics for name in fits.candidates}

@@ -81,7 +81,7 @@ class TabularColumns(LabeledColumns):
     categorical: Categories = Field([], description="further categorical columns, one-hot encoded")
 
 
-class EventLimits(ConfigSection):
+class TabularEventLimits(ConfigSection):
     """What one event may be: ingestion quarantines what is more, and an endpoint refuses it."""
 
     largest_amount: LargestAmount | None = Field(
@@ -178,7 +178,7 @@ class TabularConfig(LabeledConfig):
 
     source: TabularSource
     columns: TabularColumns
-    limits: EventLimits = EventLimits()
+    limits: TabularEventLimits = TabularEventLimits()
     simulator: TabularSimulator = TabularSimulator()
     protocol: TabularProtocol = TabularProtocol()
     task: TabularTaskConfig

@@ -87,7 +87,7 @@ class Curves(Part):
     calibration: Calibration
 
 
-class Figures(Artifact):
+class EvaluationFigures(Artifact):
     """What `evaluation.json` has of every task."""
 
     test: FoldWindow = Field(description="the test days; rows without those that a task leaves out")
@@ -98,7 +98,7 @@ class Figures(Artifact):
     gains: dict[str, Gain] | None = Field(description="of the selected candidate over the champion, paired")
 
 
-class Evaluation(Figures):
+class Evaluation(EvaluationFigures):
     """How good a model's candidates are on the test days; entities already known as positive are left out."""
 
     top_k: int = Field(description="entities that can be checked a day")
@@ -108,7 +108,7 @@ class Evaluation(Figures):
     curves: Curves
 
 
-class ClassEvaluation(Figures):
+class ClassEvaluation(EvaluationFigures):
     """How well a model's candidates tell classes apart on the test days; `evaluation.json` where a task has classes."""
 
     left_out: int = Field(description="rows of the test days that share group or content with a training row")

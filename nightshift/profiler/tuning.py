@@ -268,7 +268,7 @@ class VariantComparison:
         return self.decision is Decision.FAIL
 
     @property
-    def won(self) -> float:
+    def gain(self) -> float:
         """How many more rows the other one trains in the same time, as a share."""
         return median(self.ratios) - 1
 
@@ -285,7 +285,7 @@ class Tried:
     @property
     def gain(self) -> float:
         """What it wins, 0 where it is not faster for sure."""
-        return self.comparison.won if self.comparison and self.comparison.is_faster else 0.0
+        return self.comparison.gain if self.comparison and self.comparison.is_faster else 0.0
 
 
 @dataclass(frozen=True)

@@ -92,7 +92,7 @@ def line(tried: Tried, setting: TuningSetting) -> str:
     if not tried.comparison:
         return f"  {what:18} not measured: {tried.refused}"
     after, decision = tried.comparison.after, _describe_decision(tried.comparison.decision)
-    figures = f"{after.rows:>12,.1f} rows/s  {100 * tried.comparison.won:+7.1f} %  {_describe_usage(after, setting)}"
+    figures = f"{after.rows:>12,.1f} rows/s  {100 * tried.comparison.gain:+7.1f} %  {_describe_usage(after, setting)}"
     return f"  {what:18} {figures}; {decision}"
 
 
@@ -102,7 +102,7 @@ def conclusion(tuned: Tuned, setting: TuningSetting) -> Iterator[str]:
         yield "nothing is faster for sure; the config stays as it is"
         return
     before, after = tuned.total.before, tuned.total.after
-    yield f"{100 * tuned.total.won:.1f} % more rows/s: {before.rows:,.1f} -> {after.rows:,.1f}"
+    yield f"{100 * tuned.total.gain:.1f} % more rows/s: {before.rows:,.1f} -> {after.rows:,.1f}"
     yield f"used: {_describe_usage(before, setting)} -> {_describe_usage(after, setting)}"
     if changed := [axis for axis in CHANGES_RESULT if axis in tuned.changes]:
         yield f"changes what is learned, so compare the models: {', '.join(changed)}"

@@ -51,12 +51,13 @@ def left(engine: Any, folder: Path) -> list[str]:
 
 # native code that returns after minutes
 BUSY = (
-    "run(Parser('busy', ''), lambda _: print('ready', flush=True) or hashlib.pbkdf2_hmac('md5', b'', b'', 2**31 - 1))"
+    "run(StepParser('busy', ''), "
+    "lambda _: print('ready', flush=True) or hashlib.pbkdf2_hmac('md5', b'', b'', 2**31 - 1))"
 )
 
 
 def test_a_step_that_is_its_containers_first_process_ends_when_it_is_asked_to(engine: Any) -> None:
-    code = f"import hashlib; from nightshift.step import Parser, run; {BUSY}"
+    code = f"import hashlib; from nightshift.step import StepParser, run; {BUSY}"
     container = engine.containers.run(image("base"), ["python", "-c", code], detach=True)
     try:
         wait_until(lambda: b"ready" in container.logs(), "the step runs")

@@ -27,7 +27,7 @@ def body(context):
     print("working", flush=True)
     {body}
 
-step.run(step.Parser("training", "A sample.", acts={acts}).takes(config="the config"), body)
+step.run(step.StepParser("training", "A sample.", acts={acts}).takes(config="the config"), body)
 """
 
 

@@ -19,7 +19,7 @@ def body(context):
     step.log.info("working on %s", context.args.date)
     {body}
 
-step.run(step.Parser("sample", "Does nothing.").takes(date="the day", run_date="another").takes_device(), body)
+step.run(step.StepParser("sample", "Does nothing.").takes(date="the day", run_date="another").takes_device(), body)
 """
 FLAGS = ["--date", "2024-03-18", "--run-date", "2024-03-19", "--device", "cpu"]
 

@@ -20,7 +20,7 @@ from tests.servers import free_port
 SCRIPT = """
 from nightshift import step
 
-step.run(step.Parser("sample", "Does nothing.").takes(config="the config"), lambda context: {measured})
+step.run(step.StepParser("sample", "Does nothing.").takes(config="the config"), lambda context: {measured})
 """
 LABELS = {"job": "nightshift", "instance": "", "pipeline": "training", "use_case": "fraud", "step": "sample"}
 

@@ -112,7 +112,7 @@ class EventReader:
                 events, rest, is_closed = self._cut(rest)
                 yield events
             if len(rest) > LONGEST and not is_closed:
-                raise self._broken(rest)
+                raise self._explain_break(rest)
         if not is_closed:
             events, rest, is_closed = self._read_each(rest, margin=0)
             yield events
@@ -195,7 +195,7 @@ class EventReader:
         if not self.is_list and is_closed:
             return self._describe(b"{" + text.lstrip(",").encode())
         if text or not self.is_list:
-            raise self._broken(rest)
+            raise self._explain_break(rest)
         self.is_open = not is_closed
         return []
 
@@ -214,7 +214,7 @@ class EventReader:
         self.about |= values
         return [self._event(event, "", 0) for event in more] if isinstance(more, list) else []
 
-    def _broken(self, rest: bytes) -> UserError:
+    def _explain_break(self, rest: bytes) -> UserError:
         """Return where and why the text cannot be read any further."""
         text = mending.decode(rest)
         at = _next(text, 0)

@@ -11,7 +11,7 @@ from components.ingestion import core, section
 from components.ingestion.tally import Totals
 from nightshift import splits
 from nightshift.config import Config
-from nightshift.config.tabular import EventLimits
+from nightshift.config.tabular import TabularEventLimits
 from nightshift.contracts.section import TableBlock
 from nightshift.contracts.tables import Partition
 
@@ -27,7 +27,7 @@ CONFIG = {
 
 
 class RowConfig(Config):
-    limits: EventLimits = EventLimits()
+    limits: TabularEventLimits = TabularEventLimits()
 
 
 def parsed(**changes: Any) -> RowConfig:

@@ -81,7 +81,7 @@ def test_rows_of_one_class_train_no_model(items):
 
 def test_rows_that_share_their_content_with_the_training_days_are_no_reference(items):
     plan = pictures.plan()
-    seen = items.seen(plan.test)
+    seen = items.training_rows(plan.test)
     copies = items.rows.assign(content="the same")
     with pytest.raises(UserError, match="no rows are left for drift to compare with"):
         drift_reference.unseen(replace(items, rows=copies), plan, copies, 0)

@@ -275,5 +275,5 @@ def spent(cloud: str, observed: Observed, name: str, table: Path) -> Iterator[Fa
         yield Fact("costs in USD a month", use, {group: _usd(monthly) for group, monthly in by_group.items()})
 
 
-def _usd(cost: costs.Cost) -> str:
+def _usd(cost: costs.MonthlyCost) -> str:
     return f"{cost.usd:.2f}" + (f" and {', '.join(sorted(cost.unknown))}" if cost.unknown else "")

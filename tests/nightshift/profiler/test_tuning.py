@@ -75,7 +75,7 @@ def test_the_fastest_value_of_each_axis_is_kept_and_the_whole_is_measured_beside
     assert tuned.changes == {"precision": "bf16", "compile": "default", "batch_size": 1024}
     assert tuned.best.parameters == {**PARAMETERS, **tuned.changes}
     assert tuned.is_faster and tuned.total
-    assert tuned.total.won == pytest.approx(1 / (0.5 * 0.8 * 0.7) - 1, rel=0.05)
+    assert tuned.total.gain == pytest.approx(1 / (0.5 * 0.8 * 0.7) - 1, rel=0.05)
     assert tuned.total.after.rows / tuned.total.before.rows == pytest.approx(1 / (0.5 * 0.8 * 0.7), rel=0.05)
     names = [(trial.axis, trial.value) for trial in tried if trial.axis != "batch_size"]
     assert names == [("threads", 4), ("precision", "bf16"), ("compile", "default")]

@@ -269,13 +269,13 @@ class Rows:
     limit: float = 0.01
     is_decidable: bool = True
 
-    def decided(self, scores: np.ndarray) -> np.ndarray:
+    def decide(self, scores: np.ndarray) -> np.ndarray:
         return scores.argmax(1)
 
     def quality(self, scores: np.ndarray) -> float:
         return float(np.mean(scores.argmax(1) == OFFLINE.argmax(1)))
 
-    def resampled(self, scores: np.ndarray) -> np.ndarray:
+    def resample(self, scores: np.ndarray) -> np.ndarray:
         return np.full(100, self.quality(scores))
 
 

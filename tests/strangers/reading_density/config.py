@@ -8,7 +8,7 @@ from shop_counts.config import LossEvaluation
 from nightshift.config import Config
 from nightshift.config.columns import Columns, Numbers
 from nightshift.config.policy import Effect
-from nightshift.config.tabular import EventLimits
+from nightshift.config.tabular import TabularEventLimits
 from nightshift.config.task import TaskConfig
 
 
@@ -24,6 +24,6 @@ class ReadingDensity(TaskConfig):
 
 class ReadingConfig(Config):
     columns: ReadingColumns
-    limits: EventLimits = EventLimits()
+    limits: TabularEventLimits = TabularEventLimits()
     task: ReadingDensity
     evaluation: LossEvaluation = LossEvaluation(max_loss=20.0)

@@ -9,7 +9,7 @@ from nightshift.config.columns import Holds, LabeledColumns
 from nightshift.config.policy import Effect, EvaluationGate
 from nightshift.config.section import Days, Positive
 from nightshift.config.source import Simulator
-from nightshift.config.tabular import EventLimits
+from nightshift.config.tabular import TabularEventLimits
 from nightshift.config.task import TaskConfig
 
 
@@ -41,7 +41,7 @@ class LossEvaluation(EvaluationGate):
 
 class ShopConfig(LabeledConfig):
     columns: ShopColumns
-    limits: EventLimits = EventLimits()
+    limits: TabularEventLimits = TabularEventLimits()
     simulator: ShopSimulator = ShopSimulator()
     task: ShopCounts
     evaluation: LossEvaluation = LossEvaluation()

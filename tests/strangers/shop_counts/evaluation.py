@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from nightshift.contracts.evaluation import Figures
+from nightshift.contracts.evaluation import EvaluationFigures
 from nightshift.contracts.section import Fact
 from nightshift.contracts.verdict import Measure
 from nightshift.markdown import items, page
@@ -37,7 +37,7 @@ class CountsUnderTest(MeasuredRows):
         sections = {"Model": identity(model, self.config, defaults="library"), "Verdict": items(verdict.reasons)}
         return EvaluationReport(
             verdict=verdict,
-            figures=Figures(**figures),
+            figures=EvaluationFigures(**figures),
             highlights=[Fact(label=self.metrics.TITLE, value=loss.value, format="score")],
             blocks=[],
             card=page(f"Model card: {self.config.name}, {model.selected}", sections),

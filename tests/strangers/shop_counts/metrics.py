@@ -5,9 +5,9 @@ LOWER_IS_BETTER = (PROMISE,)
 GATES = ()
 
 
-def shown(_):
+def list_headline_metrics(_):
     return {PROMISE: TITLE}
 
 
-def summarized(_):
+def list_summary_metrics(_):
     return {PROMISE: PROMISE}

@@ -18,9 +18,9 @@ def rows(config, features, uri, model, limit):
     unseen = features.read(splits.fold(config, model.lineage.validation.last).test)
     counts = unseen["label"].to_numpy(dtype=float)
     measured = {
-        "decided": lambda scores: np.zeros(len(scores)),  # nothing
+        "decide": lambda scores: np.zeros(len(scores)),  # nothing
         "quality": lambda scores: -poisson.deviance(counts, scores),
-        "resampled": lambda scores: -poisson.resampled(counts, scores),
+        "resample": lambda scores: -poisson.resampled(counts, scores),
     }
     rows = SimpleNamespace(metric="Poisson deviance", many=1024, limit=limit, is_decidable=True, **measured)
     rows.inputs = by_name(matrix(model.inputs, unseen))
