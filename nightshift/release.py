@@ -125,7 +125,7 @@ def entry(action: Action, version: Version, run: str = "", reasons: list[str] | 
 
 
 def challenge(record: Release, version: Version, run: str, reasons: list[str]) -> Entry:
-    """Return the state in which a version begins to be released."""
+    """Return the first state of a version's release."""
     return record.add_challenger(
         describe(version), since=datetime.now(UTC), by=registry.user(), run=run, reasons=reasons
     )

@@ -85,7 +85,7 @@ def decide(seen: Observation, log: Sequence[AuditEntry], policy: Controller, bac
 
 
 def _objections(today: AuditEntry, log: Sequence[AuditEntry], policy: Controller, backfill: bool) -> Iterator[str]:
-    """Yield what speaks against asking for a retraining, the most informative first."""
+    """Yield the reasons against a request to retrain, the most informative first."""
     if not today.raised:
         yield "Nothing has drifted."
     if LABELS in today.raised:

@@ -68,7 +68,8 @@ class ClassDriftLimits(DriftLimits):
 
     novelty: Share = Field(0.05, description="share of rows less like the reference than 98 % of its own rows")
     domain_classifier: Share = Field(
-        0.05, description="ROC AUC above 0.5 of telling newest rows from the reference by embeddings"
+        0.05,
+        description="ROC AUC, less 0.5, of a classifier that tells the newest rows from the reference by embeddings",
     )
     mmd: Share = Field(0.05, description="maximum mean discrepancy of embeddings")
     accuracy: Share = Field(0.05, description="loss against the model's promise, the same way")

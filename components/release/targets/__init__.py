@@ -77,11 +77,11 @@ class ReleaseTarget(Protocol):
         """Return figures of a version's requests, None where the target has none."""
 
     def clean(self, split: Sequence[VersionShare]) -> None:
-        """Remove all of ours that these versions do not need; without any, the endpoint too."""
+        """Delete our resources that none of these versions needs; without versions, the endpoint too."""
 
 
 def rollout(target: ReleaseTarget, wanted: Sequence[VersionShare], before: Sequence[VersionShare] = ()) -> None:
-    """Have a target serve what is wanted, check by asking that it does, and remove what that replaces.
+    """Have a target serve these versions, check it with a request to each, and delete the ones they replace.
 
     Args:
         target: where.

@@ -183,7 +183,7 @@ class KServe:
             self._pause(POLL_SECONDS)
 
     def _runs(self, service: Object, share: VersionShare) -> bool:
-        """Return whether a version is the newest of an object, as we would have it."""
+        """Return whether the newest revision of an object is this version, with the settings we declare."""
         return notes(service)[NEWEST] == key(share) and is_superset(
             service["spec"]["predictor"], self._predictor(share)
         )

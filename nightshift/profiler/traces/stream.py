@@ -99,10 +99,10 @@ class EventReader:
     is_open: bool = False
 
     def pieces(self) -> Iterator[list[TraceEvent]]:
-        """Return the events, some thousands at a time.
+        """Yield the events in batches of some thousands.
 
         Raises:
-            UserError: when it is not a trace, or only a part of one; names the byte where it broke.
+            UserError: when the file is no trace, or a truncated one; names the offset in bytes.
         """
         chunks = texts.read(self.file, self.source)
         rest, is_closed = self._open(chunks), False

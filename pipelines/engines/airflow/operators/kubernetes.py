@@ -119,7 +119,7 @@ class PodOperator(KubernetesPodOperator):
             raise failure(last, self.base_container_name) from None
 
     def _last_seen(self) -> k8s.V1Pod | None:
-        """Return the pod as it is now, None when it is gone or was never made."""
+        """Return the pod's current state; None when the pod is gone or was never created."""
         try:
             return self.pod_manager.read_pod(self.pod) if self.pod else None
         except ApiException as error:
