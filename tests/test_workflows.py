@@ -1,0 +1,147 @@
+"""The workflows of `.github/`, the scripts that they call, and what Renovate sees of the charts."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.test_docs import ROOT, TARGETS
+
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yaml"))
+DIGEST = "sha256:" + "a" * 64
+SIGNER = "https://github.com/us/nightshift/.github/workflows/deliver.yaml@refs/heads/main"
+Promote = Callable[[str], subprocess.CompletedProcess[str]]
+
+
+def jobs(workflow: Path) -> Iterator[dict[str, Any]]:
+    yield from yaml.safe_load(workflow.read_text())["jobs"].values()
+
+
+def steps(workflow: Path) -> Iterator[dict[str, Any]]:
+    for job in jobs(workflow):
+        yield from job["steps"]
+
+
+@pytest.mark.parametrize("command", [["actionlint"], ["zizmor", "--offline", "--quiet", ".github"]], ids=lambda c: c[0])
+def test_a_linter_of_workflows_has_nothing_to_say(command: list[str]) -> None:
+    beside_python = ROOT / ".venv" / "bin"
+    program = shutil.which(command[0], path=f"{beside_python}{os.pathsep}{os.environ['PATH']}")
+    if program is None:
+        pytest.skip(f"{command[0]} is not installed; `make lint-workflows` runs it")
+
+    done = subprocess.run([program, *command[1:]], cwd=ROOT, capture_output=True, text=True)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)
+def test_an_action_is_pinned_by_its_commit_with_its_version_beside(workflow: Path) -> None:
+    uses = re.findall(r"uses: (.*)", workflow.read_text())
+
+    assert [action for action in uses if not re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", action)] == []
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)
+def test_each_job_has_rights_of_its_own_and_a_time_limit(workflow: Path) -> None:
+    assert yaml.safe_load(workflow.read_text())["permissions"] == {}
+    assert [job for job in jobs(workflow) if "permissions" not in job or "timeout-minutes" not in job] == []
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)
+def test_every_target_and_script_that_a_workflow_calls_exists(workflow: Path) -> None:
+    scripts = "\n".join(step.get("run", "") for step in steps(workflow))
+    targets = re.findall(r"\bmake (?:-C \S+ )?([\w./-]+)", scripts)
+
+    assert set(targets) <= TARGETS | {".venv/.dev"}
+    assert [name for name in re.findall(r"\.ci/[\w-]+", scripts) if not os.access(ROOT / name, os.X_OK)] == []
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)
+def test_no_workflow_reads_a_stored_secret_or_runs_a_fork_with_rights_of_ours(workflow: Path) -> None:
+    text = workflow.read_text()
+
+    assert "secrets." not in text
+    assert "pull_request_target" not in text and "workflow_run" not in text
+
+
+def test_the_page_lists_every_workflow_and_every_variable() -> None:
+    page = (ROOT / "docs" / "delivery.md").read_text()
+    variables = {name for workflow in WORKFLOWS for name in re.findall(r"vars\.([A-Z_]+)", workflow.read_text())}
+
+    assert [name for name in [*variables, *(path.name for path in WORKFLOWS)] if f"`{name}`" not in page] == []
+
+
+def test_renovate_sees_every_chart_with_its_version() -> None:
+    charts = yaml.safe_load((ROOT / "infra" / "cluster" / "charts.yaml").read_text())
+    managers = json.loads((ROOT / "renovate.json").read_text())["customManagers"]
+    expressions = [text.replace("(?<", "(?P<") for manager in managers for text in manager["matchStrings"]]
+    text = (ROOT / "infra" / "cluster" / "charts.yaml").read_text()
+    matches = [match for expression in expressions for match in re.finditer(expression, text)]
+
+    assert sorted((match["depName"], match["currentValue"]) for match in matches) == sorted(
+        (chart["chart"].removeprefix("oci://"), str(chart["version"])) for chart in charts if "chart" in chart
+    )
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> Path:
+    """A folder for PATH with a docker that pushes nowhere, and a cosign that trusts one digest; both log their calls."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    log = f'#!/bin/sh\necho "$(basename "$0") $*" >>{tmp_path}/calls\n'
+    digests = f'case "$*" in "image inspect"*) printf "other/base@x\\nours/base@{DIGEST}\\n" ;; esac\n'
+    for name, script in (("docker", digests), ("cosign", f'case "$*" in verify*) expr "$*" : ".*{DIGEST}" ;; esac\n')):
+        (folder / name).write_text(log + script)
+        (folder / name).chmod(0o755)
+    return folder
+
+
+@pytest.fixture
+def promote(programs: Path) -> Promote:
+    def run(images: str) -> subprocess.CompletedProcess[str]:
+        script = [ROOT / "containers" / "promote.sh", "dev", "prod", SIGNER]
+        environment = os.environ | {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
+        return subprocess.run(script, input=images, env=environment, capture_output=True, text=True)
+
+    return run
+
+
+def test_signed_images_are_copied_under_their_version(promote: Promote, tmp_path: Path) -> None:
+    done = promote(f"# comment\nbase 0.3.0 {DIGEST}\nserving 0.3.0 {DIGEST}\n")
+
+    assert done.returncode == 0, done.stderr
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert calls[0].endswith(f"--certificate-identity {SIGNER} dev/base@{DIGEST}")
+    assert calls[2:] == [f"cosign copy dev/{name}@{DIGEST} prod/{name}:0.3.0" for name in ("base", "serving")]
+
+
+def test_none_is_copied_when_one_is_not_signed(promote: Promote, tmp_path: Path) -> None:
+    done = promote(f"base 0.3.0 {DIGEST}\nserving 0.3.0 sha256:other\n")
+
+    assert done.returncode != 0
+    assert "copy" not in (tmp_path / "calls").read_text()
+
+
+def test_a_promotion_of_no_image_is_refused(promote: Promote) -> None:
+    done = promote("# comment\n")
+
+    assert (done.returncode, done.stderr) == (2, "promote: containers/prod.txt names no image\n")
+
+
+def test_an_image_is_signed_and_listed_by_the_digest_that_our_registry_has_of_it(
+    programs: Path, tmp_path: Path
+) -> None:
+    environment = os.environ | {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
+    script = [ROOT / "containers" / "push.sh", "ours", "0.3.0", "base"]
+
+    done = subprocess.run(script, cwd=ROOT, env=environment, capture_output=True, text=True)
+
+    assert (done.returncode, done.stdout) == (0, f"base 0.3.0 {DIGEST}\n"), done.stderr
+    assert f"cosign sign --yes ours/base@{DIGEST}\n" in (tmp_path / "calls").read_text()
