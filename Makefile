@@ -153,6 +153,7 @@ scan: $(VENV)/.dev ## Refuse images with a serious vulnerability that has a fix
 	  nightshift/$$name:$(VERSION) || exit 1; done
 
 push: ## Push the images, sign them and their SBOMs, and list their digests in runs/images.txt: make push REGISTRY=...
+	@mkdir -p runs
 	@containers/push.sh "$(REGISTRY)" "$(VERSION)" $(IMAGES) >runs/images.txt
 
 promote: ## Copy the images of containers/prod.txt, if SIGNER signed them: make promote SOURCE=... REGISTRY=... SIGNER=...
