@@ -17,7 +17,7 @@ from tests.test_docs import ROOT, TARGETS
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yaml"))
 DIGEST = "sha256:" + "a" * 64
 SIGNER = "https://github.com/us/nightshift/.github/workflows/deliver.yaml@refs/heads/main"
-Promote = Callable[[str], subprocess.CompletedProcess[str]]
+RunScript = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def jobs(workflow: Path) -> Iterator[dict[str, Any]]:
@@ -90,31 +90,39 @@ def test_renovate_sees_every_chart_with_its_version() -> None:
     )
 
 
+# of each program that our scripts call: what it prints
+ANSWERS = {
+    "aws": "echo hidden",
+    "cosign": f'case "$*" in verify*) expr "$*" : ".*{DIGEST}" ;; esac',
+    "curl": """echo '{"value": "oidc"}'""",
+    "docker": f'case "$*" in "image inspect"*) printf "other/base@x\\nours/base@{DIGEST}\\n" ;; login*) cat ;; esac',
+    "gcloud": 'case "$*" in *print-access-token) echo hidden ;; esac',
+    "jq": "cat",
+}
+
+
 @pytest.fixture
-def programs(tmp_path: Path) -> Path:
-    """A folder for PATH with a docker that pushes nowhere, and a cosign that trusts one digest; both log their calls."""
+def run_script(tmp_path: Path) -> RunScript:
+    """Run one of our scripts where other programs only log their calls and print their answers."""
     folder = tmp_path / "bin"
     folder.mkdir()
-    log = f'#!/bin/sh\necho "$(basename "$0") $*" >>{tmp_path}/calls\n'
-    digests = f'case "$*" in "image inspect"*) printf "other/base@x\\nours/base@{DIGEST}\\n" ;; esac\n'
-    for name, script in (("docker", digests), ("cosign", f'case "$*" in verify*) expr "$*" : ".*{DIGEST}" ;; esac\n')):
-        (folder / name).write_text(log + script)
+    for name, answer in ANSWERS.items():
+        (folder / name).write_text(f'#!/bin/sh\necho "{name} $*" >>{tmp_path}/calls\n{answer}\n')
         (folder / name).chmod(0o755)
-    return folder
 
-
-@pytest.fixture
-def promote(programs: Path) -> Promote:
-    def run(images: str) -> subprocess.CompletedProcess[str]:
-        script = [ROOT / "containers" / "promote.sh", "dev", "prod", SIGNER]
-        environment = os.environ | {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
-        return subprocess.run(script, input=images, env=environment, capture_output=True, text=True)
+    def run(script: str, *args: str, text: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
+        path = f"{folder}{os.pathsep}{os.environ['PATH']}"
+        environment = os.environ | variables | {"PATH": path, "RUNNER_TEMP": str(tmp_path)}
+        command = [ROOT / script, *args]
+        return subprocess.run(command, cwd=ROOT, input=text, env=environment, capture_output=True, text=True)
 
     return run
 
 
-def test_signed_images_are_copied_under_their_version(promote: Promote, tmp_path: Path) -> None:
-    done = promote(f"# comment\nbase 0.3.0 {DIGEST}\nserving 0.3.0 {DIGEST}\n")
+def test_signed_images_are_copied_under_their_version(run_script: RunScript, tmp_path: Path) -> None:
+    images = f"# comment\nbase 0.3.0 {DIGEST}\nserving 0.3.0 {DIGEST}\n"
+
+    done = run_script("containers/promote.sh", "dev", "prod", SIGNER, text=images)
 
     assert done.returncode == 0, done.stderr
     calls = (tmp_path / "calls").read_text().splitlines()
@@ -122,26 +130,47 @@ def test_signed_images_are_copied_under_their_version(promote: Promote, tmp_path
     assert calls[2:] == [f"cosign copy dev/{name}@{DIGEST} prod/{name}:0.3.0" for name in ("base", "serving")]
 
 
-def test_none_is_copied_when_one_is_not_signed(promote: Promote, tmp_path: Path) -> None:
-    done = promote(f"base 0.3.0 {DIGEST}\nserving 0.3.0 sha256:other\n")
+def test_none_is_copied_when_one_is_not_signed(run_script: RunScript, tmp_path: Path) -> None:
+    images = f"base 0.3.0 {DIGEST}\nserving 0.3.0 sha256:other\n"
+
+    done = run_script("containers/promote.sh", "dev", "prod", SIGNER, text=images)
 
     assert done.returncode != 0
     assert "copy" not in (tmp_path / "calls").read_text()
 
 
-def test_a_promotion_of_no_image_is_refused(promote: Promote) -> None:
-    done = promote("# comment\n")
+def test_a_promotion_of_no_image_is_refused(run_script: RunScript) -> None:
+    done = run_script("containers/promote.sh", "dev", "prod", SIGNER, text="# comment\n")
 
     assert (done.returncode, done.stderr) == (2, "promote: containers/prod.txt names no image\n")
 
 
 def test_an_image_is_signed_and_listed_by_the_digest_that_our_registry_has_of_it(
-    programs: Path, tmp_path: Path
+    run_script: RunScript, tmp_path: Path
 ) -> None:
-    environment = os.environ | {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
-    script = [ROOT / "containers" / "push.sh", "ours", "0.3.0", "base"]
-
-    done = subprocess.run(script, cwd=ROOT, env=environment, capture_output=True, text=True)
+    done = run_script("containers/push.sh", "ours", "0.3.0", "base")
 
     assert (done.returncode, done.stdout) == (0, f"base 0.3.0 {DIGEST}\n"), done.stderr
     assert f"cosign sign --yes ours/base@{DIGEST}\n" in (tmp_path / "calls").read_text()
+
+
+@pytest.mark.parametrize(("cloud", "user"), [("aws", "AWS"), ("gcp", "oauth2accesstoken")])
+def test_a_workflow_signs_in_with_a_token_of_its_own_and_the_password_is_no_argument(
+    run_script: RunScript, tmp_path: Path, cloud: str, user: str
+) -> None:
+    variables = dict.fromkeys(("AWS_ROLE_ARN", "AWS_REGION", "GCP_PROVIDER", "GCP_SERVICE_ACCOUNT"), "ours")
+    request = {"ACTIONS_ID_TOKEN_REQUEST_TOKEN": "request", "ACTIONS_ID_TOKEN_REQUEST_URL": "http://github?"}
+    exported = {"GITHUB_ENV": str(tmp_path / "exported"), "REGISTRY": "registry.example.com/nightshift"}
+
+    done = run_script(".ci/sign-in", **variables, **request, **exported, CLOUD=cloud)
+
+    assert done.returncode == 0, done.stderr
+    calls = (tmp_path / "calls").read_text()
+    assert f"docker login --username {user} --password-stdin registry.example.com\n" in calls
+    assert "hidden" not in calls and "oidc" in (tmp_path / "oidc-token").read_text()
+
+
+def test_a_sign_in_without_a_cloud_is_refused(run_script: RunScript) -> None:
+    done = run_script(".ci/sign-in", CLOUD="")
+
+    assert (done.returncode, done.stderr[:24]) == (2, "sign-in: CLOUD is empty;")
