@@ -3,7 +3,7 @@
 import argparse
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ from pipelines import configs
 from pipelines.cli import options
 
 if TYPE_CHECKING:
-    from pipelines.gc.retention import RemovalPlan
+    from pipelines.gc.retention import RemovalPlan, StoredItem
 
 
 def add(commands: options.Commands) -> None:
@@ -59,7 +59,7 @@ def describe_removals(plan: "RemovalPlan", use_case: str, deleted: bool) -> Remo
 
 
 def _describe_items(plan: "RemovalPlan") -> Iterator[Removal]:
-    groups = {
+    groups: dict[RemovableKind, Sequence[StoredItem]] = {
         RemovableKind.VERSION: plan.versions,
         RemovableKind.RUN: plan.runs,
         RemovableKind.PARTITION: plan.partitions,

@@ -38,7 +38,7 @@ def optimize(args: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory() as folder:
         argv = _command(training, task, folder)
         code = subprocess.run(
-            argv, env=processes.environment(task), stdout=options.progress_stream(args), check=False
+            argv, env=processes.environment(task), stdout=sys.stderr if args.json else None, check=False
         ).returncode
         if code:
             return code
