@@ -19,8 +19,8 @@ def main() -> None:
         rows = [measure_run(title, folder) for title in ("first run", "the same date again")]
         for command in COMMANDS:
             # a command's help wants no workspace
-            words = command.split() if command == "--help" else [*command.split(), "--workspace", folder]
-            rows.append({"command": f"nightshift {command}", "seconds": run(words)})
+            argv = command.split() if command == "--help" else [*command.split(), "--workspace", folder]
+            rows.append({"command": f"nightshift {command}", "seconds": run(argv)})
     figures.publish("daily-run", rows, f"`nightshift {RUN}`, then the commands.")
 
 
@@ -33,10 +33,10 @@ def measure_run(title: str, folder: str) -> figures.Row:
     return {"command": title, "seconds": seconds, **spent, "largest step, MB": round(peak / 1e6)}
 
 
-def run(words: list[str]) -> float:
+def run(argv: list[str]) -> float:
     """Return the seconds of a command."""
     started = time.perf_counter()
-    subprocess.run([sys.executable, "-m", "pipelines.cli", *words], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([sys.executable, "-m", "pipelines.cli", *argv], check=True, stdout=subprocess.DEVNULL)
     return time.perf_counter() - started
 
 

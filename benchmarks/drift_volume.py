@@ -66,9 +66,9 @@ def measure(folder: Path, step: str, names: Iterable[str]) -> dict[str, Any]:
         "scores": str(folder / "scores"),
     }
     flags = json.loads((folder / "flags.json").read_text()) | {name: known[name] for name in names}
-    words = [word for name, value in flags.items() for word in (f"--{name}", value)]
+    argv = [word for name, value in flags.items() for word in (f"--{name}", value)]
     started = time.perf_counter()
-    process = subprocess.Popen([sys.executable, "-m", f"components.{step}", *words])
+    process = subprocess.Popen([sys.executable, "-m", f"components.{step}", *argv])
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     assert process.returncode == 0

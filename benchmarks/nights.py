@@ -90,9 +90,9 @@ def _time(run: dict[str, Any], field: str) -> datetime:
     return datetime.fromisoformat(run[field])
 
 
-def main(folder: str, *words: str) -> int:
+def main(folder: str, *use_cases: str) -> int:
     """Start Airflow, have both nights done, and print the address of each report."""
-    workspace, cases = Path(folder).resolve(), [UseCase.parse(word) for word in words]
+    workspace, cases = Path(folder).resolve(), [UseCase.parse(word) for word in use_cases]
     (workspace / "dags").mkdir(parents=True, exist_ok=True)
     for case in cases:
         case.write(workspace / "dags")

@@ -36,19 +36,19 @@ def run() -> list[dict[str, Any]]:
             "metaflow": [str(NOOPS / "metaflow_flow.py"), "run"],
             "dagster": [str(NOOPS / "dagster_job.py")],
         }
-        engine_rows = _rows({name: _seconds(words, folder) for name, words in engines.items()})
+        engine_rows = _rows({name: _seconds(argv, folder) for name, argv in engines.items()})
         helps = _rows({step: _seconds(["-m", f"components.{step}", "--help"], folder) for step in STEPS})
     figures.publish("orchestration", engine_rows, "Seven no-op steps in a row from the shell, best of three.")
     figures.publish("helps", helps, "`python -m components.<step> --help`, best of three.")
     return engine_rows + [row | {"name": f"{row['name']} --help"} for row in helps]
 
 
-def _seconds(words: list[str], folder: str) -> float:
+def _seconds(argv: list[str], folder: str) -> float:
     environment = {"PATH": str(Path(sys.executable).parent) + ":/usr/bin:/bin", "HOME": folder, "USER": "bench"}
     times = []
     for _ in range(ATTEMPTS):
         started = time.perf_counter()
-        subprocess.run([sys.executable, *words], check=True, capture_output=True, cwd=folder, env=environment)
+        subprocess.run([sys.executable, *argv], check=True, capture_output=True, cwd=folder, env=environment)
         times.append(time.perf_counter() - started)
     return min(times)
 

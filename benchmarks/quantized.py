@@ -92,8 +92,8 @@ def judge_form(name: str, folder: Path) -> tuple[Optimization, float]:
     if not (model / package.MANIFEST).exists():
         fit(name, uri, model)
     flags = {"config": json.dumps(config(name)), "features": uri, "model": str(model), "result": str(optimized)}
-    words = [word for flag, value in flags.items() for word in (f"--{flag}", value)]
-    context = StepContext(compare.parser().parse_args(words))
+    argv = [word for flag, value in flags.items() for word in (f"--{flag}", value)]
+    context = StepContext(compare.parser().parse_args(argv))
     compare.body(context)
     subject = subjects.read(context)
     assert subject.original.graph is not None
@@ -110,8 +110,8 @@ def show(name: str, folder: Path) -> None:
             row, batch = (a.median_ms / b.median_ms for a, b in pairs(result.attempts[0], attempt))
             loss, flipped = effect(attempt)
             ratios = {"original / form, 1 row": row, "32 rows": batch}
-            words = {"accuracy lost": loss, "decided otherwise": flipped, "verdict": attempt.reason}
-            rows.append({"form": attempt.name, **ratios, **words})
+            outcome = {"accuracy lost": loss, "decided otherwise": flipped, "verdict": attempt.reason}
+            rows.append({"form": attempt.name, **ratios, **outcome})
     note = f"Accuracy of the original {accuracy:.4f} on {result.rows:,} rows that it was not fitted on."
     figures.publish(f"quantized-{name}", rows, note)
 

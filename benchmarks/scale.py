@@ -139,8 +139,8 @@ def world(root: Path, events: int) -> Path:
     """Return the folder of a world, made by another process, whose memory would count for its children too."""
     folder = root / str(events)
     if not (folder / "events.json").exists():
-        words = ["-m", "benchmarks.scale", "--make", str(folder), "--events", str(events)]
-        subprocess.run([sys.executable, *words], check=True)
+        argv = ["-m", "benchmarks.scale", "--make", str(folder), "--events", str(events)]
+        subprocess.run([sys.executable, *argv], check=True)
     return folder
 
 

@@ -252,8 +252,8 @@ def ddp() -> list[figures.Row]:
         file = Path(folder) / "seconds.json"
         for _ in range(3):
             for count, times in timings.items():
-                words = ["--standalone", "--nproc-per-node", str(count), "-m", "benchmarks.trainer"]
-                command = [sys.executable, "-m", "nightshift.neural", *words, "worker", "--file", str(file)]
+                argv = ["--standalone", "--nproc-per-node", str(count), "-m", "benchmarks.trainer"]
+                command = [sys.executable, "-m", "nightshift.neural", *argv, "worker", "--file", str(file)]
                 subprocess.run(command, check=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
                 times.append(json.loads(file.read_text()))
     speedups = [[one[i] / two[i] for one, two in zip(timings[1], timings[2], strict=True)] for i in (0, 1)]
@@ -265,9 +265,9 @@ def ddp() -> list[figures.Row]:
 def plans() -> None:
     """By how much the weights of each plan differ from one process's."""
     for count in (2, 4, 8):
-        words = ["--standalone", "--nproc-per-node", str(count), "-m", "tests.nightshift.neural.plans"]
+        argv = ["--standalone", "--nproc-per-node", str(count), "-m", "tests.nightshift.neural.plans"]
         console.print(f"{count} processes", style="bold")
-        subprocess.run([sys.executable, "-m", "nightshift.neural", *words], check=True, stderr=subprocess.DEVNULL)
+        subprocess.run([sys.executable, "-m", "nightshift.neural", *argv], check=True, stderr=subprocess.DEVNULL)
 
 
 def kills() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 ROOMS = ("components", "nightshift", "pipelines", "dags", "infra", "benchmarks")
-FILLERS = {"found", "place", "places", "made", "given", "asked", "told", "said", "of", "each"}
+FILLERS = {"found", "place", "places", "made", "given", "asked", "told", "said", "of", "each", "taken"}
 # verbs that merely look like participles
 VERBS = {"embed", "feed", "read", "seed", "shed", "speed", "split"}
 BRITISH = re.compile(

@@ -108,12 +108,12 @@ def _apply_kustomization(chart: Chart) -> list[str]:
 
 
 def _upgrade(chart: Chart, cloud: str, cluster: str) -> str:
-    words = ["helm upgrade --install", chart["name"], chart["chart"], "--version", chart["version"]]
-    words += ["--repo", chart["repository"]] if "repository" in chart else []
-    words += ["--namespace", chart["namespace"], "--create-namespace"]
-    words += ["--values", f"infra/cluster/values/{chart['name']}.yaml"]
+    argv = ["helm upgrade --install", chart["name"], chart["chart"], "--version", chart["version"]]
+    argv += ["--repo", chart["repository"]] if "repository" in chart else []
+    argv += ["--namespace", chart["namespace"], "--create-namespace"]
+    argv += ["--values", f"infra/cluster/values/{chart['name']}.yaml"]
     # in double quotes, so that the shell fills in its variables
     named = {key: value.format(cloud=cloud, cluster=cluster) for key, value in chart.get("set", {}).items()}
-    words += [f'--set "{key}={value}"' for key, value in named.items()]
-    words += [f"--set-file {key}={path}" for key, path in chart.get("files", {}).items()]
-    return " ".join([*words, "--wait", "--timeout 15m"])
+    argv += [f'--set "{key}={value}"' for key, value in named.items()]
+    argv += [f"--set-file {key}={path}" for key, path in chart.get("files", {}).items()]
+    return " ".join([*argv, "--wait", "--timeout 15m"])

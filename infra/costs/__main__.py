@@ -106,8 +106,8 @@ def _notes(
     return lines + _list_names("No price known for", unknown) + _list_names("Not estimated:", left_out)
 
 
-def _list_names(words: str, names: list[str]) -> list[str]:
-    return [f"{words} {', '.join(names)}"] if names else []
+def _list_names(heading: str, names: list[str]) -> list[str]:
+    return [f"{heading} {', '.join(names)}"] if names else []
 
 
 if __name__ == "__main__":

@@ -65,7 +65,7 @@ class Fitted:
 
 
 def fit_estimator(
-    estimator: Any, spec: FitSpec, own: Mapping[str, Any], matrix: Any, labels: npt.NDArray[Any], **words: Any
+    estimator: Any, spec: FitSpec, own: Mapping[str, Any], matrix: Any, labels: npt.NDArray[Any], **fit_options: Any
 ) -> Any:
     """Fit an estimator of the scikit-learn interface with the spec's parameters, and our own where they are silent."""
     check_names(spec.field, spec.parameters, set(estimator().get_params()) - RESERVED)
@@ -73,7 +73,7 @@ def fit_estimator(
     try:
         # sums differ with the number of BLAS threads, so it is not left to the machine
         with threadpool_limits(spec.threads):
-            return model.fit(matrix, labels, **words)
+            return model.fit(matrix, labels, **fit_options)
     except (TypeError, ValueError) as error:
         message = " ".join(str(error).split("Stack trace")[0].split())
         raise UserError(f"{spec.field}: {estimator.__name__} refuses them: {message}") from None

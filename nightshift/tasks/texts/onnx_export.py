@@ -13,7 +13,7 @@ from nightshift.tasks.classification.linear import Floats, Line
 from nightshift.tasks.onnx_export import Drawing
 
 MASKED = np.float32(1e9)  # below any score of attention
-TAKEN = helper.make_tensor_value_info(INPUT, TensorProto.INT32, [None, None])
+TOKENS = helper.make_tensor_value_info(INPUT, TensorProto.INT32, [None, None])
 
 
 def bag(idf: Floats, line: Line, pad: int) -> bytes:
@@ -38,7 +38,7 @@ def bag(idf: Floats, line: Line, pad: int) -> bytes:
     # no weight is less than 1, so that is the length of nothing
     length = graph.node("Max", graph.node("Sqrt", graph.node("ReduceSum", squares, graph.axes(1), keepdims=1)), one)
     logits = graph.embedding("Add", graph.node("Div", total, length), graph.constant(_single(line.bias)))
-    return graph.classifier(TAKEN, logits, (len(line.bias), len(line.bias)))
+    return graph.classifier(TOKENS, logits, (len(line.bias), len(line.bias)))
 
 
 def transformer(model: nn.Sequential, recipe: Bert) -> bytes:
@@ -48,7 +48,7 @@ def transformer(model: nn.Sequential, recipe: Bert) -> bytes:
     hidden, masked = drawn.draw_embedding(), drawn.draw_mask(is_token)
     for number in range(recipe.shape.num_hidden_layers):
         hidden = drawn.layer(f"encoder.layer.{number}", hidden, masked)
-    return drawn.graph.classifier(TAKEN, drawn.head(hidden, is_token), (recipe.shape.hidden_size, recipe.classes))
+    return drawn.graph.classifier(TOKENS, drawn.head(hidden, is_token), (recipe.shape.hidden_size, recipe.classes))
 
 
 class _Transformer:
