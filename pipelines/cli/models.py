@@ -51,9 +51,9 @@ def list_models(state: State, name: str | None = None) -> ModelList:
     """Return the versions of a use case, by default of all in the registry.
 
     Raises:
-        UserError: when the registry has none.
+        UserError: when the registry has no model, or none of that name.
     """
-    names = [name] if name else registry.require_names(state.registry)
+    names = [registry.choose_name(state.registry, name)] if name else registry.require_names(state.registry)
     return ModelList(versions=[version for name in names for version in _list_versions(state, name)])
 
 

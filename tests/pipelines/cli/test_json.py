@@ -153,11 +153,11 @@ def test_progress_goes_to_stderr(workspace: Path) -> None:
     assert f"reading {trace}" in done.stderr
 
 
-def test_an_error_leaves_stdout_empty(tmp_path: Path) -> None:
-    done = command("models", "--workspace", str(tmp_path), "--json")
+def test_an_error_leaves_stdout_empty(workspace: Path) -> None:
+    done = command("models", "--name", "leads", "--workspace", str(workspace), "--json")
 
     assert (done.returncode, done.stdout) == (2, "")
-    assert "holds no model yet" in done.stderr
+    assert "--name is 'leads'; registered models: fraud" in done.stderr
 
 
 def test_a_backfill_that_fails_prints_its_days_and_exits_one(tmp_path: Path) -> None:
