@@ -15,13 +15,26 @@ from nightshift.errors import UserError
 from nightshift.release import ReleaseRef
 
 
+def read(state: State, name: str | None) -> Release:
+    """Return the release record of a use case, by default of the registry's only one.
+
+    Raises:
+        UserError: when the use case has no champion.
+    """
+    use_case = registry.choose_name(state.registry, name)
+    record = release.read(ReleaseRef.from_state(state, use_case))
+    if record is None:
+        raise UserError(f"{use_case!r} has no champion in registry {state.registry}; train one first: nightshift run")
+    return record
+
+
 def status(state: State, name: str | None) -> str:
     """Return how far a release is, and what led there, in lines.
 
     Raises:
         UserError: when the use case has no champion.
     """
-    record = _read(state, name)
+    record = read(state, name)
     lines = [f"{record.use_case}: {section.headline(record)}"]
     lines += [f"{entry.since:%Y-%m-%d %H:%M}  {_describe(entry)}" for entry in reversed(record.entries)]
     return "\n".join(lines)
@@ -53,7 +66,7 @@ def abort(state: State, name: str | None) -> str:
 
 
 def _change(state: State, name: str | None, act: Callable[[Release, Moment], Entry | None]) -> str:
-    ref = ReleaseRef.from_state(state, _read(state, name).use_case)
+    ref = ReleaseRef.from_state(state, read(state, name).use_case)
     at = Moment(datetime.now(UTC), registry.user())
 
     def decide(record: Release | None) -> Entry | None:
@@ -63,14 +76,6 @@ def _change(state: State, name: str | None, act: Callable[[Release, Moment], Ent
     with registry.lock(state.registry):
         release.change(ref, decide)
     return status(state, name)
-
-
-def _read(state: State, name: str | None) -> Release:
-    use_case = registry.choose_name(state.registry, name)
-    record = release.read(ReleaseRef.from_state(state, use_case))
-    if record is None:
-        raise UserError(f"{use_case!r} has no champion in registry {state.registry}; train one first: nightshift run")
-    return record
 
 
 def _describe(entry: Entry) -> str:

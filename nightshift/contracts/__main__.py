@@ -1,4 +1,4 @@
-"""Writes the JSON Schema of every artifact: `python -m nightshift.contracts docs/schemas`."""
+"""Writes the JSON Schemas of artifacts and of `--json` documents: `python -m nightshift.contracts docs/schemas`."""
 
 import json
 import sys
@@ -8,6 +8,18 @@ from nightshift.contracts.artifact import Artifact
 from nightshift.contracts.deployment import Deployment
 from nightshift.contracts.drift import DriftReport
 from nightshift.contracts.evaluation import ClassEvaluation, Evaluation
+from nightshift.contracts.listings import (
+    BackfillReport,
+    CollectiveReport,
+    CostEstimate,
+    ModelList,
+    PlannerAccuracy,
+    Removals,
+    RunCosts,
+    ScalingReport,
+    TrainingPlan,
+    TuningReport,
+)
 from nightshift.contracts.loadtest import LoadTest, ServerSettings
 from nightshift.contracts.online import Snapshot
 from nightshift.contracts.optimization import Optimization
@@ -20,9 +32,12 @@ from nightshift.contracts.section import Page, Section
 from nightshift.contracts.tables import Manifest
 from nightshift.contracts.verdict import Verdict
 
-# file name -> the artifact
+# file name -> the artifact, or what a command prints
 ARTIFACTS: dict[str, type[Artifact]] = {
     "aliases": Aliases,
+    "backfill_report": BackfillReport,
+    "collective_report": CollectiveReport,
+    "cost_estimate": CostEstimate,
     "deployment": Deployment,
     "drift": DriftReport,
     "classes_evaluation": ClassEvaluation,
@@ -30,17 +45,24 @@ ARTIFACTS: dict[str, type[Artifact]] = {
     "launch": Launch,
     "loadtest": LoadTest,
     "model": ModelPackage,
+    "model_list": ModelList,
     "online": Snapshot,
     "optimization": Optimization,
     "page": Page,
+    "planner_accuracy": PlannerAccuracy,
     "profile": Profile,
     "registered_version": RegisteredVersion,
     "release": Release,
+    "removals": Removals,
     "request": RetrainingRequest,
+    "run_costs": RunCosts,
+    "scaling_report": ScalingReport,
     "section": Section,
     "settings": ServerSettings,
     "table": Manifest,
     "trace_profile": TraceProfile,
+    "training_plan": TrainingPlan,
+    "tuning_report": TuningReport,
     "verdict": Verdict,
 }
 

@@ -19,6 +19,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from nightshift import step
+from nightshift.contracts.listings import CollectivePoint, CollectiveReport
 from nightshift.errors import UserError
 from nightshift.neural import devices, processes
 
@@ -82,6 +83,17 @@ class CollectiveTiming:
         """The bus bandwidth, bytes/s."""
         return self.algorithm * COLLECTIVES[self.name][0](self.processes)
 
+    @property
+    def point(self) -> CollectivePoint:
+        """The timing in a JSON document."""
+        return CollectivePoint(
+            collective=self.name,
+            size_bytes=self.size,
+            seconds=self.seconds,
+            algorithm_bytes_per_second=self.algorithm,
+            bus_bytes_per_second=self.bus,
+        )
+
     def __str__(self) -> str:
         bandwidths = f"{self.algorithm / 1e9:>14.3f}{self.bus / 1e9:>14.3f}"
         return f"{self.name:16}{self.size:>14,}{1e6 * self.seconds:>14,.1f}{bandwidths}"
@@ -140,27 +152,35 @@ def main() -> None:
     parser.add_argument(
         "--sizes", type=int, nargs="+", default=SIZES, help="tensor sizes in bytes (default: 1 KiB to 64 MiB)"
     )
+    parser.add_argument(
+        "--json", action="store_true", help="print a JSON document, see docs/schemas/collective_report.json"
+    )
     args = parser.parse_args()
     try:
         device = devices.torch_device(args.device)
         with processes.join_processes(device):
-            _print(args.sizes, device)
+            _print(args.sizes, device, args.json)
     except UserError as error:
         print(f"collectives: {error}", file=sys.stderr)
         sys.exit(step.USER_ERROR)
 
 
-def _print(sizes: list[int], device: torch.device) -> None:
+def _print(sizes: list[int], device: torch.device, as_json: bool) -> None:
     if not dist.is_initialized():
         raise UserError("one process exchanges nothing; start two or more, as `nightshift collectives` does")
     if min(sizes) < 1:
         raise UserError(f"--sizes are {sizes}; give bytes above 0")
-    if step.is_first():
-        backend = "NCCL" if device.type == "cuda" else "gloo"
-        print(f"{dist.get_world_size()} processes, {backend}\n{HEADER}", flush=True)
+    backend, count = "NCCL" if device.type == "cuda" else "gloo", dist.get_world_size()
+    is_table = step.is_first() and not as_json
+    if is_table:
+        print(f"{count} processes, {backend}\n{HEADER}", flush=True)
+    points = []
     for timing in measure_collectives(sizes, device):
-        if step.is_first():
+        points.append(timing.point)
+        if is_table:
             print(timing, flush=True)
+    if step.is_first() and as_json:
+        print(CollectiveReport(backend=backend, processes=count, points=points).model_dump_json(indent=2), flush=True)
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ def add(commands: options.Commands) -> None:
     command.add_argument(
         "--sizes", type=int, nargs="+", default=[], help="tensor sizes in bytes (default: 1 KiB to 64 MiB)"
     )
+    options.add_json(command, "collective_report")
     command.set_defaults(command=collectives)
 
 
@@ -37,7 +38,8 @@ def collectives(args: argparse.Namespace) -> int:
     if args.processes < 2:
         raise UserError(f"--processes is {args.processes}; two or more exchange something")
     sizes = ["--sizes", *map(str, args.sizes)] if args.sizes else []
-    argv = [*launcher(args.processes), "nightshift.neural.collectives", "--device", args.device, *sizes]
+    as_json = ["--json"] if args.json else []
+    argv = [*launcher(args.processes), "nightshift.neural.collectives", "--device", args.device, *sizes, *as_json]
     # torchrun sets it too, with a warning
     environment = isolate({"OMP_NUM_THREADS": "1", **os.environ})
     return subprocess.run([sys.executable, "-m", *argv], env=environment, check=False).returncode

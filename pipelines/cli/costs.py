@@ -2,10 +2,12 @@
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nightshift.contracts.listings import CostEstimate, CostOffer, RunCost, RunCosts, StepCost
 from nightshift.costs.prices import read_machines
 from nightshift.costs.spending import HOUR
 from nightshift.errors import UserError
@@ -16,7 +18,6 @@ from pipelines.engines.local import runs
 if TYPE_CHECKING:
     from rich.table import Table
 
-Json = dict[str, Any]
 WIDEST = 1000  # characters of a table
 UNPRICED = "no price: name the machine in the config's costs.machine, and its dollars an hour in costs.prices"
 
@@ -43,20 +44,54 @@ def add(commands: options.Commands) -> None:
     command.add_argument(
         "--restart-seconds", type=float, default=300, help="seconds to resume on another machine (default: 300)"
     )
+    options.add_json(command, "run_costs", "cost_estimate")
     command.set_defaults(command=costs)
 
 
 def costs(args: argparse.Namespace) -> int:
     """Show the costs of runs by step, run, model version and use case, or estimate those of a training."""
     if args.samples or args.measured:
-        _print(_estimate_costs(args))
-        return 0
-    folder = options.state(args).runs
-    _print(_steps(runs.find_folder(args.run, folder)) if args.run else _runs(Path(folder)))
-    return 0
+        if not args.samples or not args.measured:
+            raise UserError("an expected cost takes both --samples and --measured GPU=RATE, e.g. --measured l4=5200")
+        estimate = estimate_costs(args.samples, dict(map(_parse_rate, args.measured)), _interruptions(args))
+        return options.print_document(estimate) if args.json else _print(_offers(estimate))
+    spent = read_costs(Path(options.state(args).runs), args.run)
+    if args.json:
+        return options.print_document(spent)
+    return _print(_steps(spent.runs[0]) if args.run else _runs(spent.runs))
 
 
-def _print(table: "Table") -> None:
+def read_costs(folder: Path, run: str | None = None) -> RunCosts:
+    """Return the costs of the runs in a folder, or of one.
+
+    Raises:
+        UserError: when there is no such run, or no summary.
+    """
+    if run:
+        path = runs.find_folder(run, str(folder))
+        costs = _read_cost(path)
+        if costs is None:
+            raise UserError(f"{path} has no summary.json; write it with `nightshift report {path.name}`")
+        return RunCosts(runs=[costs])
+    every = [cost for path in sorted(folder.glob("*")) if not path.is_symlink() and (cost := _read_cost(path))]
+    if not every:
+        raise UserError(f"no run in {folder} has a summary yet; `nightshift run` makes one")
+    return RunCosts(runs=every)
+
+
+def estimate_costs(samples: float, rates: dict[str, float], interruptions: Interruptions) -> CostEstimate:
+    """Return the expected costs of a training on each machine whose GPU has been measured.
+
+    Args:
+        samples: to train on.
+        rates: GPU model -> samples/s of one.
+        interruptions: how often a spot machine is lost, and what that costs.
+    """
+    offers = sorted(_price_offers(samples, rates, interruptions), key=_rank_offer)
+    return CostEstimate(samples=samples, checkpoint_interval_seconds=interruptions.interval * HOUR, offers=offers)
+
+
+def _print(table: "Table") -> int:
     """Print a table as wide as it needs: `nightshift costs RUN` takes a whole id."""
     from rich.console import Console
     from rich.measure import Measurement
@@ -64,61 +99,64 @@ def _print(table: "Table") -> None:
     console = Console()
     needed = Measurement.get(console, console.options.update(max_width=WIDEST), table).maximum
     Console(width=max(console.width, needed)).print(table)
+    return 0
 
 
-def _steps(folder: Path) -> "Table":
+def _steps(run: RunCost) -> "Table":
     from rich.markup import escape
     from rich.table import Table
 
-    summary = _summary(folder)
-    if summary is None:
-        raise UserError(f"{folder} has no summary.json; write it with `nightshift report {folder.name}`")
-    table = Table("step", "machine", "seconds", "USD", title=f"costs of {folder.name}", caption=_caption([summary]))
-    for name, step in summary["steps"].items():
-        table.add_row(name, escape(step.get("machine") or ""), _seconds(step["seconds"]), _usd(step.get("usd")))
+    table = Table("step", "machine", "seconds", "USD", title=f"costs of {run.run}", caption=_caption([run]))
+    for step in run.steps:
+        table.add_row(step.step, escape(step.machine or ""), _seconds(step.seconds), _usd(step.usd))
     table.add_section()
-    table.add_row("all", "", _seconds(_sum_seconds(summary)), _usd(summary.get("usd")))
+    table.add_row("all", "", _seconds(run.seconds), _usd(run.usd))
     return table
 
 
-def _runs(folder: Path) -> "Table":
+def _runs(every: Sequence[RunCost]) -> "Table":
     from rich.table import Table
 
-    summaries = [summary for path in sorted(folder.glob("*")) if not path.is_symlink() and (summary := _summary(path))]
-    if not summaries:
-        raise UserError(f"no run in {folder} has a summary yet; `nightshift run` makes one")
-    table = Table("run", "model version", "seconds", "USD", title="costs of runs", caption=_caption(summaries))
-    for name in sorted({summary["config"]["name"] for summary in summaries}):
-        mine = [summary for summary in summaries if summary["config"]["name"] == name]
-        for summary in mine:
-            version = summary["model_version"]
-            table.add_row(summary["run"], "" if version is None else str(version), *_figures([summary]))
+    table = Table("run", "model version", "seconds", "USD", title="costs of runs", caption=_caption(every))
+    for name, group in groupby(sorted(every, key=lambda run: run.use_case), lambda run: run.use_case):
+        mine = list(group)
+        for run in mine:
+            version = run.model_version
+            table.add_row(run.run, "" if version is None else str(version), *_figures([run]))
         table.add_section()
         table.add_row(f"all of {name}", "", *_figures(mine))
         table.add_section()
     return table
 
 
-def _figures(summaries: list[Json]) -> tuple[str, str]:
-    prices = [summary.get("usd") for summary in summaries]
-    known = [price for price in prices if price is not None]
-    missing = len(prices) - len(known)
+def _figures(every: Sequence[RunCost]) -> tuple[str, str]:
+    known = [run.usd for run in every if run.usd is not None]
+    missing = len(every) - len(known)
     usd = _usd(sum(known)) if known else "-"
-    return _seconds(sum(map(_sum_seconds, summaries))), f"{usd}, {missing} unknown" if known and missing else usd
+    return _seconds(sum(run.seconds for run in every)), f"{usd}, {missing} unknown" if known and missing else usd
 
 
-def _summary(folder: Path) -> Json | None:
+def _read_cost(folder: Path) -> RunCost | None:
     path = folder / "summary.json"
-    summary: Json | None = json.loads(path.read_text()) if path.exists() else None
-    return summary
+    if not path.exists():
+        return None
+    summary: dict[str, Any] = json.loads(path.read_text())
+    steps = [
+        StepCost(step=name, machine=step.get("machine"), seconds=step["seconds"], usd=step.get("usd"))
+        for name, step in summary["steps"].items()
+    ]
+    return RunCost(
+        run=summary["run"],
+        use_case=summary["config"]["name"],
+        model_version=summary["model_version"],
+        seconds=sum(step.seconds or 0.0 for step in steps),
+        usd=summary.get("usd"),
+        steps=steps,
+    )
 
 
-def _sum_seconds(summary: Json) -> float:
-    return sum(step["seconds"] or 0.0 for step in summary["steps"].values())
-
-
-def _caption(summaries: list[Json]) -> str:
-    return "" if all(summary.get("usd") is not None for summary in summaries) else f"- is {UNPRICED}"
+def _caption(every: Sequence[RunCost]) -> str:
+    return "" if all(run.usd is not None for run in every) else f"- is {UNPRICED}"
 
 
 def _seconds(value: float | None) -> str:
@@ -129,34 +167,33 @@ def _usd(value: float | None) -> str:
     return "-" if value is None else f"{value:,.4f}"
 
 
-def _estimate_costs(args: argparse.Namespace) -> "Table":
+def _offers(estimate: CostEstimate) -> "Table":
     from rich.table import Table
 
-    if not args.samples or not args.measured:
-        raise UserError("an expected cost takes both --samples and --measured GPU=RATE, e.g. --measured l4=5200")
-    minutes = _interruptions(args).interval * 60
+    minutes = estimate.checkpoint_interval_seconds / 60
     caption = f"spot: a checkpoint every {minutes:.0f} minutes (Daly 2006), lost work repeated; - is no price"
-    table = Table("machine", "GPUs", "hours", "USD", title=f"{args.samples:,.0f} samples", caption=caption)
-    for _, row in sorted(_offers(args), key=lambda offer: offer[0]):
-        table.add_row(*row)
+    table = Table("machine", "GPUs", "hours", "USD", title=f"{estimate.samples:,.0f} samples", caption=caption)
+    for offer in estimate.offers:
+        usd = "unknown" if offer.usd is None else _usd(offer.usd)
+        table.add_row(offer.machine, f"{offer.gpus} x {offer.gpu}", f"{offer.hours:,.2f}", usd)
     return table
 
 
-def _offers(args: argparse.Namespace) -> Iterator[tuple[float, tuple[str, ...]]]:
-    rates = dict(map(_parse_rate, args.measured))
+def _rank_offer(offer: CostOffer) -> float:
+    return float("inf") if offer.usd is None else offer.usd
+
+
+def _price_offers(samples: float, rates: dict[str, float], interruptions: Interruptions) -> Iterator[CostOffer]:
     for machine in read_machines().values():
         if machine.gpu not in rates:
             continue
         for name, usd in machine.markets:
             # GPUs of one machine are taken to be as fast together as they are many: an upper bound
-            hours = args.samples / (rates[machine.gpu] * machine.gpus) / HOUR
+            hours = samples / (rates[machine.gpu] * machine.gpus) / HOUR
             if name.endswith(" spot"):
-                hours = _interruptions(args).expected_hours(hours)
-            price = float("inf") if usd is None else usd * hours
-            yield (
-                price,
-                (name, f"{machine.gpus} x {machine.gpu}", f"{hours:,.2f}", "unknown" if usd is None else _usd(price)),
-            )
+                hours = interruptions.expected_hours(hours)
+            price = None if usd is None else usd * hours
+            yield CostOffer(machine=name, gpu=machine.gpu, gpus=machine.gpus, hours=hours, usd=price)
 
 
 def _interruptions(args: argparse.Namespace) -> Interruptions:

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from nightshift.contracts.listings import BackfilledRun, BackfillReport
 from nightshift.contracts.section import Estimate, Fact, read_page
 from nightshift.figures import format_value
 from nightshift.printable import printable
@@ -40,10 +41,24 @@ def table(days: list[BackfilledDay]) -> Table:
     return table
 
 
+def describe(days: list[BackfilledDay]) -> BackfillReport:
+    """Return the days as a document."""
+    runs = [
+        BackfilledRun(date=day.date, state=day.state, run=day.folder.name, highlights=_highlights(day.folder))
+        for day in days
+    ]
+    return BackfillReport(days=runs)
+
+
 def _figures(folder: Path) -> dict[str, str]:
-    """Return the highlights of a run's report, column -> text; none where it has no report."""
+    """Return the highlights of a run's report, column -> text."""
+    return {fact.label.lower(): _short(fact) for fact in _highlights(folder)}
+
+
+def _highlights(folder: Path) -> list[Fact]:
+    """Return the highlights of a run's report; none where it has no report."""
     page = read_page(str(folder))
-    return {fact.label.lower(): _short(fact) for fact in page.highlights} if page else {}
+    return list(page.highlights) if page else []
 
 
 def _short(fact: Fact) -> str:

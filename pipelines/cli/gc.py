@@ -3,12 +3,18 @@
 import argparse
 import shlex
 import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from nightshift.config import parse
+from nightshift.contracts.listings import KeptVersions, RemovableKind, Removal, Removals
 from pipelines import configs
 from pipelines.cli import options
+
+if TYPE_CHECKING:
+    from pipelines.gc.retention import RemovalPlan, StoredItem
 
 
 def add(commands: options.Commands) -> None:
@@ -19,6 +25,7 @@ def add(commands: options.Commands) -> None:
     command.add_argument("--lake", help="URI of the lake (default: the workspace's)")
     command.add_argument("--checkpoints", help="URI of the checkpoints (default: the workspace's)")
     command.add_argument("--delete", action="store_true", help="delete the listed files (default: only list them)")
+    options.add_json(command, "removals")
     command.set_defaults(command=gc)
 
 
@@ -32,6 +39,8 @@ def gc(args: argparse.Namespace) -> int:
     config = parse(configs.load(args.config or configs.DEFAULT))
     state = replace(state, lake=args.lake or state.lake, checkpoints=args.checkpoints or state.checkpoints)
     plan = (sweep.collect if args.delete else sweep.plan_removals)(state, config, now)
+    if args.json:
+        return options.print_document(describe_removals(plan, config.name, args.delete))
     for problem in plan.problems:
         print(f"nightshift: kept: {problem}", file=sys.stderr)
     if plan.empty:
@@ -40,3 +49,24 @@ def gc(args: argparse.Namespace) -> int:
     console.print(sweep.table(plan, "removed" if args.delete else "would be removed", now))
     console.print(sweep.lineage(plan.lineage))
     return 0 if args.delete else options.say(f"remove it   nightshift {shlex.join(sys.argv[1:])} --delete")
+
+
+def describe_removals(plan: "RemovalPlan", use_case: str, deleted: bool) -> Removals:
+    """Return a plan as a document."""
+    kept = [KeptVersions.model_validate(line, from_attributes=True) for line in plan.lineage]
+    items = list(_describe_items(plan))
+    return Removals(use_case=use_case, deleted=deleted, items=items, kept=kept, problems=plan.problems)
+
+
+def _describe_items(plan: "RemovalPlan") -> Iterator[Removal]:
+    groups: dict[RemovableKind, Sequence[StoredItem]] = {
+        RemovableKind.VERSION: plan.versions,
+        RemovableKind.RUN: plan.runs,
+        RemovableKind.PARTITION: plan.partitions,
+        RemovableKind.UNFINISHED: plan.unfinished,
+    }
+    for kind, items in groups.items():
+        for item in items:
+            yield Removal(kind=kind, name=item.name, since=item.since, size_bytes=item.size)
+    for folder in plan.leftovers:
+        yield Removal(kind=RemovableKind.LEFTOVER, name=folder, since=None, size_bytes=None)

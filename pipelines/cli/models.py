@@ -1,12 +1,14 @@
 """Commands about registered models and the local endpoint."""
 
 import argparse
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from nightshift import registry, release
-from nightshift.contracts.release import Release
+from nightshift.contracts.listings import ListedVersion, ModelList
 from nightshift.contracts.state import State
 from nightshift.errors import UserError
 from nightshift.local import endpoint, examples
@@ -27,6 +29,8 @@ def add(commands: options.Commands) -> None:
             command.add_argument("version", help="number of the version to promote, from `nightshift models`")
         if function is not stop:
             add_registry(command)
+        if function is models:
+            options.add_json(command, "model_list")
         command.add_argument("--name", help="name of the use case (default: the registry's only one)")
         command.set_defaults(command=function)
 
@@ -35,12 +39,22 @@ def models(args: argparse.Namespace) -> int:
     """List the registered model versions."""
     from rich.console import Console
 
-    state = select_state(args)
-    for name in [args.name] if args.name else registry.require_names(state.registry):
-        Console().print(
-            _table(name, registry.versions(state.registry, name), release.read(ReleaseRef.from_state(state, name)))
-        )
+    listed = list_models(select_state(args), args.name)
+    if args.json:
+        return options.print_document(listed)
+    for name, versions in groupby(listed.versions, lambda version: version.use_case):
+        Console().print(_table(name, list(versions)))
     return 0
+
+
+def list_models(state: State, name: str | None = None) -> ModelList:
+    """Return the versions of a use case, by default of all in the registry.
+
+    Raises:
+        UserError: when the registry has no model, or none of that name.
+    """
+    names = [registry.choose_name(state.registry, name)] if name else registry.require_names(state.registry)
+    return ModelList(versions=[version for name in names for version in _list_versions(state, name)])
 
 
 def promote(args: argparse.Namespace) -> int:
@@ -104,23 +118,41 @@ def _say(version: Version) -> int:
     return options.say(f"{version.name}: version {version.version} is the champion now")
 
 
-def _table(name: str, versions: list[Version], record: Release | None) -> "Table":
+def _list_versions(state: State, name: str) -> Iterator[ListedVersion]:
+    versions, record = registry.versions(state.registry, name), release.read(ReleaseRef.from_state(state, name))
+    metric = next((version.tags["promise"] for version in reversed(versions) if "promise" in version.tags), None)
+    for version in versions:
+        tags = version.tags
+        yield ListedVersion.model_validate(
+            {
+                "use_case": name,
+                "version": version.version,
+                "champion": record is not None and record.live.version == version.version,
+                "train_first": tags.get("train_first"),
+                "train_last": tags.get("train_last"),
+                "metric": metric,
+                "metric_value": tags.get(metric or ""),
+                "registered_at": tags["registered_at"],
+                "live_since": record.live_since.get(version.version) if record else None,
+            }
+        )
+
+
+def _table(name: str, versions: list[ListedVersion]) -> "Table":
     from rich import box
     from rich.table import Table
 
     # narrow enough for 80 columns
     table = Table(title=f"{name} (* champion)", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    metric = next((version.tags["promise"] for version in reversed(versions) if "promise" in version.tags), "metric")
+    metric = versions[-1].metric or "metric"
     for heading in ("version", "trained on", metric.replace("_", "\n"), "registered", "live since (UTC)"):
         table.add_column(heading, no_wrap=True)
-    since = {number: str(moment)[:16] for number, moment in record.live_since.items()} if record else {}
     for version in versions:
-        tags = version.tags
         table.add_row(
-            f"{version.version} *" if record and record.live.version == version.version else str(version.version),
-            f"{tags.get('train_first')} .. {tags.get('train_last')}",
-            f"{float(tags[metric]):.4f}" if metric in tags else "-",
-            tags["registered_at"][:10],
-            since.get(version.version, "-"),
+            f"{version.version} *" if version.champion else str(version.version),
+            f"{version.train_first} .. {version.train_last}",
+            "-" if version.metric_value is None else f"{version.metric_value:.4f}",
+            str(version.registered_at.date()),
+            f"{version.live_since:%Y-%m-%d %H:%M}" if version.live_since else "-",
         )
     return table

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 
 from nightshift import storage
 from nightshift.contracts.optimization import FILE, Attempt, Optimization
@@ -24,6 +25,7 @@ def add(commands: options.Commands) -> None:
     command.add_argument("run", nargs="?", default="latest", help="training run of the model (default: the latest run)")
     command.add_argument("--config", required=True, help="use case, by its name in pipelines/configs/ or a YAML file")
     command.add_argument("--dry-run", action="store_true", help="print the variant without writing it")
+    options.add_json(command, "optimization")
     options.add_workspace(command)
     command.set_defaults(command=optimize)
 
@@ -35,15 +37,20 @@ def optimize(args: argparse.Namespace) -> int:
     task = _step(training, config["name"])
     with tempfile.TemporaryDirectory() as folder:
         argv = _command(training, task, folder)
-        code = subprocess.run(argv, env=processes.environment(task), check=False).returncode
+        code = subprocess.run(
+            argv, env=processes.environment(task), stdout=sys.stderr if args.json else None, check=False
+        ).returncode
         if code:
             return code
         result = Optimization.read(storage.join(folder, FILE))
+    say = partial(print, file=options.progress_stream(args))
     for line in report(result):
-        options.say(line)
+        say(line)
     if result.chosen == config["optimization"]["form"]:
-        return options.say(f"{file} says so already: optimization.form is {result.chosen!r}")
-    return options.say(edits.write(file, {("optimization", "form"): result.chosen}, args.dry_run))
+        say(f"{file} says so already: optimization.form is {result.chosen!r}")
+    else:
+        say(edits.write(file, {("optimization", "form"): result.chosen}, args.dry_run))
+    return options.print_document(result) if args.json else 0
 
 
 def report(result: Optimization) -> Iterator[str]:

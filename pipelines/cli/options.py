@@ -2,10 +2,12 @@
 
 import argparse
 import json
+import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from nightshift import strict_json
+from nightshift.contracts.artifact import Artifact
 from nightshift.contracts.state import State
 from nightshift.errors import UserError
 from pipelines import arguments
@@ -63,6 +65,12 @@ def add_set(command: argparse.ArgumentParser) -> None:
     )
 
 
+def add_json(command: argparse.ArgumentParser, *schemas: str) -> None:
+    """Add the choice of a JSON document for programs, of one of the schemas in docs/schemas."""
+    files = " or ".join(f"docs/schemas/{schema}.json" for schema in schemas)
+    command.add_argument("--json", action="store_true", help=f"print only a JSON document, see {files}")
+
+
 def parameters(args: argparse.Namespace) -> dict[str, Any]:
     """Return the parameters that were given.
 
@@ -82,6 +90,17 @@ def say(line: str) -> int:
     """Print a line and return the exit code of a command that is done."""
     print(line)
     return 0
+
+
+def progress_stream(args: argparse.Namespace) -> TextIO:
+    """Return where a command reports its progress: not on stdout where that is for a JSON document."""
+    return sys.stderr if args.json else sys.stdout
+
+
+def print_document(document: Artifact, code: int = 0) -> int:
+    """Print a JSON document and return the exit code."""
+    print(document.model_dump_json(indent=2))
+    return code
 
 
 def _assignment(item: str) -> tuple[str, Any]:

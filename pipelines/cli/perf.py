@@ -38,6 +38,7 @@ def add(commands: options.Commands) -> None:
         "--rounds", type=int, default=ROUNDS, help="rounds to measure, each in new processes (default: %(default)s)"
     )
     command.add_argument("--output", metavar="FILE", help="JSON file to write the verdict to")
+    options.add_json(command, "verdict")
     options.add_workspace(command)
     add_registry(command)
     command.add_argument("--name", help="name of the use case (default: the registry's only one)")
@@ -61,10 +62,13 @@ def compare(args: argparse.Namespace) -> int:
     verdict = performance.judge(pairs, package.load(ours).sha256)
     if args.output:
         verdict.write(args.output)
+    code = USER_ERROR if verdict.decision is Decision.FAIL else 0
+    if args.json:
+        return options.print_document(verdict, code)
     for measure in verdict.measures:
         options.say(f"{measure.name:20} {measure.value or 0:.3f} times the baseline, limit {measure.limit:.2f}")
     options.say(f"{verdict.decision}: {' '.join(verdict.reasons)}")
-    return USER_ERROR if verdict.decision is Decision.FAIL else 0
+    return code
 
 
 def _model(args: argparse.Namespace, reference: str) -> str:

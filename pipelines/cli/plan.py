@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from nightshift.contracts.listings import PlannerAccuracy, PublishedPrediction, TrainingPlan
 from nightshift.errors import UserError
 from nightshift.figures import format_value
 from nightshift.hardware import gpu, gpus
@@ -71,6 +72,7 @@ def add(commands: options.Commands) -> None:
     )
     command.add_argument("--usd-per-gpu-hour", type=float, help="price of one GPU in USD per hour")
     command.add_argument("--output", metavar="FILE", help="YAML file to write the recipe to")
+    options.add_json(command, "training_plan", "planner_accuracy")
     command.set_defaults(command=plan)
 
 
@@ -79,15 +81,66 @@ def plan(args: argparse.Namespace) -> int:
     from rich.console import Console
 
     if args.published:
+        if args.json:
+            return options.print_document(describe_accuracy())
         Console().print(accuracy())
         return 0
     proposal = _make_plan(args)
-    Console().print(_table(proposal, args))
-    options.say(f"layout   {search.flags(proposal.layout)}")
+    described = describe_plan(proposal, args.model, args.samples, args.usd_per_gpu_hour)
     if args.output:
         Path(args.output).write_text(recipe(proposal, args.model))
+    if args.json:
+        return options.print_document(described)
+    Console().print(_table(described))
+    options.say(f"layout   {search.flags(proposal.layout)}")
+    if args.output:
         options.say(f"recipe   {args.output}")
     return 0
+
+
+def describe_accuracy() -> PlannerAccuracy:
+    """Return the published figures beside the planner's as a document."""
+    points = published.points()
+    return PlannerAccuracy(
+        figures=[PublishedPrediction.model_validate(point, from_attributes=True) for point in points]
+    )
+
+
+def describe_plan(
+    plan: LayoutPlan, model: str, samples: float | None = None, usd_per_gpu_hour: float | None = None
+) -> TrainingPlan:
+    """Return a plan as a document.
+
+    Args:
+        plan: what was planned.
+        model: name of the model's preset.
+        samples: of an epoch.
+        usd_per_gpu_hour: price of a GPU.
+    """
+    memory, time, cluster = plan.memory, plan.timing, plan.cluster
+    hours = plan.hours(samples) if samples else None
+    usd = None if hours is None or usd_per_gpu_hour is None else hours * cluster.gpus * usd_per_gpu_hour
+    return TrainingPlan(
+        model=model,
+        gpu=cluster.gpu.name,
+        gpus=cluster.gpus,
+        parameters=plan.model.parameters,
+        layout=_describe_layout(plan),
+        memory_bytes=memory.total,
+        states_bytes=memory.states,
+        activations_bytes=memory.activations,
+        gpu_memory_bytes=cluster.gpu.memory,
+        step_seconds=time.step,
+        throughput_per_gpu=plan.throughput,
+        throughput_unit="tokens" if plan.model.tokens > 1 else "samples",
+        mfu=plan.mfu,
+        bubble_share=time.bubble / time.step,
+        exposed_communication_share=time.communication / time.step,
+        architecture=cluster.gpu.architecture,
+        fitted=efficiency(cluster.gpu).is_fitted,
+        epoch_hours=hours,
+        epoch_usd=usd,
+    )
 
 
 def accuracy() -> "Table":
@@ -107,7 +160,7 @@ def recipe(plan: LayoutPlan, name: str) -> str:
         plan: what was planned.
         name: of the model's preset.
     """
-    cluster, layout = plan.cluster, asdict(plan.layout)
+    cluster = plan.cluster
     recipe: dict[str, Any] = {
         "model": {"name": name, **asdict(plan.model)},
         "cluster": {
@@ -116,8 +169,7 @@ def recipe(plan: LayoutPlan, name: str) -> str:
             "gpus_per_node": cluster.per_node,
             "network_gbit": round(cluster.network * 8 / 1e9),
         },
-        "layout": {name: str(value) if name == "checkpointing" else value for name, value in layout.items()}
-        | {"data": plan.layout.data(cluster), "micro_batches": plan.layout.micro_batches(cluster)},
+        "layout": _describe_layout(plan),
         "expected": {
             "memory_gib": round(plan.memory.total / GIB, 1),
             "step_seconds": round(plan.timing.step, 4),
@@ -126,6 +178,11 @@ def recipe(plan: LayoutPlan, name: str) -> str:
         },
     }
     return yaml.safe_dump(recipe, sort_keys=False)
+
+
+def _describe_layout(plan: LayoutPlan) -> dict[str, Any]:
+    layout = {name: str(value) if name == "checkpointing" else value for name, value in asdict(plan.layout).items()}
+    return layout | {"data": plan.layout.data(plan.cluster), "micro_batches": plan.layout.micro_batches(plan.cluster)}
 
 
 def _make_plan(args: argparse.Namespace) -> LayoutPlan:
@@ -152,36 +209,32 @@ def _model(args: argparse.Namespace) -> Model:
     return Transformer(**{"feed_forward": 4 * sizes["hidden"], **sizes})
 
 
-def _table(plan: LayoutPlan, args: argparse.Namespace) -> "Table":
+def _table(plan: TrainingPlan) -> "Table":
     from rich.table import Table
 
-    table = Table("", "", title=f"{args.model} on {plan.cluster.gpus} x {plan.cluster.gpu.name}", show_header=False)
-    for name, value in _facts(plan, args).items():
+    table = Table("", "", title=f"{plan.model} on {plan.gpus} x {plan.gpu}", show_header=False)
+    for name, value in _facts(plan).items():
         table.add_row(name, value)
     return table
 
 
-def _facts(plan: LayoutPlan, args: argparse.Namespace) -> dict[str, str]:
-    memory, time = plan.memory, plan.timing
-    parts = f"{memory.states / GIB:.1f} states, {memory.activations / GIB:.1f} activations"
+def _facts(plan: TrainingPlan) -> dict[str, str]:
+    parts = f"{plan.states_bytes / GIB:.1f} states, {plan.activations_bytes / GIB:.1f} activations"
     facts = {
-        "parameters": f"{plan.model.parameters / 1e9:,.3g} billion",
-        "memory a GPU": f"{memory.total / GIB:.1f} of {plan.cluster.gpu.memory / GIB:.1f} GiB ({parts})",
-        "step": f"{time.step:.4g} s",
-        "throughput": f"{plan.throughput:,.0f} {'tokens' if plan.model.tokens > 1 else 'samples'}/s a GPU",
+        "parameters": f"{plan.parameters / 1e9:,.3g} billion",
+        "memory a GPU": f"{plan.memory_bytes / GIB:.1f} of {plan.gpu_memory_bytes / GIB:.1f} GiB ({parts})",
+        "step": f"{plan.step_seconds:.4g} s",
+        "throughput": f"{plan.throughput_per_gpu:,.0f} {plan.throughput_unit}/s a GPU",
         "MFU": format_value(plan.mfu, "percent"),
-        "pipeline bubble": format_value(time.bubble / time.step, "percent"),
-        "communication": f"{format_value(time.communication / time.step, 'percent')} not hidden",
+        "pipeline bubble": format_value(plan.bubble_share, "percent"),
+        "communication": f"{format_value(plan.exposed_communication_share, 'percent')} not hidden",
     }
-    if not efficiency(plan.cluster.gpu).is_fitted:
-        facts["caveat"] = (
-            f"no training on {plan.cluster.gpu.architecture} was fitted; the shares of its peaks are Ampere's"
-        )
-    if args.samples:
-        hours = plan.hours(args.samples)
-        facts["epoch"] = f"{hours:,.4g} h"
-        if args.usd_per_gpu_hour is not None:
-            facts["cost of an epoch"] = f"{hours * plan.cluster.gpus * args.usd_per_gpu_hour:,.2f} USD"
+    if not plan.fitted:
+        facts["caveat"] = f"no training on {plan.architecture} was fitted; the shares of its peaks are Ampere's"
+    if plan.epoch_hours is not None:
+        facts["epoch"] = f"{plan.epoch_hours:,.4g} h"
+    if plan.epoch_usd is not None:
+        facts["cost of an epoch"] = f"{plan.epoch_usd:,.2f} USD"
     return facts
 
 

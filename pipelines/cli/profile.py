@@ -2,6 +2,7 @@
 
 import argparse
 import shlex
+from contextlib import redirect_stdout
 
 from components.reporting import report
 from nightshift import storage
@@ -37,6 +38,7 @@ def add(commands: options.Commands) -> None:
         default="",
         help="GPU of the trace, such as h100-80gb, if the trace does not name it",
     )
+    options.add_json(command, "trace_profile")
     command.set_defaults(command=profile)
 
 
@@ -52,7 +54,7 @@ def profile(args: argparse.Namespace) -> int:
     flops = _parse_number(args.flops_per_step)
     traces, counters = [], []
     for uri in uris:
-        options.say(f"reading {uri}")
+        print(f"reading {uri}", file=options.progress_stream(args))
         recording = read.read(uri)
         if isinstance(recording, Trace):
             traces.append(recording)
@@ -63,6 +65,8 @@ def profile(args: argparse.Namespace) -> int:
                         "of torch.profiler or Nsight Systems")  # fmt: skip
     profiled = analysis.analyze(traces, Known(flops, args.precision, args.gpu, counters))
     write(profiled, args.output)
+    if args.json:
+        return options.print_document(profiled)
     for line in summary(profiled, args.output):
         options.say(line)
     return 0
@@ -104,8 +108,10 @@ def _record_trace(args: argparse.Namespace) -> list[str]:
     from nightshift.profiler import live
 
     trace = storage.join(args.output, contract.TRACE)
-    options.say(f"recording {args.program}")
-    storage.write_bytes(trace, live.record(args.program))
+    print(f"recording {args.program}", file=options.progress_stream(args))
+    with redirect_stdout(options.progress_stream(args)):
+        recording = live.record(args.program)
+    storage.write_bytes(trace, recording)
     return [trace]
 
 

@@ -3,6 +3,7 @@
 import argparse
 
 from components.release import manage
+from nightshift.contracts.state import State
 from nightshift.errors import UserError
 from pipelines.cli import options
 from pipelines.cli.models import add_registry, select_state
@@ -17,6 +18,7 @@ def add(commands: options.Commands) -> None:
     command.add_argument(
         "version", nargs="?", help="number of the version that `start` releases, from `nightshift models`"
     )
+    options.add_json(command, "release")
     options.add_workspace(command)
     add_registry(command)
     command.add_argument("--name", help="name of the use case (default: the registry's only one)")
@@ -27,8 +29,12 @@ def release(args: argparse.Namespace) -> int:
     """Start, show, pause, resume or abort a release; `nightshift run release` advances it."""
     if (args.version is not None) != (args.action == "start"):
         raise UserError(f"release {args.action} takes {'a version' if args.version is None else 'no version'}")
-    if args.version is None:
-        return options.say(ACTIONS[args.action](select_state(args), args.name))
+    state = select_state(args)
+    status = _start(state, args) if args.version else ACTIONS[args.action](state, args.name)
+    return options.print_document(manage.read(state, args.name)) if args.json else options.say(status)
+
+
+def _start(state: State, args: argparse.Namespace) -> str:
     if not args.version.isdecimal():
         raise UserError(f"version is {args.version!r}; give a number, as in `nightshift models`")
-    return options.say(manage.start(select_state(args), args.name, int(args.version)))
+    return manage.start(state, args.name, int(args.version))

@@ -55,19 +55,28 @@ def backfill(args: argparse.Namespace) -> int:
 
     from pipelines.cli import days
 
-    console = Console()
+    console = Console(file=options.progress_stream(args))
     dates = past.days(parse_date(args.first), parse_date(args.last))
     state = local(Path(args.workspace), target=DeploymentTarget.RECORD_ONLY)
     pipeline, parameters = arguments.load_compiled(args.pipeline), options.parameters(args)
     observe = partial(days.progress, dates=dates, console=console)
     outcomes = list(past.backfill(pipeline, dates, parameters, state, observe, args.force))
+    code = int(outcomes[-1].state == "failed")
+    if args.json:
+        return options.print_document(days.describe(outcomes), code)
     console.print(days.table(outcomes))
-    return int(outcomes[-1].state == "failed")
+    return code
 
 
 def show(args: argparse.Namespace) -> int:
     """Print the metrics and verdicts of a run."""
-    return _show(runs.find_folder(args.run, options.state(args).runs))
+    folder = runs.find_folder(args.run, options.state(args).runs)
+    if not args.json:
+        return _show(folder)
+    page = _page(folder)
+    if page is None:
+        raise UserError(f"{folder} has no report; write it with `nightshift report {folder.name}`")
+    return options.print_document(page)
 
 
 def report(args: argparse.Namespace) -> int:
@@ -180,6 +189,7 @@ def _add_show(commands: options.Commands) -> None:
     command.add_argument(
         "run", nargs="?", default="latest", help="id of the run (default: the newest run with a report)"
     )
+    options.add_json(command, "page")
     command.set_defaults(command=show)
 
 
@@ -220,4 +230,5 @@ def _add_backfill(commands: options.Commands) -> None:
     )
     command.add_argument("--force", action="store_true", help="also rerun the days that are complete")
     options.add_parameters(command)
+    options.add_json(command, "backfill_report")
     command.set_defaults(command=backfill)

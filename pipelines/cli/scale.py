@@ -3,8 +3,11 @@
 import argparse
 import os
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from nightshift.config import parse
+from nightshift.contracts.listings import ScalingPoint, ScalingReport
+from nightshift.contracts.profile import Finding
 from nightshift.errors import UserError
 from nightshift.profiler import replicas
 from nightshift.profiler.replicas import FAULTS, ScalingMeasurement, ScalingSpec
@@ -31,6 +34,7 @@ def add(commands: options.Commands) -> None:
     command.add_argument(
         "--inject-fault", choices=FAULTS, default="", help="slow the training down to check the diagnosis"
     )
+    options.add_json(command, "scaling_report")
     command.set_defaults(command=scale)
 
 
@@ -54,15 +58,37 @@ def scale(args: argparse.Namespace) -> int:
         rows=args.rows or network.parameters["batch_size"],
         fault=args.inject_fault,
     )
-    options.say(f"{name} on {args.device}, {job.rows} rows of {width(network.shape)} a process and step")
-    options.say("".join(f"{heading:>12}" for heading in HEADINGS))
+    say = partial(print, file=options.progress_stream(args))
+    say(f"{name} on {args.device}, {job.rows} rows of {width(network.shape)} a process and step")
+    say("".join(f"{heading:>12}" for heading in HEADINGS))
     measurements: list[ScalingMeasurement] = []
     for processes in sorted({1, *args.processes}):
         measurements.append(replicas.measure_scaling(job, processes))
-        options.say(line(measurements[0], measurements[-1]))
+        say(line(measurements[0], measurements[-1]))
+    if args.json:
+        return options.print_document(describe_scaling(name, job, measurements))
     for sentence in conclusion(measurements):
-        options.say(sentence)
+        say(sentence)
     return 0
+
+
+def describe_scaling(name: str, job: ScalingSpec, measurements: Sequence[ScalingMeasurement]) -> ScalingReport:
+    """Return the measurements of a network and their findings as a document."""
+    points = [
+        ScalingPoint(
+            processes=len(measurement.processes),
+            rows_per_second=measurement.speed,
+            efficiency=measurement.efficiency(measurements[0]),
+            step_seconds=measurement.step,
+            computing_seconds=measurement.computing,
+            data_seconds=measurement.data,
+            waiting_seconds=measurement.waiting,
+            exchange_seconds=measurement.exchanging,
+        )
+        for measurement in measurements
+    ]
+    findings = _diagnose(measurements)
+    return ScalingReport(candidate=name, device=job.device, rows=job.rows, points=points, findings=findings)
 
 
 def line(first: ScalingMeasurement, measurement: ScalingMeasurement) -> str:
@@ -77,9 +103,13 @@ def conclusion(measurements: Sequence[ScalingMeasurement]) -> Iterator[str]:
     *_, last = measurements
     if len(measurements) < 2:
         return
-    findings = replicas.diagnose_scaling(measurements[0], last)
+    findings = _diagnose(measurements)
     if not findings:
         yield f"nothing that costs {replicas.LEAST:g} % of a step of {len(last.processes)} processes"
     for number, finding in enumerate(findings, 1):
         lost = f"{finding.won_ms:,.1f} ms, {finding.won_pct:.1f} % of a step"
         yield f"{number}. {finding.title} ({lost}): {finding.evidence} {finding.fix}"
+
+
+def _diagnose(measurements: Sequence[ScalingMeasurement]) -> list[Finding]:
+    return replicas.diagnose_scaling(measurements[0], measurements[-1]) if len(measurements) > 1 else []

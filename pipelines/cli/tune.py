@@ -1,12 +1,14 @@
 """The command that makes the training of a config's network faster."""
 
 import argparse
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from nightshift import tasks
 from nightshift.config import Config, parse
+from nightshift.contracts.listings import TuningReport, TuningTrial
 from nightshift.contracts.verdict import Decision
 from nightshift.errors import UserError
 from nightshift.figures import format_value
@@ -61,6 +63,7 @@ def add(commands: options.Commands) -> None:
         "--traces", help="folder for the traces before and after (default: runs/tune-CONFIG-CANDIDATE)"
     )
     command.add_argument("--dry-run", action="store_true", help="print the settings without writing them")
+    options.add_json(command, "tuning_report")
     command.set_defaults(command=tune)
 
 
@@ -72,18 +75,49 @@ def tune(args: argparse.Namespace) -> int:
     name = choose_network(config, args.candidate)
     network = find_network(config, name, args.inputs)
     setting = _setting(args, network)
-    options.say(f"{name} on {args.device}, {setting.rows:,} rows of {width(network.shape)}")
-    search = Search(partial(VariantProcess, setting=setting), setting, lambda tried: options.say(line(tried, setting)))
+    say, trials = partial(print, file=options.progress_stream(args)), list[Tried]()
+    say(f"{name} on {args.device}, {setting.rows:,} rows of {width(network.shape)}")
+
+    def report(tried: Tried) -> None:
+        trials.append(tried)
+        say(line(tried, setting))
+
+    search = Search(partial(VariantProcess, setting=setting), setting, report)
     baseline = Variant(network.parameters, config.task.trainer.model_dump(mode="json"), args.processes[0])
     tuned = tuning.tune(baseline, search)
     for sentence in conclusion(tuned, setting):
-        options.say(sentence)
-    if not tuned.is_faster:
-        return 0
-    folder = Path(args.traces or f"runs/tune-{config.name}-{name}")
-    for sentence in record_traces({"before": baseline, "after": tuned.best}, search.start, folder):
-        options.say(sentence)
-    return write_changes(tuned, configs.find_file(args.config), name, args.dry_run)
+        say(sentence)
+    if tuned.is_faster:
+        folder = Path(args.traces or f"runs/tune-{config.name}-{name}")
+        for sentence in record_traces({"before": baseline, "after": tuned.best}, search.start, folder):
+            say(sentence)
+        if changes := list_changes(tuned, name):
+            say(edits.write(configs.find_file(args.config), changes, args.dry_run))
+    return options.print_document(describe_tuning(name, setting, trials, tuned)) if args.json else 0
+
+
+def describe_tuning(name: str, setting: TuningSetting, trials: Sequence[Tried], tuned: Tuned) -> TuningReport:
+    """Return the trials of a network's settings and the best as a document."""
+    return TuningReport(
+        candidate=name,
+        device=setting.device,
+        rows=setting.rows,
+        trials=list(map(_describe_trial, trials)),
+        gain=tuned.total.gain if tuned.total and tuned.is_faster else None,
+        changes=tuned.changes if tuned.is_faster else {},
+    )
+
+
+def _describe_trial(tried: Tried) -> TuningTrial:
+    comparison = tried.comparison
+    return TuningTrial(
+        axis=tried.axis,
+        value=tried.value,
+        rows_per_second=comparison.after.rows if comparison else None,
+        gain=comparison.gain if comparison else None,
+        faster={Decision.FAIL: True, Decision.PASS: False}.get(comparison.decision) if comparison else None,
+        refused=tried.refused,
+    )
 
 
 def line(tried: Tried, setting: TuningSetting) -> str:
@@ -181,12 +215,9 @@ def _setting(args: argparse.Namespace, network: ConfiguredNetwork) -> TuningSett
     )
 
 
-def write_changes(tuned: Tuned, file: Path, name: str, is_dry: bool) -> int:
-    """Write the changes into the config, or say which lines to write."""
+def list_changes(tuned: Tuned, name: str) -> dict[tuple[str, ...], Any]:
+    """Return the changes of a config, by key; the number of processes is not among its settings."""
     sections = {
         axis: ("trainer",) if axis in tuned.best.trainer else ("candidates", name, "parameters") for axis in AXES
     }
-    values = {("task", *sections[axis], axis): value for axis, value in tuned.changes.items() if axis != PROCESSES}
-    if not values:
-        return 0
-    return options.say(edits.write(file, values, is_dry))
+    return {("task", *sections[axis], axis): value for axis, value in tuned.changes.items() if axis != PROCESSES}

@@ -17,7 +17,8 @@ from nightshift.neural.trial import StretchTimer
 from nightshift.profiler.traces import analysis, read
 from nightshift.profiler.tuning import Tuned, Value, Variant
 from pipelines import configs
-from pipelines.cli.tune import find_network, width, write_changes
+from pipelines.cli.tune import find_network, list_changes, width
+from pipelines.configs import edits
 from tests.pipelines.samples import called, config_file
 from tests.processes import SECONDS, engine
 
@@ -99,16 +100,14 @@ def test_where_nothing_is_left_to_try_the_config_stays_as_it_is(
 
 
 @pytest.mark.parametrize(("network", "is_dry"), [("parameters: {hidden: 8}", True), ("parameters:", False)])
-def test_what_is_not_written_is_said_in_lines_to_copy(
-    network: str, is_dry: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_not_written_is_said_in_lines_to_copy(network: str, is_dry: bool, tmp_path: Path) -> None:
     file = config(tmp_path, network)
     before, trainer = file.read_text(), Trainer().model_dump(mode="json")
     changes: dict[str, Value] = {"processes": 2, "compression": "bf16", "compile": "default"}
 
-    assert write_changes(Tuned(Variant({}, trainer, 2), changes, None), file, "mlp", is_dry) == 0
+    values = list_changes(Tuned(Variant({}, trainer, 2), changes, None), "mlp")
+    first, *lines = edits.write(file, values, is_dry).splitlines()
 
-    first, *lines = capsys.readouterr().out.splitlines()
     assert first == f"to write into {file}:"
     assert yaml.safe_load("\n".join(lines)) == {
         "task": {"trainer": {"compression": "bf16"}, "candidates": {"mlp": {"parameters": {"compile": "default"}}}}

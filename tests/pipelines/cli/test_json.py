@@ -1,0 +1,204 @@
+"""`--json`: every command that prints a table prints one document of a committed schema instead."""
+
+import json
+import re
+import subprocess
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from nightshift import release
+from nightshift.contracts.__main__ import ARTIFACTS
+from nightshift.contracts.artifact import Artifact
+from nightshift.contracts.section import Page, SectionOutcome
+from nightshift.contracts.verdict import Decision
+from nightshift.profiler.replicas import Process, ScalingMeasurement, ScalingSpec
+from nightshift.profiler.tuning import (
+    ConfiguredNetwork,
+    Speed,
+    Tried,
+    Tuned,
+    TuningSetting,
+    Variant,
+    VariantComparison,
+)
+from nightshift.release import ReleaseRef
+from pipelines.cli import scale, tune
+from pipelines.cli.__main__ import COMMANDS, parse_command_line
+from tests.nightshift.profiler.traces.samples import Events, save
+from tests.pipelines.samples import called, command, compiled_file, one_step_a_day
+from tests.processes import SECONDS, engine
+
+SCHEMAS = Path(__file__).parents[3] / "docs" / "schemas"
+# commands without --json -> the reason
+NO_TABLE = {
+    "compile": "writes files",
+    "config": "prints YAML, or a JSON Schema",
+    "exporter": "serves metrics",
+    "loadtest": "shows a run; `show --json` prints it",
+    "promote": "prints a line",
+    "repair": "prints lines",
+    "report": "writes a file",
+    "rollback": "prints a line",
+    "run": "shows a run; `show --json` prints it",
+    "schedule": "prints lines",
+    "stop": "prints a line",
+    "submit": "prints lines",
+}
+NETWORK = ConfiguredNetwork("mlp", {"inputs": 3}, {"batch_size": 8})
+
+
+def check(printed: str, schema: str) -> Any:
+    """Return the only document on stdout, which is of a committed schema."""
+    document = json.loads(printed)
+    jsonschema.validate(document, json.loads((SCHEMAS / f"{schema}.json").read_text()))
+    return document
+
+
+def serialize(document: Artifact) -> str:
+    return document.model_dump_json(indent=2)
+
+
+@pytest.fixture
+def workspace(stocked: str, tmp_path: Path) -> Path:
+    """Three versions, of which 2 is the champion, and the run `fraud-1` with its summary and page."""
+    release.promote(ReleaseRef(stocked, "fraud"), 2)
+    folder = tmp_path / "runs" / "fraud-1"
+    folder.mkdir(parents=True)
+    started = (datetime.now(UTC) - timedelta(days=999)).isoformat()
+    (folder / "run.json").write_text(json.dumps({"run": "fraud-1", "started": started}))
+    steps = {"training": {"seconds": 2.5, "machine": "box", "usd": 0.5}, "scoring": {"seconds": None}}
+    summary = {"run": "fraud-1", "config": {"name": "fraud"}, "model_version": 2, "usd": None, "steps": steps}
+    (folder / "summary.json").write_text(json.dumps(summary))
+    headline = SectionOutcome(headline="Version 2 is the champion.", label="promoted")
+    Page(use_case="fraud", run="fraud-1", headline=headline, outcomes=[], sections=[]).write(str(folder / "page.json"))
+    save(tmp_path / "trace.json", Events().steps((0, 1000)).kernel("sgemm<float>", 0, 600, launched=(-5, 3)))
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", sorted(name for texts in COMMANDS.values() for name in texts))
+def test_every_command_has_a_document_or_prints_no_table(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    action = ["compare"] if name == "perf" else []
+    with pytest.raises(SystemExit):
+        parse_command_line([name, *action, "--help"])
+
+    schemas = re.findall(r"docs/schemas/(\w+)\.json", capsys.readouterr().out)
+
+    assert bool(schemas) == (name not in NO_TABLE)
+    assert set(schemas) <= ARTIFACTS.keys()
+
+
+@pytest.mark.parametrize(
+    ("words", "schema"),
+    [
+        ("models", "model_list"),
+        ("release status", "release"),
+        ("release start 3", "release"),
+        ("costs", "run_costs"),
+        ("costs fraud-1", "run_costs"),
+        ("show fraud-1", "page"),
+        ("gc", "removals"),
+        ("gc --delete", "removals"),
+    ],
+)
+def test_what_a_workspace_holds_is_printed_as_json(
+    words: str, schema: str, workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert called(*words.split(), "--workspace", str(workspace), "--json") == 0
+
+    check(capsys.readouterr().out, schema)
+
+
+@pytest.mark.parametrize(
+    ("words", "schema"),
+    [
+        ("costs --samples 1e9 --measured l4=5200", "cost_estimate"),
+        ("plan --model bert-base --gpu h100-80gb --batch 256 --samples 1e6", "training_plan"),
+        ("plan --published", "planner_accuracy"),
+    ],
+)
+def test_what_is_computed_is_printed_as_json(words: str, schema: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert called(*words.split(), "--json") == 0
+
+    check(capsys.readouterr().out, schema)
+
+
+def test_models_are_numbers_dates_and_the_champion(workspace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    called("models", "--workspace", str(workspace), "--json")
+
+    first, second, _ = check(capsys.readouterr().out, "model_list")["versions"]
+    assert (first["version"], first["champion"], first["live_since"]) == (1, False, None)
+    assert (second["champion"], second["train_first"], second["metric_value"]) == (True, "2018-07-25", 0.6)
+
+
+def test_costs_are_numbers_and_null_where_they_are_not_known(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    called("costs", "--workspace", str(workspace), "--json")
+
+    (run,) = check(capsys.readouterr().out, "run_costs")["runs"]
+    assert (run["seconds"], run["usd"]) == (2.5, None)
+    assert [(step["step"], step["usd"]) for step in run["steps"]] == [("training", 0.5), ("scoring", None)]
+
+
+def test_progress_goes_to_stderr(workspace: Path) -> None:
+    trace, output = str(workspace / "trace.json"), str(workspace / "out")
+
+    done = command("profile", "--trace", trace, "--output", output, "--json")
+
+    assert check(done.stdout, "trace_profile")["sources"] == [trace]
+    assert f"reading {trace}" in done.stderr
+
+
+def test_an_error_leaves_stdout_empty(workspace: Path) -> None:
+    done = command("models", "--name", "leads", "--workspace", str(workspace), "--json")
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--name is 'leads'; registered models: fraud" in done.stderr
+
+
+def test_a_backfill_that_fails_prints_its_days_and_exits_one(tmp_path: Path) -> None:
+    file = compiled_file(one_step_a_day("exit 1"), tmp_path)
+    days = ["--from", "2025-01-01", "--to", "2025-01-02"]
+
+    done = command("backfill", str(file), *days, "--workspace", str(tmp_path), "--json")
+
+    assert done.returncode == 1, done.stderr
+    (day,) = check(done.stdout, "backfill_report")["days"]
+    assert (day["date"], day["state"], day["highlights"]) == ("2025-01-01", "failed", [])
+
+
+def test_collectives_are_printed_as_json() -> None:
+    words = engine("collectives", "--sizes", "1024", "--json")
+    done = subprocess.run(words, capture_output=True, text=True, timeout=SECONDS, check=False)
+
+    points = check(done.stdout, "collective_report")["points"]
+    assert [point["size_bytes"] for point in points] == [1024] * 4
+
+
+def test_a_scaling_is_described_with_its_findings() -> None:
+    job = ScalingSpec(NETWORK, {}, "cpu", 8)
+    alone = ScalingMeasurement([Process(0.0, 0.1, 0.1)], 0.0, 1, 100, 8)
+    two = ScalingMeasurement([Process(0.1, 0.1, 0.2)] * 2, 0.0, 1, 100, 16)
+
+    report = check(serialize(scale.describe_scaling("mlp", job, [alone, two])), "scaling_report")
+
+    assert [point["efficiency"] for point in report["points"]] == [1.0, 0.5]
+    assert report["findings"][0]["title"] == "The data loader"
+    assert scale.describe_scaling("mlp", job, [alone]).findings == []
+
+
+def test_a_tuning_is_described_with_its_trials_and_changes() -> None:
+    faster = VariantComparison([1.5], Decision.FAIL, Speed(100.0, 1e9, None), Speed(150.0, 1.5e9, None))
+    trials = [Tried("threads", 2, faster), Tried("compile", "default", refused="there is no compiler")]
+    tuned = Tuned(Variant({}, {}), {"threads": 2}, faster)
+
+    report = tune.describe_tuning("mlp", TuningSetting("cpu", NETWORK, 100, ["threads", "compile"]), trials, tuned)
+
+    first, second = check(serialize(report), "tuning_report")["trials"]
+    assert (first["faster"], first["gain"], first["rows_per_second"]) == (True, 0.5, 150.0)
+    assert (second["faster"], second["refused"]) == (None, "there is no compiler")
+    assert (report.gain, report.changes) == (0.5, {"threads": 2})
