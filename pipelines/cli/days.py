@@ -35,7 +35,9 @@ def table(days: list[BackfilledDay]) -> Table:
     rows = [{"date": day.date, "state": day.state} | _figures(day.folder) for day in days]
     columns = list(dict.fromkeys(column for row in rows for column in row))
     for column in columns:
-        table.add_column(Text(printable(column)), justify="left" if column in TEXTS else "right")
+        table.add_column(
+            Text(printable(column)), justify="left" if column in TEXTS else "right", no_wrap=column in TEXTS
+        )
     for row in rows:
         table.add_row(*[Text(row.get(column, "")) for column in columns])
     return table

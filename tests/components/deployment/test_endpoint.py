@@ -291,7 +291,8 @@ def test_a_server_that_stands_still_is_no_mistake_of_the_user_s_and_what_was_liv
     os.kill(server.pid, signal.SIGSTOP)
     try:
         with pytest.raises(
-            UnavailableError, match=r"did not serve version 2 and made no progress for 0\.5 s; what was"
+            UnavailableError,
+            match=r"did not serve version 2 and made no progress for 0\.5 s; the version before is live again",
         ):
             endpoint.start_or_update(state, version, expected, patience=Patience(0.5, 60))
     finally:
