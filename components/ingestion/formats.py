@@ -104,9 +104,9 @@ def explain_faults(name: str) -> Iterator[None]:
         ) from None
     except Exception as error:
         reason = " ".join(str(error).split())[:200]
-        kind = find_kind(name) or "CSV"
-        article = "an" if kind == "Excel" else "a"
-        raise UserError(f"is not {article} {kind} file, or a damaged one ({reason}); write the file again") from None
+        file_format = find_kind(name) or "CSV"
+        article = "an" if file_format == "Excel" else "a"
+        raise UserError(f"is not {article} {file_format} file, or a damaged one ({reason}); write the file again") from None
 
 
 def unpack(name: str, data: bytes) -> tuple[str, bytes]:
