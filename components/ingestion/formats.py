@@ -106,7 +106,9 @@ def explain_faults(name: str) -> Iterator[None]:
         reason = " ".join(str(error).split())[:200]
         file_format = find_kind(name) or "CSV"
         article = "an" if file_format == "Excel" else "a"
-        raise UserError(f"is not {article} {file_format} file, or a damaged one ({reason}); write the file again") from None
+        raise UserError(
+            f"is not {article} {file_format} file, or a damaged one ({reason}); write the file again"
+        ) from None
 
 
 def unpack(name: str, data: bytes) -> tuple[str, bytes]:
