@@ -57,7 +57,8 @@ class Elements(HTMLParser):
         self.close()
 
     def handle_starttag(self, tag, attrs) -> None:
-        self.tags[tag, tuple(sorted(name for name, _ in attrs))] += 1
+        if tag != "wbr":  # where a path may be broken, which depends on its text
+            self.tags[tag, tuple(sorted(name for name, _ in attrs))] += 1
         self.values += [value for _, value in attrs if value]
 
     def handle_data(self, data) -> None:
