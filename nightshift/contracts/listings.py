@@ -154,7 +154,7 @@ class PlannerAccuracy(Artifact):
     figures: list[PublishedPrediction] = Field(description="in the order of the table")
 
 
-class ScalingPoint(Part):
+class ScalingRun(Part):
     """A training with one number of processes; durations are of a step."""
 
     processes: int = Field(description="number of processes")
@@ -173,7 +173,7 @@ class ScalingReport(Artifact):
     candidate: str = Field(description="name of the network in the config")
     device: str = Field(description="`cpu` or `cuda`")
     rows: int = Field(description="rows per process and step")
-    points: list[ScalingPoint] = Field(description="by number of processes")
+    points: list[ScalingRun] = Field(description="by number of processes")
     findings: list[Finding] = Field(description="what slows the most processes down, the costliest first")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from nightshift.config import parse
-from nightshift.contracts.listings import ScalingPoint, ScalingReport
+from nightshift.contracts.listings import ScalingReport, ScalingRun
 from nightshift.contracts.profile import Finding
 from nightshift.errors import UserError
 from nightshift.profiler import replicas
@@ -75,7 +75,7 @@ def scale(args: argparse.Namespace) -> int:
 def describe_scaling(name: str, job: ScalingSpec, measurements: Sequence[ScalingMeasurement]) -> ScalingReport:
     """Return the measurements of a network and their findings as a document."""
     points = [
-        ScalingPoint(
+        ScalingRun(
             processes=len(measurement.processes),
             rows_per_second=measurement.speed,
             efficiency=measurement.efficiency(measurements[0]),

@@ -151,4 +151,4 @@ def test_whatever_is_killed_comes_out_the_same_when_it_is_run_again() -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1200)
 
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "times killed, 0 files lost or left over" in done.stdout
+    assert "times with SIGKILL: 0 files lost or left over" in done.stdout

@@ -66,7 +66,7 @@ class Cluster:
         """Return the objects of some kinds."""
         return [fact for fact in self.objects if fact["kind"] in kinds]
 
-    def one(self, namespace: str, name: str) -> Service | None:
+    def service(self, namespace: str, name: str) -> Service | None:
         """Return a service by its name."""
         return next((one for one in self.services if (one.namespace, one.name) == (namespace, name)), None)
 

@@ -14,7 +14,7 @@ from tests.processes import SECONDS, engine
 
 
 def test_no_damage_to_any_file_loses_what_was_acknowledged_in_silence():
-    outcomes, repairs = hunt(places=6)
+    outcomes, repairs = hunt(positions=6)
     assert {name for name, _ in outcomes} == {"2.log", "mark", "lock", "<snapshot>.state"}
     assert not {case: counts for case, counts in outcomes.items() if counts["LOST"]}
     assert len(repairs) > 20
