@@ -56,11 +56,11 @@ airflow: $(VENV)/.run $(AIRFLOW_VENV)/.installed ## Start a local Airflow with t
 airflow-stop: $(AIRFLOW_VENV)/.installed ## Stop the local Airflow with all its processes
 	@$(AIRFLOW_VENV)/bin/python -m pipelines.engines.airflow.standalone stop
 
-check: $(VENV)/.dev ## Check style and types, and run the tests that start no process
+check: $(VENV)/.dev ## Check style and types, and run the unit tests that start no process
 	@$(MAKE) --no-print-directory --jobs 2 lint check-tests
 
 check-tests:
-	$(BIN)/pytest -q -n 2 --ignore=tests/dags --no-processes -m "not slow"
+	$(BIN)/pytest -q -n 2 --no-processes -m "not slow" tests/components tests/nightshift tests/pipelines tests/test_*.py
 
 test: $(VENV)/.dev $(AIRFLOW_VENV)/.installed ## Run all tests
 	@$(MAKE) --no-print-directory --jobs 2 test-project test-dags
