@@ -36,7 +36,7 @@ SIGNER ?=
 # threads that wait for each other sleep instead of spinning, which on shared cores makes fits many times slower
 export OMP_WAIT_POLICY := PASSIVE
 
-.PHONY: help run stop airflow airflow-stop check check-tests test test-project test-dags test-gpu test-cluster lint lint-workflows format docs screenshots compile images scan sbom push promote audit dist \
+.PHONY: help run stop airflow airflow-stop test test-project test-dags test-gpu test-cluster lint lint-workflows format docs screenshots compile images scan sbom push promote audit dist \
   bench drift-bench figures \
   kill-points reproduce search mutants clean constraints infra-plan infra-check infra-golden infra-mutants cluster-secrets cluster-install cluster-uninstall
 
@@ -55,12 +55,6 @@ airflow: $(VENV)/.run $(AIRFLOW_VENV)/.installed ## Start a local Airflow with t
 
 airflow-stop: $(AIRFLOW_VENV)/.installed ## Stop the local Airflow with all its processes
 	@$(AIRFLOW_VENV)/bin/python -m pipelines.engines.airflow.standalone stop
-
-check: $(VENV)/.dev ## Check style and types, and run the unit tests that start no process
-	@$(MAKE) --no-print-directory --jobs 2 lint check-tests
-
-check-tests:
-	$(BIN)/pytest -q -n 2 --no-processes -m "not slow" tests/components tests/nightshift tests/pipelines tests/test_*.py
 
 test: $(VENV)/.dev $(AIRFLOW_VENV)/.installed ## Run all tests
 	@$(MAKE) --no-print-directory --jobs 2 test-project test-dags

@@ -1,7 +1,6 @@
 import os
 import shutil
 import signal
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,26 +24,6 @@ settings.load_profile("any load")
 # what a shell starts in the background ignores Ctrl-C, and what nohup starts ignores the end of the terminal
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
-
-
-STARTS_PROCESS = {"os.fork", "os.forkpty", "os.posix_spawn", "subprocess.Popen"}
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option of `make check`."""
-    parser.addoption("--no-processes", action="store_true", help="skip each test at the process that it starts")
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Watch this process for others that it starts."""
-    if config.getoption("--no-processes"):
-        sys.addaudithook(skip_at_process)
-
-
-def skip_at_process(event: str, _: tuple[object, ...]) -> None:
-    """Skip the test that runs, if one does: xdist starts its workers before."""
-    if event in STARTS_PROCESS and "PYTEST_CURRENT_TEST" in os.environ:
-        pytest.skip("starts a process; `make test` runs it")
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
