@@ -253,69 +253,60 @@ def write_drift(uri: str) -> None:
 
 def write_sections(uris: dict[str, str], folder: Path) -> None:
     """Sections with every kind of block."""
+    write_section(uris["deployment"], release_section())
+    write_section(uris["evaluation"], quality_section())
+    write_section(uris["drift"], drift_section())
+    write_section(uris["events"], data_section(folder))
+
+
+def release_section() -> Section:
+    outcome = SectionOutcome(headline="Version 3 is live", label="promoted", tone="good", reasons=[WHY, "No drift."])
+    request = Code(title="Score an event", text="curl -s http://127.0.0.1:8321/score", is_key=True)
+    return Section(title="Release", weight=10, outcome=outcome, blocks=[request])
+
+
+def quality_section() -> Section:
     head = [TableColumn(title="Candidate"), TableColumn(title="Average precision", format="score")]
-    scores = [Row(cells=[name, score[1]]) for name, score in SCORES.items()]
-    scores[3] = Row(
-        cells=[SELECTED, Estimate(value=0.6579, low=0.6103, high=0.7012)], tag="selected", tone="good"
-    )  # fmt: skip
-    shares = Axis(label="recall", ticks=[0, 0.5, 1])
-    curve = [(0.0, 1.0), (0.5, 0.75), (1.0, 0.25)]
-    sections = {
-        "deployment": Section(
-            title="Release",
-            weight=10,
-            outcome=SectionOutcome(
-                headline="Version 3 is live", label="promoted", tone="good", reasons=[WHY, "No drift."]
+    score = Estimate(value=0.6579, low=0.6103, high=0.7012)
+    rows = [Row(cells=[name, metrics[1]]) for name, metrics in SCORES.items()]
+    rows[3] = Row(cells=[SELECTED, score], tag="selected", tone="good")
+    recall, curve = Axis(label="recall", ticks=[0, 0.5, 1]), [(0.0, 1.0), (0.5, 0.75), (1.0, 0.25)]
+    return Section(
+        title="Model quality",
+        weight=20,
+        outcome=SectionOutcome(headline="Passed", label="pass", tone="good", reasons=[WHY]),
+        highlights=[Fact(label="Average precision", value=score, format="score", note=SELECTED)],
+        blocks=[
+            Grid(title="Metrics on the test days", columns=head, rows=rows, is_key=True),
+            Notice(title="Caveats", sentences=["Land: 3 of 4 test rows are new."]),
+            Chart(
+                title="Precision and recall",
+                x=recall,
+                y=recall.model_copy(update={"label": "precision"}),
+                series=[Series(name="selected", points=curve), Series(name="bins", style="points", points=curve)],
             ),
-            blocks=[Code(title="Score an event", text="curl -s http://127.0.0.1:8321/score", is_key=True)],
-        ),
-        "evaluation": Section(
-            title="Model quality",
-            weight=20,
-            outcome=SectionOutcome(headline="Passed", label="pass", tone="good", reasons=[WHY]),
-            highlights=[Fact(label="Average precision", value=scores[3].cells[1], format="score", note=SELECTED)],
-            blocks=[
-                Grid(title="Metrics on the test days", columns=head, rows=scores, is_key=True),
-                Notice(title="Caveats", sentences=["Land: 3 of 4 test rows are new."]),
-                Chart(
-                    title="Precision and recall",
-                    x=shares,
-                    y=shares.model_copy(update={"label": "precision"}),
-                    series=[Series(name="selected", points=curve), Series(name="bins", style="points", points=curve)],
-                ),
-            ],
-        ),
-        "drift": Section(
-            title="Drift",
-            weight=30,
-            outcome=SectionOutcome(headline="Stable", label="stable", tone="good", reasons=SIGNALS),
-            blocks=[
-                Grid(
-                    title="Inputs",
-                    columns=[
-                        TableColumn(title="Input"),
-                        TableColumn(title="PSI", format="score", has_bars=True, limit=0.2),
-                    ],
-                    rows=[Row(cells=[name, 0.3 - 0.05 * i]) for i, name in enumerate(INPUTS[:5])],
-                    shown=2,
-                ),
-                Bars(title="Events by day", labels=["2018-08-13", "2018-08-14"], heights=[9500.0, 9400.0]),
-            ],
-        ),
-        "events": Section(
-            title="Data",
-            weight=60,
-            blocks=[
-                Text(sentences=["690,135 rows read, 15 of them quarantined."]),
-                FoldedBlocks(
-                    title="Files",
-                    blocks=[Links(title="", links=[Link(name="day", uri=str(folder / "quarantine: day #41.parquet"))])],
-                ),
-            ],
-        ),
-    }
-    for artifact, section in sections.items():
-        write_section(uris[artifact], section)
+        ],
+    )
+
+
+def drift_section() -> Section:
+    head = [TableColumn(title="Input"), TableColumn(title="PSI", format="score", has_bars=True, limit=0.2)]
+    rows = [Row(cells=[name, 0.3 - 0.05 * i]) for i, name in enumerate(INPUTS[:5])]
+    return Section(
+        title="Drift",
+        weight=30,
+        outcome=SectionOutcome(headline="Stable", label="stable", tone="good", reasons=SIGNALS),
+        blocks=[
+            Grid(title="Inputs", columns=head, rows=rows, shown=2),
+            Bars(title="Events by day", labels=["2018-08-13", "2018-08-14"], heights=[9500.0, 9400.0]),
+        ],
+    )
+
+
+def data_section(folder: Path) -> Section:
+    links = Links(title="", links=[Link(name="day", uri=str(folder / "quarantine: day #41.parquet"))])
+    read = Text(sentences=["690,135 rows read, 15 of them quarantined."])
+    return Section(title="Data", weight=60, blocks=[read, FoldedBlocks(title="Files", blocks=[links])])
 
 
 def write_deployment(uri: str) -> None:
