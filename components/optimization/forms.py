@@ -107,7 +107,7 @@ def int8_static(content: bytes, sample: Tensors) -> bytes:
     model = _parse(content)
     batches = split_rows(sample, AT_ONCE)
 
-    class CalibrationReader(quantization.CalibrationDataReader):  # type: ignore[misc]
+    class CalibrationReader(quantization.CalibrationDataReader):  # type: ignore[misc]  # it ships no annotations
         def get_next(self) -> Any:
             return next(batches, None)
 

@@ -19,7 +19,7 @@ DIGEST = 64  # characters of a SHA-256, before what was saved
 
 
 @dataclass(eq=False)
-class Saving(TrainingCallback):  # type: ignore[misc]
+class Saving(TrainingCallback):  # type: ignore[misc]  # it ships no annotations
     """Saves a booster every so many seconds, and when the machine is about to be taken away.
 
     Attributes:
