@@ -7,6 +7,8 @@ from datetime import date
 from typing import TYPE_CHECKING
 
 from components.ingestion import digests, repeats, section, sources, tally
+from components.ingestion.sources.coverage import require_days
+from components.ingestion.sources.protocol import EventSource, RawRows
 from nightshift import storage, tasks
 from nightshift.config import Config
 from nightshift.config.columns import Holds
@@ -40,7 +42,7 @@ class IngestionJob:
 
     config: Config
     plan: Plan
-    source: sources.EventSource
+    source: EventSource
     lake: str
     text_ids: Collection[str] = ()
     repeated: Mapping[date, repeats.Keys] = field(default_factory=dict)
@@ -95,7 +97,7 @@ def _require_days(job: IngestionJob) -> None:
         UserError: when days are missing; with the fault of the newest one that is there.
     """
     try:
-        sources.require(job.source, job.config, job.plan.events)
+        require_days(job.source, job.config, job.plan.events)
     except UserError as missing:
         raise UserError(f"{missing}{_fault_of_newest(job)}") from None
 
@@ -152,7 +154,7 @@ def _batch(job: IngestionJob, days: list[date]) -> list[Partition]:
     return [existing[day] or written[day] for day in days]
 
 
-def _key(job: IngestionJob, day: date, raw: sources.RawRows) -> str:
+def _key(job: IngestionJob, day: date, raw: RawRows) -> str:
     rules = tasks.find(job.config.task.kind).ingestion
     meaning = [job.config.columns.model_dump(), job.config.source.timezone, rules.rules(job.config)]
     if spelled := job.config.source.format.model_dump(exclude_defaults=True):
@@ -163,7 +165,7 @@ def _key(job: IngestionJob, day: date, raw: sources.RawRows) -> str:
     return storage.fingerprint(made_of)
 
 
-def _splits(job: IngestionJob, missing: Mapping[date, sources.RawRows]) -> "Iterator[tuple[date, core.SplitRows]]":
+def _splits(job: IngestionJob, missing: Mapping[date, RawRows]) -> "Iterator[tuple[date, core.SplitRows]]":
     """Part the good rows of some days from the bad ones, at once if that can be."""
     if job.source.alike and len(missing) > 1:
         from components.ingestion import core
@@ -177,7 +179,7 @@ def _splits(job: IngestionJob, missing: Mapping[date, sources.RawRows]) -> "Iter
         yield day, _split(job, day, raw)
 
 
-def _split(job: IngestionJob, day: date, raw: sources.RawRows) -> "core.SplitRows":
+def _split(job: IngestionJob, day: date, raw: RawRows) -> "core.SplitRows":
     from components.ingestion import core
 
     try:
@@ -186,7 +188,7 @@ def _split(job: IngestionJob, day: date, raw: sources.RawRows) -> "core.SplitRow
         raise UserError(f"{job.source.name(day)} {error}") from None
 
 
-def _write(job: IngestionJob, day: date, key: str, raw: sources.RawRows, split: "core.SplitRows") -> Partition:
+def _write(job: IngestionJob, day: date, key: str, raw: RawRows, split: "core.SplitRows") -> Partition:
     if absent := split.absent(job.config.columns):
         # not where the next run looks: it reads the day again, and finds the files that have come by then
         key = storage.fingerprint([key, absent])

@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from components.ingestion import core, formats, sources
+from components.ingestion.sources.coverage import require_days
 from components.ingestion.tally import Totals
 from nightshift import storage
 from nightshift.config import Config
@@ -124,7 +125,7 @@ def verify(table: SourceFiles, config: Config, days: Days) -> list[str]:
     """
     needed = plan(config, days.last)
     source = sources.connect(table.folder, config, needed.labels_due)
-    sources.require(source, config, needed.events)
+    require_days(source, config, needed.events)
     frames = {day: source.read(day).load() for day in days if source.has(day)}
     splits = core.split_alike(frames, config, needed.labels_due) if source.alike else None
     splits = splits or {day: core.split(frame, config, day, day <= needed.labels_due) for day, frame in frames.items()}

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 from datetime import date
 
-from components.ingestion import sources
+from components.ingestion.sources.coverage import spans
+from components.ingestion.sources.files import NO_FILES
 from components.ingestion.tally import Totals
 from nightshift.contracts.section import (
     Block,
@@ -48,8 +49,8 @@ def build(source: str, partitions: Sequence[Partition], totals: Totals) -> Secti
 def empty_days(partitions: Sequence[Partition]) -> list[str]:
     """Return a sentence about days without rows, if there are any."""
     empty = [part for part in partitions if not part.details["labels"]]
-    unsent = sum(part.details["source_sha256"] == sources.NO_FILES for part in empty)
-    days = sources.spans([date.fromisoformat(part.date) for part in empty])
+    unsent = sum(part.details["source_sha256"] == NO_FILES for part in empty)
+    days = spans([date.fromisoformat(part.date) for part in empty])
     files = f", {unsent} of them no file" if unsent else ""
     return [f"{len(empty)} days (UTC) have no rows{files}: {days}."] if empty else []
 

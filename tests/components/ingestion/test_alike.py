@@ -7,7 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from components.ingestion import core, sources
+from components.ingestion import core
+from components.ingestion.sources.coverage import require_days
+from components.ingestion.sources.files import OneTable
 from nightshift import storage
 from nightshift.config import parse
 from nightshift.config.tabular import TabularSimulator
@@ -89,8 +91,8 @@ def test_a_table_is_read_once_for_all_of_its_days_and_every_pass(step, config, f
         read.append(uri)
         return storage.read_bytes(uri)
 
-    source = sources.OneTable(str(folder), parse(config), counted)
-    sources.require(source, parse(config), Days(days[0], days[-1]))
+    source = OneTable(str(folder), parse(config), counted)
+    require_days(source, parse(config), Days(days[0], days[-1]))
     rows = [len(source.read(day).load()) for day in [*days, *days]]
 
     assert rows == [len(frame) for frame in frames] * 2

@@ -12,6 +12,9 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from components.ingestion import formats, sources
+from components.ingestion.sources.coverage import require_days, spans
+from components.ingestion.sources.files import FolderSource
+from components.ingestion.sources.simulated import Simulated
 from nightshift import storage
 from nightshift.config import parse
 from nightshift.config.source import Simulator
@@ -26,7 +29,7 @@ WINDOW = Days(date(2024, 3, 1), DAY)
 
 
 def named(folder, template):
-    return sources.FolderSource(str(folder), parse(CONFIG | {"source": {"files": template}}), {})
+    return FolderSource(str(folder), parse(CONFIG | {"source": {"files": template}}), {})
 
 
 def touch(folder, days, template="{date}.parquet"):
@@ -38,7 +41,7 @@ def touch(folder, days, template="{date}.parquet"):
 
 
 def required(source, window=WINDOW):
-    sources.require(source, parse(CONFIG), window)
+    require_days(source, parse(CONFIG), window)
 
 
 def complaint(source, window=WINDOW):
@@ -118,7 +121,7 @@ def test_the_earliest_date_has_data_and_the_days_of_the_message_add_up(
 
     def accepted(logical_date):
         try:
-            sources.require(source, config, plan(config, logical_date).events)
+            require_days(source, config, plan(config, logical_date).events)
         except UserError as error:
             return str(error)
         return None
@@ -136,7 +139,7 @@ def test_the_earliest_date_has_data_and_the_days_of_the_message_add_up(
 
 def test_many_gaps_are_cut_short():
     odd = [date(2024, 1, 1) + timedelta(days=2 * i) for i in range(14)]
-    assert sources.spans(odd).endswith("2024-01-19 and 4 more")
+    assert spans(odd).endswith("2024-01-19 and 4 more")
 
 
 def test_an_unknown_format_is_refused(config):
@@ -348,5 +351,5 @@ def test_large_integers_next_to_a_null_keep_every_digit_and_an_index_is_a_column
 def test_a_simulated_day_is_another_one_when_its_late_labels_arrive():
     config = Simulator(drift_from="2024-03-10", label_lateness_days=3)
     day, *dues = (date(2024, 3, number) for number in (10, 11, 12, 13, 14))
-    hashes = [sources.Simulated(config, due, "tabular").read(day).sha256 for due in dues]
+    hashes = [Simulated(config, due, "tabular").read(day).sha256 for due in dues]
     assert hashes[0] == hashes[1] != hashes[2] == hashes[3]
