@@ -1,4 +1,4 @@
-"""Where the events come from: files, or the embedded simulator."""
+"""Where the events come from: files, a database, or the embedded simulator."""
 
 import codecs
 import re
@@ -76,13 +76,32 @@ class FileFormat(ConfigSection):
         return self
 
 
+def _checked_query(query: str) -> str:
+    if re.search(r"""['"]\{(next_)?date\}""", query):
+        raise ValueError("{date} is bound as a value, not pasted as text; write it without quotes")
+    return query.strip().removesuffix(";").rstrip()
+
+
+Query = Annotated[str, AfterValidator(_checked_query), StringConstraints(min_length=1)]
+
+
 class Source(ConfigSection):
-    """How the data lies below the data URI: files by day, or one table that holds all days."""
+    """How the data lies below the data URI: files by day, one table that holds all days, or a query of a database."""
 
     files: str | None = Field(
         None, description="name of a day's file, with {date}: '{date}.parquet'; of several, with *: '{date}-*.tar'"
     )
     table: str | None = Field(None, description="name of one table with all days: 'transactions.csv'")
+    query: Query | None = Field(
+        None,
+        description="SQL that returns a day's rows, with {date} and {next_date} where the dates are bound: "
+        "'select * from bookings where booked_at >= {date} and booked_at < {next_date}'",
+    )
+    version: Query | None = Field(
+        None,
+        description="SQL whose answer changes whenever a day's rows do, so that they are read only then: "
+        "'select count(*), max(updated_at) from bookings where ...'; default: the rows are read to see",
+    )
     format: FileFormat = Field(FileFormat(), description="how values are spelled; `nightshift config guess` finds it")
     timezone: str = Field("UTC", description="IANA name of the zone of times that carry none")
     empty_days: Literal["refused", "allowed"] | list[Weekday] = Field(
@@ -97,10 +116,14 @@ class Source(ConfigSection):
 
     @model_validator(mode="after")
     def _one_layout(self) -> Self:
-        if (self.files is None) == (self.table is None):
-            raise ValueError("give exactly one of 'files' (by day) and 'table' (all days in one)")
+        if [self.files, self.table, self.query].count(None) != 2:
+            raise ValueError("give exactly one of 'files' (by day), 'table' (all days in one) and 'query' (a database)")
         if self.files is not None and "{date}" not in self.files:
             raise ValueError(f"'files' is {self.files!r} but must contain {{date}}, as in '{{date}}.parquet'")
+        if self.query is not None and "{date}" not in self.query:
+            raise ValueError("'query' must contain {date}, as in 'where booked_at >= {date}'")
+        if self.version is not None and self.query is None:
+            raise ValueError("'version' belongs to 'query'; a file's version is its hash")
         return self
 
     @field_validator("timezone")
@@ -121,8 +144,8 @@ class Source(ConfigSection):
 
     @property
     def pattern(self) -> str:
-        """The layout in use: the daily template or the table's name."""
-        return self.files or self.table or ""
+        """The layout in use: the daily template, the table's name or the query."""
+        return self.files or self.table or self.query or ""
 
 
 def _checked_date(text: str) -> str:
