@@ -192,7 +192,7 @@ def _explain(uri: str) -> Iterator[None]:
         raise
     except Exception as error:
         reason = _hide_password(" ".join(str(error).split()))[:500]
-        if PASSING.search(reason):
+        if PASSING.search(str(error)):
             raise UnavailableError(f"{uri}: {reason}; check the database, then run the same command again") from None
         raise UserError(f"{uri}: {reason}; check the query, the names in it, the URI and the credentials") from None
 

@@ -43,7 +43,7 @@ def connect(data: str, config: Config, labels_due: date, digests: Digests | None
 def _connect_rows(data: str, config: Config, digests: Digests) -> EventSource:
     if databases.is_database(data) != bool(config.source.query):
         raise UserError(
-            f"--data is {data}, and the config has {'source.query' if config.source.query else 'no source.query'}; "
+            f"--data is {data}, and the config has {'a' if config.source.query else 'no'} source query; "
             f"a query needs the URI of a database ({', '.join(databases.DRIVERS)}), and a database needs a query"
         )
     if config.source.query:
