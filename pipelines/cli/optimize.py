@@ -10,7 +10,7 @@ from functools import partial
 from nightshift import storage
 from nightshift.contracts.optimization import FILE, Attempt, Optimization
 from nightshift.errors import UserError
-from pipelines import configs, ir
+from pipelines import configs, ir, records
 from pipelines.cli import options
 from pipelines.configs import edits
 from pipelines.engines.local import processes, runs
@@ -33,7 +33,7 @@ def add(commands: options.Commands) -> None:
 def optimize(args: argparse.Namespace) -> int:
     """Measure each optimized variant of a model, and write the fastest accurate one into the config."""
     file, config = configs.find_file(args.config), configs.load(args.config)
-    training = runs.reopen(runs.find_folder(args.run, options.state(args).runs))
+    training = runs.reopen(records.find_folder(args.run, options.state(args).runs))
     task = _step(training, config["name"])
     with tempfile.TemporaryDirectory() as folder:
         argv = _command(training, task, folder)
