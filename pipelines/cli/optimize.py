@@ -5,7 +5,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from functools import partial
 
 from nightshift import storage
 from nightshift.contracts.optimization import FILE, Attempt, Optimization
@@ -43,13 +42,12 @@ def optimize(args: argparse.Namespace) -> int:
         if code:
             return code
         result = Optimization.read(storage.join(folder, FILE))
-    say = partial(print, file=options.progress_stream(args))
     for line in report(result):
-        say(line)
+        options.report(args, line)
     if result.chosen == config["optimization"]["form"]:
-        say(f"{file} says so already: optimization.form is {result.chosen!r}")
+        options.report(args, f"{file} says so already: optimization.form is {result.chosen!r}")
     else:
-        say(edits.write(file, {("optimization", "form"): result.chosen}, args.dry_run))
+        options.report(args, edits.write(file, {("optimization", "form"): result.chosen}, args.dry_run))
     return options.print_document(result) if args.json else 0
 
 

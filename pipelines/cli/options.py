@@ -108,6 +108,11 @@ def say(line: str) -> int:
     return 0
 
 
+def report(args: argparse.Namespace, line: str) -> None:
+    """Print a line about progress."""
+    print(line, file=progress_stream(args))
+
+
 def progress_stream(args: argparse.Namespace) -> TextIO:
     """Return where a command reports its progress: not on stdout where that is for a JSON document."""
     return sys.stderr if args.json else sys.stdout
