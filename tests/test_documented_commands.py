@@ -50,6 +50,7 @@ RUN_BY = {
     "exporter": "tests/pipelines/engines/kubeflow/test_exporter.py",
     "gc": "tests/e2e/test_daily_run.py",
     "loadtest": "tests/pipelines/cli/test_cli.py",
+    "mcp": "tests/pipelines/cli/test_mcp.py",
     "models": "tests/pipelines/cli/test_models.py",
     "optimize": "tests/e2e/test_daily_run.py",
     "perf": "tests/nightshift/profiler/test_pairs.py",

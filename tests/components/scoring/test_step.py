@@ -162,7 +162,7 @@ def test_the_drift_step_finds_the_models_sample_beside_the_scores(tmp_path: Path
 
 
 def test_without_a_champion_the_way_to_one_is_told(tmp_path: Path, features: str) -> None:
-    with pytest.raises(UserError, match="has no champion of 'tiny' to score with; run training first"):
+    with pytest.raises(UserError, match="has no champion of 'tiny'; run training first"):
         by_champion(tmp_path, features)
 
 
