@@ -77,10 +77,10 @@ def _require_password(database: databases.Database) -> None:
 
 
 def test_times_are_utc_whatever_the_zone_of_the_server(address):
-    with open_database(f"postgresql://{address}/shop") as database:
-        with database.execute("alter database shop set timezone to 'Asia/Kathmandu'", {}):
-            database.connection.commit()
-    with open_database(f"postgresql://{address}/shop", read_only=True) as database:
+    uri, statement = f"postgresql://{address}/shop", "alter database shop set timezone to 'Asia/Kathmandu'"
+    with open_database(uri) as database, database.execute(statement, {}):
+        database.connection.commit()
+    with open_database(uri, read_only=True) as database:
         midnight = database.read("select {date}::timestamptz as midnight", DAYS)["midnight"]
     assert str(midnight[0]) == "2024-03-10 00:00:00+00:00"
 
