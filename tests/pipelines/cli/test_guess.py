@@ -143,8 +143,8 @@ def test_a_config_that_is_there_is_not_overwritten(data: Path, tmp_path: Path) -
 def test_a_config_is_guessed_from_a_query_and_selects_each_day_by_itself(tmp_path: Path) -> None:
     rng = np.random.default_rng(5)
     bookings = [
-        (number, str(datetime(2025, 10, 1, 8) + timedelta(days=number // A_DAY)), rng.gamma(2, 800), number % 4 == 0)
-        for number in range(DAYS * A_DAY)
+        (number, str(datetime(2025, 10, 1, 8) + timedelta(days=number // A_DAY)), amount, number % 4 == 0)
+        for number, amount in enumerate(rng.gamma(2, 800, DAYS * A_DAY).round(2).tolist())
     ]
     with closing(sqlite3.connect(tmp_path / "shop.db")) as shop:
         shop.execute("create table bookings (id, booked_at, amount, cancelled)")
