@@ -83,6 +83,7 @@ TYPES = {
     "name": (pa.string(), st.none() | TEXT),
     "flag": (pa.bool_(), st.none() | st.booleans()),
     "code": (pa.decimal128(38, 0), st.none() | st.integers(-(10**38) + 1, 10**38 - 1).map(Decimal)),
+    "rate": (pa.decimal128(18, 4), st.none() | st.decimals(-(10**12), 10**12, places=4)),
     "wall": (pa.timestamp("us"), st.none() | MOMENT),
     "born": (pa.date32(), st.none() | st.dates()),
 }
@@ -97,7 +98,7 @@ TYPED = parse(
             "amount": "amount",
             "label": "label",
             "numeric": ["ratio", "visits"],
-            "categorical": ["name", "flag", "code", "wall", "born"],
+            "categorical": ["name", "flag", "code", "rate", "wall", "born"],
         },
     }
 )
