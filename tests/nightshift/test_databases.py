@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from datetime import date
+from decimal import Decimal
 
 import pytest
 
@@ -130,6 +131,14 @@ def test_a_mistake_of_the_user_is_not_tried_again(address, tmp_path):
 def test_a_uri_that_cannot_work_is_refused_with_what_to_do(uri, message):
     with pytest.raises(UserError, match=message):
         open_database(uri)
+
+
+def test_numbers_of_any_precision_are_decimals_and_uuids_text(address):
+    uuid = "1db27214-8807-4ba5-9125-384082d5320a"
+    query = f"select 1.5000::numeric(10, 4) as price, 1e50::numeric as large, '{uuid}'::uuid as id"
+    with open_database(f"postgresql://{address}/shop") as database:
+        row = database.read(query, {}).iloc[0].to_dict()
+    assert row == {"price": Decimal("1.5"), "large": Decimal(10) ** 50, "id": uuid}
 
 
 def test_a_type_of_a_databases_own_has_to_be_cast(address):
