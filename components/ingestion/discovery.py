@@ -137,7 +137,7 @@ def verify(table: SourceFiles, config: Config, days: Days) -> list[str]:
         rows = "\n  ".join(core.examples([split.bad for split in splits.values()], config, rule))
         raise UserError(
             f"with the config that the file suggests, rule {rule!r} rejects {totals.by_rule[rule]:,} of "
-            f"{totals.read:,} rows; for example\n  {rows}\nfix them{core.hint(rule)}"
+            f"{totals.read:,} rows; for example\n  {rows}\nfix them{core.hint(rule, config)}"
         )
     rules = ", ".join(f"{rows:,} by {rule}" for rule, rows in totals.by_rule.items())
     fates = f"{totals.bad:,} are left out ({rules})" if rules else "none is left out"

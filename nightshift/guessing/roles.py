@@ -15,7 +15,7 @@ Profiles = Mapping[str, ColumnProfile]
 MOST_CATEGORIES = 50  # a text of more values is no category
 FEWEST_EVENTS = 2  # an entity has on average, or its windows are empty
 MIN_ENTITIES = 20  # half as many customers or places: fewer are categories
-ALLOWED_MISSING = 0.005  # share of a number's rows, which are quarantined
+ALLOWED_MISSING = 0.005  # share of the amounts, whose rows are quarantined
 MOST_DECIMALS = 6
 
 
@@ -38,6 +38,7 @@ class Roles:
 
     Attributes:
         columns: as in the config's section.
+        limits: as in the config's section.
         settings: of `source.format`: spellings of times and labels.
         label: 1 and 0 as float64, NaN where it is not known.
         event_time: naive UTC.
@@ -49,6 +50,7 @@ class Roles:
     label: pd.Series
     event_time: pd.Series
     columns: dict[str, Any] = field(default_factory=dict)
+    limits: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
     decimals: int = 2
     notes: list[str] = field(default_factory=list)
@@ -180,12 +182,15 @@ def _find_entities(columns: Profiles, roles: Roles) -> dict[str, str]:
     if amounts and amounts[0] not in entities.values():
         entities["amount"] = amounts[0]
         roles.decimals = _count_decimals(columns[amounts[0]].typed)
+        if negative := int((columns[amounts[0]].typed < 0).sum()):
+            roles.limits["negative_amounts"] = True
+            roles.notes.append(f"{negative:,} amounts are below 0; they stay so, as refunds do.")
     return entities
 
 
 def _is_amount(column: ColumnProfile) -> bool:
     is_number = column.kind in ("whole", "number") and column.missing <= ALLOWED_MISSING
-    return is_number and bool((column.typed.dropna() >= 0).all()) and _count_decimals(column.typed) <= MOST_DECIMALS
+    return is_number and _count_decimals(column.typed) <= MOST_DECIMALS
 
 
 def _count_decimals(numbers: pd.Series) -> int:
@@ -198,10 +203,11 @@ def _count_decimals(numbers: pd.Series) -> int:
 def _sort_inputs(columns: Profiles, roles: Roles) -> None:
     """Add what a model may use of the further columns, and note why others are left out."""
     for name, column in columns.items():
-        if column.kind in ("whole", "number") and column.missing <= ALLOWED_MISSING:
+        if column.kind in ("whole", "number"):
             roles.columns.setdefault("numeric", []).append(name)
-        elif column.kind in ("whole", "number"):
-            roles.left_out[name] = f"{column.missing:.1%} of its numbers are missing, and none may be; fill them in"
+            if column.missing:
+                roles.limits.setdefault("nullable", []).append(name)
+                roles.notes.append(f"{column.missing:.1%} of the numbers of {name!r} are missing, and may be.")
         elif column.distinct <= MOST_CATEGORIES:
             roles.columns.setdefault("categorical", []).append(name)
         else:
