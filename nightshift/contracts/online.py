@@ -64,9 +64,7 @@ class Snapshot(Artifact):
     events: Events
     limits: SnapshotLimits
     arrays: dict[str, Array] = Field(description="where each array lies in the file")
-    example: SnapshotExample | None = Field(
-        description="an event that it knows; null where the day has none"
-    )
+    example: SnapshotExample | None = Field(description="an event that it knows; null where the day has none")
 
 
 class Replay(Part):

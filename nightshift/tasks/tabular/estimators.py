@@ -132,8 +132,8 @@ def _forest_graph(model: Any, width: int, nullable: bool) -> bytes:
 
 
 def _sklearn_tree(tree: Any, trees: int, nullable: bool) -> Tree:
-    share, missing_left = (tree.value[:, 0, 1] / trees).astype(np.float32), tree.missing_go_to_left if nullable else None
-    threshold = rounded_down(tree.threshold)
+    share, threshold = (tree.value[:, 0, 1] / trees).astype(np.float32), rounded_down(tree.threshold)
+    missing_left = tree.missing_go_to_left if nullable else None
     return Tree(tree.children_left, tree.children_right, tree.feature, threshold, share, missing_left)
 
 

@@ -53,9 +53,10 @@ def _unseen(rows: pd.DataFrame, inputs: Inputs) -> Iterator[str]:
 def _missing(rows: pd.DataFrame, inputs: Inputs) -> Iterator[str]:
     for name in inputs.nullable:
         if count := int(rows[name].isna().sum()):
+            share = f"{count:,} of {len(rows):,} test rows ({count / len(rows):.1%})"
             yield (
-                f"{name}: missing in {count:,} of {len(rows):,} test rows ({count / len(rows):.1%}); trees have a branch "
-                "for it, other candidates take the mean of the training rows."
+                f"{name}: missing in {share}; trees have a branch for it, other candidates take the mean of the "
+                "training rows."
             )
 
 

@@ -199,6 +199,12 @@ def test_an_alert_costs_its_check_and_a_missed_fraud_its_amount() -> None:
     assert judging.costs(labels, amounts, np.array([True, False, True, False]), limits).tolist() == [3, 80, 3, 0]
 
 
+def test_a_missed_positive_that_was_refunded_costs_as_much_as_one_that_was_paid() -> None:
+    labels, missed = np.array([1, 0]), np.array([False, False])
+
+    assert judging.costs(labels, np.array([-40.0, -70.0]), missed, TabularEvaluationGate()).tolist() == [40, 0]
+
+
 def test_the_cost_is_that_of_the_models_own_threshold_per_thousand_events() -> None:
     rows = window(0)
     rows.loc[0, "signal"] = 3.0  # a score at the threshold is an alert
