@@ -34,7 +34,10 @@ class Config(ConfigSection):
         REMEDIES: rule of ingestion -> what to change in the config where the rows that it rejects are right.
     """
 
-    REMEDIES: ClassVar[Mapping[str, str]] = {}
+    REMEDIES: ClassVar[Mapping[str, str]] = {
+        "duplicate_id_of_earlier_day": "set source.corrections if later rows correct earlier ones",
+        "outside_day": "give one table as source.table, whose days are those of UTC",
+    }
 
     name: str = Field(pattern=r"^[a-z][a-z0-9-]*$", max_length=63)
     schedule: Schedule = Schedule()
@@ -67,7 +70,10 @@ class Config(ConfigSection):
 class LabeledConfig(Config):
     """A use case of a task whose rows have labels, which arrive later than the rows."""
 
-    REMEDIES: ClassVar[Mapping[str, str]] = {"missing_label": "raise label_delay_days if labels arrive later"}
+    REMEDIES: ClassVar[Mapping[str, str]] = {
+        **Config.REMEDIES,
+        "missing_label": "raise label_delay_days if labels arrive later",
+    }
 
     label_delay_days: DaysOrNone = 7
     columns: LabeledColumns

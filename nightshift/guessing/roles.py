@@ -17,6 +17,7 @@ FEWEST_EVENTS = 2  # an entity has on average, or its windows are empty
 MIN_ENTITIES = 20  # half as many customers or places: fewer are categories
 ALLOWED_MISSING = 0.005  # share of the amounts, whose rows are quarantined
 MOST_DECIMALS = 6
+OPEN_END = pd.Timestamp(2100, 1, 1)  # from which on a time stands for none, as 9999-12-31 does
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Roles:
         limits: as in the config's section.
         settings: of `source.format`: spellings of times and labels.
         label: 1 and 0 as float64, NaN where it is not known.
-        event_time: naive UTC.
+        event_time: naive UTC, NaT for open ends.
         decimals: of amounts.
         notes: sentences that say what was assumed, and why.
         left_out: column -> why it is in no role.
@@ -72,7 +73,9 @@ def assign(profiles: Profiles, choices: Choices) -> Roles:
     )
     _require_order(profiles[event_time])
     outcome = labels.read(profiles[label], choices.positive)
-    roles = Roles(outcome.known, profiles[event_time].typed, {"event_id": event_id, "event_time": event_time})
+    times = profiles[event_time].typed
+    times = times.mask(times >= OPEN_END)
+    roles = Roles(outcome.known, times, {"event_id": event_id, "event_time": event_time})
     spelled = profiles[event_time].spelled
     roles.settings = {"times": spelled.times if spelled else []} | outcome.settings
     roles.notes += [
@@ -207,7 +210,7 @@ def _sort_inputs(columns: Profiles, roles: Roles) -> None:
             roles.columns.setdefault("numeric", []).append(name)
             if column.missing:
                 roles.limits.setdefault("nullable", []).append(name)
-                roles.notes.append(f"{column.missing:.1%} of the numbers of {name!r} are missing, and may be.")
+                roles.notes.append(f"{column.missing:.1%} of the numbers of {name!r} are missing; models take them as such.")
         elif column.distinct <= MOST_CATEGORIES:
             roles.columns.setdefault("categorical", []).append(name)
         else:

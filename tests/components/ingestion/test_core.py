@@ -120,6 +120,8 @@ def test_what_is_there_and_no_number_is_bad_in_a_nullable_column_too(raw, extend
         ("bad_amount", "set limits.negative_amounts if amounts may be below 0"),
         ("bad_number", "name the column in limits.nullable if its numbers may be missing"),
         ("over_limit", "raise limits.largest_amount or limits.longest_id"),
+        ("duplicate_id_of_earlier_day", "set source.corrections if later rows correct earlier ones"),
+        ("outside_day", "give one table as source.table"),
         ("missing_label", "raise label_delay_days if labels arrive later"),
     ],
 )

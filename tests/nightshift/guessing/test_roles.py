@@ -80,7 +80,16 @@ def test_numbers_that_are_missing_stay_missing_however_many_they_are(share: floa
     assigned = assign(table(weight=holes, delta=RNG.normal(size=ROWS).round(2)))
 
     assert (assigned.columns["numeric"], assigned.limits) == (["weight", "delta"], {"nullable": ["weight"]})
-    assert any("of the numbers of 'weight' are missing, and may be." in note for note in assigned.notes)
+    assert any("of the numbers of 'weight' are missing; models take them as such." in note for note in assigned.notes)
+
+
+def test_an_open_end_is_no_day_of_the_data() -> None:
+    frame = table()
+    frame.loc[5, "at"] = "9999-12-31 23:59:59"
+
+    days = proposal.DailyCounts.from_roles(assign(frame)).span
+
+    assert days.last < NOW.date()
 
 
 def test_amounts_below_zero_are_refunds() -> None:
