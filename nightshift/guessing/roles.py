@@ -210,7 +210,8 @@ def _sort_inputs(columns: Profiles, roles: Roles) -> None:
             roles.columns.setdefault("numeric", []).append(name)
             if column.missing:
                 roles.limits.setdefault("nullable", []).append(name)
-                roles.notes.append(f"{column.missing:.1%} of the numbers of {name!r} are missing; models take them as such.")
+                share = f"{column.missing:.1%} of the numbers of {name!r} are missing"
+                roles.notes.append(f"{share}; models take them as such.")
         elif column.distinct <= MOST_CATEGORIES:
             roles.columns.setdefault("categorical", []).append(name)
         else:
