@@ -59,6 +59,7 @@ def contents(table: Table) -> dict[str, str]:
     return {part.date: part.sha256 for part in table.partitions}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("corrections", [False, True])
 @pytest.mark.parametrize("seed", range(2))
 def test_a_night_after_corrections_equals_a_night_from_scratch(tmp_path: Path, seed: int, corrections: bool) -> None:

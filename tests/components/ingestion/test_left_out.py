@@ -153,13 +153,15 @@ def test_a_guessed_config_whose_first_run_would_be_refused_is_refused_for_the_sa
         verify(find_table(str(folder)), parse(config), Days(days[0], days[-1]))
 
 
-def test_a_guessed_config_is_refused_for_bad_rows_that_only_the_run_would_find_too_many(config, folder, days, spoil):
+@pytest.mark.parametrize("is_early", [True, False], ids=["of all rows", "of the run's rows"])
+def test_a_guessed_config_is_refused_where_bad_rows_are_too_many(config, folder, days, spoil, is_early):
     early = [days[0] - timedelta(days=number) for number in range(1, 30)]
     for day in early:  # which no run for the last day reads
         frame = pd.read_parquet(folder / f"{days[0]}.parquet")
         frame["time"] += pd.Timestamp(day) - pd.Timestamp(days[0])
         frame.to_parquet(folder / f"{day}.parquet")
-    for day in days:  # 3 % of their rows, less than 1 % of all
+    # 3 % of the run's rows are less than 1 % of all
+    for day in early if is_early else days:
         spoil(day, lambda frame: frame.assign(amount=frame["amount"].where(frame.index >= 0.03 * len(frame), -1)))
     with pytest.raises(UserError, match=r"quarantine\.max_share allows 1\.00%"):
         verify(find_table(str(folder)), parse(config), Days(early[-1], days[-1]))
