@@ -26,6 +26,8 @@ from nightshift.splits import plan
 from nightshift.tasks.tabular import simulator
 from tests.components.states import state
 
+pytestmark = pytest.mark.slow
+
 SUNDAY, MONDAY = date(2025, 7, 6), date(2025, 7, 7)
 CONFIG: dict[str, Any] = {
     "name": "shop",

@@ -137,6 +137,7 @@ def test_a_number_that_is_none_is_never_written(root: str) -> None:
     assert not storage.exists(storage.join(root, "a.json"))
 
 
+@pytest.mark.slow
 def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
     path = tmp_path / "a.bin"
     storage.write_bytes(str(path), b"old")
@@ -154,6 +155,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path)
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.slow
 def test_what_a_killed_writer_left_is_taken_up_by_the_next(tmp_path: Path) -> None:
     path = tmp_path / "a.bin"
     # past its limit of one kilobyte, the process is killed in the middle of the write
@@ -173,6 +175,7 @@ def test_what_a_killed_writer_left_is_taken_up_by_the_next(tmp_path: Path) -> No
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.slow
 def test_a_reader_never_sees_half_a_file_while_two_write_it(tmp_path: Path) -> None:
     path = tmp_path / "a.bin"
     versions = [bytes([digit]) * 2_000_000 for digit in range(2)]
@@ -208,6 +211,7 @@ def test_a_scheme_nobody_knows_is_refused() -> None:
         storage.read_bytes("ftpx://host/a")
 
 
+@pytest.mark.slow
 def test_a_store_that_does_not_answer_is_named() -> None:
     script = "from nightshift import storage; storage.exists('s3://lake/a')"
     environment = os.environ | s3.environment("http://127.0.0.1:9")

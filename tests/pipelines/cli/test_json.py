@@ -141,6 +141,7 @@ def test_an_error_leaves_stdout_empty(workspace: Path) -> None:
     assert "--name is 'leads'; registered models: fraud" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_backfill_that_fails_prints_its_days_and_exits_one(tmp_path: Path) -> None:
     file = compiled_file(one_step_a_day("exit 1"), tmp_path)
     days = ["--from", "2025-01-01", "--to", "2025-01-02"]
@@ -152,6 +153,7 @@ def test_a_backfill_that_fails_prints_its_days_and_exits_one(tmp_path: Path) -> 
     assert (day["date"], day["state"], day["highlights"]) == ("2025-01-01", "failed", [])
 
 
+@pytest.mark.slow
 def test_collectives_are_printed_as_json() -> None:
     words = engine("collectives", "--sizes", "1024", "--json")
     done = subprocess.run(words, capture_output=True, text=True, timeout=SECONDS, check=False)
