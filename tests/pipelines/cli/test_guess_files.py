@@ -206,6 +206,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", READ)
 def test_a_messy_file_is_read_at_the_first_try(kind: str, tmp_path: Path) -> None:
     file, config = READ[kind], tmp_path / "c.yaml"
@@ -237,6 +238,7 @@ def test_a_file_that_cannot_be_read_is_refused_in_one_sentence(kind: str, tmp_pa
     assert file.says in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("spelled", "field"), [("%Y%m%d", "{date:%Y%m%d}"), ("%Y_%m_%d", "{date:%Y_%m_%d}")])
 def test_files_whose_names_spell_the_day_otherwise_are_one_table(spelled: str, field: str, tmp_path: Path) -> None:
     folder = tmp_path / "exports"

@@ -72,6 +72,7 @@ def complaint(folder: Path, tool: str, **arguments: Any) -> str:
     return content.text
 
 
+@pytest.mark.slow
 def test_a_server_that_may_not_write_answers_every_tool(workspace: Path) -> None:
     words = ["-c", READ_ONLY, "mcp", "--workspace", str(workspace)]
     environment = {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
