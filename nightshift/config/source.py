@@ -76,13 +76,33 @@ class FileFormat(ConfigSection):
         return self
 
 
+LAYOUTS = {
+    "files": "by day",
+    "table": "all days in one",
+    "delta": "a Delta Lake table",
+    "iceberg": "an Iceberg table",
+    "topic": "of Kafka",
+}
+
+
 class Source(ConfigSection):
-    """How the data lies below the data URI: files by day, or one table that holds all days."""
+    """How the data lies below the data URI: files by day, one table that holds all days, or a topic."""
 
     files: str | None = Field(
         None, description="name of a day's file, with {date}: '{date}.parquet'; of several, with *: '{date}-*.tar'"
     )
     table: str | None = Field(None, description="name of one table with all days: 'transactions.csv'")
+    delta: str | None = Field(None, description="folder of a Delta Lake table below the data URI: 'events'")
+    iceberg: str | None = Field(
+        None,
+        description="an Apache Iceberg table: its folder below the data URI, or its name in the catalog that the data "
+        "URI names, as in 'sales.events' of 'iceberg://prod'",
+    )
+    topic: str | None = Field(
+        None,
+        pattern=r"^[A-Za-z0-9._-]{1,249}$",
+        description="a Kafka topic of JSON objects; the data URI names its brokers: 'kafka://host:9092'",
+    )
     format: FileFormat = Field(FileFormat(), description="how values are spelled; `nightshift config guess` finds it")
     timezone: str = Field("UTC", description="IANA name of the zone of times that carry none")
     empty_days: Literal["refused", "allowed"] | list[Weekday] = Field(
@@ -97,8 +117,9 @@ class Source(ConfigSection):
 
     @model_validator(mode="after")
     def _one_layout(self) -> Self:
-        if (self.files is None) == (self.table is None):
-            raise ValueError("give exactly one of 'files' (by day) and 'table' (all days in one)")
+        if sum(getattr(self, name) is not None for name in LAYOUTS) != 1:
+            allowed = ", ".join(f"{name!r} ({meaning})" for name, meaning in LAYOUTS.items())
+            raise ValueError(f"give exactly one of {allowed}")
         if self.files is not None and "{date}" not in self.files:
             raise ValueError(f"'files' is {self.files!r} but must contain {{date}}, as in '{{date}}.parquet'")
         return self
@@ -121,7 +142,7 @@ class Source(ConfigSection):
 
     @property
     def pattern(self) -> str:
-        """The layout in use: the daily template or the table's name."""
+        """The name of the files: the daily template or the table's name; empty for what is no file."""
         return self.files or self.table or ""
 
 
