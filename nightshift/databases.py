@@ -6,6 +6,7 @@ by itself, such as libpq's `~/.pgpass`.
 
 import os
 import re
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -56,18 +57,19 @@ class Database:
 
     Attributes:
         uri: its URI, without a password.
-        connection: the driver's, as of PEP 249.
+        connection: the driver's, as of PEP 249; closed with the block, or with the last reference to this object.
     """
 
     def __init__(self, uri: str, driver: Driver, connection: Any) -> None:
         self.uri, self.connection = uri, connection
         self._driver = driver
+        self._close = weakref.finalize(self, connection.close)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.connection.close()
+        self._close()
 
     def read(self, template: str, values: Mapping[str, object]) -> "pd.DataFrame":
         """Return the rows of a query.
@@ -103,20 +105,36 @@ def is_database(uri: str) -> bool:
     return uri.partition("://")[0] in DRIVERS and "://" in uri
 
 
-def refuse_password(uri: str) -> None:
-    """Check that a URI of a database holds no password, which files and logs would show.
+def local_folder(uri: str) -> str | None:
+    """Return the folder of a database that is a file of this machine, None for any other URI."""
+    scheme, _, path = uri.partition("://")
+    return unquote(path).rpartition("/")[0] if scheme in ("sqlite", "duckdb") else None
+
+
+def parse_uri(uri: str) -> SplitResult:
+    """Return the parts of a database's URI.
 
     Raises:
-        UserError: naming where the password belongs.
+        UserError: when it is none, or holds a password, which files and logs would show.
     """
-    parts = urlsplit(uri)
+    scheme = uri.partition("://")[0]
+    if not is_database(uri):
+        raise UserError(
+            f"{scheme!r} is no kind of database; give a URI that begins with one of "
+            f"{', '.join(f'{scheme}://' for scheme in DRIVERS)}{nearest(scheme, DRIVERS)}"
+        )
+    try:
+        parts = urlsplit(uri)
+    except ValueError as error:
+        raise UserError(f"{scheme}://... is not a URI ({error}); write {scheme}://user@host/database") from None
     secrets = [name for name, _ in parse_qsl(parts.query) if SECRET.search(name)]
     if parts.password is not None or secrets:
         host = parts.netloc.rpartition("@")[2]
         raise UserError(
-            f"the URI {parts.scheme}://{host}{parts.path} holds a password or token, which files and logs would show; "
+            f"the URI {scheme}://{host}{parts.path} holds a password or token, which files and logs would show; "
             f"leave it out, and set {PASSWORD} in the environment"
         )
+    return parts
 
 
 def open_database(uri: str, read_only: bool = False) -> Database:
@@ -131,13 +149,7 @@ def open_database(uri: str, read_only: bool = False) -> Database:
             refuses.
         UnavailableError: when the database does not answer.
     """
-    parts = urlsplit(uri)
-    if parts.scheme not in DRIVERS:
-        raise UserError(
-            f"{uri.partition(':')[0]!r} is no kind of database; give a URI that begins with one of "
-            f"{', '.join(f'{scheme}://' for scheme in DRIVERS)}{nearest(parts.scheme, DRIVERS)}"
-        )
-    refuse_password(uri)
+    parts = parse_uri(uri)
     driver = DRIVERS[parts.scheme]
     with _explain(uri):
         try:

@@ -53,7 +53,7 @@ def parser() -> StepParser:
     return StepParser("ingestion", "Checks a window of days of raw events and writes them to the lake.").takes(
         config="the use case's config (JSON)",
         date="the logical date, YYYY-MM-DD",
-        data="'simulator', or the URI of the folder, the catalog or the brokers that hold the raw events",
+        data="'simulator', or the URI of the folder, database, catalog or brokers that hold the raw events",
         state="where things are kept (JSON)",
         events="where to write the manifest of events",
     )
@@ -135,7 +135,8 @@ def ingest(job: IngestionJob) -> list[Partition]:
     Raises:
         UserError: when a file is bad.
     """
-    days, batch = list(job.plan.events), 1 if job.config.columns.holding(Holds.FILE, Holds.TEXT) else BATCH
+    days = list(job.plan.events)
+    batch = BATCH if job.source.alike and not job.config.columns.holding(Holds.FILE, Holds.TEXT) else 1
     partitions: list[Partition] = []
     for first in range(0, len(days), batch):
         partitions += _batch(job, days[first : first + batch])

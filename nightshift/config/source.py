@@ -1,4 +1,4 @@
-"""Where the events come from: files, or the embedded simulator."""
+"""Where the events come from: files, a database, or the embedded simulator."""
 
 import codecs
 import re
@@ -79,19 +79,39 @@ class FileFormat(ConfigSection):
 LAYOUTS = {
     "files": "by day",
     "table": "all days in one",
+    "query": "of a database",
     "delta": "a Delta Lake table",
     "iceberg": "an Iceberg table",
     "topic": "of Kafka",
 }
 
 
+def _checked_query(query: str) -> str:
+    if re.search(r"""['"]\{(next_)?date\}""", query):
+        raise ValueError("{date} is bound as a value, not pasted as text; write it without quotes")
+    return query.strip().removesuffix(";").rstrip()
+
+
+Query = Annotated[str, AfterValidator(_checked_query), StringConstraints(min_length=1)]
+
+
 class Source(ConfigSection):
-    """How the data lies below the data URI: files by day, one table that holds all days, or a topic."""
+    """How the data lies where the data URI says: files by day, one table that holds all days, a query or a topic."""
 
     files: str | None = Field(
         None, description="name of a day's file, with {date}: '{date}.parquet'; of several, with *: '{date}-*.tar'"
     )
     table: str | None = Field(None, description="name of one table with all days: 'transactions.csv'")
+    query: Query | None = Field(
+        None,
+        description="SQL that returns a day's rows, with {date} and {next_date} where the dates are bound: "
+        "'select * from bookings where booked_at >= {date} and booked_at < {next_date}'",
+    )
+    version: Query | None = Field(
+        None,
+        description="SQL whose answer changes whenever a day's rows do, so that they are read only then: "
+        "'select count(*), max(updated_at) from bookings where ...'; default: the rows are read to see",
+    )
     delta: str | None = Field(None, description="folder of a Delta Lake table below the data URI: 'events'")
     iceberg: str | None = Field(
         None,
@@ -122,6 +142,10 @@ class Source(ConfigSection):
             raise ValueError(f"give exactly one of {allowed}")
         if self.files is not None and "{date}" not in self.files:
             raise ValueError(f"'files' is {self.files!r} but must contain {{date}}, as in '{{date}}.parquet'")
+        if self.query is not None and "{date}" not in self.query:
+            raise ValueError("'query' must contain {date}, as in 'where booked_at >= {date}'")
+        if self.version is not None and self.query is None:
+            raise ValueError("'version' belongs to 'query'; a file's version is its hash")
         return self
 
     @field_validator("timezone")
@@ -142,8 +166,8 @@ class Source(ConfigSection):
 
     @property
     def pattern(self) -> str:
-        """The name of the files: the daily template or the table's name; empty for what is no file."""
-        return self.files or self.table or ""
+        """The layout in use where that is files or a query: the daily template, the table's name or the query."""
+        return self.files or self.table or self.query or ""
 
 
 def _checked_date(text: str) -> str:

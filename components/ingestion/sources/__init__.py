@@ -1,4 +1,4 @@
-"""Where a day's rows come from: the simulator, files, a table of a lakehouse or a topic."""
+"""Where a day's rows come from: the simulator, files, a database, a table of a lakehouse or a topic."""
 
 from datetime import date
 
@@ -10,7 +10,8 @@ from components.ingestion.sources.kafka import SCHEME, LandedTopic, Topic
 from components.ingestion.sources.lakehouse import DeltaSnapshot, IcebergSnapshot, LakehouseTable
 from components.ingestion.sources.protocol import EventSource
 from components.ingestion.sources.simulated import Simulated
-from nightshift import storage, tasks
+from components.ingestion.sources.sql import QuerySource
+from nightshift import databases, storage, tasks
 from nightshift.config import Config
 from nightshift.config.columns import Holds
 from nightshift.errors import UserError
@@ -24,16 +25,16 @@ def connect(
     """Return the source that `--data` and the config describe.
 
     Args:
-        data: `simulator`, or the URI of a folder, a catalog or brokers.
+        data: `simulator`, or the URI of a folder, a database, a catalog or brokers.
         config: the use case.
         labels_due: last day whose labels the simulator knows.
         digests: of files by day, as far as they are known; those that are read are added.
         landing: URI of the folder for messages of topics.
 
     Raises:
-        UserError: when files are of another format, the simulator does not make the config's columns, or there is no
-            such table or topic.
-        UnavailableError: when brokers or the files of a table do not answer.
+        UserError: when files are of another format, the simulator does not make the config's columns, a database
+            refuses, or there is no such table or topic.
+        UnavailableError: when a database, a table's files or brokers do not answer.
     """
     if data == SIMULATOR:
         _require_simulated(config)
@@ -46,6 +47,13 @@ def connect(
 
 def _open(data: str, config: Config, digests: Digests, landing: str) -> EventSource:
     layout = config.source
+    if databases.is_database(data) != bool(layout.query):
+        raise UserError(
+            f"--data is {data}, and the config has {'source.query' if layout.query else 'no source.query'}; "
+            f"a query needs the URI of a database ({', '.join(databases.DRIVERS)}), and a database needs a query"
+        )
+    if layout.query:
+        return QuerySource(databases.open_database(data, read_only=True), config)
     if layout.topic:
         return LandedTopic(Topic(data.removeprefix(SCHEME).strip("/"), layout.topic), config, landing)
     if layout.delta:
