@@ -11,7 +11,23 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent
 PROJECT = str(FOLDER.parent / "pyproject.toml")
-CPU = ("cpu", "kfp", "aws", "gcp", "kserve", "redis", "dask", "sql", "test", "lint", "bench", "search", "mutants")
+CPU = (
+    "cpu",
+    "kfp",
+    "aws",
+    "gcp",
+    "kserve",
+    "redis",
+    "dask",
+    "kafka",
+    "lakehouse",
+    "sql",
+    "test",
+    "lint",
+    "bench",
+    "search",
+    "mutants",
+)
 GPU = ("gpu", "dask", "dask-cuda", "aws", "gcp")
 OMITTED = re.compile(r"^(torch|triton|nvidia-|cuda-)")
 
