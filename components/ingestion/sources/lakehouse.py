@@ -28,7 +28,7 @@ DAY = timedelta(days=1)
 CLOCK_CHANGE = timedelta(hours=3)  # more than any zone's
 
 
-class Snapshot(Protocol):
+class TableSnapshot(Protocol):
     """One version of a table. Its conditions are SQL of the kind that both libraries read; None is every row.
 
     Attributes:
@@ -53,7 +53,7 @@ class LakehouseTable:
 
     alike: ClassVar = False
 
-    def __init__(self, snapshot: Snapshot, config: Config) -> None:
+    def __init__(self, snapshot: TableSnapshot, config: Config) -> None:
         from nightshift.tasks import columns
 
         with explain_faults(snapshot.name):
