@@ -36,7 +36,7 @@ SIGNER ?=
 # threads that wait for each other sleep instead of spinning, which on shared cores makes fits many times slower
 export OMP_WAIT_POLICY := PASSIVE
 
-.PHONY: help run stop airflow airflow-stop test test-project test-dags test-gpu test-cluster lint lint-workflows format docs screenshots compile images scan sbom push promote audit dist \
+.PHONY: help run stop airflow airflow-stop check test test-project test-dags test-gpu test-cluster lint lint-workflows format docs screenshots compile images scan sbom push promote audit dist \
   bench drift-bench figures \
   kill-points reproduce search mutants clean constraints infra-plan infra-check infra-golden infra-mutants cluster-secrets cluster-install cluster-uninstall
 
@@ -59,6 +59,10 @@ airflow-stop: $(AIRFLOW_VENV)/.installed ## Stop the local Airflow with all its 
 test: $(VENV)/.dev $(AIRFLOW_VENV)/.installed ## Run all tests
 	@$(MAKE) --no-print-directory --jobs 2 test-project test-dags
 	$(BIN)/coverage report --fail-under=90
+
+# the folders left out are about real processes, containers, clusters and Terraform
+check: lint ## Run what takes minutes: style, types, dependency rules, and the tests that start no process
+	$(BIN)/pytest -q -n 2 -m "not slow" $(addprefix --ignore=tests/,cluster containers dags e2e infra)
 
 test-project:
 	$(BIN)/pytest -n 2 --dist loadgroup --durations 20 --ignore=tests/dags --cov --cov-report=

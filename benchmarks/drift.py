@@ -52,14 +52,7 @@ DRIFTS: dict[str, dict[str, Any]] = {
     "labels 3 days late": {"label_lateness_days": 3},
 }
 TRUTH = ("truth", "scores")
-ROLES = {
-    "transaction_id": "event_id",
-    "time": "event_time",
-    "customer_id": "customer",
-    "terminal_id": "terminal",
-    "amount": "amount",
-    "fraud": "label",
-}
+ROLES = {column: role for role, column in simulator.ROLES.items()}
 
 
 @dataclass(frozen=True)

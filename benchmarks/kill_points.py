@@ -34,6 +34,7 @@ from benchmarks import figures
 from nightshift.context import StepContext
 from nightshift.contracts.section import PAGE, SUFFIX
 from nightshift.contracts.state import DeploymentTarget
+from nightshift.tasks.tabular import simulator
 from pipelines import arguments
 from pipelines.cli.progress import RunProgress
 from pipelines.engines.local import runs
@@ -44,14 +45,7 @@ CONFIG: dict[str, Any] = {
     "name": "killed",
     "label_delay_days": 1,
     "source": {"files": "{date}.parquet"},
-    "columns": {
-        "event_id": "transaction_id",
-        "event_time": "time",
-        "customer": "customer_id",
-        "terminal": "terminal_id",
-        "amount": "amount",
-        "label": "fraud",
-    },
+    "columns": simulator.ROLES,
     "quarantine": {"max_share": 0.5, "max_label_share": 0.5},
     "simulator": {"customers": 300, "terminals": 60, "corrupt_share": 0.005},
     "task": {

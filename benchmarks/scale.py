@@ -33,19 +33,12 @@ from nightshift.splits import plan
 from nightshift.tasks.tabular import simulator
 from tests.servers import free_port
 
-ROLES = {
-    "transaction_id": "event_id",
-    "time": "event_time",
-    "customer_id": "customer",
-    "terminal_id": "terminal",
-    "amount": "amount",
-    "fraud": "label",
-}
+ROLES = {column: role for role, column in simulator.ROLES.items()}
 CONFIG = {
     "name": "scale",
     "label_delay_days": 7,
     "source": {"table": "t.csv"},
-    "columns": {role: role for role in ROLES.values()},
+    "columns": {role: role for role in simulator.ROLES},
     "protocol": {"train_days": 111, "test_days": 7},
     "task": {"kind": "tabular", "windows_days": [1, 7, 30], "candidates": {"a": {"kind": "xgboost"}}},
 }

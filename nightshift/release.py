@@ -70,6 +70,18 @@ def champion(ref: ReleaseRef) -> Version | None:
     return registry.find(ref.registry, ref.name, record.live.version)
 
 
+def require_champion(ref: ReleaseRef) -> Version:
+    """Return the live version with files that can be read at its `uri`.
+
+    Raises:
+        UserError: when there is none.
+    """
+    version = champion(ref)
+    if version is None:
+        raise UserError(f"registry {ref.registry} has no champion of {ref.name!r}; run training first: nightshift run")
+    return version
+
+
 def settle(uri: str, name: str, decide: Callable[[Release | None], Entry | None]) -> Release | None:
     """Change a record from what it says; when another writer comes first, read and decide again.
 

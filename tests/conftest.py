@@ -1,6 +1,7 @@
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +25,21 @@ settings.load_profile("any load")
 # what a shell starts in the background ignores Ctrl-C, and what nohup starts ignores the end of the terminal
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+# audit events of processes that begin
+STARTS = ("os.fork", "os.forkpty", "os.posix_spawn", "os.system", "subprocess.Popen")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def keep_check_short(request: pytest.FixtureRequest) -> None:
+    """A test that starts a process and is not marked `slow` fails in `make check`."""
+    if request.config.option.markexpr == "not slow":
+        sys.addaudithook(refuse_process)
+
+
+def refuse_process(event: str, arguments: object) -> None:
+    if event in STARTS:
+        raise AssertionError("this test starts a process, so mark it: @pytest.mark.slow")
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:

@@ -49,6 +49,7 @@ def test_every_file_that_is_named_exists(page: Path) -> None:
     assert [name for name in named if not (ROOT / name).exists()] == []
 
 
+@pytest.mark.slow
 def test_the_site_is_built_without_a_warning_and_every_link_leads_to_a_page_and_a_heading_of_it() -> None:
     done = subprocess.run(["make", "docs"], cwd=ROOT, capture_output=True, text=True)
 

@@ -50,6 +50,7 @@ RUN_BY = {
     "exporter": "tests/pipelines/engines/kubeflow/test_exporter.py",
     "gc": "tests/e2e/test_daily_run.py",
     "loadtest": "tests/pipelines/cli/test_cli.py",
+    "mcp": "tests/pipelines/cli/test_mcp.py",
     "models": "tests/pipelines/cli/test_models.py",
     "optimize": "tests/e2e/test_daily_run.py",
     "perf": "tests/nightshift/profiler/test_pairs.py",
@@ -193,6 +194,7 @@ def test_every_command_is_run_by_a_test() -> None:
     assert [name for name, file in RUN_BY.items() if f'"{name}"' not in (ROOT / file).read_text()] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("argv", [argv for argv in BLOCKS.values() if shlex.join(argv).startswith(RUN_HERE)])
 def test_a_command_that_needs_nothing_else_runs_as_it_is_shown(argv: Argv, tmp_path: Path) -> None:
     done = subprocess.run(engine(*argv[1:]), cwd=tmp_path, capture_output=True, text=True, timeout=SECONDS)
@@ -200,12 +202,14 @@ def test_a_command_that_needs_nothing_else_runs_as_it_is_shown(argv: Argv, tmp_p
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_the_pipelines_compile(tmp_path: Path) -> None:
     subprocess.run(engine("compile", "--environment", "local", "--folder", str(tmp_path)), check=True, timeout=SECONDS)
 
     assert (tmp_path / "local" / "training.yaml").exists()
 
 
+@pytest.mark.slow
 def test_the_config_of_a_csv_file_is_guessed_by_the_command_of_the_page(tmp_path: Path) -> None:
     (argv,) = [argv for (page, _), argv in BLOCKS.items() if page.name == "your-data.md" and "guess" in argv]
     times = [datetime(2025, 5, 1) + timedelta(hours=hour) for hour in range(60 * 24)]

@@ -29,6 +29,7 @@ def steps(workflow: Path) -> Iterator[dict[str, Any]]:
         yield from job["steps"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [["actionlint"], ["zizmor", "--offline", "--quiet", ".github"]], ids=lambda c: c[0])
 def test_a_linter_of_workflows_has_nothing_to_say(command: list[str]) -> None:
     beside_python = ROOT / ".venv" / "bin"
@@ -119,6 +120,7 @@ def run_script(tmp_path: Path) -> RunScript:
     return run
 
 
+@pytest.mark.slow
 def test_signed_images_are_copied_under_their_version(run_script: RunScript, tmp_path: Path) -> None:
     images = f"# comment\nbase 0.3.0 {DIGEST}\nserving 0.3.0 {DIGEST}\n"
 
@@ -130,6 +132,7 @@ def test_signed_images_are_copied_under_their_version(run_script: RunScript, tmp
     assert calls[2:] == [f"cosign copy dev/{name}@{DIGEST} prod/{name}:0.3.0" for name in ("base", "serving")]
 
 
+@pytest.mark.slow
 def test_none_is_copied_when_one_is_not_signed(run_script: RunScript, tmp_path: Path) -> None:
     images = f"base 0.3.0 {DIGEST}\nserving 0.3.0 sha256:other\n"
 
@@ -139,12 +142,14 @@ def test_none_is_copied_when_one_is_not_signed(run_script: RunScript, tmp_path: 
     assert "copy" not in (tmp_path / "calls").read_text()
 
 
+@pytest.mark.slow
 def test_a_promotion_of_no_image_is_refused(run_script: RunScript) -> None:
     done = run_script("containers/promote.sh", "dev", "prod", SIGNER, text="# comment\n")
 
     assert (done.returncode, done.stderr) == (2, "promote: containers/prod.txt names no image\n")
 
 
+@pytest.mark.slow
 def test_an_image_is_signed_and_listed_by_the_digest_that_our_registry_has_of_it(
     run_script: RunScript, tmp_path: Path
 ) -> None:
@@ -154,6 +159,7 @@ def test_an_image_is_signed_and_listed_by_the_digest_that_our_registry_has_of_it
     assert f"cosign sign --yes ours/base@{DIGEST}\n" in (tmp_path / "calls").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("cloud", "user"), [("aws", "AWS"), ("gcp", "oauth2accesstoken")])
 def test_a_workflow_signs_in_with_a_token_of_its_own_and_the_password_is_no_argument(
     run_script: RunScript, tmp_path: Path, cloud: str, user: str
@@ -170,6 +176,7 @@ def test_a_workflow_signs_in_with_a_token_of_its_own_and_the_password_is_no_argu
     assert "hidden" not in calls and "oidc" in (tmp_path / "oidc-token").read_text()
 
 
+@pytest.mark.slow
 def test_a_sign_in_without_a_cloud_is_refused(run_script: RunScript) -> None:
     done = run_script(".ci/sign-in", CLOUD="")
 

@@ -2,8 +2,6 @@
 
 from kfp import dsl, local
 
-local.init(runner=local.SubprocessRunner(use_venv=False))
-
 
 @dsl.component
 def noop() -> int:
@@ -17,4 +15,6 @@ def seven() -> None:
         previous = noop().after(previous)
 
 
-seven()
+if __name__ == "__main__":
+    local.init(runner=local.SubprocessRunner(use_venv=False))
+    seven()

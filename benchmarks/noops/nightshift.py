@@ -17,4 +17,5 @@ def seven() -> None:
         previous = noop().after(previous)
 
 
-compiler.Compiler().compile(seven, sys.argv[1])
+if __name__ == "__main__":
+    compiler.Compiler().compile(seven, sys.argv[1])

@@ -18,7 +18,12 @@ from nightshift.errors import UserError
 from nightshift.guessing import dialect
 from nightshift.splits import Days, plan
 
-DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+# how a file's name spells a day -> what that looks like
+DATES = {
+    "{date}": "[0-9]{4}-[0-9]{2}-[0-9]{2}",
+    "{date:%Y%m%d}": "(?:19|20)[0-9]{2}[01][0-9][0-3][0-9]",
+    "{date:%Y_%m_%d}": "[0-9]{4}_[0-9]{2}_[0-9]{2}",
+}
 MOST_PREAMBLE = 20  # rows of a sheet before its header
 
 
@@ -39,7 +44,7 @@ class SourceFiles:
     @property
     def name(self) -> str:
         """A use case's name."""
-        stem = re.sub(r"[{*]?date[}*]?", "", next(iter(self.layout.values())).partition(".")[0])
+        stem = re.sub(r"\{date[^}]*\}", "", next(iter(self.layout.values())).partition(".")[0])
         name = re.sub("[^a-z0-9]+", "-", stem.lower()).strip("-") or Path(self.folder).name.lower()
         return name if re.match("[a-z]", name) else f"events-{name}".rstrip("-")
 
@@ -53,17 +58,26 @@ def find_table(uri: str) -> SourceFiles:
     folder, name = uri.rstrip("/").rpartition("/")[::2]
     folder = folder or ("/" if uri.startswith("/") else ".")
     if formats.find_kind(name) or name.endswith(".zip"):
-        template = DATE.sub("{date}", name)
-        days = [other for other in storage.names(folder) if DATE.sub("{date}", other) == template]
+        template = _make_template(name)
+        days = [other for other in storage.names(folder) if _make_template(other) == template]
         return _by_day(folder, template, days) if len(days) > 1 else SourceFiles(folder, {"table": name}, [uri])
     names = [other for other in storage.names(uri) if formats.find_kind(other)]
-    templates = sorted({DATE.sub("{date}", other) for other in names})
+    templates = sorted(set(map(_make_template, names)))
     if len(templates) != 1:
         listed = ", ".join(templates)[:300] or "no file"
         raise UserError(f"{uri} holds {listed}; give one file whose name ends in one of {', '.join(formats.FORMATS)}")
-    if "{date}" in templates[0]:
+    if len(names) > 1:
         return _by_day(uri, templates[0], names)
     return SourceFiles(uri, {"table": names[0]}, [storage.join(uri, names[0])])
+
+
+def _make_template(name: str) -> str:
+    """Return a file's name with the day in it replaced by its spelling; without a day the name as it is."""
+    for spelling, digits in DATES.items():
+        template, days = re.subn(f"(?<![0-9]){digits}(?![0-9])", spelling, name)
+        if days:
+            return template
+    return name
 
 
 def _by_day(folder: str, template: str, names: list[str]) -> SourceFiles:

@@ -17,7 +17,6 @@ from nightshift.contracts.loadtest import UTILIZATION, LatencyShare, LoadTest, L
 from nightshift.contracts.section import write_section
 from nightshift.contracts.state import DeploymentTarget, State
 from nightshift.costs.prices import read_machines
-from nightshift.errors import UserError
 from nightshift.registry import Version
 from nightshift.release import ReleaseRef
 from nightshift.serving import files
@@ -40,7 +39,7 @@ def body(context: StepContext) -> dict[str, float | str]:
     """Measure, judge, and keep the best settings for the deployment."""
     args, config, state = context.args, context.config, context.state
     load = _load(args.load, config)
-    version = _champion(ReleaseRef.from_state(state, config.name))
+    version = release.require_champion(ReleaseRef.from_state(state, config.name))
     payloads = _payloads(version, state.lake)
     requests = [request(payload.body, payload.media_type) for payload in payloads]
     trials = [_trial(version, settings, load, requests) for settings in core.sweep(os.cpu_count() or 1)]
@@ -57,13 +56,6 @@ def body(context: StepContext) -> dict[str, float | str]:
 
 def _load(text: str, config: Config) -> Load:
     return Load.from_fields(strict_json.loads(text, "--load"), config.release.max_p99_ms)
-
-
-def _champion(ref: ReleaseRef) -> Version:
-    version = release.champion(ref)
-    if version is None:
-        raise UserError(f"registry {ref.registry} has no champion of {ref.name!r}; run training first: nightshift run")
-    return version
 
 
 def _payloads(version: Version, lake: str) -> list[Payload]:

@@ -12,7 +12,6 @@ from nightshift.context import StepContext
 from nightshift.contracts import package, tables
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.section import write_section
-from nightshift.errors import UserError
 from nightshift.release import ReleaseRef
 from nightshift.tasks import Task
 from nightshift.tasks.protocol import DayScorer
@@ -116,20 +115,12 @@ def body(context: StepContext) -> dict[str, Any]:
 
 
 def _build_job(context: StepContext, uri: str | None) -> ScoringJob:
-    source = (
-        ScoringModel(uri, "unregistered")
-        if uri
-        else _champion(ReleaseRef.from_state(context.state, context.config.name))
-    )
+    source = ScoringModel(uri, "unregistered") if uri else _find_champion(context)
     return ScoringJob(context, source, source.task.scoring.scorer(source.uri, source.model))
 
 
-def _champion(ref: ReleaseRef) -> ScoringModel:
-    version = release.champion(ref)
-    if version is None:
-        raise UserError(
-            f"registry {ref.registry} has no champion of {ref.name!r} to score with; run training first: nightshift run"
-        )
+def _find_champion(context: StepContext) -> ScoringModel:
+    version = release.require_champion(ReleaseRef.from_state(context.state, context.config.name))
     return ScoringModel(version.uri, str(version.version), version.tags)
 
 

@@ -3,6 +3,7 @@
 import codecs
 import re
 from datetime import date, timedelta
+from string import Formatter
 from typing import Annotated, Literal, Self, get_args
 from zoneinfo import ZoneInfo
 
@@ -16,6 +17,7 @@ Weekday = Literal["monday", "tuesday", "wednesday", "thursday", "friday", "satur
 
 
 Epoch = Literal["epoch_seconds", "epoch_milliseconds", "epoch_microseconds", "epoch_nanoseconds"]
+OTHER_DAYS = (date(2024, 1, 2), date(2024, 1, 3), date(2024, 2, 2), date(2025, 1, 2))  # in day, month or year
 DIRECTIVES = "aAbBdfHImMpSyYz"  # of strptime, as far as pandas reads them
 
 
@@ -30,6 +32,15 @@ def _checked_pattern(pattern: str) -> str:
 
 
 TimePattern = Annotated[str, AfterValidator(_checked_pattern), StringConstraints(max_length=100)]
+
+
+def _names_days(template: str) -> bool:
+    """Return whether a template gives each day a name of its own."""
+    try:
+        fields = {field for _, field, _, _ in Formatter().parse(template)} - {None}
+        return fields == {"date"} and len({template.format(date=day) for day in OTHER_DAYS}) == len(OTHER_DAYS)
+    except ValueError:  # a brace without its other
+        return False
 
 
 class FileFormat(ConfigSection):
@@ -99,7 +110,9 @@ class Source(ConfigSection):
     """How the data lies where the data URI says: files by day, one table that holds all days, a query or a topic."""
 
     files: str | None = Field(
-        None, description="name of a day's file, with {date}: '{date}.parquet'; of several, with *: '{date}-*.tar'"
+        None,
+        description="name of a day's file, with {date}: '{date}.parquet', or '{date:%Y%m%d}.csv' for 20251231.csv; of "
+        "several, with *: '{date}-*.tar'",
     )
     table: str | None = Field(None, description="name of one table with all days: 'transactions.csv'")
     query: Query | None = Field(
@@ -140,8 +153,11 @@ class Source(ConfigSection):
         if sum(getattr(self, name) is not None for name in LAYOUTS) != 1:
             allowed = ", ".join(f"{name!r} ({meaning})" for name, meaning in LAYOUTS.items())
             raise ValueError(f"give exactly one of {allowed}")
-        if self.files is not None and "{date}" not in self.files:
-            raise ValueError(f"'files' is {self.files!r} but must contain {{date}}, as in '{{date}}.parquet'")
+        if self.files is not None and not _names_days(self.files):
+            raise ValueError(
+                f"'files' is {self.files!r} but must contain {{date}}, as in '{{date}}.parquet', or a spelling of day, "
+                "month and year, as in '{date:%Y%m%d}.csv'; no other braces"
+            )
         if self.query is not None and "{date}" not in self.query:
             raise ValueError("'query' must contain {date}, as in 'where booked_at >= {date}'")
         if self.version is not None and self.query is None:

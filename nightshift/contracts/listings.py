@@ -1,4 +1,4 @@
-"""What commands print by `--json` where no step writes it: models, costs, removals, plans and measurements."""
+"""What programs are answered where no step writes it: runs, models, costs, removals, plans and measurements."""
 
 from datetime import date, datetime
 from enum import StrEnum
@@ -9,6 +9,7 @@ from pydantic import Field
 from nightshift.contracts.artifact import Artifact, Part
 from nightshift.contracts.profile import Finding
 from nightshift.contracts.section import Fact
+from nightshift.contracts.verdict import Verdict
 
 
 class ListedVersion(Part):
@@ -29,6 +30,40 @@ class ModelList(Artifact):
     """`nightshift models --json`."""
 
     versions: list[ListedVersion] = Field(description="by use case, then number")
+
+
+class ListedRun(Part):
+    """A run of a pipeline."""
+
+    run: str = Field(description="id")
+    pipeline: str = Field(description="what it ran")
+    use_case: str | None = Field(description="name in the config; null of a pipeline without one")
+    logical_date: date | None = Field(description="last complete UTC day of its data; null of a pipeline without one")
+    started: datetime = Field(description="UTC")
+    complete: bool = Field(description="whether every step went well")
+    has_report: bool = Field(description="whether its last step, or `nightshift report`, has written one")
+
+
+class RunList(Artifact):
+    """The runs of a workspace."""
+
+    runs: list[ListedRun] = Field(description="the last to change first")
+    problems: list[str] = Field(description="why runs are left out whose records cannot be read")
+
+
+class DriftCheck(Part):
+    """What the gate on drift has decided in a run."""
+
+    run: str = Field(description="id")
+    logical_date: date = Field(description="last complete UTC day of its data")
+    verdict: Verdict = Field(description="whether the newest rows are like those the model was trained on, and why")
+
+
+class DriftHistory(Artifact):
+    """The verdicts on drift of a use case."""
+
+    use_case: str = Field(description="name in the config")
+    checks: list[DriftCheck] = Field(description="of the runs that have measured drift, the last to change first")
 
 
 class StepCost(Part):

@@ -17,6 +17,8 @@ SEPARATORS = ",;\t|"
 SAMPLED_RECORDS = 200
 SAMPLE = 1 << 20  # bytes
 SOME = 0.3  # share of zero bytes in UTF-16 without a mark; other text has none
+# in a field that begins with a quote; before the last quote a backslash may be the end of a path
+ESCAPED = re.compile(rf'(?:^|[{SEPARATORS}])"[^"\r\n]*\\"[^{SEPARATORS}"\r\n]', re.MULTILINE)
 LIKE_A_VALUE = re.compile(r"[+-]?[0-9][0-9.,:/ -]*")
 
 
@@ -49,10 +51,11 @@ def guess(data: bytes) -> Dialect:
     """Return the dialect of a text file, without compression.
 
     Raises:
-        UserError: when no line can be its header.
+        UserError: when no line can be its header, or quotes are escaped otherwise than by doubling them.
     """
     encoding, reasons = _guess_encoding(data)
     sample = data[: SAMPLE // 2 * 2].decode(encoding, errors="ignore").removeprefix("\ufeff")
+    _require_doubled_quotes(sample)
     quote = _guess_quote(sample)
     separator, width = _guess_separator(sample, quote)
     preamble = _count_preamble(sample, separator, quote, width)
@@ -60,7 +63,7 @@ def guess(data: bytes) -> Dialect:
     if separator != ",":
         reasons.append(f"Fields are separated by {separator!r}, which gives each line {width} fields.")
     if preamble:
-        reasons.append(f"The header is line {preamble + 1}; the lines before it have fewer fields.")
+        reasons.append(f"The header is line {preamble + 1}; what stands above it names fewer columns.")
     return Dialect(encoding, separator, quote, preamble, reasons)
 
 
@@ -86,7 +89,7 @@ def _guess_legacy(data: bytes, start: int) -> tuple[str, list[str]]:
     except UnicodeDecodeError:
         encoding = "latin-1"
     word = re.search(r"\w*\Z", data[max(0, start - 20) : start].decode(encoding))
-    rest = re.match(r"\w*", data[start : start + 20].decode(encoding))
+    rest = re.match(r"\w+|.", data[start : start + 20].decode(encoding))
     text = (word[0] if word else "") + (rest[0] if rest else "")
     return encoding, [f"The file is no UTF-8; as {encoding} it holds {text!r}. If that is wrong, change the encoding."]
 
@@ -121,14 +124,42 @@ def _guess_separator(sample: str, quote: str) -> tuple[str, int]:
 
 
 def _count_preamble(sample: str, separator: str, quote: str, width: int) -> int:
-    """Return how many lines stand before the first that has a field for each column."""
+    """Return how many lines stand before the header: the first line that has a field for each column, or nearly.
+
+    Where some of its fields are empty, and the next line has more and no value either, the next one is the header.
+    """
     reader = csv.reader(sample.splitlines(keepends=True), delimiter=separator, quotechar=quote)
     before = 0
     for record in reader:
-        if len(record) == width and sum(not field.strip() for field in record) <= width // 2:
-            return before
+        if len(record) == width and _count_empty(record) <= width // 2:
+            after, below = reader.line_num, next(reader, record)
+            is_group = len(below) == width and _count_empty(below) < _count_empty(record) and not _find_values(below)
+            return after if is_group else before
         before = reader.line_num
     return 0
+
+
+def _count_empty(record: list[str]) -> int:
+    return sum(not field.strip() for field in record)
+
+
+def _find_values(record: list[str]) -> list[str]:
+    """Return the fields that look like numbers or times, and not like names of columns."""
+    return [field for field in record if LIKE_A_VALUE.fullmatch(field.strip(values.SPACE))]
+
+
+def _require_doubled_quotes(sample: str) -> None:
+    """Check that quotes in fields are written twice.
+
+    Raises:
+        UserError: when a backslash stands before them.
+    """
+    if escaped := ESCAPED.search(sample):
+        line = sample.count("\n", 0, escaped.end()) + 1
+        raise UserError(
+            f'has quotes after a backslash, the first in line {line}; write a quote in a field twice, "", as CSV '
+            "does, or export the table as Parquet"
+        )
 
 
 def _require_header(header: list[str]) -> None:
@@ -137,10 +168,9 @@ def _require_header(header: list[str]) -> None:
     Raises:
         UserError: when it holds values.
     """
-    numbers = [field for field in header if LIKE_A_VALUE.fullmatch(field.strip(values.SPACE))]
-    if numbers:
+    if written := _find_values(header):
         raise UserError(
-            f"has no header: its first line is {', '.join(header)[:100]!r}, in which {numbers[0]!r} is a value; "
+            f"has no header: its first line is {', '.join(header)[:100]!r}, in which {written[0]!r} is a value; "
             "write a first line that names the columns"
         )
 

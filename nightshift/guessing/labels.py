@@ -51,7 +51,7 @@ def find(columns: Mapping[str, ColumnProfile]) -> str:
         return candidates[0]
     few = [name for name, column in columns.items() if 2 < column.distinct <= MOST_CLASSES]
     fault = "several columns may be what is predicted" if candidates else "no column is plainly what is predicted"
-    listed = ", ".join(candidates or pairs or few or columns)[:300]
+    listed = ", ".join(candidates or [*pairs, *few] or columns)[:300]
     raise UserError(
         f"{fault}; give --label with one of {listed}, and --positive VALUE for what counts as positive, if it is "
         "neither 1, true nor yes"
@@ -90,7 +90,7 @@ def _find_positive(column: ColumnProfile, texts: pd.Series) -> list[str]:
     if not _is_pair(column):
         return []
     present = sorted(texts.dropna().unique())
-    yes = [text for text in present if text.lower() in words.POSITIVE]
+    yes = [text for text in present if _is_yes(text)]
     return yes if 0 < len(yes) < len(present) else [str(texts.value_counts().index[-1])]
 
 
@@ -103,8 +103,13 @@ def _is_pair(column: ColumnProfile) -> bool:
 
 def _is_truth(column: ColumnProfile) -> bool:
     """Return whether two values are a yes and a no."""
-    present = set(_texts(column).dropna().str.lower())
-    return bool(present & words.POSITIVE and present & words.NEGATIVE)
+    present = _texts(column).dropna().unique()
+    return any(map(_is_yes, present)) and any(text.lower() in words.NEGATIVE | words.MISSING for text in present)
+
+
+def _is_yes(text: str) -> bool:
+    """Return whether a value says yes, or names an outcome, such as `charged back`."""
+    return text.lower() in words.POSITIVE or words.has_any(text, words.LABEL)
 
 
 def _texts(column: ColumnProfile) -> pd.Series:

@@ -18,7 +18,7 @@ DATES = (
 )
 HOURS = ("%H:%M:%S", "%H:%M", "%H:%M:%S.%f", "%I:%M %p", "%I:%M:%S %p", "%I:%M%p", "%H.%M", "%H%M%S")
 GAPS = (" ", "T", ", ", ",", " - ", "")
-ZONES = ("", "%z", " %z")
+ZONES = ("", "%z", " %z", " UTC")
 MONTH_FIRST = {"%d/%m/%Y": "%m/%d/%Y", "%d-%m-%Y": "%m-%d-%Y", "%d/%m/%y": "%m/%d/%y", "%d-%m-%y": "%m-%d-%y"}
 # an epoch's numbers from 1990 to 2100, by their unit
 FIRST_SECOND, LAST_SECOND = 631_152_000, 4_102_444_800

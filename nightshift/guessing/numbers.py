@@ -35,11 +35,12 @@ class NumberSpelling:
 
 
 def find_missing(texts: Mapping[str, pd.Series]) -> list[str]:
-    """Return the texts that stand for no value, since all others of their columns look like numbers or times."""
+    """Return the texts that stand for no value: as such, or since all others of their columns are numbers or times."""
     missing = set[str]()
     for column in texts.values():
         distinct = set(column.unique())
         marks, others = distinct & words.MISSING, distinct - words.MISSING
+        missing |= marks & words.NULL
         if marks and others and all(LIKE_A_NUMBER.fullmatch(text) for text in others):
             missing |= marks
     return sorted(missing)

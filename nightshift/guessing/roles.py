@@ -172,7 +172,9 @@ def _find_entities(columns: Profiles, roles: Roles) -> dict[str, str]:
     entities = dict[str, str]()
     for role, hints in (("customer", words.CUSTOMER), ("terminal", words.TERMINAL)):
         for name, column in columns.items():
-            is_entity = column.kind in ("whole", "text") and words.has_any(name, hints) and column.missing == 0
+            is_entity = (
+                column.kind in ("whole", "text") and words.has_any(name, hints) and column.missing <= ALLOWED_MISSING
+            )
             # a few values, such as kinds of devices, say what an event is like, not whose it is
             if is_entity and MIN_ENTITIES < column.distinct * FEWEST_EVENTS <= len(column.typed):
                 entities.setdefault(role, name)

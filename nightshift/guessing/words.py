@@ -16,7 +16,8 @@ _WORDS = {
 }
 _SETS = {role: frozenset(text.split()) for role, text in _WORDS.items()}
 IDENTIFIER, CUSTOMER, TERMINAL, AMOUNT, LABEL, POSITIVE, NEGATIVE = _SETS.values()
-MISSING = frozenset(["NA", "N/A", "n/a", "#N/A", "NULL", "null", "None", "none", "NaN", "nan", "-", "--", "?", "\\N"])
+NULL = frozenset(["NULL", "#N/A", "\\N"])  # which programs write for nothing, and people for no value of theirs
+MISSING = NULL | frozenset(["NA", "N/A", "n/a", "null", "None", "none", "NaN", "nan", "-", "--", "?"])
 
 
 def split(name: str) -> set[str]:

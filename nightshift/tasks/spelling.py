@@ -28,7 +28,7 @@ def times(column: pd.Series, source: Source) -> pd.Series:
 
     Args:
         column: timestamps, which need no spelling, dates, numbers or text.
-        source: says how times are spelled, and the zone of those that carry none.
+        source: says how times are spelled, and the zone of those that carry none; a spelling with `UTC` has that one.
     """
     spellings = source.format.times
     if not spellings or pd.api.types.is_datetime64_any_dtype(column):
@@ -45,7 +45,7 @@ def _times(texts: pd.Series, spelling: str, timezone: str) -> pd.Series:
     if unit := UNITS.get(spelling):
         micros = [_micros(text, unit) for text in texts]
         return pd.Series(np.array(micros, "datetime64[us]"), texts.index)
-    moments = pd.to_datetime(texts, format=spelling, errors="coerce", utc="%z" in spelling)
+    moments = pd.to_datetime(texts, format=spelling, errors="coerce", utc="%z" in spelling or "UTC" in spelling)
     return columns.times(moments, timezone)
 
 

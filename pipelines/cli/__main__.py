@@ -59,6 +59,9 @@ COMMANDS = {
     "collectives": {
         "collectives": "Measure all-reduce, all-gather, reduce-scatter and all-to-all by tensor size, like nccl-tests.",
     },
+    "mcp": {
+        "mcp": "Answer an MCP client on stdin and stdout, read-only: runs, reports, models, drift, costs.",
+    },
     "repair": {
         "repair": "Show the readable records of a damaged online state, or continue from them. Nothing is removed.",
     },

@@ -1,19 +1,17 @@
 """The command about money: what runs have cost, and what a training would on machines that may be taken away."""
 
 import argparse
-import json
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from nightshift.contracts.listings import CostEstimate, CostOffer, RunCost, RunCosts, StepCost
+from nightshift.contracts.listings import CostEstimate, CostOffer, RunCost
 from nightshift.costs.prices import read_machines
 from nightshift.costs.spending import HOUR
 from nightshift.errors import UserError
 from nightshift.planning.spot import Interruptions
 from pipelines.cli import options
-from pipelines.engines.local import runs
+from pipelines.workspace import Workspace
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -55,28 +53,10 @@ def costs(args: argparse.Namespace) -> int:
             raise UserError("an expected cost takes both --samples and --measured GPU=RATE, e.g. --measured l4=5200")
         estimate = estimate_costs(args.samples, dict(map(_parse_rate, args.measured)), _interruptions(args))
         return options.print_document(estimate) if args.json else _print(_offers(estimate))
-    spent = read_costs(Path(options.state(args).runs), args.run)
+    spent = Workspace(options.state(args)).read_costs(args.run)
     if args.json:
         return options.print_document(spent)
     return _print(_steps(spent.runs[0]) if args.run else _runs(spent.runs))
-
-
-def read_costs(folder: Path, run: str | None = None) -> RunCosts:
-    """Return the costs of the runs in a folder, or of one.
-
-    Raises:
-        UserError: when there is no such run, or no summary.
-    """
-    if run:
-        path = runs.find_folder(run, str(folder))
-        costs = _read_cost(path)
-        if costs is None:
-            raise UserError(f"{path} has no summary.json; write it with `nightshift report {path.name}`")
-        return RunCosts(runs=[costs])
-    every = [cost for path in sorted(folder.glob("*")) if not path.is_symlink() and (cost := _read_cost(path))]
-    if not every:
-        raise UserError(f"no run in {folder} has a summary yet; `nightshift run` makes one")
-    return RunCosts(runs=every)
 
 
 def estimate_costs(samples: float, rates: dict[str, float], interruptions: Interruptions) -> CostEstimate:
@@ -134,25 +114,6 @@ def _figures(every: Sequence[RunCost]) -> tuple[str, str]:
     missing = len(every) - len(known)
     usd = _usd(sum(known)) if known else "-"
     return _seconds(sum(run.seconds for run in every)), f"{usd}, {missing} unknown" if known and missing else usd
-
-
-def _read_cost(folder: Path) -> RunCost | None:
-    path = folder / "summary.json"
-    if not path.exists():
-        return None
-    summary: dict[str, Any] = json.loads(path.read_text())
-    steps = [
-        StepCost(step=name, machine=step.get("machine"), seconds=step["seconds"], usd=step.get("usd"))
-        for name, step in summary["steps"].items()
-    ]
-    return RunCost(
-        run=summary["run"],
-        use_case=summary["config"]["name"],
-        model_version=summary["model_version"],
-        seconds=sum(step.seconds or 0.0 for step in steps),
-        usd=summary.get("usd"),
-        steps=steps,
-    )
 
 
 def _caption(every: Sequence[RunCost]) -> str:

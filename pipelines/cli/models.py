@@ -1,20 +1,19 @@
 """Commands about registered models and the local endpoint."""
 
 import argparse
-from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 from nightshift import registry, release
-from nightshift.contracts.listings import ListedVersion, ModelList
+from nightshift.contracts.listings import ListedVersion
 from nightshift.contracts.state import State
 from nightshift.errors import UserError
 from nightshift.local import endpoint, examples
 from nightshift.registry import Version
 from nightshift.release import ReleaseRef
 from pipelines.cli import options
+from pipelines.workspace import Workspace
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -28,7 +27,7 @@ def add(commands: options.Commands) -> None:
         if function is promote:
             command.add_argument("version", help="number of the version to promote, from `nightshift models`")
         if function is not stop:
-            add_registry(command)
+            options.add_registry(command)
         if function is models:
             options.add_json(command, "model_list")
         command.add_argument("--name", help="name of the use case (default: the registry's only one)")
@@ -39,7 +38,7 @@ def models(args: argparse.Namespace) -> int:
     """List the registered model versions."""
     from rich.console import Console
 
-    listed = list_models(select_state(args), args.name)
+    listed = Workspace(options.select_state(args)).list_models(args.name)
     if args.json:
         return options.print_document(listed)
     for name, versions in groupby(listed.versions, lambda version: version.use_case):
@@ -47,19 +46,9 @@ def models(args: argparse.Namespace) -> int:
     return 0
 
 
-def list_models(state: State, name: str | None = None) -> ModelList:
-    """Return the versions of a use case, by default of all in the registry.
-
-    Raises:
-        UserError: when the registry has no model, or none of that name.
-    """
-    names = [registry.choose_name(state.registry, name)] if name else registry.require_names(state.registry)
-    return ModelList(versions=[version for name in names for version in _list_versions(state, name)])
-
-
 def promote(args: argparse.Namespace) -> int:
     """Make a version the champion and serve it."""
-    state = select_state(args)
+    state = options.select_state(args)
     ref = _find_ref(state, args.name)
     with registry.lock(state.registry):
         return _say(release.promote(ref, _parse_version(ref, args.version), partial(_update, state)))
@@ -67,7 +56,7 @@ def promote(args: argparse.Namespace) -> int:
 
 def rollback(args: argparse.Namespace) -> int:
     """Restore the previous champion."""
-    state = select_state(args)
+    state = options.select_state(args)
     ref = _find_ref(state, args.name)
     with registry.lock(state.registry):
         return _say(release.rollback(ref, partial(_update, state)))
@@ -77,21 +66,6 @@ def stop(args: argparse.Namespace) -> int:
     """Stop the local endpoint."""
     stopped = endpoint.stop(options.state(args).registry, args.name)
     return options.say(f"stopped the endpoint of {', '.join(stopped)}" if stopped else "no endpoint is running")
-
-
-def add_registry(command: argparse.ArgumentParser) -> None:
-    """Add where models are registered, where it is not in the workspace."""
-    command.add_argument(
-        "--registry", help="tracking server or folder of the models (default: the workspace's registry)"
-    )
-    command.add_argument("--audit", help="URI of the release records, needed with a tracking server")
-
-
-def select_state(args: argparse.Namespace) -> State:
-    """Return the workspace's state, or with another registry."""
-    usual = options.state(args)
-    # a tracking server's records are never guessed to be in the workspace
-    return replace(usual, registry=args.registry, audit=args.audit or "") if args.registry else usual
 
 
 def _find_ref(state: State, name: str | None) -> ReleaseRef:
@@ -116,26 +90,6 @@ def _update(state: State, version: Version) -> None:
 
 def _say(version: Version) -> int:
     return options.say(f"{version.name}: version {version.version} is the champion now")
-
-
-def _list_versions(state: State, name: str) -> Iterator[ListedVersion]:
-    versions, record = registry.versions(state.registry, name), release.read(ReleaseRef.from_state(state, name))
-    metric = next((version.tags["promise"] for version in reversed(versions) if "promise" in version.tags), None)
-    for version in versions:
-        tags = version.tags
-        yield ListedVersion.model_validate(
-            {
-                "use_case": name,
-                "version": version.version,
-                "champion": record is not None and record.live.version == version.version,
-                "train_first": tags.get("train_first"),
-                "train_last": tags.get("train_last"),
-                "metric": metric,
-                "metric_value": tags.get(metric or ""),
-                "registered_at": tags["registered_at"],
-                "live_since": record.live_since.get(version.version) if record else None,
-            }
-        )
 
 
 def _table(name: str, versions: list[ListedVersion]) -> "Table":

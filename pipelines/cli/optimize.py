@@ -5,12 +5,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from functools import partial
 
 from nightshift import storage
 from nightshift.contracts.optimization import FILE, Attempt, Optimization
 from nightshift.errors import UserError
-from pipelines import configs, ir
+from pipelines import configs, ir, records
 from pipelines.cli import options
 from pipelines.configs import edits
 from pipelines.engines.local import processes, runs
@@ -33,7 +32,7 @@ def add(commands: options.Commands) -> None:
 def optimize(args: argparse.Namespace) -> int:
     """Measure each optimized variant of a model, and write the fastest accurate one into the config."""
     file, config = configs.find_file(args.config), configs.load(args.config)
-    training = runs.reopen(runs.find_folder(args.run, options.state(args).runs))
+    training = runs.reopen(records.find_folder(args.run, options.state(args).runs))
     task = _step(training, config["name"])
     with tempfile.TemporaryDirectory() as folder:
         argv = _command(training, task, folder)
@@ -43,13 +42,12 @@ def optimize(args: argparse.Namespace) -> int:
         if code:
             return code
         result = Optimization.read(storage.join(folder, FILE))
-    say = partial(print, file=options.progress_stream(args))
     for line in report(result):
-        say(line)
+        options.report(args, line)
     if result.chosen == config["optimization"]["form"]:
-        say(f"{file} says so already: optimization.form is {result.chosen!r}")
+        options.report(args, f"{file} says so already: optimization.form is {result.chosen!r}")
     else:
-        say(edits.write(file, {("optimization", "form"): result.chosen}, args.dry_run))
+        options.report(args, edits.write(file, {("optimization", "form"): result.chosen}, args.dry_run))
     return options.print_document(result) if args.json else 0
 
 

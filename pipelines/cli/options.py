@@ -3,6 +3,7 @@
 import argparse
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -71,6 +72,14 @@ def add_json(command: argparse.ArgumentParser, *schemas: str) -> None:
     command.add_argument("--json", action="store_true", help=f"print only a JSON document, see {files}")
 
 
+def add_registry(command: argparse.ArgumentParser) -> None:
+    """Add where models are registered, where it is not in the workspace."""
+    command.add_argument(
+        "--registry", help="tracking server or folder of the models (default: the workspace's registry)"
+    )
+    command.add_argument("--audit", help="URI of the release records, needed with a tracking server")
+
+
 def parameters(args: argparse.Namespace) -> dict[str, Any]:
     """Return the parameters that were given.
 
@@ -86,10 +95,22 @@ def state(args: argparse.Namespace) -> State:
     return local(Path(args.workspace))
 
 
+def select_state(args: argparse.Namespace) -> State:
+    """Return the workspace's state, or with another registry."""
+    usual = state(args)
+    # a tracking server's records are never guessed to be in the workspace
+    return replace(usual, registry=args.registry, audit=args.audit or "") if args.registry else usual
+
+
 def say(line: str) -> int:
     """Print a line and return the exit code of a command that is done."""
     print(line)
     return 0
+
+
+def report(args: argparse.Namespace, line: str) -> None:
+    """Print a line about progress."""
+    print(line, file=progress_stream(args))
 
 
 def progress_stream(args: argparse.Namespace) -> TextIO:

@@ -11,9 +11,8 @@ from nightshift.profiler.pairs import PAIRS, ROUNDS, BenchmarkProcess, compare_k
 from nightshift.registry import Version
 from nightshift.release import ReleaseRef
 from nightshift.step import USER_ERROR
+from pipelines import records
 from pipelines.cli import options
-from pipelines.cli.models import add_registry, select_state
-from pipelines.engines.local import runs
 
 CHAMPION = "champion"
 
@@ -40,7 +39,7 @@ def add(commands: options.Commands) -> None:
     command.add_argument("--output", metavar="FILE", help="JSON file to write the verdict to")
     options.add_json(command, "verdict")
     options.add_workspace(command)
-    add_registry(command)
+    options.add_registry(command)
     command.add_argument("--name", help="name of the use case (default: the registry's only one)")
     command.set_defaults(command=compare)
 
@@ -75,7 +74,7 @@ def _model(args: argparse.Namespace, reference: str) -> str:
     """Return the URI of a model: of a version in the registry, or of a run in the workspace."""
     if reference == CHAMPION or reference.isdecimal():
         return _version(args, reference).uri
-    folder = runs.find_folder(reference, options.state(args).runs)
+    folder = records.find_folder(reference, options.state(args).runs)
     # where a run has optimized its model, that is what is served
     folders = [
         path.parent for output in ("optimized", "model") for path in folder.glob(f"*/{output}/{package.MANIFEST}")
@@ -86,7 +85,7 @@ def _model(args: argparse.Namespace, reference: str) -> str:
 
 
 def _version(args: argparse.Namespace, reference: str) -> Version:
-    state = select_state(args)
+    state = options.select_state(args)
     name = registry.choose_name(state.registry, args.name)
     if reference != CHAMPION:
         return registry.find(state.registry, name, int(reference))

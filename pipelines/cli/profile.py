@@ -54,7 +54,7 @@ def profile(args: argparse.Namespace) -> int:
     flops = _parse_number(args.flops_per_step)
     traces, counters = [], []
     for uri in uris:
-        print(f"reading {uri}", file=options.progress_stream(args))
+        options.report(args, f"reading {uri}")
         recording = read.read(uri)
         if isinstance(recording, Trace):
             traces.append(recording)
@@ -108,7 +108,7 @@ def _record_trace(args: argparse.Namespace) -> list[str]:
     from nightshift.profiler import live
 
     trace = storage.join(args.output, contract.TRACE)
-    print(f"recording {args.program}", file=options.progress_stream(args))
+    options.report(args, f"recording {args.program}")
     with redirect_stdout(options.progress_stream(args)):
         recording = live.record(args.program)
     storage.write_bytes(trace, recording)

@@ -6,7 +6,6 @@ from components.release import manage
 from nightshift.contracts.state import State
 from nightshift.errors import UserError
 from pipelines.cli import options
-from pipelines.cli.models import add_registry, select_state
 
 ACTIONS = {"status": manage.status, "pause": manage.pause, "resume": manage.resume, "abort": manage.abort}
 
@@ -20,7 +19,7 @@ def add(commands: options.Commands) -> None:
     )
     options.add_json(command, "release")
     options.add_workspace(command)
-    add_registry(command)
+    options.add_registry(command)
     command.add_argument("--name", help="name of the use case (default: the registry's only one)")
     command.set_defaults(command=release)
 
@@ -29,7 +28,7 @@ def release(args: argparse.Namespace) -> int:
     """Start, show, pause, resume or abort a release; `nightshift run release` advances it."""
     if (args.version is not None) != (args.action == "start"):
         raise UserError(f"release {args.action} takes {'a version' if args.version is None else 'no version'}")
-    state = select_state(args)
+    state = options.select_state(args)
     status = _start(state, args) if args.version else ACTIONS[args.action](state, args.name)
     return options.print_document(manage.read(state, args.name)) if args.json else options.say(status)
 

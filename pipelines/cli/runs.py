@@ -12,7 +12,7 @@ from nightshift.contracts.state import TARGETS, DeploymentTarget
 from nightshift.dates import parse_date
 from nightshift.errors import UserError
 from nightshift.step import USER_ERROR
-from pipelines import arguments
+from pipelines import arguments, records
 from pipelines.cli import options
 from pipelines.engines.local import backfill as past
 from pipelines.engines.local import processes, runs
@@ -70,18 +70,17 @@ def backfill(args: argparse.Namespace) -> int:
 
 def show(args: argparse.Namespace) -> int:
     """Print the metrics and verdicts of a run."""
-    folder = runs.find_folder(args.run, options.state(args).runs)
+    state = options.state(args)
     if not args.json:
-        return _show(folder)
-    page = _page(folder)
-    if page is None:
-        raise UserError(f"{folder} has no report; write it with `nightshift report {folder.name}`")
-    return options.print_document(page)
+        return _show(records.find_folder(args.run, state.runs))
+    from pipelines.workspace import Workspace
+
+    return options.print_document(Workspace(state).read_report(args.run))
 
 
 def report(args: argparse.Namespace) -> int:
     """Write the summary and report of a run that failed before its last step."""
-    this = runs.reopen(runs.find_folder(args.run, options.state(args).runs))
+    this = runs.reopen(records.find_folder(args.run, options.state(args).runs))
     task = next((task for task in this.pipeline.tasks if task.name == "reporting"), None)
     if task is None:
         raise UserError(f"{this.pipeline.name} writes no report; nightshift show {args.run} prints what it found")
@@ -129,7 +128,7 @@ def _resume_run(args: argparse.Namespace) -> Run:
         raise UserError(
             f"a run resumes with its original parameters; leave out {', '.join(overrides)}, or start a new run"
         )
-    return runs.reopen(runs.find_folder(args.resume, options.state(args).runs))
+    return runs.reopen(records.find_folder(args.resume, options.state(args).runs))
 
 
 def _show(folder: Path) -> int:

@@ -3,7 +3,6 @@
 import argparse
 import os
 from collections.abc import Iterator, Sequence
-from functools import partial
 
 from nightshift.config import parse
 from nightshift.contracts.listings import ScalingReport, ScalingRun
@@ -58,17 +57,16 @@ def scale(args: argparse.Namespace) -> int:
         rows=args.rows or network.parameters["batch_size"],
         fault=args.inject_fault,
     )
-    say = partial(print, file=options.progress_stream(args))
-    say(f"{name} on {args.device}, {job.rows} rows of {width(network.shape)} a process and step")
-    say("".join(f"{heading:>12}" for heading in HEADINGS))
+    options.report(args, f"{name} on {args.device}, {job.rows} rows of {width(network.shape)} a process and step")
+    options.report(args, "".join(f"{heading:>12}" for heading in HEADINGS))
     measurements: list[ScalingMeasurement] = []
     for processes in sorted({1, *args.processes}):
         measurements.append(replicas.measure_scaling(job, processes))
-        say(line(measurements[0], measurements[-1]))
+        options.report(args, line(measurements[0], measurements[-1]))
     if args.json:
         return options.print_document(describe_scaling(name, job, measurements))
     for sentence in conclusion(measurements):
-        say(sentence)
+        options.report(args, sentence)
     return 0
 
 

@@ -75,24 +75,24 @@ def tune(args: argparse.Namespace) -> int:
     name = choose_network(config, args.candidate)
     network = find_network(config, name, args.inputs)
     setting = _setting(args, network)
-    say, trials = partial(print, file=options.progress_stream(args)), list[Tried]()
-    say(f"{name} on {args.device}, {setting.rows:,} rows of {width(network.shape)}")
+    trials = list[Tried]()
+    options.report(args, f"{name} on {args.device}, {setting.rows:,} rows of {width(network.shape)}")
 
     def report(tried: Tried) -> None:
         trials.append(tried)
-        say(line(tried, setting))
+        options.report(args, line(tried, setting))
 
     search = Search(partial(VariantProcess, setting=setting), setting, report)
     baseline = Variant(network.parameters, config.task.trainer.model_dump(mode="json"), args.processes[0])
     tuned = tuning.tune(baseline, search)
     for sentence in conclusion(tuned, setting):
-        say(sentence)
+        options.report(args, sentence)
     if tuned.is_faster:
         folder = Path(args.traces or f"runs/tune-{config.name}-{name}")
         for sentence in record_traces({"before": baseline, "after": tuned.best}, search.start, folder):
-            say(sentence)
+            options.report(args, sentence)
         if changes := list_changes(tuned, name):
-            say(edits.write(configs.find_file(args.config), changes, args.dry_run))
+            options.report(args, edits.write(configs.find_file(args.config), changes, args.dry_run))
     return options.print_document(describe_tuning(name, setting, trials, tuned)) if args.json else 0
 
 

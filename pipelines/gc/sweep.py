@@ -19,6 +19,7 @@ from nightshift.config import Config
 from nightshift.contracts.state import State
 from nightshift.errors import UserError
 from nightshift.local import endpoint
+from pipelines import records
 from pipelines.engines.local import runs
 from pipelines.gc.retention import (
     FileGroup,
@@ -34,7 +35,7 @@ from pipelines.gc.retention import (
 
 REMOVED = ".removed"
 NEVER = datetime.min.replace(tzinfo=UTC)
-UNREAD = runs.Record(pipeline="", started=NEVER, parameters={}, complete=False)
+UNREAD = records.Record(pipeline="", started=NEVER, parameters={}, complete=False)
 
 
 def plan_removals(state: State, config: Config, now: datetime) -> RemovalPlan:
@@ -143,15 +144,15 @@ def _runs(folder: Path, use_case: str) -> Iterator[StoredRun]:
         if path.parent.is_symlink():
             continue
         try:
-            record, problem = runs.record(path.parent), ""
+            record, problem = records.read(path.parent), ""
         except UserError as error:
             record, problem = UNREAD, str(error)
         # of what nobody can read nobody knows whose it is
-        if problem or record.parameters.get("config", {}).get("name") == use_case:
+        if problem or record.use_case == use_case:
             yield _run(path.parent, record, problem)
 
 
-def _run(folder: Path, record: runs.Record, problem: str) -> StoredRun:
+def _run(folder: Path, record: records.Record, problem: str) -> StoredRun:
     partitions = [find_partition(uri) for manifest in _manifests(folder) for uri in _list_uris(manifest)]
     return StoredRun(
         name=folder.name,

@@ -7,10 +7,11 @@ import pytest
 
 from benchmarks import published
 
+pytestmark = pytest.mark.slow
+
 PUBLISHED = "e2f69b1be19a6b4b535c4de653bf11e538a4ead82710667bc247329cb0f87d2c"
 
 
-@pytest.mark.slow
 def test_the_generator_reproduces_the_published_transactions():
     frame = published.transactions()
     columns = ["TX_TIME_SECONDS", "CUSTOMER_ID", "TERMINAL_ID", "TX_AMOUNT", "TX_FRAUD", "TX_FRAUD_SCENARIO"]

@@ -26,19 +26,14 @@ from nightshift.splits import plan
 from nightshift.tasks.tabular import simulator
 from tests.components.states import state
 
+pytestmark = pytest.mark.slow
+
 SUNDAY, MONDAY = date(2025, 7, 6), date(2025, 7, 7)
 CONFIG: dict[str, Any] = {
     "name": "shop",
     "label_delay_days": 1,
     "source": {"files": "{date}.parquet", "empty_days": ["sunday"]},
-    "columns": {
-        "event_id": "transaction_id",
-        "event_time": "time",
-        "customer": "customer_id",
-        "terminal": "terminal_id",
-        "amount": "amount",
-        "label": "fraud",
-    },
+    "columns": simulator.ROLES,
     "simulator": {"customers": 300, "terminals": 60},
     "protocol": {"train_days": 4, "test_days": 4},
     "task": {"kind": "tabular", "windows_days": [1, 2], "candidates": {"line": {"kind": "logistic_regression"}}},

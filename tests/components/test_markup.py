@@ -102,6 +102,7 @@ def test_a_page_shows_it_as_text(value, tmp_path):
     assert page.text.count(value) >= times
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Evidently's own
 def test_evidently_s_page_has_no_element_of_the_data_s():
     def rendered(values: list[str]) -> Elements:

@@ -64,6 +64,7 @@ def test_a_refused_write_leaves_no_draft(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["record.json"]
 
 
+@pytest.mark.slow
 def test_a_write_whose_answer_was_lost_counts_as_written(google: gcs.Store, bucket: str) -> None:
     google.failures, google.lost = [503], True
     assert conditional.compare_and_set("gs://lake/record.json", conditional.ABSENT, b"one")
@@ -79,6 +80,7 @@ def test_a_store_without_conditions_is_refused() -> None:
             write()
 
 
+@pytest.mark.slow
 def test_a_server_that_ignores_conditions_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     with s3.rclone(tmp_path):
         with pytest.raises(UserError, match=r"^s3://lake/run/record.json: this server ignores the condition"):

@@ -5,6 +5,8 @@ import pytest
 
 from nightshift.lineage import code_version
 
+pytestmark = pytest.mark.slow
+
 VERSION = metadata.version("nightshift")
 
 

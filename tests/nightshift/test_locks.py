@@ -38,6 +38,7 @@ def is_free(lock: Callable[[], AbstractContextManager[object]]) -> bool:
         return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("theirs", "ours", "free"),
     [("alone", "alone", False), ("alone", "shared", False), ("shared", "alone", False), ("shared", "shared", True)],
@@ -49,6 +50,7 @@ def test_only_shared_locks_are_held_at_the_same_time(tmp_path: Path, theirs: str
     assert is_free(lambda: locks.hold(tmp_path / "lock", seconds=0))
 
 
+@pytest.mark.slow
 def test_a_lock_ends_with_a_killed_process(tmp_path: Path) -> None:
     with held_elsewhere(tmp_path / "lock") as process:
         process.send_signal(signal.SIGKILL)
@@ -56,6 +58,7 @@ def test_a_lock_ends_with_a_killed_process(tmp_path: Path) -> None:
         assert not locks.is_held(tmp_path / "lock")
 
 
+@pytest.mark.slow
 def test_a_lock_that_is_awaited_is_gotten_when_it_is_free(tmp_path: Path) -> None:
     with held_elsewhere(tmp_path / "lock") as process:
         threading.Timer(0.2, process.kill).start()
@@ -63,6 +66,7 @@ def test_a_lock_that_is_awaited_is_gotten_when_it_is_free(tmp_path: Path) -> Non
             assert process.wait() == -signal.SIGKILL
 
 
+@pytest.mark.slow
 def test_an_inheritable_lock_lasts_as_long_as_the_child_that_has_it(tmp_path: Path) -> None:
     for inheritable in (True, False):
         with locks.hold(tmp_path / "lock", inheritable=inheritable):

@@ -17,6 +17,7 @@ def test_the_peak_of_an_ended_process_is_in_bytes_whatever_the_system_counts(pla
     assert peak_memory(usage, platform) == 2**20
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="macOS counts from the start of a process")
 def test_a_process_does_not_count_what_the_one_that_started_it_had():
     ballast = bytearray(MANY)

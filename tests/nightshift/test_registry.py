@@ -53,6 +53,7 @@ def test_a_registered_model_outlives_the_run_that_made_it(stocked, save_model, t
     assert len(package.read_reference(version.uri)) == 3
 
 
+@pytest.mark.slow
 def test_a_version_keeps_its_metrics_its_card_and_who_registered_it(folder, save_model):
     version = registry.register(folder, "fraud", save_model(0.5), {"parent_run": "one"}, {"auc": 0.6}, "# card")
 
@@ -115,6 +116,7 @@ def test_a_registry_that_was_moved_keeps_its_champion_and_takes_new_versions(sto
     assert package.load(version.uri).sha256 == version.sha256
 
 
+@pytest.mark.slow
 def test_processes_that_register_at_once_get_a_version_each(folder, save_model):
     code = "import sys; from nightshift import registry; registry.register(*sys.argv[1:4], {})"
     models = [save_model(0.1), save_model(0.2)]
@@ -165,6 +167,7 @@ def test_a_removal_that_was_cut_short_is_finished_by_the_next(stocked):
     assert (files.exists(), registry.leftovers(stocked, "fraud")) == (False, [])
 
 
+@pytest.mark.slow
 def test_a_registry_in_a_folder_is_used_without_mlflow(stocked):
     code = "import sys; from nightshift import registry; registry.find(sys.argv[1], 'fraud', 1); "
     code += "print({'mlflow', 'sqlalchemy', 'pandas'} & set(sys.modules))"

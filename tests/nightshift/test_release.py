@@ -237,6 +237,7 @@ def check_races(count: int, deploy: Callable[[Decide], Release | None]) -> None:
     assert sorted(promoted) == runs
 
 
+@pytest.mark.slow
 def test_deployments_that_race_never_put_an_older_model_over_a_newer(uri: str) -> None:
     check_races(RACES, lambda decide: release.settle(uri, "fraud", decide))
 

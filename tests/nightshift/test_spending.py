@@ -65,6 +65,7 @@ def ran(
     return done, metadata
 
 
+@pytest.mark.slow
 def test_a_step_hands_on_what_it_and_those_before_it_have_spent(tmp_path: Path) -> None:
     before = {"ingestion": [1800.0, 0.25]}
 
@@ -103,6 +104,7 @@ def test_a_price_of_zero_is_a_price() -> None:
         pass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("costs", "words"),
     (
@@ -120,6 +122,7 @@ def test_a_step_is_not_started_when_the_budget_is_used_up(tmp_path: Path, costs:
     assert line.startswith(f"training: training is not started. {words} Start a new run with a larger budget")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("body", ("time.sleep(60)", "\n    while True: exec('sum(range(10**5))')"))
 def test_a_step_is_stopped_when_what_was_left_of_the_budget_is_used_up(tmp_path: Path, body: str) -> None:
     started = time.monotonic()
@@ -133,6 +136,7 @@ def test_a_step_is_stopped_when_what_was_left_of_the_budget_is_used_up(tmp_path:
     assert time.monotonic() - started < 50
 
 
+@pytest.mark.slow
 def test_a_step_that_changes_what_others_use_is_not_stopped_on_the_way(tmp_path: Path) -> None:
     done, output = ran(tmp_path, "time.sleep(1)", {"ingestion": [3600.0, None]}, acts=True, budget_hours=3600.1 / 3600)
 
@@ -140,6 +144,7 @@ def test_a_step_that_changes_what_others_use_is_not_stopped_on_the_way(tmp_path:
     assert read_totals(output)["training"].seconds >= 1
 
 
+@pytest.mark.slow
 def test_a_machine_that_nobody_knows_is_named_before_the_work(tmp_path: Path) -> None:
     done, _ = ran(tmp_path, "pass", {}, machine="bx", prices={"box": 1.0})
 
@@ -147,6 +152,7 @@ def test_a_machine_that_nobody_knows_is_named_before_the_work(tmp_path: Path) ->
     assert done.stderr.startswith("training: machine 'bx' has no price; known: ")
 
 
+@pytest.mark.slow
 def test_a_step_within_its_budget_is_left_alone(tmp_path: Path) -> None:
     done, metadata = ran(tmp_path, "pass", {}, machine="box", prices={"box": 1.0}, budget_usd=1.0, budget_hours=1.0)
 
@@ -209,6 +215,7 @@ def test_a_training_on_several_machines_is_charged_for_all_of_them() -> None:
     assert read_totals(training.hand_on("training", 900.0))["training"] == Spent(3600.0, 0.5)
 
 
+@pytest.mark.slow
 def test_what_a_try_has_spent_that_was_preempted_is_handed_on_with_the_next_ones(tmp_path: Path) -> None:
     box = {"machine": "box", "prices": {"box": 3600.0}}
 
@@ -248,6 +255,7 @@ def test_tries_that_were_preempted_use_the_budget_up(tmp_path: Path) -> None:
         again().within_budget("training").__enter__()
 
 
+@pytest.mark.slow
 def test_a_try_whose_spending_cannot_be_written_is_preempted_all_the_same(tmp_path: Path) -> None:
     (tmp_path / "model.spent.json.tmp").mkdir()
 

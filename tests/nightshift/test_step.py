@@ -11,6 +11,8 @@ import pytest
 from google.protobuf import json_format
 from kfp.pipeline_spec import pipeline_spec_pb2
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = """
 from nightshift import step
 from nightshift.errors import UserError

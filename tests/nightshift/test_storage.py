@@ -30,7 +30,7 @@ def other_bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield "s3://lake"
 
 
-@pytest.fixture(params=["disk", "bucket", "other_bucket"])
+@pytest.fixture(params=["disk", "bucket", pytest.param("other_bucket", marks=pytest.mark.slow)])
 def root(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A folder on a disk, and one on each server."""
     return str(tmp_path) if request.param == "disk" else f"{request.getfixturevalue(request.param)}/{tmp_path.name}"
@@ -144,6 +144,7 @@ def test_a_number_that_is_none_is_never_written(root: str) -> None:
     assert not storage.exists(storage.join(root, "a.json"))
 
 
+@pytest.mark.slow
 def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
     path = tmp_path / "a.bin"
     storage.write_bytes(str(path), b"old")
@@ -161,6 +162,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path)
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.slow
 def test_what_a_killed_writer_left_is_taken_up_by_the_next(tmp_path: Path) -> None:
     path = tmp_path / "a.bin"
     # past its limit of one kilobyte, the process is killed in the middle of the write
@@ -180,6 +182,7 @@ def test_what_a_killed_writer_left_is_taken_up_by_the_next(tmp_path: Path) -> No
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.slow
 def test_a_reader_never_sees_half_a_file_while_two_write_it(tmp_path: Path) -> None:
     path = tmp_path / "a.bin"
     versions = [bytes([digit]) * 2_000_000 for digit in range(2)]
@@ -215,6 +218,7 @@ def test_a_scheme_nobody_knows_is_refused() -> None:
         storage.read_bytes("ftpx://host/a")
 
 
+@pytest.mark.slow
 def test_a_store_that_does_not_answer_is_named() -> None:
     script = "from nightshift import storage; storage.exists('s3://lake/a')"
     environment = os.environ | s3.environment("http://127.0.0.1:9")

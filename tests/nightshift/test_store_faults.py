@@ -42,6 +42,7 @@ def break_twice(store: Faulty, like: Fault, method: str) -> None:
     store.faults.append(Fault(method, "lake", like.answer, like.times, like.code))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", TWICE, ids=lambda fault: f"{fault.answer} {fault.code}")
 def test_a_write_comes_through_when_the_store_recovers(store: Faulty, fault: Fault) -> None:
     break_twice(store, fault, "PUT")
@@ -52,6 +53,7 @@ def test_a_write_comes_through_when_the_store_recovers(store: Faulty, fault: Fau
     assert [request[:3] for request in store.requests].count("PUT") == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", [*TWICE, Fault("", "", "reset", 2)], ids=lambda fault: f"{fault.answer} {fault.code}")
 def test_a_read_comes_through_when_the_store_recovers(store: Faulty, fault: Fault) -> None:
     break_twice(store, fault, "GET")
@@ -75,6 +77,7 @@ def test_a_read_in_batches_is_tried_again_too(store: Faulty) -> None:
     pd.testing.assert_frame_equal(pd.concat(storage.read_batches(URI, ["x"])), frame)
 
 
+@pytest.mark.slow
 def test_a_store_that_stays_broken_is_given_up_on_with_what_it_said_and_how_often(store: Faulty) -> None:
     store.faults.append(Fault("PUT", "lake", 503, 100, "SlowDown"))
 
@@ -136,6 +139,7 @@ class Azure(MemoryFileSystem):
         raise error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("answers", "expected"), [([429, 503, 401], UserError), ([503] * 5, UnavailableError)])
 def test_throttling_by_azure_is_not_the_users_mistake(answers: list[int], expected: type[Exception]) -> None:
     fsspec.register_implementation("azure", Azure, clobber=True)

@@ -17,6 +17,8 @@ from pipelines import configs
 from tests.prometheus import pushgateway, samples
 from tests.servers import free_port
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = """
 from nightshift import step
 

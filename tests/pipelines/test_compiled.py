@@ -29,6 +29,7 @@ def compiled() -> Iterator[Compile]:
         yield lambda site, folder: pool.submit(shipped, site, folder).result()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("site", SITES.values(), ids=SITES)
 def test_the_committed_yaml_is_what_the_pipelines_compile_to(site: Site, compiled: Compile, tmp_path: Path) -> None:
     fresh = {path.name: path.read_text() for path in compiled(site, tmp_path)}
@@ -38,6 +39,7 @@ def test_the_committed_yaml_is_what_the_pipelines_compile_to(site: Site, compile
     )
 
 
+@pytest.mark.slow
 def test_how_often_a_step_is_tried_is_its_places_to_say_alone(compiled: Compile, tmp_path: Path) -> None:
     never = replace(LOCAL, placements={role: replace(usual, retry=Retry()) for role, usual in LOCAL.placements.items()})
 
@@ -46,6 +48,7 @@ def test_how_often_a_step_is_tried_is_its_places_to_say_alone(compiled: Compile,
     assert [task.name for task in tasks if task.retry.count] == []
 
 
+@pytest.mark.slow
 def test_with_trainjobs_the_training_step_alone_is_a_light_one_that_may_take_a_day(
     compiled: Compile, tmp_path: Path
 ) -> None:

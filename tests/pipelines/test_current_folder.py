@@ -65,6 +65,7 @@ def of_a_load_test(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", [in_a_process, in_a_fork, by_torchrun, of_a_comparison, of_a_load_test])
 def test_what_lies_in_the_current_folder_is_not_imported(
     start: Callable[[Path], None], mark: Path, tmp_path: Path

@@ -155,6 +155,7 @@ def test_the_pods_of_steps_that_start_runs_and_no_others_are_given_a_token_on_cl
     assert labeled == (STARTING if environment in CLUSTERS else set())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("environment", CLUSTERS)
 def test_the_step_that_changes_served_models_and_no_other_has_an_account_that_may(environment: str) -> None:
     tasks = {task.name: task for name in PIPELINES for task in arguments.load_compiled(name, environment).tasks}

@@ -39,7 +39,7 @@ class FolderSource:
 
     def name(self, day: date) -> str:
         """Return what the day's files are called."""
-        return storage.join(self._root, self._template.replace("{date}", str(day)))
+        return storage.join(self._root, self._template.format(date=day))
 
     def absence(self, day: date) -> str:
         """Return that there is no file of a day, for a message."""

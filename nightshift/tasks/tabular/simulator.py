@@ -24,7 +24,16 @@ SMALL = (1.0, 20.0)  # what copied cards are tried with
 TERMINAL_SHARE, TERMINAL_DAYS = 2e-4, 28
 CUSTOMER_SHARE, CUSTOMER_DAYS = 6e-4, 14
 IDS_A_DAY = 10**9  # more rows than any day has, so that ids differ between days
-COLUMNS: tuple[str, ...] = ("transaction_id", "time", "customer_id", "terminal_id", "amount", "fraud")
+# role of a config's `columns` -> the simulated column
+ROLES = {
+    "event_id": "transaction_id",
+    "event_time": "time",
+    "customer": "customer_id",
+    "terminal": "terminal_id",
+    "amount": "amount",
+    "label": "fraud",
+}
+COLUMNS = tuple(ROLES.values())
 
 
 def day(config: TabularSimulator, on: date, labels_due: date | None = None) -> pd.DataFrame:

@@ -9,7 +9,7 @@ from typing import Any
 
 from nightshift.contracts.state import State
 from nightshift.errors import UserError
-from pipelines import arguments, ir
+from pipelines import arguments, ir, records
 from pipelines.engines.local import runs
 from pipelines.engines.local.run import Observer, Run
 from pipelines.engines.local.warm import ForkServer
@@ -59,7 +59,7 @@ def backfill(
         for day in dates:
             fresh = runs.new(pipeline, options | {"date": day}, state)
             earlier = _earlier(fresh)
-            complete = earlier is not None and runs.record(earlier).complete
+            complete = earlier is not None and records.read(earlier).complete
             if earlier and complete and not force:
                 yield BackfilledDay(day, "complete", earlier)
                 continue
@@ -78,11 +78,11 @@ def _earlier(fresh: Run) -> Path | None:
     The target of a complete run may be another: nothing of the day is missing. A run to resume would deploy to it.
     """
     prefix = fresh.folder.name.rsplit("-", 1)[0]
-    folders = runs.newest_first(fresh.folder.parent, f"{prefix}-")
-    return next((folder for folder in folders if _stands_for(runs.record(folder), fresh)), None)
+    folders = records.newest_first(fresh.folder.parent, f"{prefix}-")
+    return next((folder for folder in folders if _stands_for(records.read(folder), fresh)), None)
 
 
-def _stands_for(record: runs.Record, fresh: Run) -> bool:
+def _stands_for(record: records.Record, fresh: Run) -> bool:
     before, wanted = record.parameters, fresh.arguments
     if record.complete and "state" in wanted:
         before = before | {"state": before.get("state", {}) | {"target": wanted["state"]["target"]}}

@@ -3,37 +3,18 @@
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from nightshift import storage
 from nightshift.contracts.state import DeploymentTarget, State
-from nightshift.errors import UserError, nearest
+from nightshift.errors import UserError
 from nightshift.storage import locks
-from pipelines import arguments, ir
+from pipelines import arguments, ir, records
 from pipelines.engines.local.containers import Containers
 from pipelines.engines.local.processes import Processes
 from pipelines.engines.local.run import DEFINITION, Run
 from pipelines.engines.local.warm import Forks, ForkServer
-
-
-@dataclass(frozen=True)
-class Record:
-    """What commands need of a run's `run.json`.
-
-    Attributes:
-        pipeline: what it ran.
-        started: when, UTC.
-        parameters: its arguments.
-        complete: whether every step went well.
-    """
-
-    pipeline: str
-    started: datetime
-    parameters: dict[str, Any]
-    complete: bool
 
 
 def new(pipeline: ir.Pipeline, options: dict[str, Any], state: State) -> Run:
@@ -88,24 +69,7 @@ def use_forks(run: Run, server: ForkServer) -> Run:
 
 def reopen(folder: Path) -> Run:
     """Prepare a run's next attempt: the same definition and the same arguments."""
-    return Run(ir.load(folder / DEFINITION), record(folder).parameters, folder)
-
-
-def record(folder: Path) -> Record:
-    """Read a run's record.
-
-    Raises:
-        UserError: when it is missing or no record.
-    """
-    from pydantic import TypeAdapter, ValidationError
-
-    path = str(folder / "run.json")
-    try:
-        return TypeAdapter(Record).validate_json(storage.read_bytes(path))
-    except ValidationError as error:
-        (first, *_) = error.errors()
-        what = ": ".join([*map(str, first["loc"]), first["msg"]])
-        raise UserError(f"{path} is no record of a run ({what}); start a new run, remove this one by hand") from None
+    return Run(ir.load(folder / DEFINITION), records.read(folder).parameters, folder)
 
 
 @contextmanager
@@ -184,26 +148,3 @@ def _sweep(runs: Path, name: str) -> None:
     """Remove what a run left that was killed before its record was written: it cannot be resumed."""
     if name and not (runs / name / "run.json").exists():
         shutil.rmtree(runs / name, ignore_errors=True)
-
-
-def find_folder(run: str, runs: str) -> Path:
-    """Return a run's folder.
-
-    Raises:
-        UserError: when there is no such run; its name is no path.
-    """
-    folder = Path(runs) / run
-    if Path(run).name != run or not (folder / "run.json").exists():
-        known = [path.name for path in newest_first(Path(runs))]
-        newest = f"; the newest is {known[0]}" if known else ""
-        raise UserError(f"there is no run {run!r} in {runs}{newest}{nearest(run, known)}")
-    return folder.resolve()
-
-
-def newest_first(runs: Path, prefix: str = "") -> list[Path]:
-    """Return the folders of the runs whose names begin like that, in the order of their last records.
-
-    Names are in no order: those of Airflow's runs end in whatever Airflow, or a person, has called them.
-    """
-    records = [path for path in runs.glob(f"{prefix}*/run.json") if not path.parent.is_symlink()]
-    return [path.parent for path in sorted(records, key=lambda path: path.stat().st_mtime, reverse=True)]

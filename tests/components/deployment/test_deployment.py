@@ -24,6 +24,8 @@ from nightshift.release import ReleaseRef
 from tests.components.states import state
 from tests.nightshift.tabular.online import streams
 
+pytestmark = pytest.mark.slow
+
 CONFIG = Path(__file__).parents[3] / "pipelines" / "configs" / "fraud.yaml"
 METRICS = {"auc_roc": 0.87, "average_precision": 0.61, "precision_at_k": 0.29, "precision_at_k_ceiling": 0.4}
 
@@ -81,7 +83,6 @@ def deploy(folder: Path, model: str, decision: str = "pass", target: str = "loca
     return json.loads((folder / "deployment.json").read_text())
 
 
-@pytest.mark.slow
 @pytest.mark.xdist_group("tracking")
 def test_a_model_is_promoted_through_a_tracking_server_and_the_next_run_compares_with_it(
     tracking_server, tmp_path, save_model

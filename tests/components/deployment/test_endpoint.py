@@ -24,6 +24,8 @@ from nightshift.storage import locks
 from tests.components.states import state
 from tests.processes import wait_until
 
+pytestmark = pytest.mark.slow
+
 EVENT = {"amount": 123.457, "customer_count_1d": 2.0, "channel": "it's web"}
 
 

@@ -49,6 +49,7 @@ def deploy(folder: Path, model: str, run: str) -> Deployment:
     return Deployment.read(values["deployment"])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
 def test_a_model_of_images_is_served_and_the_curl_line_sends_a_file_of_the_newest_day(
     stocked, tmp_path, capsys

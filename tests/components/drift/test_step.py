@@ -33,7 +33,7 @@ def training_sample(frame: pd.DataFrame) -> pd.DataFrame:
     return rows[["amount", "risk", "label"]].assign(score=rows["amount"].astype("float32"))
 
 
-pytestmark = pytest.mark.xdist_group("drift-step")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("drift-step")]
 
 
 @pytest.fixture(scope="module")

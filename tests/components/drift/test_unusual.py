@@ -6,6 +6,7 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
+import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from components.drift.__main__ import _inputs
@@ -64,6 +65,7 @@ def test_texts_of_hashed_words_are_named_and_not_spelled():
     assert [row.cells for row in block.rows] == [["a", "sports", tokens.HASHED]]
 
 
+@pytest.mark.slow
 def test_the_report_of_a_day_spells_its_texts_by_the_model_s_own_tokenizer(tmp_path):
     letters = {letter: number for number, letter in enumerate("abcdefghijklmnopqrstuvwxyz")}
     library = Tokenizer(models.WordLevel({**letters, "[UNK]": 26, "[PAD]": 27}, unk_token="[UNK]"))

@@ -162,6 +162,7 @@ def trained(tmp_path_factory):
     return folder, flags
 
 
+@pytest.mark.slow
 def test_the_step_writes_figures_a_section_and_a_verdict_about_the_model(trained, tmp_path):
     folder, flags = trained
     metrics = evaluate(StepContext(Namespace(**flags, evaluation=str(tmp_path))), lambda _: None)
@@ -176,6 +177,7 @@ def test_the_step_writes_figures_a_section_and_a_verdict_about_the_model(trained
     assert "Classes, the weakest first" in [getattr(block, "title", "") for block in read_section(str(tmp_path)).blocks]
 
 
+@pytest.mark.slow
 def test_a_champion_is_measured_on_the_same_rows(trained, tmp_path):
     folder, flags = trained
     itself = Version("shapes", 4, str(folder / "model"), package.load(str(folder / "model")).sha256, {})
@@ -185,6 +187,7 @@ def test_a_champion_is_measured_on_the_same_rows(trained, tmp_path):
     assert figures.gains["accuracy"].value == 0
 
 
+@pytest.mark.slow
 def test_a_champion_of_other_classes_is_not_compared_with(trained, tmp_path):
     folder, flags = trained
     model = package.load(str(folder / "model"))

@@ -248,6 +248,7 @@ def test_a_champion_that_needs_an_input_the_features_lack_is_not_compared(tmp_pa
     assert verdict["reasons"][0] == "Champion version 3 needs input 'mcc_risk', which the features lack now."
 
 
+@pytest.mark.slow
 def test_the_command_writes_the_verdict_and_reports_the_selected_models_metrics(tmp_path: Path) -> None:
     samples.write_model(tmp_path / "model", CANDIDATES)
     output = {"name": "evaluation", "type": {"schemaTitle": "system.Artifact"}, "uri": str(tmp_path / "evaluation")}

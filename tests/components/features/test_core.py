@@ -114,6 +114,7 @@ def test_features_are_those_of_the_definition(rows, windows, delay):
     pd.testing.assert_frame_equal(result[columns], expected[columns], check_exact=False, rtol=1e-12, atol=0)
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(numbered, st.integers(0, 2))
 def test_a_day_with_its_buffer_gives_the_bits_of_the_whole(rows, delay):

@@ -87,6 +87,7 @@ def test_a_day_whose_images_were_all_refused_has_a_shard_without_any(ingested):
     assert frames[0].dtypes.equals(frames[1].dtypes)
 
 
+@pytest.mark.slow
 def test_many_images_are_decoded_by_several_processes_into_the_same_pixels(ingested):
     _, events = ingested
     task = parsed().task

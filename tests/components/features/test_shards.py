@@ -134,6 +134,7 @@ def test_a_try_with_other_workers_or_days_finds_no_piece_of_another_one(tmp_path
     assert again.piece("events", 0, "customer", 0) == layouts[0].piece("events", 0, "customer", 0)
 
 
+@pytest.mark.slow
 @needs_dask
 def test_when_a_task_fails_those_that_run_have_ended_before_it_is_said(tmp_path):
     from distributed import Client
@@ -158,6 +159,7 @@ def run(folder: Path, cluster: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(line, capture_output=True, text=True, check=False, timeout=300)
 
 
+@pytest.mark.slow
 @needs_dask
 def test_the_step_on_a_local_cluster_writes_the_files_of_one_pass(tmp_path, whole):
     done = run(tmp_path, "local:2")
@@ -167,6 +169,7 @@ def test_the_step_on_a_local_cluster_writes_the_files_of_one_pass(tmp_path, whol
     assert not list((tmp_path / "lake" / "tiny" / "scratch").glob("*"))
 
 
+@pytest.mark.slow
 @needs_dask
 def test_a_worker_that_is_killed_in_any_of_the_tasks_changes_no_bit(tmp_path, whole):
     """Two workers of a scheduler that has an address: one dies in the middle of each kind of task."""
@@ -214,6 +217,7 @@ class Cluster:
         return {f"tcp://{number}": answer for number, answer in enumerate(self.answers)}
 
 
+@pytest.mark.slow
 def test_workers_that_run_other_code_are_refused():
     ours = workers.code_version()
     workers.check_code(Cluster(ours, ours), "tcp://a:1")

@@ -153,6 +153,7 @@ def command(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(line, capture_output=True, text=True, check=False, timeout=300)
 
 
+@pytest.mark.slow
 def test_the_command_writes_the_manifest_and_says_what_it_does(tmp_path):
     write_events(tmp_path)
     done = command(*flags(tmp_path))
@@ -161,6 +162,7 @@ def test_the_command_writes_the_manifest_and_says_what_it_does(tmp_path):
     assert len(rows_of(tables.read_table(str(tmp_path / "features.json")).read([DATE]), Days(DATE, DATE))) == 50
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("cudf") is not None, reason="RAPIDS is installed here")
 def test_cuda_without_rapids_is_refused_in_one_line_never_computed_on_the_cpu(tmp_path):
     write_events(tmp_path)
@@ -174,6 +176,7 @@ def test_cuda_without_rapids_is_refused_in_one_line_never_computed_on_the_cpu(tm
     assert not (tmp_path / "features.json").exists()
 
 
+@pytest.mark.slow
 def test_a_day_without_events_is_named_in_one_line(tmp_path):
     write_events(tmp_path)
     done = command(*flags(tmp_path, day=DATE + timedelta(days=9)))

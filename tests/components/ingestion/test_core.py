@@ -210,6 +210,7 @@ def test_true_and_false_are_no_numbers_and_the_message_says_where_they_go(raw, e
 SPOILING = st.lists(st.tuples(st.integers(0, 40), st.sampled_from(sorted(SPOILED))), max_size=12)
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(SPOILING, st.booleans())
 def test_no_row_is_lost_and_no_bad_one_is_kept(spoiling, due):

@@ -17,6 +17,8 @@ from tests.processes import wait_until
 
 from .conftest import CONFIG, DATE
 
+pytestmark = pytest.mark.slow
+
 DAY = date.fromisoformat(DATE)
 NEXT = "2024-03-11"
 

@@ -21,6 +21,8 @@ from tests.servers import free_port
 
 from .conftest import CONFIG, DATE
 
+pytestmark = pytest.mark.slow  # the broker is a process
+
 DAY = date.fromisoformat(DATE)
 EVENTS = {"event_id": "id", "event_time": "time", "label": "label"}
 CONFIG_OF_EVENTS = CONFIG | {"columns": EVENTS, "task": CONFIG["task"] | {"windows_days": []}}

@@ -259,6 +259,7 @@ def test_rows_deleted_by_a_vector_are_gone_and_the_day_is_another(delta, tmp_pat
     assert after.sha256 != before.sha256
 
 
+@pytest.mark.slow
 def test_a_catalog_is_found_by_its_name(step, config, folder, iceberg, clean_events):
     for file in folder.glob("*.parquet"):
         iceberg.append(to_arrow(pd.read_parquet(file)))

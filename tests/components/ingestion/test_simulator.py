@@ -17,6 +17,7 @@ def many(config: TabularSimulator, count: int) -> pd.DataFrame:
     return pd.concat([simulator.day(config, DAY + timedelta(days=i)) for i in range(count)], ignore_index=True)
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 10**6), first=st.dates(date(2000, 1, 1), date(2100, 1, 1)), index=st.integers(0, 20))
 def test_a_day_made_alone_equals_that_day_of_a_full_run(seed, first, index):

@@ -34,7 +34,7 @@ def named(folder, template):
 
 def touch(folder, days, template="{date}.parquet"):
     for day in days:
-        file = folder / template.replace("{date}", str(day))
+        file = folder / template.format(date=day)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(b"")
     return named(folder, template)
@@ -50,7 +50,7 @@ def complaint(source, window=WINDOW):
     return str(error.value)
 
 
-@pytest.mark.parametrize("template", ["{date}.parquet", "dt={date}/part-0.csv.gz", "raw/{date}/{date}.csv"])
+@pytest.mark.parametrize("template", ["{date}.parquet", "dt={date}/part-0.csv.gz", "raw/{date}/{date:%y%m%d}.csv"])
 def test_a_window_whose_files_are_all_there_is_accepted(tmp_path, template):
     required(touch(tmp_path, WINDOW, template))
 

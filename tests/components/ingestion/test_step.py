@@ -27,6 +27,7 @@ def read_all(table):
     return pd.concat([storage.read_frame(part.uri) for part in table.partitions], ignore_index=True)
 
 
+@pytest.mark.slow
 def test_the_manifest_names_each_day_of_the_window(step, config, days):
     done = step.run(config, "simulator")
     assert done.returncode == 0, done.stderr
@@ -157,6 +158,7 @@ def test_corrupted_rows_are_counted_and_kept_in_quarantine(step, config):
         assert f"/quarantine/date={part.date}/" in part.details["quarantine_uri"]
 
 
+@pytest.mark.slow
 def test_too_many_bad_rows_stop_the_run_after_they_were_put_on_record(step, config, folder, spoil, days):
     def negative(frame):
         frame.loc[:19, "amount"] = -5.0
@@ -249,6 +251,7 @@ def test_a_newest_day_that_is_missing_is_named_in_one_line(step, config, folder)
     assert not Path(step.events).exists()
 
 
+@pytest.mark.slow
 def test_a_wrong_date_gives_one_clear_line_and_exit_code_2(step, config):
     done = step.run(config, "simulator", "10.3.2024")
     assert (done.returncode, done.stderr) == (
@@ -257,6 +260,7 @@ def test_a_wrong_date_gives_one_clear_line_and_exit_code_2(step, config):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("server", ["moto", "rclone"])
 def test_s3_and_a_local_folder_give_the_same_events(step, config, folder, clean_events, tmp_path, server):
     step.lake, step.events = "s3://lake/deep", "s3://lake/runs/events.json"
@@ -274,6 +278,7 @@ def test_s3_and_a_local_folder_give_the_same_events(step, config, folder, clean_
     assert written.partitions[-1].uri.startswith("s3://lake/deep/small/events/date=2024-03-10/")
 
 
+@pytest.mark.slow
 def test_a_store_that_fails_leaves_no_manifest_that_names_what_is_missing(step, config):
     step.lake, step.events = "s3://lake/faulty-ingestion", "s3://lake/faulty-ingestion/events.json"
     with bucket() as url, Faulty(url).serving() as store:
@@ -296,6 +301,7 @@ def test_a_store_that_fails_leaves_no_manifest_that_names_what_is_missing(step, 
     assert all(whole)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not HANDBOOK.exists(), reason="the published data, ../shared/data/handbook, is not here")
 def test_the_published_baseline_week_has_the_published_rows(step):
     config = yaml.safe_load(Path("pipelines/configs/handbook.yaml").read_text())

@@ -176,6 +176,7 @@ def test_a_wrong_place_is_named(settings: dict[str, str], message: str, kubeflow
         body(context(kubeflow, tmp_path, state=state(tmp_path, kubeflow=settings)))
 
 
+@pytest.mark.slow
 def test_without_kubeflow_the_step_says_how_to_carry_the_request_out(kubeflow: Kubeflow, tmp_path: Path) -> None:
     done = samples.run("launching", **vars(context(kubeflow, tmp_path, state=state(tmp_path)).args))
     assert done.returncode == 0, done.stderr
@@ -184,6 +185,7 @@ def test_without_kubeflow_the_step_says_how_to_carry_the_request_out(kubeflow: K
     assert not outcome(tmp_path)["new"]
 
 
+@pytest.mark.slow
 def test_in_a_pod_the_mounted_token_is_sent(kubeflow: Kubeflow, tmp_path: Path) -> None:
     uploaded(kubeflow, "training")
     kubeflow.token = "mounted"
@@ -195,6 +197,7 @@ def test_in_a_pod_the_mounted_token_is_sent(kubeflow: Kubeflow, tmp_path: Path) 
     assert len(kubeflow.runs) == 1
 
 
+@pytest.mark.slow
 def test_a_server_that_does_not_answer_is_one_line_and_an_exit_code_that_is_retried(
     kubeflow: Kubeflow, tmp_path: Path
 ) -> None:

@@ -14,6 +14,7 @@ from tests.components import pictures
 FILES = [pictures.file("JPEG", size=(40, 30)), pictures.file("PNG", seed=1)]
 
 
+@pytest.mark.slow
 def test_images_of_the_newest_day_are_sent_as_files_and_every_one_is_answered(tmp_path) -> None:
     pictures.lake(tmp_path, *FILES)
     uri = pictures.model(tmp_path / "model")

@@ -22,6 +22,8 @@ from pipelines import configs
 from tests.components.states import state
 from tests.servers import free_port
 
+pytestmark = pytest.mark.slow
+
 LOAD = {"seconds": 0.2, "connections": [1, 4], "rates": [20, 40], "p99_ms": 10_000}
 
 

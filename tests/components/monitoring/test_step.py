@@ -99,6 +99,7 @@ def test_the_drift_of_another_day_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "audit").exists()
 
 
+@pytest.mark.slow
 def test_the_step_runs_as_a_process(tmp_path: Path) -> None:
     args = vars(context(tmp_path, "2024-03-20", drifted=False).args)
 

@@ -14,6 +14,8 @@ from nightshift.contracts.profile import Profile
 from nightshift.errors import UserError
 from tests.components.training import samples
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):

@@ -9,6 +9,8 @@ from nightshift.contracts.verdict import Verdict
 from nightshift.stats.sequential import Tally
 from tests.components.release.releases import CHALLENGER, ROLLOUT, played
 
+pytestmark = pytest.mark.slow
+
 RELEASES, DAYS, LABELS, DELAY = 1000, 28, 1500, 7
 DIFFER = 0.04  # share of the labeled events on which only one of the two versions is right
 

@@ -134,6 +134,7 @@ def test_a_run_for_a_past_day_changes_nothing(use_case: UseCase, stocked: str) -
     assert release.read(Kept(stocked, "fraud")) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("use_case", ["tabular", "images"], indirect=True)
 def test_on_this_machine_the_endpoint_moves_on_with_the_record_and_a_version_that_fails_ends_its_release(
     use_case: UseCase, stocked: str
@@ -270,6 +271,7 @@ def test_a_challenger_in_shadow_is_not_to_blame_for_a_champion_that_does_not_ans
     assert record and record.challenger and record.challenger.version == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("p99", [5000.0, 80000.0])
 def test_on_a_target_with_shares_it_goes_through_them_and_back_at_once_when_it_is_slow(
     tmp_path: Path, use_case: UseCase, stocked: str, p99: float
@@ -338,6 +340,7 @@ def test_by_hand_a_release_is_started_paused_resumed_and_ended(tmp_path: Path, u
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_step_runs_as_a_process(use_case: UseCase, stocked: str) -> None:
     begin(stocked, 1, 3, datetime.now(UTC))
     done = samples.run("release", **vars(flags(use_case, stocked, "2024-03-18")))

@@ -4,9 +4,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from nightshift import storage
 from nightshift.contracts.section import Page
 from tests.nightshift.s3 import bucket, environment, reached_at
+
+pytestmark = pytest.mark.slow
 
 HEAVY = {"pandas", "numpy", "matplotlib", "sklearn", "torch", "mlflow", "onnxruntime"}
 

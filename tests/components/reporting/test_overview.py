@@ -1,5 +1,9 @@
 """The overview in Markdown that Kubeflow's page shows."""
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 
 def test_the_overview_has_the_headline_the_outcomes_and_the_key_tables(sample):
     sample.report()

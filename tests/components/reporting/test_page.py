@@ -2,8 +2,12 @@
 
 import json
 
+import pytest
+
 from nightshift.contracts.section import Page, SectionOutcome, Text
 from tests.components.reporting.conftest import SIGNALS, WHY
+
+pytestmark = pytest.mark.slow
 
 
 def composed(sample) -> Page:

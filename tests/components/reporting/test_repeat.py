@@ -11,6 +11,8 @@ import yaml
 from components.reporting import core
 from nightshift.config import parse
 
+pytestmark = pytest.mark.slow
+
 NAME = "handbook-training-2018-08-14-{}"
 CONFIGS = Path(__file__).parents[3] / "pipelines" / "configs"
 CODE = "0.3.0+abc1234"

@@ -28,6 +28,8 @@ from nightshift.contracts.section import (
 )
 from tests.components.reporting.conftest import SCORES
 
+pytestmark = pytest.mark.slow
+
 AXIS = Axis(label="<script>", ticks=[0, 1])
 SPELL = "<script>alert('&\"')</script>"
 STEPS = {  # by the files that they leave

@@ -9,6 +9,8 @@ from pydantic import ValidationError
 
 from components.reporting.summary import Summary
 
+pytestmark = pytest.mark.slow
+
 DOCUMENT = Path(__file__).parents[3] / "docs" / "summary.md"
 
 

@@ -38,6 +38,8 @@ from nightshift.tensors import row_count
 from tests.components import pictures
 from tests.components.states import state
 
+pytestmark = pytest.mark.slow
+
 DAY = date.fromisoformat(pictures.DATE)
 SCORE, INPUT = (
     contract.ColumnDrift(name=name, psi=0, wasserstein=0, drifted=False, reference_mean=0, current_mean=0)

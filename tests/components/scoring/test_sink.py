@@ -44,7 +44,7 @@ def server() -> Iterator[str]:
         yield f"postgresql://{address}/risk"
 
 
-@pytest.fixture(params=["duckdb", "sqlite", "postgresql"])
+@pytest.fixture(params=["duckdb", "sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def uri(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A database with the table."""
     postgres = request.param == "postgresql"
@@ -112,6 +112,7 @@ def test_a_day_without_events_changes_nothing(uri: str, tmp_path: Path) -> None:
     assert select(uri).empty
 
 
+@pytest.mark.slow
 def test_a_rerun_writes_no_row_again(postgres: str, tmp_path: Path) -> None:
     parts = [write(tmp_path, day) for day in DAYS]
     sink.write_days(table(postgres), parts)
@@ -137,6 +138,7 @@ def test_a_table_that_is_missing_is_not_created(uri: str, tmp_path: Path) -> Non
         select(uri)
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_leaves_all_of_a_day_or_nothing_and_the_next_one_completes_it(
     postgres: str, tmp_path: Path
 ) -> None:
@@ -166,6 +168,7 @@ def is_waiting(uri: str) -> bool:
     return not select(uri, "select 1 from pg_stat_activity where wait_event_type = 'Lock'").empty
 
 
+@pytest.mark.slow
 def test_a_role_that_may_select_insert_and_update_suffices(postgres: str, tmp_path: Path) -> None:
     roles = "do $$ begin create role scorer login; exception when duplicate_object then null; end $$"
     execute(postgres, roles, "grant select, insert, update on fraud_scores to scorer")

@@ -162,7 +162,7 @@ def test_the_drift_step_finds_the_models_sample_beside_the_scores(tmp_path: Path
 
 
 def test_without_a_champion_the_way_to_one_is_told(tmp_path: Path, features: str) -> None:
-    with pytest.raises(UserError, match="has no champion of 'tiny' to score with; run training first"):
+    with pytest.raises(UserError, match="has no champion of 'tiny'; run training first"):
         by_champion(tmp_path, features)
 
 
@@ -197,6 +197,7 @@ def test_a_day_that_the_features_lack_is_named(tmp_path: Path, features: str) ->
         samples.score(tmp_path, short)
 
 
+@pytest.mark.slow
 def test_the_step_runs_as_a_process_with_a_model_or_else_with_the_champion(tmp_path: Path, features: str) -> None:
     model = {"model": str(tmp_path / "model")}
     flags = {"features": features, "state": state(tmp_path), "scores": str(tmp_path / "scores")}

@@ -119,6 +119,7 @@ def test_the_categories_are_those_of_the_training_days():
     assert train(LINE, frame).package.preprocessing.categorical == {"channel": ["shop", "web"]}
 
 
+@pytest.mark.slow
 def test_constant_columns_are_trained_on_and_named(caplog):
     frame = samples.features().assign(risk=0.1, channel="web")
     trained = train(frame=frame)
@@ -157,6 +158,7 @@ def test_a_package_tells_a_server_what_it_takes_and_how_that_is_computed(trained
     assert {file.format for file in package.files} == {"onnx"}
 
 
+@pytest.mark.slow
 def test_training_twice_gives_the_same_bytes_and_identity(trained):
     again = train()
 
@@ -233,6 +235,7 @@ def test_a_graph_that_scores_differently_from_its_library_for_a_single_positive_
     assert sample.gap(off) == pytest.approx(1e-3, rel=0.01)
 
 
+@pytest.mark.slow
 def test_a_candidate_that_onnx_does_not_give_right_is_left_out_with_a_reason(caplog):
     sample = rows().sample(PLAN.test)
     gaps = {name: sample.gap(sample.fit(name)) for name in samples.MODELS}

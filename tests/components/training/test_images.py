@@ -46,6 +46,7 @@ def trained(folder):
     return pictures.train(folder, pictures.CONFIG)
 
 
+@pytest.mark.slow
 def test_a_model_is_trained_written_and_trained_again_to_the_same_bits(folder, trained):
     model, stats = trained
     limits = {"min_side": 8, "max_pixels": 50_000_000}
@@ -60,6 +61,7 @@ def test_a_model_is_trained_written_and_trained_again_to_the_same_bits(folder, t
     assert pictures.train(folder, pictures.config(task={"seed": 1}), "other")[0].sha256 != model.sha256
 
 
+@pytest.mark.slow
 def test_drift_is_measured_against_rows_that_the_network_had_not_seen(folder, items, trained):
     uri, (model, _) = str(folder / "model"), trained
     reference = package.read_reference(uri)
@@ -79,6 +81,7 @@ def test_rows_of_one_class_train_no_model(items):
         unlearned_classes(items.rows.iloc[:3].assign(label="cross"), ["cross", "star"], pictures.plan().test.train)
 
 
+@pytest.mark.slow
 def test_rows_that_share_their_content_with_the_training_days_are_no_reference(items):
     plan = pictures.plan()
     seen = items.training_rows(plan.test)
@@ -115,6 +118,7 @@ def published(folder: Path) -> str:
     return str(folder)
 
 
+@pytest.mark.slow
 def test_embeddings_of_published_weights_that_stay_are_told_apart_by_logistic_regression(items, tmp_path):
     candidate = {"kind": "resnet", "parameters": {"pretrained": published(tmp_path), "frozen": True, "threads": 1}}
     task = pictures.parsed(task={"candidates": {"frozen": candidate}}).task
@@ -165,6 +169,7 @@ def test_images_that_stay_on_disk_train_the_same_network(items):
     assert images.fit(replace(setting, resident=0), "resnet", items, rows).graph == whole
 
 
+@pytest.mark.slow
 def test_a_wrong_parameter_is_named_where_it_stands(folder):
     network = {"kind": "resnet", "parameters": {"depth": 50}}
     with pytest.raises(UserError, match=r"task.candidates.deep.parameters.depth: unknown"):

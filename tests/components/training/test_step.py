@@ -22,6 +22,8 @@ from nightshift.tabular.inputs import FrameScorer
 from tests.components.training import samples
 from tests.processes import started, wait_until
 
+pytestmark = pytest.mark.slow
+
 
 def flags(folder, models=None, device="cpu"):
     features = samples.write_features(folder, samples.features())
@@ -63,7 +65,6 @@ def scores(folder):
     }
 
 
-@pytest.mark.slow
 def test_under_torchrun_processes_train_the_same_network_together(tmp_path):
     argv = flags(tmp_path, {name: samples.MODELS[name] for name in ("net", "line")})
     words = ["--standalone", "--nproc-per-node", "2", "-m", "components.training", *argv]

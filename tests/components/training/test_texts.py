@@ -67,6 +67,7 @@ def saved(folder, **changes) -> str:
     return str(folder)
 
 
+@pytest.mark.slow
 def test_a_day_of_texts_is_a_shard_of_the_numbers_of_their_tokens(folder):
     events, features = (tables.read_table(str(folder / name)) for name in ("events.json", "features.json"))
     assert [part.date for part in features.partitions] == [part.date for part in events.partitions]
@@ -79,6 +80,7 @@ def test_a_day_of_texts_is_a_shard_of_the_numbers_of_their_tokens(folder):
     pictures.feature(folder, topics.CONFIG)  # as the other tests find it
 
 
+@pytest.mark.slow
 def test_a_model_is_trained_written_and_trained_again_to_the_same_bits(folder):
     model, _ = pictures.train(folder, topics.CONFIG)
     nothing = {"tokenizer": None, "tokenizer_sha256": storage.sha256(b"")}
@@ -92,6 +94,7 @@ def test_a_model_is_trained_written_and_trained_again_to_the_same_bits(folder):
     assert reference["tokens"].between(4, 16).all()
 
 
+@pytest.mark.slow
 def test_the_tokenizer_s_file_travels_with_the_model(folder, tmp_path):
     path = tmp_path / "words.json"
     letters = {letter: number for number, letter in enumerate("abcdefghijklmnopqrstuvwxyz")}
@@ -175,6 +178,7 @@ def test_pretrained_weights_are_where_a_network_begins_and_embeddings_where_they
     assert not texts.is_network(task, "frozen")
 
 
+@pytest.mark.slow
 def test_adapters_are_trained_while_pretrained_weights_stay_and_become_part_of_them(tmp_path):
     sample, weights = items(), saved(tmp_path)
     net = recipe(pretrained=weights, lora_rank=2, lora_alpha=8, epochs=2, learning_rate=0.05)

@@ -41,6 +41,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
         yield started
 
 
+@pytest.mark.slow
 @needs_kinds
 def test_machines_run_the_step_together_while_the_first_ones_log_is_copied_and_nothing_is_left(
     site: Site, caplog: pytest.LogCaptureFixture
@@ -62,6 +63,7 @@ def test_machines_run_the_step_together_while_the_first_ones_log_is_copied_and_n
     assert {environment["NIGHTSHIFT_MACHINE"] for environment in variables} == {"g6.2xlarge spot"}
 
 
+@pytest.mark.slow
 @needs_kinds
 def test_what_a_machine_that_is_not_the_first_has_found_is_in_the_log(
     site: Site, caplog: pytest.LogCaptureFixture
@@ -82,6 +84,7 @@ def drained(site: Site) -> None:
     assert site.cluster.drain("gpu-1") == []
 
 
+@pytest.mark.slow
 @needs_kinds
 @pytest.mark.parametrize("end", [lost, drained])
 def test_all_machines_start_again_when_one_is_taken_away(
@@ -103,6 +106,7 @@ def test_all_machines_start_again_when_one_is_taken_away(
     assert site.left() == []
 
 
+@pytest.mark.slow
 @needs_kinds
 def test_any_number_of_preemptions_is_no_failure(site: Site, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "nightshift")
@@ -116,6 +120,7 @@ def test_any_number_of_preemptions_is_no_failure(site: Site, caplog: pytest.LogC
     assert (site.folder / "tries-0").read_text().count("x") >= 4
 
 
+@pytest.mark.slow
 @needs_kinds
 @pytest.mark.parametrize(("code", "error"), [(2, UserError), (1, UnavailableError), (137, UnavailableError)])
 def test_a_failure_is_not_tried_again_there_and_leaves_nothing(site: Site, code: int, error: type[Exception]) -> None:
@@ -127,6 +132,7 @@ def test_a_failure_is_not_tried_again_there_and_leaves_nothing(site: Site, code:
     assert site.left() == []
 
 
+@pytest.mark.slow
 @needs_kinds
 def test_a_step_that_has_to_end_takes_the_machines_with_it_which_save_a_checkpoint(site: Site) -> None:
     site.script(f'trap "touch {site.folder}/saved-$PET_NODE_RANK; exit 75" TERM; echo begun; sleep 1000 & wait')
@@ -186,6 +192,7 @@ class Deadly(client.ApiClient):
                 raise DeadError
 
 
+@pytest.mark.slow
 @needs_kinds
 @pytest.mark.parametrize("answered", [False, True])
 def test_a_step_killed_at_any_call_is_carried_on_by_the_next_one(site: Site, answered: bool) -> None:
@@ -215,6 +222,7 @@ class Flaky(client.ApiClient):
         return answer
 
 
+@pytest.mark.slow
 @needs_kinds
 def test_a_while_without_an_answer_is_waited_for_and_nothing_is_done_twice(site: Site) -> None:
     site.script(f"echo x >> {site.folder}/tries-$PET_NODE_RANK")

@@ -128,8 +128,12 @@ def test_data_are_one_file_a_day_or_one_table(source: dict[str, str]) -> None:
     assert "exactly one of 'files' (by day), 'table' (all days in one)" in message(changed("source", source))
 
 
-def test_a_daily_file_must_name_its_day() -> None:
-    assert "'files' is 'all.parquet' but must contain {date}" in message(changed("source.files", "all.parquet"))
+@pytest.mark.parametrize(
+    "template",
+    ["all.parquet", "{date:%Y%m}.csv", "{date:%d}.csv", "{date}-{part}.csv", "{date}}.csv"],
+)
+def test_a_daily_file_must_name_its_day(template: str) -> None:
+    assert f"'files' is {template!r} but must contain {{date}}" in message(changed("source.files", template))
 
 
 def test_a_column_cannot_have_two_roles() -> None:

@@ -143,6 +143,7 @@ def large(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("large", [768], indirect=True)
 def test_a_package_of_any_size_is_copied_and_checked_in_little_memory(large: Path, tmp_path: Path) -> None:
     words = [sys.executable, "-c", COPY, str(large), f"{tmp_path}/copy"]

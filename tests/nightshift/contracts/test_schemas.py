@@ -55,6 +55,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", FILES)
 def test_what_a_step_writes_is_what_the_schema_says_and_what_is_read(ran: Path, file: str) -> None:
     value: Any = json.loads((ran / file).read_text())

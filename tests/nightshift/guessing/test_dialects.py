@@ -84,6 +84,7 @@ DIALECTS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
 POSSIBLE = DIALECTS.filter(lambda written: written["encoding"] != "cp1252" or written["marks"][1] != "\u202f")
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(POSSIBLE, st.integers(0, 2**16))
 def test_a_table_in_any_dialect_is_read_as_the_values_that_were_written(written: dict[str, Any], seed: int) -> None:

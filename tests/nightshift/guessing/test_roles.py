@@ -107,6 +107,7 @@ def test_labels_that_are_words_are_listed_in_the_config(
     assert assigned.label.sum() == LABEL.sum()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("columns", "choices", "complaint"),
     [

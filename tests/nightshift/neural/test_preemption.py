@@ -101,6 +101,7 @@ def test_the_launcher_is_told_that_a_checkpoint_was_saved(tmp_path):
     assert (str(error), (tmp_path / "saved").exists()) == ("step 3 is saved", True)
 
 
+@pytest.mark.slow
 def test_sigterm_that_comes_too_late_for_a_checkpoint_ends_the_process_after_the_training():
     script = """if True:
         import os, signal

@@ -184,11 +184,13 @@ def test_what_is_kept_is_the_moving_average_of_the_weights_after_each_step():
     assert gap(averaged, trained()) > 1e-4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", [{"microbatches": 3}, {"recompute": True}, {"recompute": True, "microbatches": 64}])
 def test_accumulated_gradients_and_recomputed_activations_train_the_same_network(change):
     assert gap(trained(), trained(SMALL.model_copy(update=change))) < 1e-5
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of what torch.compile imports
 def test_a_compiled_network_is_the_same_network():
     short = SMALL.model_copy(update={"epochs": 1, "batch_size": 300, "layers": 1})

@@ -60,6 +60,7 @@ def test_rounds_are_measured_with_new_sides_and_stand_in_turn() -> None:
     assert times == {"a": [1.0, 1.5, 1.0, 1.5, 1.0, 1.5]}
 
 
+@pytest.mark.slow
 def test_the_command_finds_a_larger_graph_to_be_slower(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name, layers in (("usual", 8), ("slow", 32)):
         run = tmp_path / "runs" / name
@@ -79,6 +80,7 @@ def test_the_command_finds_a_larger_graph_to_be_slower(tmp_path: Path, capsys: p
     assert "scoring a batch takes" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_model_that_cannot_be_measured_is_a_users_mistake(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"nowhere cannot be measured"), BenchmarkProcess(str(tmp_path / "nowhere")):
         pass

@@ -138,6 +138,7 @@ def test_a_value_is_not_blamed_when_the_best_so_far_ends_beside_it() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_what_libraries_print_is_no_answer() -> None:
     side, answer = VariantProcess(INITIAL, SETTING), {"rows": 1, "seconds": 2.0, "cpu_seconds": 3.0}
     lines = ["NCCL version 2.27.5", "[1]", "3", "", json.dumps(answer)]

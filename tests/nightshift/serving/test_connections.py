@@ -2,7 +2,11 @@
 
 from pathlib import Path
 
+import pytest
+
 from benchmarks.serving.connections import BEYOND, measure
+
+pytestmark = pytest.mark.slow
 
 
 def test_slow_clients_hold_little_memory_and_are_answered_and_those_beyond_the_limit_are_refused(

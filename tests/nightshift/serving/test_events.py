@@ -351,6 +351,7 @@ def test_the_openapi_page_accepts_what_is_answered_and_refuses_what_is_refused(r
                 jsonschema.validate(answer.json(), answered)
 
 
+@pytest.mark.slow
 def test_whatever_the_openapi_page_allows_or_not_is_answered_as_it_says(running, tmp_path) -> None:
     """Schemathesis makes requests from the page: none may be a 5xx, an unknown status or another body than it says."""
     pytest.importorskip("schemathesis")

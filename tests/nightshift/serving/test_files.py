@@ -24,6 +24,7 @@ def score(url: str, *events) -> httpx.Response:
     return httpx.post(f"{url}/score", json={"events": [raw(event) for event in events]})
 
 
+@pytest.mark.slow
 def test_what_a_server_writes_is_for_its_user_alone_whatever_the_umask(tmp_path) -> None:
     uri, root = model(tmp_path / "package"), str(tmp_path / "registry")
     snapshot = written(EVENTS, CHOSEN, PAST, str(tmp_path))

@@ -7,6 +7,8 @@ import pytest
 from benchmarks.fuzz import fuzz
 from benchmarks.serving import model
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("seed", [0])
 def test_no_request_breaks_the_server_or_its_state(tmp_path: Path, seed: int) -> None:

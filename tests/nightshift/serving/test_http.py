@@ -117,6 +117,7 @@ def test_a_refused_request_keeps_the_connection_where_its_body_can_be_skipped(po
     assert (statuses(answer), bodies(answer)[1]) == ([401, 200], b"/b y")
 
 
+@pytest.mark.slow
 def test_a_client_that_is_too_slow_is_given_up_and_others_are_not() -> None:
     quick = Timeouts(idle=30, head=0.1, body=0.1)
     with serving(quick) as port, connected(port) as idle, connected(port) as head, connected(port) as body:
@@ -129,6 +130,7 @@ def test_a_client_that_is_too_slow_is_given_up_and_others_are_not() -> None:
         assert exchange(port) == b""
 
 
+@pytest.mark.slow
 def test_a_client_that_sends_a_byte_now_and_then_is_given_up_all_the_same() -> None:
     with serving(Timeouts(head=1.5)) as port, connected(port) as client:
         client.sendall(b"POST /")
@@ -188,6 +190,7 @@ def test_clients_beyond_the_limit_are_told_to_come_again_and_take_no_room_from_o
             wait_until(lambda: outcomes(exchange(port, request("/a", last=True))) == [b"/a "], "there is room")
 
 
+@pytest.mark.slow
 def test_a_process_may_open_the_files_that_its_connections_need() -> None:
     script = "from nightshift.serving import http; print(http.allow_connections())"
     shell = f"ulimit -S -n 300; ulimit -H -n 5200; exec {sys.executable} -c '{script}'"
@@ -234,6 +237,7 @@ def test_idle_connections_hold_nothing_of_what_they_sent(port) -> None:
     assert grown < 400 * len(body) / 4
 
 
+@pytest.mark.slow
 def test_a_request_that_was_refused_is_let_go_without_a_collection_of_garbage() -> None:
     gc.collect()
     gc.disable()

@@ -76,6 +76,7 @@ def test_the_version_that_answers_is_shown_and_that_it_is_not_the_one_that_shoul
     assert shown(running)[f"nightshift_endpoint_model_info logistic_regression {pointer.sha256} 1"] == 1
 
 
+@pytest.mark.slow
 def test_prometheus_own_linter_has_nothing_to_say(running) -> None:
     page = httpx.get(f"{running.url}/metrics").text
 

@@ -54,6 +54,7 @@ def test_a_wrong_flag_is_told_what_is_allowed(words, message) -> None:
     assert refused(*words).startswith(message)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(CUDA in runtime().get_available_providers(), reason="ONNX Runtime has CUDA here")
 @pytest.mark.parametrize(("words", "environment"), [(["--device", "cuda"], {}), ([], {"NIGHTSHIFT_DEVICE": "cuda"})])
 def test_a_gpu_that_is_not_there_ends_the_server_and_is_never_replaced_by_the_cpu(words, environment, package) -> None:
@@ -66,6 +67,7 @@ def test_a_gpu_that_is_not_there_ends_the_server_and_is_never_replaced_by_the_cp
     assert done.stderr.endswith("use the image serving-gpu on a machine with an NVIDIA GPU, or --device cpu\n")
 
 
+@pytest.mark.slow
 def test_the_server_starts_without_what_its_image_lacks() -> None:
     lacking = ("evidently", "mlflow", "onnx", "pandera", "scipy", "sklearn", "torch", "transformers", "xgboost")
     code = f"import sys; sys.modules.update(dict.fromkeys({lacking})); import nightshift.serving.server"
@@ -99,6 +101,7 @@ def process(log: Path, *words: str, **environment: str) -> "Iterator[subprocess.
         yield server
 
 
+@pytest.mark.slow
 def test_one_package_is_served_as_vertex_asks_for_it_until_it_is_asked_to_end(package, tmp_path) -> None:
     port, log = free_port(), tmp_path / "log"
     variables = {"AIP_HTTP_PORT": str(port), "AIP_STORAGE_URI": package, "AIP_PREDICT_ROUTE": "/predict"}

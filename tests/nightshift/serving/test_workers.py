@@ -21,6 +21,8 @@ from tests.nightshift.tabular.online.streams import written
 from tests.processes import SECONDS, started, wait_until
 from tests.servers import free_port
 
+pytestmark = pytest.mark.slow
+
 EVENT = {"instances": [{"amount": 1.0, "customer_count_1d": 2.0, "channel": "shop"}]}
 
 

@@ -28,6 +28,9 @@ def test_the_first_spelling_that_fits_a_value_counts_and_no_other_format_is_read
 def test_times_without_a_zone_are_of_the_config_s_zone_and_others_of_their_own() -> None:
     assert times(text("31.07.2025 14:30"), "%d.%m.%Y %H:%M", timezone="Europe/Berlin") == ["2025-07-31 12:30:00"]
     assert times(text("31.07.2025 14:30+0500"), "%d.%m.%Y %H:%M%z", timezone="Europe/Berlin") == ["2025-07-31 09:30:00"]
+    assert times(text("31.07.2025 14:30 UTC"), "%d.%m.%Y %H:%M UTC", timezone="Europe/Berlin") == [
+        "2025-07-31 14:30:00"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,8 @@ from pipelines import configs
 from tests.pipelines.samples import command, compiled_file, dated, one_step, one_step_a_day, run_of, shell, write
 from tests.processes import SECONDS, engine, started, wait_until
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
 
 

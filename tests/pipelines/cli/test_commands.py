@@ -65,6 +65,7 @@ def test_a_flags_help_is_understood_without_the_flags_name(
     assert [text for text in texts if re.match(r"\W|(of|that|which|until|in|for|as|where|what) ", text)] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("words", "modules"), [(["--help"], set()), (["gc", "--help"], {"gc"})])
 def test_only_the_module_of_the_named_command_is_imported(words: list[str], modules: set[str]) -> None:
     done = subprocess.run([sys.executable, "-c", LISTED, *words], capture_output=True, text=True, check=True)
@@ -80,6 +81,7 @@ def test_a_command_that_does_not_exist_is_answered_with_one_line_and_exit_code_t
     assert len(done.stderr.splitlines()) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [["models"], ["release", "status"], ["gc"]])
 def test_a_command_about_versions_imports_no_library_that_takes_long(
     words: list[str], stocked: str, tmp_path: Path

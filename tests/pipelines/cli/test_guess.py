@@ -40,6 +40,7 @@ def data(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_guessed_config_reads_every_row_of_a_run(data: Path, tmp_path: Path) -> None:
     config = tmp_path / "buchungen.yaml"
 
@@ -80,6 +81,7 @@ def test_each_assumption_is_a_comment_of_the_config_and_a_line_of_the_output(dat
     assert load(str(config))["source"]["timezone"] == "Europe/Berlin"
 
 
+@pytest.mark.slow
 def test_files_by_day_are_one_table(tmp_path: Path) -> None:
     header, *lines = rows()[:-1]
     for number in range(DAYS):

@@ -3,17 +3,14 @@
 import json
 import re
 import subprocess
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 
-from nightshift import release
 from nightshift.contracts.__main__ import ARTIFACTS
 from nightshift.contracts.artifact import Artifact
-from nightshift.contracts.section import Page, SectionOutcome
 from nightshift.contracts.verdict import Decision
 from nightshift.profiler.replicas import Process, ScalingMeasurement, ScalingSpec
 from nightshift.profiler.tuning import (
@@ -25,7 +22,6 @@ from nightshift.profiler.tuning import (
     Variant,
     VariantComparison,
 )
-from nightshift.release import ReleaseRef
 from pipelines.cli import scale, tune
 from pipelines.cli.__main__ import COMMANDS, parse_command_line
 from tests.nightshift.profiler.traces.samples import Events, save
@@ -39,6 +35,7 @@ NO_TABLE = {
     "config": "prints YAML, or a JSON Schema",
     "exporter": "serves metrics",
     "loadtest": "shows a run; `show --json` prints it",
+    "mcp": "answers with documents already",
     "promote": "prints a line",
     "repair": "prints lines",
     "report": "writes a file",
@@ -60,23 +57,6 @@ def check(printed: str, schema: str) -> Any:
 
 def serialize(document: Artifact) -> str:
     return document.model_dump_json(indent=2)
-
-
-@pytest.fixture
-def workspace(stocked: str, tmp_path: Path) -> Path:
-    """Three versions, of which 2 is the champion, and the run `fraud-1` with its summary and page."""
-    release.promote(ReleaseRef(stocked, "fraud"), 2)
-    folder = tmp_path / "runs" / "fraud-1"
-    folder.mkdir(parents=True)
-    started = (datetime.now(UTC) - timedelta(days=999)).isoformat()
-    (folder / "run.json").write_text(json.dumps({"run": "fraud-1", "started": started}))
-    steps = {"training": {"seconds": 2.5, "machine": "box", "usd": 0.5}, "scoring": {"seconds": None}}
-    summary = {"run": "fraud-1", "config": {"name": "fraud"}, "model_version": 2, "usd": None, "steps": steps}
-    (folder / "summary.json").write_text(json.dumps(summary))
-    headline = SectionOutcome(headline="Version 2 is the champion.", label="promoted")
-    Page(use_case="fraud", run="fraud-1", headline=headline, outcomes=[], sections=[]).write(str(folder / "page.json"))
-    save(tmp_path / "trace.json", Events().steps((0, 1000)).kernel("sgemm<float>", 0, 600, launched=(-5, 3)))
-    return tmp_path
 
 
 @pytest.mark.parametrize("name", sorted(name for texts in COMMANDS.values() for name in texts))
@@ -144,8 +124,9 @@ def test_costs_are_numbers_and_null_where_they_are_not_known(
     assert [(step["step"], step["usd"]) for step in run["steps"]] == [("training", 0.5), ("scoring", None)]
 
 
-def test_progress_goes_to_stderr(workspace: Path) -> None:
-    trace, output = str(workspace / "trace.json"), str(workspace / "out")
+def test_progress_goes_to_stderr(tmp_path: Path) -> None:
+    trace, output = str(tmp_path / "trace.json"), str(tmp_path / "out")
+    save(tmp_path / "trace.json", Events().steps((0, 1000)).kernel("sgemm<float>", 0, 600, launched=(-5, 3)))
 
     done = command("profile", "--trace", trace, "--output", output, "--json")
 
@@ -160,6 +141,7 @@ def test_an_error_leaves_stdout_empty(workspace: Path) -> None:
     assert "--name is 'leads'; registered models: fraud" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_backfill_that_fails_prints_its_days_and_exits_one(tmp_path: Path) -> None:
     file = compiled_file(one_step_a_day("exit 1"), tmp_path)
     days = ["--from", "2025-01-01", "--to", "2025-01-02"]
@@ -171,6 +153,7 @@ def test_a_backfill_that_fails_prints_its_days_and_exits_one(tmp_path: Path) -> 
     assert (day["date"], day["state"], day["highlights"]) == ("2025-01-01", "failed", [])
 
 
+@pytest.mark.slow
 def test_collectives_are_printed_as_json() -> None:
     words = engine("collectives", "--sizes", "1024", "--json")
     done = subprocess.run(words, capture_output=True, text=True, timeout=SECONDS, check=False)

@@ -48,6 +48,7 @@ def test_models_lists_every_version_and_marks_the_champion(stocked, capsys, monk
     assert dates == [[registered[0], "-"], [registered[1], str(live)[:10]], [registered[2], "-"]]
 
 
+@pytest.mark.slow
 def test_promote_and_rollback_move_the_champion_and_the_running_endpoint(stocked, served, capsys):
     run(stocked, "promote", "1")
     run(stocked, "promote", "3")
@@ -95,6 +96,7 @@ def test_an_empty_registry_says_how_to_fill_it(tmp_path):
         run(str(tmp_path / "registry"), "models")
 
 
+@pytest.mark.slow
 def test_stop_ends_every_endpoint_of_the_registry(stocked, served, capsys):
     run(stocked, "stop")
     with pytest.raises(httpx.ConnectError):

@@ -9,6 +9,7 @@ from nightshift.errors import UserError
 from tests.pipelines.samples import called, config_file
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("config", "trained", "fault", "title"),
     [

@@ -33,6 +33,7 @@ def config(folder: Path, network: str = "parameters: {hidden: 8, batch_size: 4}"
     return file
 
 
+@pytest.mark.slow
 def test_a_batch_size_that_is_faster_is_written_into_the_config_with_its_comments_kept(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -115,6 +116,7 @@ def test_what_is_not_written_is_said_in_lines_to_copy(network: str, is_dry: bool
     assert file.read_text() == before
 
 
+@pytest.mark.slow
 def test_every_collective_is_measured_with_every_size() -> None:
     words = ["--processes", "2", "--sizes", "1000", "65536"]
 

@@ -81,6 +81,7 @@ def test_what_was_left_unfinished_goes_when_its_newest_file_is_old_enough(tmp_pa
     assert sweep.plan_removals(state, CONFIG, NOW + timedelta(days=99)).empty
 
 
+@pytest.mark.slow
 def test_it_goes_from_an_object_store_by_the_same_rule(tmp_path: Path, state: State) -> None:
     with bucket() as url, reached_at(url):
         there = replace(state, lake="s3://lake/deep", checkpoints="s3://lake/checkpoints")

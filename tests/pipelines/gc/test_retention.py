@@ -512,6 +512,7 @@ def anything(draw: st.DrawFn) -> Inventory:
     )
 
 
+@pytest.mark.slow
 @given(anything())
 def test_nothing_that_is_needed_young_or_cannot_be_read_is_ever_planned_and_what_is_left_needs_no_other_plan(
     inventory: Inventory,
@@ -537,6 +538,7 @@ def test_nothing_that_is_needed_young_or_cannot_be_read_is_ever_planned_and_what
     assert retention.plan(kept, LIMITS, NOW).empty
 
 
+@pytest.mark.slow
 @given(anything())
 def test_all_that_is_old_and_nobody_needs_goes(inventory: Inventory) -> None:
     alone = Inventory(

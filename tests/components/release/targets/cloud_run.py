@@ -93,14 +93,7 @@ class Run(Platform):
 
     def saved(self) -> Callable[[], None]:
         kinds = (api.Service, self.services), (api.Revision, self.revisions), (api.RevisionTemplate, self.templates)
-        before = [{name: kind.serialize(value) for name, value in resources.items()} for kind, resources in kinds]
-
-        def restore() -> None:
-            self.clear()
-            for (kind, resources), content in zip(kinds, before, strict=True):
-                resources.update({name: kind.deserialize(value) for name, value in content.items()})
-
-        return restore
+        return google_server.save(self, *kinds)
 
     def intrude(self) -> None:
         self.service.labels["team"], self.service.etag = "somebody", "theirs"

@@ -13,7 +13,7 @@ from google.longrunning import operations_pb2
 from google.protobuf import empty_pb2
 from google.rpc import status_pb2
 
-from tests.components.release.targets.platform import Counted
+from tests.components.release.targets.platform import Counted, Platform
 
 POLLING = DEFAULT_POLLING.with_delay(0.001, 0.001).with_timeout(60)
 IMPATIENT = POLLING.with_timeout(0.05)
@@ -35,6 +35,18 @@ def need(is_right: bool, text: str, code: grpc.StatusCode = grpc.StatusCode.INVA
 
 def unavailable() -> bytes:
     raise RefusedError(grpc.StatusCode.UNAVAILABLE, "the container answers 503")
+
+
+def save(server: Platform, *kinds: tuple[Any, dict[str, Any]]) -> Callable[[], None]:
+    """Remember the resources of each kind of message, and return what brings them back, and nothing else."""
+    before = [{name: kind.serialize(value) for name, value in resources.items()} for kind, resources in kinds]
+
+    def restore() -> None:
+        server.clear()
+        for (kind, resources), content in zip(kinds, before, strict=True):
+            resources.update({name: kind.deserialize(value) for name, value in content.items()})
+
+    return restore
 
 
 def last(name: str) -> str:

@@ -44,6 +44,7 @@ def interrupted(_: float) -> None:
     raise InterruptedError
 
 
+@pytest.mark.slow
 def test_a_version_whose_pods_find_no_room_waits_and_is_not_taken_back(cluster: Controllers, fleet: Fleet) -> None:
     full = {"hard": {"count/inferenceservices.serving.kserve.io": "0"}}
     message = "create inferenceservices .*exceeded quota"

@@ -3,6 +3,8 @@
 from pathlib import Path
 from unittest.mock import ANY
 
+import pytest
+
 from components.release.targets import rollout
 from nightshift import registry
 from nightshift.local import endpoint
@@ -10,6 +12,8 @@ from nightshift.serving import files
 from nightshift.serving.files import Challenger
 from tests.components.release.targets import local
 from tests.components.release.targets.versions import Fleet
+
+pytestmark = pytest.mark.slow
 
 
 def test_one_server_goes_from_version_to_version_by_its_pointer(fleet: Fleet, tmp_path: Path) -> None:

@@ -53,6 +53,7 @@ def shares(split: list[VersionShare]) -> dict[int, float]:
     return {share.version.version: share.traffic for share in split}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_release_goes_through_its_shares_and_back_and_leaves_nothing(platform: Platform, kind: str) -> None:
     needs(kind in platform.kinds, f"{kind} are tried with the step itself")
@@ -76,6 +77,7 @@ def test_another_share_is_one_call_and_no_change_is_none(platform: Platform) -> 
         assert len(platform.counted.changes) == calls
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["broken", "wrong"])
 def test_a_failed_version_leaves_the_champion_at_100_percent_and_gets_no_request_that_can_be_spared(
     platform: Platform, fault: str
@@ -130,6 +132,7 @@ def killed_everywhere(platform: Platform, act: Callable[[], None]) -> None:
         assert platform.state() == wanted, f"killed before call {number}, {counted.calls[number]}"
 
 
+@pytest.mark.slow
 def test_a_rollout_that_was_killed_before_any_call_is_finished_by_the_next_process(platform: Platform) -> None:
     empty, before = platform.state(), list[VersionShare]()
     for split in [*steps(platform, platform.fleet)[:4], []]:
@@ -145,6 +148,7 @@ def test_a_rollout_that_was_killed_before_any_call_is_finished_by_the_next_proce
     assert platform.state() == empty
 
 
+@pytest.mark.slow
 def test_killed_while_a_bad_version_is_tried_the_next_process_puts_everything_back(platform: Platform) -> None:
     champion = platform.fleet.split(v1=1)
     rollout(platform.target(), champion)
@@ -210,6 +214,7 @@ def test_what_takes_too_long_ends_with_1_and_is_finished_by_the_next_try(platfor
     assert platform.target().serving() == {1: 1}
 
 
+@pytest.mark.slow
 def test_a_platform_that_does_not_answer_ends_with_1(platform: Platform) -> None:
     target = platform.nowhere()
     needs(target, "it is tested with its client")

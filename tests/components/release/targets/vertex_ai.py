@@ -98,14 +98,7 @@ class VertexAI(Platform):
 
     def saved(self) -> Callable[[], None]:
         kinds = (api.Endpoint, self.endpoints), (api.Model, self.models)
-        before = [{name: kind.serialize(value) for name, value in resources.items()} for kind, resources in kinds]
-
-        def restore() -> None:
-            self.clear()
-            for (kind, resources), content in zip(kinds, before, strict=True):
-                resources.update({name: kind.deserialize(value) for name, value in content.items()})
-
-        return restore
+        return google_server.save(self, *kinds)
 
     def intrude(self) -> None:
         (endpoint,) = self.endpoints.values()

@@ -108,6 +108,7 @@ def published(folder: Path, **changes) -> ResNetForImageClassification:
 DEEP = {"embedding_size": 4, "hidden_sizes": [16, 32], "layer_type": "bottleneck"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [{}, DEEP])
 @pytest.mark.parametrize("normalization", [None, {"image_mean": [0.5, 0.4, 0.3], "image_std": [0.2, 0.3, 0.4]}])
 def test_a_network_begins_with_published_weights_and_sees_pixels_as_they_did(tmp_path, shape, normalization):

@@ -25,7 +25,7 @@ from tests.nightshift.serving.test_images import FILES, infer, pixels, prefixed
 from tests.nightshift.tabular.online.streams import acknowledged, written
 from tests.processes import wait_until
 
-pytestmark = pytest.mark.xdist_group("triton")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("triton")]
 RNG = np.random.default_rng(0)
 INSTANCES = [
     {"amount": amount, "customer_count_1d": float(i % 5), "channel": ("shop", "it's web", "other")[i % 3]}

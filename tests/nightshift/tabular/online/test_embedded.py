@@ -240,6 +240,7 @@ for number, each in enumerate(SENT):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_killed_at_any_moment_every_acknowledged_event_is_in_the_state(opened, tmp_path, seed):
     # it goes on while we read: the kill falls into a write, a swap or between them

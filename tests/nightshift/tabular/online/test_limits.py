@@ -112,6 +112,7 @@ def opened(request, tmp_path):
     return one
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_what_is_refused_leaves_no_trace_and_the_others_get_what_they_get_without_it(opened, seed):
     rng, (store, kept), events = random.Random(seed), opened(BASE), drawn(seed)
@@ -133,6 +134,7 @@ def test_what_is_refused_leaves_no_trace_and_the_others_get_what_they_get_withou
     store.close()
 
 
+@pytest.mark.slow
 def test_of_a_request_that_gives_an_id_to_two_events_none_is_taken_and_the_requests_beside_it_are(opened):
     (store, _), (first, second, third, *_) = opened(BASE), drawn(0)
     twins = [second, second._replace(amount=second.amount + 1)]
@@ -143,6 +145,7 @@ def test_of_a_request_that_gives_an_id_to_two_events_none_is_taken_and_the_reque
     store.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -188,6 +191,7 @@ def test_the_largest_amounts_add_up_exactly_whatever_they_add_up_to():
     assert rows.totals[-1] == 2**63 - 10**13 + 50 * 10**13
 
 
+@pytest.mark.slow
 def test_a_terminal_may_have_more_labels_in_redis_than_lua_unpacks(server):
     store, one = Shared(server, "labels", BASE, clock), drawn(0)[0]._replace(time=END)
     client, key = Redis.from_url(server), store._over._names(one)[1]

@@ -36,6 +36,7 @@ def run(*words: str) -> list[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=True).stdout.splitlines()
 
 
+@pytest.mark.slow
 def test_a_damaged_log_is_refused_as_it_is_until_a_person_accepts_what_can_be_read(damaged):
     before = {path.name: path.read_bytes() for path in damaged.iterdir()}
     with pytest.raises(UserError, match=r"2\.log is damaged at byte .*Restore the folder .*nightshift repair "):

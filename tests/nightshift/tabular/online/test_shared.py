@@ -14,6 +14,8 @@ from tests import redis
 from tests.nightshift.tabular.online.streams import ROLES, START, base, config, event, offline
 from tests.servers import free_port
 
+pytestmark = pytest.mark.slow
+
 PAST = 4
 CHOSEN = config(numeric=["distance"])
 NAMES = ["ann", "zoë", "bob 2"]

@@ -29,6 +29,7 @@ def apply_labels(state: OnlineState, waiting: list, now: int, after: int) -> Non
             assert state.label(Label(arrival.event_id, arrival.time, arrival.label))
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(streams, shapes, st.integers(0, 1))
 @example([(4 * DAY, 0, 0, 1, 1), (4 * DAY, 0, 0, 1, 1)], ROLES, 0)
@@ -45,6 +46,7 @@ def test_every_event_gets_the_bits_that_the_batch_gives_it_later(stream, roles, 
             assert state.take(arrival)[0] == expected
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(st.lists(rows, max_size=16).flatmap(st.permutations))
 def test_an_event_that_comes_late_gets_what_the_batch_gives_it_among_those_that_have_come(stream):

@@ -137,6 +137,7 @@ def test_a_token_that_is_refused_is_shown_too(scheduled: Kubeflow) -> None:
     assert shown(scheduled) == {"nightshift_kubeflow_up": {"": 0}}
 
 
+@pytest.mark.slow
 def test_prometheus_own_linter_has_nothing_to_say(scheduled: Kubeflow) -> None:
     ended(start(scheduled, "training", "1"), "SUCCEEDED", 1, hours=1)
     registry = CollectorRegistry()
@@ -161,6 +162,7 @@ def exporting(kubeflow: Kubeflow) -> Iterator[str]:
             process.terminate()
 
 
+@pytest.mark.slow
 def test_the_command_answers_scrapes_until_it_is_ended(scheduled: Kubeflow) -> None:
     with exporting(scheduled) as url:
         page = httpx.get(url)

@@ -162,6 +162,7 @@ def test_a_server_that_goes_on_failing_is_given_up(kubeflow: Kubeflow, small: De
     assert len(kubeflow.bodies("/runs")) == 4
 
 
+@pytest.mark.slow
 def test_a_server_that_is_not_there_is_one_line_and_exit_code_one(kubeflow: Kubeflow) -> None:
     done = nightshift(kubeflow, "submit", "--endpoint", "http://127.0.0.1:9", *AWS)
     assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)

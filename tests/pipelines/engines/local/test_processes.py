@@ -12,6 +12,8 @@ import pytest
 from tests.pipelines.samples import one_step_a_day, run_of
 from tests.processes import content, engine, started, wait_until
 
+pytestmark = pytest.mark.slow
+
 # a step, and a process that the step itself has started
 SLEEPERS = 'sleep 600 & echo $! > "{0}/child"; echo $$ > "{0}/step"; wait'
 

@@ -27,6 +27,8 @@ from tests.pipelines.samples import (
 )
 from tests.processes import SECONDS, content, engine, started
 
+pytestmark = pytest.mark.slow
+
 
 def execute(pipeline: ir.Pipeline, folder: Path, **arguments: object) -> tuple[bool, dict[str, str]]:
     observer = Silent()

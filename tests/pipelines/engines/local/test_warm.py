@@ -23,7 +23,10 @@ from tests.processes import content, started, wait_until
 
 PROBE = ["python", "-m", "tests.pipelines.engines.local.probe"]
 LARGE = 300 * 2**20
-pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks processes up in /proc")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks processes up in /proc"),
+]
 
 
 @dsl.container_component
