@@ -11,8 +11,10 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent
 PROJECT = str(FOLDER.parent / "pyproject.toml")
-EXTRAS = ("kfp", "aws", "gcp", "kafka", "kserve", "lakehouse", "mcp", "redis", "dask", "sql")
-CPU = ("cpu", *EXTRAS, "test", "lint", "bench", "search", "mutants")
+CPU = (
+    *("cpu", "kfp", "aws", "gcp", "kafka", "kserve", "lakehouse", "mcp", "redis", "dask", "sql"),
+    *("test", "lint", "bench", "search", "mutants"),
+)
 GPU = ("gpu", "dask", "dask-cuda", "aws", "gcp")
 OMITTED = re.compile(r"^(torch|triton|nvidia-|cuda-)")
 

@@ -42,6 +42,7 @@ class Driver:
         fetch: returns the rows of a cursor that has executed a query.
         session: statement for a new connection, so that times without a zone are UTC.
         dates_as_text: whether it binds dates as text only, `2024-03-10`.
+        quote: around names.
     """
 
     package: str
@@ -50,6 +51,7 @@ class Driver:
     fetch: "Callable[[Any], pd.DataFrame]"
     session: str = ""
     dates_as_text: bool = False
+    quote: str = '"'
 
 
 class Database:
@@ -117,6 +119,12 @@ class Database:
 def is_database(uri: str) -> bool:
     """Return whether a URI names a database of a known kind."""
     return uri.partition("://")[0] in DRIVERS and "://" in uri
+
+
+def quote_name(uri: str, name: str) -> str:
+    """Return the name of a column as statements for a database have it."""
+    quote = DRIVERS[parse_uri(uri).scheme].quote
+    return f"{quote}{name.replace(quote, 2 * quote)}{quote}"
 
 
 def local_folder(uri: str) -> str | None:
@@ -206,7 +214,7 @@ def _explain(uri: str) -> Iterator[None]:
         raise
     except Exception as error:
         reason = _hide_password(" ".join(str(error).split()))[:500]
-        if PASSING.search(reason):
+        if PASSING.search(str(error)):
             raise UnavailableError(f"{uri}: {reason}; check the database, then run the same command again") from None
         raise UserError(f"{uri}: {reason}; check the query, the names in it, the URI and the credentials") from None
 
@@ -301,6 +309,6 @@ DRIVERS = {
     "sqlite": Driver("sqlite3", _open_sqlite, "?", _fetch_rows, dates_as_text=True),
     "duckdb": Driver("duckdb adbc-driver-manager", _open_duckdb, "?", _fetch_arrow, "set timezone = 'UTC'"),
     "snowflake": Driver("snowflake-connector-python", _open_snowflake, "?", _fetch_snowflake),
-    "bigquery": Driver("google-cloud-bigquery", _open_bigquery, "%s", _fetch_rows),
+    "bigquery": Driver("google-cloud-bigquery", _open_bigquery, "%s", _fetch_rows, quote="`"),
     "athena": Driver("pyathena", _open_athena, "?", _fetch_rows, dates_as_text=True),
 }

@@ -158,6 +158,10 @@ class Source(ConfigSection):
                 f"'files' is {self.files!r} but must contain {{date}}, as in '{{date}}.parquet', or a spelling of day, "
                 "month and year, as in '{date:%Y%m%d}.csv'; no other braces"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _query_of_a_day(self) -> Self:
         if self.query is not None and "{date}" not in self.query:
             raise ValueError("'query' must contain {date}, as in 'where booked_at >= {date}'")
         if self.version is not None and self.query is None:

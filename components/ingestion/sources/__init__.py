@@ -49,7 +49,7 @@ def _open(data: str, config: Config, digests: Digests, landing: str) -> EventSou
     layout = config.source
     if databases.is_database(data) != bool(layout.query):
         raise UserError(
-            f"--data is {data}, and the config has {'source.query' if layout.query else 'no source.query'}; "
+            f"--data is {data}, and the config has {'a' if layout.query else 'no'} source query; "
             f"a query needs the URI of a database ({', '.join(databases.DRIVERS)}), and a database needs a query"
         )
     if layout.query:
