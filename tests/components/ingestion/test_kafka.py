@@ -131,6 +131,27 @@ def test_two_runs_that_land_at_once_land_each_message_once(broker, topic, tmp_pa
     assert sorted(ids(connect(broker, topic, tmp_path))) == list(range(2000))
 
 
+class OvertakenTopic(Topic):
+    """A topic that another run lands while this one has read its first round, and that is killed before its second."""
+
+    def read(self, offsets):
+        if offsets:
+            raise InterruptedError
+        rounds = super().read(offsets)
+        self.overtake()
+        return rounds
+
+
+def test_a_run_that_is_overtaken_does_not_take_back_what_the_other_has_landed(broker, topic, tmp_path):
+    broker.send(topic, map(event, range(100)))
+    overtaken = OvertakenTopic(broker.address, topic, messages=50)
+    overtaken.overtake = lambda: land(broker.uri, topic, tmp_path, 30)
+    with pytest.raises(InterruptedError):
+        LandedTopic(overtaken, parse(CONFIG_OF_EVENTS | {"source": {"topic": topic}}), f"{tmp_path}/landing")
+    (offsets,) = tmp_path.rglob("offsets.json")
+    assert json.loads(offsets.read_text())["0"][-1][1] == 100
+
+
 def test_messages_that_are_no_objects_are_quarantined_with_their_offset(step, config, broker, topic):
     today = pd.Timestamp.now(tz="UTC").floor("D").tz_localize(None)
     broker.send(topic, [b"{", None, b"[1]", b'{"id": NaN}', b'"\\ud800"', b"\xff"])

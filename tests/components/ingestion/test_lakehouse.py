@@ -4,7 +4,7 @@ import json
 import os
 import struct
 from base64 import b85encode
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from itertools import chain
 from pathlib import Path
 
@@ -12,7 +12,9 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from pyarrow import parquet
 from pyiceberg.catalog import load_catalog
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.transforms import DayTransform
 from pyroaring import BitMap
 
@@ -24,6 +26,12 @@ from nightshift.errors import UnavailableError, UserError
 from .conftest import CONFIG, DATE
 
 DAY = date.fromisoformat(DATE)
+DELETES = pa.schema(
+    [
+        pa.field("file_path", pa.string(), metadata={"PARQUET:field_id": "2147483546"}),
+        pa.field("pos", pa.int64(), metadata={"PARQUET:field_id": "2147483545"}),
+    ]
+)
 EVENTS = {"event_id": "id", "event_time": "time", "label": "label"}
 
 
@@ -72,6 +80,24 @@ class Iceberg:
 
     def delete(self, name, value):
         self._catalog.load_table("sales.events").delete(f"{name} = {value}")
+        self._hint()
+
+    def delete_by_position(self, row):
+        """Commit what Spark writes: the file stays, beside one that names its deleted rows."""
+        table, file = self._catalog.load_table("sales.events"), self._root / "deletes.parquet"
+        (task,) = table.scan().plan_files()
+        parquet.write_table(pa.table({"file_path": [task.file.file_path], "pos": [row]}, schema=DELETES), file)
+        deletes = DataFile.from_args(
+            content=DataFileContent.POSITION_DELETES,
+            file_path=f"file://{file}",
+            file_format=FileFormat.PARQUET,
+            partition=task.file.partition,
+            record_count=1,
+            file_size_in_bytes=file.stat().st_size,
+        )
+        deletes.spec_id = table.spec().spec_id
+        with table.transaction() as transaction, transaction.update_snapshot().fast_append() as snapshot:
+            snapshot.append_data_file(deletes)
         self._hint()
 
     def clean_up(self):
@@ -186,13 +212,13 @@ def test_days_are_cut_at_midnight_utc_whatever_type_times_have(delta, kind, day_
     assert source.read(date(2024, 3, 9)).load()["id"].tolist() == [0]
 
 
-@pytest.mark.parametrize("month", [3, 10])
-def test_a_change_of_clocks_loses_no_row(delta, month):
-    walls = pd.date_range(f"2024-{month}-30", periods=96, freq="30min").tolist()
+@pytest.mark.parametrize("change", [date(2015, 3, 29), date(2015, 10, 25)], ids=str)
+def test_a_change_of_clocks_at_midnight_utc_loses_no_row(delta, change):
+    walls = pd.date_range(change - timedelta(days=1), periods=144, freq="30min").tolist()
     delta.append(rows(*walls, kind=pa.timestamp("us")))
-    source = connect(delta, timezone="Europe/Berlin")
-    read = [source.read(date(2024, month, day)).load()["id"].tolist() for day in (29, 30, 31)]
-    assert sorted(chain.from_iterable(read)) == list(range(96))
+    source = connect(delta, timezone="Asia/Baku")
+    read = [source.read(change + timedelta(days=shift)).load()["id"].tolist() for shift in range(-2, 3)]
+    assert sorted(chain.from_iterable(read)) == list(range(144))
 
 
 def test_days_by_text_are_known_by_all_files(delta):
@@ -268,6 +294,15 @@ def test_a_catalog_is_found_by_its_name(step, config, folder, iceberg, clean_eve
     done = step.run(config, "iceberg://nights", **os.environ | variables)
     assert done.returncode == 0, done.stderr
     assert tables.read_table(step.events).sha256 == clean_events.sha256
+
+
+def test_rows_deleted_by_position_are_gone_and_the_day_is_another(iceberg):
+    iceberg.append(rows(at(10), at(10, 13), at(10, 14)))
+    before = connect(iceberg).read(DAY)
+    iceberg.delete_by_position(row=1)
+    after = connect(iceberg).read(DAY)
+    assert after.load()["id"].tolist() == [0, 2]
+    assert after.sha256 != before.sha256
 
 
 def test_without_a_catalog_the_newest_metadata_is_not_guessed(iceberg):
