@@ -58,8 +58,8 @@ class LandedTopic:
     def __init__(self, topic: "Topic", config: Config, landing: str) -> None:
         self._topic, self._config = topic, config
         dated_by = [config.columns.event_time, config.source.timezone, config.source.format.times]
-        key = storage.fingerprint([topic.cluster, dated_by])[:16]
-        self._folder = storage.join(landing, topic.name, key)
+        self._key = storage.fingerprint([topic.cluster, topic.name, dated_by])[:16]
+        self._folder = storage.join(landing, topic.name, self._key)
         self._ranges = self._land()
         topic.close()
 
@@ -78,27 +78,27 @@ class LandedTopic:
 
     def has(self, day: date) -> bool:
         """Return whether there are messages of a day, or the day may lack them."""
-        return bool(self._files(day)) or self._config.source.may_be_empty(day)
+        return bool(self._names(day)) or self._config.source.may_be_empty(day)
 
     def read(self, day: date) -> RawRows:
         """Return a day's messages as rows, identified by the files that hold them."""
-        files = self._files(day)
-        return RawRows(storage.fingerprint(files), partial(self._load, files))
+        names = self._names(day)
+        return RawRows(storage.fingerprint([self._key, str(day), names]), partial(self._load, day, names))
 
-    def _files(self, day: date) -> list[str]:
-        """Return the URIs of a day's files, in order of partitions and offsets."""
-        folder = storage.join(self._folder, str(day))
+    def _names(self, day: date) -> list[str]:
+        """Return the names of a day's files, in order of partitions and offsets."""
         landed = {_file_name(number, *limits): (int(number), *limits) for number, limits in _limits(self._ranges)}
-        names = [name for name in storage.names(folder) if name in landed]
-        return [storage.join(folder, name) for name in sorted(names, key=landed.__getitem__)]
+        names = [name for name in storage.names(storage.join(self._folder, str(day))) if name in landed]
+        return sorted(names, key=landed.__getitem__)
 
-    def _load(self, files: Iterable[str]) -> "pd.DataFrame":
+    def _load(self, day: date, names: Iterable[str]) -> "pd.DataFrame":
         import pandas as pd
 
+        files = [storage.read_frame(storage.join(self._folder, str(day), name)) for name in names]
         records = [
             _parse(value) | {OFFSET: f"{partition}/{offset}"}
             for file in files
-            for partition, offset, value in storage.read_frame(file).itertuples(index=False)
+            for partition, offset, value in file.itertuples(index=False)
         ]
         # objects keep integers apart from floats, whatever other messages have
         return pd.DataFrame(records, columns=None if records else self._config.columns.names, dtype=object)

@@ -170,6 +170,16 @@ def test_messages_that_are_no_objects_are_quarantined_with_their_offset(step, co
     assert table.partitions[-1].rows == 199
 
 
+def test_a_value_that_is_a_list_or_an_object_is_read_as_its_text(step, broker, topic):
+    nested = [event([1]), event(1, time={"at": DATE}), event(2, label=[1])]
+    broker.send(topic, [*nested, *(event(n, label=n % 2) for n in range(10, 200))])
+    config = CONFIG_OF_EVENTS | {"source": {"topic": topic, "empty_days": "allowed"}}
+    part = step.ingest(config, broker.uri).partitions[-1]
+    assert part.details["quarantined"] == {"unknown_label": 1}
+    assert part.rows == 191, "one is of the day on which it was sent"
+    assert storage.read_frame(part.uri)["event_id"].tolist()[-1] == "[1]"
+
+
 def test_integers_stay_exact_beside_numbers_that_are_not(broker, topic, tmp_path):
     large = 2**60 + 1
     broker.send(topic, [event(large), event(1.5), event("007"), event(None), b'{"time": "2024-03-10"}'])
