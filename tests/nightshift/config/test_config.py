@@ -145,6 +145,14 @@ def test_a_further_column_cannot_have_a_name_of_the_pipelines_own(name: str) -> 
     assert f"further column {name!r} has a name that is used inside" in message(changed("columns.numeric", [name]))
 
 
+def test_only_numeric_columns_may_be_nullable() -> None:
+    value = changed("columns.numeric", ["age"]) | {"limits": {"nullable": ["aeg"]}}
+
+    assert "limits.nullable: has 'aeg', and only numbers of columns.numeric may be missing; give some of age" in (
+        message(value)
+    )
+
+
 def test_a_config_that_is_no_mapping_is_refused() -> None:
     assert "(top level)" in message("[1, 2]")
 
