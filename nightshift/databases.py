@@ -7,7 +7,7 @@ by itself, such as libpq's `~/.pgpass`.
 import os
 import re
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
@@ -185,24 +185,31 @@ def open_database(uri: str, read_only: bool = False) -> Database:
     return Database(uri, driver, connection)
 
 
-def bind(template: str, values: Mapping[str, object], marker: str) -> tuple[str, list[object]]:
-    """Return a statement with a marker for each value, and the values in the order of markers.
+def bind(
+    template: str, values: Mapping[str, object], marker: str
+) -> tuple[str, Sequence[object] | Mapping[str, object]]:
+    """Return a statement with a marker for each value, and what the driver takes as its parameters.
 
     Args:
         template: the statement, with `{name}` where a value is bound; other braces are left alone.
         values: name -> value.
-        marker: `?`, `%s`, or `$` for `$1`, `$2` and so on.
+        marker: `?`, `$` for `$1`, `$2` and so on, or `%` for `%(name)s`.
     """
+    if marker == "%":  # any other % would be a marker too
+        return _replace_names(template.replace("%", "%%"), {name: f"%({name})s" for name in values}.get), values
     parameters: list[object] = []
 
-    def replace(match: re.Match[str]) -> str:
-        if match[1] not in values:
-            return match[0]
-        parameters.append(values[match[1]])
+    def number(name: str) -> str | None:
+        if name not in values:
+            return None
+        parameters.append(values[name])
         return f"${len(parameters)}" if marker == "$" else marker
 
-    # a driver that takes %s takes any other % for a marker too
-    return NAME.sub(replace, template.replace("%", "%%") if marker == "%s" else template), parameters
+    return _replace_names(template, number), parameters
+
+
+def _replace_names(template: str, replace: Callable[[str], str | None]) -> str:
+    return NAME.sub(lambda match: replace(match[1]) or match[0], template)
 
 
 @contextmanager
@@ -276,9 +283,8 @@ def _open_bigquery(parts: SplitResult, read_only: bool) -> Any:  # noqa: ARG001 
 
 
 def _open_athena(parts: SplitResult, read_only: bool) -> Any:  # noqa: ARG001 its role says what it may write
-    options = dict(parse_qsl(parts.query))
     return import_module("pyathena").connect(
-        region_name=parts.hostname, schema_name=parts.path.strip("/"), paramstyle="qmark", **options
+        region_name=parts.hostname, schema_name=parts.path.strip("/"), **dict(parse_qsl(parts.query))
     )
 
 
@@ -309,6 +315,6 @@ DRIVERS = {
     "sqlite": Driver("sqlite3", _open_sqlite, "?", _fetch_rows, dates_as_text=True),
     "duckdb": Driver("duckdb adbc-driver-manager", _open_duckdb, "?", _fetch_arrow, "set timezone = 'UTC'"),
     "snowflake": Driver("snowflake-connector-python", _open_snowflake, "?", _fetch_snowflake),
-    "bigquery": Driver("google-cloud-bigquery", _open_bigquery, "%s", _fetch_rows, quote="`"),
-    "athena": Driver("pyathena", _open_athena, "?", _fetch_rows, dates_as_text=True),
+    "bigquery": Driver("google-cloud-bigquery", _open_bigquery, "%", _fetch_rows, quote="`"),
+    "athena": Driver("pyathena", _open_athena, "%", _fetch_rows),
 }

@@ -18,13 +18,15 @@ def address():
         yield running
 
 
-@pytest.mark.parametrize(
-    ("marker", "statement"),
-    [("?", "a ? b ? c ? {x} 5%"), ("$", "a $1 b $2 c $3 {x} 5%"), ("%s", "a %s b %s c %s {x} 5%%")],
-)
+@pytest.mark.parametrize(("marker", "statement"), [("?", "a ? b ? c ? {x} 5%"), ("$", "a $1 b $2 c $3 {x} 5%")])
 def test_every_name_becomes_a_marker_of_its_own(marker, statement):
     first, second = DAYS.values()
     assert bind("a {date} b {next_date} c {date} {x} 5%", DAYS, marker) == (statement, [first, second, first])
+
+
+def test_a_driver_that_takes_names_gets_each_value_once():
+    statement = "a %(date)s b %(next_date)s c %(date)s {x} 5%%"
+    assert bind("a {date} b {next_date} c {date} {x} 5%", DAYS, "%") == (statement, DAYS)
 
 
 def test_a_value_is_never_part_of_the_statement(address):

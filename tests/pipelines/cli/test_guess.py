@@ -159,9 +159,8 @@ def test_a_config_is_guessed_from_a_query_and_selects_each_day_by_itself(tmp_pat
     assert f"All {DAYS * A_DAY} rows of 2025-10-01 .. 2025-12-14 were read with this config: none is left out." in (
         done.stdout
     )
-    assert load(str(config))["source"] == {
-        "query": f'select * from ({query}\n) as events where "booked_at" >= {{date}} and "booked_at" < {{next_date}}'
-    }
+    limits = '"booked_at" >= {date} and "booked_at" < {next_date}'
+    assert load(str(config))["source"]["query"] == f"select * from ({query}\n) as events where {limits}"
     assert f"nightshift run --config {config} --data {uri} --date 2025-12-14" in done.stdout
 
 

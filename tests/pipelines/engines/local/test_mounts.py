@@ -50,6 +50,18 @@ def test_the_simulator_and_buckets_are_no_folders(run: Run) -> None:
     assert all(Path(path).is_relative_to(run.folder.parents[1]) for path in seen(run, "ingestion"))
 
 
+def test_of_a_database_in_a_file_a_step_sees_the_folder(run: Run, tmp_path: Path) -> None:
+    run.arguments["data"] = f"duckdb://{tmp_path}/raw/shop.duckdb"
+
+    assert seen(run, "ingestion")[str(tmp_path / "raw")] == "ro"
+
+
+def test_the_password_of_a_database_reaches_the_steps(tmp_path: Path) -> None:
+    variables = {"HOME": str(tmp_path), "NIGHTSHIFT_DATABASE_PASSWORD": "s", "NIGHTSHIFT_DATABASE": "x"}
+
+    assert mounts.credentials(variables) == {"NIGHTSHIFT_DATABASE_PASSWORD": "s"}
+
+
 def test_a_login_to_google_and_to_aws_reaches_the_steps(tmp_path: Path) -> None:
     key, profiles = tmp_path / "key.json", tmp_path / ".aws" / "credentials"
     profiles.parent.mkdir()
