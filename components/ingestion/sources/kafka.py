@@ -156,14 +156,14 @@ class Topic:
         own = {"bootstrap.servers": brokers, "group.id": "nightshift", "enable.auto.commit": False}
         reading = {"enable.partition.eof": True, "auto.offset.reset": "error", "fetch.wait.max.ms": 50, "log_level": 0}
         self.name, self._brokers, self._messages, self._patience = name, brokers, messages, patience
-        with self._explained():
+        with self._explain():
             self._consumer: Consumer = Consumer(own | reading | login())
             metadata = self._consumer.list_topics(timeout=patience)
             self.cluster = metadata.cluster_id
         if name not in metadata.topics:
             names = ", ".join(sorted(metadata.topics)[:10]) or "none"
             raise UserError(f"source.topic is {name!r}, and {SCHEME}{brokers} has no such topic; it has {names}")
-        with self._explained():
+        with self._explain():
             self._oldest = {number: self._find_oldest(number) for number in metadata.topics[name].partitions}
         self._positions = dict[int, int]()
         self._ended = set[int]()
@@ -183,7 +183,7 @@ class Topic:
             UnavailableError: when they do not answer.
         """
         rounds = {number: Round(self._find_start(number, offsets)) for number in self._oldest}
-        with self._explained():
+        with self._explain():
             self._seek({number: landed.first for number, landed in rounds.items()})
             for message in self._consume():
                 rounds[message.partition() or 0].messages.append(message)
@@ -238,7 +238,7 @@ class Topic:
                     raise KafkaException(error)
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _explain(self) -> Iterator[None]:
         from confluent_kafka import KafkaException
 
         try:
