@@ -29,7 +29,8 @@ def to_frame(table: "pa.Table") -> "pd.DataFrame":
     frame: pd.DataFrame = plain.to_pandas(ignore_metadata=True, types_mapper=nullable.get)
     for position, column in enumerate(table.columns):
         if _is_opaque(column.type):
-            frame.isetitem(position, frame.iloc[:, position].map(Decimal, na_action="ignore").astype(object))
+            decimals = frame.iloc[:, position].map(Decimal, na_action="ignore")
+            frame.isetitem(position, decimals.to_numpy(dtype=object))
     return frame
 
 

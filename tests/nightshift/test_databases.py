@@ -1,5 +1,7 @@
 """Databases by URI: what is refused, what may pass, and that a password is shown nowhere."""
 
+import subprocess
+import sys
 from datetime import date
 
 import pytest
@@ -8,6 +10,7 @@ from nightshift import databases
 from nightshift.databases import bind, local_folder, open_database
 from nightshift.errors import UnavailableError, UserError
 from tests import postgresql
+from tests.processes import started
 
 DAYS = {"date": date(2024, 3, 10), "next_date": date(2024, 3, 11)}
 
@@ -91,6 +94,23 @@ def test_times_are_utc_whatever_the_zone_of_the_server(address):
 def test_a_server_that_is_down_may_be_tried_again(uri):
     with pytest.raises(UnavailableError, match="check the database, then run the same command again"):
         open_database(uri)
+
+
+def test_a_connection_that_breaks_may_be_tried_again(address):
+    with open_database(f"postgresql://{address}/shop") as database, pytest.raises(UnavailableError, match="terminat"):
+        database.read("select pg_terminate_backend(pg_backend_pid())", {})
+
+
+HOLDER = "import duckdb, sys; held = duckdb.connect(sys.argv[1]); print('open', flush=True); sys.stdin.read()"
+
+
+def test_a_file_that_another_process_writes_may_be_tried_again(tmp_path):
+    command = [sys.executable, "-c", HOLDER, f"{tmp_path}/shop.duckdb"]
+    with started(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout.readline()
+        with pytest.raises(UnavailableError, match="lock on file"):
+            open_database(f"duckdb://{tmp_path}/shop.duckdb", read_only=True)
+        holder.communicate()
 
 
 def test_a_mistake_of_the_user_is_not_tried_again(address, tmp_path):
