@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from nightshift.contracts.state import State
+from nightshift.databases import is_database, parse_uri
 from nightshift.dates import parse_date
 from nightshift.errors import UserError, nearest
 from nightshift.splits import last_complete_day
@@ -34,8 +35,10 @@ def gather_arguments(pipeline: ir.Pipeline, options: dict[str, Any], state: dict
         state: the environment's fields of the state.
 
     Raises:
-        UserError: for an unknown name, a missing value, a wrong type or an invalid config.
+        UserError: for an unknown name, a missing value, a wrong type, an invalid config or a password in `data`.
     """
+    if is_database(data := str(options.get("data", SIMULATOR))):
+        parse_uri(data)  # before the run's files and logs show it
     defaults = {"date": yesterday(), "data": SIMULATOR, "device": "cpu"}
     # a compiled pipeline's own defaults go before these
     required = {name for name, parameter in pipeline.parameters.items() if parameter.default is None}

@@ -53,7 +53,7 @@ def parser() -> StepParser:
     return StepParser("ingestion", "Checks a window of days of raw events and writes them to the lake.").takes(
         config="the use case's config (JSON)",
         date="the logical date, YYYY-MM-DD",
-        data="'simulator', or the URI of the folder that holds the raw files",
+        data="'simulator', or the URI of the folder, database, catalog or brokers that hold the raw events",
         state="where things are kept (JSON)",
         events="where to write the manifest of events",
     )
@@ -67,7 +67,8 @@ def body(context: StepContext) -> dict[str, float | str]:
     """
     args, config, lake, days = context.args, context.config, context.state.lake, context.plan
     with digests.remember(storage.join(lake, config.name, "digests.json")) as known:
-        source = sources.connect(args.data, config, days.labels_due, known)
+        landing = storage.join(lake, config.name, "landing")
+        source = sources.connect(args.data, config, days.labels_due, known, landing)
         _require_days(job := IngestionJob(config, days, source, lake))
         partitions = _ingest_consistently(job)
     totals = tally.Totals.from_partitions(partitions)
@@ -76,7 +77,7 @@ def body(context: StepContext) -> dict[str, float | str]:
     for sentence in section.empty_days(partitions):
         log.info("ingestion: %s", sentence)
     _check_shares(job, partitions, totals)
-    details = {"source": args.data, "read": totals.read, "quarantined": totals.by_rule}
+    details = {"source": args.data, "read": totals.read, "quarantined": totals.by_rule} | dict(source.details)
     details |= {"quarantined_labels": totals.quarantined} if totals.has_labels else {}
     write_section(args.events, section.build(args.data, partitions, totals))
     table = Table("events", partitions, details)
@@ -134,7 +135,8 @@ def ingest(job: IngestionJob) -> list[Partition]:
     Raises:
         UserError: when a file is bad.
     """
-    days, batch = list(job.plan.events), 1 if job.config.columns.holding(Holds.FILE, Holds.TEXT) else BATCH
+    days = list(job.plan.events)
+    batch = BATCH if job.source.alike and not job.config.columns.holding(Holds.FILE, Holds.TEXT) else 1
     partitions: list[Partition] = []
     for first in range(0, len(days), batch):
         partitions += _batch(job, days[first : first + batch])

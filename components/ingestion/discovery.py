@@ -1,4 +1,4 @@
-"""Files as a stranger has them: which belong together, how they are written, and whether a config reads every row."""
+"""Tables as a stranger has them: which files make one up, how they are written, and whether a config reads all rows."""
 
 import re
 from collections import Counter
@@ -12,7 +12,7 @@ import pandas as pd
 from components.ingestion import core, formats, sources
 from components.ingestion.sources.coverage import require_days
 from components.ingestion.tally import Totals
-from nightshift import storage
+from nightshift import databases, storage
 from nightshift.config import Config
 from nightshift.config.source import FileFormat
 from nightshift.errors import UserError
@@ -25,6 +25,10 @@ DATES = {
     "{date:%Y%m%d}": "(?:19|20)[0-9]{2}[01][0-9][0-3][0-9]",
     "{date:%Y_%m_%d}": "[0-9]{4}_[0-9]{2}_[0-9]{2}",
 }
+VERSION_NOTE = (
+    "Each run reads the rows of its days to see whether they have changed; with source.version, such as "
+    "'select count(*), max(updated_at) from ...', only days that have."
+)
 MOST_PREAMBLE = 20  # rows of a sheet before its header
 
 
@@ -46,8 +50,80 @@ class SourceFiles:
     def name(self) -> str:
         """A use case's name."""
         stem = re.sub(r"\{date[^}]*\}", "", next(iter(self.layout.values())).partition(".")[0])
-        name = re.sub("[^a-z0-9]+", "-", stem.lower()).strip("-") or Path(self.folder).name.lower()
-        return name if re.match("[a-z]", name) else f"events-{name}".rstrip("-")
+        return _make_name(stem, self.folder)
+
+    def describe(self, event_time: str) -> dict[str, str]:  # noqa: ARG002  # a file's name says which days it holds
+        """Return the layout in the config's `source`; `event_time` is the column of times."""
+        return self.layout
+
+    def read(self) -> tuple[dict[str, Any], list[str], pd.DataFrame]:
+        """Return how the files are written, why, and all rows; the newest file says it for all.
+
+        Raises:
+            UserError: naming the file that cannot be read.
+        """
+        contents = {uri: storage.read_bytes(uri) for uri in self.uris}
+        uri = self.uris[-1]
+        try:
+            settings, reasons = _find_format(uri, contents[uri])
+            frames = []
+            for uri, data in contents.items():
+                frames.append(formats.read_rows(uri, data, FileFormat(**settings)))
+        except UserError as error:
+            raise UserError(f"{uri} {error}") from None
+        frame = frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
+        if frame.empty:
+            raise UserError(f"{uri} has no rows")
+        return settings, reasons, frame.loc[:, ~frame.columns.duplicated()]
+
+
+@dataclass(frozen=True)
+class QueryResult:
+    """The rows that a query of a database returns.
+
+    Attributes:
+        folder: URI of the database, to give as `--data`.
+        query: returns the rows of all days.
+    """
+
+    folder: str
+    query: str
+
+    @property
+    def uris(self) -> list[str]:
+        """What is read."""
+        return [self.folder]
+
+    @property
+    def name(self) -> str:
+        """A use case's name: the first table's."""
+        tables = re.search(r"\bfrom\s+[\"`]?(?:\w+[\"`]?\.[\"`]?)*(\w+)", self.query, re.IGNORECASE)
+        return _make_name(tables[1] if tables else "", self.folder)
+
+    def describe(self, event_time: str) -> dict[str, str]:
+        """Return the layout: the query, limited to the times of a day."""
+        time = databases.quote_name(self.folder, event_time)
+        limits = f"{time} >= {{date}} and {time} < {{next_date}}"
+        end = "\n" if "--" in self.query else ""  # of a comment
+        return {"query": f"select * from ({self.query}{end}) as events where {limits}"}  # noqa: S608 as it is given
+
+    def read(self) -> tuple[dict[str, Any], list[str], pd.DataFrame]:
+        """Return no format, a note, and all rows.
+
+        Raises:
+            UserError: when the database refuses the query, or it has no rows.
+            UnavailableError: when the database does not answer.
+        """
+        with databases.open_database(self.folder, read_only=True) as database:
+            frame = database.read(self.query, {})
+        if frame.empty:
+            raise UserError(f"the query returns no row from {self.folder}")
+        return {}, [VERSION_NOTE], frame.loc[:, ~frame.columns.duplicated()]
+
+
+def _make_name(stem: str, uri: str) -> str:
+    name = re.sub("[^a-z0-9]+", "-", stem.lower()).strip("-") or Path(uri).name.lower()
+    return name if re.match("[a-z]", name) else f"events-{name}".rstrip("-")
 
 
 def find_table(uri: str) -> SourceFiles:
@@ -85,27 +161,6 @@ def _by_day(folder: str, template: str, names: list[str]) -> SourceFiles:
     return SourceFiles(folder, {"files": template}, [storage.join(folder, name) for name in sorted(names)])
 
 
-def read(table: SourceFiles) -> tuple[dict[str, Any], list[str], pd.DataFrame]:
-    """Return how a table's files are written, why, and all rows; the newest file says it for all.
-
-    Raises:
-        UserError: naming the file that cannot be read.
-    """
-    contents = {uri: storage.read_bytes(uri) for uri in table.uris}
-    uri = table.uris[-1]
-    try:
-        settings, reasons = _find_format(uri, contents[uri])
-        frames = []
-        for uri, data in contents.items():
-            frames.append(formats.read_rows(uri, data, FileFormat(**settings)))
-    except UserError as error:
-        raise UserError(f"{uri} {error}") from None
-    frame = frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
-    if frame.empty:
-        raise UserError(f"{uri} has no rows")
-    return settings, reasons, frame.loc[:, ~frame.columns.duplicated()]
-
-
 def _find_format(uri: str, data: bytes) -> tuple[dict[str, Any], list[str]]:
     """Return what `source.format` says of a file as a whole, and why."""
     with formats.explain_faults(uri):
@@ -132,7 +187,7 @@ def _find_sheet_header(name: str, data: bytes) -> tuple[dict[str, Any], list[str
     raise UserError(f"has no row among its first {MOST_PREAMBLE} that names each column; write the header first")
 
 
-def verify(table: SourceFiles, config: Config, days: Days) -> list[str]:
+def verify(table: SourceFiles | QueryResult, config: Config, days: Days) -> list[str]:
     """Ingest every row with a config, writing nothing, and say what became of them.
 
     Raises:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from nightshift import storage, values
+from nightshift.arrow import to_frame
 from nightshift.config.columns import Columns
 from nightshift.config.source import FileFormat, Source
 from nightshift.errors import UserError
@@ -25,7 +26,6 @@ GZIP, ZIP = b"\x1f\x8b", b"PK\x03\x04"
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 END = "\x1e"  # after the last record of a file that does not end with its line
 UNNAMED = "Unnamed: "  # begins the name of a column without one, as pandas calls it
-NULLABLE = ("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64")
 PLAIN = FileFormat()
 HINT = "in the config; `nightshift config guess FILE` finds it"
 
@@ -150,34 +150,12 @@ def _first_field(value: Any) -> str:
 
 
 def _parquet(data: bytes) -> "pd.DataFrame":
-    import pandas as pd
-    import pyarrow as pa
     from pyarrow import parquet
 
     if data.startswith(PARQUET) and not data.endswith(PARQUET):
         raise EOFError("it has no footer")
-    # pandas' own metadata would hide a column that was an index
-    table = parquet.ParquetFile(storage.arrow_file(data)).read()  # read_table knows no names that come twice
-    table = pa.Table.from_arrays([_readable(column) for column in table.columns], table.column_names)
-    # otherwise a null would turn integers into floats, and ids above 2**53 into other ids
-    nullable = {getattr(pa, name.lower())(): pd.api.types.pandas_dtype(name) for name in NULLABLE}
-    frame: pd.DataFrame = table.to_pandas(ignore_metadata=True, types_mapper=nullable.get)
-    return frame
-
-
-def _readable(column: Any) -> Any:
-    """Return a column of Arrow's as one that pandas can hold, value for value, so that the rules judge each."""
-    import pyarrow as pa
-
-    if pa.types.is_date(column.type):  # those of Python end with the year 9999
-        column = column.cast(pa.timestamp("s" if pa.types.is_date32(column.type) else "ms"))
-    if pa.types.is_timestamp(column.type):  # it is UTC, whatever the zone is called
-        return column.cast(pa.timestamp(column.type.unit, column.type.tz and "UTC"))
-    try:
-        column.validate(full=True)
-    except pa.ArrowInvalid:  # some texts are no UTF-8
-        return column.cast(pa.binary())
-    return column
+    # read_table knows no names that come twice
+    return to_frame(parquet.ParquetFile(storage.arrow_file(data)).read())
 
 
 def _excel(data: bytes, spelled: FileFormat) -> "pd.DataFrame":

@@ -1,4 +1,4 @@
-"""Where the events come from: files, or the embedded simulator."""
+"""Where the events come from: files, a database, or the embedded simulator."""
 
 import codecs
 import re
@@ -87,8 +87,27 @@ class FileFormat(ConfigSection):
         return self
 
 
+LAYOUTS = {
+    "files": "by day",
+    "table": "all days in one",
+    "query": "of a database",
+    "delta": "a Delta Lake table",
+    "iceberg": "an Iceberg table",
+    "topic": "of Kafka",
+}
+
+
+def _checked_query(query: str) -> str:
+    if re.search(r"""['"]\{(next_)?date\}""", query):
+        raise ValueError("{date} is bound as a value, not pasted as text; write it without quotes")
+    return query.strip().removesuffix(";").rstrip()
+
+
+Query = Annotated[str, AfterValidator(_checked_query), StringConstraints(min_length=1)]
+
+
 class Source(ConfigSection):
-    """How the data lies below the data URI: files by day, or one table that holds all days."""
+    """How the data lies where the data URI says: files by day, one table that holds all days, a query or a topic."""
 
     files: str | None = Field(
         None,
@@ -96,6 +115,27 @@ class Source(ConfigSection):
         "several, with *: '{date}-*.tar'",
     )
     table: str | None = Field(None, description="name of one table with all days: 'transactions.csv'")
+    query: Query | None = Field(
+        None,
+        description="SQL that returns a day's rows, with {date} and {next_date} where the dates are bound: "
+        "'select * from bookings where booked_at >= {date} and booked_at < {next_date}'",
+    )
+    version: Query | None = Field(
+        None,
+        description="SQL whose answer changes whenever a day's rows do, so that they are read only then: "
+        "'select count(*), max(updated_at) from bookings where ...'; default: the rows are read to see",
+    )
+    delta: str | None = Field(None, description="folder of a Delta Lake table below the data URI: 'events'")
+    iceberg: str | None = Field(
+        None,
+        description="an Apache Iceberg table: its folder below the data URI, or its name in the catalog that the data "
+        "URI names, as in 'sales.events' of 'iceberg://prod'",
+    )
+    topic: str | None = Field(
+        None,
+        pattern=r"^[A-Za-z0-9._-]{1,249}$",
+        description="a Kafka topic of JSON objects; the data URI names its brokers: 'kafka://host:9092'",
+    )
     format: FileFormat = Field(FileFormat(), description="how values are spelled; `nightshift config guess` finds it")
     timezone: str = Field("UTC", description="IANA name of the zone of times that carry none")
     empty_days: Literal["refused", "allowed"] | list[Weekday] = Field(
@@ -110,13 +150,22 @@ class Source(ConfigSection):
 
     @model_validator(mode="after")
     def _one_layout(self) -> Self:
-        if (self.files is None) == (self.table is None):
-            raise ValueError("give exactly one of 'files' (by day) and 'table' (all days in one)")
+        if sum(getattr(self, name) is not None for name in LAYOUTS) != 1:
+            allowed = ", ".join(f"{name!r} ({meaning})" for name, meaning in LAYOUTS.items())
+            raise ValueError(f"give exactly one of {allowed}")
         if self.files is not None and not _names_days(self.files):
             raise ValueError(
                 f"'files' is {self.files!r} but must contain {{date}}, as in '{{date}}.parquet', or a spelling of day, "
                 "month and year, as in '{date:%Y%m%d}.csv'; no other braces"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _query_of_a_day(self) -> Self:
+        if self.query is not None and "{date}" not in self.query:
+            raise ValueError("'query' must contain {date}, as in 'where booked_at >= {date}'")
+        if self.version is not None and self.query is None:
+            raise ValueError("'version' belongs to 'query'; a file's version is its hash")
         return self
 
     @field_validator("timezone")
@@ -137,8 +186,8 @@ class Source(ConfigSection):
 
     @property
     def pattern(self) -> str:
-        """The layout in use: the daily template or the table's name."""
-        return self.files or self.table or ""
+        """The layout in use where that is files or a query: the daily template, the table's name or the query."""
+        return self.files or self.table or self.query or ""
 
 
 def _checked_date(text: str) -> str:

@@ -19,6 +19,7 @@ from nightshift.config.policy import (
     ServedGraph,
 )
 from nightshift.config.schedule import Schedule
+from nightshift.config.scoring import ScoreTable
 from nightshift.config.section import ConfigSection, DaysOrNone, NoDays
 from nightshift.config.source import Simulator, Source
 from nightshift.config.task import TaskConfig
@@ -52,6 +53,7 @@ class Config(ConfigSection):
     optimization: ServedGraph = ServedGraph()
     drift: DriftLimits = DriftLimits()
     controller: Controller = Controller()
+    scoring: ScoreTable | None = None
     release: Rollout = Rollout()
     retention: Retention = Retention()
     costs: Costs = Costs()
@@ -118,6 +120,8 @@ def _explain(section: type[Config], item: dict[str, Any]) -> str:
     if item["type"] == "value_error" and not path:
         # a check across sections names the field itself, and its value is not the whole config
         return str(item["ctx"]["error"])
+    if isinstance(error := item.get("ctx", {}).get("error"), UserError):  # which shows as much of the value as it may
+        return f"{field}: {error}"
     return f"{field}: {item['msg'].removeprefix('Value error, ')}, got {_shorten(item['input'])}"
 
 

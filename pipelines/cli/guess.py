@@ -14,7 +14,7 @@ from pipelines.cli import options
 from pipelines.configs import strict_yaml
 
 if TYPE_CHECKING:
-    from components.ingestion.discovery import SourceFiles
+    from components.ingestion.discovery import QueryResult, SourceFiles
     from nightshift.guessing.proposal import Proposal
     from nightshift.guessing.roles import Choices
 
@@ -24,7 +24,11 @@ WIDTH = 110  # characters of a comment
 def add_guess(actions: options.Commands) -> None:
     """Add the action to `nightshift config`."""
     command = options.add_command(actions, "guess", guess.__doc__)
-    command.add_argument("file", help="table with all days, file or folder of files by day; a path, s3:// or gs://")
+    command.add_argument(
+        "file", nargs="?", help="table with all days, file or folder of files by day; a path, s3:// or gs://"
+    )
+    command.add_argument("--data", help="URI of a database, in place of the file: postgresql://user@host/database")
+    command.add_argument("--query", help="SQL that returns the rows of all days from --data")
     command.add_argument("--label", help="column to predict (default: guessed)")
     command.add_argument("--positive", action="append", default=[], help="label that counts as positive; repeatable")
     command.add_argument("--time", help="column of the event's time (default: guessed)")
@@ -39,7 +43,7 @@ def add_guess(actions: options.Commands) -> None:
 
 
 def guess(args: Namespace) -> int:
-    """Write a config for a file, with what it assumes and why, after every row was ingested with it."""
+    """Write a config for a file or query, with what it assumes and why, after every row was ingested with it."""
     from components.ingestion import discovery
     from nightshift.config import parse
     from nightshift.guessing.roles import Choices
@@ -47,7 +51,7 @@ def guess(args: Namespace) -> int:
     choices = Choices(
         args.label, tuple(args.positive), args.time, args.id, args.day_first, args.timezone, args.label_delay
     )
-    table = discovery.find_table(args.file)
+    table = _find_table(args)
     output = Path(args.output or f"{table.name}.yaml")
     if output.exists():
         raise UserError(f"{output} exists; move it away, or give another --output")
@@ -60,26 +64,47 @@ def guess(args: Namespace) -> int:
     return options.say(f"wrote {output}; read it, then: nightshift run {shlex.join(flags)}")
 
 
-def propose(table: "SourceFiles", choices: "Choices") -> "Proposal":
+def _find_table(args: Namespace) -> "SourceFiles | QueryResult":
+    """Return the table that the flags name.
+
+    Raises:
+        UserError: when they name none or two.
+    """
+    from components.ingestion import discovery
+
+    if [bool(args.file), bool(args.data), bool(args.query)] not in ([True, False, False], [False, True, True]):
+        raise UserError("give a file, or the URI of a database as --data with a --query")
+    if args.file:
+        return discovery.find_table(args.file)
+    if "{date}" in args.query:
+        raise UserError("--query has {date}; give a query of all days, to which the condition is added")
+    if args.timezone != "UTC":
+        raise UserError(
+            f"--timezone is {args.timezone!r}, but a database selects the rows of a day in UTC; convert the times in "
+            "the query, in PostgreSQL as: booked_at at time zone 'Europe/Paris'"
+        )
+    return discovery.QueryResult(args.data, args.query.strip().removesuffix(";"))
+
+
+def propose(table: "SourceFiles | QueryResult", choices: "Choices") -> "Proposal":
     """Return the config that a table suggests.
 
     Raises:
         UserError: when it cannot be read, or a choice is a person's.
     """
-    from components.ingestion import discovery
     from nightshift.guessing import profiles, proposal, roles
 
-    settings, reasons, frame = discovery.read(table)
+    settings, reasons, frame = table.read()
     separator = str(settings.get("separator", ","))
     now = datetime.now(UTC).replace(tzinfo=None)
     profile = profiles.profile(frame, profiles.Reading(separator, now, choices.day_first, choices.timezone))
     assigned = roles.assign(profile.columns, choices)
     spelled = settings | profile.settings | {key: value for key, value in assigned.settings.items() if value}
-    source: dict[str, Any] = table.layout | ({"format": spelled} if spelled else {})
+    source: dict[str, Any] = table.describe(assigned.columns["event_time"]) | ({"format": spelled} if spelled else {})
     return proposal.propose(table.name, source, assigned, choices, [*reasons, *profile.reasons])
 
 
-def write_config(table: "SourceFiles", proposal: "Proposal", facts: list[str]) -> str:
+def write_config(table: "SourceFiles | QueryResult", proposal: "Proposal", facts: list[str]) -> str:
     """Return a config as YAML, each section below what was assumed for it."""
     head = f"Guessed by `nightshift config guess` from {table.uris[-1]}. Comments say what was assumed, and why."
     lines = [*_comment([head, *facts])]

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from nightshift import databases
 from nightshift.contracts.state import ROOTS
 from nightshift.errors import UserError
 from pipelines import ir
@@ -15,7 +16,8 @@ LOGINS = {
     "AWS_SHARED_CREDENTIALS_FILE": "~/.aws/credentials",
     "AWS_CONFIG_FILE": "~/.aws/config",
 }
-PREFIX = "AWS_"  # keys, regions and endpoints, which are no files
+# keys, regions and endpoints, which are no files
+PREFIXES = ("AWS_", "NIGHTSHIFT_KAFKA", "PYICEBERG_")
 
 
 def volumes(task: ir.PipelineTask, arguments: Mapping[str, Any], folder: Path) -> dict[str, str]:
@@ -29,7 +31,7 @@ def volumes(task: ir.PipelineTask, arguments: Mapping[str, Any], folder: Path) -
         folder: the run's.
     """
     mode = "rw" if "state" in task.parameters else "ro"
-    data = [arguments["data"]] if "data" in task.parameters else []
+    data = [databases.local_folder(arguments["data"]) or arguments["data"]] if "data" in task.parameters else []
     seen = dict.fromkeys(filter(is_local, data), "ro") | dict.fromkeys(roots(arguments, folder), mode)
     return seen | {str(folder / task.name): "rw"}
 
@@ -62,5 +64,6 @@ def logins(variables: Mapping[str, str] = os.environ) -> dict[str, str]:
 
 
 def credentials(variables: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the environment variables by which a step logs in to the stores."""
-    return {name: value for name, value in variables.items() if name.startswith(PREFIX)} | logins(variables)
+    """Return the environment variables by which a step logs in to stores, catalogs, brokers and a database."""
+    names = [name for name in variables if name.startswith(PREFIXES) or name == databases.PASSWORD]
+    return {name: variables[name] for name in names} | logins(variables)

@@ -53,10 +53,13 @@ class Step:
         body(StepContext(Namespace(**self.flags(config, data, day))))
         return tables.read_table(self.events)
 
+    def command(self, config: dict, data: object, day: str = DATE) -> list[str]:
+        flags = [word for name, value in self.flags(config, data, day).items() for word in (f"--{name}", value)]
+        return [sys.executable, "-m", "components.ingestion", *flags]
+
     def run(self, config: dict, data: object, day: str = DATE, **env: str) -> subprocess.CompletedProcess:
         """Run as its own process."""
-        flags = [word for name, value in self.flags(config, data, day).items() for word in (f"--{name}", value)]
-        command = [sys.executable, "-m", "components.ingestion", *flags]
+        command = self.command(config, data, day)
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, env=env or None)
 
 

@@ -125,7 +125,7 @@ def test_every_mistake_is_named_at_once() -> None:
 
 @pytest.mark.parametrize("source", [{}, {"files": "{date}.parquet", "table": "all.csv"}])
 def test_data_are_one_file_a_day_or_one_table(source: dict[str, str]) -> None:
-    assert "exactly one of 'files' (by day) and 'table'" in message(changed("source", source))
+    assert "exactly one of 'files' (by day), 'table' (all days in one)" in message(changed("source", source))
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@
 
 import gzip
 import json
+import sqlite3
 import zipfile
+from contextlib import closing
 from datetime import date, datetime, timedelta
 from pathlib import Path
 
@@ -136,3 +138,46 @@ def test_a_config_that_is_there_is_not_overwritten(data: Path, tmp_path: Path) -
 
     assert done.returncode == 2
     assert "c.yaml exists; move it away, or give another --output" in done.stderr
+
+
+def test_a_config_is_guessed_from_a_query_and_selects_each_day_by_itself(tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    bookings = [
+        (number, str(datetime(2025, 10, 1, 8) + timedelta(days=number // A_DAY)), amount, number % 4 == 0)
+        for number, amount in enumerate(rng.gamma(2, 800, DAYS * A_DAY).round(2).tolist())
+    ]
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as shop:
+        shop.execute("create table bookings (id, booked_at, amount, cancelled)")
+        shop.executemany("insert into bookings values (?, ?, ?, ?)", bookings)
+        shop.commit()
+    config, uri = tmp_path / "bookings.yaml", f"sqlite://{tmp_path}/shop.db"
+
+    query = "select * from bookings -- all of them"
+    done = command("config", "guess", "--data", uri, "--query", query, "--output", str(config))
+
+    assert done.returncode == 0, done.stderr
+    assert f"All {DAYS * A_DAY} rows of 2025-10-01 .. 2025-12-14 were read with this config: none is left out." in (
+        done.stdout
+    )
+    limits = '"booked_at" >= {date} and "booked_at" < {next_date}'
+    assert load(str(config))["source"]["query"] == f"select * from ({query}\n) as events where {limits}"
+    assert f"nightshift run --config {config} --data {uri} --date 2025-12-14" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--query", "select 1"], "give a file, or the URI of a database as --data with a --query"),
+        (["--data", "sqlite:///a.db", "--query", "select 1 where day = {date}"], "give a query of all days"),
+        (
+            ["--data", "sqlite:///a.db", "--query", "select 1", "--timezone", "Asia/Tokyo"],
+            "convert the times in the query",
+        ),
+        (["--data", "postgresql://a:b@h/s", "--query", "select 1"], "set NIGHTSHIFT_DATABASE_PASSWORD"),
+    ],
+)
+def test_a_query_that_cannot_be_guessed_from_is_refused(words: list[str], message: str) -> None:
+    done = command("config", "guess", *words)
+
+    assert done.returncode == 2
+    assert message in done.stderr

@@ -1,9 +1,11 @@
 """What the commands about trainings cannot do, and the next step."""
 
+from pathlib import Path
+
 import pytest
 
 from nightshift.errors import UserError
-from tests.pipelines.samples import called
+from tests.pipelines.samples import called, command
 
 
 @pytest.mark.parametrize(
@@ -31,3 +33,12 @@ from tests.pipelines.samples import called
 def test_what_a_command_cannot_do_is_refused_with_the_next_step(words: str, reason: str) -> None:
     with pytest.raises(UserError, match=reason):
         called(*words.split())
+
+
+def test_a_password_in_the_uri_of_the_data_is_refused_before_a_run_has_files(tmp_path: Path) -> None:
+    done = command("run", "ingestion", "--data", "postgresql://shop:geheim@db/shop", "--workspace", str(tmp_path))
+
+    assert done.returncode == 2
+    assert "set NIGHTSHIFT_DATABASE_PASSWORD" in done.stderr
+    assert "geheim" not in done.stderr + done.stdout
+    assert not [*tmp_path.rglob("*")]

@@ -120,7 +120,7 @@ def write(path, tables, rows, further):
             database.execute(f"CREATE TABLE {table} ({columns})")
             for row in rows[table]:
                 values = (*row, *[None] * (columns.count(",") + 1 - len(row)))[: columns.count(",") + 1]
-                database.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(values))})", values)  # noqa: S608
+                database.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(values))})", values)
         for table in further:
             database.execute(f"CREATE TABLE {table}")
         database.commit()

@@ -82,7 +82,7 @@ def nsight(folder, ranks, *, has_processes=True, devices=None):
                 row = [1000 * start, 1000 * (start + took), device, 7, number, int(name == NCCL)]
                 row += [process] if has_processes else []
                 marks = ", ".join("?" * len(row))
-                database.execute(f"INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES ({marks})", row)  # noqa: S608
+                database.execute(f"INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES ({marks})", row)
                 call = (1000 * called, 1000 * (called + 4), process + 11, number, 2)
                 database.execute("INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (?, ?, ?, ?, ?)", call)
             for step in range(STEPS):

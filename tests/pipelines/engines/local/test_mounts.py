@@ -50,6 +50,18 @@ def test_the_simulator_and_buckets_are_no_folders(run: Run) -> None:
     assert all(Path(path).is_relative_to(run.folder.parents[1]) for path in seen(run, "ingestion"))
 
 
+def test_of_a_database_in_a_file_a_step_sees_the_folder(run: Run, tmp_path: Path) -> None:
+    run.arguments["data"] = f"duckdb://{tmp_path}/raw/shop.duckdb"
+
+    assert seen(run, "ingestion")[str(tmp_path / "raw")] == "ro"
+
+
+def test_the_password_of_a_database_reaches_the_steps(tmp_path: Path) -> None:
+    variables = {"HOME": str(tmp_path), "NIGHTSHIFT_DATABASE_PASSWORD": "s", "NIGHTSHIFT_DATABASE": "x"}
+
+    assert mounts.credentials(variables) == {"NIGHTSHIFT_DATABASE_PASSWORD": "s"}
+
+
 def test_a_login_to_google_and_to_aws_reaches_the_steps(tmp_path: Path) -> None:
     key, profiles = tmp_path / "key.json", tmp_path / ".aws" / "credentials"
     profiles.parent.mkdir()
@@ -60,6 +72,12 @@ def test_a_login_to_google_and_to_aws_reaches_the_steps(tmp_path: Path) -> None:
     files = {"GOOGLE_APPLICATION_CREDENTIALS": str(key), "AWS_SHARED_CREDENTIALS_FILE": str(profiles)}
     assert mounts.logins(variables) == files
     assert mounts.credentials(variables) == files | {"AWS_PROFILE": "me"}
+
+
+def test_the_logins_to_brokers_catalogs_and_databases_reach_the_steps() -> None:
+    names = ["NIGHTSHIFT_DATABASE_PASSWORD", "NIGHTSHIFT_KAFKA", "PYICEBERG_CATALOG__PROD__URI"]
+    variables = dict.fromkeys(names, "one")
+    assert mounts.credentials(variables | {"HOME": "/nowhere"}) == variables
 
 
 def test_a_login_that_is_not_there_is_named(tmp_path: Path) -> None:

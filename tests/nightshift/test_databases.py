@@ -1,0 +1,143 @@
+"""Databases by URI: what is refused, what may pass, and that a password is shown nowhere."""
+
+import subprocess
+import sys
+from datetime import date
+
+import pytest
+
+from nightshift import databases
+from nightshift.databases import bind, local_folder, open_database
+from nightshift.errors import UnavailableError, UserError
+from tests import postgresql
+from tests.processes import started
+
+DAYS = {"date": date(2024, 3, 10), "next_date": date(2024, 3, 11)}
+
+
+@pytest.fixture(scope="module")
+def address():
+    with postgresql.serve("shop") as running:
+        yield running
+
+
+@pytest.mark.parametrize(("marker", "statement"), [("?", "a ? b ? c ? {x} 5%"), ("$", "a $1 b $2 c $3 {x} 5%")])
+def test_every_name_becomes_a_marker_of_its_own(marker, statement):
+    first, second = DAYS.values()
+    assert bind("a {date} b {next_date} c {date} {x} 5%", DAYS, marker) == (statement, [first, second, first])
+
+
+def test_a_driver_that_takes_names_gets_each_value_once():
+    statement = "a %(date)s b %(next_date)s c %(date)s {x} 5%%"
+    assert bind("a {date} b {next_date} c {date} {x} 5%", DAYS, "%") == (statement, DAYS)
+
+
+def test_a_value_is_never_part_of_the_statement(address):
+    injected = "'; drop table events; --"
+    with open_database(f"postgresql://{address}/shop") as database:
+        assert database.read("select {date}::text as value", {"date": injected})["value"].tolist() == [injected]
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "postgresql://shop:geheim@db/shop",
+        "postgresql://db/shop?user=shop&password=geheim",
+        "postgresql://db/shop?sslpassword=geheim",
+        "snowflake://shop@account/shop?private_key_file_pwd=geheim",
+        "snowflake://shop@account/shop?token=geheim",
+    ],
+)
+def test_a_uri_with_a_password_is_refused_without_showing_it(uri):
+    with pytest.raises(UserError, match=r"set NIGHTSHIFT_DATABASE_PASSWORD in the environment") as error:
+        open_database(uri)
+    assert "geheim" not in str(error.value)
+
+
+def test_the_password_of_the_environment_logs_in_and_no_error_shows_it(address, monkeypatch):
+    with open_database(f"postgresql://{address}/shop") as database:
+        _require_password(database)
+    uri = f"postgresql://reader@{address.split('@')[1]}/shop"
+    monkeypatch.setenv(databases.PASSWORD, "s:e/c ret")
+    with open_database(uri, read_only=True) as database:
+        assert database.read("select current_user::text as name", {})["name"].tolist() == ["reader"]
+        with pytest.raises(UserError) as error:
+            database.read("select 's:e/c ret'::integer", {})
+    assert "s:e/c ret" not in str(error.value)
+    monkeypatch.setenv(databases.PASSWORD, "wrong")
+    with pytest.raises(UserError, match="password authentication failed"):
+        open_database(uri)
+
+
+def _require_password(database: databases.Database) -> None:
+    """Have the server ask one role for its password, and trust all others."""
+    lines = "host all reader 127.0.0.1/32 scram-sha-256", "host all all 127.0.0.1/32 trust"
+    file = database.read("select current_setting('hba_file') as file", {})["file"][0]
+    cursor = database.connection.cursor()
+    cursor.execute("create role reader login password 's:e/c ret'")
+    cursor.execute(f"copy (values ('{lines[0]}'), ('{lines[1]}')) to '{file}'")
+    database.connection.commit()
+    cursor.execute("do $$ begin perform pg_reload_conf(); end $$")
+    cursor.close()
+
+
+def test_times_are_utc_whatever_the_zone_of_the_server(address):
+    uri, statement = f"postgresql://{address}/shop", "alter database shop set timezone to 'Asia/Kathmandu'"
+    with open_database(uri) as database, database.execute(statement, {}):
+        database.connection.commit()
+    with open_database(uri, read_only=True) as database:
+        midnight = database.read("select {date}::timestamptz as midnight", DAYS)["midnight"]
+    assert str(midnight[0]) == "2024-03-10 00:00:00+00:00"
+
+
+@pytest.mark.parametrize("uri", ["postgresql://shop@127.0.0.1:1/shop", "postgresql://shop@nowhere.invalid/shop"])
+def test_a_server_that_is_down_may_be_tried_again(uri):
+    with pytest.raises(UnavailableError, match="check the database, then run the same command again"):
+        open_database(uri)
+
+
+def test_a_connection_that_breaks_may_be_tried_again(address):
+    with open_database(f"postgresql://{address}/shop") as database, pytest.raises(UnavailableError, match="terminat"):
+        database.read("select pg_terminate_backend(pg_backend_pid())", {})
+
+
+HOLDER = "import duckdb, sys; held = duckdb.connect(sys.argv[1]); print('open', flush=True); sys.stdin.read()"
+
+
+def test_a_file_that_another_process_writes_may_be_tried_again(tmp_path):
+    command = [sys.executable, "-c", HOLDER, f"{tmp_path}/shop.duckdb"]
+    with started(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout.readline()
+        with pytest.raises(UnavailableError, match="lock on file"):
+            open_database(f"duckdb://{tmp_path}/shop.duckdb", read_only=True)
+        holder.communicate()
+
+
+def test_a_mistake_of_the_user_is_not_tried_again(address, tmp_path):
+    for uri in (f"postgresql://{address}/nope", f"sqlite://{tmp_path}/nope.db", f"duckdb://{tmp_path}/nope.duckdb"):
+        with pytest.raises(UserError, match="check the query, the names in it, the URI and the credentials"):
+            open_database(uri, read_only=True)
+
+
+@pytest.mark.parametrize(
+    ("uri", "message"),
+    [
+        ("postgres://db/shop", "'postgres' is no kind of database; .* did you mean 'postgresql'"),
+        ("postgresql://[db/shop", "is not a URI .* write postgresql://user@host/database"),
+        ("athena://eu-west-1/shop", "needs a driver; install it: pip install pyathena"),
+    ],
+)
+def test_a_uri_that_cannot_work_is_refused_with_what_to_do(uri, message):
+    with pytest.raises(UserError, match=message):
+        open_database(uri)
+
+
+def test_a_type_of_a_databases_own_has_to_be_cast(address):
+    with open_database(f"postgresql://{address}/shop") as database, pytest.raises(UserError, match="cast it to text"):
+        database.read("select inet '10.0.0.1' as address", {})
+
+
+def test_the_folder_of_a_database_in_a_file_is_known():
+    assert local_folder("sqlite:///srv/my%20data/shop.db") == "/srv/my data"
+    assert local_folder("postgresql://db/shop") is None
+    assert local_folder("/srv/shop") is None
