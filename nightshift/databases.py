@@ -101,6 +101,20 @@ class Database:
         finally:
             cursor.close()
 
+    @contextmanager
+    def transaction(self) -> Iterator[Any]:
+        """Yield a cursor, of whose statements all take effect or none; errors as for `read`."""
+        cursor = self.connection.cursor()
+        try:
+            with _explain(self.uri):
+                yield cursor
+                self.connection.commit()
+        except BaseException:
+            self.connection.rollback()
+            raise
+        finally:
+            cursor.close()
+
 
 def is_database(uri: str) -> bool:
     """Return whether a URI names a database of a known kind."""

@@ -1,7 +1,8 @@
 """Errors that end in one clear line, never a traceback: exit code 2 for a user's mistake, 75 if preempted, else 1."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from http import HTTPStatus
 
 
@@ -41,3 +42,14 @@ def check_names(field: str, names: Iterable[str], allowed: Iterable[str]) -> Non
     for name in names:
         if name not in allowed:
             raise UserError(f"{field}.{name}: unknown; allowed here: {', '.join(allowed)}{nearest(name, allowed)}")
+
+
+@contextmanager
+def require_extra(field: str, extra: str) -> Iterator[None]:
+    """Turn a library that is missing into a UserError that names the extra of this package that has it."""
+    try:
+        yield
+    except ImportError:
+        raise UserError(
+            f"{field} needs a library that is missing; run in the checkout: pip install -e '.[{extra}]'"
+        ) from None

@@ -53,7 +53,7 @@ def parser() -> StepParser:
     return StepParser("ingestion", "Checks a window of days of raw events and writes them to the lake.").takes(
         config="the use case's config (JSON)",
         date="the logical date, YYYY-MM-DD",
-        data="'simulator', or the URI of a database or of the folder that holds the raw files",
+        data="'simulator', or the URI of the folder, database, catalog or brokers that hold the raw events",
         state="where things are kept (JSON)",
         events="where to write the manifest of events",
     )
@@ -67,7 +67,8 @@ def body(context: StepContext) -> dict[str, float | str]:
     """
     args, config, lake, days = context.args, context.config, context.state.lake, context.plan
     with digests.remember(storage.join(lake, config.name, "digests.json")) as known:
-        source = sources.connect(args.data, config, days.labels_due, known)
+        landing = storage.join(lake, config.name, "landing")
+        source = sources.connect(args.data, config, days.labels_due, known, landing)
         _require_days(job := IngestionJob(config, days, source, lake))
         partitions = _ingest_consistently(job)
     totals = tally.Totals.from_partitions(partitions)
@@ -76,7 +77,7 @@ def body(context: StepContext) -> dict[str, float | str]:
     for sentence in section.empty_days(partitions):
         log.info("ingestion: %s", sentence)
     _check_shares(job, partitions, totals)
-    details = {"source": args.data, "read": totals.read, "quarantined": totals.by_rule}
+    details = {"source": args.data, "read": totals.read, "quarantined": totals.by_rule} | dict(source.details)
     details |= {"quarantined_labels": totals.quarantined} if totals.has_labels else {}
     write_section(args.events, section.build(args.data, partitions, totals))
     table = Table("events", partitions, details)
@@ -214,28 +215,13 @@ def _write(job: IngestionJob, day: date, key: str, raw: RawRows, split: "core.Sp
 
 def _check_shares(job: IngestionJob, partitions: list[Partition], totals: tally.Totals) -> None:
     """Stop a run in which a rule rejected too large a share of the rows read, or all rules one of a label's rows."""
-    limits = job.config.quarantine
-    if rule := totals.excess(limits.max_share):
-        bad = totals.by_rule[rule]
-        message = (
-            f"rule {rule!r} rejected {bad:,} of {totals.read:,} rows ({bad / totals.read:.2%}), "
-            f"quarantine.max_share allows {limits.max_share:.2%}"
-        )
-        raise UserError(_with_examples(message, "max_share", job.config, partitions, rule))
-    if label := totals.label_excess(limits.max_label_share):
-        rule, bad, rows = totals.worst_rule(label), totals.left_out[label], totals.labels[label]
-        message = (
-            f"{bad:,} of {rows:,} {section.rows_of(label)} ({bad / rows:.2%}) are quarantined, "
-            f"{totals.quarantined[rule][label]:,} of them by rule {rule!r}; "
-            f"quarantine.max_label_share allows {limits.max_label_share:.2%}"
-        )
-        raise UserError(_with_examples(message, "max_label_share", job.config, partitions, rule, label))
+    if excess := totals.find_excess(job.config.quarantine):
+        raise UserError(_with_examples(excess, job.config, partitions))
 
 
-def _with_examples(
-    message: str, limit: str, config: Config, partitions: list[Partition], rule: str, label: str | None = None
-) -> str:
-    """Return a message with three of a rule's rows, where they all are, and what to do."""
+def _with_examples(excess: tally.Excess, config: Config, partitions: list[Partition]) -> str:
+    """Return what exceeds a limit with three of a rule's rows, where they all are, and what to do."""
+    rule, label = excess.rule, excess.label
     from components.ingestion import core
 
     counts = {part.details["quarantine_uri"]: part.details["quarantined_labels"].get(rule, {}) for part in partitions}
@@ -243,9 +229,10 @@ def _with_examples(
     # each file holds at least one such row
     rows = core.examples([storage.read_frame(uri) for uri in files[:3]], config, rule, label)
     return (
-        f"{message}; for example\n  " + "\n  ".join(rows) + "\n"
+        f"{excess.sentence}; for example\n  " + "\n  ".join(rows) + "\n"
         f"all rejected rows are in {files[0]}{f' and {len(files) - 1} more files' if len(files) > 1 else ''}; "
-        f"fix the data{core.hint(rule)}, or raise quarantine.{limit} in the config if these rows may be left out"
+        f"fix the data{core.hint(rule, config)}, or raise quarantine.{excess.limit} in the config if these rows may be "
+        "left out"
     )
 
 

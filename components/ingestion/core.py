@@ -219,12 +219,12 @@ def _raw(contents: pd.Series) -> pd.Series:
 
 def schema(config: Config, id_types: dict[str, str], labels_due: bool) -> pa.DataFrameSchema:
     """Return the contract of an events partition: these columns, in this order, and no others."""
-    finite = pa.Check(np.isfinite, name="finite")
+    finite = pa.Check(np.isfinite, name="finite")  # of the numbers that are there
     # pandera takes one unit of time for another
     microseconds = pa.Check(lambda times: times.dtype == "datetime64[us]", name="microseconds")
     kinds = {
         Holds.TIME: pa.Column("datetime64[us]", microseconds),
-        Holds.AMOUNT: pa.Column("float64", [pa.Check.ge(0), finite]),
+        Holds.AMOUNT: pa.Column("float64", [pa.Check.ge(config.least_amount), finite]),
         Holds.FILE: pa.Column(object),
         Holds.TEXT: pa.Column(str),
         Holds.NUMBER: pa.Column("float64", finite),
@@ -232,6 +232,7 @@ def schema(config: Config, id_types: dict[str, str], labels_due: bool) -> pa.Dat
     }
     own = {role: pa.Column(ID_DTYPES[name]) for role, name in id_types.items()}
     own |= {role: _labels(config).schema(config, not labels_due) for role in config.columns.holding(Holds.LABEL)}
+    own |= {role: pa.Column("float64", finite, nullable=True) for role in config.nullable}
     return pa.DataFrameSchema(
         {column.role: own.get(column.role) or kinds[column.holds] for column in config.columns.read},
         checks=pa.Check(_named_once, name="an event_id once a day"),
@@ -268,10 +269,11 @@ def examples(bad: Iterable[pd.DataFrame], config: Config, rule: str, label: str 
     ]
 
 
-def hint(rule: str) -> str:
-    """Return what to set in the config where values are right and spelled otherwise, the end of a sentence."""
-    setting = SPELLINGS.get(rule)
-    return f", or set {setting} in the config, which `nightshift config guess FILE` finds" if setting else ""
+def hint(rule: str, config: Config) -> str:
+    """Return what to change in the config where the rows that a rule rejects are right, the end of a sentence."""
+    setting, remedy = SPELLINGS.get(rule), config.REMEDIES.get(rule)
+    spelling = f", or set {setting} in the config, which `nightshift config guess FILE` finds" if setting else ""
+    return f"{spelling}, or {remedy}" if remedy else spelling
 
 
 def _mask(value: Any) -> str:
@@ -331,9 +333,9 @@ def _reasons(rows: ParsedRows, config: Config) -> pd.Series:
         "missing_key": typed[[*columns.holding(Holds.IDENTIFIER)]].isna().any(axis=1),
         "unparsable_time": typed["event_time"].isna(),
         "outside_day": typed["event_time"].to_numpy().astype("datetime64[D]") != rows.days,
-        "bad_amount": ~_finite(typed[amounts]) | (typed[amounts] < 0).any(axis=1),
+        "bad_amount": ~_finite(typed[amounts]) | (typed[amounts] < config.least_amount).any(axis=1),
         "over_limit": faults == "over_limit",
-        "bad_number": ~_finite(typed[[*columns.holding(Holds.NUMBER)]]),
+        "bad_number": _bad_numbers(rows, config),
     }
     for role, name in columns.holding(Holds.LABEL).items():
         labeled = read.has_value(rows.raw[name])
@@ -374,6 +376,16 @@ def _inexact(rows: ParsedRows, columns: Columns) -> pd.Series:
         unread = rows.typed.index[rows.typed[role].isna()]
         inexact[unread] |= read.has_value(rows.raw.loc[unread, name])
     return inexact | rows.typed[[*columns.holding(Holds.CATEGORY)]].isna().any(axis=1)
+
+
+def _bad_numbers(rows: ParsedRows, config: Config) -> pd.Series:
+    """Return which rows have a number that cannot be read, or none in a column that needs one."""
+    numbers = config.columns.holding(Holds.NUMBER)
+    bad = ~_finite(rows.typed[[name for name in numbers if name not in config.nullable]])
+    for role in config.nullable:
+        unread = rows.typed.index[~np.isfinite(rows.typed[role])]
+        bad[unread] |= read.has_value(rows.raw.loc[unread, numbers[role]])
+    return bad
 
 
 def _finite(numbers: pd.DataFrame) -> pd.Series:

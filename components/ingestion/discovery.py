@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -190,7 +191,7 @@ def verify(table: SourceFiles | QueryResult, config: Config, days: Days) -> list
     """Ingest every row with a config, writing nothing, and say what became of them.
 
     Raises:
-        UserError: when a run would stop: days are missing, or too many rows are quarantined.
+        UserError: when a run for the last day would stop: days are missing, or too many rows are quarantined.
     """
     needed = plan(config, days.last)
     source = sources.connect(table.folder, config, needed.labels_due)
@@ -198,16 +199,26 @@ def verify(table: SourceFiles | QueryResult, config: Config, days: Days) -> list
     frames = {day: source.read(day).load() for day in days if source.has(day)}
     splits = core.split_alike(frames, config, needed.labels_due) if source.alike else None
     splits = splits or {day: core.split(frame, config, day, day <= needed.labels_due) for day, frame in frames.items()}
-    totals = Totals(Counter(), {})
-    for split in splits.values():
-        totals.add(split.labels, split.quarantined_labels)
-    limits = config.quarantine
-    if rule := totals.excess(limits.max_share):
-        rows = "\n  ".join(core.examples([split.bad for split in splits.values()], config, rule))
-        raise UserError(
-            f"with the config that the file suggests, rule {rule!r} rejects {totals.by_rule[rule]:,} of "
-            f"{totals.read:,} rows; for example\n  {rows}\nfix them{core.hint(rule)}"
-        )
+    _check_shares(splits.values(), config)
+    _check_shares([splits[day] for day in needed.events if day in splits], config)
+    totals = _sum_up(splits.values())
     rules = ", ".join(f"{rows:,} by {rule}" for rule, rows in totals.by_rule.items())
     fates = f"{totals.bad:,} are left out ({rules})" if rules else "none is left out"
     return [f"All {totals.read:,} rows of {days} were read with this config: {fates}."]
+
+
+def _sum_up(splits: Iterable[core.SplitRows]) -> Totals:
+    totals = Totals(Counter(), {})
+    for split in splits:
+        totals.add(split.labels, split.quarantined_labels)
+    return totals
+
+
+def _check_shares(splits: Collection[core.SplitRows], config: Config) -> None:
+    """Check that a run over some days would not stop, see `Totals.find_excess`."""
+    if excess := _sum_up(splits).find_excess(config.quarantine):
+        rows = "\n  ".join(core.examples([split.bad for split in splits], config, excess.rule, excess.label))
+        raise UserError(
+            f"with the config that the file suggests, {excess.sentence}; for example\n  {rows}\n"
+            f"fix them{core.hint(excess.rule, config)}"
+        )

@@ -5,7 +5,7 @@ from datetime import date
 
 from components.ingestion.sources.coverage import spans
 from components.ingestion.sources.files import NO_FILES
-from components.ingestion.tally import Totals
+from components.ingestion.tally import Totals, rows_of
 from nightshift.contracts.section import (
     Block,
     Fact,
@@ -53,12 +53,6 @@ def empty_days(partitions: Sequence[Partition]) -> list[str]:
     days = spans([date.fromisoformat(part.date) for part in empty])
     files = f", {unsent} of them no file" if unsent else ""
     return [f"{len(empty)} days (UTC) have no rows{files}: {days}."] if empty else []
-
-
-def rows_of(label: str) -> str:
-    """Name the rows of a label."""
-    names = {"": "rows without a label", "positive": "positives", "negative": "negatives"}
-    return names.get(label, f"rows of class {label!r}")
 
 
 def _by_label(totals: Totals) -> Iterator[str]:

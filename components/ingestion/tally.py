@@ -4,10 +4,28 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from nightshift.config.policy import Quarantine
 from nightshift.contracts.tables import Partition
 
 CORRECTED = "replaced_on_later_day"  # of a row that is not left out: its event is there, as it was corrected
 MIN_ROWS = 5  # of a label, left out: fewer are chance where 1 % of all rows may be (once in 300 times of 100 positives)
+
+
+@dataclass(frozen=True)
+class Excess:
+    """Rows left out beyond a limit.
+
+    Attributes:
+        rule: that rejected most of them.
+        label: what all of them are counted as; None: anything.
+        limit: key of `quarantine` in the config.
+        sentence: how many they are, and how many may be.
+    """
+
+    rule: str
+    label: str | None
+    limit: str
+    sentence: str
 
 
 @dataclass(frozen=True)
@@ -67,7 +85,26 @@ class Totals:
         """Rows rejected."""
         return self.by_label.total()
 
-    def excess(self, max_share: float) -> str | None:
+    def find_excess(self, limits: Quarantine) -> Excess | None:
+        """Return what exceeds a limit: of the rows that one rule rejected, or of a label's that all rules rejected."""
+        if rule := self._excess(limits.max_share):
+            bad = self.by_rule[rule]
+            sentence = (
+                f"rule {rule!r} rejected {bad:,} of {self.read:,} rows ({bad / self.read:.2%}), "
+                f"quarantine.max_share allows {limits.max_share:.2%}"
+            )
+            return Excess(rule, None, "max_share", sentence)
+        if label := self.label_excess(limits.max_label_share):
+            rule, bad, rows = self.worst_rule(label), self.left_out[label], self.labels[label]
+            sentence = (
+                f"{bad:,} of {rows:,} {rows_of(label)} ({bad / rows:.2%}) are quarantined, "
+                f"{self.quarantined[rule][label]:,} of them by rule {rule!r}; "
+                f"quarantine.max_label_share allows {limits.max_label_share:.2%}"
+            )
+            return Excess(rule, label, "max_label_share", sentence)
+        return None
+
+    def _excess(self, max_share: float) -> str | None:
         """Return the rule that rejected most rows when that is more than a share of those read, or None."""
         counts = {rule: count for rule, count in self.by_rule.items() if rule != CORRECTED}
         worst, count = next(iter(counts.items()), (None, 0))
@@ -84,6 +121,12 @@ class Totals:
         """Return the rule by which most rows of a label are left out."""
         rules = [rule for rule in self.quarantined if rule != CORRECTED]
         return max(rules, key=lambda rule: self.quarantined[rule][label])
+
+
+def rows_of(label: str) -> str:
+    """Name the rows of a label."""
+    names = {"": "rows without a label", "positive": "positives", "negative": "negatives"}
+    return names.get(label, f"rows of class {label!r}")
 
 
 def mixed_ids(partitions: Iterable[Partition]) -> list[str]:

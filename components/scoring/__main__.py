@@ -6,7 +6,7 @@ from datetime import date
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from components.scoring import section
+from components.scoring import section, sink
 from nightshift import release, splits, step, storage, tasks
 from nightshift.context import StepContext
 from nightshift.contracts import package, tables
@@ -99,6 +99,8 @@ def body(context: StepContext) -> dict[str, Any]:
         message = "the model was trained until %s: its scores of %s say nothing about its quality"
         step.log.warning(message, job.trained_until, days.newest)
     parts = [tables.find_partition(job.uri(scored_day)) or _write(job, scored_day) for scored_day in days]
+    if context.config.scoring and not args.model:
+        sink.write_days(context.config.scoring, parts)
     scored = storage.read_frame(parts[-1].uri)
     flagged = int(scored["flagged"].sum()) if "flagged" in scored else None
     step.log.info("%s: %d rows scored by version %s", day, parts[-1].rows, job.source.version)

@@ -87,6 +87,16 @@ class FileFormat(ConfigSection):
         return self
 
 
+LAYOUTS = {
+    "files": "by day",
+    "table": "all days in one",
+    "query": "of a database",
+    "delta": "a Delta Lake table",
+    "iceberg": "an Iceberg table",
+    "topic": "of Kafka",
+}
+
+
 def _checked_query(query: str) -> str:
     if re.search(r"""['"]\{(next_)?date\}""", query):
         raise ValueError("{date} is bound as a value, not pasted as text; write it without quotes")
@@ -97,7 +107,7 @@ Query = Annotated[str, AfterValidator(_checked_query), StringConstraints(min_len
 
 
 class Source(ConfigSection):
-    """How the data lies below the data URI: files by day, one table that holds all days, or a query of a database."""
+    """How the data lies where the data URI says: files by day, one table that holds all days, a query or a topic."""
 
     files: str | None = Field(
         None,
@@ -115,6 +125,17 @@ class Source(ConfigSection):
         description="SQL whose answer changes whenever a day's rows do, so that they are read only then: "
         "'select count(*), max(updated_at) from bookings where ...'; default: the rows are read to see",
     )
+    delta: str | None = Field(None, description="folder of a Delta Lake table below the data URI: 'events'")
+    iceberg: str | None = Field(
+        None,
+        description="an Apache Iceberg table: its folder below the data URI, or its name in the catalog that the data "
+        "URI names, as in 'sales.events' of 'iceberg://prod'",
+    )
+    topic: str | None = Field(
+        None,
+        pattern=r"^[A-Za-z0-9._-]{1,249}$",
+        description="a Kafka topic of JSON objects; the data URI names its brokers: 'kafka://host:9092'",
+    )
     format: FileFormat = Field(FileFormat(), description="how values are spelled; `nightshift config guess` finds it")
     timezone: str = Field("UTC", description="IANA name of the zone of times that carry none")
     empty_days: Literal["refused", "allowed"] | list[Weekday] = Field(
@@ -129,8 +150,9 @@ class Source(ConfigSection):
 
     @model_validator(mode="after")
     def _one_layout(self) -> Self:
-        if [self.files, self.table, self.query].count(None) != 2:
-            raise ValueError("give exactly one of 'files' (by day), 'table' (all days in one) and 'query' (a database)")
+        if sum(getattr(self, name) is not None for name in LAYOUTS) != 1:
+            allowed = ", ".join(f"{name!r} ({meaning})" for name, meaning in LAYOUTS.items())
+            raise ValueError(f"give exactly one of {allowed}")
         if self.files is not None and not _names_days(self.files):
             raise ValueError(
                 f"'files' is {self.files!r} but must contain {{date}}, as in '{{date}}.parquet', or a spelling of day, "
@@ -164,7 +186,7 @@ class Source(ConfigSection):
 
     @property
     def pattern(self) -> str:
-        """The layout in use: the daily template, the table's name or the query."""
+        """The layout in use where that is files or a query: the daily template, the table's name or the query."""
         return self.files or self.table or self.query or ""
 
 

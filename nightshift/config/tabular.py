@@ -1,8 +1,10 @@
 """The tabular task: trailing windows over events, and the candidates that are trained on them."""
 
+import math
 import re
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import annotated_types
 from pydantic import Field, field_validator, model_validator
@@ -76,7 +78,7 @@ class TabularColumns(LabeledColumns):
         None, description="whose events they are: of a person, an account, a machine; without it each stands alone"
     )
     terminal: Identifier = Field(None, description="where they happen: at a shop, a device, a site")
-    amount: Amount = Field(None, description="what an event is worth; not negative")
+    amount: Amount = Field(None, description="what an event is worth; not negative, unless limits.negative_amounts")
     numeric: Numbers = Field([], description="further numeric columns, used as model inputs as they are")
     categorical: Categories = Field([], description="further categorical columns, one-hot encoded")
 
@@ -84,8 +86,14 @@ class TabularColumns(LabeledColumns):
 class TabularEventLimits(ConfigSection):
     """What one event may be: ingestion quarantines what is more, and an endpoint refuses it."""
 
+    nullable: list[str] = Field(
+        [], description="those of columns.numeric whose numbers may be missing; rows that miss others are quarantined"
+    )
+    negative_amounts: bool = Field(False, description="whether amounts may be below 0, as those of refunds")
     largest_amount: LargestAmount | None = Field(
-        None, description="default: 10^13 of the currency's smallest unit, 100,000,000,000.00 with two decimals"
+        None,
+        description="regardless of the sign; default: 10^13 of the currency's smallest unit, 100,000,000,000.00 with "
+        "two decimals",
     )
     longest_id: Positive = Field(256, description="characters of an id, a customer or a terminal")
     days_ahead: Days = Field(
@@ -93,6 +101,11 @@ class TabularEventLimits(ConfigSection):
         description="days after now, or after the newest day trained on if that is later, that an event may be dated "
         "which an endpoint is sent",
     )
+
+    @property
+    def exceptions(self) -> dict[str, Any]:
+        """What events may be although it is not allowed by default; {} without exceptions."""
+        return self.model_dump(include={"nullable", "negative_amounts"}, exclude_defaults=True)
 
 
 class TabularFormat(FileFormat):
@@ -158,7 +171,8 @@ class TabularEvaluationGate(EvaluationGate):
     max_average_precision: Share = Field(0.99, description="better than this is taken for leakage and refused")
     cost_missed_positive: Cost = Field(
         1.0,
-        description="of a positive that is not flagged, as a multiple of its amount; without amounts each counts 1",
+        description="of a positive that is not flagged, as a multiple of its amount regardless of the sign; without "
+        "amounts each counts 1",
     )
     cost_per_alert: Cost = Field(5.0, description="of checking a flagged event, in the currency of the amounts")
 
@@ -175,6 +189,13 @@ class TabularDriftLimits(DriftLimits):
 
 class TabularConfig(LabeledConfig):
     """A use case whose events are rows of a table."""
+
+    REMEDIES: ClassVar[Mapping[str, str]] = {
+        **LabeledConfig.REMEDIES,
+        "bad_amount": "set limits.negative_amounts if amounts may be below 0",
+        "bad_number": "name the column in limits.nullable if its numbers may be missing",
+        "over_limit": "raise limits.largest_amount or limits.longest_id",
+    }
 
     source: TabularSource
     columns: TabularColumns
@@ -196,6 +217,16 @@ class TabularConfig(LabeledConfig):
         return self
 
     @model_validator(mode="after")
+    def _nullable_columns_are_numeric(self) -> Self:
+        numeric = self.columns.numeric
+        if others := sorted({*self.limits.nullable} - {*numeric}):
+            raise ValueError(
+                f"limits.nullable: has {others[0]!r}, and only numbers of columns.numeric may be missing; give some of "
+                f"{', '.join(numeric) or 'them, of which there are none yet'}"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _amounts_are_exact(self) -> Self:
         largest, decimals = self.limits.largest_amount, self.task.amount_decimals
         if largest and largest * 10**decimals > EXACT:
@@ -204,6 +235,16 @@ class TabularConfig(LabeledConfig):
                 f"are exact up to {EXACT / 10**decimals:,.16g}; lower one of them"
             )
         return self
+
+    @property
+    def nullable(self) -> list[str]:
+        """The columns whose numbers may be missing."""
+        return self.limits.nullable
+
+    @property
+    def least_amount(self) -> float:
+        """The least that an amount may be."""
+        return -math.inf if self.limits.negative_amounts else 0.0
 
     @property
     def largest_amount(self) -> float:

@@ -1,7 +1,7 @@
 """One use case: the generic sections; a task's own config adds to them, or replaces some."""
 
-from collections.abc import Iterator
-from typing import Any, get_args
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, get_args
 
 from pydantic import Field, ValidationError
 
@@ -19,6 +19,7 @@ from nightshift.config.policy import (
     ServedGraph,
 )
 from nightshift.config.schedule import Schedule
+from nightshift.config.scoring import ScoreTable
 from nightshift.config.section import ConfigSection, DaysOrNone, NoDays
 from nightshift.config.source import Simulator, Source
 from nightshift.config.task import TaskConfig
@@ -28,7 +29,16 @@ SHOWN = 200  # characters of a wrong value
 
 
 class Config(ConfigSection):
-    """One use case; each task has a class of its own, which `nightshift/kinds.py` names."""
+    """One use case; each task has a class of its own, which `nightshift/kinds.py` names.
+
+    Attributes:
+        REMEDIES: rule of ingestion -> what to change in the config where the rows that it rejects are right.
+    """
+
+    REMEDIES: ClassVar[Mapping[str, str]] = {
+        "duplicate_id_of_earlier_day": "set source.corrections if later rows correct earlier ones",
+        "outside_day": "give one table as source.table, whose days are those of UTC",
+    }
 
     name: str = Field(pattern=r"^[a-z][a-z0-9-]*$", max_length=63)
     schedule: Schedule = Schedule()
@@ -43,13 +53,29 @@ class Config(ConfigSection):
     optimization: ServedGraph = ServedGraph()
     drift: DriftLimits = DriftLimits()
     controller: Controller = Controller()
+    scoring: ScoreTable | None = None
     release: Rollout = Rollout()
     retention: Retention = Retention()
     costs: Costs = Costs()
 
+    @property
+    def nullable(self) -> list[str]:
+        """The columns whose numbers may be missing: none, unless a task allows it."""
+        return []
+
+    @property
+    def least_amount(self) -> float:
+        """The least that an amount may be: nothing, unless a task allows less."""
+        return 0.0
+
 
 class LabeledConfig(Config):
     """A use case of a task whose rows have labels, which arrive later than the rows."""
+
+    REMEDIES: ClassVar[Mapping[str, str]] = {
+        **Config.REMEDIES,
+        "missing_label": "raise label_delay_days if labels arrive later",
+    }
 
     label_delay_days: DaysOrNone = 7
     columns: LabeledColumns
@@ -94,6 +120,8 @@ def _explain(section: type[Config], item: dict[str, Any]) -> str:
     if item["type"] == "value_error" and not path:
         # a check across sections names the field itself, and its value is not the whole config
         return str(item["ctx"]["error"])
+    if isinstance(error := item.get("ctx", {}).get("error"), UserError):  # which shows as much of the value as it may
+        return f"{field}: {error}"
     return f"{field}: {item['msg'].removeprefix('Value error, ')}, got {_shorten(item['input'])}"
 
 

@@ -21,12 +21,14 @@ class Events(Part):
     numeric: list[str] = Field(description="the user's further numeric columns")
     categorical: list[str] = Field(description="the user's further categorical columns")
     timezone: str = Field(description="IANA name of the zone of times that carry none")
+    nullable: list[str] = Field([], description="those of the numeric columns that may be null")
+    negative_amounts: bool = Field(False, description="whether amounts may be below 0")
 
 
 class SnapshotLimits(Part):
     """What one event may be; more is refused."""
 
-    largest_amount: float = Field(description="largest amount")
+    largest_amount: float = Field(description="largest amount, regardless of the sign")
     longest_id: int = Field(description="characters of an id, a customer or a terminal")
     days_ahead: int = Field(description="days after now, or after the snapshot's last day, that an event may be dated")
 
@@ -42,8 +44,10 @@ class Array(Part):
 class SnapshotExample(Part):
     """An event of the last day as a user has it, and its features as the batch has them."""
 
-    event: dict[str, int | float | str] = Field(description="the user's column -> value; a time in ISO 8601, UTC")
-    inputs: dict[str, float | str] = Field(description="a model's input -> value")
+    event: dict[str, int | float | str | None] = Field(
+        description="the user's column -> value; a time in ISO 8601, UTC"
+    )
+    inputs: dict[str, float | str | None] = Field(description="a model's input -> value; null where it is missing")
 
 
 class Snapshot(Artifact):
@@ -60,9 +64,7 @@ class Snapshot(Artifact):
     events: Events
     limits: SnapshotLimits
     arrays: dict[str, Array] = Field(description="where each array lies in the file")
-    example: SnapshotExample | None = Field(
-        description="an event that it knows; null where no event of the day is complete"
-    )
+    example: SnapshotExample | None = Field(description="an event that it knows; null where the day has none")
 
 
 class Replay(Part):

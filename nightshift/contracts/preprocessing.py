@@ -1,5 +1,6 @@
 """How what a request or a table holds becomes a model's input: one part of the manifest, for each kind of task."""
 
+import operator
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, StringConstraints
@@ -49,6 +50,11 @@ class Inputs(Preprocessing):
     categorical: dict[str, list[str]] = Field(
         description="column -> the categories seen in training; one-hot, an unseen value is all zeros"
     )
+    nullable: list[str] = Field(
+        [],
+        description="numeric columns whose numbers may be missing, NaN in the matrix; absent without any",
+        exclude_if=operator.not_,
+    )
 
     @property
     def columns(self) -> list[str]:
@@ -86,7 +92,7 @@ class TabularPreprocessing(Inputs):
     @property
     def reads(self) -> object:
         """Categories may differ."""
-        return self.windows, self.numeric
+        return self.windows, self.numeric, self.nullable
 
     @property
     def summary(self) -> str:

@@ -97,6 +97,7 @@ def propose(name: str, source: dict[str, Any], roles: Roles, choices: Choices, n
         "label_delay_days": delay,
         "source": source,
         "columns": roles.columns,
+        **({"limits": roles.limits} if roles.limits else {}),
         "task": task,
     }
     config, protocol_note = _fit(config | {"task": task}, counts)

@@ -15,8 +15,9 @@ Profiles = Mapping[str, ColumnProfile]
 MOST_CATEGORIES = 50  # a text of more values is no category
 FEWEST_EVENTS = 2  # an entity has on average, or its windows are empty
 MIN_ENTITIES = 20  # half as many customers or places: fewer are categories
-ALLOWED_MISSING = 0.005  # share of a number's rows, which are quarantined
+ALLOWED_MISSING = 0.005  # share of the amounts, whose rows are quarantined
 MOST_DECIMALS = 6
+OPEN_END = pd.Timestamp(2100, 1, 1)  # from which on a time stands for none, as 9999-12-31 does
 
 
 @dataclass(frozen=True)
@@ -38,9 +39,10 @@ class Roles:
 
     Attributes:
         columns: as in the config's section.
+        limits: as in the config's section.
         settings: of `source.format`: spellings of times and labels.
         label: 1 and 0 as float64, NaN where it is not known.
-        event_time: naive UTC.
+        event_time: naive UTC, NaT for open ends.
         decimals: of amounts.
         notes: sentences that say what was assumed, and why.
         left_out: column -> why it is in no role.
@@ -49,6 +51,7 @@ class Roles:
     label: pd.Series
     event_time: pd.Series
     columns: dict[str, Any] = field(default_factory=dict)
+    limits: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
     decimals: int = 2
     notes: list[str] = field(default_factory=list)
@@ -70,7 +73,9 @@ def assign(profiles: Profiles, choices: Choices) -> Roles:
     )
     _require_order(profiles[event_time])
     outcome = labels.read(profiles[label], choices.positive)
-    roles = Roles(outcome.known, profiles[event_time].typed, {"event_id": event_id, "event_time": event_time})
+    times = profiles[event_time].typed
+    times = times.mask(times >= OPEN_END)
+    roles = Roles(outcome.known, times, {"event_id": event_id, "event_time": event_time})
     spelled = profiles[event_time].spelled
     roles.settings = {"times": spelled.times if spelled else []} | outcome.settings
     roles.notes += [
@@ -182,12 +187,15 @@ def _find_entities(columns: Profiles, roles: Roles) -> dict[str, str]:
     if amounts and amounts[0] not in entities.values():
         entities["amount"] = amounts[0]
         roles.decimals = _count_decimals(columns[amounts[0]].typed)
+        if negative := int((columns[amounts[0]].typed < 0).sum()):
+            roles.limits["negative_amounts"] = True
+            roles.notes.append(f"{negative:,} amounts are below 0; they stay so, as refunds do.")
     return entities
 
 
 def _is_amount(column: ColumnProfile) -> bool:
     is_number = column.kind in ("whole", "number") and column.missing <= ALLOWED_MISSING
-    return is_number and bool((column.typed.dropna() >= 0).all()) and _count_decimals(column.typed) <= MOST_DECIMALS
+    return is_number and _count_decimals(column.typed) <= MOST_DECIMALS
 
 
 def _count_decimals(numbers: pd.Series) -> int:
@@ -200,10 +208,12 @@ def _count_decimals(numbers: pd.Series) -> int:
 def _sort_inputs(columns: Profiles, roles: Roles) -> None:
     """Add what a model may use of the further columns, and note why others are left out."""
     for name, column in columns.items():
-        if column.kind in ("whole", "number") and column.missing <= ALLOWED_MISSING:
+        if column.kind in ("whole", "number"):
             roles.columns.setdefault("numeric", []).append(name)
-        elif column.kind in ("whole", "number"):
-            roles.left_out[name] = f"{column.missing:.1%} of its numbers are missing, and none may be; fill them in"
+            if column.missing:
+                roles.limits.setdefault("nullable", []).append(name)
+                share = f"{column.missing:.1%} of the numbers of {name!r} are missing"
+                roles.notes.append(f"{share}; models take them as such.")
         elif column.distinct <= MOST_CATEGORIES:
             roles.columns.setdefault("categorical", []).append(name)
         else:

@@ -1,5 +1,6 @@
 """Encodes named features as a model's input matrix, without a DataFrame, which would take most of a request's time."""
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -15,7 +16,11 @@ LARGEST = float(np.finfo(np.float32).max)
 
 
 class FeatureEncoder:
-    """Encodes requests as a model's input matrix."""
+    """Encodes requests as a model's input matrix.
+
+    Attributes:
+        nullable: positions in the matrix of the numbers that may be missing.
+    """
 
     def __init__(self, inputs: Inputs, max_rows: int) -> None:
         """Lay out the matrix.
@@ -25,7 +30,8 @@ class FeatureEncoder:
             max_rows: most instances of a request.
         """
         self._columns, self._known, self._numeric = inputs.columns, frozenset(inputs.columns), inputs.numeric
-        self._max_rows = max_rows
+        self._nullable, self._max_rows = frozenset(inputs.nullable), max_rows
+        self.nullable = frozenset(map(inputs.numeric.index, inputs.nullable))
         self._indexes: dict[str, dict[str, int]] = {}
         self._width = len(inputs.numeric)
         for column, categories in sorted(inputs.categorical.items()):
@@ -72,8 +78,17 @@ class FeatureEncoder:
             raise RequestError(field, instance, f"an object with {', '.join(self._columns)}")
         if instance.keys() != self._known:
             self._refuse_names(instance, field)
-        row[: len(self._numeric)] = [_parse_number(instance[name], name, field) for name in self._numeric]
+        row[: len(self._numeric)] = [self._number(instance[name], name, field) for name in self._numeric]
         self._mark(row, {name: _parse_text(instance[name], name, field) for name in self._indexes})
+
+    def _number(self, value: object, name: str, instance: str) -> float:
+        # True is an int to Python; a comparison with NaN is false
+        if not isinstance(value, bool) and isinstance(value, int | float) and abs(value) <= LARGEST:
+            return float(value)
+        if value is None and name in self._nullable:
+            return math.nan
+        allowed = "a finite number within the range of float32"
+        raise RequestError(f"{instance}.{name}", value, f"{allowed}, or null" if name in self._nullable else allowed)
 
     def _mark(self, row: npt.NDArray[np.float32], values: Mapping[str, str]) -> None:
         for name, indexes in self._indexes.items():
@@ -88,13 +103,6 @@ class FeatureEncoder:
                 raise RequestError(f"{field}.{name}", instance[name], f"only {', '.join(self._columns)}{close}")
         missing = next(name for name in self._columns if name not in instance)
         raise RequestError(f"{field}.{missing}", "missing", f"all of {', '.join(self._columns)}")
-
-
-def _parse_number(value: object, name: str, instance: str) -> float:
-    # True is an int to Python; a comparison with NaN is false
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LARGEST:
-        raise RequestError(f"{instance}.{name}", value, "a finite number within the range of float32")
-    return float(value)
 
 
 def _parse_text(value: object, name: str, instance: str) -> str:

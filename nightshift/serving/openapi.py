@@ -80,18 +80,23 @@ def _post(name: str, description: str, bodies: Schema, answer: Schema) -> Schema
 
 def _instance(model: Model) -> Schema:
     inputs = model.package.inputs
-    numbers = {name: {"type": "number"} for name in inputs.numeric}
+    numbers = {name: _number(name in inputs.nullable) for name in inputs.numeric}
     texts = {name: {"type": "string", "examples": values[:3]} for name, values in inputs.categorical.items()}
     return _object(**numbers, **texts)
 
 
 def _event(events: Events) -> Schema:
     """Describe a raw event; further columns are ignored."""
-    known = {"event_time": _TIME, "amount": {"type": "number", "minimum": 0}}
+    amount: Schema = {"type": "number"} if events.negative_amounts else {"type": "number", "minimum": 0}
+    known = {"event_time": _TIME, "amount": amount}
     columns = {name: known.get(role) or _id(role, events) for role, name in events.columns.items()}
-    numbers = {name: {"type": "number"} for name in events.numeric}
+    numbers = {name: _number(name in events.nullable) for name in events.numeric}
     texts: Schema = {name: {"type": ["string", "number", "boolean", "null"]} for name in events.categorical}
     return _object(**columns, **numbers, **texts) | {"additionalProperties": True}
+
+
+def _number(nullable: bool) -> Schema:
+    return {"type": ["number", "null"] if nullable else "number"}
 
 
 def _label(events: Events) -> Schema:

@@ -100,8 +100,28 @@ class S3(CloudStore):
 
     def put(self, fs: Any, path: str, expected: str, data: bytes) -> bool:
         """Write by `If-Match`."""
+        self._require_conditions(fs, path)
+        return self._put(fs, path, {"IfMatch": expected} if expected else {"IfNoneMatch": "*"}, data)
+
+    def _require_conditions(self, fs: Any, path: str) -> None:
+        """Check once that the server heeds conditions: where one ignores them, each of two writers believes it won.
+
+        Raises:
+            UserError: when it writes a file on a condition that does not hold.
+        """
+        if getattr(fs, "has_conditions", False):
+            return
+        probe = f"{path.rpartition('/')[0]}/.conditions"
+        if self._put(fs, probe, {"IfMatch": '"0"'}, b""):
+            fs.rm_file(probe)
+            raise UserError(
+                f"s3://{path}: this server ignores the condition of a write (If-Match), so that two runs could "
+                "overwrite each other's record; give a folder, gs://..., or an S3 server that heeds it"
+            )
+        fs.has_conditions = True
+
+    def _put(self, fs: Any, path: str, condition: dict[str, str], data: bytes) -> bool:
         bucket, key, _ = fs.split_path(path)
-        condition = {"IfMatch": expected} if expected else {"IfNoneMatch": "*"}
         try:
             fs.call_s3("put_object", Bucket=bucket, Key=key, Body=data, **condition)
         except OSError as error:

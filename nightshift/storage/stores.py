@@ -70,6 +70,8 @@ def attempt(uri: str, operation: "Callable[[fsspec.AbstractFileSystem, str], T]"
 
 def translate(error: Exception, uri: str, fs: "fsspec.AbstractFileSystem") -> Exception:
     """Return the error for the user behind an error at a URI."""
+    if isinstance(error, UserError):
+        return error
     reason = getattr(error, "strerror", None) or f"{type(error).__name__}: {' '.join(str(error).split())}"
     store = clouds.find(fs.protocol)
     if not is_local(fs) and store.may_pass(error):

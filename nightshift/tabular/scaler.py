@@ -16,19 +16,31 @@ class Scaler:
     Attributes:
         mean: float32, shape (inputs,).
         scale: standard deviations, 1 for a constant input; float32, shape (inputs,).
+        imputes: whether a number that is missing, NaN, counts as the mean.
     """
 
     mean: Matrix
     scale: Matrix
+    imputes: bool = False
 
     @classmethod
-    def fit(cls, matrix: Matrix) -> Self:
-        """Fit on training rows, in float64; `matrix` is float32 of shape (rows, inputs)."""
-        scale = matrix.std(axis=0, dtype=np.float64).astype(np.float32)
+    def fit(cls, matrix: Matrix, imputes: bool = False) -> Self:
+        """Fit on training rows, in float64.
+
+        Args:
+            matrix: float32 of shape (rows, inputs).
+            imputes: whether numbers may be missing, NaN in the matrix; they count as the mean of the others.
+        """
+        numbers = np.ma.masked_invalid(matrix) if imputes else matrix
+        scale = np.ma.filled(numbers.std(axis=0, dtype=np.float64), 0).astype(np.float32)
         # as float32, in which the spread of tiny values is 0 too
         scale[scale == 0] = 1
-        return cls(matrix.mean(axis=0, dtype=np.float64).astype(np.float32), scale)
+        mean = np.ma.filled(numbers.mean(axis=0, dtype=np.float64), 0)
+        return cls(mean.astype(np.float32), scale, imputes)
 
     def apply(self, matrix: Matrix) -> Matrix:
         """Return the standardized matrix, float32 of shape (rows, inputs)."""
-        return (matrix - self.mean) / self.scale
+        standardized = (matrix - self.mean) / self.scale
+        if self.imputes:
+            standardized[np.isnan(standardized)] = 0  # which is the mean
+        return standardized

@@ -31,6 +31,7 @@ class FitSpec:
         device: `cpu` or `cuda`.
         trainer: how processes share the training of a network.
         checkpoints: URI of the folder of this training's checkpoints; empty for none.
+        nullable: whether numbers may be missing, NaN among the inputs.
         resident: bytes of inputs up to which a network has all on the device; of more, a batch at a time.
     """
 
@@ -41,6 +42,7 @@ class FitSpec:
     device: str
     trainer: Trainer = REPLICATED
     checkpoints: str = ""
+    nullable: bool = False
     resident: int = RESIDENT
 
 

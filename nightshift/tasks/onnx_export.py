@@ -34,6 +34,7 @@ class Tree:
         feature: input compared; any at a leaf.
         threshold: compared with, float32; any at a leaf.
         value: what a leaf adds to the score, float32; any at an inner node.
+        missing_left: whether a missing number goes left, (nodes,); None where no number may be missing.
     """
 
     left: Integers
@@ -41,6 +42,7 @@ class Tree:
     feature: Integers
     threshold: Matrix
     value: Matrix
+    missing_left: npt.NDArray[Any] | None = None
 
 
 def dense(scaler: Scaler, layers: Sequence[tuple[Matrix, Matrix]]) -> bytes:
@@ -51,10 +53,15 @@ def dense(scaler: Scaler, layers: Sequence[tuple[Matrix, Matrix]]) -> bytes:
         layers: weights (out, in) and biases (out,), float32; the last one has a single output.
     """
     constants = {"mean": scaler.mean, "scale": scaler.scale}
+    standardized = "standardized" if scaler.imputes else "x0"
     nodes = [
         helper.make_node("Sub", [INPUT, "mean"], ["centered"]),
-        helper.make_node("Div", ["centered", "scale"], ["x0"]),
+        helper.make_node("Div", ["centered", "scale"], [standardized]),
     ]
+    if scaler.imputes:
+        constants["zero"] = np.zeros((), np.float32)
+        nodes.append(helper.make_node("IsNaN", [standardized], ["is_missing"]))
+        nodes.append(helper.make_node("Where", ["is_missing", "zero", standardized], ["x0"]))
     for i, (weights, bias) in enumerate(layers):
         constants |= {f"weights{i}": weights, f"bias{i}": bias}
         nodes.append(helper.make_node("Gemm", [f"x{i}", f"weights{i}", f"bias{i}"], [f"linear{i}"], transB=1))
@@ -116,7 +123,13 @@ def _node_attributes(trees: Sequence[Tree], comparison: str) -> dict[str, list[A
         "nodes_falsenodeids": np.where(leaf, 0, _join([tree.right for tree in trees])).tolist(),
         "nodes_featureids": np.where(leaf, 0, _join([tree.feature for tree in trees])).tolist(),
         "nodes_values": np.where(leaf, 0, _join([tree.threshold for tree in trees])).tolist(),
-    }
+    } | _missing_attributes(trees)
+
+
+def _missing_attributes(trees: Sequence[Tree]) -> dict[str, list[int]]:
+    """Return which nodes send a missing number left; nothing where none may be missing."""
+    missing_left = [tree.missing_left for tree in trees if tree.missing_left is not None]
+    return {"nodes_missing_value_tracks_true": _join(missing_left).astype(int).tolist()} if missing_left else {}
 
 
 def _leaf_attributes(trees: Sequence[Tree]) -> dict[str, list[Any]]:

@@ -52,9 +52,9 @@ class InputRows:
         """Their inputs, float32 (n, width).
 
         Raises:
-            UserError: when an input is not a finite float32 in every row.
+            UserError: when an input is missing that must not be, or beyond the range of float32.
         """
-        return finite(tabular.matrix(self.inputs, self.rows), self.inputs)
+        return require_range(tabular.matrix(self.inputs, self.rows), self.inputs)
 
     @property
     def window(self) -> FoldWindow:
@@ -79,7 +79,7 @@ class InputRows:
     @property
     def constant(self) -> list[str]:
         """The inputs that are the same in every row."""
-        names = [name for name in self.inputs.columns if (self.rows[name] == self.rows[name].iloc[0]).all()]
+        names = [name for name in self.inputs.columns if _is_constant(self.rows[name])]
         if names:
             log.warning("constant in all training rows, so nothing is learned from: %s", ", ".join(names))
         return names
@@ -123,7 +123,9 @@ class MeasuredRows:
     def misfit(self, _: ModelPackage, model: ModelPackage) -> str:
         """Return why a model cannot score the rows, the end of a sentence; empty when it can."""
         missing = [name for name in model.inputs.columns if name not in self.rows]
-        return f"needs input {missing[0]!r}, which the features lack now" if missing else ""
+        if missing := missing or tabular.missing_inputs(model.inputs, self.rows):
+            return f"needs input {missing[0]!r}, which the features lack now"
+        return ""
 
     def scores(self, uri: str, model: ModelPackage, candidate: str) -> Floats:
         """Return what each row scores by a candidate of the model at a URI, (n,)."""
@@ -201,17 +203,21 @@ def score_labeled_rows(table: Table, day: date, uris: Sequence[str]) -> tuple[Fl
     return labels, [FrameScorer(uri, package.load(uri)).score(rows).astype(np.float64) for uri in uris]
 
 
-def finite(matrix: Matrix, inputs: Inputs) -> Matrix:
+def require_range(matrix: Matrix, inputs: Inputs) -> Matrix:
     """Return a matrix as it is.
 
     Raises:
-        UserError: when an input is not a finite float32 in every row.
+        UserError: when an input is beyond the range of float32 in some row.
     """
-    wrong = np.flatnonzero(~np.isfinite(matrix).all(axis=0))
+    wrong = np.flatnonzero(np.isinf(matrix).any(axis=0))
     if len(wrong):
         name = inputs.columns[wrong[0]]
         raise UserError(
-            f"input {name!r} is missing or beyond the range of float32 (3.4e38) in a training row; "
+            f"input {name!r} is beyond the range of float32 (3.4e38) in a training row; "
             "check its values, or leave it out of columns.numeric"
         )
     return matrix
+
+
+def _is_constant(column: pd.Series) -> bool:
+    return bool((column == column.iloc[0]).all() or column.isna().all())

@@ -23,7 +23,7 @@ def _happens(logit: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def payments(folder: Path, days: Days, rng: np.random.Generator) -> None:
-    """One CSV file: ids that are UUIDs, local times, labels in words, empty categories, and a country nobody knew."""
+    """One CSV file: UUIDs, local times, refunds, labels in words, empty categories, and a country nobody knew."""
     moments = _moments(days, 150, rng)
     rows = len(moments)
     merchant = rng.integers(0, 80, rows)
@@ -43,7 +43,7 @@ def payments(folder: Path, days: Days, rng: np.random.Generator) -> None:
             .dt.strftime("%Y-%m-%dT%H:%M:%S"),
             "Account": [f"A-{number:04}" for number in rng.integers(0, 3000, rows)],
             "Merchant": [f"M{number}" for number in merchant],
-            "Amount (EUR)": amount,
+            "Amount (EUR)": np.where(rng.random(rows) < 0.05, -amount, amount),
             "Card age (days)": rng.integers(1, 2000, rows),
             "Channel": channel,
             "Country": country,
@@ -56,7 +56,7 @@ def payments(folder: Path, days: Days, rng: np.random.Generator) -> None:
 
 
 def machine_failure(folder: Path, days: Days, rng: np.random.Generator) -> None:
-    """A Parquet file a day: booleans for labels, and one sensor that always says the same."""
+    """A Parquet file a day: booleans for labels, a sensor that is often silent, and one that always says the same."""
     moments = _moments(days, 400, rng)
     rows = len(moments)
     hours = rng.uniform(0, 1000, rows)
@@ -70,7 +70,7 @@ def machine_failure(folder: Path, days: Days, rng: np.random.Generator) -> None:
             "measured_at": moments,
             "machine_id": [f"machine {number}" for number in rng.integers(0, 40, rows)],
             "machine_type": kind,
-            "temperature_c": temperature,
+            "temperature_c": np.where(rng.random(rows) < 0.05, np.nan, temperature),
             "vibration_mm_s": vibration,
             "pressure_bar": 6.1,
             "hours_since_service": hours,

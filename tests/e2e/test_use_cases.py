@@ -12,12 +12,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
+import pandas as pd
 import pytest
 
 from nightshift import storage
 from nightshift.config import parse
+from nightshift.contracts import package
+from nightshift.contracts.tables import read_table
 from nightshift.splits import plan
+from nightshift.tabular.inputs import FrameScorer
 from pipelines import configs
 from tests.e2e.command import nightshift
 from tests.e2e.other_data import MAKE
@@ -35,6 +40,7 @@ SAYS = {
     "machine-failure": [
         "Precision at 5 is the share of positives among the 5 values of machine_id with the highest scores",
         "nothing was learned from: pressure_bar",
+        "temperature_c: missing in ",
     ],
     "leads": [
         "Precision at 10 is the share of positives among the 10 events with the highest scores",
@@ -87,6 +93,32 @@ def test_use_cases_that_ran_at_once_have_models_and_endpoints_of_their_own(works
         assert (deployment["model"], deployment["version"]) == (name, 1)
         urls.add(deployment["endpoint"])
     assert len(urls) == len(MAKE)
+
+
+@pytest.mark.parametrize("name", MAKE)
+def test_the_last_day_replayed_online_has_the_features_of_the_batch(name: str, workspace: Path) -> None:
+    replay = read_table(str(read_run(workspace, name)[0] / "features/features")).details["replay"]
+
+    assert replay["rows"] > 0
+    assert replay["differing"] == 0
+
+
+def test_readings_without_a_temperature_are_served_as_they_were_trained_on(workspace: Path) -> None:
+    folder, _ = read_run(workspace, "machine-failure")
+    rows = read_table(str(folder / "features/features")).read([DATE])
+    silent = rows[rows["temperature_c"].isna()].set_index("event_id")
+    deployment = json.loads((folder / "deployment/deployment").read_text())
+    raw = pd.read_parquet(workspace / f"raw/machine-failure/{DATE}.parquet").set_index("reading_id", drop=False)
+    events = raw.loc[silent.index].drop(columns="fails_within_three_days")
+    events = events.assign(measured_at=events["measured_at"].map(pd.Timestamp.isoformat), temperature_c=None)
+
+    answer = httpx.post(f"{deployment['endpoint']}/score", json={"events": events.to_dict("records")})
+
+    assert 0.02 < len(silent) / len(rows) < 0.1
+    uri = str(workspace / "registry/models/machine-failure/1/model")
+    expected = FrameScorer(uri, package.load(uri)).score(silent)
+    served = [prediction["score"] for prediction in answer.json()["predictions"]]
+    assert served == pytest.approx(expected.tolist(), abs=1e-6)
 
 
 @pytest.mark.parametrize("name", MAKE)

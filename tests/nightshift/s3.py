@@ -1,11 +1,13 @@
 """An S3 server that really answers, and one in front of it that fails as object stores do."""
 
 import http.client
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Lock, Thread
 from typing import Any
 
@@ -13,6 +15,9 @@ import boto3
 import fsspec
 import pytest
 from moto.server import ThreadedMotoServer
+
+from tests.processes import started, wait_until
+from tests.servers import free_port
 
 REGION = "us-east-1"
 KEPT = ("content-length", "content-type", "etag", "last-modified", "content-range", "x-amz-bucket-region")
@@ -37,6 +42,22 @@ def bucket() -> Iterator[str]:
         lake.objects.delete()
         lake.delete()
         server.stop()
+
+
+@contextmanager
+def rclone(folder: Path) -> Iterator[str]:
+    """Serve a folder as the bucket `lake` by a program that has another idea of S3; the URL of the server."""
+    (folder / "lake").mkdir(parents=True)
+    address = f"127.0.0.1:{free_port()}"
+    words = ["--addr", address, "--auth-key", "test,test", "--config", str(folder / "none")]
+    program = str(Path(sys.executable).with_name("rclone"))
+    with (
+        (folder / "log").open("w") as log,
+        started([program, "serve", "s3", *words, str(folder)], stderr=log),
+        reached_at(f"http://{address}"),
+    ):
+        wait_until(lambda: "Starting s3 server" in (folder / "log").read_text(), "rclone serves")
+        yield f"http://{address}"
 
 
 def one_by_one(app: Callable[..., Any]) -> Callable[..., Any]:

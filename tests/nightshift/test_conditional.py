@@ -78,3 +78,11 @@ def test_a_store_without_conditions_is_refused() -> None:
     for write in (lambda: conditional.read("memory://a"), lambda: conditional.compare_and_set("memory://a", "", b"")):
         with pytest.raises(UserError, match=r"cannot write on a condition; give a folder, s3://\.\.\. or gs://\.\.\."):
             write()
+
+
+@pytest.mark.slow
+def test_a_server_that_ignores_conditions_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    with s3.rclone(tmp_path):
+        with pytest.raises(UserError, match=r"^s3://lake/run/record.json: this server ignores the condition"):
+            conditional.compare_and_set("s3://lake/run/record.json", conditional.ABSENT, b"one")
+        assert not storage.walk("s3://lake")

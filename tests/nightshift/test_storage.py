@@ -23,10 +23,17 @@ def bucket() -> Iterator[str]:
         yield "s3://lake"
 
 
-@pytest.fixture(params=["disk", "s3"])
+@pytest.fixture
+def other_bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URI of a bucket on another S3 server."""
+    with s3.rclone(tmp_path_factory.mktemp("rclone")):
+        yield "s3://lake"
+
+
+@pytest.fixture(params=["disk", "bucket", pytest.param("other_bucket", marks=pytest.mark.slow)])
 def root(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A folder on a disk, and one on the server."""
-    return str(tmp_path) if request.param == "disk" else f"{request.getfixturevalue('bucket')}/{tmp_path.name}"
+    """A folder on a disk, and one on each server."""
+    return str(tmp_path) if request.param == "disk" else f"{request.getfixturevalue(request.param)}/{tmp_path.name}"
 
 
 def test_bytes_come_back_as_they_were_written(root: str) -> None:

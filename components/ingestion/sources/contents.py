@@ -2,6 +2,7 @@
 
 import errno
 import re
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import date
@@ -40,6 +41,11 @@ class FileContents:
     table: EventSource
     root: str
     column: str
+
+    @property
+    def details(self) -> Mapping[str, Any]:
+        """Those of the table."""
+        return self.table.details
 
     def name(self, day: date) -> str:
         """Return what to call the day's rows in a message."""

@@ -27,6 +27,7 @@ class FolderSource:
     """A day's files, named by a template with {date}; it may name folders too, and several files by a *."""
 
     alike: ClassVar = False
+    details: ClassVar[Mapping[str, Any]] = {}  # each day has a hash of its own
 
     def __init__(self, root: str, config: Config, digests: Digests) -> None:
         self._root = root
@@ -120,6 +121,7 @@ class OneTable:
     """
 
     alike: ClassVar = True
+    details: ClassVar[Mapping[str, Any]] = {}  # each day has a hash of its own
 
     def __init__(self, root: str, config: Config, read: Callable[[str], bytes] = storage.read_settled) -> None:
         self._uri = storage.join(root, config.source.pattern)

@@ -1,9 +1,9 @@
 """What every kind of source offers: a day's rows, and what identifies them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,6 +26,10 @@ class EventSource(Protocol):
     """What every kind of source can say."""
 
     alike: ClassVar[bool]  # whether the rows of all days have the same dtypes, so that they can be read together
+
+    @property
+    def details(self) -> Mapping[str, Any]:
+        """What says which state of the source is read, JSON values; nothing where only its days have one."""
 
     def name(self, day: date) -> str:
         """Return what to call the day's rows in a message."""

@@ -1,9 +1,10 @@
 """The embedded data as a source."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from components.ingestion.sources.protocol import RawRows
 from nightshift import storage, tasks
@@ -21,6 +22,7 @@ class Simulated:
     """The embedded data, which has every day."""
 
     alike: ClassVar = True
+    details: ClassVar[Mapping[str, Any]] = {}  # each day has a hash of its own
     config: Simulator
     labels_due: date
     kind: str

@@ -25,6 +25,7 @@ class QuerySource:
     """
 
     alike: ClassVar = False
+    details: ClassVar[Mapping[str, Any]] = {}  # each day has a hash of its own
 
     def __init__(self, database: Database, config: Config) -> None:
         self._database = database

@@ -39,9 +39,10 @@ class Local:
 
     def apply(self, split: Sequence[VersionShare]) -> None:
         """Have the server load versions beside those that answer, and check them; see `ReleaseTarget`."""
-        if self.serving() == {share.version.version: share.traffic for share in split}:
-            return
         version, challenger = split[0].version, _challenger(split)
+        serves = self.serving() == {share.version.version: share.traffic for share in split}
+        if serves and self._points_at(version, challenger):
+            return
         try:
             example = examples.build_example(self._state, self._name, version.uri)
             endpoint.start_or_update(self._state, version, example, self._port, challenger, self._patience)
@@ -67,6 +68,12 @@ class Local:
         """Stop the server when nothing is wanted; the files of versions are the registry's; see `ReleaseTarget`."""
         if not split:
             endpoint.stop(self._state.registry, self._name)
+
+    def _points_at(self, version: registry.Version, challenger: Challenger | None) -> bool:
+        """Return whether the server stays with what it serves: it follows its pointer within a moment."""
+        uri = self._state.registry
+        is_version = endpoint.find_version(uri, self._name) == version.version
+        return is_version and endpoint.find_challenger(uri, version) == challenger
 
     def _call(self, method: str, path: str, body: str | None = None, headers: Mapping[str, str] = NO_HEADERS) -> Any:
         waited = Progress(self._patience)

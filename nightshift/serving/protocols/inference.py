@@ -74,7 +74,7 @@ async def infer(model: Model, limits: ServerLimits, request: HttpRequest) -> Ans
     if model.decoder:
         decoded = await _decode_items(model.decoder, tensors, limits.rows)
         return await _infer_items(model, model.decoder, outputs, decoded)
-    scores = await model.batcher.score(read_arrays(tensors, limits.rows), ROW)
+    scores = await model.batcher.score(read_arrays(tensors, limits.rows, model.encoder.nullable), ROW)
     return Answer(_respond(model, outputs, {OUTPUT: scores}), [ScoredRows(model, scores)])
 
 

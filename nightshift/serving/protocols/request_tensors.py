@@ -1,7 +1,7 @@
 """The tensors of an inference request; their values are in its JSON, or follow it as bytes."""
 
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, lru_cache
 from itertools import chain
@@ -56,14 +56,14 @@ class RequestTensor(msgspec.Struct):
     signature: Signature
     payload: bytes
 
-    def array(self, max_rows: int) -> Array:
-        """Return the numbers, (n, ...), with n at most `max_rows`.
+    def array(self, max_rows: int, nullable: Collection[int] = ()) -> Array:
+        """Return the numbers, (n, ...), with n at most `max_rows`; NaN, in binary, only in nullable columns.
 
         Raises:
             RequestError: when the tensor has another type, shape or number of values.
         """
         self._check([self.signature.shape[1:]], max_rows)
-        values = self._parse_json() if self.input.parameters.binary_data_size is None else self._parse_binary()
+        values = self._parse_json() if self.input.parameters.binary_data_size is None else self._parse_binary(nullable)
         size = prod(self.input.shape)
         if values.size != size:
             raise RequestError(f"{self.field}.data", f"{values.size} values", f"{size}, as the shape says")
@@ -95,16 +95,23 @@ class RequestTensor(msgspec.Struct):
                 f"{self.field}.shape", tensor.shape, f"{allowed} with n from 1 to {max_rows} for {name!r}"
             )
 
-    def _parse_binary(self) -> Array:
+    def _parse_binary(self, nullable: Collection[int]) -> Array:
         dtype = _little_endian(self.input.datatype)
         if len(self.payload) % dtype.itemsize:
             field = f"{self.field}.parameters.binary_data_size"
             raise RequestError(field, len(self.payload), f"a multiple of {dtype.itemsize}")
         values = np.frombuffer(self.payload, dtype)
         if dtype.kind == "f" and not np.isfinite(values).all():
-            index = int(np.flatnonzero(~np.isfinite(values))[0])
-            raise RequestError(f"{self.field}.data[{index}]", str(values[index]), "finite numbers")
+            self._check_missing(values, nullable)
         return values
+
+    def _check_missing(self, values: Array, nullable: Collection[int]) -> None:
+        """Refuse infinity, and NaN in columns that are not nullable."""
+        width = prod(self.input.shape[1:])
+        for index in np.flatnonzero(~np.isfinite(values)).tolist():
+            if np.isinf(values[index]) or index % width not in nullable:
+                allowed = "finite numbers, or NaN where they may be missing" if nullable else "finite numbers"
+                raise RequestError(f"{self.field}.data[{index}]", str(values[index]), allowed)
 
     def _split_binary(self) -> Iterator[bytes]:
         """Yield the elements of BYTES; each follows its length, 4 bytes, little-endian."""
@@ -185,13 +192,15 @@ def read_tensors(
     return tensors if len(tensors) == 1 else {name: tensors[name] for name in form}
 
 
-def read_arrays(tensors: Mapping[str, RequestTensor], max_rows: int) -> dict[str, Array]:
-    """Return numbers by name, with the same number of rows, at most `max_rows`.
+def read_arrays(
+    tensors: Mapping[str, RequestTensor], max_rows: int, nullable: Collection[int] = ()
+) -> dict[str, Array]:
+    """Return numbers by name, with the same number of rows, at most `max_rows`; NaN only in nullable columns.
 
     Raises:
         RequestError: when a tensor differs from the model's signature, or has more or fewer rows than the first.
     """
-    arrays = {name: tensor.array(max_rows) for name, tensor in tensors.items()}
+    arrays = {name: tensor.array(max_rows, nullable) for name, tensor in tensors.items()}
     check_rows(tensors, arrays)
     return arrays
 

@@ -1,5 +1,6 @@
 """Raw events: JSON values under the user's column names, checked and turned into what the state counts."""
 
+import math
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -26,7 +27,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
         customer: None in a use case without customers.
         terminal: None in a use case without terminals.
         amount: 0 in a use case without amounts.
-        numeric: the user's further numeric columns, in their order.
+        numeric: the user's further numeric columns, in their order; NaN where a number is missing.
     """
 
     event_id: Id
@@ -46,6 +47,7 @@ class EventParser:
         self._customer, self._terminal, self._amount = roles.get("customer"), roles.get("terminal"), roles.get("amount")
         self._numeric, self._categorical, self._timezone = events.numeric, events.categorical, events.timezone
         self._integers = frozenset(roles[role] for role in events.integers if role in roles)
+        self._nullable, self._least_amount = frozenset(events.nullable), -LARGEST if events.negative_amounts else 0.0
         self._expected = [*roles.values(), *events.numeric, *events.categorical]
 
     def read(self, raw: Mapping[str, Any]) -> Event:
@@ -59,7 +61,7 @@ class EventParser:
             self._moment(raw),
             self._id(raw, self._customer) if self._customer else None,
             self._id(raw, self._terminal) if self._terminal else None,
-            self._not_negative(raw, self._amount) if self._amount else 0.0,
+            self._parse_amount(raw, self._amount) if self._amount else 0.0,
             tuple([self._number(raw, name) for name in self._numeric]) if self._numeric else (),
         )
 
@@ -120,12 +122,15 @@ class EventParser:
         # True is an int to Python, and of another type
         if type(value) in (int, float) and -LARGEST <= value <= LARGEST:
             return float(value)
-        raise UserError(f"{name} is {self._value(raw, name)!r}; give a finite number")
+        if self._value(raw, name) is None and name in self._nullable:
+            return math.nan
+        allowed = "a finite number or null" if name in self._nullable else "a finite number"
+        raise UserError(f"{name} is {value!r}; give {allowed}")
 
-    def _not_negative(self, raw: Mapping[str, Any], name: str) -> float:
+    def _parse_amount(self, raw: Mapping[str, Any], name: str) -> float:
         value = self._number(raw, name)
-        if value < 0:
-            raise UserError(f"{name} is {value!r}; an amount is not negative")
+        if value < self._least_amount:
+            raise UserError(f"{name} is {value!r}; an amount is not negative, unless limits.negative_amounts is set")
         return value
 
 

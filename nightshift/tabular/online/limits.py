@@ -38,7 +38,7 @@ class EventGuard:
         Raises:
             UserError: naming the column, its value and what is allowed.
         """
-        if event.amount > self._largest:
+        if abs(event.amount) > self._largest:
             raise self._refusal("amount", repr(event.amount), f"at most {self._largest:,.15g} (limits.largest_amount)")
         if event.time >= self._announced and event.time > self._clock() * 1e6 + self._ahead:
             moment = (EPOCH_UTC + timedelta(microseconds=event.time)).isoformat()

@@ -5,6 +5,7 @@ from datetime import timedelta
 from itertools import starmap
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from nightshift.config.tabular import TabularConfig
@@ -15,6 +16,9 @@ from nightshift.tabular.online.event import Event
 from nightshift.tabular.online.state import Label, OnlineState
 
 TOLERANCE = 1e-9
+LARGEST = np.finfo(np.float64).max
+
+Floats = npt.NDArray[np.float64]
 
 
 def replay(base: Base, events: pd.DataFrame, offline: pd.DataFrame, config: TabularConfig) -> Replay:
@@ -30,7 +34,7 @@ def replay(base: Base, events: pd.DataFrame, offline: pd.DataFrame, config: Tabu
     names = windows.numeric_inputs(base.snapshot.windows, config.columns.numeric)
     state = OnlineState(base)
     rows = [_take_in(state, event, label) for event, label in _pair_events(events, config)]
-    apart = np.abs(np.array(rows).reshape(-1, len(names)) - offline[names].to_numpy())
+    apart = differences(np.array(rows).reshape(-1, len(names)), offline[names].to_numpy())
     largest = float(apart.max(initial=0))
     return Replay(
         day=base.snapshot.last + timedelta(days=1),
@@ -39,6 +43,13 @@ def replay(base: Base, events: pd.DataFrame, offline: pd.DataFrame, config: Tabu
         largest=largest,
         worst=names[apart.max(axis=0).argmax()] if largest else None,
     )
+
+
+def differences(online: Floats, offline: Floats) -> Floats:
+    """Return how far inputs are apart, (n, inputs): 0 where both are missing, `LARGEST` where one is."""
+    apart = np.abs(online - offline)
+    apart[np.isnan(online) & np.isnan(offline)] = 0
+    return np.nan_to_num(apart, nan=LARGEST)
 
 
 def _take_in(state: OnlineState, event: Event, label: int | None) -> list[float]:

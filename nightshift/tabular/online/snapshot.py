@@ -48,6 +48,8 @@ def describe_events(config: TabularConfig, events: pd.DataFrame) -> Events:
         numeric=config.columns.numeric,
         categorical=config.columns.categorical,
         timezone=config.source.timezone,
+        nullable=config.nullable,
+        negative_amounts=config.limits.negative_amounts,
     )
 
 
@@ -192,7 +194,7 @@ def serves(snapshot: Snapshot, model: TabularPreprocessing) -> bool:
     """Return whether the inputs that follow from a snapshot are those that a model takes."""
     numeric = windows.numeric_inputs(snapshot.windows, snapshot.events.numeric)
     has_same = numeric == model.numeric and {*snapshot.events.categorical} == {*model.categorical}
-    return has_same and snapshot.windows == model.windows
+    return has_same and snapshot.windows == model.windows and {*snapshot.events.nullable} <= {*model.nullable}
 
 
 def newest(lake: str, use_case: str, model: TabularPreprocessing) -> str | None:

@@ -53,9 +53,9 @@ class Customer:
 
     def add(self, entry: EventRecord) -> int:
         """Put an event in its place, after those of its time; return how many there are up to it."""
-        if self.totals[-1] + entry.units >= LARGEST_SUM:
-            self.totals = list(self.totals)  # whose integers have no end
         at = bisect_right(self.times, entry.time)
+        if any(abs(total + entry.units) >= LARGEST_SUM for total in self.totals[at:]):
+            self.totals = list(self.totals)  # whose integers have no end
         self.ids.insert(at, entry.event_id)
         self.times.insert(at, entry.time)
         self.totals.insert(at + 1, self.totals[at] + entry.units)

@@ -76,7 +76,8 @@ def _xgboost(spec: FitSpec, matrix: Matrix, labels: Labels) -> Fitted:
         )
     own = {"random_state": spec.seed, "n_jobs": spec.threads, "device": spec.device}
     model = _fit_boosting(spec, own, matrix, labels)
-    return Fitted(lambda: _xgboost_graph(model, matrix.shape[1]), lambda rows: model.predict_proba(rows)[:, 1])
+    width = matrix.shape[1]
+    return Fitted(lambda: _xgboost_graph(model, width, spec.nullable), lambda rows: model.predict_proba(rows)[:, 1])
 
 
 def _fit_boosting(spec: FitSpec, own: Mapping[str, Any], matrix: Matrix, labels: Labels) -> Any:
@@ -91,41 +92,49 @@ def _fit_boosting(spec: FitSpec, own: Mapping[str, Any], matrix: Matrix, labels:
         return fit_estimator(xgboost.XGBClassifier, spec, own, matrix, labels, xgb_model=booster)
 
 
-def _xgboost_graph(model: Any, width: int) -> bytes:
+def _xgboost_graph(model: Any, width: int, nullable: bool) -> bytes:
     learner = json.loads(model.get_booster().save_raw("json"))["learner"]
-    trees = [_xgboost_tree(tree) for tree in learner["gradient_booster"]["model"]["trees"]]
+    trees = [_xgboost_tree(tree, nullable) for tree in learner["gradient_booster"]["model"]["trees"]]
     # "[5E-1]" in newer versions, "5E-1" in older ones
     base = float(learner["learner_model_param"]["base_score"].strip("[]"))
     return onnx_export.forest(trees, width, "BRANCH_LT", float(np.log(base / (1 - base))), logits=True)
 
 
-def _xgboost_tree(tree: Mapping[str, Any]) -> Tree:
+def _xgboost_tree(tree: Mapping[str, Any], nullable: bool) -> Tree:
     # a leaf keeps its value where an inner node keeps its threshold
     values = np.array(tree["split_conditions"], dtype=np.float32)
     left, right = np.array(tree["left_children"]), np.array(tree["right_children"])
-    return Tree(left, right, np.array(tree["split_indices"]), values, values)
+    missing_left = np.array(tree["default_left"]) if nullable else None
+    return Tree(left, right, np.array(tree["split_indices"]), values, values, missing_left)
 
 
 def _random_forest(spec: FitSpec, matrix: Matrix, labels: Labels) -> Fitted:
     if spec.device == "cuda":
+        if spec.nullable:
+            raise UserError(
+                f"{spec.field}: cuML's random forest takes no missing numbers; leave limits.nullable empty, take "
+                "kind xgboost, or run with --device cpu"
+            )
         # 128 bins, its default, are too coarse for rare positives; with one stream the seed decides everything
         own = {"random_state": spec.seed, "n_bins": 1024, "n_streams": 1}
         model = fit_estimator(_cuml().ensemble.RandomForestClassifier, spec, own, matrix, labels)
     else:
         own = {"random_state": spec.seed, "n_jobs": spec.threads}
         model = fit_estimator(RandomForestClassifier, spec, own, matrix, labels)
-    return Fitted(lambda: _forest_graph(model, matrix.shape[1]), lambda rows: model.predict_proba(rows)[:, 1])
+    width = matrix.shape[1]
+    return Fitted(lambda: _forest_graph(model, width, spec.nullable), lambda rows: model.predict_proba(rows)[:, 1])
 
 
-def _forest_graph(model: Any, width: int) -> bytes:
+def _forest_graph(model: Any, width: int, nullable: bool) -> bytes:
     forest = _on_host(model).estimators_
-    trees = [_sklearn_tree(tree.tree_, len(forest)) for tree in forest]
+    trees = [_sklearn_tree(tree.tree_, len(forest), nullable) for tree in forest]
     return onnx_export.forest(trees, width, "BRANCH_LEQ", 0.0, logits=False)
 
 
-def _sklearn_tree(tree: Any, trees: int) -> Tree:
-    share = (tree.value[:, 0, 1] / trees).astype(np.float32)
-    return Tree(tree.children_left, tree.children_right, tree.feature, rounded_down(tree.threshold), share)
+def _sklearn_tree(tree: Any, trees: int, nullable: bool) -> Tree:
+    share, threshold = (tree.value[:, 0, 1] / trees).astype(np.float32), rounded_down(tree.threshold)
+    missing_left = tree.missing_go_to_left if nullable else None
+    return Tree(tree.children_left, tree.children_right, tree.feature, threshold, share, missing_left)
 
 
 def rounded_down(thresholds: npt.NDArray[np.float64]) -> Matrix:
@@ -135,7 +144,7 @@ def rounded_down(thresholds: npt.NDArray[np.float64]) -> Matrix:
 
 
 def _logistic_regression(spec: FitSpec, matrix: Matrix, labels: Labels) -> Fitted:
-    scaler = Scaler.fit(matrix)
+    scaler = Scaler.fit(matrix, spec.nullable)
     scaled = scaler.apply(matrix).astype(np.float64)
     if spec.device == "cuda":
         model = fit_estimator(_cuml().linear_model.LogisticRegression, spec, {}, scaled, labels)
@@ -153,7 +162,7 @@ def _line_graph(scaler: Scaler, line: Any) -> bytes:
 
 def _mlp(spec: FitSpec, matrix: Matrix, labels: Labels) -> Fitted:
     parameters = mlp.parameters(spec.field, spec.parameters)
-    scaler = Scaler.fit(matrix)
+    scaler = Scaler.fit(matrix, spec.nullable)
     device = devices.torch_device(spec.device)
     rows = _rows(spec, scaler, matrix, labels, parameters.batch_size)
     with _open_checkpoints(spec, matrix, labels) as kept, devices.reproducible(spec.seed, parameters.threads):

@@ -1,6 +1,7 @@
 """Events that a server can be asked about: of the online state, or of a model's reference sample."""
 
 import json
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -75,22 +76,30 @@ def example(inputs: Inputs, reference: pd.DataFrame) -> dict[str, Any]:
         inputs: the model's named inputs.
         reference: rows of `inputs.columns` and `score`.
     """
-    complete = reference.dropna(subset=inputs.columns)
-    if complete.empty:
-        raise UserError("the model's reference sample has no row without a missing value; train it again on other days")
-    row = complete.sort_values("score", kind="stable").iloc[-1]
-    numbers = {column: float(f"{row[column]:.6g}") for column in inputs.numeric}
+    row = _complete(inputs, reference).sort_values("score", kind="stable").iloc[-1]
+    numbers = {column: _round(row[column]) for column in inputs.numeric}
     return numbers | {column: str(row[column]) for column in inputs.categorical}
 
 
-def instances(inputs: Inputs, reference: pd.DataFrame, most: int) -> list[dict[str, float | str]]:
-    """Return the features of real events of a model's reference sample, so many at most.
+def _round(number: float) -> float | None:
+    return None if math.isnan(number) else float(f"{number:.6g}")
+
+
+def instances(inputs: Inputs, reference: pd.DataFrame, most: int) -> list[dict[str, float | str | None]]:
+    """Return the features of real events of a model's reference sample, so many at most; None for missing numbers.
 
     Raises:
         UserError: when no row of the sample is complete.
     """
-    rows = reference.dropna(subset=inputs.columns).head(most)
+    rows = _complete(inputs, reference)[inputs.columns].head(most)
+    typed = rows.astype(dict.fromkeys(inputs.numeric, float) | dict.fromkeys(inputs.categorical, str)).astype(object)
+    values = typed.where(rows.notna(), None).itertuples(index=False)
+    return [dict(zip(inputs.columns, row, strict=True)) for row in values]
+
+
+def _complete(inputs: Inputs, reference: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows that miss nothing but nullable numbers."""
+    rows = reference.dropna(subset=[name for name in inputs.columns if name not in inputs.nullable])
     if rows.empty:
         raise UserError("the model's reference sample has no row without a missing value; train it again on other days")
-    typed = rows.astype(dict.fromkeys(inputs.numeric, float) | dict.fromkeys(inputs.categorical, str))
-    return [dict(zip(inputs.columns, row, strict=True)) for row in typed[inputs.columns].itertuples(index=False)]
+    return rows

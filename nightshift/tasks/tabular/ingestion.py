@@ -17,7 +17,7 @@ def faults(typed: "pd.DataFrame", config: TabularConfig) -> "pd.Series":
 
     over = pd.Series(False, typed.index)
     if "amount" in typed:
-        over |= typed["amount"] > config.largest_amount
+        over |= typed["amount"].abs() > config.largest_amount
     for role in config.columns.holding(Holds.IDENTIFIER):
         if typed[role].dtype != "Int64":
             over |= (typed[role].str.len() > config.limits.longest_id).fillna(False).astype(bool)
@@ -34,4 +34,5 @@ def near_duplicates(contents: "pd.Series", _: TabularConfig) -> "npt.NDArray[np.
 def rules(config: TabularConfig) -> dict[str, object]:
     """Return what decides which rows are good, beside columns and zone."""
     rules: dict[str, object] = {"longest_id": config.limits.longest_id}
-    return rules | ({"largest_amount": config.largest_amount} if config.columns.holding(Holds.AMOUNT) else {})
+    rules |= {"largest_amount": config.largest_amount} if config.columns.holding(Holds.AMOUNT) else {}
+    return rules | config.limits.exceptions

@@ -131,8 +131,8 @@ def resample(rows: pd.DataFrame, scores: Floats, top_k: int) -> dict[str, Floats
 def costs(labels: Labels, amounts: Floats, flagged: npt.NDArray[np.bool_], limits: TabularEvaluationGate) -> Floats:
     """Return what deciding on each event cost: its check when it is flagged, its loss when it is a missed fraud.
 
-    A flagged fraud is taken to be stopped, so it costs its check only. A missed one costs its amount times
-    `cost_missed_positive`.
+    A flagged fraud is taken to be stopped, so it costs its check only. A missed one costs its amount, be it
+    paid or refunded, times `cost_missed_positive`.
 
     Args:
         labels: 0 or 1, shape (n,).
@@ -140,7 +140,7 @@ def costs(labels: Labels, amounts: Floats, flagged: npt.NDArray[np.bool_], limit
         flagged: bool, shape (n,).
         limits: the costs.
     """
-    return np.where(flagged, limits.cost_per_alert, labels * amounts * limits.cost_missed_positive)
+    return np.where(flagged, limits.cost_per_alert, labels * np.abs(amounts) * limits.cost_missed_positive)
 
 
 def judge(

@@ -36,7 +36,9 @@ def notes(rows: pd.DataFrame, model: ModelPackage, gate: TabularEvaluationGate) 
         model: what was trained.
         gate: says how many are checked a day.
     """
-    return [*_unseen(rows, model.tabular), *_constant(model), *_empty_days(rows), *_describe_unparted(model, gate)]
+    inputs = model.tabular
+    described = [*_unseen(rows, inputs), *_missing(rows, inputs), *_constant(model), *_empty_days(rows)]
+    return [*described, *_describe_unparted(model, gate)]
 
 
 def _unseen(rows: pd.DataFrame, inputs: Inputs) -> Iterator[str]:
@@ -46,6 +48,16 @@ def _unseen(rows: pd.DataFrame, inputs: Inputs) -> Iterator[str]:
             f"{name}: {share} hold {values.distinct:,} values that are not among the model's {known} categories; they "
             "are scored as none of these."
         )
+
+
+def _missing(rows: pd.DataFrame, inputs: Inputs) -> Iterator[str]:
+    for name in inputs.nullable:
+        if count := int(rows[name].isna().sum()):
+            share = f"{count:,} of {len(rows):,} test rows ({count / len(rows):.1%})"
+            yield (
+                f"{name}: missing in {share}; trees have a branch for it, other candidates take the mean of the "
+                "training rows."
+            )
 
 
 def _constant(model: ModelPackage) -> Iterator[str]:

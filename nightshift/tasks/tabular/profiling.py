@@ -83,7 +83,8 @@ def selected_fit(
     name, task = model.selected, setup.config.task
     candidate = model.candidates[name]
     field = f"task.candidates.{name}.parameters"
-    spec = FitSpec(field, candidate.parameters, task.seed, task.threads, setup.device)
+    nullable = bool(model.tabular.nullable)
+    spec = FitSpec(field, candidate.parameters, task.seed, task.threads, setup.device, nullable=nullable)
     return RowFit(name, CandidateKind(candidate.kind), spec, matrix, labels)
 
 

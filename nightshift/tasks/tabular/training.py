@@ -22,7 +22,7 @@ from nightshift.tabular import windows
 from nightshift.tabular.scaler import Matrix
 from nightshift.tasks.fitting import FitSpec, Fitted
 from nightshift.tasks.protocol import CandidateMetrics, TrainingSetup
-from nightshift.tasks.rows import InputRows, finite
+from nightshift.tasks.rows import InputRows, require_range
 from nightshift.tasks.rows import require_labels as every_labeled
 from nightshift.tasks.tabular import compromise, estimators
 from nightshift.tasks.tabular.estimators import Labels
@@ -66,7 +66,10 @@ class RowSample(InputRows):
             UserError: naming what is refused.
         """
         few = self.rows.groupby("label").head(FEW_ROWS)
-        matrix, labels = finite(tabular.matrix(self.inputs, few), self.inputs), few["label"].to_numpy(dtype=np.int8)
+        matrix, labels = (
+            require_range(tabular.matrix(self.inputs, few), self.inputs),
+            few["label"].to_numpy(dtype=np.int8),
+        )
         for name, candidate in self.setup.config.task.candidates.items():
             estimators.check(candidate.kind, self._spec(name), matrix, labels)
 
@@ -85,7 +88,16 @@ class RowSample(InputRows):
     def _spec(self, name: str) -> FitSpec:
         setup, task, field = self.setup, self.setup.config.task, f"task.candidates.{name}.parameters"
         parameters = task.candidates[name].parameters
-        return FitSpec(field, parameters, task.seed, task.threads, setup.device, task.trainer, setup.checkpoints)
+        return FitSpec(
+            field,
+            parameters,
+            task.seed,
+            task.threads,
+            setup.device,
+            task.trainer,
+            setup.checkpoints,
+            nullable=bool(self.inputs.nullable),
+        )
 
 
 @dataclass(frozen=True)
@@ -136,7 +148,8 @@ class TableRows:
             require_both_classes(rows_of(self.features, fold.train), fold.train),
             self.setup.features.details,
         )
-        inputs = tabular.seen_in(rows, details["numeric"], details["categorical"])
+        nullable = self.setup.config.nullable
+        inputs = tabular.seen_in(rows, details["numeric"], details["categorical"], nullable)
         return RowSample(rows, fold.train, inputs, self.setup)
 
     def unseen(self, fold: Fold, sample: RowSample) -> UnseenRows:

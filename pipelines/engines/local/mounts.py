@@ -16,7 +16,8 @@ LOGINS = {
     "AWS_SHARED_CREDENTIALS_FILE": "~/.aws/credentials",
     "AWS_CONFIG_FILE": "~/.aws/config",
 }
-PREFIX = "AWS_"  # keys, regions and endpoints, which are no files
+# keys, regions and endpoints, which are no files
+PREFIXES = ("AWS_", "NIGHTSHIFT_KAFKA", "PYICEBERG_")
 
 
 def volumes(task: ir.PipelineTask, arguments: Mapping[str, Any], folder: Path) -> dict[str, str]:
@@ -63,6 +64,6 @@ def logins(variables: Mapping[str, str] = os.environ) -> dict[str, str]:
 
 
 def credentials(variables: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the environment variables by which a step logs in to the stores and a database."""
-    names = [name for name in variables if name.startswith(PREFIX) or name == databases.PASSWORD]
+    """Return the environment variables by which a step logs in to stores, catalogs, brokers and a database."""
+    names = [name for name in variables if name.startswith(PREFIXES) or name == databases.PASSWORD]
     return {name: variables[name] for name in names} | logins(variables)

@@ -140,5 +140,7 @@ def test_the_example_is_the_most_suspicious_event_without_a_missing_value():
         }
     )
     assert example(INPUTS, reference) == {"amount": 123.457, "count": 2.0, "channel": "web"}
+    nullable = INPUTS.model_copy(update={"nullable": ["amount"]})
+    assert example(nullable, reference) == {"amount": None, "count": 3.0, "channel": "shop"}
     with pytest.raises(UserError, match="no row without a missing value"):
         example(INPUTS, reference.tail(1))

@@ -1,6 +1,7 @@
 """The gate and the curves."""
 
 from dataclasses import replace
+from datetime import date
 
 import numpy as np
 import pandas as pd
@@ -12,12 +13,16 @@ from sklearn.metrics import precision_recall_curve
 
 from nightshift.config.tabular import TabularEvaluationGate
 from nightshift.contracts.evaluation import DecisionCost, PrecisionRecall
+from nightshift.contracts.preprocessing import Inputs
 from nightshift.contracts.verdict import Opponent
 from nightshift.errors import UserError
+from nightshift.splits import Days
 from nightshift.stats.comparison import BootstrapEstimate
 from nightshift.stats.ranking import RankingMetrics
+from nightshift.tasks.rows import MeasuredRows
 from nightshift.tasks.tabular import judging
 from tests import packages
+from tests.components.training.samples import config
 
 GATE = TabularEvaluationGate(top_k=20)
 OLD, NEW = "2024-03-01", "2024-03-02"
@@ -197,6 +202,23 @@ def test_an_alert_costs_its_check_and_a_missed_fraud_its_amount() -> None:
     labels, amounts = np.array([1, 1, 0, 0]), np.array([100.0, 40.0, 70.0, 10.0])
 
     assert judging.costs(labels, amounts, np.array([True, False, True, False]), limits).tolist() == [3, 80, 3, 0]
+
+
+def test_a_missed_positive_that_was_refunded_costs_as_much_as_one_that_was_paid() -> None:
+    labels, missed = np.array([1, 0]), np.array([False, False])
+
+    assert judging.costs(labels, np.array([-40.0, -70.0]), missed, TabularEvaluationGate()).tolist() == [40, 0]
+
+
+def test_a_model_that_needs_every_number_cannot_score_rows_that_lack_some() -> None:
+    manifest = packages.manifest({"trees": b""}, Inputs(numeric=["amount", "signal"], categorical={}))
+    lacking = MeasuredRows(config(), Days(date(2024, 3, 1), date(2024, 3, 1)), window(0).assign(signal=np.nan))
+    nullable = manifest.model_copy(
+        update={"preprocessing": manifest.inputs.model_copy(update={"nullable": ["signal"]})}
+    )
+
+    assert lacking.misfit(manifest, manifest) == "needs input 'signal', which the features lack now"
+    assert lacking.misfit(nullable, nullable) == ""
 
 
 def test_the_cost_is_that_of_the_models_own_threshold_per_thousand_events() -> None:

@@ -42,6 +42,14 @@ def test_values_that_training_never_saw_are_counted_by_column(rows: pd.DataFrame
     assert note.startswith("Land: 3 of 4 test rows (75.0%) hold 2 values that are not among the model's 3 categories")
 
 
+def test_numbers_that_are_missing_are_counted_by_column(rows: pd.DataFrame) -> None:
+    rows.loc[0, "amount"] = None
+    manifest = packages.manifest({"trees": b""}, INPUTS.model_copy(update={"nullable": ["amount"]}), model().lineage)
+
+    (note,) = notes(rows, manifest, GATE)
+    assert note.startswith("amount: missing in 1 of 4 test rows (25.0%); ")
+
+
 def test_columns_that_were_constant_in_training_are_named(rows: pd.DataFrame) -> None:
     (note,) = notes(rows, model(constant=["pressure", "site"]), GATE)
 

@@ -71,6 +71,64 @@ def test_an_amount_has_a_limit_which_the_config_says(raw):
     assert split(raw, parse(CONFIG | {"limits": {"largest_amount": 5}})).rejected_rows["over_limit"] > 1
 
 
+def test_amounts_below_zero_are_refunds_where_the_config_says_so(raw):
+    raw.loc[0, "amount"] = -5
+    refunds = parse(CONFIG | {"limits": {"negative_amounts": True, "largest_amount": 1e6}})
+    result = split(raw, refunds)
+    assert result.rejected_rows == {}
+    assert result.good["amount"].min() == -5
+    raw.loc[1, "amount"] = -2e6
+    assert split(raw, refunds).rejected_rows == {"over_limit": 1}
+
+
+NOTHING = [None, "", np.nan, pd.NA]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.sets(st.sampled_from(["rating", "age", "km"])), st.data())
+def test_a_row_without_a_number_is_good_if_and_only_if_all_that_it_lacks_are_nullable(nullable, data):
+    columns = CONFIG["columns"] | {"numeric": ["rating", "age", "km"]}
+    config = parse(CONFIG | {"columns": columns, "limits": {"nullable": sorted(nullable)}})
+    raw = simulator.day(WORLD, DAY).assign(rating=1.0, age=2.0, km=3.0).astype(object).head(20)
+    lacks = [data.draw(st.sets(st.sampled_from(["rating", "age", "km"]))) for _ in range(len(raw))]
+    for row, names in enumerate(lacks):
+        for name in names:
+            raw.loc[row, name] = data.draw(st.sampled_from(NOTHING))
+    good = [names <= nullable for names in lacks]
+
+    result = split(raw, config)
+
+    assert result.rejected_rows == ({"bad_number": good.count(False)} if False in good else {})
+    expected = raw[good].sort_values(["time", "transaction_id"])
+    holes = result.good[["rating", "age", "km"]].isna()
+    assert holes.to_numpy().tolist() == [
+        [name in lacks[row] for name in ("rating", "age", "km")] for row in expected.index
+    ]
+
+
+@pytest.mark.parametrize("value", ["a lot", np.inf, "nan"])
+def test_what_is_there_and_no_number_is_bad_in_a_nullable_column_too(raw, extended, value):
+    raw.loc[3, "rating"] = value
+    nullable = parse(extended.model_dump(mode="json") | {"limits": {"nullable": ["rating"]}})
+    assert split(raw, nullable).rejected_rows == {"bad_number": 1}
+
+
+@pytest.mark.parametrize(
+    ("rule", "remedy"),
+    [
+        ("bad_amount", "source.format.decimal and thousands"),
+        ("bad_amount", "set limits.negative_amounts if amounts may be below 0"),
+        ("bad_number", "name the column in limits.nullable if its numbers may be missing"),
+        ("over_limit", "raise limits.largest_amount or limits.longest_id"),
+        ("duplicate_id_of_earlier_day", "set source.corrections if later rows correct earlier ones"),
+        ("outside_day", "give one table as source.table"),
+        ("missing_label", "raise label_delay_days if labels arrive later"),
+    ],
+)
+def test_a_rule_names_the_key_to_change_where_the_rows_are_right(rule, remedy):
+    assert remedy in core.hint(rule, parse(CONFIG))
+
+
 @pytest.mark.parametrize("column", KEYS)
 def test_a_text_that_names_something_has_a_limit_which_the_config_says(raw, column):
     raw[column] = "x" + raw[column].astype(str)

@@ -13,6 +13,7 @@ from nightshift.config import parse
 from nightshift.config.source import FileFormat
 from nightshift.errors import UserError
 from tests.components.ingestion.conftest import CONFIG, Step
+from tests.workbooks import write_workbook
 
 COLUMNS = parse(CONFIG).columns
 SPELLED = FileFormat(encoding="cp1252", separator=";", preamble_lines=1, skip_rows=["Total"], missing=["-"])
@@ -102,48 +103,11 @@ def test_an_archive_that_is_no_table_is_refused(data: bytes, complaint: str) -> 
 
 # a title above the header, a time as Excel keeps it, and a row that was formatted once
 CELLS = [["Bookings of today"], ["id", "at", "amount"], [7, 45940.25, 12.5], ["x-8", 45941, None], [None, None, None]]
-MAIN = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
-OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
-
-
-def cell(column: str, value: object) -> str:
-    if isinstance(value, str):
-        return f'<c t="inlineStr"><is><t>{value}</t></is></c>'
-    style = 's="1"' if column == "B" else ""  # the format of times
-    return "<c/>" if value is None else f"<c {style}><v>{value}</v></c>"
-
-
-def sheet(cells: list[list[object]]) -> str:
-    rows = ["".join(cell(*pair) for pair in zip("ABC", row, strict=False)) for row in cells]
-    return f"<worksheet {MAIN}><sheetData>{''.join(f'<row>{row}</row>' for row in rows)}</sheetData></worksheet>"
-
-
-def workbook() -> bytes:
-    """The least that a workbook of two sheets is made of."""
-    links = {"worksheet": "sheet1", "worksheet ": "sheet2", "styles": "styles"}
-    related = "".join(
-        f'<Relationship Id="r{number}" Type="{OFFICE}/{kind.strip()}" Target="{name}.xml"/>'
-        for number, (kind, name) in enumerate(links.items())
-    )
-    sheets = '<sheet name="Notes" sheetId="1" r:id="r0"/><sheet name="Data" sheetId="2" r:id="r1"/>'
-    start = f'<Relationship Id="r0" Type="{OFFICE}/officeDocument" Target="xl/workbook.xml"/>'
-    parts = {
-        "_rels/.rels": f"<Relationships>{start}</Relationships>",
-        "xl/workbook.xml": f'<workbook {MAIN} xmlns:r="{OFFICE}"><sheets>{sheets}</sheets></workbook>',
-        "xl/_rels/workbook.xml.rels": f"<Relationships>{related}</Relationships>",
-        "xl/styles.xml": f'<styleSheet {MAIN}><cellXfs><xf numFmtId="0"/><xf numFmtId="22"/></cellXfs></styleSheet>',
-        "xl/sheet1.xml": sheet([["nothing here"]]),
-        "xl/sheet2.xml": sheet(CELLS),
-    }
-    content = io.BytesIO()
-    with zipfile.ZipFile(content, "w") as archive:
-        for name, text in parts.items():
-            archive.writestr(name, text)
-    return content.getvalue()
+WORKBOOK = write_workbook({"Notes": [["nothing here"]], "Data": CELLS}, times="B")
 
 
 def test_a_sheet_s_cells_keep_their_types_and_empty_rows_are_no_rows() -> None:
-    frame = formats.read_rows("x.xlsx", workbook(), FileFormat(sheet="Data", preamble_lines=1))
+    frame = formats.read_rows("x.xlsx", WORKBOOK, FileFormat(sheet="Data", preamble_lines=1))
 
     assert list(frame.columns) == ["id", "at", "amount"]
     assert frame["id"].tolist() == [7.0, "x-8"]
@@ -153,7 +117,7 @@ def test_a_sheet_s_cells_keep_their_types_and_empty_rows_are_no_rows() -> None:
 
 def test_a_sheet_that_is_not_there_is_refused_with_those_that_are() -> None:
     with pytest.raises(UserError, match=r"has no sheet 'data'; set source.format.sheet to one of Notes, Data"):
-        formats.read_rows("x.xlsx", workbook(), FileFormat(sheet="data"))
+        formats.read_rows("x.xlsx", WORKBOOK, FileFormat(sheet="data"))
 
 
 def test_a_day_is_ingested_again_only_where_the_format_changes(step: Step, clean_days, clean_events) -> None:

@@ -1,7 +1,7 @@
 """What is left out is counted by label, and a label of which too much is left out stops the run."""
 
 from collections import Counter
-from datetime import date
+from datetime import date, timedelta
 
 import pandas as pd
 import pytest
@@ -9,11 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.ingestion import core, section
+from components.ingestion.discovery import find_table, verify
 from components.ingestion.tally import Totals
 from nightshift.config import parse
 from nightshift.contracts.section import TableBlock, read_section
 from nightshift.contracts.tables import Partition
 from nightshift.errors import UserError
+from nightshift.splits import Days
 
 from .conftest import CONFIG as TABLE
 
@@ -140,6 +142,29 @@ def test_positives_without_a_key_stop_a_run_though_they_are_few_rows(step, confi
     (counts,) = [block for block in shown.blocks if isinstance(block, TableBlock)]
     assert counts.is_key  # on the terminal too
     assert [row.cells[:3] for row in counts.rows] == [["missing_key", "all", 7], ["missing_key", "positive", 7]]
+
+
+def test_a_guessed_config_whose_first_run_would_be_refused_is_refused_for_the_same_reason(config, folder, days, spoil):
+    for path in days:
+        spoil(path, lambda frame: without_key(frame.assign(fraud=(frame.index < 1).astype("int8"))))
+    with pytest.raises(
+        UserError, match=r"7 of 7 positives \(100\.00%\) are quarantined, 7 of them by rule 'missing_key'"
+    ):
+        verify(find_table(str(folder)), parse(config), Days(days[0], days[-1]))
+
+
+@pytest.mark.parametrize("is_early", [True, False], ids=["of all rows", "of the run's rows"])
+def test_a_guessed_config_is_refused_where_bad_rows_are_too_many(config, folder, days, spoil, is_early):
+    early = [days[0] - timedelta(days=number) for number in range(1, 30)]
+    for day in early:  # which no run for the last day reads
+        frame = pd.read_parquet(folder / f"{days[0]}.parquet")
+        frame["time"] += pd.Timestamp(day) - pd.Timestamp(days[0])
+        frame.to_parquet(folder / f"{day}.parquet")
+    # 3 % of the run's rows are less than 1 % of all
+    for day in early if is_early else days:
+        spoil(day, lambda frame: frame.assign(amount=frame["amount"].where(frame.index >= 0.03 * len(frame), -1)))
+    with pytest.raises(UserError, match=r"quarantine\.max_share allows 1\.00%"):
+        verify(find_table(str(folder)), parse(config), Days(early[-1], days[-1]))
 
 
 def test_many_classes_stay_off_the_terminal():

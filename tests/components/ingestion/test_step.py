@@ -16,7 +16,7 @@ from nightshift.contracts.section import read_section
 from nightshift.errors import UserError
 from nightshift.splits import Days, rows_of
 from nightshift.tasks.tabular import simulator
-from tests.nightshift.s3 import Fault, Faulty, bucket, reached_at
+from tests.nightshift.s3 import Fault, Faulty, bucket, rclone, reached_at
 
 from .conftest import DATE
 
@@ -261,9 +261,10 @@ def test_a_wrong_date_gives_one_clear_line_and_exit_code_2(step, config):
 
 
 @pytest.mark.slow
-def test_s3_and_a_local_folder_give_the_same_events(step, config, folder, clean_events):
+@pytest.mark.parametrize("server", ["moto", "rclone"])
+def test_s3_and_a_local_folder_give_the_same_events(step, config, folder, clean_events, tmp_path, server):
     step.lake, step.events = "s3://lake/deep", "s3://lake/runs/events.json"
-    with bucket() as url, reached_at(url):
+    with bucket() if server == "moto" else rclone(tmp_path / "served") as url, reached_at(url):
         for file in folder.iterdir():
             storage.write_bytes(f"s3://lake/raw/{file.name}", file.read_bytes())
         done = step.run(config, "s3://lake/raw", **os.environ)

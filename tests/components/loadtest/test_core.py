@@ -236,5 +236,7 @@ def test_requests_are_made_of_complete_rows_of_the_reference_sample(numeric, cat
         len(instances(Inputs(numeric=["amount"], categorical={}), pd.concat([sample] * 50), core.REQUESTS))
         == core.REQUESTS
     )
+    nullable = Inputs(numeric=["amount"], categorical={}, nullable=["amount"])
+    assert instances(nullable, sample, core.REQUESTS) == [{"amount": 1.5}, {"amount": None}, {"amount": 2.5}]
     with pytest.raises(UserError, match="has no row without a missing value"):
         instances(Inputs(numeric=["amount"], categorical={}), sample.assign(amount=np.nan), 64)

@@ -6,8 +6,11 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from components.training import core
+from nightshift.config import parse
 from nightshift.errors import UserError
 from nightshift.graph import Graph
 from nightshift.splits import Days, rows_of
@@ -216,13 +219,51 @@ def test_a_label_that_is_not_there_although_it_is_due_is_the_users_to_bring():
 
 
 @pytest.mark.filterwarnings("ignore:overflow")
-@pytest.mark.parametrize("value", [np.nan, 1e300])
-def test_an_input_that_is_no_finite_float32_is_named(value):
+@pytest.mark.parametrize(
+    ("value", "complaint"), [(np.nan, "is missing in some rows"), (1e300, "is beyond the range of float32")]
+)
+def test_an_input_that_is_no_finite_float32_is_named(value, complaint):
     frame = samples.features()
     frame.loc[3, "risk"] = value
 
-    with pytest.raises(UserError, match="input 'risk' is missing or beyond the range of float32"):
+    with pytest.raises(UserError, match=f"input 'risk' {complaint}"):
         train(LINE, frame)
+
+
+NAMES = ["amount", "age", "km"]
+
+
+def settings_of(nullable: set[str]) -> dict:
+    columns = samples.settings()["columns"] | {"numeric": ["age", "km"]}
+    return samples.settings(samples.MODELS) | {"columns": columns, "limits": {"nullable": sorted(nullable)}}
+
+
+@pytest.mark.slow
+@settings(max_examples=8, deadline=None)
+@given(
+    nullable=st.sets(st.sampled_from(["age", "km"])),
+    lacking=st.dictionaries(st.sampled_from(NAMES), st.sampled_from([0.05, 1.0])),
+    seed=st.integers(0, 9),
+)
+def test_a_missing_number_is_refused_by_name_or_trained_on_and_no_metric_is_nan(nullable, lacking, seed):
+    frame, rng = samples.features().rename(columns={"during_night": "age", "risk": "km"}), np.random.default_rng(seed)
+    for name, share in lacking.items():
+        frame.loc[rng.random(len(frame)) < share, name] = np.nan
+    table = TableRows(samples.setup(parse(settings_of(nullable)), numeric=NAMES), frame)
+    missing = [name for name in NAMES if name not in nullable and frame[name].isna().any()]
+
+    if missing:
+        with pytest.raises(UserError, match=f"input '{missing[0]}' is missing in some rows"):
+            core.train(table.setup, table, "0.3.0")
+        return
+    trained = core.train(table.setup, table, "0.3.0")
+    assert trained.package.inputs.nullable == sorted(nullable)
+    assert (trained.package.lineage.constant, trained.package.dropped) == (
+        [name for name in NAMES if lacking.get(name) == 1.0],
+        {},
+    )
+    for candidate in trained.package.candidates.values():
+        assert np.isfinite([*candidate.validation.values()]).all()
 
 
 def test_a_graph_that_scores_differently_from_its_library_for_a_single_positive_is_noticed():

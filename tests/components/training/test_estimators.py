@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from nightshift.config.tabular import CandidateKind
 from nightshift.errors import UserError
@@ -46,6 +48,42 @@ def test_a_graph_scores_as_the_library_does(kind, parameters):
 
     assert np.abs(scores - fitted.predict(rows)).max() < 1e-5
     assert scores.std() > 0.01
+
+
+def holed(rows: np.ndarray, columns: set[int], seed: int) -> np.ndarray:
+    """The rows without a twentieth of the numbers of some columns."""
+    holes = np.random.default_rng(seed).random(rows.shape) < 0.05
+    return np.where(holes & np.isin(np.arange(rows.shape[1]), list(columns)), np.nan, rows).astype(np.float32)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=6, deadline=None)
+@given(trained=st.sets(st.integers(0, 2)), scored=st.sets(st.integers(0, 2)))
+def test_whatever_is_missing_a_graph_scores_as_the_library_does_and_never_nan(kind, trained, scored):
+    nullable = replace(job(KINDS[kind]), nullable=True)
+    fitted = estimators.fit(kind, nullable, holed(MATRIX, trained, 0), LABELS)
+    rows = np.vstack([holed(MATRIX, scored, 1), np.full((1, MATRIX.shape[1]), np.nan, np.float32)])
+
+    scores = Graph(fitted.graph, threads=2).score(rows)
+
+    assert np.isfinite(scores).all()
+    assert np.abs(scores - fitted.predict(rows)).max() < 1e-5
+
+
+@pytest.mark.parametrize("kind", ["mlp", "logistic_regression"])
+def test_a_missing_number_scores_as_the_mean_of_the_training_rows(kind):
+    fitted = estimators.fit(kind, replace(job(KINDS[kind]), nullable=True), holed(MATRIX, {0}, 0), LABELS)
+    row = MATRIX[:1].copy()
+    row[0, 0] = np.nanmean(holed(MATRIX, {0}, 0)[:, 0])
+    missing = np.where(np.arange(3) == 0, np.nan, row).astype(np.float32)
+
+    assert Graph(fitted.graph).score(missing) == pytest.approx(Graph(fitted.graph).score(row), abs=1e-6)
+
+
+def test_cumls_forest_takes_no_missing_numbers_and_says_what_does():
+    spec = replace(job(KINDS["random_forest"], device="cuda"), nullable=True)
+    with pytest.raises(UserError, match=r"leave limits\.nullable empty, take kind xgboost, or run with --device cpu"):
+        estimators.fit("random_forest", spec, MATRIX, LABELS)
 
 
 @pytest.mark.parametrize("order", ["C", "F"])

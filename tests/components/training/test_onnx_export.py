@@ -1,5 +1,7 @@
 """Graphs against plain NumPy."""
 
+from dataclasses import replace
+
 import numpy as np
 import onnx
 import pytest
@@ -34,6 +36,16 @@ def test_a_value_equal_to_the_threshold_goes_where_the_comparison_says(compariso
     graph = onnx_export.forest([TREE], 2, comparison, base=0.0, logits=False)
 
     assert Graph(graph).score(floats([[1, 0], [1.5, 0], [2, -3]])).tolist() == expected
+
+
+@pytest.mark.parametrize("left", [True, False])
+def test_a_missing_value_goes_where_its_node_says(left):
+    nodes = np.array([left, 0, not left, 0, 0])
+    graph = onnx_export.forest([replace(TREE, missing_left=nodes)], 2, "BRANCH_LT", base=0.0, logits=False)
+
+    scores = Graph(graph).score(floats([[np.nan, 0], [2, np.nan], [1, 0], [2, -3]])).tolist()
+
+    assert scores == [0.25 if left else 0.75, 0.75 if left else 0.5, 0.25, 0.5]
 
 
 def test_trees_are_summed_on_top_of_the_base():

@@ -125,7 +125,7 @@ def test_every_mistake_is_named_at_once() -> None:
 
 @pytest.mark.parametrize("source", [{}, {"files": "{date}.parquet", "table": "all.csv"}])
 def test_data_are_one_file_a_day_or_one_table(source: dict[str, str]) -> None:
-    assert "exactly one of 'files' (by day) and 'table'" in message(changed("source", source))
+    assert "exactly one of 'files' (by day), 'table' (all days in one)" in message(changed("source", source))
 
 
 @pytest.mark.parametrize(
@@ -143,6 +143,14 @@ def test_a_column_cannot_have_two_roles() -> None:
 @pytest.mark.parametrize("name", ["score", "customer"])
 def test_a_further_column_cannot_have_a_name_of_the_pipelines_own(name: str) -> None:
     assert f"further column {name!r} has a name that is used inside" in message(changed("columns.numeric", [name]))
+
+
+def test_only_numeric_columns_may_be_nullable() -> None:
+    value = changed("columns.numeric", ["age"]) | {"limits": {"nullable": ["aeg"]}}
+
+    assert "limits.nullable: has 'aeg', and only numbers of columns.numeric may be missing; give some of age" in (
+        message(value)
+    )
 
 
 def test_a_config_that_is_no_mapping_is_refused() -> None:

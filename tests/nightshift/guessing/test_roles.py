@@ -73,13 +73,38 @@ def test_names_and_repeated_values_say_whose_an_event_is_and_what_it_is_worth() 
     assert assigned.decimals == 3
 
 
-def test_numbers_that_are_missing_too_often_texts_of_many_values_and_constants_are_left_out_with_the_reason() -> None:
-    holes = np.where(RNG.random(ROWS) < 0.05, np.nan, 1.5 * np.arange(ROWS))
+@pytest.mark.parametrize("share", [0.003, 0.05, 0.9])
+def test_numbers_that_are_missing_stay_missing_however_many_they_are(share: float) -> None:
+    holes = np.where(RNG.permutation(ROWS) < share * ROWS, np.nan, 1.5 * np.arange(ROWS))
+
+    assigned = assign(table(weight=holes, delta=RNG.normal(size=ROWS).round(2)))
+
+    assert (assigned.columns["numeric"], assigned.limits) == (["weight", "delta"], {"nullable": ["weight"]})
+    assert any("of the numbers of 'weight' are missing; models take them as such." in note for note in assigned.notes)
+
+
+def test_an_open_end_is_no_day_of_the_data() -> None:
+    frame = table()
+    frame.loc[5, "at"] = "9999-12-31 23:59:59"
+
+    days = proposal.DailyCounts.from_roles(assign(frame)).span
+
+    assert days.last < NOW.date()
+
+
+def test_amounts_below_zero_are_refunds() -> None:
+    amounts = np.where(RNG.random(ROWS) < 0.05, -1, 1) * (1 + RNG.random(ROWS) * 50).round(2)
+
+    assigned = assign(table(Price=amounts))
+
+    assert (assigned.columns["amount"], assigned.limits) == ("Price", {"negative_amounts": True})
+
+
+def test_texts_of_many_values_and_constants_are_left_out_with_the_reason() -> None:
     notes = [f"note {number // 2}" for number in range(ROWS)]
 
-    assigned = assign(table(weight=holes, remark=notes, currency="EUR", delta=RNG.normal(size=ROWS).round(2)))
+    assigned = assign(table(remark=notes, currency="EUR", delta=RNG.normal(size=ROWS).round(2)))
 
-    assert "of its numbers are missing" in assigned.left_out["weight"]
     assert assigned.left_out["remark"] == "a text with 300 values is no category"
     assert assigned.left_out["currency"] == "has one value"
     assert assigned.columns["numeric"] == ["delta"]

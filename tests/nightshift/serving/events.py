@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import pandas as pd
 
 from nightshift.config import Config
@@ -14,7 +13,9 @@ from nightshift.contracts import package as contract
 from nightshift.contracts.preprocessing import Inputs, TabularPreprocessing
 from nightshift.tabular import windows
 from nightshift.tabular.inputs import FrameScorer
+from nightshift.tabular.scaler import Scaler
 from nightshift.tabular.windows import DAY
+from nightshift.tasks import onnx_export
 from nightshift.tasks.tabular.features import core
 from tests import packages
 from tests.nightshift.tabular.online.streams import START, Labeled, config, event, offline
@@ -37,22 +38,11 @@ LATER = [event for event in EVENTS if event.time >= (START + PAST) * DAY]
 
 def model(folder: Path, chosen: Config = CHOSEN, slope: float = 0.03) -> str:
     """The URI of a model whose score moves with every input."""
-    names, make = core.numeric_inputs(chosen), onnx.helper
-    weights = np.linspace(-0.02, slope, len(names), dtype=np.float32).reshape(-1, 1)
-    nodes = [
-        make.make_node("Gemm", [contract.INPUT, "weights"], ["logit"]),
-        make.make_node("Sigmoid", ["logit"], ["column"]),
-        make.make_node("Reshape", ["column", "flat"], [contract.OUTPUT]),
-    ]
-    input_info = make.make_tensor_value_info(contract.INPUT, onnx.TensorProto.FLOAT, [None, len(names)])
-    output_info = make.make_tensor_value_info(contract.OUTPUT, onnx.TensorProto.FLOAT, [None])
-    constants = [onnx.numpy_helper.from_array(weights, "weights"), onnx.numpy_helper.from_array(np.array([-1]), "flat")]
-    graph = make.make_model(
-        make.make_graph(nodes, "all", [input_info], [output_info], constants),
-        opset_imports=[make.make_opsetid("", 17)],
-        ir_version=9,
-    ).SerializeToString()
-    inputs = Inputs(numeric=names, categorical={})
+    names = core.numeric_inputs(chosen)
+    scaler = Scaler(np.zeros(len(names), np.float32), np.ones(len(names), np.float32), bool(chosen.nullable))
+    weights = np.linspace(-0.02, slope, len(names), dtype=np.float32).reshape(1, -1)
+    graph = onnx_export.dense(scaler, [(weights, np.zeros(1, np.float32))])
+    inputs = Inputs(numeric=names, categorical={}, nullable=chosen.nullable)
     manifest = packages.manifest(
         {"all": graph},
         inputs,

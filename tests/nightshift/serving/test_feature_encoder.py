@@ -30,6 +30,16 @@ def test_features_may_come_in_any_order():
     assert matrix.tolist() == [[1.5, 2.0, 0.0, 1.0], [-1.0, 0.0, 1.0, 0.0]]
 
 
+def test_null_is_a_missing_number_of_a_nullable_input():
+    encoder = FeatureEncoder(INPUTS.model_copy(update={"nullable": ["count"]}), 1000)
+
+    (row,) = encoder.encode({"instances": [GOOD | {"count": None}]})
+
+    assert np.isnan(row).tolist() == [False, True, False, False]
+    with pytest.raises(RequestError, match=r"instances\[0\]\.count is x; allowed: .* or null"):
+        encoder.encode({"instances": [GOOD | {"count": "x"}]})
+
+
 NUMBERS = st.floats(-LARGEST, LARGEST) | st.integers(-(10**30), 10**30)
 INSTANCES = st.fixed_dictionaries(
     {"amount": NUMBERS, "count": NUMBERS, "channel": st.sampled_from(["shop", "web", "phone", ""]) | st.text()}

@@ -24,6 +24,15 @@ def test_columns_are_taken_by_name_numbers_first_and_categories_one_hot():
     assert (inputs.columns, inputs.width) == (["amount", "risk", "channel"], 4)
 
 
+@pytest.mark.parametrize("number", [np.nan, None])
+def test_a_missing_number_is_nan_where_it_may_be_missing_and_refused_elsewhere(number):
+    inputs = Inputs(numeric=["amount", "risk"], categorical={}, nullable=["risk"])
+
+    assert np.isnan(matrix(inputs, ROWS.assign(risk=number))).tolist() == [[False, True]] * 2
+    with pytest.raises(UserError, match="input 'amount' is missing in some rows"):
+        matrix(inputs, ROWS.assign(amount=number))
+
+
 @pytest.mark.parametrize("unseen", ["phone", None, ""])
 def test_a_category_not_seen_in_training_is_all_zeros(unseen):
     rows = pd.DataFrame({"channel": pd.array(["shop", unseen], dtype="string")})

@@ -36,3 +36,18 @@ def test_a_spread_too_small_for_float32_does_not_blow_up_what_comes_later():
     matrix = np.array([[1e-45], [0], [0], [0], [0], [0], [0]], dtype=np.float32)
 
     assert np.abs(Scaler.fit(matrix).apply(matrix + np.float32(0.1))).max() < 1
+
+
+def test_a_missing_number_counts_as_the_mean_of_those_that_are_there():
+    matrix = np.array([[1, np.nan], [3, np.nan], [np.nan, np.nan]], dtype=np.float32)
+
+    scaler = Scaler.fit(matrix, imputes=True)
+
+    assert scaler.apply(matrix).tolist() == [[-1, 0], [1, 0], [0, 0]]
+    assert scaler.apply(np.array([[5, 7]], dtype=np.float32)).tolist() == [[3, 7]]
+
+
+def test_where_nothing_is_missing_imputing_changes_nothing():
+    matrix = np.random.default_rng(0).normal(50, 7, size=(1000, 2)).astype(np.float32)
+
+    assert np.allclose(Scaler.fit(matrix, imputes=True).apply(matrix), Scaler.fit(matrix).apply(matrix), atol=1e-6)

@@ -14,6 +14,7 @@ import pytest
 
 from pipelines.configs import load
 from tests.pipelines.samples import command
+from tests.workbooks import write_workbook
 
 DAYS = 60
 A_DAY = 10
@@ -81,6 +82,20 @@ def zipped(text: str) -> bytes:
     with zipfile.ZipFile(content, "w") as archive:
         archive.writestr("export/payments.tsv", text)
     return content.getvalue()
+
+
+def count_days(at: datetime) -> float:
+    """Return a time as Excel keeps it."""
+    return round((at - datetime(1899, 12, 30)) / timedelta(days=1), 6)
+
+
+def write_excel(times: str) -> bytes:
+    """Return a workbook whose times are Excel's numbers of days, formatted as times or not."""
+    rows = [
+        [f"P{p.number}", count_days(p.at), f"C{p.card}", round(p.amount, 2), p.channel, int(p.is_fraud)]
+        for p in PAYMENTS
+    ]
+    return write_workbook({"Payments": [["Payments of a shop"], HEADER, *rows]}, times)
 
 
 def offset(at: datetime) -> str:
@@ -175,6 +190,7 @@ READ = {
         "Left out: 'refund_date', known only after the outcome: on 100% of its rows it is later than the event.",
     ),
     "a separator after the last field": Messy("a.csv", write(lambda p: [*p.fields(), ""], [""], separator=";")),
+    "an Excel sheet with a title": Messy("a.xlsx", write_excel(times="B"), {"preamble_lines": 1}),
     "gzip": Messy("a.csv.gz", gzip.compress(write().encode())),
     "zip": Messy("a.zip", zipped(write(separator="\t")), {"separator": "\t"}),
 }
@@ -187,9 +203,12 @@ REFUSED = {
         write(lambda p: p.fields(at=f"{p.at.day}. {('Januar', 'Februar', 'März')[p.at.month - 1]} {p.at:%Y}")),
         says="at=6. Januar 2025, ",
     ),
+    "times of an Excel sheet that are formatted as numbers": Messy(
+        "a.xlsx", write_excel(times=""), says="no column holds times that can be read"
+    ),
     "Excel's numbers of days": Messy(
         "a.csv",
-        write(lambda p: p.fields(at=f"{(p.at - datetime(1899, 12, 30)) / timedelta(days=1):.5f}")),
+        write(lambda p: p.fields(at=str(count_days(p.at)))),
         says="write times such as 2025-12-31 14:30",
     ),
     "quotes after a backslash": Messy(
@@ -206,6 +225,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", READ)
 def test_a_messy_file_is_read_at_the_first_try(kind: str, tmp_path: Path) -> None:
     file, config = READ[kind], tmp_path / "c.yaml"
@@ -237,6 +257,7 @@ def test_a_file_that_cannot_be_read_is_refused_in_one_sentence(kind: str, tmp_pa
     assert file.says in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("spelled", "field"), [("%Y%m%d", "{date:%Y%m%d}"), ("%Y_%m_%d", "{date:%Y_%m_%d}")])
 def test_files_whose_names_spell_the_day_otherwise_are_one_table(spelled: str, field: str, tmp_path: Path) -> None:
     folder = tmp_path / "exports"

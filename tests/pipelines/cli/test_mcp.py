@@ -1,6 +1,7 @@
 """`nightshift mcp`: a client of the Model Context Protocol reads a workspace, and nothing else."""
 
 import json
+import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -72,6 +73,7 @@ def complaint(folder: Path, tool: str, **arguments: Any) -> str:
     return content.text
 
 
+@pytest.mark.slow
 def test_a_server_that_may_not_write_answers_every_tool(workspace: Path) -> None:
     words = ["-c", READ_ONLY, "mcp", "--workspace", str(workspace)]
     environment = {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
@@ -166,3 +168,13 @@ def test_a_run_whose_record_is_damaged_is_named_and_hides_no_other(workspace: Pa
     assert answer is not None
     assert [run["run"] for run in answer["runs"]] == ["fraud-1"]
     assert "fraud-2/run.json is no record of a run" in answer["problems"][0]
+
+
+@pytest.mark.slow
+def test_without_the_sdk_the_command_says_how_to_install_it(tmp_path: Path) -> None:
+    code = "import sys; sys.modules['mcp'] = None; from pipelines.cli.__main__ import main; main()"
+
+    done = subprocess.run([sys.executable, "-c", code, "mcp"], capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("nightshift: nightshift mcp needs the package mcp; in the checkout run: pip install")

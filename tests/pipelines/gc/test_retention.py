@@ -271,13 +271,14 @@ def test_half_a_partition_and_drafts_go_and_files_of_somebody_else_stay(workspac
     half = whole.uri.replace("2025-01-01", "2025-01-02")
     drafts = [f"{whole.uri}.0a1b2c3d.tmp", f"{whole.uri}.json.0a1b2c3d.tmp"]
     strange = [f"{workspace.lake}/fraud/events/date=2025-01-01/README.md", f"{workspace.lake}/fraud/notes.parquet"]
+    strange.append(f"{workspace.lake}/fraud/landing/payments/0a1b/2025-01-01/0-0-9.parquet")
     for uri in [half, *drafts, *strange]:
         storage.write_bytes(uri, b"x")
         workspace.written(40, uri)
 
     workspace.collect()
 
-    assert [Path(uri).exists() for uri in [half, *drafts, *strange]] == [False, False, False, True, True]
+    assert [Path(uri).exists() for uri in [half, *drafts, *strange]] == [False, False, False, True, True, True]
     assert tables.find_partition(whole.uri) == whole
 
 

@@ -40,7 +40,7 @@ class Past:
             self.config.columns.model_dump(),
             self.config.source.timezone,
         ]
-        settings.append(snapshot.limits(self.config).model_dump())
+        settings.append(snapshot.limits(self.config).model_dump() | self.config.limits.exceptions)
         parts = [self.table.partition(day).sha256 for day in self.days]
         return storage.fingerprint([core.SCHEMA, snapshot.SCHEMA, settings, parts])
 
@@ -85,7 +85,7 @@ def replay(past: Past, offline: pd.DataFrame) -> Replay:
 
 
 def example(config: TabularConfig, events: pd.DataFrame, offline: pd.DataFrame) -> SnapshotExample | None:
-    """Return the last event of the logical date that misses nothing, None without one.
+    """Return the last event of the logical date, None without one.
 
     Args:
         config: the use case.
@@ -93,22 +93,23 @@ def example(config: TabularConfig, events: pd.DataFrame, offline: pd.DataFrame) 
         offline: the features of that day.
     """
     numeric, categorical = core.numeric_inputs(config), config.columns.categorical
-    complete = offline.dropna(subset=numeric)
-    if complete.empty:
+    if offline.empty:
         return None
-    inputs = complete.iloc[-1]
+    inputs = offline.iloc[-1]
     (event,) = events[(events["event_id"] == inputs["event_id"]) & (events["event_time"] == inputs["event_time"])].iloc
     roles = {name: event[role] for role, name in config.columns.roles.items() if role != "label"}
     further = {name: event[name] for name in config.columns.numeric}
     texts = {name: str(inputs[name]) for name in categorical}
     return SnapshotExample(
         event={name: _plain(value) for name, value in {**roles, **further}.items()} | texts,
-        inputs={name: float(inputs[name]) for name in numeric} | texts,
+        inputs={name: _plain(inputs[name]) for name in numeric} | texts,
     )
 
 
-def _plain(value: Any) -> int | float | str:
+def _plain(value: Any) -> int | float | str | None:
     """Return a value of a frame as JSON has it."""
+    if pd.isna(value):
+        return None
     if isinstance(value, pd.Timestamp):
         return f"{value.isoformat()}Z"
     plain: int | float | str = value.item() if isinstance(value, np.generic) else value

@@ -12,6 +12,7 @@ from nightshift.serving import files
 from nightshift.serving.files import Challenger
 from tests.components.release.targets import local
 from tests.components.release.targets.versions import Fleet
+from tests.processes import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -26,12 +27,13 @@ def test_one_server_goes_from_version_to_version_by_its_pointer(fleet: Fleet, tm
         expected = Challenger(2, challenger.uri, ANY, 0.25)
         assert endpoint.find_challenger(folder, registry.find(folder, "fraud", 1)) == expected
 
-        # killed after the pointer was written, before anybody looked: the server has moved on, or will
+        # another roll-out was killed after it wrote the pointer: the server follows it in a moment
         pointer = Path(files.pointer_uri(folder, "fraud"))
         before = pointer.read_bytes()
         rollout(target, versions.split(v2=1))
         pointer.write_bytes(before)
         rollout(target, versions.split(v2=1))
-        assert target.serving() == {2: 1}
+        assert endpoint.find_version(folder, "fraud") == 2
+        wait_until(lambda: target.serving() == {2: 1}, "the server serves version 2 alone")
         assert endpoint.find_running(folder, "fraud") == process
     assert endpoint.find_running(folder, "fraud") is None

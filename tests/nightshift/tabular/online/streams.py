@@ -25,11 +25,11 @@ START = FIRST.toordinal() - date(1970, 1, 1).toordinal()
 ROLES = ("customer", "terminal", "amount")
 
 
-def config(roles=ROLES, windows=(1, 2), delay=1, **extra: Any) -> Config:
+def config(roles=ROLES, windows=(1, 2), delay=1, limits: dict[str, Any] | None = None, **extra: Any) -> Config:
     columns = {role: role for role in ("event_id", "event_time", *roles, "label")} | extra
     task = {"kind": "tabular", "windows_days": list(windows), "candidates": {"a": {"kind": "xgboost"}}}
     raw = {"name": "tiny", "label_delay_days": delay, "source": {"table": "t.csv"}, "columns": columns, "task": task}
-    return parse(raw)
+    return parse(raw | {"limits": limits or {}})
 
 
 class Labeled(NamedTuple):

@@ -1,5 +1,6 @@
 """Raw events, as a client sends them."""
 
+import math
 import re
 from datetime import date, datetime, timedelta, timezone
 
@@ -54,6 +55,23 @@ def test_a_use_case_with_an_id_and_a_time_only_needs_no_more():
 def test_what_cannot_be_read_is_named_with_its_value_and_what_is_allowed(change, says):
     with pytest.raises(UserError, match=re.escape(says)):
         EventParser(EVENTS).read(RAW | change)
+
+
+def test_null_is_a_missing_number_of_a_nullable_column_and_of_no_other():
+    nullable = EventParser(EVENTS.model_copy(update={"numeric": ["km", "age"], "nullable": ["age"]}))
+    distance, age = nullable.read(RAW | {"age": None}).numeric
+    assert (distance, math.isnan(age)) == (4.0, True)
+    for change, complaint in (
+        ({"km": None, "age": 3}, "km is None; give a finite number"),
+        ({"age": "x"}, "age is 'x'; give a finite number or null"),
+        ({}, "age: missing; an event has"),
+    ):
+        with pytest.raises(UserError, match=complaint):
+            nullable.read(RAW | change)
+
+
+def test_an_amount_below_zero_is_one_where_the_config_allows_it():
+    assert EventParser(EVENTS.model_copy(update={"negative_amounts": True})).read(RAW | {"eur": -7.5}).amount == -7.5
 
 
 @pytest.mark.parametrize("name", [name for name in RAW if name != "channel"])

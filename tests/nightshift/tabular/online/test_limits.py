@@ -7,6 +7,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import pytest
 from redis import Redis
 
@@ -189,6 +190,21 @@ def test_the_largest_amounts_add_up_exactly_whatever_they_add_up_to():
         rows.totals[-1] = 2**63 - 10**13 if number == 50 else rows.totals[-1]
         state.take(largest._replace(event_id=number))
     assert rows.totals[-1] == 2**63 - 10**13 + 50 * 10**13
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_refunds_add_up_exactly_whatever_they_and_the_payments_before_them_add_up_to(late):
+    chosen = config(("customer", "amount"), windows=(1,))
+    state = OnlineState(base([], chosen, PAST))
+    first = event((PAST * DAY, "a", None, 0, None), 0, chosen)
+    units = [2**62, -(2**62), 2**62 - 1, -1, 2**62, -(2**62), -(2**62), -(2**62)]
+    entries = [state._check_event(first._replace(event_id=number))[0] for number in range(len(units))]
+    for number, amount in enumerate(units):
+        time = first.time - number if late else first.time + number
+        state.add(msgspec.structs.replace(entries[number], units=amount, time=time))
+
+    ordered = units[::-1] if late else units
+    assert list(state._customers["a"].totals) == [sum(ordered[:count]) for count in range(len(units) + 1)]
 
 
 @pytest.mark.slow

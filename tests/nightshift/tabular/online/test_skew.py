@@ -1,5 +1,6 @@
 """The replay of a day: silent where online and offline are equal, loud where they are not."""
 
+import math
 from datetime import timedelta
 
 import pytest
@@ -35,6 +36,15 @@ def test_a_difference_is_counted_beyond_the_tolerance_and_named(step, differing)
     report = replayed(moved)
     assert (report.differing, report.worst) == (differing, "terminal_risk_2d")
     assert report.largest == pytest.approx(step, rel=1e-3)
+
+
+def test_a_number_that_is_missing_on_both_sides_is_equal_and_on_one_side_is_not():
+    holed = [event._replace(numeric=(math.nan,)) if event.event_id == 40 else event for event in EVENTS]
+    report = replayed(events=holed)
+    assert (report.differing, report.largest) == (0, 0.0)
+
+    report = replayed(lambda offline: offline.assign(km=0.0), holed)
+    assert (report.differing, report.largest, report.worst) == (9, skew.LARGEST, "km")
 
 
 def test_without_a_label_delay_an_event_counts_the_labels_of_the_day():

@@ -57,6 +57,14 @@ def model(chosen):
     )
 
 
+def test_a_snapshot_whose_events_may_miss_numbers_serves_no_model_that_needs_them():
+    chosen = config(numeric=["km"], limits={"nullable": ["km"]})
+    _, manifest = snapshot.build_snapshot(chosen, DAYS, frame(EVENTS, CHOSEN).assign(km=1.0))
+    needy = model(chosen)
+    assert not snapshot.serves(manifest, needy)
+    assert snapshot.serves(manifest, needy.model_copy(update={"nullable": ["km"]}))
+
+
 def test_the_newest_snapshot_that_serves_a_model_is_found(tmp_path):
     spec, other = model(CHOSEN), config(windows=(7,))
     assert snapshot.newest(str(tmp_path), "tiny", spec) is None

@@ -14,7 +14,7 @@ PAST, END = 4, 8
 TRICKY = [0, 1, DAY - 1, DAY, 2 * DAY, 3 * DAY - 1, 3 * DAY, 3 * DAY + 1, 4 * DAY - 1, 4 * DAY, 4 * DAY + 1, 5 * DAY]
 times = st.sampled_from(TRICKY) | st.integers(0, END * DAY - 1)
 keys = st.integers(0, 2)
-rows = st.tuples(times, keys, keys, st.integers(0, 1_000_000), st.sampled_from([0, 1, None]))
+rows = st.tuples(times, keys, keys, st.integers(-1_000_000, 1_000_000), st.sampled_from([0, 1, None]))
 names = st.sampled_from(["ann", "zoë", "bob 2"])
 named = st.tuples(times, names, keys, st.integers(0, 10_000), st.sampled_from([0, 1]))
 streams = st.lists(rows, max_size=24) | st.lists(named, max_size=24)

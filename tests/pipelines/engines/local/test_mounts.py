@@ -74,6 +74,12 @@ def test_a_login_to_google_and_to_aws_reaches_the_steps(tmp_path: Path) -> None:
     assert mounts.credentials(variables) == files | {"AWS_PROFILE": "me"}
 
 
+def test_the_logins_to_brokers_catalogs_and_databases_reach_the_steps() -> None:
+    names = ["NIGHTSHIFT_DATABASE_PASSWORD", "NIGHTSHIFT_KAFKA", "PYICEBERG_CATALOG__PROD__URI"]
+    variables = dict.fromkeys(names, "one")
+    assert mounts.credentials(variables | {"HOME": "/nowhere"}) == variables
+
+
 def test_a_login_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="GOOGLE_APPLICATION_CREDENTIALS is '/nowhere', and there is no such file"):
         mounts.logins({"GOOGLE_APPLICATION_CREDENTIALS": "/nowhere", "HOME": str(tmp_path)})
