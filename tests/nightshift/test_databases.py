@@ -85,6 +85,14 @@ def _require_password(database: databases.Database) -> None:
 
 
 @pytest.mark.slow
+def test_a_uri_may_name_the_server_in_its_parameters(address):
+    user, _, server = address.partition("@")
+    host, _, port = server.partition(":")
+    with open_database(f"postgresql:///shop?host={host}&port={port}&user={user}") as database:
+        assert database.read("select 1 as one", {})["one"].tolist() == [1]
+
+
+@pytest.mark.slow
 def test_times_are_utc_whatever_the_zone_of_the_server(address):
     uri, statement = f"postgresql://{address}/shop", "alter database shop set timezone to 'Asia/Kathmandu'"
     with open_database(uri) as database, database.execute(statement, {}):

@@ -165,7 +165,6 @@ def test_a_config_is_guessed_from_a_query_and_selects_each_day_by_itself(tmp_pat
     assert f"nightshift run --config {config} --data {uri} --date 2025-12-14" in done.stdout
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "message"),
     [

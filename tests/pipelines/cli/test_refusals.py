@@ -35,7 +35,6 @@ def test_what_a_command_cannot_do_is_refused_with_the_next_step(words: str, reas
         called(*words.split())
 
 
-@pytest.mark.slow
 def test_a_password_in_the_uri_of_the_data_is_refused_before_a_run_has_files(tmp_path: Path) -> None:
     done = command("run", "ingestion", "--data", "postgresql://shop:geheim@db/shop", "--workspace", str(tmp_path))
 
