@@ -63,7 +63,7 @@ def guess(data: bytes) -> Dialect:
     if separator != ",":
         reasons.append(f"Fields are separated by {separator!r}, which gives each line {width} fields.")
     if preamble:
-        reasons.append(f"The header is line {preamble + 1}; what stands above it names fewer columns.")
+        reasons.append(f"The header is line {preamble + 1}; the lines above it have fewer fields.")
     return Dialect(encoding, separator, quote, preamble, reasons)
 
 
@@ -91,7 +91,7 @@ def _guess_legacy(data: bytes, start: int) -> tuple[str, list[str]]:
     word = re.search(r"\w*\Z", data[max(0, start - 20) : start].decode(encoding))
     rest = re.match(r"\w+|.", data[start : start + 20].decode(encoding))
     text = (word[0] if word else "") + (rest[0] if rest else "")
-    return encoding, [f"The file is no UTF-8; as {encoding} it holds {text!r}. If that is wrong, change the encoding."]
+    return encoding, [f"The file is not UTF-8; as {encoding} it holds {text!r}. If that is wrong, change the encoding."]
 
 
 def _guess_quote(sample: str) -> str:

@@ -40,6 +40,17 @@ def find_leak(column: ColumnProfile, label: pd.Series, event_time: pd.Series) ->
     return ""
 
 
+def find_delay(times: pd.Series, event_time: pd.Series) -> int:
+    """Return the days from an event to a later time, on nearly all rows.
+
+    Args:
+        times: naive UTC, NaT where there is none.
+        event_time: naive UTC.
+    """
+    days = (times.dt.floor("D") - event_time.dt.floor("D")).dt.days.dropna()
+    return int(np.ceil(days.quantile(SURE)))
+
+
 def _tells(guess: pd.Series, positive: pd.Series) -> bool:
     """Return whether guesses are the label, nearly."""
     hits = (guess & positive).sum()

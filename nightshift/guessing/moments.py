@@ -91,7 +91,7 @@ def _guess_pattern(column: pd.Series, now: datetime, day_first: bool | None) -> 
     first, *others = readings
     swapped = next((times for times in others if _date_of(times[0]) == MONTH_FIRST.get(_date_of(first[0]))), None)
     if swapped is None:
-        return TimeSpelling(first, [], _describe(first, "no other spelling reads them"))
+        return TimeSpelling(first, [], _describe(first, "the only spelling that fits"))
     if day_first is not None:
         times = first if day_first else swapped
         return TimeSpelling(times, [], _describe(times, f"--{'day' if day_first else 'month'}-first says so"))

@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from nightshift.config.tabular import TabularColumns
 from nightshift.errors import UserError, check_names
 from nightshift.guessing import labels, leaks, words
 from nightshift.guessing.numbers import ENOUGH
@@ -44,6 +45,7 @@ class Roles:
         label: 1 and 0 as float64, NaN where it is not known.
         event_time: naive UTC, NaT for open ends.
         decimals: of amounts.
+        delays: columns of times that are known only after the outcome -> days from the event to nearly all of them.
         notes: sentences that say what was assumed, and why.
         left_out: column -> why it is in no role.
     """
@@ -54,6 +56,7 @@ class Roles:
     limits: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
     decimals: int = 2
+    delays: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
 
@@ -163,6 +166,8 @@ def _without_leaks(columns: Profiles, roles: Roles) -> dict[str, ColumnProfile]:
     for name, column in columns.items():
         if reason := leaks.find_leak(column, roles.label, roles.event_time):
             roles.left_out[name] = f"known only after the outcome: {reason}"
+            if column.kind == "time":
+                roles.delays[name] = leaks.find_delay(column.typed, roles.event_time)
         elif column.kind == "time":
             roles.left_out[name] = "another time"
         elif column.distinct < 2:
@@ -189,7 +194,7 @@ def _find_entities(columns: Profiles, roles: Roles) -> dict[str, str]:
         roles.decimals = _count_decimals(columns[amounts[0]].typed)
         if negative := int((columns[amounts[0]].typed < 0).sum()):
             roles.limits["negative_amounts"] = True
-            roles.notes.append(f"{negative:,} amounts are below 0; they stay so, as refunds do.")
+            roles.notes.append(f"{negative:,} amounts are below 0; they are kept, as refunds.")
     return entities
 
 
@@ -208,7 +213,9 @@ def _count_decimals(numbers: pd.Series) -> int:
 def _sort_inputs(columns: Profiles, roles: Roles) -> None:
     """Add what a model may use of the further columns, and note why others are left out."""
     for name, column in columns.items():
-        if column.kind in ("whole", "number"):
+        if TabularColumns.is_reserved(name):
+            roles.left_out[name] = "its name is used inside the pipeline; rename it if a model is to see it"
+        elif column.kind in ("whole", "number"):
             roles.columns.setdefault("numeric", []).append(name)
             if column.missing:
                 roles.limits.setdefault("nullable", []).append(name)

@@ -1,11 +1,14 @@
 """What the columns of a table are for, and what only a person can say."""
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nightshift.errors import UserError
 from nightshift.guessing import moments, profiles, proposal, roles
@@ -235,3 +238,47 @@ def test_too_few_days_are_refused_with_what_a_run_needs() -> None:
         UserError, match=r"the rows are of 9 days, .* and a run needs at least \d+: .*; bring more days"
     ):
         proposed(table().iloc[:60])
+
+
+def chargebacks(days: int) -> list[str | None]:
+    """The days on which positives were charged back, each so many days after the event."""
+    late = (pd.to_datetime(TIMES) + pd.Timedelta(days=days)).dt.strftime("%Y-%m-%d")
+    return late.where(pd.Series(LABEL), None).tolist()
+
+
+def test_a_later_time_tells_the_delay_of_labels() -> None:
+    suggested = proposed(table(charged_back=chargebacks(5)))
+
+    assert suggested.config["label_delay_days"] == 5
+    assert "'charged_back' is up to 5 days after the event" in suggested.notes["label_delay_days"][0]
+    assert proposed(table(charged_back=chargebacks(5)), label_delay_days=3).config["label_delay_days"] == 3
+
+
+def test_a_delay_for_which_there_are_too_few_days_is_named_and_a_shorter_one_taken() -> None:
+    suggested = proposed(table(charged_back=chargebacks(40)))
+
+    assert suggested.config["label_delay_days"] == proposal.LABEL_DELAY_DAYS
+    assert (
+        "up to 40 days after the event, for which the file has too few days" in suggested.notes["label_delay_days"][0]
+    )
+
+
+def test_a_number_whose_name_the_pipeline_uses_is_left_out() -> None:
+    assigned = assign(table(amount=RNG.random(ROWS)))
+
+    assert assigned.left_out == {"amount": "its name is used inside the pipeline; rename it if a model is to see it"}
+
+
+@given(
+    st.datetimes(datetime(2025, 1, 2), datetime(2025, 12, 30)),
+    st.sampled_from(["UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata", "Pacific/Auckland"]),
+)
+def test_a_first_run_is_of_a_utc_day_that_ends_before_the_newest_local_day_does(newest: datetime, zone: str) -> None:
+    rows = pd.Series(1.0, pd.date_range("2025-01-01", newest.date()))
+
+    last = proposal.DailyCounts(rows, rows, rows).complete(pd.Timestamp(newest), zone).span.last
+
+    local_day = newest.replace(tzinfo=UTC).astimezone(ZoneInfo(zone)).date()
+    local_end = datetime.combine(local_day + timedelta(days=1), time(), ZoneInfo(zone))
+    ends = [datetime.combine(last + timedelta(days=days), time(), UTC) for days in (1, 2)]
+    assert ends[0] <= local_end < ends[1] or last == newest.date()
