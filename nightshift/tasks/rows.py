@@ -54,7 +54,7 @@ class InputRows:
         Raises:
             UserError: when an input is missing that must not be, or beyond the range of float32.
         """
-        return bounded(tabular.matrix(self.inputs, self.rows), self.inputs)
+        return require_range(tabular.matrix(self.inputs, self.rows), self.inputs)
 
     @property
     def window(self) -> FoldWindow:
@@ -203,7 +203,7 @@ def score_labeled_rows(table: Table, day: date, uris: Sequence[str]) -> tuple[Fl
     return labels, [FrameScorer(uri, package.load(uri)).score(rows).astype(np.float64) for uri in uris]
 
 
-def bounded(matrix: Matrix, inputs: Inputs) -> Matrix:
+def require_range(matrix: Matrix, inputs: Inputs) -> Matrix:
     """Return a matrix as it is.
 
     Raises:

@@ -93,8 +93,8 @@ def instances(inputs: Inputs, reference: pd.DataFrame, most: int) -> list[dict[s
     """
     rows = _complete(inputs, reference)[inputs.columns].head(most)
     typed = rows.astype(dict.fromkeys(inputs.numeric, float) | dict.fromkeys(inputs.categorical, str)).astype(object)
-    records: list[dict[str, float | str | None]] = typed.where(rows.notna(), None).to_dict("records")
-    return records
+    values = typed.where(rows.notna(), None).itertuples(index=False)
+    return [dict(zip(inputs.columns, row, strict=True)) for row in values]
 
 
 def _complete(inputs: Inputs, reference: pd.DataFrame) -> pd.DataFrame:

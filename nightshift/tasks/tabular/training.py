@@ -22,7 +22,7 @@ from nightshift.tabular import windows
 from nightshift.tabular.scaler import Matrix
 from nightshift.tasks.fitting import FitSpec, Fitted
 from nightshift.tasks.protocol import CandidateMetrics, TrainingSetup
-from nightshift.tasks.rows import InputRows, bounded
+from nightshift.tasks.rows import InputRows, require_range
 from nightshift.tasks.rows import require_labels as every_labeled
 from nightshift.tasks.tabular import compromise, estimators
 from nightshift.tasks.tabular.estimators import Labels
@@ -66,7 +66,10 @@ class RowSample(InputRows):
             UserError: naming what is refused.
         """
         few = self.rows.groupby("label").head(FEW_ROWS)
-        matrix, labels = bounded(tabular.matrix(self.inputs, few), self.inputs), few["label"].to_numpy(dtype=np.int8)
+        matrix, labels = (
+            require_range(tabular.matrix(self.inputs, few), self.inputs),
+            few["label"].to_numpy(dtype=np.int8),
+        )
         for name, candidate in self.setup.config.task.candidates.items():
             estimators.check(candidate.kind, self._spec(name), matrix, labels)
 
