@@ -204,7 +204,9 @@ def verify(table: SourceFiles | QueryResult, config: Config, days: Days) -> list
     totals = _sum_up(splits.values())
     rules = ", ".join(f"{rows:,} by {rule}" for rule, rows in totals.by_rule.items())
     fates = f"{totals.bad:,} are left out ({rules})" if rules else "none is left out"
-    return [f"All {totals.read:,} rows of {days} were read with this config: {fates}."]
+    bad = [split.bad for split in splits.values()]
+    rows = [f"Left out by {rule}, for example: {core.examples(bad, config, rule)[0]}." for rule in totals.by_rule]
+    return [f"All {totals.read:,} rows of {days} were read with this config: {fates}.", *rows]
 
 
 def _sum_up(splits: Iterable[core.SplitRows]) -> Totals:

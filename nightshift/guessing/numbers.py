@@ -1,7 +1,7 @@
 """How numbers are spelled: marks of decimals and thousands, units, texts that stand for no value."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -47,7 +47,7 @@ def find_missing(texts: Mapping[str, pd.Series]) -> list[str]:
 
 
 def guess(texts: Mapping[str, pd.Series], separator: str) -> NumberSpelling:
-    """Return how the columns of texts spell numbers: by the marks that read most columns.
+    """Return how the columns of texts spell numbers: by the marks that read most columns, and of these most values.
 
     Args:
         texts: column -> its values that are there, stripped, without those that stand for none.
@@ -55,14 +55,16 @@ def guess(texts: Mapping[str, pd.Series], separator: str) -> NumberSpelling:
     """
     units = sorted({unit for column in texts.values() for unit in _units(column)})
     readings = [FileFormat(decimal=decimal, thousands=thousands, units=units) for decimal, thousands in MARKS]
-    columns = {mark: _columns_read(texts, reading) for mark, reading in zip(MARKS, readings, strict=True)}
-    mark = max(MARKS, key=lambda mark: len(columns[mark]))
-    mark, reasons = _settle(mark, texts, columns, separator)
+    shares = {mark: _shares_read(texts, reading) for mark, reading in zip(MARKS, readings, strict=True)}
+    # of marks that read the same columns those that read more values: a thousand may be rare
+    mark = max(MARKS, key=lambda mark: (len(shares[mark]), sum(shares[mark].values())))
+    mark, reasons = _settle(mark, texts, shares, separator)
+    columns = list(shares[mark])
     spelled = readings[MARKS.index(mark)]
-    used = [unit for unit in units if any(texts[name].str.contains(unit, regex=False).any() for name in columns[mark])]
+    used = [unit for unit in units if any(texts[name].str.contains(unit, regex=False).any() for name in columns)]
     if used:
         reasons = [*reasons, f"{', '.join(used)} beside numbers is left out."]
-    return NumberSpelling(spelled.model_copy(update={"units": used}), columns[mark], reasons)
+    return NumberSpelling(spelled.model_copy(update={"units": used}), columns, reasons)
 
 
 def _units(column: pd.Series) -> set[str]:
@@ -71,18 +73,20 @@ def _units(column: pd.Series) -> set[str]:
     return {match[0] for text in column for match in UNITS.finditer(text)}
 
 
-def _columns_read(texts: Mapping[str, pd.Series], reading: FileFormat) -> list[str]:
-    return [name for name, column in texts.items() if spelling.numbers(column, reading).notna().mean() >= ENOUGH]
+def _shares_read(texts: Mapping[str, pd.Series], reading: FileFormat) -> dict[str, float]:
+    """Return column -> the share of its values that is read as numbers, of columns where that is enough."""
+    shares = {name: float(spelling.numbers(column, reading).notna().mean()) for name, column in texts.items()}
+    return {name: share for name, share in shares.items() if share >= ENOUGH}
 
 
 def _settle(
-    mark: Marks, texts: Mapping[str, pd.Series], columns: Mapping[Marks, list[str]], separator: str
+    mark: Marks, texts: Mapping[str, pd.Series], shares: Mapping[Marks, dict[str, float]], separator: str
 ) -> tuple[Marks, list[str]]:
     """Return the marks, and why: where all of a table's are followed by three digits, 1,234 may be either."""
     rivals: dict[Marks, Marks] = {(",", ""): (".", ","), (".", ""): (",", ".")}
     other = rivals.get(mark)
-    example = _example(texts, columns[mark], mark[0])
-    if other and example and columns[other] == columns[mark]:
+    example = _example(texts, shares[mark], mark[0])
+    if other and example and shares[other] == shares[mark]:
         # a comma within fields that commas separate is nobody's choice for decimals, nor a semicolon that of English
         chosen = other if (mark[0] == ",") == (separator == ",") else mark
         value = spelling.numbers(pd.Series([example]), FileFormat(decimal=chosen[0], thousands=chosen[1]))[0]
@@ -93,7 +97,7 @@ def _settle(
     return mark, [f"Numbers have {mark[0]!r} before their decimals and {thousands}."]
 
 
-def _example(texts: Mapping[str, pd.Series], columns: list[str], mark: str) -> str:
+def _example(texts: Mapping[str, pd.Series], columns: Iterable[str], mark: str) -> str:
     """Return a value that has a mark."""
     marked = (text for name in columns for text in texts[name] if mark in text)
     return next(marked, "")

@@ -175,7 +175,7 @@ READ = {
         "a.csv",
         write(lambda p: p.fields(id=f"{p.number - (p.number % 300 == 1):06}")),
         {},
-        "2 are left out (2 by duplicate_id)",
+        "2 are left out (2 by duplicate_id).\n- Left out by duplicate_id, for example: id=",
     ),
     "percent signs": Messy(
         "a.csv", write(lambda p: [*p.fields(), f"{p.card / 2:.1f} %"], ["discount"]), {"units": ["%"]}
