@@ -240,7 +240,8 @@ def _open_postgresql(parts: SplitResult, read_only: bool) -> Any:
     host = parts.netloc.rpartition("@")[2]
     if parts.scheme == "redshift":  # which speaks PostgreSQL's protocol and has no default for writing
         host, read_only = host if parts.port else f"{host}:5439", False
-    uri = parts._replace(scheme="postgresql", netloc=f"{login}{host}").geturl()
+    # not by geturl, which leaves out the slashes before an empty host
+    uri = f"postgresql://{login}{host}{parts.path}?{parts.query}"
     connection = module.connect(uri, autocommit=read_only)
     if read_only:
         with connection.cursor() as cursor:
@@ -264,7 +265,7 @@ def _open_snowflake(parts: SplitResult, read_only: bool) -> Any:  # noqa: ARG001
     database, _, schema = parts.path.strip("/").partition("/")
     return import_module("snowflake.connector").connect(
         account=parts.hostname,
-        user=parts.username,
+        user=unquote(parts.username or ""),
         database=database,
         schema=schema or None,
         password=os.environ.get(PASSWORD),

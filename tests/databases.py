@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from nightshift.databases import Database, open_database
-from nightshift.values import format_value
+from nightshift.values import canonical, format_value
 from tests import postgresql
 from tests.processes import started, wait_until
 from tests.servers import free_port
@@ -95,7 +95,9 @@ def _as_sqlite(value: Any) -> Any:
         return str(value).lower()
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat() if value.tzinfo else format_value(value)
-    return str(value) if isinstance(value, date | Decimal) else value
+    if isinstance(value, Decimal):
+        return canonical(value)
+    return str(value) if isinstance(value, date) else value
 
 
 def _insert_literals(database: Database, table: pa.Table) -> None:

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from datetime import date
+from decimal import Decimal
 
 import pytest
 
@@ -32,6 +33,7 @@ def test_a_driver_that_takes_names_gets_each_value_once():
     assert bind("a {date} b {next_date} c {date} {x} 5%", DAYS, "%") == (statement, DAYS)
 
 
+@pytest.mark.slow
 def test_a_value_is_never_part_of_the_statement(address):
     injected = "'; drop table events; --"
     with open_database(f"postgresql://{address}/shop") as database:
@@ -54,6 +56,7 @@ def test_a_uri_with_a_password_is_refused_without_showing_it(uri):
     assert "geheim" not in str(error.value)
 
 
+@pytest.mark.slow
 def test_the_password_of_the_environment_logs_in_and_no_error_shows_it(address, monkeypatch):
     with open_database(f"postgresql://{address}/shop") as database:
         _require_password(database)
@@ -81,6 +84,15 @@ def _require_password(database: databases.Database) -> None:
     cursor.close()
 
 
+@pytest.mark.slow
+def test_a_uri_may_name_the_server_in_its_parameters(address):
+    user, _, server = address.partition("@")
+    host, _, port = server.partition(":")
+    with open_database(f"postgresql:///shop?host={host}&port={port}&user={user}") as database:
+        assert database.read("select 1 as one", {})["one"].tolist() == [1]
+
+
+@pytest.mark.slow
 def test_times_are_utc_whatever_the_zone_of_the_server(address):
     uri, statement = f"postgresql://{address}/shop", "alter database shop set timezone to 'Asia/Kathmandu'"
     with open_database(uri) as database, database.execute(statement, {}):
@@ -96,6 +108,7 @@ def test_a_server_that_is_down_may_be_tried_again(uri):
         open_database(uri)
 
 
+@pytest.mark.slow
 def test_a_connection_that_breaks_may_be_tried_again(address):
     with open_database(f"postgresql://{address}/shop") as database, pytest.raises(UnavailableError, match="terminat"):
         database.read("select pg_terminate_backend(pg_backend_pid())", {})
@@ -104,6 +117,7 @@ def test_a_connection_that_breaks_may_be_tried_again(address):
 HOLDER = "import duckdb, sys; held = duckdb.connect(sys.argv[1]); print('open', flush=True); sys.stdin.read()"
 
 
+@pytest.mark.slow
 def test_a_file_that_another_process_writes_may_be_tried_again(tmp_path):
     command = [sys.executable, "-c", HOLDER, f"{tmp_path}/shop.duckdb"]
     with started(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
@@ -113,6 +127,7 @@ def test_a_file_that_another_process_writes_may_be_tried_again(tmp_path):
         holder.communicate()
 
 
+@pytest.mark.slow
 def test_a_mistake_of_the_user_is_not_tried_again(address, tmp_path):
     for uri in (f"postgresql://{address}/nope", f"sqlite://{tmp_path}/nope.db", f"duckdb://{tmp_path}/nope.duckdb"):
         with pytest.raises(UserError, match="check the query, the names in it, the URI and the credentials"):
@@ -132,6 +147,16 @@ def test_a_uri_that_cannot_work_is_refused_with_what_to_do(uri, message):
         open_database(uri)
 
 
+@pytest.mark.slow
+def test_numbers_of_any_precision_are_decimals_and_uuids_text(address):
+    uuid = "1db27214-8807-4ba5-9125-384082d5320a"
+    query = f"select 1.5000::numeric(10, 4) as price, 1e50::numeric as large, '{uuid}'::uuid as id"
+    with open_database(f"postgresql://{address}/shop") as database:
+        row = database.read(query, {}).iloc[0].to_dict()
+    assert row == {"price": Decimal("1.5"), "large": Decimal(10) ** 50, "id": uuid}
+
+
+@pytest.mark.slow
 def test_a_type_of_a_databases_own_has_to_be_cast(address):
     with open_database(f"postgresql://{address}/shop") as database, pytest.raises(UserError, match="cast it to text"):
         database.read("select inet '10.0.0.1' as address", {})

@@ -94,7 +94,6 @@ def identify_rows(frame: "pd.DataFrame") -> str:
     """Return the hash of rows, in whatever order they come: a database has none unless the query says `order by`."""
     import pandas as pd
 
-    content = pd.concat([frame, frame.isna()], axis=1)  # pandas' hash alone takes null and the text 'nan' for one
-    rows = np.sort(pd.util.hash_pandas_object(content, index=False).to_numpy())
+    rows = np.sort(pd.util.hash_pandas_object(frame, index=False).to_numpy())
     dtypes = [[str(name), str(dtype)] for name, dtype in frame.dtypes.items()]
     return storage.fingerprint([dtypes, storage.sha256(rows.tobytes())])

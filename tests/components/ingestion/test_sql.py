@@ -29,7 +29,7 @@ def query_of(time):
     return f"select * from events where {time} >= {{date}} and {time} < {{next_date}}"
 
 
-@pytest.fixture(scope="module", params=["postgresql", "duckdb", "sqlite"])
+@pytest.fixture(scope="module", params=[pytest.param("postgresql", marks=pytest.mark.slow), "duckdb", "sqlite"])
 def database(request, tmp_path_factory):
     """A database of each kind."""
     with serve(request.param, tmp_path_factory.mktemp(request.param)) as filled:
@@ -58,6 +58,7 @@ def test_days_of_a_database_are_the_events_of_the_files(step, config, database, 
     assert step.ingest(from_query(config), database.uri).sha256 == clean_events.sha256
 
 
+@pytest.mark.slow
 def test_days_in_snowflake_are_the_events_of_the_files(step, config, tmp_path, simulated, clean_events, monkeypatch):
     monkeypatch.setenv(databases.PASSWORD, "snow")
     # names without quotes come back in capitals
@@ -83,6 +84,7 @@ TYPES = {
     "name": (pa.string(), st.none() | TEXT),
     "flag": (pa.bool_(), st.none() | st.booleans()),
     "code": (pa.decimal128(38, 0), st.none() | st.integers(-(10**38) + 1, 10**38 - 1).map(Decimal)),
+    "rate": (pa.decimal128(18, 4), st.none() | st.decimals(-(10**12), 10**12, places=4)),
     "wall": (pa.timestamp("us"), st.none() | MOMENT),
     "born": (pa.date32(), st.none() | st.dates()),
 }
@@ -97,7 +99,7 @@ TYPED = parse(
             "amount": "amount",
             "label": "label",
             "numeric": ["ratio", "visits"],
-            "categorical": ["name", "flag", "code", "wall", "born"],
+            "categorical": ["name", "flag", "code", "rate", "wall", "born"],
         },
     }
 )
@@ -165,6 +167,7 @@ def test_a_null_is_not_the_text_nan():
     assert identify_rows(null) != identify_rows(text)
 
 
+@pytest.mark.slow
 def test_a_day_that_changes_while_it_is_read_is_left_for_another_try(step, config, sqlite):
     run = step.run(from_query(config, version="select random()"), sqlite.uri)
     assert run.returncode == 1
@@ -218,6 +221,7 @@ def test_a_read_may_not_write(step, config, database, simulated):
 WAITS = "and (transaction_id <> {last} or pg_advisory_xact_lock_shared(7)::text = '')"
 
 
+@pytest.mark.slow
 def test_an_ingestion_that_is_killed_while_it_reads_is_repeated_without_a_trace(step, config, simulated):
     frame = simulated.to_pandas()
     last = frame[frame["time"] < "2024-03-08"]["transaction_id"].iloc[-1]

@@ -140,6 +140,7 @@ def test_a_config_that_is_there_is_not_overwritten(data: Path, tmp_path: Path) -
     assert "c.yaml exists; move it away, or give another --output" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_config_is_guessed_from_a_query_and_selects_each_day_by_itself(tmp_path: Path) -> None:
     rng = np.random.default_rng(5)
     bookings = [
