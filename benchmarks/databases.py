@@ -53,15 +53,15 @@ def run(rows: int) -> None:
         _fill(file, uri, rows)
         ways: dict[str, Callable[[], None]] = {
             "DuckDB's copy": partial(_copy, file, folder / "copy"),
-            "ingestion from DuckDB": partial(_ingest, f"duckdb://{file}", folder / "lake"),
-            "ingestion from PostgreSQL": partial(_ingest, uri, folder / "lake"),
-            "the same, all days in the lake": partial(_ingest, uri, folder / "lake"),
+            "ingestion from DuckDB": partial(ingest, f"duckdb://{file}", folder / "lake"),
+            "ingestion from PostgreSQL": partial(ingest, uri, folder / "lake"),
+            "the same, all days in the lake": partial(ingest, uri, folder / "lake"),
         }
         measured = {}
         for name, way in ways.items():
             if name.startswith("ingestion"):
                 shutil.rmtree(folder / "lake", ignore_errors=True)
-            measured[name] = _measure(way)
+            measured[name] = measure(way)
     table = [
         {"way": name, "rows a second": round(rows / seconds), "peak MB": round(peak / 1e6)}
         for name, (seconds, peak) in measured.items()
@@ -87,14 +87,16 @@ def _copy(file: Path, folder: Path) -> None:
         )
 
 
-def _ingest(uri: str, lake: Path) -> None:
-    settings = config.parse(CONFIG)
+def ingest(uri: str, lake: Path, source: dict[str, str] = CONFIG["source"]) -> None:
+    """Ingest all days of a source."""
+    settings = config.parse(CONFIG | {"source": source})
     last = FIRST + timedelta(days=DAYS - 1)
     plan = replace(splits.plan(settings, last), events=splits.Days(FIRST, last))
-    step.ingest(step.IngestionJob(settings, plan, sources.connect(uri, settings, last), str(lake)))
+    source_of_days = sources.connect(uri, settings, last, landing=f"{lake}/landing")
+    step.ingest(step.IngestionJob(settings, plan, source_of_days, str(lake)))
 
 
-def _measure(way: Callable[[], None]) -> tuple[float, int]:
+def measure(way: Callable[[], None]) -> tuple[float, int]:
     """Return the seconds and the peak memory in bytes of a new process that has loaded the libraries."""
     processes = multiprocessing.get_context("spawn")
     receiver, sender = processes.Pipe(duplex=False)

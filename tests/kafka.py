@@ -5,6 +5,7 @@ import subprocess
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from importlib.resources import files
 
 from confluent_kafka import Producer
@@ -33,10 +34,14 @@ class Broker:
         for created in client.create_topics([NewTopic(topic, partitions, 1)]).values():
             created.result(SECONDS)
 
-    def send(self, topic: str, messages: Iterable[bytes | None], partition: int = 0) -> None:
+    def send(
+        self, topic: str, messages: Iterable[bytes | None], partition: int = 0, sent: datetime | None = None
+    ) -> None:
+        """Send messages, now or as if it were another time."""
+        milliseconds = int(sent.timestamp() * 1000) if sent else 0
         producer = Producer({"bootstrap.servers": self.address, "queue.buffering.max.messages": 10_000_000})
         for message in messages:
-            producer.produce(topic, message, partition=partition)
+            producer.produce(topic, message, partition=partition, timestamp=milliseconds)
         assert producer.flush(SECONDS) == 0
 
 

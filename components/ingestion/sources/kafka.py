@@ -267,8 +267,10 @@ def login(variables: Mapping[str, str] = os.environ) -> dict[str, str]:
 def _parse(value: bytes | None) -> dict[str, Any]:
     """Return a message's JSON object; of another message its text, under a name that no column has."""
     try:
-        record = json.loads(value or b"", parse_constant=_refuse_constant)
-        json.dumps(record, ensure_ascii=False).encode()  # half a pair of surrogates is no text
+        text = (value or b"").decode()
+        record = json.loads(text, parse_constant=_refuse_constant)
+        if "\\u" in text:  # half a pair of surrogates is no text
+            json.dumps(record, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         record = None
     return record if isinstance(record, dict) else {MALFORMED: (value or b"").decode(errors="backslashreplace")}

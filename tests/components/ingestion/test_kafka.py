@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from datetime import date
+from datetime import UTC, date, datetime
 
 import pandas as pd
 import pytest
@@ -152,22 +152,18 @@ def test_a_run_that_is_overtaken_does_not_take_back_what_the_other_has_landed(br
     assert json.loads(offsets.read_text())["0"][-1][1] == 100
 
 
-def test_messages_that_are_no_objects_are_quarantined_with_their_offset(step, config, broker, topic):
-    today = pd.Timestamp.now(tz="UTC").floor("D").tz_localize(None)
-    broker.send(topic, [b"{", None, b"[1]", b'{"id": NaN}', b'"\\ud800"', b"\xff"])
-    broker.send(topic, [event(n, str(today.date())) for n in range(1, 200)])
-    source = connect(broker, topic, step.root)
-    frame = source.read(today.date()).load()
-    bad = frame[frame[MALFORMED].notna()]
-    assert bad[OFFSET].tolist() == [f"0/{offset}" for offset in range(6)]
-    assert bad[MALFORMED].tolist() == ["{", "", "[1]", '{"id": NaN}', '"\\ud800"', "\\xff"]
-    day = str(today.date())
-    config |= CONFIG_OF_EVENTS | {"source": {"topic": topic, "empty_days": "allowed"}, "quarantine": {"max_share": 0.5}}
-    table = step.ingest(config, broker.uri, day)
-    assert table.details["quarantined"] == {"missing_key": 6}
-    quarantine = storage.read_frame(table.partitions[-1].details["quarantine_uri"])
+def test_messages_that_are_no_objects_are_quarantined_on_the_day_they_were_sent(step, broker, topic):
+    bad = [b"{", None, b"[1]", b'{"id": NaN}', b'{"id": "\\ud800"}', b'{"id": "\xed\xa0\x80"}']
+    broker.send(topic, bad, sent=datetime(2024, 3, 10, 23, 59, tzinfo=UTC))
+    broker.send(topic, map(event, range(1, 200)))
+    source = {"topic": topic, "empty_days": "allowed"}
+    config = CONFIG_OF_EVENTS | {"source": source, "quarantine": {"max_share": 0.5}}
+    part = step.ingest(config, broker.uri).partitions[-1]
+    assert (part.rows, part.details["quarantined"]) == (199, {"missing_key": 6})
+    quarantine = storage.read_frame(part.details["quarantine_uri"])
     assert quarantine[OFFSET].tolist() == [f"0/{offset}" for offset in range(6)]
-    assert table.partitions[-1].rows == 199
+    texts = ["{", "", "[1]", '{"id": NaN}', '{"id": "\\ud800"}', '{"id": "\\xed\\xa0\\x80"}']
+    assert quarantine[MALFORMED].fillna("").tolist() == texts
 
 
 def test_a_value_that_is_a_list_or_an_object_is_read_as_its_text(step, broker, topic):
