@@ -208,7 +208,8 @@ def _count_decimals(numbers: pd.Series) -> int:
 def _sort_inputs(columns: Profiles, roles: Roles) -> None:
     """Add what a model may use of the further columns, and note why others are left out."""
     for name, column in columns.items():
-        if column.kind in ("whole", "number"):
+        is_key = column.kind == "whole" and words.has_any(name, words.KEY)
+        if column.kind in ("whole", "number") and not is_key:
             roles.columns.setdefault("numeric", []).append(name)
             if column.missing:
                 roles.limits.setdefault("nullable", []).append(name)
@@ -217,4 +218,5 @@ def _sort_inputs(columns: Profiles, roles: Roles) -> None:
         elif column.distinct <= MOST_CATEGORIES:
             roles.columns.setdefault("categorical", []).append(name)
         else:
-            roles.left_out[name] = f"a text with {column.distinct:,} values is no category"
+            kind = "key" if is_key else "text"
+            roles.left_out[name] = f"a {kind} with {column.distinct:,} values is no category"

@@ -18,6 +18,7 @@ RNG = np.random.default_rng(3)
 LABEL = RNG.random(ROWS) < 0.2
 MINUTES = np.sort(RNG.integers(0, 60 * 24 * 80, ROWS))
 TIMES = pd.Series([f"{datetime(2025, 9, 1) + timedelta(minutes=int(minute)):%Y-%m-%d %H:%M}" for minute in MINUTES])
+MOST = RNG.random(ROWS) < 0.7
 
 
 def by_label(positive: str | None, negative: str | None) -> list[str | None]:
@@ -40,8 +41,11 @@ def assign(frame: pd.DataFrame, **choices: Any) -> Roles:
     ("column", "reason"),
     [
         (by_label("2025-12-30", None), "on 100% of its rows it is later than the event"),
-        (by_label("blocked", None), "it is filled in on the rows that are positive, and on no others"),
-        (by_label(None, "web"), "it is empty on the rows that are positive, and on no others"),
+        (by_label("blocked", None), "it is filled in on positive rows alone"),
+        (by_label(None, "web"), "it is empty on positive rows alone"),
+        (np.where(LABEL & MOST, "refunded", None), "it is filled in on positive rows alone"),
+        (np.where(LABEL & MOST, np.nan, RNG.integers(1, 9, ROWS)), "it is empty on positive rows alone"),
+        (np.where(LABEL & MOST, "A", RNG.choice(["B", "C"], ROWS)), "its values tell the label"),
         (np.where(LABEL, "A", RNG.choice(["B", "C"], ROWS)), "its values tell the label"),
         (np.where(LABEL, 10, 0) + RNG.random(ROWS).round(3), "its numbers tell the label"),
     ],
@@ -60,6 +64,16 @@ def test_a_column_that_only_correlates_with_the_label_is_an_input() -> None:
 
     assert assigned.left_out == {}
     assert (assigned.columns["numeric"], assigned.columns["categorical"]) == (["risk"], ["kind"])
+
+
+def test_numbers_that_name_things_are_categories_or_left_out() -> None:
+    devices = np.where(RNG.random(ROWS) < 0.1, np.nan, RNG.integers(1, 6, ROWS))
+    invoices = np.where(RNG.random(ROWS) < 0.1, np.nan, np.arange(ROWS) // 2)
+
+    assigned = assign(table(**{"device id": devices, "invoice_id": invoices}))
+
+    assert (assigned.columns.get("numeric"), assigned.columns["categorical"]) == (None, ["device id"])
+    assert assigned.left_out["invoice_id"].startswith("a key with")
 
 
 def test_names_and_repeated_values_say_whose_an_event_is_and_what_it_is_worth() -> None:
@@ -116,6 +130,7 @@ def test_texts_of_many_values_and_constants_are_left_out_with_the_reason() -> No
         (np.where(LABEL, "Yes", "No"), {}, {"positive": ["Yes"], "negative": ["No"]}),
         (np.where(LABEL, "true", "false"), {}, {"positive": [], "negative": []}),
         (np.where(LABEL, "returned", "kept"), {}, {"positive": ["returned"], "negative": ["kept"]}),
+        (np.where(LABEL, "1", "-1"), {}, {"positive": ["1"], "negative": ["-1"]}),
         (
             np.where(LABEL, "refunded", RNG.choice(["paid", "open"], ROWS)),
             {"label": "fraud", "positive": ("refunded",)},
@@ -132,6 +147,12 @@ def test_labels_that_are_words_are_listed_in_the_config(
     assert assigned.label.sum() == LABEL.sum()
 
 
+def test_an_outcome_is_positive_even_where_most_rows_have_it() -> None:
+    assigned = assign(table(fraud=np.where(LABEL, "not converted", "converted")))
+
+    assert assigned.settings["positive"] == ["converted"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("columns", "choices", "complaint"),
@@ -146,6 +167,7 @@ def test_labels_that_are_words_are_listed_in_the_config(
             {"label": "fraud"},
             "'fraud' has 7 values, 0, 1, 2, 3, 4, 5, 6; give --positive",
         ),
+        ({"fraud": 1 + LABEL}, {"label": "fraud"}, "'fraud' has 2 values, 1, 2; give --positive"),
         ({"fraud": "x"}, {}, "no column is plainly what is predicted; give --label with one of"),
         ({}, {"label": "fruad"}, "--label.fruad: unknown; allowed here: at, fraud, order id; did you mean 'fraud'?"),
         ({}, {"positive": ("yes",)}, "--positive: column 'fraud' has no 'yes'; it has 0, 1"),
@@ -193,6 +215,16 @@ def test_order_of_rows_and_the_present_tell_days_from_months(texts: list[str], t
 
     assert guessed is not None
     assert (guessed.times, guessed.swapped) == (times, [])
+
+
+@pytest.mark.parametrize("spelled", ["%y-%m-%d", "%y/%m/%d", "%d/%m/%y", "%m-%d-%y"])
+def test_a_year_of_two_digits_is_told_from_days(spelled: str) -> None:
+    days = pd.Series(pd.date_range("2025-03-01", periods=60)).dt.strftime(spelled)
+
+    guessed = moments.guess(days, NOW)
+
+    assert guessed is not None
+    assert (guessed.times, guessed.swapped) == ([spelled], [])
 
 
 def test_the_earliest_of_several_times_is_the_event_s() -> None:
