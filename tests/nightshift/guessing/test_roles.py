@@ -234,6 +234,41 @@ def test_the_earliest_of_several_times_is_the_event_s() -> None:
     assert "later than the event" in assigned.left_out["closed"]
 
 
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_a_time_before_the_event_is_not_the_event_s_as_the_order_of_rows_shows(shuffled: bool) -> None:
+    born = pd.to_datetime(RNG.integers(0, 10_000, ROWS), unit="D").astype(str)
+    frame = table(born=born, seen=pd.to_datetime(TIMES) + pd.to_timedelta(RNG.integers(0, 9, ROWS), unit="h"))
+
+    assigned = assign(frame.sample(frac=1, random_state=0) if shuffled else frame)
+
+    assert assigned.columns["event_time"] == ("born" if shuffled else "at")
+    note = f"{'born' if shuffled else 'at'!r} is the event's time; --time takes another, such as "
+    assert any(sentence.startswith(note) for sentence in assigned.notes)
+
+
+def test_a_time_of_day_beside_a_date_is_named_and_beside_a_time_is_a_category() -> None:
+    hours = RNG.choice(["09:30", "17:00"], ROWS)
+
+    assigned = assign(table(at=TIMES.str[:10], hour=hours))
+
+    assert assigned.left_out == {"hour": "the time of day, which belongs in 'at'; write both there"}
+    assert assign(table(opens=hours)).columns["categorical"] == ["opens"]
+
+
+def test_a_flag_is_no_amount_whatever_its_name() -> None:
+    assigned = assign(table(charge=(RNG.random(ROWS) < 0.5).astype(int)))
+
+    assert assigned.columns["numeric"] == ["charge"]
+
+
+def test_every_value_that_counts_as_negative_is_named() -> None:
+    states = np.where(LABEL, "Yes", RNG.choice(["No", "?"], ROWS))
+
+    assigned = assign(table(fraud=states), label="fraud", positive=("Yes",))
+
+    assert any("rows are positive (Yes; ?, No are negative)" in note for note in assigned.notes)
+
+
 def test_ids_as_large_as_seconds_since_1970_are_no_times_where_others_are() -> None:
     accounts = 1_200_000_000 + RNG.integers(0, 90, ROWS)
     seconds = (pd.to_datetime(TIMES) - pd.Timestamp(0)) // pd.Timedelta(seconds=1)
