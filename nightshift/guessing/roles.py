@@ -183,6 +183,8 @@ def _without_leaks(columns: Profiles, roles: Roles) -> dict[str, ColumnProfile]:
             roles.left_out[name] = "another time"
         elif column.distinct < 2:
             roles.left_out[name] = "has one value" if column.distinct else "is empty"
+        elif column.kind == "whole" and (column.typed.diff().iloc[1:].abs() == 1).all():
+            roles.left_out[name] = "numbers the rows"
         else:
             rest[name] = column
     return rest

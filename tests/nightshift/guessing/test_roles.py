@@ -121,6 +121,7 @@ def test_texts_of_many_values_and_constants_are_left_out_with_the_reason() -> No
 
     assert assigned.left_out["remark"] == "a text with 300 values is no category"
     assert assigned.left_out["currency"] == "has one value"
+    assert assign(table(**{"Unnamed: 0": np.arange(ROWS)})).left_out == {"Unnamed: 0": "numbers the rows"}
     assert assigned.columns["numeric"] == ["delta"]
 
 

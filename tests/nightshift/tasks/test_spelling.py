@@ -64,6 +64,7 @@ def test_numbers_of_an_integer_column_are_times_too() -> None:
             [1234.5, 1234567, 1234, None, None, None],
         ),
         (FileFormat(decimal=",", thousands="."), ["1.234,5", "1234.5", "1.5"], [1234.5, None, None]),
+        (FileFormat(decimal=",", thousands="."), ["1.700e-05", "1,7e-05"], [None, 1.7e-05]),
         (FileFormat(decimal=",", thousands=" "), ["1 234,5", "1\u202f234", "1\u00a0234"], [1234.5, 1234, 1234]),
         (FileFormat(thousands="'"), ["1'234.5", "1\u2019234"], [1234.5, 1234]),
         (
