@@ -142,14 +142,16 @@ def _example(column: ColumnProfile) -> str:
 
 
 def _find_id(profiles: Profiles, choices: Choices) -> tuple[str, list[str]]:
-    """Return the column that has another value on each row, and a sentence where some rows share one."""
+    """Return the column that has another value on each row, and a sentence where some rows share one, or by chance."""
     columns = {name: column for name, column in profiles.items() if column.kind in ("whole", "text")}
     if choices.event_id:
         columns = {choices.event_id: profiles[choices.event_id]}
     named = [name for name in columns if words.has_any(name, words.IDENTIFIER)]
     unique = [name for name, column in columns.items() if column.is_unique]
-    if best := [name for name in unique if name in named] or unique:
+    if best := [name for name in unique if name in named]:
         return best[0], []
+    if unique:
+        return unique[0], [f"{unique[0]!r} is taken for the id, since each row has another value; --id takes another."]
     nearest = max(named or columns, key=lambda name: columns[name].distinct, default="")
     if not nearest or (columns[nearest].distinct < ENOUGH * len(columns[nearest].typed) and not choices.event_id):
         count = f"{nearest!r} comes nearest, with {columns[nearest].distinct:,} different values" if nearest else ""

@@ -259,6 +259,13 @@ def test_a_time_of_day_beside_a_date_is_named_and_beside_a_time_is_a_category() 
     assert assign(table(opens=hours)).columns["categorical"] == ["opens"]
 
 
+def test_a_column_that_only_its_values_make_an_id_is_named() -> None:
+    frame = table().rename(columns={"order id": "weight"})
+
+    assert any(note.startswith("'weight' is taken for the id, since") for note in assign(frame).notes)
+    assert not any("is taken for the id" in note for note in assign(table()).notes)
+
+
 def test_a_flag_is_no_amount_whatever_its_name() -> None:
     assigned = assign(table(charge=(RNG.random(ROWS) < 0.5).astype(int)))
 
