@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 CATALOG = "iceberg://"
+# by the login and the endpoint that the other sources use
+STORES = {"py-io-impl": "pyiceberg.io.fsspec.FsspecFileIO"}
 DAY = timedelta(days=1)
 CLOCK_CHANGE = timedelta(hours=3)  # more than any zone's
 
@@ -190,7 +192,7 @@ class IcebergSnapshot:
             self._table: Table = (
                 load_catalog(data.removeprefix(CATALOG)).load_table(name)
                 if data.startswith(CATALOG)
-                else StaticTable.from_metadata(uri)
+                else StaticTable.from_metadata(uri, STORES)
             )
             snapshot = self._table.current_snapshot()
         if snapshot is None:

@@ -22,10 +22,12 @@ from components.ingestion import sources
 from nightshift.config import parse
 from nightshift.contracts import tables
 from nightshift.errors import UnavailableError, UserError
+from tests.nightshift import s3
 
 from .conftest import CONFIG, DATE
 
 DAY = date.fromisoformat(DATE)
+FSSPEC = "pyiceberg.io.fsspec.FsspecFileIO"
 DELETES = pa.schema(
     [
         pa.field("file_path", pa.string(), metadata={"PARQUET:field_id": "2147483546"}),
@@ -312,6 +314,21 @@ def test_without_a_catalog_the_newest_metadata_is_not_guessed(iceberg):
         connect(iceberg)
     iceberg.source = {"iceberg": f"sales/events/metadata/{iceberg.metadata.name}"}
     assert connect(iceberg).read(DAY).load()["id"].tolist() == [0]
+
+
+def test_tables_may_lie_in_an_object_store(monkeypatch, tmp_path):
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+    with s3.bucket() as url, s3.reached_at(url):
+        delta = Delta("s3://lake/tables")
+        delta.append(rows(at(10)))
+        assert connect(delta).read(DAY).load()["id"].tolist() == [0]
+        stored = catalog(tmp_path) | {"warehouse": "s3://lake/tables", "py-io-impl": FSSPEC}
+        prod = load_catalog("prod", **stored)
+        prod.create_namespace("sales")
+        prod.create_table("sales.events", rows(at(10)).schema).append(rows(at(10)))
+        delta.data, name = prod.load_table("sales.events").metadata_location.rsplit("/metadata/", 1)
+        delta.source = {"iceberg": f"metadata/{name}"}
+        assert connect(delta).read(DAY).load()["id"].tolist() == [0]
 
 
 def test_a_missing_table_column_or_catalog_is_named(delta, tmp_path):
