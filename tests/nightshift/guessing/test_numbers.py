@@ -20,3 +20,9 @@ def test_a_mark_between_thousands_is_noticed_however_few_values_are_that_large(
 
     assert (guessed.spelled.decimal, guessed.spelled.thousands) == marks
     assert guessed.columns == ["amount", "items"]
+
+
+def test_amounts_of_several_currencies_are_for_the_user_to_convert() -> None:
+    reasons = [numbers.guess({"price": pd.Series(prices)}, ";").reasons for prices in (["$5", "7 €"], ["5 €", "7 €"])]
+
+    assert ["convert the amounts" in " ".join(sentences) for sentences in reasons] == [True, False]
