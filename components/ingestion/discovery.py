@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -187,13 +188,19 @@ def _find_sheet_header(name: str, data: bytes) -> tuple[dict[str, Any], list[str
     raise UserError(f"has no row among its first {MOST_PREAMBLE} that names each column; write the header first")
 
 
-def verify(table: SourceFiles | QueryResult, config: Config, days: Days) -> list[str]:
+def verify(table: SourceFiles | QueryResult, config: Config, days: Days, last: date) -> list[str]:
     """Ingest every row with a config, writing nothing, and say what became of them.
 
+    Args:
+        table: the rows.
+        config: the use case.
+        days: of all rows.
+        last: the logical date of a first run.
+
     Raises:
-        UserError: when a run for the last day would stop: days are missing, or too many rows are quarantined.
+        UserError: when a run for that date would stop: days are missing, or too many rows are quarantined.
     """
-    needed = plan(config, days.last)
+    needed = plan(config, last)
     source = sources.connect(table.folder, config, needed.labels_due)
     require_days(source, config, needed.events)
     frames = {day: source.read(day).load() for day in days if source.has(day)}
@@ -203,10 +210,10 @@ def verify(table: SourceFiles | QueryResult, config: Config, days: Days) -> list
     _check_shares([splits[day] for day in needed.events if day in splits], config)
     totals = _sum_up(splits.values())
     rules = ", ".join(f"{rows:,} by {rule}" for rule, rows in totals.by_rule.items())
-    fates = f"{totals.bad:,} are left out ({rules})" if rules else "none is left out"
+    fates = f"all but {totals.bad:,} ({rules})" if rules else "all"
     bad = [split.bad for split in splits.values()]
     rows = [f"Left out by {rule}, for example: {core.examples(bad, config, rule)[0]}." for rule in totals.by_rule]
-    return [f"All {totals.read:,} rows of {days} were read with this config: {fates}.", *rows]
+    return [f"Of {totals.read:,} rows of {days} a run with this config takes {fates}.", *rows]
 
 
 def _sum_up(splits: Iterable[core.SplitRows]) -> Totals:

@@ -67,10 +67,14 @@ class Columns(ConfigSection):
         if twice:
             raise ValueError(f"column {twice[0]!r} is given more than one role; give each column one")
         further = [column.name for column in self.read if column.is_further]
-        reserved = [name for name in further if name in type(self).model_fields or self.RESERVED.fullmatch(name)]
-        if reserved:
+        if reserved := list(filter(self.is_reserved, further)):
             raise ValueError(f"further column {reserved[0]!r} has a name that is used inside the pipeline; rename it")
         return self
+
+    @classmethod
+    def is_reserved(cls, name: str) -> bool:
+        """Return whether a further column may not have a name, since the pipeline uses it."""
+        return name in cls.model_fields or cls.RESERVED.fullmatch(name) is not None
 
     @property
     def read(self) -> list[Column]:

@@ -63,12 +63,16 @@ def guess(data: bytes) -> Dialect:
     if separator != ",":
         reasons.append(f"Fields are separated by {separator!r}, which gives each line {width} fields.")
     if preamble:
-        reasons.append(f"The header is line {preamble + 1}; what stands above it names fewer columns.")
+        reasons.append(f"The header is line {preamble + 1}; the lines above it have fewer fields.")
     return Dialect(encoding, separator, quote, preamble, reasons)
 
 
 def _guess_encoding(data: bytes) -> tuple[str, list[str]]:
-    """Return the encoding, and a sentence where it is not UTF-8."""
+    """Return the encoding, and a sentence where it is not UTF-8.
+
+    Raises:
+        UserError: when it is UTF-8 but for a damaged character.
+    """
     head = data[:SAMPLE]
     if encoding := UTF_16.get(head[:2]):
         return encoding, ["The file is UTF-16, as its byte order mark says."]
@@ -79,7 +83,21 @@ def _guess_encoding(data: bytes) -> tuple[str, list[str]]:
         data.decode()
         return "utf-8", []
     except UnicodeDecodeError as error:
+        _require_undamaged(data[: error.start])
         return _guess_legacy(data, error.start)
+
+
+def _require_undamaged(before: bytes) -> None:
+    """Check that the text before the first byte that is not UTF-8 has no characters beyond ASCII, as only UTF-8 has.
+
+    Raises:
+        UserError: when it has some.
+    """
+    if not before.isascii():
+        raise UserError(
+            f"is UTF-8, and line {before.count(10) + 1} has a byte that is not; correct that line, or export the table "
+            "again"
+        )
 
 
 def _guess_legacy(data: bytes, start: int) -> tuple[str, list[str]]:
@@ -91,7 +109,7 @@ def _guess_legacy(data: bytes, start: int) -> tuple[str, list[str]]:
     word = re.search(r"\w*\Z", data[max(0, start - 20) : start].decode(encoding))
     rest = re.match(r"\w+|.", data[start : start + 20].decode(encoding))
     text = (word[0] if word else "") + (rest[0] if rest else "")
-    return encoding, [f"The file is no UTF-8; as {encoding} it holds {text!r}. If that is wrong, change the encoding."]
+    return encoding, [f"The file is not UTF-8; as {encoding} it holds {text!r}. If that is wrong, change the encoding."]
 
 
 def _guess_quote(sample: str) -> str:

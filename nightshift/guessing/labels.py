@@ -11,6 +11,7 @@ from nightshift.guessing.profiles import ColumnProfile
 
 MOST_CLASSES = 10  # of a column that is listed where none has two
 MOST_VALUES = 50  # of a label that are listed
+NUMBERS = (["0", "1"], ["-1", "1"])  # of which 1 is the yes
 
 
 @dataclass(frozen=True)
@@ -86,10 +87,10 @@ def read(column: ColumnProfile, chosen: tuple[str, ...]) -> BinaryLabel:
 
 
 def _find_positive(column: ColumnProfile, texts: pd.Series) -> list[str]:
-    """Return which of two values is the yes, or the rarer one."""
-    if not _is_pair(column):
-        return []
+    """Return which of two values is the yes, or the rarer word; [] of numbers such as 1 and 2, which mean either."""
     present = sorted(texts.dropna().unique())
+    if not _is_pair(column) or (column.kind != "text" and present not in NUMBERS):
+        return []
     yes = [text for text in present if _is_yes(text)]
     return yes if 0 < len(yes) < len(present) else [str(texts.value_counts().index[-1])]
 
@@ -108,8 +109,9 @@ def _is_truth(column: ColumnProfile) -> bool:
 
 
 def _is_yes(text: str) -> bool:
-    """Return whether a value says yes, or names an outcome, such as `charged back`."""
-    return text.lower() in words.POSITIVE or words.has_any(text, words.LABEL)
+    """Return whether a value says yes, or names an outcome, such as `charged back`, and not that it is none."""
+    is_outcome = words.has_any(text, words.LABEL) and not words.has_any(text, words.NEGATION)
+    return text.lower() in words.POSITIVE or is_outcome
 
 
 def _texts(column: ColumnProfile) -> pd.Series:

@@ -6,7 +6,8 @@ import pandas as pd
 from nightshift.guessing.profiles import ColumnProfile
 
 MIN_POSITIVES = 20  # fewer are told apart by chance
-SURE = 0.99  # share of positives, and of those called positive, at which a column is taken to know the outcome
+SURE = 0.99  # share of those called positive that are so, at which a column is taken to know the outcome
+KNOWN = 0.5  # share of the positives that it knows at least, since not every fraud has been refunded yet
 ROWS_PER_VALUE = 20  # of a column by whose values labels are looked up: with fewer rows each, any column knows them
 
 
@@ -28,9 +29,9 @@ def find_leak(column: ColumnProfile, label: pd.Series, event_time: pd.Series) ->
         return ""
     values, is_given = column.typed[known], is_given[known]
     if _tells(is_given, positive):
-        return "it is filled in on the rows that are positive, and on no others"
+        return "it is filled in on positive rows alone"
     if _tells(~is_given, positive):
-        return "it is empty on the rows that are positive, and on no others"
+        return "it is empty on positive rows alone"
     if column.distinct * ROWS_PER_VALUE <= len(values):
         shares = positive.groupby(values.to_numpy()).transform("mean").reindex(positive.index)
         if _tells(shares > 1 / 2, positive):
@@ -40,10 +41,21 @@ def find_leak(column: ColumnProfile, label: pd.Series, event_time: pd.Series) ->
     return ""
 
 
+def find_delay(times: pd.Series, event_time: pd.Series) -> int:
+    """Return the days from an event to a later time, on nearly all rows.
+
+    Args:
+        times: naive UTC, NaT where there is none.
+        event_time: naive UTC.
+    """
+    days = (times.dt.floor("D") - event_time.dt.floor("D")).dt.days.dropna()
+    return int(np.ceil(days.quantile(SURE)))
+
+
 def _tells(guess: pd.Series, positive: pd.Series) -> bool:
-    """Return whether guesses are the label, nearly."""
+    """Return whether guesses are right, nearly, and find many of the positives."""
     hits = (guess & positive).sum()
-    return bool(hits >= SURE * positive.sum() and hits >= SURE * guess.sum())
+    return bool(hits >= KNOWN * positive.sum() and hits >= SURE * guess.sum())
 
 
 def _separates(numbers: pd.Series, positive: pd.Series) -> bool:

@@ -13,7 +13,7 @@ from nightshift.tasks import spelling
 
 DATES = (
     *("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y.%m.%d", "%Y-%m-%d", "%Y%m%d"),
-    *("%d.%m.%y", "%d/%m/%y", "%m/%d/%y", "%d-%m-%y", "%m-%d-%y"),
+    *("%d.%m.%y", "%d/%m/%y", "%m/%d/%y", "%d-%m-%y", "%m-%d-%y", "%y-%m-%d", "%y/%m/%d", "%y.%m.%d"),
     *("%d %b %Y", "%d-%b-%Y", "%d-%b-%y", "%b %d, %Y", "%b %d %Y", "%d %B %Y", "%B %d, %Y", "%d. %B %Y"),
 )
 HOURS = ("%H:%M:%S", "%H:%M", "%H:%M:%S.%f", "%I:%M %p", "%I:%M:%S %p", "%I:%M%p", "%H.%M", "%H%M%S")
@@ -88,14 +88,21 @@ def _guess_pattern(column: pd.Series, now: datetime, day_first: bool | None) -> 
     readings = [times for date in DATES if (times := _find_times(texts, probed, date))]
     if not readings:
         return None
-    first, *others = readings
+    first, *others = _place_year(texts, readings)
     swapped = next((times for times in others if _date_of(times[0]) == MONTH_FIRST.get(_date_of(first[0]))), None)
     if swapped is None:
-        return TimeSpelling(first, [], _describe(first, "no other spelling reads them"))
+        return TimeSpelling(first, [], _describe(first, "the only spelling that fits"))
     if day_first is not None:
         times = first if day_first else swapped
         return TimeSpelling(times, [], _describe(times, f"--{'day' if day_first else 'month'}-first says so"))
     return _compare(texts, first, swapped, now)
+
+
+def _place_year(texts: pd.Series, readings: list[list[str]]) -> list[list[str]]:
+    """Return the readings with the year where times lie closest: days that are taken for years are decades apart."""
+    moments = [read(texts, times) for times in readings]
+    closest, _ = min(zip(readings, moments, strict=True), key=lambda pair: pair[1].max() - pair[1].min())
+    return [times for times in readings if times[0].startswith("%y") == closest[0].startswith("%y")]
 
 
 def _compare(texts: pd.Series, first: list[str], swapped: list[str], now: datetime) -> TimeSpelling:

@@ -63,7 +63,8 @@ def guess(texts: Mapping[str, pd.Series], separator: str) -> NumberSpelling:
     spelled = readings[MARKS.index(mark)]
     used = [unit for unit in units if any(texts[name].str.contains(unit, regex=False).any() for name in columns)]
     if used:
-        reasons = [*reasons, f"{', '.join(used)} beside numbers is left out."]
+        several = "; if these are several currencies, convert the amounts" if len({*used} - {"%"}) > 1 else ""
+        reasons = [*reasons, f"{', '.join(used)} beside numbers is left out{several}."]
     return NumberSpelling(spelled.model_copy(update={"units": used}), columns, reasons)
 
 

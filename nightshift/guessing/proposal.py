@@ -1,6 +1,7 @@
 """The config that a table suggests: its days fitted into windows of training and test."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, timedelta
 from itertools import product
@@ -21,6 +22,7 @@ WINDOWS: list[list[int]] = [[1, 7, 30], [1, 7, 14], [1, 7], [1]]
 LENGTHS = ((14, 7), (14, 14), (21, 21), (28, 28), (7, 7))  # days of training and of test, the usual ones first
 MOST_WEEKDAYS = 3  # without rows in a week that has some
 FEW_ROWS = 500  # a day, with which chance exceeds the usual limits of drift
+DAY = pd.Timedelta(days=1)
 UTC_NOTE = "Times without a zone are taken for UTC; --timezone Europe/Berlin says otherwise."
 CANDIDATES = {
     "xgboost": {
@@ -44,12 +46,14 @@ class Proposal:
     Attributes:
         config: as in a YAML file.
         notes: section -> sentences for its comment.
-        days: the first and the last day that have rows; the last is the logical date of a first run.
+        days: the first and the last day that have rows.
+        last: the last of them that is complete, the logical date of a first run.
     """
 
     config: dict[str, Any]
     notes: dict[str, list[str]]
     days: Days
+    last: date
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,18 @@ class DailyCounts:
         frame = pd.DataFrame({"rows": 1.0, "positive": roles.label, "unlabeled": roles.label.isna()})
         days = frame.groupby(roles.event_time.dt.floor("D").to_numpy()).sum().asfreq("D", fill_value=0)
         return cls(days["rows"], days["positive"], days["unlabeled"])
+
+    def complete(self, newest: pd.Timestamp, timezone: str) -> "DailyCounts":
+        """Return the days that have ended: the newest event's local day is taken to be whole.
+
+        Args:
+            newest: time of the newest event, naive UTC.
+            timezone: zone by whose days the rows were collected.
+        """
+        midnight = newest.tz_localize("UTC").tz_convert(timezone).tz_localize(None).floor("D") + DAY
+        end = midnight.tz_localize(timezone, ambiguous=False, nonexistent="shift_forward").tz_convert("UTC")
+        last = end.tz_localize(None).floor("D") - DAY
+        return DailyCounts(self.rows[:last], self.positives[:last], self.unlabeled[:last])
 
     @property
     def span(self) -> Days:
@@ -87,45 +103,58 @@ def propose(name: str, source: dict[str, Any], roles: Roles, choices: Choices, n
         UserError: when the table has too few days.
     """
     counts = DailyCounts.from_roles(roles)
-    delay, delay_note = _settle_delay(counts, choices)
+    days, counts = counts.span, counts.complete(roles.event_time.max(), choices.timezone)
+    delays = _list_delays(counts, roles, choices)
     empty_days, empty_note = _settle_empty_days(counts)
     timezone: dict[str, Any] = {} if choices.timezone == "UTC" else {"timezone": choices.timezone}
     source = source | timezone | empty_days
     task: dict[str, Any] = {"kind": "tabular", "candidates": CANDIDATES, "amount_decimals": roles.decimals}
     config: dict[str, Any] = {
         "name": name,
-        "label_delay_days": delay,
+        "label_delay_days": max(delays),
         "source": source,
         "columns": roles.columns,
         **({"limits": roles.limits} if roles.limits else {}),
         "task": task,
     }
-    config, protocol_note = _fit(config | {"task": task}, counts)
+    config, protocol_note = _fit_first([config | {"label_delay_days": delay} for delay in delays], counts)
     config["evaluation"] |= _evaluation(counts)
     config |= (drift := _drift(counts))
     return Proposal(
         config,
         {
-            "label_delay_days": [delay_note],
+            "label_delay_days": [delays[config["label_delay_days"]]],
             "source": [*notes, *([] if timezone else [UTC_NOTE]), *empty_note],
             "columns": [*roles.notes, *(f"Left out: {column!r}, {why}." for column, why in roles.left_out.items())],
             "protocol": protocol_note,
             "evaluation": ["What it costs to check an event, and to miss a positive, only you know."],
             "drift": ["With few rows a day, chance alone exceeds the usual limits."] if drift else [],
         },
-        counts.span,
+        days,
+        counts.span.last,
     )
 
 
-def _settle_delay(counts: DailyCounts, choices: Choices) -> tuple[int, str]:
+def _list_delays(counts: DailyCounts, roles: Roles, choices: Choices) -> dict[int, str]:
+    """Return days until outcomes are known -> why: what a person said, or what labels and later times show.
+
+    The best one comes first; the others serve where the table has too few days for it.
+    """
     if choices.label_delay_days is not None:
-        return choices.label_delay_days, "Days until the outcome of every event is known, as you said."
-    ask = "after how many days the outcome of every event is known; --label-delay sets it"
+        return {choices.label_delay_days: "Days until the outcome of every event is known, as you said."}
     known = np.flatnonzero(counts.unlabeled <= counts.rows / 2)
     trailing = len(counts.rows) - 1 - int(known[-1]) if len(known) else 0
-    if trailing:
-        return trailing, f"Choose {ask}. The labels of the last {trailing} days are missing, mostly."
-    return LABEL_DELAY_DAYS, f"Choose {ask}. The file does not show it."
+    least = trailing or LABEL_DELAY_DAYS
+    why = f"the labels of the last {trailing} days are missing, mostly" if trailing else "the file does not show it"
+    shown = {days: f"{name!r} is up to {days} days after the event" for name, days in roles.delays.items()}
+    longest = max([days for days in shown if days > trailing], default=least)
+    reasons = {longest: shown.get(longest, why)}
+    if longest > least:
+        reasons[least] = f"{shown[longest]}, for which the file has too few days; bring more, and raise it"
+    return {
+        days: f"The outcome is taken to be known after {days} days: {reason}. --label-delay says otherwise."
+        for days, reason in reasons.items()
+    }
 
 
 def _settle_empty_days(counts: DailyCounts) -> tuple[dict[str, Any], list[str]]:
@@ -138,6 +167,19 @@ def _settle_empty_days(counts: DailyCounts) -> tuple[dict[str, Any], list[str]]:
     setting = names if len(weekdays) <= MOST_WEEKDAYS else "allowed"
     sentence = f"{len(empty)} days have no rows, the first is {empty[0].date()}; if rows are lost there, bring them."
     return {"empty_days": setting}, [sentence]
+
+
+def _fit_first(configs: list[dict[str, Any]], counts: DailyCounts) -> tuple[dict[str, Any], list[str]]:
+    """Return the first config for which the table has enough days, fitted.
+
+    Raises:
+        UserError: when it has too few for all of them.
+    """
+    *preferred, last = configs
+    for config in preferred:
+        with suppress(UserError):
+            return _fit(config, counts)
+    return _fit(last, counts)
 
 
 def _fit(config: dict[str, Any], counts: DailyCounts) -> tuple[dict[str, Any], list[str]]:
@@ -153,10 +195,14 @@ def _fit(config: dict[str, Any], counts: DailyCounts) -> tuple[dict[str, Any], l
     if best is None:
         raise UserError(_too_few(config, counts))
     variant, positives = best
-    note = [f"The test days hold {positives:,} positives; {MIN_POSITIVES} are needed to decide, unless set lower."]
+    protocol = variant["protocol"]
+    days = f"{protocol['train_days']} days of training and {protocol['test_days']} of test"
+    note = [f"The file has room for {days}, which hold {positives:,} positives; with more days, raise them."]
     lowest = max(FEWEST_POSITIVES, positives * 3 // 4)  # other days have fewer
-    enough = {"min_positives": lowest} if lowest < MIN_POSITIVES else {}
-    return variant | {"evaluation": enough}, note
+    if lowest >= MIN_POSITIVES:
+        return variant | {"evaluation": {}}, note
+    note.append(f"{lowest} positives are to decide on a promotion (evaluation.min_positives), usually {MIN_POSITIVES}.")
+    return variant | {"evaluation": {"min_positives": lowest}}, note
 
 
 def _variants(config: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -1,11 +1,13 @@
 """Which column is the id, the time, the label, whose events they are, and what is left for a model."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
 
+from nightshift.config.tabular import TabularColumns
 from nightshift.errors import UserError, check_names
 from nightshift.guessing import labels, leaks, words
 from nightshift.guessing.numbers import ENOUGH
@@ -17,6 +19,8 @@ FEWEST_EVENTS = 2  # an entity has on average, or its windows are empty
 MIN_ENTITIES = 20  # half as many customers or places: fewer are categories
 ALLOWED_MISSING = 0.005  # share of the amounts, whose rows are quarantined
 MOST_DECIMALS = 6
+IN_ORDER = 0.9  # correlation of times with the numbers of their rows
+TIME_OF_DAY = re.compile("[0-2]?[0-9]:[0-5][0-9](:[0-5][0-9]([.][0-9]+)?)?( ?[AaPp][Mm])?")
 OPEN_END = pd.Timestamp(2100, 1, 1)  # from which on a time stands for none, as 9999-12-31 does
 
 
@@ -44,6 +48,7 @@ class Roles:
         label: 1 and 0 as float64, NaN where it is not known.
         event_time: naive UTC, NaT for open ends.
         decimals: of amounts.
+        delays: columns of times that are known only after the outcome -> days from the event to nearly all of them.
         notes: sentences that say what was assumed, and why.
         left_out: column -> why it is in no role.
     """
@@ -54,6 +59,7 @@ class Roles:
     limits: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
     decimals: int = 2
+    delays: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
 
@@ -66,7 +72,7 @@ def assign(profiles: Profiles, choices: Choices) -> Roles:
     """
     for flag, name in (("--label", choices.label), ("--time", choices.event_time), ("--id", choices.event_id)):
         check_names(flag, [name] if name else [], profiles)
-    event_time = _find_time(profiles, choices)
+    event_time, time_note = _find_time(profiles, choices)
     event_id, id_note = _find_id(profiles, choices)
     label = choices.label or labels.find(
         {name: column for name, column in profiles.items() if name not in (event_time, event_id)}
@@ -80,6 +86,7 @@ def assign(profiles: Profiles, choices: Choices) -> Roles:
     roles.settings = {"times": spelled.times if spelled else []} | outcome.settings
     roles.notes += [
         *([spelled.reason] if spelled and spelled.reason else []),
+        *time_note,
         *id_note,
         _describe(label, outcome, profiles),
     ]
@@ -92,22 +99,34 @@ def assign(profiles: Profiles, choices: Choices) -> Roles:
 
 def _describe(label: str, outcome: labels.BinaryLabel, profiles: Profiles) -> str:
     rows = f"{int(outcome.known.sum()):,} of {len(outcome.known):,} rows are positive"
-    spelled = f" ({', '.join(outcome.positive)})" if outcome.positive else ""
+    negative = f"; {', '.join(outcome.negative)[:100]} {'is' if len(outcome.negative) == 1 else 'are'} negative"
+    spelled = f" ({', '.join(outcome.positive)}{negative})" if outcome.positive else ""
     others = [name for name, column in profiles.items() if column.distinct == 2 and name != label]
     hint = f" --label takes another column, such as {', '.join(others)}." if others else ""
     return f"{label!r} is what is predicted: {rows}{spelled}.{hint}"
 
 
-def _find_time(profiles: Profiles, choices: Choices) -> str:
-    """Return the column of times that is earliest on most rows: the others are of what came of the event."""
+def _find_time(profiles: Profiles, choices: Choices) -> tuple[str, list[str]]:
+    """Return the column of times that is earliest on most rows, and a sentence where there are others.
+
+    The others are of what came of the event; those before it, such as a date of birth, are in no order of rows.
+    """
     times = {name: column for name, column in profiles.items() if column.kind == "time" and column.missing < 1 - ENOUGH}
     if choices.event_time:
         if profiles[choices.event_time].kind != "time":
             raise UserError(_no_time(profiles, f"column {choices.event_time!r} holds no times that can be read"))
-        return choices.event_time
+        return choices.event_time, []
     if not times:
         raise UserError(_no_time(profiles, "no column holds times that can be read"))
-    return min(times, key=lambda name: (times[name].typed.astype("int64").median(), list(times).index(name)))
+    ordered = [name for name, column in times.items() if _follows_rows(column.typed)] or [*times]
+    earliest = min(ordered, key=lambda name: (times[name].typed.astype("int64").median(), ordered.index(name)))
+    others = ", ".join(name for name in times if name != earliest)
+    return earliest, [f"{earliest!r} is the event's time; --time takes another, such as {others}."] if others else []
+
+
+def _follows_rows(moments: pd.Series) -> bool:
+    """Return whether times rise or fall from row to row, on the whole."""
+    return abs(moments.rank().corr(pd.Series(moments.index))) > IN_ORDER
 
 
 def _no_time(profiles: Profiles, fault: str) -> str:
@@ -163,10 +182,14 @@ def _without_leaks(columns: Profiles, roles: Roles) -> dict[str, ColumnProfile]:
     for name, column in columns.items():
         if reason := leaks.find_leak(column, roles.label, roles.event_time):
             roles.left_out[name] = f"known only after the outcome: {reason}"
+            if column.kind == "time":
+                roles.delays[name] = leaks.find_delay(column.typed, roles.event_time)
         elif column.kind == "time":
             roles.left_out[name] = "another time"
         elif column.distinct < 2:
             roles.left_out[name] = "has one value" if column.distinct else "is empty"
+        elif column.kind == "whole" and (column.typed.diff().iloc[1:].abs() == 1).all():
+            roles.left_out[name] = "numbers the rows"
         else:
             rest[name] = column
     return rest
@@ -189,13 +212,13 @@ def _find_entities(columns: Profiles, roles: Roles) -> dict[str, str]:
         roles.decimals = _count_decimals(columns[amounts[0]].typed)
         if negative := int((columns[amounts[0]].typed < 0).sum()):
             roles.limits["negative_amounts"] = True
-            roles.notes.append(f"{negative:,} amounts are below 0; they stay so, as refunds do.")
+            roles.notes.append(f"{negative:,} amounts are below 0; they are kept, as refunds.")
     return entities
 
 
 def _is_amount(column: ColumnProfile) -> bool:
     is_number = column.kind in ("whole", "number") and column.missing <= ALLOWED_MISSING
-    return is_number and _count_decimals(column.typed) <= MOST_DECIMALS
+    return is_number and column.distinct > 2 and _count_decimals(column.typed) <= MOST_DECIMALS
 
 
 def _count_decimals(numbers: pd.Series) -> int:
@@ -208,13 +231,28 @@ def _count_decimals(numbers: pd.Series) -> int:
 def _sort_inputs(columns: Profiles, roles: Roles) -> None:
     """Add what a model may use of the further columns, and note why others are left out."""
     for name, column in columns.items():
-        if column.kind in ("whole", "number"):
+        is_key = column.kind == "whole" and words.has_any(name, words.KEY)
+        if TabularColumns.is_reserved(name):
+            roles.left_out[name] = "its name is used inside the pipeline; rename it if a model is to see it"
+        elif column.kind in ("whole", "number") and not is_key:
             roles.columns.setdefault("numeric", []).append(name)
             if column.missing:
                 roles.limits.setdefault("nullable", []).append(name)
                 share = f"{column.missing:.1%} of the numbers of {name!r} are missing"
                 roles.notes.append(f"{share}; models take them as such.")
+        elif column.kind == "text" and _completes(column, roles.event_time):
+            roles.left_out[name] = (
+                f"the time of day, which belongs in {roles.columns['event_time']!r}; write both there"
+            )
         elif column.distinct <= MOST_CATEGORIES:
             roles.columns.setdefault("categorical", []).append(name)
         else:
-            roles.left_out[name] = f"a text with {column.distinct:,} values is no category"
+            kind = "key" if is_key else "text"
+            roles.left_out[name] = f"a {kind} with {column.distinct:,} values is no category"
+
+
+def _completes(column: ColumnProfile, event_time: pd.Series) -> bool:
+    """Return whether a column has the times of day of events whose times are dates."""
+    hours = event_time.dropna() - event_time.dropna().dt.floor("D")
+    # midnight of a zone with clock changes has two
+    return hours.nunique() <= 2 and bool(column.typed.dropna().str.fullmatch(TIME_OF_DAY).all())

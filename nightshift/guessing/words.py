@@ -4,6 +4,7 @@ import re
 
 _WORDS = {
     "identifier": "id no nr num number key uuid guid ref reference nummer numero numéro",
+    "key": "id uuid guid code zip postcode plz",
     "customer": "customer client account user card member machine device patient subscriber vehicle asset engine "
     "cliente compte kunde kunden konto maschine gerät usuario",
     "terminal": "terminal shop store merchant site branch location place station vendor warehouse filiale geschäft "
@@ -13,9 +14,10 @@ _WORDS = {
     "defaulted failure failed fail returned cancelled canceled outcome positive betrug storniert bounced won lost sold",
     "positive": "1 true yes y t ja j oui si sí sim x positive fraud failed bad",
     "negative": "0 false no n f nein non não negative ok good legit",
+    "negation": "no not non never nicht kein keine",
 }
 _SETS = {role: frozenset(text.split()) for role, text in _WORDS.items()}
-IDENTIFIER, CUSTOMER, TERMINAL, AMOUNT, LABEL, POSITIVE, NEGATIVE = _SETS.values()
+IDENTIFIER, KEY, CUSTOMER, TERMINAL, AMOUNT, LABEL, POSITIVE, NEGATIVE, NEGATION = _SETS.values()
 NULL = frozenset(["NULL", "#N/A", "\\N"])  # which programs write for nothing, and people for no value of theirs
 MISSING = NULL | frozenset(["NA", "N/A", "n/a", "null", "None", "none", "NaN", "nan", "-", "--", "?"])
 

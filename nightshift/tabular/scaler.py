@@ -15,7 +15,8 @@ class Scaler:
 
     Attributes:
         mean: float32, shape (inputs,).
-        scale: standard deviations, 1 for a constant input; float32, shape (inputs,).
+        scale: standard deviations, infinity for an input without a spread, which counts nothing whatever it becomes;
+            float32, shape (inputs,).
         imputes: whether a number that is missing, NaN, counts as the mean.
     """
 
@@ -33,8 +34,8 @@ class Scaler:
         """
         numbers = np.ma.masked_invalid(matrix) if imputes else matrix
         scale = np.ma.filled(numbers.std(axis=0, dtype=np.float64), 0).astype(np.float32)
-        # as float32, in which the spread of tiny values is 0 too
-        scale[scale == 0] = 1
+        # as float32, in which the spread of tiny values is 0 too; weights of such inputs stay as they were drawn
+        scale[scale == 0] = np.inf
         mean = np.ma.filled(numbers.mean(axis=0, dtype=np.float64), 0)
         return cls(mean.astype(np.float32), scale, imputes)
 

@@ -123,8 +123,10 @@ class MeasuredRows:
     def misfit(self, _: ModelPackage, model: ModelPackage) -> str:
         """Return why a model cannot score the rows, the end of a sentence; empty when it can."""
         missing = [name for name in model.inputs.columns if name not in self.rows]
-        if missing := missing or tabular.missing_inputs(model.inputs, self.rows):
+        if missing:
             return f"needs input {missing[0]!r}, which the features lack now"
+        if missing := tabular.missing_inputs(model.inputs, self.rows):
+            return f"needs input {missing[0]!r}, which some test rows lack"
         return ""
 
     def scores(self, uri: str, model: ModelPackage, candidate: str) -> Floats:

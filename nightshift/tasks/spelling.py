@@ -73,10 +73,13 @@ def numbers(column: pd.Series, spelled: FileFormat) -> pd.Series:
 def _number(spelled: FileFormat) -> re.Pattern[str]:
     """Return the pattern of a number; groups: a sign before or after the unit, whole, fraction, exponent."""
     mark = MARKS[spelled.thousands]
-    groups = f"[0-9]{{1,3}}(?:{mark}[0-9]{{2,3}})*{mark}[0-9]{{3}}|" if mark else ""  # 12,34,567 is written in India
+    # 12,34,567 is written in India, and 0,567 nowhere
+    groups = f"[1-9][0-9]{{0,2}}(?:{mark}[0-9]{{2,3}})*{mark}[0-9]{{3}}|" if mark else ""
+    # nobody writes 1.234e5 with a mark between thousands
+    plain = f"(?!.*{mark}.*[0-9][eE][+-]?[0-9])" if mark else ""
     unit = "|".join(map(re.escape, spelled.units))
     unit = f"(?:{unit})?" if unit else ""
-    number = f"({groups}[0-9]*)(?:{MARKS[spelled.decimal]}([0-9]*))?([eE][+-]?[0-9]+)?"
+    number = f"{plain}({groups}[0-9]*)(?:{MARKS[spelled.decimal]}([0-9]*))?([eE][+-]?[0-9]+)?"
     return re.compile(rf"\s*([+-]?)\s*{unit}\s*([+-]?){number}\s*{unit}\s*")
 
 

@@ -56,11 +56,11 @@ def guess(args: Namespace) -> int:
     if output.exists():
         raise UserError(f"{output} exists; move it away, or give another --output")
     proposal = propose(table, choices)
-    facts = discovery.verify(table, parse(proposal.config), proposal.days)
+    facts = discovery.verify(table, parse(proposal.config), proposal.days, proposal.last)
     output.write_text(write_config(table, proposal, facts), encoding="utf-8")
     for sentence in [*(sentence for notes in proposal.notes.values() for sentence in notes), *facts]:
         options.say(f"- {sentence}")
-    flags = ["--config", str(output), "--data", table.folder, "--date", str(proposal.days.last)]
+    flags = ["--config", str(output), "--data", table.folder, "--date", str(proposal.last)]
     return options.say(f"wrote {output}; read it, then: nightshift run {shlex.join(flags)}")
 
 

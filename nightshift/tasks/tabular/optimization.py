@@ -65,7 +65,7 @@ def rows(
     config: TabularConfig, features: Table, uri: str, model: ModelPackage, limit: float
 ) -> tuple[Tensors, TableOptimizationRows]:
     """Return a sample of training rows' inputs, and the validation rows."""
-    sample = package.read_reference(uri).dropna(subset=model.tabular.columns)
+    sample = package.read_reference(uri)
     fold = splits.fold(config, model.lineage.validation.last)
     columns = ["event_time", "customer", "label", *model.tabular.columns]
     history = features.read(Days(fold.train.first, fold.test.last), columns)

@@ -105,6 +105,15 @@ def test_the_model_card_lies_in_the_registry_beside_the_model_with_the_drift_of_
     assert card == "# Model card\n\n## Drift at training time\n\n- **fail**\n- Amounts grew.\n"
 
 
+def test_an_example_that_misses_a_number_has_null_in_the_record(folder, save_model):
+    uri = save_model(0.4, "2018-08-01")
+    model = package.load(uri)
+    nullable = model.preprocessing.model_copy(update={"nullable": ["amount"]})
+    model.model_copy(update={"preprocessing": nullable}).write(f"{uri}/{package.MANIFEST}")
+
+    assert deploy(folder, uri, target="register-only")["example"]["amount"] is None
+
+
 def test_a_promoted_model_is_registered_with_its_lineage_and_answers(folder, save_model):
     report = deploy(folder, save_model(0.4, "2018-08-01"))
     version = release.champion(releases(folder))

@@ -217,7 +217,7 @@ def test_a_model_that_needs_every_number_cannot_score_rows_that_lack_some() -> N
         update={"preprocessing": manifest.inputs.model_copy(update={"nullable": ["signal"]})}
     )
 
-    assert lacking.misfit(manifest, manifest) == "needs input 'signal', which the features lack now"
+    assert lacking.misfit(manifest, manifest) == "needs input 'signal', which some test rows lack"
     assert lacking.misfit(nullable, nullable) == ""
 
 

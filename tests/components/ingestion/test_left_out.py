@@ -150,7 +150,7 @@ def test_a_guessed_config_whose_first_run_would_be_refused_is_refused_for_the_sa
     with pytest.raises(
         UserError, match=r"7 of 7 positives \(100\.00%\) are quarantined, 7 of them by rule 'missing_key'"
     ):
-        verify(find_table(str(folder)), parse(config), Days(days[0], days[-1]))
+        verify(find_table(str(folder)), parse(config), Days(days[0], days[-1]), days[-1])
 
 
 @pytest.mark.parametrize("is_early", [True, False], ids=["of all rows", "of the run's rows"])
@@ -164,7 +164,7 @@ def test_a_guessed_config_is_refused_where_bad_rows_are_too_many(config, folder,
     for day in early if is_early else days:
         spoil(day, lambda frame: frame.assign(amount=frame["amount"].where(frame.index >= 0.03 * len(frame), -1)))
     with pytest.raises(UserError, match=r"quarantine\.max_share allows 1\.00%"):
-        verify(find_table(str(folder)), parse(config), Days(early[-1], days[-1]))
+        verify(find_table(str(folder)), parse(config), Days(early[-1], days[-1]), days[-1])
 
 
 def test_many_classes_stay_off_the_terminal():

@@ -8,14 +8,17 @@ import pytest
 
 from components.optimization import compare, forms
 from components.optimization.__main__ import body, parser
+from nightshift.config import parse
 from nightshift.context import StepContext
-from nightshift.contracts import package
+from nightshift.contracts import package, tables
 from nightshift.contracts.optimization import ORIGINAL, Optimization
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.section import read_section
 from nightshift.contracts.verdict import Verdict
 from nightshift.errors import UserError
 from nightshift.tabular.inputs import FrameScorer
+from nightshift.tasks.tabular import optimization
+from nightshift.tensors import row_count
 from tests.components import samples
 
 
@@ -49,6 +52,19 @@ def optimized(trained: dict[str, str], folder: Path, form: str) -> tuple[Optimiz
     assert model.sha256 == result.sha256 == Verdict.read(f"{uri}/verdict.json").subject
     assert result.original_sha256 == package.load(trained["model"]).sha256
     return result, model
+
+
+def test_rows_that_miss_a_number_are_among_those_that_scales_come_from(trained, tmp_path) -> None:
+    uri, model = str(tmp_path / "model"), package.load(trained["model"])
+    nullable = model.preprocessing.model_copy(update={"nullable": ["risk"]})
+    changes = {"preprocessing": nullable, "files": [file for file in model.files if file.name != package.REFERENCE]}
+    graphs = {name: package.read_graph(trained["model"], model, name) for name in model.candidates}
+    reference = package.read_reference(trained["model"]).assign(risk=float("nan"))
+    model = package.save(uri, model.model_copy(update=changes), graphs, reference)
+
+    sample, _ = optimization.rows(parse(samples.CONFIG), tables.read_table(trained["features"]), uri, model, 0.02)
+
+    assert row_count(sample) == len(reference) > 0
 
 
 def test_a_graph_is_served_as_it_was_trained_unless_the_config_says_otherwise(trained, tmp_path) -> None:

@@ -143,6 +143,21 @@ def test_the_word_by_which_a_legacy_encoding_can_be_checked_is_shown() -> None:
     assert "'Gesch\u00e4ft'" in guessed.reasons[0]
 
 
+def test_a_damaged_character_of_utf_8_is_no_other_encoding() -> None:
+    text = "id,shop\n1,Gesch\u00e4ft\n2,Caf\u00e9\n".encode()
+
+    with pytest.raises(UserError, match="is UTF-8, and line 3 has a byte that is not; correct that line"):
+        dialect.guess(text[:-2] + b"\n")
+
+
+@pytest.mark.parametrize("text", ["a;b\nx;0.234\ny;5.678\n", "a;b\nx;1.700e-05\ny;2.100e+02\n"])
+def test_what_cannot_have_marks_between_thousands_is_read_with_decimals(text: str) -> None:
+    _, table = read(text.encode())
+
+    assert "thousands" not in table.settings
+    assert table.columns["b"].typed.max() < 1000
+
+
 @pytest.mark.parametrize(
     ("text", "spelled"),
     [

@@ -1,11 +1,14 @@
 """What the columns of a table are for, and what only a person can say."""
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nightshift.errors import UserError
 from nightshift.guessing import moments, profiles, proposal, roles
@@ -18,6 +21,7 @@ RNG = np.random.default_rng(3)
 LABEL = RNG.random(ROWS) < 0.2
 MINUTES = np.sort(RNG.integers(0, 60 * 24 * 80, ROWS))
 TIMES = pd.Series([f"{datetime(2025, 9, 1) + timedelta(minutes=int(minute)):%Y-%m-%d %H:%M}" for minute in MINUTES])
+MOST = RNG.random(ROWS) < 0.7
 
 
 def by_label(positive: str | None, negative: str | None) -> list[str | None]:
@@ -40,8 +44,11 @@ def assign(frame: pd.DataFrame, **choices: Any) -> Roles:
     ("column", "reason"),
     [
         (by_label("2025-12-30", None), "on 100% of its rows it is later than the event"),
-        (by_label("blocked", None), "it is filled in on the rows that are positive, and on no others"),
-        (by_label(None, "web"), "it is empty on the rows that are positive, and on no others"),
+        (by_label("blocked", None), "it is filled in on positive rows alone"),
+        (by_label(None, "web"), "it is empty on positive rows alone"),
+        (np.where(LABEL & MOST, "refunded", None), "it is filled in on positive rows alone"),
+        (np.where(LABEL & MOST, np.nan, RNG.integers(1, 9, ROWS)), "it is empty on positive rows alone"),
+        (np.where(LABEL & MOST, "A", RNG.choice(["B", "C"], ROWS)), "its values tell the label"),
         (np.where(LABEL, "A", RNG.choice(["B", "C"], ROWS)), "its values tell the label"),
         (np.where(LABEL, 10, 0) + RNG.random(ROWS).round(3), "its numbers tell the label"),
     ],
@@ -60,6 +67,16 @@ def test_a_column_that_only_correlates_with_the_label_is_an_input() -> None:
 
     assert assigned.left_out == {}
     assert (assigned.columns["numeric"], assigned.columns["categorical"]) == (["risk"], ["kind"])
+
+
+def test_numbers_that_name_things_are_categories_or_left_out() -> None:
+    devices = np.where(RNG.random(ROWS) < 0.1, np.nan, RNG.integers(1, 6, ROWS))
+    invoices = np.where(RNG.random(ROWS) < 0.1, np.nan, np.arange(ROWS) // 2)
+
+    assigned = assign(table(**{"device id": devices, "invoice_id": invoices}))
+
+    assert (assigned.columns.get("numeric"), assigned.columns["categorical"]) == (None, ["device id"])
+    assert assigned.left_out["invoice_id"].startswith("a key with")
 
 
 def test_names_and_repeated_values_say_whose_an_event_is_and_what_it_is_worth() -> None:
@@ -107,6 +124,7 @@ def test_texts_of_many_values_and_constants_are_left_out_with_the_reason() -> No
 
     assert assigned.left_out["remark"] == "a text with 300 values is no category"
     assert assigned.left_out["currency"] == "has one value"
+    assert assign(table(**{"Unnamed: 0": np.arange(ROWS)})).left_out == {"Unnamed: 0": "numbers the rows"}
     assert assigned.columns["numeric"] == ["delta"]
 
 
@@ -116,6 +134,7 @@ def test_texts_of_many_values_and_constants_are_left_out_with_the_reason() -> No
         (np.where(LABEL, "Yes", "No"), {}, {"positive": ["Yes"], "negative": ["No"]}),
         (np.where(LABEL, "true", "false"), {}, {"positive": [], "negative": []}),
         (np.where(LABEL, "returned", "kept"), {}, {"positive": ["returned"], "negative": ["kept"]}),
+        (np.where(LABEL, "1", "-1"), {}, {"positive": ["1"], "negative": ["-1"]}),
         (
             np.where(LABEL, "refunded", RNG.choice(["paid", "open"], ROWS)),
             {"label": "fraud", "positive": ("refunded",)},
@@ -132,6 +151,12 @@ def test_labels_that_are_words_are_listed_in_the_config(
     assert assigned.label.sum() == LABEL.sum()
 
 
+def test_an_outcome_is_positive_even_where_most_rows_have_it() -> None:
+    assigned = assign(table(fraud=np.where(LABEL, "not converted", "converted")))
+
+    assert assigned.settings["positive"] == ["converted"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("columns", "choices", "complaint"),
@@ -146,6 +171,7 @@ def test_labels_that_are_words_are_listed_in_the_config(
             {"label": "fraud"},
             "'fraud' has 7 values, 0, 1, 2, 3, 4, 5, 6; give --positive",
         ),
+        ({"fraud": 1 + LABEL}, {"label": "fraud"}, "'fraud' has 2 values, 1, 2; give --positive"),
         ({"fraud": "x"}, {}, "no column is plainly what is predicted; give --label with one of"),
         ({}, {"label": "fruad"}, "--label.fruad: unknown; allowed here: at, fraud, order id; did you mean 'fraud'?"),
         ({}, {"positive": ("yes",)}, "--positive: column 'fraud' has no 'yes'; it has 0, 1"),
@@ -195,11 +221,56 @@ def test_order_of_rows_and_the_present_tell_days_from_months(texts: list[str], t
     assert (guessed.times, guessed.swapped) == (times, [])
 
 
+@pytest.mark.parametrize("spelled", ["%y-%m-%d", "%y/%m/%d", "%d/%m/%y", "%m-%d-%y"])
+def test_a_year_of_two_digits_is_told_from_days(spelled: str) -> None:
+    days = pd.Series(pd.date_range("2025-03-01", periods=60)).dt.strftime(spelled)
+
+    guessed = moments.guess(days, NOW)
+
+    assert guessed is not None
+    assert (guessed.times, guessed.swapped) == ([spelled], [])
+
+
 def test_the_earliest_of_several_times_is_the_event_s() -> None:
     assigned = assign(table(closed=pd.to_datetime(TIMES) + pd.Timedelta(days=3)))
 
     assert assigned.columns["event_time"] == "at"
     assert "later than the event" in assigned.left_out["closed"]
+
+
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_a_time_before_the_event_is_not_the_event_s_as_the_order_of_rows_shows(shuffled: bool) -> None:
+    born = pd.to_datetime(RNG.integers(0, 10_000, ROWS), unit="D").astype(str)
+    frame = table(born=born, seen=pd.to_datetime(TIMES) + pd.to_timedelta(RNG.integers(0, 9, ROWS), unit="h"))
+
+    assigned = assign(frame.sample(frac=1, random_state=0) if shuffled else frame)
+
+    assert assigned.columns["event_time"] == ("born" if shuffled else "at")
+    note = f"{'born' if shuffled else 'at'!r} is the event's time; --time takes another, such as "
+    assert any(sentence.startswith(note) for sentence in assigned.notes)
+
+
+def test_a_time_of_day_beside_a_date_is_named_and_beside_a_time_is_a_category() -> None:
+    hours = RNG.choice(["09:30", "17:00"], ROWS)
+
+    assigned = assign(table(at=TIMES.str[:10], hour=hours))
+
+    assert assigned.left_out == {"hour": "the time of day, which belongs in 'at'; write both there"}
+    assert assign(table(opens=hours)).columns["categorical"] == ["opens"]
+
+
+def test_a_flag_is_no_amount_whatever_its_name() -> None:
+    assigned = assign(table(charge=(RNG.random(ROWS) < 0.5).astype(int)))
+
+    assert assigned.columns["numeric"] == ["charge"]
+
+
+def test_every_value_that_counts_as_negative_is_named() -> None:
+    states = np.where(LABEL, "Yes", RNG.choice(["No", "?"], ROWS))
+
+    assigned = assign(table(fraud=states), label="fraud", positive=("Yes",))
+
+    assert any("rows are positive (Yes; ?, No are negative)" in note for note in assigned.notes)
 
 
 def test_ids_as_large_as_seconds_since_1970_are_no_times_where_others_are() -> None:
@@ -235,3 +306,47 @@ def test_too_few_days_are_refused_with_what_a_run_needs() -> None:
         UserError, match=r"the rows are of 9 days, .* and a run needs at least \d+: .*; bring more days"
     ):
         proposed(table().iloc[:60])
+
+
+def chargebacks(days: int) -> list[str | None]:
+    """The days on which positives were charged back, each so many days after the event."""
+    late = (pd.to_datetime(TIMES) + pd.Timedelta(days=days)).dt.strftime("%Y-%m-%d")
+    return late.where(pd.Series(LABEL), None).tolist()
+
+
+def test_a_later_time_tells_the_delay_of_labels() -> None:
+    suggested = proposed(table(charged_back=chargebacks(5)))
+
+    assert suggested.config["label_delay_days"] == 5
+    assert "'charged_back' is up to 5 days after the event" in suggested.notes["label_delay_days"][0]
+    assert proposed(table(charged_back=chargebacks(5)), label_delay_days=3).config["label_delay_days"] == 3
+
+
+def test_a_delay_for_which_there_are_too_few_days_is_named_and_a_shorter_one_taken() -> None:
+    suggested = proposed(table(charged_back=chargebacks(40)))
+
+    assert suggested.config["label_delay_days"] == proposal.LABEL_DELAY_DAYS
+    assert (
+        "up to 40 days after the event, for which the file has too few days" in suggested.notes["label_delay_days"][0]
+    )
+
+
+def test_a_number_whose_name_the_pipeline_uses_is_left_out() -> None:
+    assigned = assign(table(amount=RNG.random(ROWS)))
+
+    assert assigned.left_out == {"amount": "its name is used inside the pipeline; rename it if a model is to see it"}
+
+
+@given(
+    st.datetimes(datetime(2025, 1, 2), datetime(2025, 12, 30)),
+    st.sampled_from(["UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata", "Pacific/Auckland"]),
+)
+def test_a_first_run_is_of_a_utc_day_that_ends_before_the_newest_local_day_does(newest: datetime, zone: str) -> None:
+    rows = pd.Series(1.0, pd.date_range("2025-01-01", newest.date()))
+
+    last = proposal.DailyCounts(rows, rows, rows).complete(pd.Timestamp(newest), zone).span.last
+
+    local_day = newest.replace(tzinfo=UTC).astimezone(ZoneInfo(zone)).date()
+    local_end = datetime.combine(local_day + timedelta(days=1), time(), ZoneInfo(zone))
+    ends = [datetime.combine(last + timedelta(days=days), time(), UTC) for days in (1, 2)]
+    assert ends[0] <= local_end < ends[1] or last == newest.date()

@@ -60,10 +60,11 @@ def test_numbers_of_an_integer_column_are_times_too() -> None:
         (FileFormat(decimal=","), ["1444,81", "-3", ",5", "1.5", "1,2,3"], [1444.81, -3, 0.5, None, None]),
         (
             FileFormat(thousands=","),
-            ["1,234.50", "12,34,567", "1234", "1,23", "1,2345"],
-            [1234.5, 1234567, 1234, None, None],
+            ["1,234.50", "12,34,567", "1234", "1,23", "1,2345", "0,567"],
+            [1234.5, 1234567, 1234, None, None, None],
         ),
         (FileFormat(decimal=",", thousands="."), ["1.234,5", "1234.5", "1.5"], [1234.5, None, None]),
+        (FileFormat(decimal=",", thousands="."), ["1.700e-05", "1,7e-05"], [None, 1.7e-05]),
         (FileFormat(decimal=",", thousands=" "), ["1 234,5", "1\u202f234", "1\u00a0234"], [1234.5, 1234, 1234]),
         (FileFormat(thousands="'"), ["1'234.5", "1\u2019234"], [1234.5, 1234]),
         (

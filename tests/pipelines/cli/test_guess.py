@@ -49,9 +49,7 @@ def test_a_guessed_config_reads_every_row_of_a_run(data: Path, tmp_path: Path) -
     done = command("config", "guess", str(data / "buchungen.csv"), "--output", str(config))
 
     assert done.returncode == 0, done.stderr
-    assert f"All {DAYS * A_DAY} rows of 2025-10-01 .. 2025-12-14 were read with this config: none is left out." in (
-        done.stdout
-    )
+    assert f"Of {DAYS * A_DAY} rows of 2025-10-01 .. 2025-12-14 a run with this config takes all." in (done.stdout)
     value = load(str(config))
     assert value["source"]["format"] == value["source"]["format"] | {
         "encoding": "cp1252",
@@ -157,9 +155,7 @@ def test_a_config_is_guessed_from_a_query_and_selects_each_day_by_itself(tmp_pat
     done = command("config", "guess", "--data", uri, "--query", query, "--output", str(config))
 
     assert done.returncode == 0, done.stderr
-    assert f"All {DAYS * A_DAY} rows of 2025-10-01 .. 2025-12-14 were read with this config: none is left out." in (
-        done.stdout
-    )
+    assert f"Of {DAYS * A_DAY} rows of 2025-10-01 .. 2025-12-14 a run with this config takes all." in (done.stdout)
     limits = '"booked_at" >= {date} and "booked_at" < {next_date}'
     assert load(str(config))["source"]["query"] == f"select * from ({query}\n) as events where {limits}"
     assert f"nightshift run --config {config} --data {uri} --date 2025-12-14" in done.stdout

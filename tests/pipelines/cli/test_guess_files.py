@@ -19,7 +19,7 @@ from tests.workbooks import write_workbook
 DAYS = 60
 A_DAY = 10
 HEADER = ["id", "at", "card", "amount", "channel", "fraud"]
-WHOLE = f"All {DAYS * A_DAY} rows of 2025-01-06 .. 2025-03-06 were read with this config: none is left out."
+WHOLE = f"Of {DAYS * A_DAY} rows of 2025-01-06 .. 2025-03-06 a run with this config takes all."
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ READ = {
         "a.csv", "\n".join(["Payment,,Customer,Money,,", *LINES]) + "\n", {"preamble_lines": 1}
     ),
     "units below the header": Messy(
-        "a.csv", "\n".join([LINES[0], ",,,(EUR),,", *LINES[1:]]) + "\n", {}, "1 are left out (1 by missing_key)"
+        "a.csv", "\n".join([LINES[0], ",,,(EUR),,", *LINES[1:]]) + "\n", {}, "takes all but 1 (1 by missing_key)."
     ),
     "a first line for Excel": Messy("a.csv", "sep=;\n" + write(separator=";"), {"preamble_lines": 1}),
     "seconds since 1970 as quoted text": Messy(
@@ -175,7 +175,7 @@ READ = {
         "a.csv",
         write(lambda p: p.fields(id=f"{p.number - (p.number % 300 == 1):06}")),
         {},
-        "2 are left out (2 by duplicate_id).\n- Left out by duplicate_id, for example: id=",
+        "takes all but 2 (2 by duplicate_id).\n- Left out by duplicate_id, for example: id=",
     ),
     "percent signs": Messy(
         "a.csv", write(lambda p: [*p.fields(), f"{p.card / 2:.1f} %"], ["discount"]), {"units": ["%"]}
