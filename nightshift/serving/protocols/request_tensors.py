@@ -1,5 +1,6 @@
 """The tensors of an inference request; their values are in its JSON, or follow it as bytes."""
 
+import math
 import struct
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -19,6 +20,7 @@ from nightshift.tensors import Array
 FLOAT32 = np.dtype("<f4")
 
 _FLAT, _NESTED = msgspec.json.Decoder(list[float]), msgspec.json.Decoder(list[list[float]])
+_NULLABLE = msgspec.json.Decoder(list[float | list[float | None] | None])
 _TEXTS, _COLUMN = msgspec.json.Decoder(list[str]), msgspec.json.Decoder(list[tuple[str]])
 
 
@@ -57,13 +59,17 @@ class RequestTensor(msgspec.Struct):
     payload: bytes
 
     def array(self, max_rows: int, nullable: Collection[int] = ()) -> Array:
-        """Return the numbers, (n, ...), with n at most `max_rows`; NaN, in binary, only in nullable columns.
+        """Return the numbers, (n, ...), with n at most `max_rows`; NaN, or null in JSON, only in nullable columns.
 
         Raises:
             RequestError: when the tensor has another type, shape or number of values.
         """
         self._check([self.signature.shape[1:]], max_rows)
-        values = self._parse_json() if self.input.parameters.binary_data_size is None else self._parse_binary(nullable)
+        is_json = self.input.parameters.binary_data_size is None
+        values = self._parse_json(nullable) if is_json else self._parse_binary()
+        # numbers in JSON are finite, and else null
+        if (nullable or not is_json) and values.dtype.kind == "f" and not np.isfinite(values).all():
+            self._check_missing(values, nullable)
         size = prod(self.input.shape)
         if values.size != size:
             raise RequestError(f"{self.field}.data", f"{values.size} values", f"{size}, as the shape says")
@@ -95,15 +101,12 @@ class RequestTensor(msgspec.Struct):
                 f"{self.field}.shape", tensor.shape, f"{allowed} with n from 1 to {max_rows} for {name!r}"
             )
 
-    def _parse_binary(self, nullable: Collection[int]) -> Array:
+    def _parse_binary(self) -> Array:
         dtype = _little_endian(self.input.datatype)
         if len(self.payload) % dtype.itemsize:
             field = f"{self.field}.parameters.binary_data_size"
             raise RequestError(field, len(self.payload), f"a multiple of {dtype.itemsize}")
-        values = np.frombuffer(self.payload, dtype)
-        if dtype.kind == "f" and not np.isfinite(values).all():
-            self._check_missing(values, nullable)
-        return values
+        return np.frombuffer(self.payload, dtype)
 
     def _check_missing(self, values: Array, nullable: Collection[int]) -> None:
         """Refuse infinity, and NaN in columns that are not nullable."""
@@ -131,9 +134,9 @@ class RequestTensor(msgspec.Struct):
             return [text for (text,) in _COLUMN.decode(self.input.data)]
         raise self._refuse_data("texts in one list, or bytes behind the JSON")
 
-    def _parse_json(self) -> Array:
+    def _parse_json(self, nullable: Collection[int]) -> Array:
         dtype = _little_endian(self.input.datatype)
-        return self._parse_floats() if dtype.kind == "f" else self._parse_integers(dtype)
+        return self._parse_floats(nullable) if dtype.kind == "f" else self._parse_integers(dtype)
 
     def _parse_integers(self, dtype: np.dtype[Any]) -> Array:
         bounds = np.iinfo(dtype)
@@ -143,22 +146,23 @@ class RequestTensor(msgspec.Struct):
                 return values.astype(dtype).ravel()
         raise self._refuse_data(f"whole numbers from {bounds.min} to {bounds.max} in lists")
 
-    def _parse_floats(self) -> Array:
+    def _parse_floats(self, nullable: Collection[int]) -> Array:
         try:
             values = _FLAT.decode(self.input.data)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            values = self._parse_nested()
+            values = self._parse_nested(_NULLABLE if nullable else _NESTED)
         try:
             return np.frombuffer(_packer(len(values)).pack(*values), FLOAT32)
         except OverflowError:
             allowed = "numbers within the range of float32"
             raise RequestError(f"{self.field}.data", "a larger number", allowed) from None
 
-    def _parse_nested(self) -> list[float]:
+    def _parse_nested(self, decoder: msgspec.json.Decoder[Any]) -> list[float]:
+        """Return the numbers of lists of rows, NaN for null."""
         with suppress(msgspec.DecodeError, UnicodeDecodeError):
-            rows = _NESTED.decode(self.input.data)
+            rows = [row if isinstance(row, list) else [row] for row in decoder.decode(self.input.data)]
             if len({len(row) for row in rows}) <= 1:
-                return list(chain.from_iterable(rows))
+                return [math.nan if value is None else value for value in chain.from_iterable(rows)]
         raise self._refuse_data("numbers in one list, or in a list a row")
 
     def _refuse_data(self, allowed: str) -> RequestError:

@@ -70,6 +70,26 @@ def test_a_binary_tensor_may_have_nan_in_nullable_columns_and_in_no_other(runnin
         assert answer.json()["field"] == f"inputs[0].data[{len(NAMES) + NAMES.index(column)}]"
 
 
+@pytest.mark.parametrize("as_rows", [True, False])
+def test_a_tensor_in_json_may_have_null_in_nullable_columns_and_in_no_other(
+    running: Running, uri: str, as_rows: bool
+) -> None:
+    rows = np.ones((2, len(NAMES)), np.float32)
+    rows[1, NAMES.index("age")] = np.nan
+    graph = Graph(contract.read_graph(uri, contract.load(uri), "all"))
+
+    def ask(rows: np.ndarray) -> httpx.Response:
+        data = np.where(np.isnan(rows), None, rows.astype(object))
+        data = data.tolist() if as_rows else data.ravel().tolist()
+        tensor = {"name": "inputs", "shape": rows.shape, "datatype": "FP32", "data": data}
+        return httpx.post(f"{running.url}/v2/models/fraud/infer", json={"inputs": [tensor]})
+
+    assert ask(rows).json()["outputs"][0]["data"] == graph.score(rows).tolist()
+    rows[1, NAMES.index("km")] = np.nan
+    answer = ask(rows)
+    assert (answer.status_code, answer.json()["field"]) == (400, f"inputs[0].data[{len(NAMES) + NAMES.index('km')}]")
+
+
 def infer(url: str, rows: np.ndarray) -> httpx.Response:
     tensor = {"name": "inputs", "shape": rows.shape, "datatype": "FP32"}
     head = json.dumps({"inputs": [tensor | {"parameters": {"binary_data_size": rows.nbytes}}]}).encode()
