@@ -41,15 +41,15 @@ def find_leak(column: ColumnProfile, label: pd.Series, event_time: pd.Series) ->
     return ""
 
 
-def find_delay(times: pd.Series, event_time: pd.Series) -> int:
-    """Return the days from an event to a later time, on nearly all rows.
+def count_days(times: pd.Series, event_time: pd.Series) -> pd.Series:
+    """Return the calendar days from events to later times, without those that have none.
 
     Args:
         times: naive UTC, NaT where there is none.
         event_time: naive UTC.
     """
-    days = (times.dt.floor("D") - event_time.dt.floor("D")).dt.days.dropna()
-    return int(np.ceil(days.quantile(SURE)))
+    days: pd.Series = (times.dt.floor("D") - event_time.dt.floor("D")).dt.days
+    return days.dropna()
 
 
 def _tells(guess: pd.Series, positive: pd.Series) -> bool:

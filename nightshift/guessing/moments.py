@@ -117,7 +117,8 @@ def _compare(texts: pd.Series, first: list[str], swapped: list[str], now: dateti
 
 
 def _describe(times: list[str], why: str) -> str:
-    return f"Times are spelled {' or '.join(map(repr, times))}: {why}."
+    order = ", the month before the day" if times[0].startswith("%m") else ""
+    return f"Times are spelled {' or '.join(map(repr, times))}{order}: {why}."
 
 
 def _find_times(texts: pd.Series, probed: pd.Series, date: str) -> list[str]:

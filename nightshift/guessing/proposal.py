@@ -12,6 +12,7 @@ import pandas as pd
 
 from nightshift.config import parse
 from nightshift.errors import UserError
+from nightshift.guessing.numbers import ENOUGH
 from nightshift.guessing.roles import Choices, Roles
 from nightshift.splits import Days, lookback, plan
 
@@ -138,23 +139,31 @@ def propose(name: str, source: dict[str, Any], roles: Roles, choices: Choices, n
 def _list_delays(counts: DailyCounts, roles: Roles, choices: Choices) -> dict[int, str]:
     """Return days until outcomes are known -> why: what a person said, or what labels and later times show.
 
-    The best one comes first; the others serve where the table has too few days for it.
+    The best one comes first; the shorter ones serve where the table has too few days for it.
     """
     if choices.label_delay_days is not None:
         return {choices.label_delay_days: "Days until the outcome of every event is known, as you said."}
     known = np.flatnonzero(counts.unlabeled <= counts.rows / 2)
     trailing = len(counts.rows) - 1 - int(known[-1]) if len(known) else 0
-    least = trailing or LABEL_DELAY_DAYS
     why = f"the labels of the last {trailing} days are missing, mostly" if trailing else "the file does not show it"
-    shown = {days: f"{name!r} is up to {days} days after the event" for name, days in roles.delays.items()}
-    longest = max([days for days in shown if days > trailing], default=least)
-    reasons = {longest: shown.get(longest, why)}
-    if longest > least:
-        reasons[least] = f"{shown[longest]}, for which the file has too few days; bring more, and raise it"
+    least = trailing or LABEL_DELAY_DAYS
+    reasons = {least: why}
+    slowest = max(roles.delays, key=lambda name: _count_delay(roles.delays[name]), default="")
+    if slowest and (longest := _count_delay(roles.delays[slowest])) > trailing:
+        shown = f"{slowest!r} is up to {longest} days after the event"
+        reasons = {longest: shown} | {
+            delay: f"{shown}, within {delay} days on {(roles.delays[slowest] <= delay).mean():.0%} of its rows. The "
+            "table has too few days for more, so a first model looks better than it is: bring more, and raise it"
+            for delay in range(longest - 1, least - 1, -1)
+        }
     return {
         days: f"The outcome is taken to be known after {days} days: {reason}. --label-delay says otherwise."
         for days, reason in reasons.items()
     }
+
+
+def _count_delay(days: pd.Series) -> int:
+    return int(np.ceil(days.quantile(ENOUGH)))
 
 
 def _settle_empty_days(counts: DailyCounts) -> tuple[dict[str, Any], list[str]]:

@@ -48,7 +48,7 @@ class Roles:
         label: 1 and 0 as float64, NaN where it is not known.
         event_time: naive UTC, NaT for open ends.
         decimals: of amounts.
-        delays: columns of times that are known only after the outcome -> days from the event to nearly all of them.
+        delays: column of times that are known only after the outcome -> days from the event to each, those there are.
         notes: sentences that say what was assumed, and why.
         left_out: column -> why it is in no role.
     """
@@ -59,7 +59,7 @@ class Roles:
     limits: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
     decimals: int = 2
-    delays: dict[str, int] = field(default_factory=dict)
+    delays: dict[str, pd.Series] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
 
@@ -94,7 +94,13 @@ def assign(profiles: Profiles, choices: Choices) -> Roles:
     rest = _without_leaks(others, roles)
     roles.columns |= _find_entities(rest, roles) | {"label": label}
     _sort_inputs({name: column for name, column in rest.items() if name not in roles.columns.values()}, roles)
+    roles.notes.append(f"The columns: {_list_roles(roles.columns)}.")
     return roles
+
+
+def _list_roles(columns: Mapping[str, Any]) -> str:
+    names = {role: ", ".join(named) if isinstance(named, list) else named for role, named in columns.items()}
+    return "; ".join(f"{role} is {name}" for role, name in names.items())
 
 
 def _describe(label: str, outcome: labels.BinaryLabel, profiles: Profiles) -> str:
@@ -185,7 +191,7 @@ def _without_leaks(columns: Profiles, roles: Roles) -> dict[str, ColumnProfile]:
         if reason := leaks.find_leak(column, roles.label, roles.event_time):
             roles.left_out[name] = f"known only after the outcome: {reason}"
             if column.kind == "time":
-                roles.delays[name] = leaks.find_delay(column.typed, roles.event_time)
+                roles.delays[name] = leaks.count_days(column.typed, roles.event_time)
         elif column.kind == "time":
             roles.left_out[name] = "another time"
         elif column.distinct < 2:

@@ -10,7 +10,7 @@ import msgspec
 
 from nightshift import values
 from nightshift.contracts.online import Events
-from nightshift.errors import UserError, nearest
+from nightshift.errors import UserError
 from nightshift.times import EPOCH, parse_time
 
 Id = int | str
@@ -91,7 +91,8 @@ class EventParser:
         try:
             return raw[name]
         except KeyError:
-            raise UserError(f"{name}: missing; an event has {', '.join(self._expected)}{nearest(name, raw)}") from None
+            unknown = next((f", and {key!r} is unknown" for key in raw if key not in self._expected), "")
+            raise UserError(f"{name}: missing{unknown}; an event has {', '.join(self._expected)}") from None
 
     def _id(self, raw: Mapping[str, Any], name: str) -> Id:
         value: Any = raw.get(name)

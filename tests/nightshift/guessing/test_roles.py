@@ -329,13 +329,14 @@ def test_a_later_time_tells_the_delay_of_labels() -> None:
     assert proposed(table(charged_back=chargebacks(5)), label_delay_days=3).config["label_delay_days"] == 3
 
 
-def test_a_delay_for_which_there_are_too_few_days_is_named_and_a_shorter_one_taken() -> None:
+def test_a_delay_for_which_there_are_too_few_days_is_named_and_the_longest_that_fits_taken() -> None:
     suggested = proposed(table(charged_back=chargebacks(40)))
 
-    assert suggested.config["label_delay_days"] == proposal.LABEL_DELAY_DAYS
-    assert (
-        "up to 40 days after the event, for which the file has too few days" in suggested.notes["label_delay_days"][0]
-    )
+    delay = suggested.config["label_delay_days"]
+    (note,) = suggested.notes["label_delay_days"]
+    assert f"up to 40 days after the event, within {delay} days on 0% of its rows. The table has too few days" in note
+    with pytest.raises(UserError, match="a run needs at least"):
+        proposed(table(charged_back=chargebacks(40)), label_delay_days=delay + 1)
 
 
 def test_a_number_whose_name_the_pipeline_uses_is_left_out() -> None:

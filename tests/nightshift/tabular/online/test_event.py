@@ -80,6 +80,11 @@ def test_a_missing_column_is_named_beside_those_that_an_event_has(name):
         EventParser(EVENTS).read({key: value for key, value in RAW.items() if key != name})
 
 
+def test_a_misspelled_column_is_named_beside_the_one_that_is_missing():
+    with pytest.raises(UserError, match="eur: missing, and 'eru' is unknown; an event has"):
+        EventParser(EVENTS).read({"eru" if key == "eur" else key: value for key, value in RAW.items()})
+
+
 def test_a_category_is_text_and_nothing_is_one_too():
     read = EventParser(EVENTS).categories
     assert [read({"channel": value}) for value in ("web", None, 7)] == [{"channel": text} for text in ("web", "", "7")]
