@@ -40,7 +40,8 @@ CONFIG = {
 }
 EVENTS = """
 create table events as select i as id, timestamp '2024-03-01' + to_microseconds(i * {step}) as time,
-    hash(i) % 50000 as customer, round((hash(i + 1) % 100000) / 100, 2)::double as amount, hash(i + 2) % 50 = 0 as label
+    (hash(i) % 50000)::bigint as customer, round((hash(i + 1) % 100000) / 100, 2)::double as amount,
+    hash(i + 2) % 50 = 0 as label
 from range({rows}) as numbers(i)
 """
 
@@ -73,7 +74,6 @@ def _fill(file: Path, uri: str, rows: int) -> None:
     """Write the same events to DuckDB and PostgreSQL, with an index on their times."""
     with closing(duckdb.connect(str(file))) as source, open_database(uri) as target:
         source.execute(EVENTS.format(rows=rows, step=DAYS * 86_400_000_000 // rows))
-        source.execute("alter table events alter customer type bigint")
         with target.connection.cursor() as cursor:
             cursor.adbc_ingest("events", source.sql("select * from events").to_arrow_reader(100_000))
             cursor.execute("create index on events (time)")

@@ -68,7 +68,6 @@ def _send(broker: kafka.Broker, messages: int) -> None:
 def _days(rows: int) -> Iterator[tuple[str, pa.Table]]:
     with closing(duckdb.connect()) as database:
         database.execute(EVENTS.format(rows=rows, step=DAYS * 86_400_000_000 // rows))
-        database.execute("alter table events alter customer type bigint")
         for (day,) in database.sql("select distinct time::date::text from events order by 1").fetchall():
             yield (
                 day,

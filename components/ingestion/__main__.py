@@ -221,9 +221,9 @@ def _check_shares(job: IngestionJob, partitions: list[Partition], totals: tally.
 
 def _with_examples(excess: tally.Excess, config: Config, partitions: list[Partition]) -> str:
     """Return what exceeds a limit with three of a rule's rows, where they all are, and what to do."""
-    rule, label = excess.rule, excess.label
     from components.ingestion import core
 
+    rule, label = excess.rule, excess.label
     counts = {part.details["quarantine_uri"]: part.details["quarantined_labels"].get(rule, {}) for part in partitions}
     files = [uri for uri, labels in counts.items() if (labels if label is None else labels.get(label))]
     # each file holds at least one such row

@@ -154,7 +154,7 @@ def _list_delays(counts: DailyCounts, roles: Roles, choices: Choices) -> dict[in
         reasons = {longest: shown} | {
             delay: f"{shown}, within {delay} days on {(roles.delays[slowest] <= delay).mean():.0%} of its rows. The "
             "table has too few days for more, so a first model looks better than it is: bring more, and raise it"
-            for delay in range(longest - 1, least - 1, -1)
+            for delay in range(min(longest, len(counts.rows)) - 1, least - 1, -1)
         }
     return {
         days: f"The outcome is taken to be known after {days} days: {reason}. --label-delay says otherwise."

@@ -139,7 +139,7 @@ def _versions(uri: str, use_case: str) -> list[StoredVersion]:
 
 
 def _runs(folder: Path, use_case: str) -> Iterator[StoredRun]:
-    for path in sorted(folder.glob("*/run.json")):
+    for path in sorted(folder.glob(f"*/{records.FILE}")):
         # the link to the newest run is no run
         if path.parent.is_symlink():
             continue

@@ -2,7 +2,7 @@
 
 import math
 import struct
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, lru_cache
 from itertools import chain
@@ -150,24 +150,29 @@ class RequestTensor(msgspec.Struct):
         try:
             values = _FLAT.decode(self.input.data)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            values = self._parse_nested(_NULLABLE if nullable else _NESTED)
+            values = self._parse_nested(_read_nullable if nullable else _NESTED.decode)
         try:
             return np.frombuffer(_packer(len(values)).pack(*values), FLOAT32)
         except OverflowError:
             allowed = "numbers within the range of float32"
             raise RequestError(f"{self.field}.data", "a larger number", allowed) from None
 
-    def _parse_nested(self, decoder: msgspec.json.Decoder[Any]) -> list[float]:
-        """Return the numbers of lists of rows, NaN for null."""
+    def _parse_nested(self, read: Callable[[msgspec.Raw], list[list[float]]]) -> list[float]:
         with suppress(msgspec.DecodeError, UnicodeDecodeError):
-            rows = [row if isinstance(row, list) else [row] for row in decoder.decode(self.input.data)]
+            rows = read(self.input.data)
             if len({len(row) for row in rows}) <= 1:
-                return [math.nan if value is None else value for value in chain.from_iterable(rows)]
+                return list(chain.from_iterable(rows))
         raise self._refuse_data("numbers in one list, or in a list a row")
 
     def _refuse_data(self, allowed: str) -> RequestError:
         shown = bytes(self.input.data)[:100].decode("utf-8", "replace") or "missing"
         return RequestError(f"{self.field}.data", shown, allowed)
+
+
+def _read_nullable(data: msgspec.Raw) -> list[list[float]]:
+    """Return rows of numbers, NaN for null; numbers in one list are rows of one."""
+    rows = (row if isinstance(row, list) else [row] for row in _NULLABLE.decode(data))
+    return [[math.nan if value is None else value for value in row] for row in rows]
 
 
 def read_tensors(

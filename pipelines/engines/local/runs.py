@@ -146,5 +146,5 @@ def _locks(folder: Path) -> Path:
 
 def _sweep(runs: Path, name: str) -> None:
     """Remove what a run left that was killed before its record was written: it cannot be resumed."""
-    if name and not (runs / name / "run.json").exists():
+    if name and not (runs / name / records.FILE).exists():
         shutil.rmtree(runs / name, ignore_errors=True)
