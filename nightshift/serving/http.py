@@ -170,7 +170,7 @@ class Connection(asyncio.Protocol):
         return keeps_alive
 
     async def _send_stream(self, received: Received, response: HttpResponse, stream: Stream) -> bool:
-        """Write a body as it comes, no faster than the client reads; a stream that fails ends without its last chunk."""
+        """Write a body as it comes, as fast as the client reads; one that fails ends without its last chunk."""
         has_chunks = received.version == "1.1"
         keeps_alive = received.keeps_alive and has_chunks and not self._server.is_stopping
         framing = CHUNKED if has_chunks else ""
