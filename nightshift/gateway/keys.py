@@ -1,6 +1,7 @@
 """API keys: a file with a name, a hash and limits per key. The keys themselves are nowhere."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping
 from typing import Annotated
 
@@ -47,9 +48,10 @@ def parse_keys(path: str, text: bytes) -> Mapping[str, ApiKey]:
         keys = msgspec.yaml.decode(text, type=list[ApiKey])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise UserError(f"keys {path!r}: {error}; see docs/gateway.md for an example") from None
-    names = [key.name for key in keys]
-    if repeated := {name for name in names if names.count(name) > 1}:
-        raise UserError(f"keys {path!r}: {', '.join(sorted(repeated))} is there twice; give each key a name of its own")
+    for field in ("name", "sha256"):
+        values = Counter(getattr(key, field) for key in keys)
+        if repeated := [value for value, times in values.items() if times > 1]:
+            raise UserError(f"keys {path!r}: {field} {repeated[0]!r} is there twice; give each key its own")
     return {key.sha256: key for key in keys}
 
 

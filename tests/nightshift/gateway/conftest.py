@@ -44,9 +44,11 @@ class RunningGateway:
 
     def __init__(self, url: str, replicas: Sequence[SimulatedReplica], addresses: list[Address]) -> None:
         self.url, self.replicas, self.addresses = url, replicas, addresses
+        self.clients = ExitStack()
 
     def client(self, key: str = "anything") -> openai.OpenAI:
-        return openai.OpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0, timeout=60)
+        client = openai.OpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0, timeout=60)
+        return self.clients.enter_context(client)
 
     def complete(self, **fields: Any) -> httpx.Response:
         return httpx.post(f"{self.url}/v1/chat/completions", json={"model": MODEL, "messages": CHAT} | fields)
@@ -69,7 +71,8 @@ def routing(
         stack.enter_context(running(options, listener))
         gateway = RunningGateway(f"http://127.0.0.1:{listener.getsockname()[1]}", replicas, addresses)
         wait_until(lambda: all(each["healthy"] for each in gateway.health().values()) and gateway.health(), "health")
-        yield gateway
+        with gateway.clients:
+            yield gateway
 
 
 @contextmanager
