@@ -156,6 +156,8 @@ class Connection(asyncio.Protocol):
                     return None
                 self._parser.refuse(SlowRequestError("the request came too slowly; send it at once"))
         self._phase, self.deadline = None, math.inf
+        if self._server.cancels_abandoned:
+            self._transport.resume_reading()  # to see the end of the client's input
         return self._parser.requests.popleft()
 
     async def _send(self, received: Received, response: HttpResponse) -> bool:
