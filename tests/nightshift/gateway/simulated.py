@@ -169,15 +169,20 @@ def event(content: dict[str, Any]) -> bytes:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--port", type=int, nargs="+", required=True, help="a replica on each")
     parser.add_argument("--slots", type=int, default=8)
     parser.add_argument("--blocks", type=int, default=2048)
     parser.add_argument("--prefill", type=float, default=0.0)
     parser.add_argument("--decode", type=float, default=0.0)
     args = parser.parse_args()
-    replica = SimulatedReplica(Speed(args.slots, args.blocks, args.prefill, args.decode))
-    server = HttpServer(replica, Timeouts(grace=0.1), allow_connections(), cancels_abandoned=True)
-    uvloop.run(serve_until_signal(server, listen(args.port, 1)))
+    uvloop.run(serve(args.port, Speed(args.slots, args.blocks, args.prefill, args.decode)))
+
+
+async def serve(ports: Sequence[int], speed: Speed) -> None:
+    """Serve a replica on each port until a signal ends the process."""
+    timeouts, limit = Timeouts(grace=0.1), allow_connections()
+    servers = [HttpServer(SimulatedReplica(speed), timeouts, limit, cancels_abandoned=True) for _ in ports]
+    await asyncio.gather(*(serve_until_signal(*pair) for pair in zip(servers, map(listen, ports), strict=True)))
 
 
 if __name__ == "__main__":
