@@ -14,6 +14,8 @@ from tests.servers import free_port
 
 BIN = Path("build/gateway/bin")
 FILTERS = "type.googleapis.com/envoy.extensions.filters"
+# by default it prefers a cached prefix until 64 requests more run there than elsewhere
+BALANCED = ("--balance-abs-threshold", "3", "--balance-rel-threshold", "1.5")
 Command = Callable[[int, Sequence[str], Path], list[str]]
 
 
@@ -25,6 +27,10 @@ def _launch_ours(port: int, urls: Sequence[str], _: Path) -> list[str]:
 def _launch_vllm(port: int, urls: Sequence[str], _: Path) -> list[str]:
     words = ["--policy", "cache_aware", "--prometheus-port", str(free_port()), "--worker-urls", *urls]
     return [str(BIN / "vllm-router"), "--host", "127.0.0.1", "--port", str(port), *words]
+
+
+def _launch_balanced_vllm(port: int, urls: Sequence[str], folder: Path) -> list[str]:
+    return [*_launch_vllm(port, urls, folder), *BALANCED]
 
 
 def _launch_sglang(port: int, urls: Sequence[str], _: Path) -> list[str]:
@@ -40,6 +46,7 @@ def _launch_envoy(port: int, urls: Sequence[str], folder: Path) -> list[str]:
 ROUTERS: dict[str, tuple[str, Command]] = {  # name -> executable that has to be there, command
     "nightshift.gateway": (sys.executable, _launch_ours),
     "vllm-router, cache_aware": (str(BIN / "vllm-router"), _launch_vllm),
+    "vllm-router, cache_aware, threshold 3": (str(BIN / "vllm-router"), _launch_balanced_vllm),
     "sglang-router, cache_aware": (str(BIN / "sglang-router"), _launch_sglang),
     "Envoy, round robin": (str(BIN / "envoy"), _launch_envoy),
 }
@@ -52,7 +59,7 @@ def launch(name: str, urls: Sequence[str], folder: Path) -> "Iterator[tuple[int,
     with (folder / "router.log").open("w") as log:
         command = ROUTERS[name][1](port, urls, folder)
         with started(command, stdout=log, stderr=subprocess.STDOUT) as process:
-            wait_until(lambda: answers(f"http://127.0.0.1:{port}"), f"{name} answers", seconds=60, pause=0.2)
+            wait_until(lambda: answers(f"http://127.0.0.1:{port}"), f"{name} answers", seconds=45, pause=0.2)
             yield port, process
 
 

@@ -56,6 +56,8 @@ class SimulatedReplica:
         """Admit all."""
 
     async def answer(self, request: HttpRequest) -> HttpResponse:
+        if request.refusal:
+            return HttpResponse.refusal(request.refusal)
         if request.path in ("/health", "/v1/models"):
             return HttpResponse.json({"object": "list", "data": [{"id": MODEL, "object": "model"}]})
         if request.path == "/metrics":
