@@ -18,6 +18,7 @@ from typing import Any
 
 import uvloop
 
+from nightshift.gateway.completions import CHAT, TEXT
 from nightshift.serving.addresses import listen
 from nightshift.serving.http import HttpServer, Timeouts, allow_connections, serve_until_signal
 from nightshift.serving.messages import HttpRequest, HttpResponse
@@ -65,18 +66,25 @@ class SimulatedReplica:
             return HttpResponse(page.encode())
         if request.path == "/stats":
             return HttpResponse.json(self.counts | {"running": self.running, "waiting": self.waiting})
+        if request.path == f"{CHAT}/render":  # vLLM's, by which its router compares prompts
+            return HttpResponse.json({"token_ids": list_tokens(read_prompt(json.loads(request.body)))})
+        if request.path not in (CHAT, TEXT):
+            return HttpResponse.json({"error": "not found"}, HTTPStatus.NOT_FOUND)
+        return await self.respond(request.body)
+
+    async def respond(self, content: bytes) -> HttpResponse:
         if self.refuses:
             return HttpResponse.json({"error": "loading"}, HTTPStatus.SERVICE_UNAVAILABLE)
-        body = json.loads(request.body)
+        body = json.loads(content)
         self.bodies = [*self.bodies[-9:], body]
         if body.get("temperature", 0) > 2:
             return HttpResponse.json({"error": {"message": "temperature is too high"}}, HTTPStatus.BAD_REQUEST)
         return await self.complete(body)
 
     async def complete(self, body: dict[str, Any]) -> HttpResponse:
-        prompt = body.get("prompt") or "".join(f"{part['role']}: {part['content']}\n" for part in body["messages"])
-        is_chat, tokens = "messages" in body, 1 + zlib.crc32(str(prompt).encode()) % body["max_tokens"]
-        stream = self.generate(str(prompt), tokens)
+        prompt, is_chat = read_prompt(body), "messages" in body
+        limit = body.get("max_tokens") or body["max_completion_tokens"]
+        stream = self.generate(prompt, 1 + zlib.crc32(prompt.encode()) % limit)
         if body.get("stream"):
             return HttpResponse(
                 b"", headers={"content-type": "text/event-stream"}, stream=self.events(stream, body, is_chat)
@@ -143,6 +151,16 @@ class SimulatedReplica:
         return cached
 
 
+def read_prompt(body: dict[str, Any]) -> str:
+    return str(body.get("prompt") or "".join(f"{part['role']}: {part['content']}\n" for part in body["messages"]))
+
+
+def list_tokens(prompt: str) -> list[int]:
+    """The tokens of a prompt, as numbers below 2^31."""
+    text = prompt.encode()
+    return [zlib.crc32(text[start : start + TOKEN_BYTES]) >> 1 for start in range(0, len(text), TOKEN_BYTES)]
+
+
 def hash_blocks(text: bytes) -> Sequence[int]:
     size, parent, hashes = BLOCK_TOKENS * TOKEN_BYTES, 0, []
     for end in range(size, len(text) + 1, size):
@@ -184,7 +202,8 @@ async def serve(ports: Sequence[int], speed: Speed) -> None:
     """Serve a replica on each port until a signal ends the process."""
     timeouts, limit = Timeouts(grace=0.1), allow_connections()
     servers = [HttpServer(SimulatedReplica(speed), timeouts, limit, cancels_abandoned=True) for _ in ports]
-    await asyncio.gather(*(serve_until_signal(*pair) for pair in zip(servers, map(listen, ports), strict=True)))
+    listeners = [listen(port, 1) for port in ports]
+    await asyncio.gather(*map(serve_until_signal, servers, listeners))
 
 
 if __name__ == "__main__":
