@@ -65,6 +65,7 @@ class Details(msgspec.Struct):
 
 class StreamUsage(msgspec.Struct):
     prompt_tokens: int
+    total_tokens: int
     prompt_tokens_details: Details | None = None
 
 
