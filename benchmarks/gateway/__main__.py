@@ -24,7 +24,7 @@ from tests.processes import started, wait_until
 from tests.servers import free_port
 
 Urls = list[str]
-REAL = Traffic(systems=6, system_words=120, conversations=24, turns=3, turn_words=20, tokens=8, clients=4)
+REAL = Traffic(systems=6, system_words=120, conversations=16, turns=3, turn_words=20, tokens=8, clients=4)
 SIMULATED = Traffic(systems=64, system_words=600, conversations=300, turns=5, turn_words=60, tokens=16, clients=48)
 # of a large model: 10,000 tokens of prompts a second, 200 tokens of a completion, a cache of 32,768 tokens
 SPEED = ["--slots", "8", "--blocks", "2048", "--prefill", "0.0001", "--decode", "0.005"]
@@ -107,7 +107,7 @@ def read_memory(pid: int) -> float:
 @contextmanager
 def run_simulated(replicas: int = 32) -> Iterator[Urls]:
     """Run simulated replicas in one process."""
-    ports = [free_port() for _ in range(replicas)]
+    ports = free_ports(replicas)
     with started([sys.executable, "-m", "tests.nightshift.gateway.simulated", *SPEED, "--port", *map(str, ports)]):
         yield wait_for(ports)
 
@@ -115,12 +115,20 @@ def run_simulated(replicas: int = 32) -> Iterator[Urls]:
 @contextmanager
 def run_engines(replicas: int = 3) -> Iterator[Urls]:
     """Run real engines, a process each."""
-    ports = [free_port() for _ in range(replicas)]
+    ports = free_ports(replicas)
     with ExitStack() as stack, tempfile.TemporaryFile() as log:
         for port in ports:
             command = [str(BIN / "python"), "benchmarks/gateway/engine.py", str(port)]
             stack.enter_context(started(command, stdout=log, stderr=log))
         yield wait_for(ports)
+
+
+def free_ports(number: int) -> list[int]:
+    """Return ports that nobody listens on, each once."""
+    ports: set[int] = set()
+    while len(ports) < number:
+        ports.add(free_port())
+    return sorted(ports)
 
 
 def wait_for(ports: list[int]) -> Urls:

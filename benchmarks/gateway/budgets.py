@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from benchmarks import figures
-from benchmarks.gateway.__main__ import wait_for
+from benchmarks.gateway.__main__ import free_ports, wait_for
 from benchmarks.gateway.faults import run_gateway, simulate
 from benchmarks.gateway.streams import CheckedStream, StreamEnd, read_stream
 from nightshift.gateway.budgets import KeyBudget, Limits, Outcome
@@ -101,7 +101,7 @@ def measure_gateway(requests: int, keys: int, kills: int) -> figures.Row:
     """Send streamed requests to a gateway that is killed, and compare its ledger with what clients have received."""
     names = [f"key-{number}" for number in range(keys)]
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        ports, files = [free_port() for _ in range(4)], (Path(folder) / "keys", Path(folder) / "ledger")
+        ports, files = free_ports(4), (Path(folder) / "keys", Path(folder) / "ledger")
         stack.enter_context(simulate(ports, ["--slots", "64", "--decode", "0.002"]))
         files[0].write_text(json.dumps([describe_key(name) for name in names]))
         streams = asyncio.run(ask_while_killing(wait_for(ports), files, names, requests, kills))

@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 import httpx
 
 from benchmarks import figures
-from benchmarks.gateway.__main__ import read_memory, wait_for
+from benchmarks.gateway.__main__ import free_ports, read_memory, wait_for
 from benchmarks.gateway.streams import CheckedStream, StreamEnd, read_streams
 from nightshift.gateway.fleet import Address, EngineReplica, Lease
 from nightshift.gateway.prefixes import hash_prefixes
@@ -24,6 +24,7 @@ from tests.processes import started, wait_until
 from tests.servers import free_port
 
 SIMULATED = [sys.executable, "-m", "tests.nightshift.gateway.simulated"]
+Process = subprocess.Popen[bytes]
 REPLICAS = 32
 WARM = 0.5  # share of the prompts after which memory may not grow
 RESTART_SECONDS = (0.2, 1.0)  # between two kills
@@ -65,7 +66,7 @@ async def route(prompts: int) -> figures.Row:
 def open_streams(number: int) -> figures.Row:
     """Have many streams open at once, and look at the gateway's memory meanwhile."""
     with ExitStack() as stack:
-        ports = [free_port() for _ in range(4)]
+        ports = free_ports(4)
         slots = ["--slots", str(number), "--decode", "0.5"]
         stack.enter_context(simulate(ports, slots))
         port, process = stack.enter_context(run_gateway(wait_for(ports)))
@@ -75,7 +76,7 @@ def open_streams(number: int) -> figures.Row:
 
 def kill_replicas(kills: int) -> figures.Row:
     """Kill replicas one after the other while clients read streams."""
-    ports = [free_port() for _ in range(4)]
+    ports = free_ports(4)
     with ExitStack() as stack:
         processes = {port: start_replica(port) for port in ports}
         stack.callback(lambda: [process.kill() for process in processes.values()])
@@ -84,9 +85,7 @@ def kill_replicas(kills: int) -> figures.Row:
         return describe(f"{kills} replicas killed with SIGKILL", streams) | {"MB": read_memory(gateway.pid)}
 
 
-async def read_while_killing(
-    port: int, processes: "dict[int, subprocess.Popen[bytes]]", kills: int
-) -> list[CheckedStream]:
+async def read_while_killing(port: int, processes: dict[int, Process], kills: int) -> list[CheckedStream]:
     """Kill and restart replicas in turn, while 64 clients read streams of up to 60 words."""
     generator, streams = random.Random(1), []
     reading = True
@@ -107,7 +106,7 @@ async def read_while_killing(
     return streams
 
 
-def start_replica(port: int) -> "subprocess.Popen[bytes]":
+def start_replica(port: int) -> Process:
     return subprocess.Popen([*SIMULATED, "--decode", "0.02", "--slots", "64", "--port", str(port)])
 
 
@@ -133,9 +132,7 @@ def simulate(ports: list[int], words: list[str]) -> Iterator[None]:
 
 
 @contextmanager
-def run_gateway(
-    urls: list[str], *words: str, port: int | None = None
-) -> "Iterator[tuple[int, subprocess.Popen[bytes]]]":
+def run_gateway(urls: list[str], *words: str, port: int | None = None) -> Iterator[tuple[int, Process]]:
     """Run a gateway, and wait until its replicas answer; yields its port and process. It is killed at the end."""
     port = port or free_port()
     replicas = [word for url in urls for word in ("--replica", url)]

@@ -87,6 +87,11 @@ class EngineReplica:
         self.cached, self._reported = PrefixCache(), ReportedLoad()
         self.running = self.queued = 0
 
+    @property
+    def is_serving(self) -> bool:
+        """Whether it may get requests."""
+        return self.is_healthy and not self.is_draining
+
     def describe_load(self, prefixes: Sequence[int]) -> ReplicaLoad:
         """Return its work, were it to receive a prompt."""
         return ReplicaLoad(
@@ -243,13 +248,13 @@ class Fleet:
             NoReplicaError: when none of the model answers.
             UnknownModelError: when none serves the model.
         """
-        healthy = [replica for replica in self.replicas.values() if replica.is_healthy and not replica.is_draining]
-        if healthy and model not in (names := self.list_models()):
+        serving = [replica for replica in self.replicas.values() if replica.is_serving]
+        candidates = [replica for replica in serving if model in replica.models and replica not in tried]
+        if candidates:
+            return candidates
+        if serving and model not in (names := self.list_models()):
             raise UnknownModelError(f"model is {model[:100]!r}; served: {', '.join(names)}", "model")
-        candidates = [replica for replica in healthy if model in replica.models and replica not in tried]
-        if not candidates:
-            raise NoReplicaError(f"no replica of {model[:100]!r} answers at the moment; try again", retry_after=1)
-        return candidates
+        raise NoReplicaError(f"no replica of {model[:100]!r} answers at the moment; try again", retry_after=1)
 
     def list_models(self) -> list[str]:
         """Return the models of all replicas, sorted."""

@@ -33,6 +33,8 @@ class PrefixCache:
 
     def count_cached(self, hashes: Sequence[int]) -> int:
         """Return how many of a prompt's first blocks are cached."""
+        if not hashes or hashes[0] not in self._blocks:  # as most prompts at most replicas
+            return 0
         return bisect_left(hashes, True, key=lambda block: block not in self._blocks)
 
     def add(self, hashes: Sequence[int]) -> None:

@@ -1,14 +1,13 @@
 """The choice of a replica: the one with the least work before the first token of a prompt."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
-RUNNING_BLOCKS = 8  # a request that generates delays the next one like the prefill of so many blocks
+RUNNING_BLOCKS = 2  # a request that generates delays the next one like the prefill of so many blocks
 FULL_CACHE = 0.95  # share of a replica's cache in use, from which it evicts what others still need
 
 
-@dataclass(frozen=True)
-class ReplicaLoad:
+class ReplicaLoad(NamedTuple):
     """The work of a replica, were it to receive a prompt.
 
     Attributes:
