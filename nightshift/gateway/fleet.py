@@ -57,7 +57,7 @@ class ModelEntry(msgspec.Struct):
     id: str
 
 
-class ModelList(msgspec.Struct):
+class ServedModels(msgspec.Struct):
     """What `/v1/models` answers."""
 
     data: list[ModelEntry]
@@ -126,7 +126,7 @@ class EngineReplica:
         try:
             async with asyncio.timeout(HEALTH_SECONDS):
                 await self._get("/health")
-                models = msgspec.json.decode(await self._get("/v1/models"), type=ModelList)
+                models = msgspec.json.decode(await self._get("/v1/models"), type=ServedModels)
                 self._reported = await self._read_load()
         except (UpstreamError, TimeoutError, msgspec.DecodeError) as error:
             self.mark_failed(str(error) or "no answer in time")
