@@ -117,9 +117,9 @@ class EngineReplica:
         while True:
             await self.check()
             await asyncio.sleep(CHECK_SECONDS)
-            silent_since = asyncio.get_running_loop().time() - SILENCE_SECONDS
-            for connection in [kept for kept in self.pool.in_use if kept.received_at < silent_since]:
-                connection.close()
+            for connection in tuple(self.pool.in_use):
+                if connection.measure_silence() > SILENCE_SECONDS:
+                    connection.close()
 
     async def check(self) -> None:
         """Read whether it answers, its models and its load."""

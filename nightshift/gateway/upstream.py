@@ -10,6 +10,7 @@ from nightshift.serving.futures import resolve
 CONNECT_SECONDS = 2.0
 BUFFER = 256 * 1024  # bytes of a response that wait for a slow client, before the replica has to wait
 MAX_IDLE = 256  # kept connections of a replica
+IDLE_SECONDS = 2.0  # that one is kept; engines close theirs after five, and a request must not meet that
 
 
 class UpstreamError(Exception):
@@ -21,7 +22,6 @@ class UpstreamConnection(asyncio.Protocol):
 
     Attributes:
         status: of the response; 0: it has not begun.
-        received_at: when it was used last, by the event loop's clock.
     """
 
     def __init__(self) -> None:
@@ -31,12 +31,16 @@ class UpstreamConnection(asyncio.Protocol):
         self._buffered = 0
         self._waiter: asyncio.Future[None] | None = None
         self.status, self._is_complete, self._is_lost = 0, True, False
-        self.received_at = self._loop.time()
+        self._used_at = self._loop.time()
 
     @property
     def is_reusable(self) -> bool:
         """Whether another request may follow."""
         return self._is_complete and not self._is_lost
+
+    def measure_silence(self) -> float:
+        """Return the seconds since it was used last."""
+        return self._loop.time() - self._used_at
 
     async def send(self, request: bytes) -> None:
         """Send a request, and wait for the status of its response.
@@ -45,7 +49,7 @@ class UpstreamConnection(asyncio.Protocol):
             UpstreamError: when the connection ends before.
         """
         self.status, self._is_complete = 0, False
-        self.received_at = self._loop.time()
+        self._used_at = self._loop.time()
         self._transport.write(request)
         while not self.status:
             await self._wait()
@@ -85,7 +89,7 @@ class UpstreamConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse received bytes; what is no HTTP, or no response to a request, ends the connection."""
-        self.received_at = self._loop.time()
+        self._used_at = self._loop.time()
         if self._is_complete:
             self.close()
             return
@@ -137,8 +141,8 @@ class ConnectionPool:
         in_use: connections with a request.
     """
 
-    def __init__(self, host: str, port: int) -> None:
-        self._host, self._port = host, port
+    def __init__(self, host: str, port: int, idle_seconds: float = IDLE_SECONDS) -> None:
+        self._host, self._port, self._idle_seconds = host, port, idle_seconds
         self._idle: list[UpstreamConnection] = []
         self.in_use: set[UpstreamConnection] = set()
 
@@ -149,8 +153,10 @@ class ConnectionPool:
             UpstreamError: when nothing listens there.
         """
         while self._idle:
-            if (connection := self._idle.pop()).is_reusable:
+            connection = self._idle.pop()
+            if connection.is_reusable and connection.measure_silence() < self._idle_seconds:
                 break
+            connection.close()
         else:
             connection = await self._connect()
         self.in_use.add(connection)
