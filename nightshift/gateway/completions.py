@@ -27,9 +27,15 @@ class ChatMessage(msgspec.Struct):
 
 
 class StreamOptions(msgspec.Struct):
-    """Options of a stream."""
+    """What a client wants to see of a stream's usage.
+
+    Attributes:
+        include_usage: that of the whole, in an event of its own.
+        continuous_usage_stats: that so far, in every event.
+    """
 
     include_usage: bool | None = None
+    continuous_usage_stats: bool | None = None
 
 
 Count = Annotated[int, msgspec.Meta(ge=1, le=MAX_TOKENS)]
@@ -59,7 +65,7 @@ class CompletionRequest(msgspec.Struct):
         prefixes: hashes of the prompt's prefixes.
         tokens: the most that it can use: its bytes, of which a token has at least one, the template and the completion.
         is_stream: whether the response is a stream.
-        shows_usage: whether the client has asked for the stream's usage.
+        options: of the stream.
     """
 
     path: str
@@ -68,7 +74,7 @@ class CompletionRequest(msgspec.Struct):
     prefixes: list[int]
     tokens: int
     is_stream: bool
-    shows_usage: bool
+    options: StreamOptions
 
 
 def parse_completion(path: str, body: bytes) -> CompletionRequest:
@@ -92,7 +98,7 @@ def parse_completion(path: str, body: bytes) -> CompletionRequest:
         prefixes=hash_prefixes(_find_prompt(path, raw)),
         tokens=len(body) + TEMPLATE_TOKENS + limit,
         is_stream=is_stream,
-        shows_usage=bool(fields.stream_options and fields.stream_options.include_usage),
+        options=fields.stream_options or StreamOptions(),
     )
 
 

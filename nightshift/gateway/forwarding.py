@@ -115,7 +115,7 @@ class Exchange:
         if connection.status >= HTTPStatus.INTERNAL_SERVER_ERROR or connection.status == HTTPStatus.TOO_MANY_REQUESTS:
             raise RefusedStatusError(f"{self._lease.replica.address.url} answers {connection.status}")
         if self._completion.is_stream and connection.status == HTTPStatus.OK:
-            reader = SseReader(connection, self._completion.shows_usage)
+            reader = SseReader(connection, self._completion.options)
             events = await reader.read()
             self._lease.mark_started()
             return HttpResponse(b"", headers=EVENT_STREAM, stream=self._relay(reader, events))

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-RUNNING_BLOCKS = 2  # a request that generates delays the next one like the prefill of so many blocks
 FULL_CACHE = 0.95  # share of a replica's cache in use, from which it evicts what others still need
 
 
@@ -27,7 +26,7 @@ class ReplicaLoad(NamedTuple):
     @property
     def rank(self) -> tuple[bool, int, int]:
         """The lower, the sooner it answers."""
-        work = self.missing + self.queued + RUNNING_BLOCKS * self.running
+        work = self.missing + self.queued + self.running  # a step of one request takes about as long as a block
         return self.cache_usage >= FULL_CACHE, work, self.known
 
 

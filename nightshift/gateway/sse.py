@@ -4,6 +4,7 @@ import re
 
 import msgspec
 
+from nightshift.gateway.completions import StreamOptions
 from nightshift.gateway.errors import describe_error
 from nightshift.gateway.ledger import TokenUsage
 from nightshift.gateway.upstream import UpstreamConnection, UpstreamError
@@ -29,14 +30,14 @@ class SseReader:
         is_done: whether the stream has come to its regular end.
     """
 
-    def __init__(self, connection: UpstreamConnection, shows_usage: bool) -> None:
+    def __init__(self, connection: UpstreamConnection, options: StreamOptions) -> None:
         """Begin a stream.
 
         Args:
             connection: with the response.
-            shows_usage: whether the client has asked for the usage, which is left out otherwise.
+            options: what the client has asked for; other usages are left out.
         """
-        self._connection, self._shows_usage = connection, shows_usage
+        self._connection, self._options = connection, options
         self._rest = b""
         self.usage: TokenUsage | None = None
         self.is_done = False
@@ -77,9 +78,10 @@ class SseReader:
         except msgspec.DecodeError:  # a text that quotes the word
             return event
         self.usage = chunk.usage or self.usage
-        if self._shows_usage or not chunk.usage:
+        is_last = not chunk.choices
+        if not chunk.usage or (self._options.include_usage if is_last else self._options.continuous_usage_stats):
             return event
-        return _without_usage(data) if chunk.choices else b""
+        return b"" if is_last else _without_usage(data)
 
 
 def _without_usage(data: bytes) -> bytes:

@@ -20,7 +20,7 @@ import uvloop
 
 from nightshift.gateway.completions import CHAT, TEXT
 from nightshift.serving.addresses import listen
-from nightshift.serving.http import HttpServer, Timeouts, allow_connections, serve_until_signal
+from nightshift.serving.http import HttpServer, Timeouts, allow_connections
 from nightshift.serving.messages import HttpRequest, HttpResponse
 
 BLOCK_TOKENS, TOKEN_BYTES = 16, 4
@@ -199,11 +199,11 @@ def main() -> None:
 
 
 async def serve(ports: Sequence[int], speed: Speed) -> None:
-    """Serve a replica on each port until a signal ends the process."""
+    """Serve a replica on each port."""
     timeouts, limit = Timeouts(grace=0.1), allow_connections()
     servers = [HttpServer(SimulatedReplica(speed), timeouts, limit, cancels_abandoned=True) for _ in ports]
     listeners = [listen(port, 1) for port in ports]
-    await asyncio.gather(*map(serve_until_signal, servers, listeners))
+    await asyncio.gather(*map(HttpServer.serve, servers, listeners))
 
 
 if __name__ == "__main__":

@@ -52,6 +52,19 @@ def test_openai_client_completes_streams_and_lists_models(gateway) -> None:
     assert [model.id for model in client.models.list()] == [MODEL]
 
 
+def test_langchain_completes_and_streams(gateway) -> None:
+    langchain = pytest.importorskip("langchain_openai", reason="not installed: pip install langchain-openai")
+    chat = langchain.ChatOpenAI(base_url=f"{gateway.url}/v1", api_key="anything", model=MODEL, max_tokens=20)
+    whole = chat.invoke("Tell me a story.")
+    assert whole.content.split() == [f"w{number}" for number in range(whole.usage_metadata["output_tokens"])]
+    parts = list(chat.stream("Tell me a story.", stream_usage=True))
+    assert "".join(part.content for part in parts) == whole.content
+    assert (
+        sum(part.usage_metadata["total_tokens"] for part in parts if part.usage_metadata)
+        == (whole.usage_metadata["total_tokens"])
+    )
+
+
 def test_what_is_not_served_is_refused_in_the_form_of_openais_api(gateway) -> None:
     client = gateway.client()
     with pytest.raises(openai.NotFoundError) as missing:

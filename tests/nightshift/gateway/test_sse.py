@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nightshift.gateway.completions import StreamOptions
 from nightshift.gateway.ledger import TokenUsage
 from nightshift.gateway.sse import SseReader, encode_interruption
 from nightshift.gateway.upstream import UpstreamError
@@ -34,9 +35,9 @@ def encode(*chunks: dict[str, Any], newline: str = "\n", done: bool = True) -> b
     return "".join(f"{line}{newline * 2}" for line in lines).encode()
 
 
-def read(body: bytes, sizes: list[int] | None = None, shows_usage: bool = False) -> tuple[list[Any], SseReader]:
+def read(body: bytes, sizes: list[int] | None = None, **options: bool) -> tuple[list[Any], SseReader]:
     """Read a stream to its end; return the events that the client sees, and the reader."""
-    reader = SseReader(Pieces(body, sizes or []), shows_usage)
+    reader = SseReader(Pieces(body, sizes or []), StreamOptions(**options))
 
     async def run() -> bytes:
         text = b""
@@ -50,19 +51,25 @@ def read(body: bytes, sizes: list[int] | None = None, shows_usage: bool = False)
 
 @given(st.lists(st.integers(1, 40), max_size=60), st.sampled_from(["\n", "\r\n"]))
 def test_events_arrive_whole_and_once_wherever_a_stream_is_cut(sizes, newline) -> None:
-    events, reader = read(encode(*WORDS, LAST, newline=newline), sizes, shows_usage=True)
+    events, reader = read(encode(*WORDS, LAST, newline=newline), sizes, include_usage=True)
     assert (events, reader.is_done, reader.usage) == ([*WORDS, LAST], True, TokenUsage(7, 2))
 
 
 def test_the_usage_is_left_out_for_a_client_that_has_not_asked_for_it() -> None:
     running = [chunk | {"usage": USAGE} for chunk in WORDS]
-    events, reader = read(encode(*running, LAST))
-    assert events == [{"choices": chunk["choices"]} for chunk in WORDS]
-    assert reader.usage == TokenUsage(7, 2)
+    bare = [{"choices": chunk["choices"]} for chunk in WORDS]
+    for options, events in (
+        ({}, bare),
+        ({"include_usage": True}, [*bare, LAST]),
+        ({"continuous_usage_stats": True}, running),
+        ({"include_usage": True, "continuous_usage_stats": True}, [*running, LAST]),
+    ):
+        seen, reader = read(encode(*running, LAST), **options)
+        assert (seen, reader.usage) == (events, TokenUsage(7, 2))
 
 
 def test_a_stream_without_its_end_is_an_error_and_its_last_usage_is_known() -> None:
-    reader = SseReader(Pieces(encode(WORDS[0] | {"usage": USAGE}, done=False) + b'data: {"cho', []), False)
+    reader = SseReader(Pieces(encode(WORDS[0] | {"usage": USAGE}, done=False) + b'data: {"cho', []), StreamOptions())
     assert b"one" in asyncio.run(reader.read())
     with pytest.raises(UpstreamError, match="without"):
         asyncio.run(reader.read())
@@ -70,7 +77,7 @@ def test_a_stream_without_its_end_is_an_error_and_its_last_usage_is_known() -> N
 
 
 def test_an_event_that_is_no_json_is_passed_on_as_it_is() -> None:
-    reader = SseReader(Pieces(b': "usage" ping\n\ndata: [DONE]\n\n', []), False)
+    reader = SseReader(Pieces(b': "usage" ping\n\ndata: [DONE]\n\n', []), StreamOptions())
     assert asyncio.run(reader.read()) == b': "usage" ping\n\n'
 
 
