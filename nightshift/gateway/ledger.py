@@ -247,8 +247,9 @@ class Ledger:
         rows = self._database.execute(RECOVER).fetchall()
         charges = [(CHARGE, (key, RECOVERED, day, requests, 0, 0, tokens)) for key, day, requests, tokens in rows]
         self._commit([[*charges, ("delete from reservations", ())]])
-        for key, _, requests, tokens in rows:
-            log.warning("%d requests of %s were in progress: charged in full, %d tokens", requests, key, tokens)
+        if rows:
+            requests, tokens = (sum(row[column] for row in rows) for column in (2, 3))
+            log.warning("%d requests were in progress: charged in full, %d tokens", requests, tokens)
 
     def _load(self) -> None:
         for key, day, tokens in self._database.execute(SPENT):

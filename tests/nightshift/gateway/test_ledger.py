@@ -167,4 +167,4 @@ def test_what_was_in_progress_when_the_process_was_killed_is_charged_in_full_and
 
     rows = with_ledger(path, work)
     assert [(row.version, row.requests, row.estimated_tokens) for row in rows] == [("1", 1, 0), (RECOVERED, 2, 300)]
-    assert "2 requests of team were in progress: charged in full, 300 tokens" in caplog.text
+    assert "2 requests were in progress: charged in full, 300 tokens" in caplog.text
