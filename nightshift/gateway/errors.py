@@ -75,7 +75,8 @@ def render_refusal(error: RefusedError) -> HttpResponse:
     """Return the response to a refused request; the transport's own refusals keep their statuses."""
     if not isinstance(error, GatewayError):
         response = HttpResponse.refusal(error)
-        return _render(response.status, str(error), "invalid_request", None, response.headers)
+        code = "overloaded" if response.status >= HTTPStatus.INTERNAL_SERVER_ERROR else "invalid_request"
+        return _render(response.status, str(error), code, None, response.headers)
     headers = {} if error.retry_after is None else {"retry-after": str(error.retry_after)}
     return _render(int(error.status), str(error), error.code, error.param, headers)
 

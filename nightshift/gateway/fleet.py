@@ -117,9 +117,7 @@ class EngineReplica:
         while True:
             await self.check()
             await asyncio.sleep(CHECK_SECONDS)
-            for connection in tuple(self.pool.in_use):
-                if connection.measure_silence() > SILENCE_SECONDS:
-                    connection.close()
+            self.pool.end_silent(SILENCE_SECONDS)
 
     async def check(self) -> None:
         """Read whether it answers, its models and its load."""

@@ -170,6 +170,12 @@ class ConnectionPool:
         else:
             connection.close()
 
+    def end_silent(self, seconds: float) -> None:
+        """End connections whose response has brought nothing for a time."""
+        for connection in tuple(self.in_use):
+            if connection.measure_silence() > seconds:
+                connection.close()
+
     def close(self) -> None:
         """End all connections."""
         for connection in (*self._idle, *self.in_use):

@@ -12,7 +12,7 @@ HEAD = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n"
 
 
 class Replica:
-    """Answers each request with the next of some bytes, and closes the connection when there are no more."""
+    """Answers each request with the next of some bytes; closes the connection when there are no more."""
 
     def __init__(self, *answers: bytes) -> None:
         self.answers, self.connections = list(answers), 0
@@ -77,6 +77,22 @@ def test_a_large_response_waits_in_the_replica_and_arrives_whole() -> None:
     body = bytes(range(256)) * (20 * BUFFER // 256)
 
     assert exchange(Replica(HEAD % len(body) + body), ask) == (200, body)
+
+
+def test_a_response_that_is_silent_for_long_is_ended() -> None:
+    async def work(pool: ConnectionPool) -> None:
+        asking = asyncio.create_task(ask(pool))
+        while not pool.in_use:
+            await asyncio.sleep(0.01)
+        pool.end_silent(60)
+        assert not asking.done()
+        while not asking.done():
+            pool.end_silent(0)
+            await asyncio.sleep(0.01)
+        await asking
+
+    with pytest.raises(UpstreamError):
+        exchange(Replica(HEAD % 9 + b"part", b"never sent"), work)
 
 
 def test_where_nothing_listens_is_an_error_that_names_the_address() -> None:
