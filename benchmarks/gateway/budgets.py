@@ -35,8 +35,8 @@ KILL_SECONDS = 2.0  # from an answer of a new gateway to its kill
 NEED = re.compile(rb"may use up to (\d+) tokens")
 NOTE = (
     "Overspent: keys charged beyond their limit, or less than their clients have received. Wrongly refused: requests "
-    "that would still have fitted. Ledger - tokens: those of streams that were settled, and whose last event a kill has "
-    "cut. Estimated: tokens of requests in progress at a kill, charged in full."
+    "that would still have fitted. Ledger - tokens: those of streams that were settled, and whose last event a kill "
+    "has cut. Estimated: tokens of requests in progress at a kill, charged in full."
 )
 Streams = dict[str, list[CheckedStream]]
 
