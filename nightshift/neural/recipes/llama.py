@@ -123,12 +123,13 @@ class Prediction(nn.Module):
     def forward(self, hidden: Tensor, context: Context) -> Tensor:
         """Return the nats of each token after the first, float32 (n, length), `LOGITS` logits at a time."""
         targets = context.rows[:, 1:].long()
-        size = max(1, LOGITS // self.output.out_features)
-        pieces = zip(hidden.flatten(0, 1).split(size), targets.flatten().split(size), strict=True)
-        return torch.cat([checkpoint(self._nats, *piece, use_reentrant=False) for piece in pieces]).view_as(targets)
+        size = max(1, LOGITS // (self.output.out_features * len(targets)))
+        pieces = zip(hidden.split(size, 1), targets.split(size, 1), strict=True)
+        return torch.cat([checkpoint(self._nats, *piece, use_reentrant=False) for piece in pieces], 1)
 
     def _nats(self, hidden: Tensor, targets: Tensor) -> Tensor:
-        return nn.functional.cross_entropy(self.output(self.norm(hidden)).float(), targets, reduction="none")
+        logits = self.output(self.norm(hidden)).flatten(0, 1).float()
+        return nn.functional.cross_entropy(logits, targets.flatten(), reduction="none").view_as(targets)
 
 
 class Decoder(ConditionedBlocks):
