@@ -333,7 +333,8 @@ def attend(
     """
     query, key, is_shared = query.to(value.dtype), key.to(value.dtype), query.shape[1] != key.shape[1]
     if isinstance(attention_mask, BlockMask):
-        mixed = _flex()(query, key, value, block_mask=attention_mask, scale=scaling, enable_gqa=is_shared)
+        flex = flex_attention if torch.compiler.is_compiling() else _flex()
+        mixed = flex(query, key, value, block_mask=attention_mask, scale=scaling, enable_gqa=is_shared)
     else:
         mixed = nn.functional.scaled_dot_product_attention(
             query, key, value, attention_mask, scale=scaling, enable_gqa=is_shared
