@@ -18,6 +18,7 @@ from torch.distributed.tensor.parallel import ParallelStyle, parallelize_module
 from torch.nn.parallel import DistributedDataParallel
 
 from nightshift.config.neural import Compression, Trainer
+from nightshift.neural import hangs
 from nightshift.neural.recipes import Recipe
 from nightshift.neural.replica import Replica
 
@@ -61,6 +62,10 @@ class ParallelReplica(Replica):
             self.module.set_requires_gradient_sync(False)
             stack.callback(self.module.set_requires_gradient_sync, True)
         return stack
+
+    def watch(self) -> AbstractContextManager[object]:
+        """Watch for other processes that stop."""
+        return hangs.watch(self.trainer.hang_seconds)
 
     def clip(self, limit: float) -> None:
         """Scale the gradients of all processes down to one norm."""
