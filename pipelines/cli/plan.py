@@ -1,4 +1,4 @@
-"""The command that computes a training's memory, time and cost before it runs."""
+"""The command that computes memory, time and cost of a training, or of serving, before it runs."""
 
 import argparse
 from dataclasses import asdict, replace
@@ -17,7 +17,7 @@ from nightshift.planning.layout import Checkpointing, Cluster, ParallelLayout
 from nightshift.planning.memory import GIB
 from nightshift.planning.models import Model, Transformer, preset
 from nightshift.planning.search import LayoutPlan
-from pipelines.cli import options
+from pipelines.cli import options, serving_plan
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -48,7 +48,8 @@ def add(commands: options.Commands) -> None:
     command.add_argument(
         "--model",
         default="custom",
-        help="preset of the model, such as llama3-8b, gpt-175b, bert-base or resnet50 (default: custom)",
+        help="preset of the model, such as llama3-8b, gpt-175b, bert-base or resnet50 (default: custom); "
+        "with --serve also a config.json",
     )
     for name, text in SIZES.items():
         command.add_argument(_flag(name), type=int, help=f"{text} (default: the preset's)")
@@ -72,14 +73,17 @@ def add(commands: options.Commands) -> None:
     )
     command.add_argument("--usd-per-gpu-hour", type=float, help="price of one GPU in USD per hour")
     command.add_argument("--output", metavar="FILE", help="YAML file to write the recipe to")
-    options.add_json(command, "training_plan", "planner_accuracy")
+    serving_plan.add(command)
+    options.add_json(command, "training_plan", "planner_accuracy", "serving_plan")
     command.set_defaults(command=plan)
 
 
 def plan(args: argparse.Namespace) -> int:
-    """Compute memory, time and cost of a training, or propose the fastest layout that fits."""
+    """Compute memory, time and cost of a training or of serving, or propose the best that fits."""
     from rich.console import Console
 
+    if args.serve:
+        return serving_plan.run(args)
     if args.published:
         if args.json:
             return options.print_document(describe_accuracy())
