@@ -38,6 +38,7 @@ STRATEGY = {
     "pipeline": "number of pipeline stages",
     "interleave": "chunks of layers per pipeline stage",
     "zero": "ZeRO stage, 0 to 3",
+    "shard": "GPUs that share a copy of the states with ZeRO stage 3, fewer than all replicas for HSDP",
 }
 
 
