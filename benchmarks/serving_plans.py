@@ -27,6 +27,7 @@ import yaml
 from rich.console import Console
 
 from benchmarks.figures import RECORD, Row, publish
+from nightshift.costs.prices import read_machines
 from nightshift.hardware import gpu
 from nightshift.planning.published import spread
 from nightshift.planning.serving.batching import Load, OperatingPoint, operate
@@ -36,7 +37,6 @@ from nightshift.planning.serving.replica import Replica
 from nightshift.planning.serving.shapes import read_shape
 
 ERRORS = "AIConfigurator 0.12.0: vLLM, Llama 3.1 8B and 70B, 1 to 8 A100, H100, H200 or B200, five lengths of requests."
-REGRET = "Output tokens/s per GPU that the planner's choice of precision and GPUs per replica loses against the best."
 ORACLE = Path(__file__).with_name("aiconfigurator_points.py")
 POINTS = Path(__file__).parents[1] / "tests" / "benchmarks" / "aiconfigurator.csv"
 # length of a request -> requests in flight of the points that are fitted and judged
@@ -135,7 +135,8 @@ def main() -> None:
     if args.fit:
         return Console().print(yaml.safe_dump(fit(select(points)[::2]), sort_keys=False))
     publish("serving-plans", list(errors(points)), ERRORS)
-    publish("serving-regret", [summarize(list(regrets(points)))], REGRET)
+    choices = {"precision, GPUs per replica": None, "and the GPU, on demand": "on-demand", "and the GPU, spot": "spot"}
+    publish("serving-regret", [summarize(name, list(regrets(points, market))) for name, market in choices.items()])
     if os.environ.get(RECORD):
         POINTS.write_text("".join(f"{line}\n" for line in _keep(lines)))
     return None
@@ -167,24 +168,30 @@ def errors(points: Sequence[Point]) -> Iterator[Row]:
         }
 
 
-def regrets(points: Sequence[Point]) -> Iterator[float]:
-    """Yield what choosing precision and GPUs per replica by the planner costs too much, for each GPU and objective.
+def regrets(points: Iterable[Point], market: str | None = None) -> Iterator[float]:
+    """Yield what choices by the planner cost too much per token, relative to the best, for each objective.
 
     The choice is run at the concurrency that is best for it by the oracle, as an operator would tune it.
+
+    Args:
+        points: candidates.
+        market: whose prices decide between GPUs; None if the GPU is given.
     """
 
-    def kind(point: Point) -> tuple[str, str, int, int]:
-        return point.replica.model.layers, point.replica.gpu.name, point.load.prompt, point.load.output
+    def kind(point: Point) -> tuple[object, ...]:
+        given = () if market else (point.replica.gpu.name,)
+        return point.replica.model.layers, point.load.prompt, point.load.output, *given
 
     for _, group in groupby(sorted(points, key=kind), kind):
         candidates = list(group)
         for objective in OBJECTIVES:
-            yield from _regret(candidates, objective)
+            yield from _regret(candidates, objective, market)
 
 
-def summarize(costs: Sequence[float]) -> Row:
-    """Return the row of the regrets."""
+def summarize(choice: str, costs: Sequence[float]) -> Row:
+    """Return the row of the regrets of a choice."""
     return {
+        "chosen": choice,
         "choices": len(costs),
         "median, %": 100 * median(costs),
         "mean, %": 100 * mean(costs),
@@ -259,15 +266,24 @@ def _parse(row: dict[str, str]) -> Point:
     )
 
 
-def _regret(candidates: Sequence[Point], objective: Objective) -> Iterator[float]:
+def _regret(candidates: Sequence[Point], objective: Objective, market: str | None) -> Iterator[float]:
     """Yield how much dearer the planner's choice is, if both find one."""
     possible = [point for point in candidates if _meets(point, objective)]
     planned = [point for point in candidates if point.fits and _meets(point.planned, objective)]
     if not possible or not planned:
         return
-    chosen = max(planned, key=lambda point: point.planned_tokens_per_gpu).replica
-    tuned = [point.tokens_per_gpu for point in possible if point.replica == chosen]
-    yield max(point.tokens_per_gpu for point in possible) / max(tuned) - 1 if tuned else math.inf
+    chosen = min(planned, key=lambda point: _price(point, market) / point.planned_tokens_per_gpu).replica
+    costs = [_price(point, market) / point.tokens_per_gpu for point in possible]
+    tuned = [cost for cost, point in zip(costs, possible, strict=True) if point.replica == chosen]
+    yield min(tuned) / min(costs) - 1 if tuned else math.inf
+
+
+def _price(point: Point, market: str | None) -> float:
+    """Return the US dollars per hour of the point's GPU; 1 where the GPU is given."""
+    if market is None:
+        return 1.0
+    machine = next(machine for machine in read_machines().values() if machine.gpu == point.replica.gpu.name)
+    return machine.usd[market] / machine.gpus
 
 
 def _meets(times: Point | OperatingPoint, objective: Objective) -> bool:

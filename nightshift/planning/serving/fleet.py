@@ -171,7 +171,7 @@ def check(demand: Demand) -> None:
     """
     values = {
         "--rate": demand.rate,
-        "--input": demand.load.prompt,
+        "--prompt-tokens": demand.load.prompt,
         "--output-tokens": demand.load.output,
         "--first-token-ms": demand.objective.first_token,
         "--token-ms": demand.objective.token,

@@ -32,9 +32,7 @@ def read_shape(name: str) -> Transformer:
         return _parse(path)
     model = preset(name)
     if not isinstance(model, Transformer) or not model.causal or not model.gated:
-        raise UserError(
-            f"model {name!r} has no layers like Llama's, which are what serving is planned for; name one such"
-        )
+        raise UserError(f"model {name!r} is not like Llama; serving is planned for such models, name one of them")
     return model
 
 
@@ -55,9 +53,7 @@ def _parse(path: Path) -> Transformer:
 def _check(path: Path, config: dict[str, Any]) -> None:
     for field in EXPERTS:
         if config.get(field):
-            raise UserError(
-                f"{path} has {field} {config[field]}; mixtures of experts are not planned, give a dense model"
-            )
+            raise UserError(f"{path} has {field} {config[field]}; experts are not planned, give a dense model")
     width, heads, hidden = config.get("head_dim"), config["num_attention_heads"], config["hidden_size"]
     if width and width * heads != hidden:
         raise UserError(f"{path} has head_dim {width}; give a model of {hidden // heads}, hidden_size by its heads")
