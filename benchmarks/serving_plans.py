@@ -5,9 +5,9 @@
     python -m benchmarks.serving_plans runs/aiconfigurator/bin/python         # RECORD=1 replaces the tests' points too
     python -m benchmarks.serving_plans runs/aiconfigurator/bin/python --fit   # prints efficiency.yaml anew
 
-The constants of `nightshift/planning/serving/efficiency.yaml` are fitted to every second point of `LOADS`; the others
-judge them. Agreement on the time to a first token says less than the rest: the form of the wait for other prompts, and
-the time that the engine adds per layer, are AIConfigurator's own.
+The constants of `nightshift/planning/serving/efficiency.yaml` are fitted to every second point of `REQUESTS`; the
+others judge them. Agreement on the time to a first token says less than the rest: the form of the wait for other
+prompts, and the time that the engine adds per layer, are AIConfigurator's own.
 """
 
 import argparse
@@ -30,17 +30,23 @@ from benchmarks.figures import RECORD, Row, publish
 from nightshift.costs.prices import read_machines
 from nightshift.hardware import gpu
 from nightshift.planning.published import spread
-from nightshift.planning.serving.batching import Load, OperatingPoint, operate
+from nightshift.planning.serving.batching import OperatingPoint, RequestLength, operate
 from nightshift.planning.serving.efficiency import ServingEfficiency
 from nightshift.planning.serving.fleet import Objective
-from nightshift.planning.serving.replica import Replica
+from nightshift.planning.serving.replica import ServingReplica
 from nightshift.planning.serving.shapes import read_shape
 
 ERRORS = "AIConfigurator 0.12.0: vLLM, Llama 3.1 8B and 70B, 1 to 8 A100, H100, H200 or B200, five lengths of requests."
 ORACLE = Path(__file__).with_name("aiconfigurator_points.py")
 POINTS = Path(__file__).parents[1] / "tests" / "benchmarks" / "aiconfigurator.csv"
 # length of a request -> requests in flight of the points that are fitted and judged
-LOADS = {Load(1024, 256): 64, Load(4096, 256): 16, Load(512, 1024): 128, Load(256, 64): 32, Load(2048, 512): 8}
+REQUESTS = {
+    RequestLength(1024, 256): 64,
+    RequestLength(4096, 256): 16,
+    RequestLength(512, 1024): 128,
+    RequestLength(256, 64): 32,
+    RequestLength(2048, 512): 8,
+}
 # AIConfigurator gives no percentiles: here the limit of the first token is one of its mean
 OBJECTIVES = (Objective(0.3, 0.03), Objective(0.5, 0.05), Objective(1, 0.03), Objective(2, 0.1))
 # the fit starts from these, and is held near them: times alone do not tell a slow link from a slow memory
@@ -64,20 +70,20 @@ LOOSENESS = 0.5  # standard deviation of the logarithms around the guesses, besi
 
 
 @dataclass(frozen=True)
-class Point:
-    """A replica under a load, as AIConfigurator predicts it.
+class OraclePoint:
+    """A replica under a request, as AIConfigurator predicts it.
 
     Attributes:
         replica: model, GPU, precision and GPUs.
-        load: length of a request.
+        request: length of a request.
         concurrency: requests in flight.
         first_token: mean seconds to the first token.
         token: mean seconds per further token.
         tokens_per_gpu: output tokens per second of a GPU.
     """
 
-    replica: Replica
-    load: Load
+    replica: ServingReplica
+    request: RequestLength
     concurrency: int
     first_token: float
     token: float
@@ -86,38 +92,38 @@ class Point:
     @cached_property
     def planned(self) -> OperatingPoint:
         """The planner's figures."""
-        return operate(self.replica, self.load, self.concurrency)
+        return operate(self.replica, self.request, self.concurrency)
 
     @property
     def planned_tokens_per_gpu(self) -> float:
         """The planner's output tokens per second of a GPU."""
-        return self.planned.requests * self.load.output / self.replica.tensor
+        return self.planned.rate * self.request.output / self.replica.tensor
 
     @property
     def fits(self) -> bool:
         """Whether the planner has room for its cache."""
-        return self.concurrency * (self.load.prompt + self.load.output) <= self.replica.cache_tokens
+        return self.concurrency * (self.request.prompt + self.request.output) <= self.replica.cache_tokens
 
 
 @dataclass(frozen=True)
-class Trial(Replica):
+class FittedReplica(ServingReplica):
     """A replica with efficiencies that a fit tries."""
 
-    tried: ServingEfficiency
+    fitted: ServingEfficiency
 
     @property
     def efficiency(self) -> ServingEfficiency:
-        """What is tried."""
-        return self.tried
+        """What is fitted."""
+        return self.fitted
 
     @classmethod
-    def start(cls, replica: Replica, rows: dict[str, ServingEfficiency]) -> "Trial":
+    def start(cls, replica: ServingReplica, rows: dict[str, ServingEfficiency]) -> "FittedReplica":
         """Return a replica with the row of its GPU's architecture."""
         return cls(replica.model, replica.gpu, replica.precision, replica.tensor, rows[replica.gpu.architecture])
 
 
 # what is compared -> the planner's relative error
-QUANTITIES: dict[str, Callable[[Point], float]] = {
+QUANTITIES: dict[str, Callable[[OraclePoint], float]] = {
     "time to the first token": lambda point: point.planned.first_token / point.first_token - 1,
     "time per further token": lambda point: point.planned.token / point.token - 1,
     "tokens/s per GPU": lambda point: point.planned_tokens_per_gpu / point.tokens_per_gpu - 1,
@@ -133,29 +139,31 @@ def main() -> None:
     lines = _ask(args.oracle)
     points = read_points(lines)
     if args.fit:
-        return Console().print(yaml.safe_dump(fit(select(points)[::2]), sort_keys=False))
-    publish("serving-plans", list(errors(points)), ERRORS)
+        return Console().print(yaml.safe_dump(fit(select_points(points)[::2]), sort_keys=False))
+    publish("serving-plans", list(compare(points)), ERRORS)
     choices = {"precision, GPUs per replica": None, "and the GPU, on demand": "on-demand", "and the GPU, spot": "spot"}
-    publish("serving-regret", [summarize(name, list(regrets(points, market))) for name, market in choices.items()])
+    publish(
+        "serving-regret", [summarize(name, list(compute_regrets(points, market))) for name, market in choices.items()]
+    )
     if os.environ.get(RECORD):
         POINTS.write_text("".join(f"{line}\n" for line in _keep(lines)))
     return None
 
 
-def read_points(lines: Iterable[str]) -> list[Point]:
+def read_points(lines: Iterable[str]) -> list[OraclePoint]:
     """Return the points of a table as the oracle's script writes it."""
     return [_parse(row) for row in csv.DictReader(lines)]
 
 
-def select(points: Iterable[Point]) -> list[Point]:
-    """Return the points of `LOADS`: every second one is fitted, from the first on."""
-    return [point for point in points if point.concurrency == LOADS[point.load]]
+def select_points(points: Iterable[OraclePoint]) -> list[OraclePoint]:
+    """Return the points of `REQUESTS`: every second one is fitted, from the first on."""
+    return [point for point in points if point.concurrency == REQUESTS[point.request]]
 
 
-def errors(points: Sequence[Point]) -> Iterator[Row]:
+def compare(points: Sequence[OraclePoint]) -> Iterator[Row]:
     """Yield rows of the planner's errors: the median and the 90th percentile, by what the points were used for."""
-    judged = select(points)
-    others = [point for point in points if point.concurrency != LOADS[point.load]]
+    judged = select_points(points)
+    others = [point for point in points if point.concurrency != REQUESTS[point.request]]
     roles = {"fitted": judged[::2], "held out": judged[1::2], "held out, other requests in flight": others}
     for (quantity, error), (role, chosen) in product(QUANTITIES.items(), roles.items()):
         middle, tail = spread(map(error, chosen))
@@ -168,7 +176,7 @@ def errors(points: Sequence[Point]) -> Iterator[Row]:
         }
 
 
-def regrets(points: Iterable[Point], market: str | None = None) -> Iterator[float]:
+def compute_regrets(points: Iterable[OraclePoint], market: str | None = None) -> Iterator[float]:
     """Yield what choices by the planner cost too much per token, relative to the best, for each objective.
 
     The choice is run at the concurrency that is best for it by the oracle, as an operator would tune it.
@@ -178,9 +186,9 @@ def regrets(points: Iterable[Point], market: str | None = None) -> Iterator[floa
         market: whose prices decide between GPUs; None if the GPU is given.
     """
 
-    def kind(point: Point) -> tuple[object, ...]:
+    def kind(point: OraclePoint) -> tuple[object, ...]:
         given = () if market else (point.replica.gpu.name,)
-        return point.replica.model.layers, point.load.prompt, point.load.output, *given
+        return point.replica.model.layers, point.request.prompt, point.request.output, *given
 
     for _, group in groupby(sorted(points, key=kind), kind):
         candidates = list(group)
@@ -200,23 +208,23 @@ def summarize(choice: str, costs: Sequence[float]) -> Row:
     }
 
 
-def fit(points: Sequence[Point]) -> dict[str, float | dict]:
+def fit(points: Sequence[OraclePoint]) -> dict[str, float | dict]:
     """Return the table of `efficiency.yaml` that meets the points best, by least squares of log errors."""
     from scipy.optimize import least_squares
 
     def residuals(logs: np.ndarray) -> np.ndarray:
-        rows = unpack(np.exp(logs))
-        trials = [replace(point, replica=Trial.start(point.replica, rows)) for point in points]
+        rows = unpack_factors(np.exp(logs))
+        trials = [replace(point, replica=FittedReplica.start(point.replica, rows)) for point in points]
         misses = [math.log1p(error(trial)) / 0.1 for trial in trials for error in QUANTITIES.values()]
         return np.array([*misses, *logs / LOOSENESS])
 
     count = len(SHARED) + sum(len(OWN) + len(precisions) for precisions in ARCHITECTURES.values())
-    rows = unpack(np.exp(least_squares(residuals, np.zeros(count), loss="soft_l1", max_nfev=20).x))
+    rows = unpack_factors(np.exp(least_squares(residuals, np.zeros(count), loss="soft_l1", max_nfev=20).x))
     shared = {name: _round(getattr(rows["hopper"], name)) for name in SHARED}
     return shared | {"architectures": {name: _describe(row) for name, row in rows.items()}}
 
 
-def unpack(factors: Iterable[float]) -> dict[str, ServingEfficiency]:
+def unpack_factors(factors: Iterable[float]) -> dict[str, ServingEfficiency]:
     """Return the guesses times as many factors, by architecture."""
     factor = iter(factors)
     shared = {name: getattr(GUESSES, name) * next(factor) for name in SHARED}
@@ -250,15 +258,15 @@ def _keep(lines: list[str]) -> Iterator[str]:
     """Yield the header and the lines of the points that are judged."""
     yield lines[0]
     for line, point in zip(lines[1:], read_points(lines), strict=True):
-        if point in select([point]):
+        if point in select_points([point]):
             yield line
 
 
-def _parse(row: dict[str, str]) -> Point:
-    replica = Replica(read_shape(row["model"]), gpu(row["gpu"]), row["precision"], int(row["tensor"]))
-    return Point(
+def _parse(row: dict[str, str]) -> OraclePoint:
+    replica = ServingReplica(read_shape(row["model"]), gpu(row["gpu"]), row["precision"], int(row["tensor"]))
+    return OraclePoint(
         replica=replica,
-        load=Load(int(row["prompt"]), int(row["output"])),
+        request=RequestLength(int(row["prompt"]), int(row["output"])),
         concurrency=int(row["concurrency"]),
         first_token=float(row["first_token"]),
         token=float(row["token"]),
@@ -266,7 +274,7 @@ def _parse(row: dict[str, str]) -> Point:
     )
 
 
-def _regret(candidates: Sequence[Point], objective: Objective, market: str | None) -> Iterator[float]:
+def _regret(candidates: Sequence[OraclePoint], objective: Objective, market: str | None) -> Iterator[float]:
     """Yield how much dearer the planner's choice is, if both find one."""
     possible = [point for point in candidates if _meets(point, objective)]
     planned = [point for point in candidates if point.fits and _meets(point.planned, objective)]
@@ -278,7 +286,7 @@ def _regret(candidates: Sequence[Point], objective: Objective, market: str | Non
     yield min(tuned) / min(costs) - 1 if tuned else math.inf
 
 
-def _price(point: Point, market: str | None) -> float:
+def _price(point: OraclePoint, market: str | None) -> float:
     """Return the US dollars per hour of the point's GPU; 1 where the GPU is given."""
     if market is None:
         return 1.0
@@ -286,7 +294,7 @@ def _price(point: Point, market: str | None) -> float:
     return machine.usd[market] / machine.gpus
 
 
-def _meets(times: Point | OperatingPoint, objective: Objective) -> bool:
+def _meets(times: OraclePoint | OperatingPoint, objective: Objective) -> bool:
     return times.first_token <= objective.first_token and times.token <= objective.token
 
 

@@ -14,14 +14,14 @@ from nightshift.planning.layout import Checkpointing, Cluster, ParallelLayout
 from nightshift.planning.memory import GIB
 from nightshift.planning.models import preset
 from nightshift.planning.search import LayoutPlan
-from nightshift.planning.serving.batching import Load, operate
-from nightshift.planning.serving.fleet import Demand, FleetPlan, FleetSearch, Objective, plan_fleets, replicas
+from nightshift.planning.serving.batching import RequestLength, operate
+from nightshift.planning.serving.fleet import Demand, FleetPlan, FleetSearch, Objective, list_replicas, plan_fleets
 from nightshift.planning.serving.shapes import read_shape
 
 WIDTH = 120
 MACHINES = ("p4de.24xlarge", "p5.48xlarge", "p5en.48xlarge", "p6-b200.48xlarge")
 NETWORK = 50 / 8 * 1e9  # bytes/s of a GPU of a p4de.24xlarge, whose 8 share 400 Gbit/s
-LOAD = Load(1024, 256)
+REQUEST = RequestLength(1024, 256)
 RATE = 100  # requests per second
 OBJECTIVE = Objective(first_token=0.5, token=0.05)
 LIMITS = (0.3, 0.5, 1.0, 2.0)  # seconds to the first token
@@ -69,7 +69,7 @@ TRAININGS: dict[str, tuple[Cluster, dict[str, ParallelLayout]]] = {
 
 def write_serving() -> Iterator[str]:
     """Yield the lines of the page about a model of 70B."""
-    fleets = _plan(LOAD, OBJECTIVE)
+    fleets = _plan(REQUEST, OBJECTIVE)
     yield "# Serving 70B: what 100 requests/s under 500 ms can mean\n"
     yield _paragraph(
         "An explanation for those who are asked for it: Llama 3.1 70B, prompts of 1,024 tokens, answers of 256, 100 "
@@ -93,9 +93,9 @@ def write_serving() -> Iterator[str]:
     yield from (f"- {_describe_dearer(plan)}" for plan in fleets.plans if _is_dearer(plan, fleets))
     yield "\n## What the promise costs\n"
     yield "US dollars per million output tokens, on demand; a dash where no replica of that GPU can keep the promise.\n"
-    yield from _compare("99 % of first tokens within", [(f"{limit:g} s", LOAD, limit) for limit in LIMITS])
+    yield from _compare("99 % of first tokens within", [(f"{limit:g} s", REQUEST, limit) for limit in LIMITS])
     yield ""
-    yield from _compare("prompt", [(f"{prompt:,} tokens", Load(prompt, 256), 0.5) for prompt in PROMPTS])
+    yield from _compare("prompt", [(f"{prompt:,} tokens", RequestLength(prompt, 256), 0.5) for prompt in PROMPTS])
 
 
 def write_training(name: str) -> Iterator[str]:
@@ -121,7 +121,7 @@ def write_training(name: str) -> Iterator[str]:
     ).rstrip()
 
 
-def pages() -> dict[str, str]:
+def write_pages() -> dict[str, str]:
     """Return the pages by the names of their files."""
     texts = {"serving-70b": write_serving()} | {name: write_training(name) for name in TRAININGS}
     return {f"{name}.md": "\n".join(lines) + "\n" for name, lines in texts.items()}
@@ -129,9 +129,9 @@ def pages() -> dict[str, str]:
 
 def _explain_limit() -> str:
     model = read_shape("llama3-70b")
-    alone = [operate(replica, LOAD, 1) for machine in _machines() for replica in replicas(model, machine)]
+    alone = [operate(replica, REQUEST, 1) for machine in _machines() for replica in list_replicas(model, machine)]
     fastest = min(alone, key=lambda point: point.token)
-    whole = fastest.idle_first_token + fastest.token * (LOAD.output - 1)
+    whole = fastest.idle_first_token + fastest.token * (REQUEST.output - 1)
     return _paragraph(
         "A whole answer in 500 ms is out of reach: the fastest replica of all, with one request in flight, needs "
         f"{fastest.token * 1e3:.1f} ms per token and {whole:.1f} s for 256. What can be promised is the **first "
@@ -153,8 +153,8 @@ def _machines() -> list[Machine]:
     return [read_machines()[name] for name in MACHINES]
 
 
-def _plan(load: Load, objective: Objective) -> FleetSearch:
-    return plan_fleets(Demand(read_shape("llama3-70b"), load, RATE, objective), _machines())
+def _plan(request: RequestLength, objective: Objective) -> FleetSearch:
+    return plan_fleets(Demand(read_shape("llama3-70b"), request, RATE, objective), _machines())
 
 
 def _dates(fleets: FleetSearch) -> str:
@@ -186,13 +186,13 @@ def _describe_dearer(plan: FleetPlan) -> str:
     return f"{replica}: {plan.machines} machines, {plan.usd_per_million:,.2f} USD per million tokens."
 
 
-def _compare(title: str, cases: Iterable[tuple[str, Load, float]]) -> Iterator[str]:
+def _compare(title: str, cases: Iterable[tuple[str, RequestLength, float]]) -> Iterator[str]:
     """Yield a table of dollars per million output tokens: a row per case, a column per GPU."""
     yield from _table((title, *(machine.gpu for machine in _machines())), (_compare_gpus(*case) for case in cases))
 
 
-def _compare_gpus(label: str, load: Load, limit: float) -> tuple[str, ...]:
-    fleets = _plan(load, Objective(limit, OBJECTIVE.token)).cheapest
+def _compare_gpus(label: str, request: RequestLength, limit: float) -> tuple[str, ...]:
+    fleets = _plan(request, Objective(limit, OBJECTIVE.token)).cheapest
     offers = [fleets.get((name, "on-demand")) for name in MACHINES]
     return label, *("-" if plan is None else f"{plan.usd_per_million:,.2f}" for plan in offers)
 
@@ -222,5 +222,5 @@ def _describe_layout(title: str, plan: LayoutPlan) -> tuple[str, ...]:
 
 
 if __name__ == "__main__":
-    for name, text in pages().items():
+    for name, text in write_pages().items():
         Path(sys.argv[1], name).write_text(text)

@@ -7,7 +7,7 @@ from nightshift.contracts.listings import RejectedReplica, ServingFleet, Serving
 from nightshift.costs.prices import Machine, read_machines
 from nightshift.errors import UserError, nearest
 from nightshift.planning.serving import fleet
-from nightshift.planning.serving.batching import Load
+from nightshift.planning.serving.batching import RequestLength
 from nightshift.planning.serving.fleet import Demand, FleetPlan, FleetSearch, Objective
 from nightshift.planning.serving.shapes import read_shape
 from pipelines.cli import options
@@ -38,8 +38,8 @@ def run(args: argparse.Namespace) -> int:
     from rich.console import Console
 
     objective = Objective(args.first_token_ms / 1e3, args.token_ms / 1e3)
-    demand = Demand(read_shape(args.model), Load(args.prompt_tokens, args.output_tokens), args.rate, objective)
-    fleet.check(demand)
+    demand = Demand(read_shape(args.model), RequestLength(args.prompt_tokens, args.output_tokens), args.rate, objective)
+    fleet.check_demand(demand)
     search = _search(demand, find_machines(args.gpu))
     described = describe(args.model, demand, search)
     if args.json:
@@ -88,8 +88,8 @@ def describe(model: str, demand: Demand, search: FleetSearch) -> ServingPlan:
     return ServingPlan(
         model=model,
         parameters=round(demand.model.parameters),
-        prompt_tokens=demand.load.prompt,
-        output_tokens=demand.load.output,
+        prompt_tokens=demand.request.prompt,
+        output_tokens=demand.request.output,
         requests_per_second=demand.rate,
         first_token_limit_seconds=demand.objective.first_token,
         token_limit_seconds=demand.objective.token,
@@ -134,9 +134,9 @@ def _describe_fleet(plan: FleetPlan) -> ServingFleet:
 def _table(plan: ServingPlan) -> "Table":
     from rich.table import Table
 
-    load = f"{plan.requests_per_second:g} requests/s of {plan.prompt_tokens:,} + {plan.output_tokens:,} tokens"
+    request = f"{plan.requests_per_second:g} requests/s of {plan.prompt_tokens:,} + {plan.output_tokens:,} tokens"
     caption = "first token: 99th percentile; * no server on this architecture was fitted, the shares are Ampere's"
-    table = Table(title=f"{plan.model}, {load}", caption=caption)
+    table = Table(title=f"{plan.model}, {request}", caption=caption)
     for column in ("machines", "replicas", "first token, ms", "token, ms", "USD/h", "USD/M tokens"):
         table.add_column(column, justify="left" if column in ("machines", "replicas") else "right")
     for offer in plan.fleets:

@@ -5,7 +5,7 @@
 
 import pytest
 
-from benchmarks.serving_plans import LOADS, POINTS, QUANTITIES, read_points, regrets, select
+from benchmarks.serving_plans import POINTS, QUANTITIES, REQUESTS, compute_regrets, read_points, select_points
 from nightshift.planning.published import spread
 
 TABLE = read_points(POINTS.read_text().splitlines())
@@ -21,15 +21,15 @@ def test_points_that_nothing_was_fitted_to_are_met_within_10_percent_and_most_wi
 
 
 def test_the_points_are_of_two_models_four_gpus_four_sizes_and_five_loads() -> None:
-    assert len(TABLE) >= 200 and select(TABLE) == TABLE
+    assert len(TABLE) >= 200 and select_points(TABLE) == TABLE
     assert {point.replica.model.layers for point in TABLE} == {32, 80}
     assert len({point.replica.gpu.name for point in TABLE}) == 4
     assert {point.replica.tensor for point in TABLE} == {1, 2, 4, 8}
-    assert {point.load for point in TABLE} == set(LOADS)
+    assert {point.request for point in TABLE} == set(REQUESTS)
 
 
 def test_nine_of_ten_choices_by_the_planner_cost_at_most_5_percent_more_than_the_best() -> None:
-    costs = list(regrets(TABLE))
+    costs = list(compute_regrets(TABLE))
 
     assert len(costs) > 100
     assert sum(cost <= 0.05 for cost in costs) > 0.9 * len(costs)

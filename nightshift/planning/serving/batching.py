@@ -8,13 +8,13 @@ reads `n` prompts (a mean-field count, as in AIConfigurator's). Requests are of 
 import math
 from dataclasses import dataclass
 
-from nightshift.planning.serving.replica import Replica, Step
+from nightshift.planning.serving.replica import ForwardPass, ServingReplica
 
 TAIL = 0.01  # share of the requests that may be slower than the 99th percentile
 
 
 @dataclass(frozen=True)
-class Load:
+class RequestLength:
     """Length of a request.
 
     Attributes:
@@ -36,7 +36,7 @@ class OperatingPoint:
         first_token: mean seconds to the first token.
         first_token_p99: 99th percentile, if requests arrive at random moments; infinite where prompts alone fill it.
         token: mean seconds per further token.
-        requests: requests per second that it finishes.
+        rate: requests per second that it finishes.
     """
 
     concurrency: int
@@ -44,33 +44,33 @@ class OperatingPoint:
     first_token: float
     first_token_p99: float
     token: float
-    requests: float
+    rate: float
 
 
-def operate(replica: Replica, load: Load, concurrency: int) -> OperatingPoint:
+def operate(replica: ServingReplica, request: RequestLength, concurrency: int) -> OperatingPoint:
     """Return the times and the rate of a replica with so many requests in flight."""
-    context = load.prompt + load.output / 2
-    decoding = min(concurrency, load.output)  # more wait for their prompt to be read
-    mixed = replica.seconds(Step(load.prompt, decoding - 1, context))
-    decode = replica.seconds(Step(0, decoding, context))
-    reading, alone = concurrency, load.output - decoding  # steps of a cycle with a prompt, and without
-    cycle = reading * mixed + alone * decode
-    token = ((decoding - 1) * mixed + alone * decode) / (load.output - 1) if load.output > 1 else 0.0
+    context = request.prompt + request.output / 2
+    decoding = min(concurrency, request.output)  # the others wait until their prompt is read
+    mixed = replica.estimate_seconds(ForwardPass(request.prompt, decoding - 1, context))
+    decode = replica.estimate_seconds(ForwardPass(0, decoding, context))
+    promptless = (request.output - decoding) * decode  # seconds of a cycle's passes without a prompt
+    cycle = concurrency * mixed + promptless
+    token = ((decoding - 1) * mixed + promptless) / (request.output - 1) if request.output > 1 else 0.0
     dispatch = replica.efficiency.dispatch * replica.model.layers
     first = (dispatch + mixed) * (1 + math.log2(concurrency) / replica.efficiency.queue)
     # by Little's law no more than this many finish, however short the cycle
-    requests = concurrency / max(cycle, first + token * (load.output - 1))
+    rate = concurrency / max(cycle, first + token * (request.output - 1))
     return OperatingPoint(
         concurrency=concurrency,
-        idle_first_token=dispatch + replica.seconds(Step(load.prompt, 0)),
+        idle_first_token=dispatch + replica.estimate_seconds(ForwardPass(request.prompt, 0)),
         first_token=first,
-        first_token_p99=max(first, dispatch + decode + mixed + wait_p99(mixed, requests)),
+        first_token_p99=max(first, dispatch + decode + mixed + estimate_wait_p99(mixed, rate)),
         token=token,
-        requests=requests,
+        rate=rate,
     )
 
 
-def wait_p99(service: float, rate: float) -> float:
+def estimate_wait_p99(service: float, rate: float) -> float:
     """Return the 99th percentile of the wait in a queue for one server, in seconds.
 
     Arrivals are random (Poisson) and all take as long: M/D/1, whose wait has the mean rho s / 2 (1 - rho) and is taken

@@ -1,4 +1,4 @@
-"""The cheapest machines that serve a load within an objective, and why others do not."""
+"""The cheapest machines that serve requests within an objective, and why others do not."""
 
 import bisect
 import math
@@ -11,11 +11,11 @@ from nightshift.errors import UserError
 from nightshift.hardware import gpu
 from nightshift.planning.memory import GIB
 from nightshift.planning.models import Transformer
-from nightshift.planning.serving.batching import Load, OperatingPoint, operate
-from nightshift.planning.serving.replica import PRECISIONS, Replica
+from nightshift.planning.serving.batching import OperatingPoint, RequestLength, operate
+from nightshift.planning.serving.replica import PRECISIONS, ServingReplica
 
 TENSOR = (1, 2, 4, 8)
-MOST = 1024  # requests in flight that a replica is planned for at most, vLLM's default on large GPUs
+MAX_CONCURRENCY = 1024  # requests in flight that a replica is planned for at most, vLLM's default on large GPUs
 NORMAL_P99 = 2.33  # standard deviations, the root of a Poisson mean, above which requests in flight rarely are
 
 
@@ -38,13 +38,13 @@ class Demand:
 
     Attributes:
         model: its sizes.
-        load: length of a request.
+        request: length of a request.
         rate: requests per second, arriving at random moments.
         objective: what clients are promised.
     """
 
     model: Transformer
-    load: Load
+    request: RequestLength
     rate: float
     objective: Objective
 
@@ -53,7 +53,7 @@ class Demand:
 class Rejection:
     """A replica that does not meet the objective, and why."""
 
-    replica: Replica
+    replica: ServingReplica
     reason: str
 
     def __str__(self) -> str:
@@ -78,7 +78,7 @@ class FleetPlan:
     machine: Machine
     market: str
     usd_per_machine: float
-    replica: Replica
+    replica: ServingReplica
     point: OperatingPoint
     replicas: int
     demand: Demand
@@ -96,12 +96,12 @@ class FleetPlan:
     @property
     def usd_per_million(self) -> float:
         """US dollars per million output tokens at the demand's rate."""
-        return self.usd_per_hour / (self.demand.rate * self.demand.load.output * 3600 / 1e6)
+        return self.usd_per_hour / (self.demand.rate * self.demand.request.output * 3600 / 1e6)
 
     @property
     def tokens_per_gpu(self) -> float:
         """Output tokens per second of a GPU at the operating point."""
-        return self.point.requests * self.demand.load.output / self.replica.tensor
+        return self.point.rate * self.demand.request.output / self.replica.tensor
 
 
 @dataclass(frozen=True)
@@ -130,40 +130,40 @@ def plan_fleets(demand: Demand, machines: Iterable[Machine]) -> FleetSearch:
     plans: list[FleetPlan] = []
     rejections: dict[tuple[str, str, int], Rejection] = {}  # of each kind, whatever machine it is on
     for machine in machines:
-        for replica in replicas(demand.model, machine):
-            point = find_point(replica, demand.load, demand.objective)
+        for replica in list_replicas(demand.model, machine):
+            point = find_point(replica, demand.request, demand.objective)
             if point:
                 plans += _price(demand, machine, replica, point)
             else:
                 kind = (replica.gpu.name, replica.precision, replica.tensor)
-                rejections[kind] = Rejection(replica, explain(replica, demand))
+                rejections[kind] = Rejection(replica, explain_rejection(replica, demand))
     return FleetSearch(sorted(plans, key=lambda plan: plan.usd_per_hour), list(rejections.values()))
 
 
-def replicas(model: Transformer, machine: Machine) -> Iterator[Replica]:
+def list_replicas(model: Transformer, machine: Machine) -> Iterator[ServingReplica]:
     """Yield the replicas of a model that a machine can hold: each precision of its GPU and each number of GPUs."""
     kind = gpu(machine.gpu)
     for precision in PRECISIONS:
         for tensor in TENSOR:
             if precision in kind.peaks and tensor <= machine.gpus and (model.groups or model.heads) % tensor == 0:
-                yield Replica(model, kind, precision, tensor)
+                yield ServingReplica(model, kind, precision, tensor)
 
 
-def find_point(replica: Replica, load: Load, objective: Objective) -> OperatingPoint | None:
+def find_point(replica: ServingReplica, request: RequestLength, objective: Objective) -> OperatingPoint | None:
     """Return the operating point with the most requests in flight within the objective; None if there is none."""
     # times grow with the requests in flight
-    counts = range(1, min(MOST, count_requests(replica, load)) + 1)
-    met = bisect.bisect_left(counts, True, key=lambda count: not _meets(operate(replica, load, count), objective))
-    return operate(replica, load, met) if met else None
+    counts = range(1, min(MAX_CONCURRENCY, count_requests(replica, request)) + 1)
+    met = bisect.bisect_left(counts, True, key=lambda count: not _meets(operate(replica, request, count), objective))
+    return operate(replica, request, met) if met else None
 
 
-def count_requests(replica: Replica, load: Load) -> int:
+def count_requests(replica: ServingReplica, request: RequestLength) -> int:
     """Return the mean number of requests in flight whose peaks, 99 times of 100, fit in the cache."""
-    room = replica.cache_tokens // (load.prompt + load.output)
+    room = replica.cache_tokens // (request.prompt + request.output)
     return int((math.sqrt(room + (NORMAL_P99 / 2) ** 2) - NORMAL_P99 / 2) ** 2)
 
 
-def check(demand: Demand) -> None:
+def check_demand(demand: Demand) -> None:
     """Refuse a demand that cannot be.
 
     Raises:
@@ -171,8 +171,8 @@ def check(demand: Demand) -> None:
     """
     values = {
         "--rate": demand.rate,
-        "--prompt-tokens": demand.load.prompt,
-        "--output-tokens": demand.load.output,
+        "--prompt-tokens": demand.request.prompt,
+        "--output-tokens": demand.request.output,
         "--first-token-ms": demand.objective.first_token,
         "--token-ms": demand.objective.token,
     }
@@ -181,21 +181,21 @@ def check(demand: Demand) -> None:
             raise UserError(f"{flag} is {value:g}; give a number above 0")
 
 
-def explain(replica: Replica, demand: Demand) -> str:
+def explain_rejection(replica: ServingReplica, demand: Demand) -> str:
     """Return why a replica does not meet an objective, with the figure and its limit."""
-    if count_requests(replica, demand.load) < 1:
+    if count_requests(replica, demand.request) < 1:
         need, has = replica.weights / GIB, replica.gpu.memory / GIB
         return f"weights of {need:.1f} GiB leave no room for a request's cache in {has:.1f} GiB per GPU"
-    alone, limits = operate(replica, demand.load, 1), demand.objective
-    if alone.first_token_p99 > limits.first_token:
-        figure = f"the first token takes {alone.first_token_p99 * 1e3:,.0f} ms (99 %)"
+    lone, limits = operate(replica, demand.request, 1), demand.objective
+    if lone.first_token_p99 > limits.first_token:
+        figure = f"the first token takes {lone.first_token_p99 * 1e3:,.0f} ms (99 %)"
         return f"{figure} with one request in flight, above {limits.first_token * 1e3:,.0f}"
-    figure = f"a token takes {alone.token * 1e3:,.1f} ms"
+    figure = f"a token takes {lone.token * 1e3:,.1f} ms"
     return f"{figure} with one request in flight, above {limits.token * 1e3:,.1f}"
 
 
-def _price(demand: Demand, machine: Machine, replica: Replica, point: OperatingPoint) -> Iterator[FleetPlan]:
-    count = math.ceil(demand.rate / point.requests)
+def _price(demand: Demand, machine: Machine, replica: ServingReplica, point: OperatingPoint) -> Iterator[FleetPlan]:
+    count = math.ceil(demand.rate / point.rate)
     for market, usd in machine.usd.items():
         if usd is not None:
             yield FleetPlan(machine, market, usd, replica, point, count, demand)

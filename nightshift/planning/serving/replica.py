@@ -13,14 +13,14 @@ from nightshift.planning.models import VALUE, Transformer
 from nightshift.planning.serving.efficiency import ServingEfficiency, find_efficiency
 
 PRECISIONS = {"bf16": 2, "fp8": 1}  # bytes of a weight, and of a value of the cache
-USABLE = 0.9  # share of a GPU's memory that vLLM takes (its gpu_memory_utilization)
+MEMORY_SHARE = 0.9  # share of a GPU's memory that vLLM takes (its gpu_memory_utilization)
 WORKSPACE = 3e9  # bytes of a step's activations, CUDA graphs and NCCL
 PASSES = 8  # of two norms with their residual sums over the hidden values
 KERNELS = 3  # two norms and the activation
 
 
 @dataclass(frozen=True)
-class Step:
+class ForwardPass:
     """What a forward pass computes.
 
     Attributes:
@@ -45,7 +45,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Replica:
+class ServingReplica:
     """A copy of a model.
 
     Attributes:
@@ -79,10 +79,10 @@ class Replica:
     @property
     def cache_tokens(self) -> int:
         """Tokens that fit in the cache; 0 if the weights leave no room."""
-        free = USABLE * self.gpu.memory - WORKSPACE - self.weights
+        free = MEMORY_SHARE * self.gpu.memory - WORKSPACE - self.weights
         return max(0, int(free / self.token_bytes))
 
-    def seconds(self, step: Step) -> float:
+    def estimate_seconds(self, step: ForwardPass) -> float:
         """Return the seconds of a forward pass."""
         model = self.model
         layer = self._products(step) + self._elementwise(step) + self._attention(step) + self._collectives(step)
@@ -96,7 +96,7 @@ class Replica:
     def _share(self, width: float) -> float:
         return width / self.tensor
 
-    def _products(self, step: Step) -> float:
+    def _products(self, step: ForwardPass) -> float:
         """Return the seconds of a layer's products: queries with keys and values, output, gate with up, down."""
         model = self.model
         query, inner = self._share(model.hidden + 2 * model.key_width), self._share(model.feed_forward)
@@ -118,12 +118,12 @@ class Replica:
             return seconds
         return seconds + shares.kernel + shares.quantization * rows * width / self._traffic
 
-    def _elementwise(self, step: Step) -> float:
+    def _elementwise(self, step: ForwardPass) -> float:
         """Return the seconds of norms, which every GPU computes whole, and of the activation, which they share."""
         values = PASSES * self.model.hidden + 3 * self._share(self.model.feed_forward)
         return KERNELS * self.efficiency.kernel + VALUE * step.rows * values / self._traffic
 
-    def _attention(self, step: Step) -> float:
+    def _attention(self, step: ForwardPass) -> float:
         """Return the seconds of attention: a prompt computes half of all pairs, decoding reads the cache."""
         shares, seconds = self.efficiency, 0.0
         if step.prompt:
@@ -134,7 +134,7 @@ class Replica:
             seconds += shares.decode + cache / self._traffic
         return seconds
 
-    def _collectives(self, step: Step) -> float:
+    def _collectives(self, step: ForwardPass) -> float:
         """Return the seconds of two all-reduces, in which 2 (t - 1) / t of the hidden values pass each link."""
         if self.tensor == 1:
             return 0.0

@@ -7,12 +7,12 @@ import pytest
 from nightshift.costs.prices import Machine, read_machines
 from nightshift.errors import UserError
 from nightshift.planning.serving import fleet
-from nightshift.planning.serving.batching import Load, operate
+from nightshift.planning.serving.batching import RequestLength, operate
 from nightshift.planning.serving.fleet import Demand, Objective, plan_fleets
 from nightshift.planning.serving.shapes import read_shape
 
 MACHINES = [read_machines()[name] for name in ("p4de.24xlarge", "p5.48xlarge", "p5en.48xlarge", "p6-b200.48xlarge")]
-CHAT = Demand(read_shape("llama3-70b"), Load(1024, 256), 100, Objective(0.5, 0.05))
+CHAT = Demand(read_shape("llama3-70b"), RequestLength(1024, 256), 100, Objective(0.5, 0.05))
 
 
 def test_a_fleet_keeps_its_promise_for_the_whole_rate_on_whole_machines() -> None:
@@ -21,7 +21,7 @@ def test_a_fleet_keeps_its_promise_for_the_whole_rate_on_whole_machines() -> Non
     assert search.plans == sorted(search.plans, key=lambda plan: plan.usd_per_hour)
     for plan in search.plans:
         assert plan.point.first_token_p99 <= 0.5 and plan.point.token <= 0.05
-        assert plan.replicas * plan.point.requests >= 100 > (plan.replicas - 1) * plan.point.requests
+        assert plan.replicas * plan.point.rate >= 100 > (plan.replicas - 1) * plan.point.rate
         assert plan.machines * (8 // plan.replica.tensor) >= plan.replicas
         assert plan.point.concurrency * (1024 + 256) < plan.replica.cache_tokens
         assert plan.usd_per_million == pytest.approx(plan.usd_per_hour / (100 * 256 * 3600) * 1e6)
@@ -29,9 +29,9 @@ def test_a_fleet_keeps_its_promise_for_the_whole_rate_on_whole_machines() -> Non
 
 def test_one_more_request_in_flight_would_break_the_promise_or_overfill_the_cache() -> None:
     for plan in plan_fleets(CHAT, MACHINES).plans:
-        more = operate(plan.replica, CHAT.load, plan.point.concurrency + 1)
+        more = operate(plan.replica, CHAT.request, plan.point.concurrency + 1)
 
-        is_full = plan.point.concurrency == fleet.count_requests(plan.replica, CHAT.load)
+        is_full = plan.point.concurrency == fleet.count_requests(plan.replica, CHAT.request)
         assert is_full or more.first_token_p99 > 0.5 or more.token > 0.05
 
 
@@ -61,7 +61,11 @@ def test_a_stricter_promise_and_a_longer_prompt_cost_more() -> None:
     def usd(demand: Demand) -> float:
         return plan_fleets(demand, MACHINES).plans[0].usd_per_million
 
-    assert usd(replace(CHAT, objective=Objective(0.3, 0.05))) > usd(CHAT) > usd(replace(CHAT, load=Load(256, 256)))
+    assert (
+        usd(replace(CHAT, objective=Objective(0.3, 0.05)))
+        > usd(CHAT)
+        > usd(replace(CHAT, request=RequestLength(256, 256)))
+    )
 
 
 def test_a_machine_without_a_price_is_not_offered() -> None:
@@ -74,20 +78,20 @@ def test_a_replica_stays_on_one_machine_and_shares_whole_heads() -> None:
     small = Machine("small", "aws", "us-east-1", 16, {"on-demand": 1.0}, "h100-80gb", 2)
     odd = replace(read_shape("llama3-8b"), groups=6, heads=36, hidden=36 * 128)
 
-    assert {replica.tensor for replica in fleet.replicas(CHAT.model, small)} == {1, 2}
-    assert {replica.tensor for replica in fleet.replicas(odd, MACHINES[1])} == {1, 2}
+    assert {replica.tensor for replica in fleet.list_replicas(CHAT.model, small)} == {1, 2}
+    assert {replica.tensor for replica in fleet.list_replicas(odd, MACHINES[1])} == {1, 2}
 
 
 @pytest.mark.parametrize(
     ("demand", "message"),
     (
         (replace(CHAT, rate=0), r"--rate is 0; give a number above 0"),
-        (replace(CHAT, load=Load(-1, 256)), r"--prompt-tokens is -1"),
-        (replace(CHAT, load=Load(1, 0)), r"--output-tokens is 0"),
+        (replace(CHAT, request=RequestLength(-1, 256)), r"--prompt-tokens is -1"),
+        (replace(CHAT, request=RequestLength(1, 0)), r"--output-tokens is 0"),
         (replace(CHAT, objective=Objective(0, 1)), r"--first-token-ms is 0"),
         (replace(CHAT, objective=Objective(1, float("nan"))), r"--token-ms is nan"),
     ),
 )
 def test_a_demand_that_cannot_be_is_refused_by_its_flag(demand: Demand, message: str) -> None:
     with pytest.raises(UserError, match=message):
-        fleet.check(demand)
+        fleet.check_demand(demand)

@@ -6,7 +6,7 @@ import pytest
 
 from nightshift.hardware import gpu
 from nightshift.planning.serving.efficiency import find_efficiency
-from nightshift.planning.serving.replica import Replica, Step
+from nightshift.planning.serving.replica import ForwardPass, ServingReplica
 from nightshift.planning.serving.shapes import read_shape
 
 LLAMA = read_shape("llama3-70b")
@@ -14,29 +14,29 @@ H100 = gpu("h100-80gb")
 
 
 def test_the_weights_and_the_cache_of_70b_are_those_of_its_configuration() -> None:
-    alone = Replica(LLAMA, H100, "bf16", 1)
+    alone = ServingReplica(LLAMA, H100, "bf16", 1)
 
     assert alone.weights == pytest.approx(70.55e9 * 2, rel=1e-3)
     assert alone.token_bytes == 2 * 80 * 8 * 128 * 2  # keys and values, layers, heads of a group, width, bytes
     assert alone.cache_tokens == 0
 
-    shared = Replica(LLAMA, H100, "fp8", 8)
+    shared = ServingReplica(LLAMA, H100, "fp8", 8)
     assert shared.weights == pytest.approx((alone.weights / 2 + LLAMA.embeddings) / 8)
     assert shared.token_bytes == alone.token_bytes / 16
     assert shared.cache_tokens * shared.token_bytes < 0.9 * H100.memory - shared.weights
 
 
 def test_a_token_takes_longer_than_reading_the_weights_and_a_prompt_longer_than_its_flops() -> None:
-    replica = Replica(LLAMA, H100, "bf16", 4)
+    replica = ServingReplica(LLAMA, H100, "bf16", 4)
     read = replica.weights - 2 * LLAMA.vocabulary * LLAMA.hidden / 4  # of the embeddings one row only
 
-    assert replica.seconds(Step(0, 1, 1024)) > read / H100.bandwidth
-    assert replica.seconds(Step(4096, 0)) > 2 * 70e9 * 4096 / 4 / H100.peak("bf16")
+    assert replica.estimate_seconds(ForwardPass(0, 1, 1024)) > read / H100.bandwidth
+    assert replica.estimate_seconds(ForwardPass(4096, 0)) > 2 * 70e9 * 4096 / 4 / H100.peak("bf16")
 
 
 def test_long_prompts_on_one_gpu_reach_the_shares_of_the_table() -> None:
     model = replace(read_shape("llama3-8b"), layers=1, vocabulary=1)
-    seconds = Replica(model, H100, "bf16", 1).seconds(Step(16384, 0))
+    seconds = ServingReplica(model, H100, "bf16", 1).estimate_seconds(ForwardPass(16384, 0))
 
     shares = find_efficiency(H100)
     products = 2 * 16384 * 218e6 / (H100.peak("bf16") * shares.products["bf16"])
@@ -45,9 +45,15 @@ def test_long_prompts_on_one_gpu_reach_the_shares_of_the_table() -> None:
 
 
 def test_a_pass_takes_longer_the_more_it_computes_and_the_fewer_gpus_share_it() -> None:
-    steps = [Step(0, 1, 1024), Step(0, 64, 1024), Step(0, 64, 8192), Step(1024, 63, 8192), Step(4096, 63, 8192)]
-    seconds = [Replica(LLAMA, H100, "bf16", 4).seconds(step) for step in steps]
-    by_gpus = [Replica(LLAMA, H100, "bf16", tensor).seconds(steps[3]) for tensor in (1, 2, 4, 8)]
+    steps = [
+        ForwardPass(0, 1, 1024),
+        ForwardPass(0, 64, 1024),
+        ForwardPass(0, 64, 8192),
+        ForwardPass(1024, 63, 8192),
+        ForwardPass(4096, 63, 8192),
+    ]
+    seconds = [ServingReplica(LLAMA, H100, "bf16", 4).estimate_seconds(step) for step in steps]
+    by_gpus = [ServingReplica(LLAMA, H100, "bf16", tensor).estimate_seconds(steps[3]) for tensor in (1, 2, 4, 8)]
 
     assert seconds == sorted(seconds)
     assert by_gpus == sorted(by_gpus, reverse=True)
