@@ -135,6 +135,9 @@ def test_copies_of_sharded_states_take_more_memory_and_less_of_a_slow_network() 
     assert hybrid.memory.states > 3 * whole.memory.states
     assert hybrid.timing.data < whole.timing.data / 3
 
+    slow = search.plan(model, replace(cluster, network=1e9), hybrid.layout)
+    assert slow.timing.data > 1.5 * hybrid.timing.data  # gradients of the copies are still added up over it
+
 
 def test_layers_that_stages_do_not_divide_leave_the_fullest_stage_to_wait_for() -> None:
     model, cluster = preset("llama3-405b"), replace(NODE, nodes=64)

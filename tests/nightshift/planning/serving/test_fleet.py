@@ -6,9 +6,11 @@ import pytest
 
 from nightshift.costs.prices import Machine, read_machines
 from nightshift.errors import UserError
+from nightshift.hardware import gpu
 from nightshift.planning.serving import fleet
 from nightshift.planning.serving.batching import RequestLength, operate
 from nightshift.planning.serving.fleet import Demand, Objective, plan_fleets
+from nightshift.planning.serving.replica import ServingReplica
 from nightshift.planning.serving.shapes import read_shape
 
 MACHINES = [read_machines()[name] for name in ("p4de.24xlarge", "p5.48xlarge", "p5en.48xlarge", "p6-b200.48xlarge")]
@@ -33,6 +35,21 @@ def test_one_more_request_in_flight_would_break_the_promise_or_overfill_the_cach
 
         is_full = plan.point.concurrency == fleet.count_requests(plan.replica, CHAT.request)
         assert is_full or more.first_token_p99 > 0.5 or more.token > 0.05
+
+
+def test_a_loose_first_token_leaves_the_promise_per_token() -> None:
+    patient = plan_fleets(replace(CHAT, objective=Objective(10, 0.03)), MACHINES)
+
+    assert patient.plans and all(plan.point.token <= 0.03 for plan in patient.plans)
+
+
+def test_peaks_of_the_requests_in_flight_fit_in_the_cache() -> None:
+    replica = ServingReplica(CHAT.model, gpu("h100-80gb"), "fp8", 2)
+    room = replica.cache_tokens // (1024 + 256)
+
+    count = fleet.count_requests(replica, CHAT.request)
+
+    assert count + 2.33 * count**0.5 <= room < count + 1 + 2.33 * (count + 1) ** 0.5
 
 
 def test_the_cheapest_plan_stands_for_each_machine_and_market() -> None:
