@@ -13,8 +13,8 @@ from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as power_sgd
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
-from torch.distributed.tensor import DTensor
-from torch.distributed.tensor.parallel import parallelize_module
+from torch.distributed.tensor import DTensor, Replicate, distribute_module
+from torch.distributed.tensor.parallel import ParallelStyle, parallelize_module
 from torch.nn.parallel import DistributedDataParallel
 
 from nightshift.config.neural import Compression, Trainer
@@ -84,6 +84,18 @@ class ParallelReplica(Replica):
                 dist.all_reduce(value, group=self.mesh["pipeline"].get_group())
             target.copy_(value)
         return model
+
+
+class Replicated(ParallelStyle):
+    """Every process along `tensor` has the whole of a module, and computes the whole."""
+
+    def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
+        def spread(_: nn.Module, inputs: tuple[Tensor, ...], mesh: DeviceMesh) -> tuple[DTensor, ...]:
+            return tuple(DTensor.from_local(value, mesh, [Replicate()]) for value in inputs)
+
+        return distribute_module(
+            module, device_mesh, input_fn=spread, output_fn=lambda _, output, __: output.to_local()
+        )
 
 
 def is_cut(mesh: DeviceMesh) -> bool:

@@ -14,7 +14,7 @@ from torch.distributed.tensor import DTensor
 from nightshift.config.neural import Trainer
 from nightshift.neural import devices, processes, trainer
 from nightshift.neural.data import ResidentDataset
-from nightshift.neural.recipes import mlp
+from nightshift.neural.recipes import Recipe, llama, mlp
 from nightshift.neural.recipes.mlp import MLP, MLPParameters
 from nightshift.neural.replica import Replica
 from nightshift.neural.trainer import NetworkTraining
@@ -22,6 +22,7 @@ from tests.nightshift.neural import resumable
 
 CPU = torch.device("cpu")
 BASE = {"hidden": 8, "layers": 3, "epochs": 2, "batch_size": 32, "learning_rate": 0.02, "ema_decay": 0.9}
+DECODER = {"depth": 3, "width": 32, "heads": 4, "kv_heads": 2, "batch_size": 32, "learning_rate": 0.001}
 PIPELINE = {"pipeline": 2}
 PIECES = {"microbatches": 4}
 DECAYED = {"weight_decay": 0.5}
@@ -54,6 +55,9 @@ PLANS: dict[int, dict[str, tuple[dict[str, Any], dict[str, Any]]]] = {
         "pp 1f1b, clipped, weights decay": (PIPELINE, {**PIECES, "clip": 0.05, **DECAYED}),
         "pp interleaved": ({**PIPELINE, "schedule": "interleaved"}, PIECES),
         "pp zero-bubble": ({**PIPELINE, "schedule": "zero-bubble"}, PIECES),
+        "llama, fsdp, accumulated, clipped, recomputed": ({"shard": 2}, {**PIECES, "clip": 0.05, "recompute": True}),
+        "llama, tp, clipped": ({"tensor": 2}, {"clip": 0.05}),
+        "llama, pp 1f1b": (PIPELINE, PIECES),
     },
     4: {
         "hsdp 2 x 2": ({"shard": 2}, {}),
@@ -62,6 +66,8 @@ PLANS: dict[int, dict[str, tuple[dict[str, Any], dict[str, Any]]]] = {
         "pp 2 x dp 2, zero-bubble": ({**PIPELINE, "schedule": "zero-bubble"}, PIECES),
         "pp 2 x fsdp 2, interleaved": ({**PIPELINE, "shard": 2, "schedule": "interleaved"}, {**PIECES, "clip": 0.05}),
         "pp 2 x tp 2": ({**PIPELINE, "tensor": 2}, {**PIECES, "clip": 0.05}),
+        "llama, fsdp 2 x tp 2": ({"shard": 2, "tensor": 2}, PIECES),
+        "llama, pp 2 x fsdp 2, interleaved": ({**PIPELINE, "shard": 2, "schedule": "interleaved"}, PIECES),
     },
     8: {
         "hsdp 2 x 4": ({"shard": 4}, {}),
@@ -72,6 +78,9 @@ PLANS: dict[int, dict[str, tuple[dict[str, Any], dict[str, Any]]]] = {
         "pp 2 x fsdp 2 x tp 2": ({**PIPELINE, "shard": 2, "tensor": 2}, {**PIECES, "clip": 0.05}),
         "pp 2 x dp 2 x tp 2, zero-bubble": ({**PIPELINE, "tensor": 2, "schedule": "zero-bubble"}, PIECES),
         "pp 4 x tp 2": ({"pipeline": 4, "tensor": 2}, PIECES),
+        "llama, hsdp 2 x 4": ({"shard": 4}, {}),
+        "llama, pp 2 x fsdp 4": ({**PIPELINE, "shard": 4}, {**PIECES, "clip": 0.05}),
+        "llama, pp 2 x dp 2 x tp 2": ({**PIPELINE, "tensor": 2}, PIECES),
     },
 }
 
@@ -85,16 +94,31 @@ class Mixed(MLP):
         return nn.Sequential(convolution.to(memory_format=torch.channels_last), first.requires_grad_(False), *others)
 
 
-def fitted(kind: type[MLP], shared: dict[str, Any] | None, overrides: dict[str, Any]) -> dict[str, torch.Tensor]:
-    """103 rows: neither batches nor processes nor pieces divide them."""
+def subject(name: str, overrides: dict[str, Any]) -> tuple[Recipe, ResidentDataset]:
+    """Return the network of a plan, and its 103 rows: neither batches nor processes nor pieces divide them."""
+    if name.startswith("llama"):
+        return decoder(overrides)
     rng = np.random.default_rng(0)
     matrix = rng.normal(size=(103, 5)).astype(np.float32)
     labels = (matrix[:, 0] * matrix[:, 1] > 0).astype(np.int8)
-    recipe = kind(5, MLPParameters.model_validate(BASE | overrides))
+    recipe = (Mixed if "mixed" in name else MLP)(5, MLPParameters.model_validate(BASE | overrides))
+    return recipe, ResidentDataset(*mlp.resident(matrix, labels, CPU), recipe.fit.batch_size)
+
+
+def decoder(overrides: dict[str, Any]) -> tuple[Recipe, ResidentDataset]:
+    """Return a small Llama, and rows of documents with tokens of which some are not learned."""
+    recipe = llama.build("", {"vocabulary": 32, "start": 0, "length": 16}, DECODER | overrides)
+    drawn = torch.Generator().manual_seed(0)
+    rows = torch.randint(0, 32, (103, 17), dtype=torch.int32, generator=drawn)
+    weights = torch.rand(103, 16, generator=drawn).round()
+    return recipe, ResidentDataset(rows, weights / weights.mean() / 16, recipe.fit.batch_size)
+
+
+def fitted(name: str, shared: dict[str, Any] | None, overrides: dict[str, Any]) -> dict[str, torch.Tensor]:
     with devices.reproducible(0, threads=1):
+        recipe, rows = subject(name, overrides)
         alone = shared is None
         replica = Replica(recipe, CPU) if alone else processes.replica(recipe, Trainer.model_validate(shared), CPU)
-        rows = ResidentDataset(*mlp.resident(matrix, labels, CPU), recipe.fit.batch_size)
         model = trainer.fit(replica, rows)
         if shared and "zero" in shared:
             check_shards(NetworkTraining(replica, rows), shared["zero"])
@@ -120,8 +144,7 @@ def local_size(value: torch.Tensor) -> int:
 def main() -> None:
     with processes.join_processes(CPU):
         for name, (shared, overrides) in PLANS[dist.get_world_size()].items():
-            kind = Mixed if "mixed" in name else MLP
-            together, alone = fitted(kind, shared, overrides), fitted(kind, None, overrides)
+            together, alone = fitted(name, shared, overrides), fitted(name, None, overrides)
             gap = torch.stack([(together[key] - alone[key]).abs().max() for key in alone]).max().double()
             dist.all_reduce(gap, dist.ReduceOp.MAX)
             if dist.get_rank() == 0:
