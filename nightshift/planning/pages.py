@@ -128,8 +128,8 @@ def write_pages() -> dict[str, str]:
 
 
 def _explain_limit() -> str:
-    model = read_shape("llama3-70b")
-    alone = [operate(replica, REQUEST, 1) for machine in _machines() for replica in list_replicas(model, machine)]
+    demand = _demand(REQUEST, OBJECTIVE)
+    alone = [operate(replica, REQUEST, 1) for machine in _machines() for replica in list_replicas(demand, machine)]
     fastest = min(alone, key=lambda point: point.token)
     whole = fastest.idle_first_token + fastest.token * (REQUEST.output - 1)
     return _paragraph(
@@ -154,7 +154,11 @@ def _machines() -> list[Machine]:
 
 
 def _plan(request: RequestLength, objective: Objective) -> FleetSearch:
-    return plan_fleets(Demand(read_shape("llama3-70b"), request, RATE, objective), _machines())
+    return plan_fleets(_demand(request, objective), _machines())
+
+
+def _demand(request: RequestLength, objective: Objective) -> Demand:
+    return Demand(read_shape("llama3-70b"), request, RATE, objective)
 
 
 def _dates(fleets: FleetSearch) -> str:

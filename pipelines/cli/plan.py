@@ -68,7 +68,9 @@ def add(commands: options.Commands) -> None:
         choices=list(Checkpointing),
         help="activations to recompute in the backward pass (default: search all)",
     )
-    command.add_argument("--precision", default="bf16", help="precision of the matrix products (default: bf16)")
+    command.add_argument(
+        "--precision", help="precision of the matrix products (default: bf16; with --serve: search all)"
+    )
     command.add_argument(
         "--samples", type=float, help="samples per epoch, to print the hours of an epoch and, with a price, its cost"
     )
@@ -84,6 +86,7 @@ def plan(args: argparse.Namespace) -> int:
     from rich.console import Console
 
     if args.serve:
+        _refuse_training(args)
         return serving_plan.run(args)
     if args.published:
         if args.json:
@@ -190,13 +193,20 @@ def _describe_layout(plan: LayoutPlan) -> dict[str, Any]:
     return layout | {"data": plan.layout.data(plan.cluster), "micro_batches": plan.layout.micro_batches(plan.cluster)}
 
 
+def _refuse_training(args: argparse.Namespace) -> None:
+    names = ["batch", "checkpointing", "samples", "usd_per_gpu_hour", "output", *SIZES, *STRATEGY]
+    flags = [_flag(name) for name in names if name != "tensor" and getattr(args, name) is not None]
+    if flags:
+        raise UserError(f"{', '.join(flags)} describe a training; leave them out with --serve")
+
+
 def _make_plan(args: argparse.Namespace) -> LayoutPlan:
     if not args.gpu or not args.batch:
         raise UserError(f"plan needs --gpu (one of {', '.join(gpus())}) and --batch")
     cluster = Cluster(gpu(args.gpu), args.nodes, args.gpus_per_node, args.network / 8 * 1e9)
     if cluster.gpus < 1 or args.batch < 1 or args.network <= 0:
         raise UserError("nodes, gpus-per-node, batch and network have to be above 0")
-    like = ParallelLayout(args.batch, precision=args.precision)
+    like = ParallelLayout(args.batch, precision=args.precision or "bf16")
     strategy = {name: getattr(args, name) for name in STRATEGY if getattr(args, name) is not None}
     if not strategy and not args.checkpointing:
         return search.propose_plan(_model(args), cluster, like)

@@ -9,6 +9,7 @@ from nightshift.errors import UserError, nearest
 from nightshift.planning.serving import fleet
 from nightshift.planning.serving.batching import RequestLength
 from nightshift.planning.serving.fleet import Demand, FleetPlan, FleetSearch, Objective
+from nightshift.planning.serving.replica import PRECISIONS
 from nightshift.planning.serving.shapes import read_shape
 from pipelines.cli import options
 
@@ -37,9 +38,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the cheapest fleet of each machine and market, and what was rejected."""
     from rich.console import Console
 
-    objective = Objective(args.first_token_ms / 1e3, args.token_ms / 1e3)
-    demand = Demand(read_shape(args.model), RequestLength(args.prompt_tokens, args.output_tokens), args.rate, objective)
-    fleet.check_demand(demand)
+    demand = _parse_demand(args)
     search = _search(demand, find_machines(args.gpu))
     described = describe(args.model, demand, search)
     if args.json:
@@ -66,11 +65,26 @@ def find_machines(kind: str | None) -> list[Machine]:
     return machines
 
 
+def _parse_demand(args: argparse.Namespace) -> Demand:
+    if args.model == "custom":
+        raise UserError("plan --serve needs --model: a preset such as llama3-70b, or a config.json")
+    demand = Demand(
+        model=read_shape(args.model),
+        request=RequestLength(args.prompt_tokens, args.output_tokens),
+        rate=args.rate,
+        objective=Objective(args.first_token_ms / 1e3, args.token_ms / 1e3),
+        precisions=(args.precision,) if args.precision else tuple(PRECISIONS),
+        tensors=(args.tensor,) if args.tensor is not None else fleet.TENSOR,
+    )
+    fleet.check_demand(demand)
+    return demand
+
+
 def _search(demand: Demand, machines: list[Machine]) -> FleetSearch:
     search = fleet.plan_fleets(demand, machines)
     if search.plans:
         return search
-    reasons = "; ".join(str(rejection) for rejection in search.rejections) or "no machine of these has a price"
+    reasons = "; ".join(str(rejection) for rejection in search.rejections) or "none has such a replica and a price"
     raise UserError(
         f"no machine serves this: {reasons}. Raise --first-token-ms or --token-ms, "
         "shorten --prompt-tokens, or name another --gpu"

@@ -28,7 +28,7 @@ class ServingEfficiency:
         prompt: seconds that the attention of a prompt takes at least.
         quantization: bytes moved per activation that is quantized to 8 bits.
         dispatch: seconds per layer that the engine adds to a first token.
-        queue: doublings of the requests in flight that double the wait for a first token.
+        queue: doublings of the requests in flight after which a first token takes twice as long.
         is_fitted: whether points of this architecture were fitted.
     """
 

@@ -5,6 +5,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 
 from nightshift.costs.prices import Machine
 from nightshift.errors import UserError
@@ -41,12 +42,16 @@ class Demand:
         request: length of a request.
         rate: requests per second, arriving at random moments.
         objective: what clients are promised.
+        precisions: of weights and cache, to search.
+        tensors: numbers of GPUs per replica to search.
     """
 
     model: Transformer
     request: RequestLength
     rate: float
     objective: Objective
+    precisions: tuple[str, ...] = tuple(PRECISIONS)
+    tensors: tuple[int, ...] = TENSOR
 
 
 @dataclass(frozen=True)
@@ -130,7 +135,7 @@ def plan_fleets(demand: Demand, machines: Iterable[Machine]) -> FleetSearch:
     plans: list[FleetPlan] = []
     rejections: dict[tuple[str, str, int], Rejection] = {}  # of each kind, whatever machine it is on
     for machine in machines:
-        for replica in list_replicas(demand.model, machine):
+        for replica in list_replicas(demand, machine):
             point = find_point(replica, demand.request, demand.objective)
             if point:
                 plans += _price(demand, machine, replica, point)
@@ -140,13 +145,12 @@ def plan_fleets(demand: Demand, machines: Iterable[Machine]) -> FleetSearch:
     return FleetSearch(sorted(plans, key=lambda plan: plan.usd_per_hour), list(rejections.values()))
 
 
-def list_replicas(model: Transformer, machine: Machine) -> Iterator[ServingReplica]:
-    """Yield the replicas of a model that a machine can hold: each precision of its GPU and each number of GPUs."""
-    kind = gpu(machine.gpu)
-    for precision in PRECISIONS:
-        for tensor in TENSOR:
-            if precision in kind.peaks and tensor <= machine.gpus and (model.groups or model.heads) % tensor == 0:
-                yield ServingReplica(model, kind, precision, tensor)
+def list_replicas(demand: Demand, machine: Machine) -> Iterator[ServingReplica]:
+    """Yield the replicas of a demand on a machine whose GPU computes in their precision and that has their GPUs."""
+    model, kind = demand.model, gpu(machine.gpu)
+    for precision, tensor in product(demand.precisions, demand.tensors):
+        if precision in kind.peaks and tensor <= machine.gpus and (model.groups or model.heads) % tensor == 0:
+            yield ServingReplica(model, kind, precision, tensor)
 
 
 def find_point(replica: ServingReplica, request: RequestLength, objective: Objective) -> OperatingPoint | None:
@@ -179,6 +183,12 @@ def check_demand(demand: Demand) -> None:
     for flag, value in values.items():
         if not value > 0:
             raise UserError(f"{flag} is {value:g}; give a number above 0")
+    for flag, chosen, known in (
+        ("--precision", demand.precisions, tuple(PRECISIONS)),
+        ("--tensor", demand.tensors, TENSOR),
+    ):
+        if not set(chosen) <= set(known):
+            raise UserError(f"{flag} is {chosen[0]}; give one of {', '.join(map(str, known))}, or none to search all")
 
 
 def explain_rejection(replica: ServingReplica, demand: Demand) -> str:

@@ -95,8 +95,8 @@ def test_a_replica_stays_on_one_machine_and_shares_whole_heads() -> None:
     small = Machine("small", "aws", "us-east-1", 16, {"on-demand": 1.0}, "h100-80gb", 2)
     odd = replace(read_shape("llama3-8b"), groups=6, heads=36, hidden=36 * 128)
 
-    assert {replica.tensor for replica in fleet.list_replicas(CHAT.model, small)} == {1, 2}
-    assert {replica.tensor for replica in fleet.list_replicas(odd, MACHINES[1])} == {1, 2}
+    assert {replica.tensor for replica in fleet.list_replicas(CHAT, small)} == {1, 2}
+    assert {replica.tensor for replica in fleet.list_replicas(replace(CHAT, model=odd), MACHINES[1])} == {1, 2}
 
 
 @pytest.mark.parametrize(
@@ -107,6 +107,8 @@ def test_a_replica_stays_on_one_machine_and_shares_whole_heads() -> None:
         (replace(CHAT, request=RequestLength(1, 0)), r"--output-tokens is 0"),
         (replace(CHAT, objective=Objective(0, 1)), r"--first-token-ms is 0"),
         (replace(CHAT, objective=Objective(1, float("nan"))), r"--token-ms is nan"),
+        (replace(CHAT, precisions=("int4",)), r"--precision is int4; give one of bf16, fp8, or none"),
+        (replace(CHAT, tensors=(3,)), r"--tensor is 3; give one of 1, 2, 4, 8, or none"),
     ),
 )
 def test_a_demand_that_cannot_be_is_refused_by_its_flag(demand: Demand, message: str) -> None:
