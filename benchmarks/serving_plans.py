@@ -15,7 +15,7 @@ import csv
 import math
 import os
 import subprocess
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby, product
@@ -70,6 +70,18 @@ LOOSENESS = 0.5  # standard deviation of the logarithms around the guesses, besi
 
 
 @dataclass(frozen=True)
+class FittedReplica(ServingReplica):
+    """A replica with efficiencies that a fit tries."""
+
+    fitted: ServingEfficiency
+
+    @property
+    def efficiency(self) -> ServingEfficiency:
+        """What is fitted."""
+        return self.fitted
+
+
+@dataclass(frozen=True)
 class OraclePoint:
     """A replica under a request, as AIConfigurator predicts it.
 
@@ -104,24 +116,19 @@ class OraclePoint:
         """Whether the planner has room for its cache."""
         return self.concurrency * (self.request.prompt + self.request.output) <= self.replica.cache_tokens
 
-
-@dataclass(frozen=True)
-class FittedReplica(ServingReplica):
-    """A replica with efficiencies that a fit tries."""
-
-    fitted: ServingEfficiency
-
-    @property
-    def efficiency(self) -> ServingEfficiency:
-        """What is fitted."""
-        return self.fitted
-
-    @classmethod
-    def start(cls, replica: ServingReplica, rows: dict[str, ServingEfficiency]) -> "FittedReplica":
-        """Return a replica with the row of its GPU's architecture."""
-        return cls(replica.model, replica.gpu, replica.precision, replica.tensor, rows[replica.gpu.architecture])
+    def with_efficiencies(self, rows: Mapping[str, ServingEfficiency]) -> "OraclePoint":
+        """Return the point with other efficiencies, by architecture."""
+        replica = self.replica
+        row = rows[replica.gpu.architecture]
+        return replace(self, replica=FittedReplica(replica.model, replica.gpu, replica.precision, replica.tensor, row))
 
 
+# what a fit does without, to see whether its constants hold there
+LEFT_OUT: dict[str, Callable[[OraclePoint], bool]] = {
+    "70B": lambda point: point.replica.model.layers == 80,
+    "H200": lambda point: point.replica.gpu.name == "h200-141gb",
+    "prompts of 4,096 tokens": lambda point: point.request.prompt == 4096,
+}
 # what is compared -> the planner's relative error
 QUANTITIES: dict[str, Callable[[OraclePoint], float]] = {
     "time to the first token": lambda point: point.planned.first_token / point.first_token - 1,
@@ -139,12 +146,13 @@ def main() -> None:
     lines = _ask(args.oracle)
     points = read_points(lines)
     if args.fit:
-        return Console().print(yaml.safe_dump(fit(select_points(points)[::2]), sort_keys=False))
+        return Console().print(yaml.safe_dump(describe(fit(select_points(points)[::2])), sort_keys=False))
     publish("serving-plans", list(compare(points)), ERRORS)
     choices = {"precision, GPUs per replica": None, "and the GPU, on demand": "on-demand", "and the GPU, spot": "spot"}
     publish(
         "serving-regret", [summarize(name, list(compute_regrets(points, market))) for name, market in choices.items()]
     )
+    publish("serving-generalized", list(generalize(select_points(points))), "Errors: median, 90th percentile.")
     if os.environ.get(RECORD):
         POINTS.write_text("".join(f"{line}\n" for line in _keep(lines)))
     return None
@@ -208,18 +216,33 @@ def summarize(choice: str, costs: Sequence[float]) -> Row:
     }
 
 
-def fit(points: Sequence[OraclePoint]) -> dict[str, float | dict]:
-    """Return the table of `efficiency.yaml` that meets the points best, by least squares of log errors."""
+def generalize(points: Iterable[OraclePoint]) -> Iterator[Row]:
+    """Yield rows of errors at points of a kind that the constants were not fitted to, unlike those of the table."""
+    for name, is_left_out in LEFT_OUT.items():
+        rows = fit([point for point in points if not is_left_out(point)])
+        trials = [point.with_efficiencies(rows) for point in points if is_left_out(point)]
+        spreads = {quantity: spread(map(error, trials)) for quantity, error in QUANTITIES.items()}
+        yield {"left out of the fit": name, "points": len(trials)} | {
+            f"{quantity}, %": f"{100 * middle:.1f}, {100 * tail:.1f}" for quantity, (middle, tail) in spreads.items()
+        }
+
+
+def fit(points: Sequence[OraclePoint]) -> dict[str, ServingEfficiency]:
+    """Return the efficiencies that meet the points best, by least squares of log errors."""
     from scipy.optimize import least_squares
 
     def residuals(logs: np.ndarray) -> np.ndarray:
         rows = unpack_factors(np.exp(logs))
-        trials = [replace(point, replica=FittedReplica.start(point.replica, rows)) for point in points]
+        trials = [point.with_efficiencies(rows) for point in points]
         misses = [math.log1p(error(trial)) / 0.1 for trial in trials for error in QUANTITIES.values()]
         return np.array([*misses, *logs / LOOSENESS])
 
     count = len(SHARED) + sum(len(OWN) + len(precisions) for precisions in ARCHITECTURES.values())
-    rows = unpack_factors(np.exp(least_squares(residuals, np.zeros(count), loss="soft_l1", max_nfev=20).x))
+    return unpack_factors(np.exp(least_squares(residuals, np.zeros(count), loss="soft_l1", max_nfev=20).x))
+
+
+def describe(rows: Mapping[str, ServingEfficiency]) -> dict[str, float | dict]:
+    """Return the efficiencies as `efficiency.yaml` has them."""
     shared = {name: _round(getattr(rows["hopper"], name)) for name in SHARED}
     return shared | {"architectures": {name: _describe(row) for name, row in rows.items()}}
 
