@@ -90,12 +90,12 @@ class Replicated(ParallelStyle):
     """Every process along `tensor` has the whole of a module, and computes the whole."""
 
     def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
-        def spread(_: nn.Module, inputs: tuple[Tensor, ...], mesh: DeviceMesh) -> tuple[DTensor, ...]:
-            return tuple(DTensor.from_local(value, mesh, [Replicate()]) for value in inputs)
-
-        return distribute_module(
-            module, device_mesh, input_fn=spread, output_fn=lambda _, output, __: output.to_local()
+        replicated = [Replicate()]
+        module.register_forward_pre_hook(
+            lambda _, inputs: tuple(DTensor.from_local(value, device_mesh, replicated) for value in inputs)
         )
+        module.register_forward_hook(lambda _, __, output: output.to_local())
+        return distribute_module(module, device_mesh)
 
 
 def is_cut(mesh: DeviceMesh) -> bool:
