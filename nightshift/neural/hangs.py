@@ -110,7 +110,7 @@ def watch(seconds: float) -> Iterator[None]:
 
 
 def _watch(ended: threading.Event, seconds: float) -> None:
-    store, rank = dist.PrefixStore("hangs", _store()), dist.get_rank()
+    store, rank = dist.PrefixStore("hangs", _store())  # type: ignore[attr-defined], dist.get_rank()
     newest: dict[str, tuple[int, str]] = {}
     since = time.monotonic()
     while not ended.wait(min(INTERVAL, seconds / 4)):
