@@ -45,12 +45,13 @@ def within_documents(begun: Tensor, own: slice, sharing: "DeviceMesh | None") ->
     count, length = begun.shape
     if not begun.is_cuda:
         before = torch.ones(length, length, dtype=torch.bool, device=begun.device).tril()
-        mask: Tensor = before & (begun[:, :, None] == begun[:, None, :])
-        return Visible(mask[:, None, own], sharing)
+        visible: Tensor = before & (begun[:, :, None] == begun[:, None, :])
+        return Visible(visible[:, None, own], sharing)
 
     def is_visible(row: Tensor, _: Tensor, query: Tensor, key: Tensor) -> Tensor:
         token = query + own.start
-        return (token >= key) & (begun[row, token] == begun[row, key])
+        visible: Tensor = (token >= key) & (begun[row, token] == begun[row, key])
+        return visible
 
     blocks = _compile_mask()(is_visible, count, None, own.stop - own.start, length, device=begun.device)
     return Visible(blocks, sharing)
