@@ -211,6 +211,14 @@ class Drawing:
             helper.make_tensor_value_info(name, TensorProto.FLOAT, [None, width])
             for name, width in zip((EMBEDDING, OUTPUT), widths, strict=True)
         ][::-1]
+        return self._finish(nodes, input_info, outputs)
+
+    def scorer(self, input_info: ValueInfoProto, score: str) -> bytes:
+        """Return the whole graph: its input -> `score` (n,), by the name of that output."""
+        nodes = [*self.nodes, helper.make_node("Identity", [score], [OUTPUT])]
+        return self._finish(nodes, input_info, [helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, [None])])
+
+    def _finish(self, nodes: list[NodeProto], input_info: ValueInfoProto, outputs: list[ValueInfoProto]) -> bytes:
         constants = [numpy_helper.from_array(array, name) for name, array in self.constants.items()]
         return _check(helper.make_graph(nodes, "model", [input_info], outputs, constants))
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property, partial
+from typing import TypeVar
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,7 @@ from scipy.stats import chi2, norm
 from nightshift import storage
 from nightshift.classification import shards
 from nightshift.config.classes import ClassConfig, ClassDriftLimits
+from nightshift.config.policy import DriftLimits
 from nightshift.contracts import package
 from nightshift.contracts.drift import SCORE, Promise, Signal
 from nightshift.contracts.package import ModelPackage
@@ -30,6 +32,7 @@ from nightshift.tasks.protocol import DriftInputs
 PREDICTED = "predicted"
 LOSS, SHARE = "accuracy lost", "share of the rows"  # units of signals
 UNITS = {"domain_classifier": "ROC AUC above 0.5", "mmd": "maximum mean discrepancy", "novelty": SHARE}
+L = TypeVar("L", bound=DriftLimits)
 FEWEST, MOST = 20, 2000  # newest rows by which embeddings are compared, all with all
 
 
@@ -146,7 +149,7 @@ def stack(embedded: pd.Series) -> Floats:
     return np.array(vectors, dtype=float).reshape(len(vectors), -1 if vectors else 0)
 
 
-def beyond_chance(limits: ClassDriftLimits, reference: pd.DataFrame, rows: int) -> ClassDriftLimits:
+def beyond_chance(limits: L, reference: pd.DataFrame, rows: int) -> L:
     """Return limits of columns that samples of these sizes exceed by chance once in 1 / `RARE` times at most.
 
     Where nothing has changed, the stability index is a multiple of chi square (Yurdakul, Statistical properties of
@@ -155,10 +158,11 @@ def beyond_chance(limits: ClassDriftLimits, reference: pd.DataFrame, rows: int) 
 
     Args:
         limits: the config's.
-        reference: `columns`.
+        reference: what is compared; a class that is predicted has more bins than a number where there are many.
         rows: with which it is compared.
     """
-    scale, bins = 1 / len(reference) + 1 / max(rows, 1), max(BINS, reference[PREDICTED].nunique())
+    classes = reference[PREDICTED].nunique() if PREDICTED in reference else 0
+    scale, bins = 1 / len(reference) + 1 / max(rows, 1), max(BINS, classes)
     psi, distance = float(chi2.isf(RARE, bins)) * scale, float(norm.isf(RARE / 2)) * scale**0.5
     return limits.model_copy(update={"psi": max(limits.psi, psi), "wasserstein": max(limits.wasserstein, distance)})
 
