@@ -51,13 +51,13 @@ class DocumentFeatures:
         texts = storage.read_frame(self.setup.events.partition(day).uri, [*self._columns, "text"])
         documents = self.tokenizer.encode(texts["text"].tolist())
         contents = [document.astype("<i4").tobytes() for document in documents]
-        columns = {
-            "content": pd.Series(map(storage.sha256, contents), dtype=str),
-            "tokens": pd.Series(contents, dtype=object),
-            "size": [int(self.tokenizer.byte_lengths[document].sum()) for document in documents],
-        }
-        log.info("features: %s, %d rows", day, len(texts))
-        return tables.write_partition(uri, day, texts[self._columns].assign(**columns), {})
+        rows = texts[self._columns].assign(
+            content=pd.Series(map(storage.sha256, contents), dtype=str),
+            tokens=pd.Series(contents, dtype=object),
+            size=[int(self.tokenizer.byte_lengths[document].sum()) for document in documents],
+        )
+        log.info("features: %s, %d rows", day, len(rows))
+        return tables.write_partition(uri, day, rows, {})
 
 
 def features(setup: FeatureSetup[LanguageConfig]) -> DocumentFeatures:

@@ -3,7 +3,7 @@
 A row is one text from its start, or a later part of one: it is filled up at its end, which no token before it sees.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -50,7 +50,8 @@ class _Llama:
     """A decoder that grows by a layer at a time."""
 
     def __init__(self, model: "LlamaForCausalLM", length: int) -> None:
-        self.graph, self.shape, self.length = Drawing(), model.config, length
+        self.graph, self.length = Drawing(), length
+        self.shape: Any = model.config  # whose class allows None where it holds numbers
         self.weights = {name: value.detach().float().numpy() for name, value in model.state_dict().items()}
         self.one = self.graph.constant(np.float32(1))
         self.epsilon = self.graph.constant(np.float32(self.shape.rms_norm_eps))

@@ -29,7 +29,7 @@ def losses(table: Table, day: date, uris: Sequence[str]) -> list[Floats]:
     """
     rows = table.read([day])
     groups = bootstrap.groups(rows)
-    model_losses = []
+    model_losses: list[Floats] = []
     for uri in uris:
         scorer = DocumentScorer.open(uri, package.load(uri))
         documents.check(table, scorer.preprocessing.tokenizer_sha256, "versions of different tokens are not compared")

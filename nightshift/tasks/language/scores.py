@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +20,7 @@ LOGITS = 1 << 19  # numbers that exist at once, unless a row has more: they stay
 
 COMPARED = ("bytes", "bytes_per_token", "score")  # by drift; the score is that of a text's first row
 
-Floats = npt.NDArray[np.float64]
+Floats = npt.NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True)
@@ -91,8 +92,8 @@ class DocumentScorer:
         """Return what scores of rows, (n,), say of the texts that they belong to."""
         sizes = self.byte_lengths[rows[:, 1:]].sum(1).astype(float)
         _, firsts = np.unique(owners, return_index=True)
-        bits = np.bincount(owners, scores * sizes)
-        return DocumentScores(bits, np.bincount(owners, sizes), scores[firsts].astype(float))
+        bits, sizes = (np.bincount(owners, values).astype(float) for values in (scores * sizes, sizes))
+        return DocumentScores(bits, sizes, scores[firsts].astype(float))
 
 
 def describe(scorer: DocumentScorer, rows: pd.DataFrame) -> pd.DataFrame:
