@@ -7,7 +7,7 @@ from pydantic import Field
 
 from nightshift.config.classes import Group
 from nightshift.config.columns import Columns, Holds
-from nightshift.config.policy import DriftLimits, Effect, EvaluationGate
+from nightshift.config.policy import Effect, EmbeddingDriftLimits, EvaluationGate
 from nightshift.config.section import Positive, Share
 from nightshift.config.task import CandidateConfig, CandidateName, TaskConfig
 from nightshift.config.texts import TextSimulator
@@ -75,7 +75,7 @@ class LanguageEvaluationGate(EvaluationGate):
     max_bits_per_byte: Effect = Field(8.0, description="above which no model passes; 8 are as many as guessing takes")
 
 
-class LanguageDriftLimits(DriftLimits):
+class LanguageDriftLimits(EmbeddingDriftLimits):
     """Effect sizes above which something counts as drifted."""
 
     bits_per_byte: Effect = Field(0.1, description="above the model's promise, on new texts")

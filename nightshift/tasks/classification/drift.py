@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property, partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -17,7 +17,7 @@ from scipy.stats import chi2, norm
 from nightshift import storage
 from nightshift.classification import shards
 from nightshift.config.classes import ClassConfig, ClassDriftLimits
-from nightshift.config.policy import DriftLimits
+from nightshift.config.policy import DriftLimits, EmbeddingDriftLimits
 from nightshift.contracts import package
 from nightshift.contracts.drift import SCORE, Promise, Signal
 from nightshift.contracts.package import ModelPackage
@@ -91,8 +91,7 @@ class ItemComparison:
 
     def unlabeled_signals(self) -> Iterator[Signal]:
         """Yield how far the network's view of the newest days lies from its view of the reference."""
-        days = [embedded for embedded in map(self._stack_embeddings, self.inputs.days.newest) if len(embedded)]
-        yield from compare_views(stack(self.inputs.reference[package.EMBEDDING]), days, self.limits)
+        yield from compare_embeddings(self.inputs, self.limits)
 
     def labeled_signals(self) -> Iterator[Signal]:
         """Yield what the labels say that are due."""
@@ -111,10 +110,6 @@ class ItemComparison:
         show = kinds.display(inputs.model.kind).show
         contents = shards.map_shard(inputs.features.partition(inputs.day))
         return unusual.blocks(rows, contents, (before, now), partial(show, inputs.uri, inputs.model))
-
-    def _stack_embeddings(self, day: date) -> Floats:
-        frame = storage.read_frame(self.inputs.scores.partition(day).uri, [package.EMBEDDING])
-        return stack(frame[package.EMBEDDING])
 
     @cached_property
     def _due(self) -> DueItems:
@@ -167,7 +162,14 @@ def beyond_chance(limits: L, reference: pd.DataFrame, rows: int) -> L:
     return limits.model_copy(update={"psi": max(limits.psi, psi), "wasserstein": max(limits.wasserstein, distance)})
 
 
-def compare_views(reference: Floats, days: Sequence[Floats], limits: ClassDriftLimits) -> Iterator[Signal]:
+def compare_embeddings(inputs: DriftInputs[Any], limits: EmbeddingDriftLimits) -> Iterator[Signal]:
+    """Yield how far a network's view of the newest days lies from its view of the reference; see `compare_views`."""
+    uris = (inputs.scores.partition(day).uri for day in inputs.days.newest)
+    days = [stack(storage.read_frame(uri, [package.EMBEDDING])[package.EMBEDDING]) for uri in uris]
+    yield from compare_views(stack(inputs.reference[package.EMBEDDING]), [rows for rows in days if len(rows)], limits)
+
+
+def compare_views(reference: Floats, days: Sequence[Floats], limits: EmbeddingDriftLimits) -> Iterator[Signal]:
     """Yield how far the network's view of the newest days lies from its view of the reference, given enough of both.
 
     Novelty is looked for on the newest day, the newest two and so on: of many rows a day shows it, of few the window.
@@ -192,7 +194,7 @@ def compare_views(reference: Floats, days: Sequence[Floats], limits: ClassDriftL
     yield _signal("mmd", far, limits.mmd, reason)
 
 
-def _novelty(rows: int, effect: EffectSize, limits: ClassDriftLimits) -> Signal:
+def _novelty(rows: int, effect: EffectSize, limits: EmbeddingDriftLimits) -> Signal:
     unlike = f"{effect.value:.1%} of the newest {rows:,} rows are less like the reference than"
     return _signal("novelty", effect, limits.novelty, f"{unlike} {embeddings.KNOWN:.0%} of its own")
 

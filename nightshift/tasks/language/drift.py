@@ -1,4 +1,4 @@
-"""What may have changed since a language model was trained: how long texts are, and how unlikely."""
+"""What may have changed since a language model was trained: how long texts are, how unlikely, and of what kind."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from nightshift import storage
 from nightshift.config.language import LanguageConfig, LanguageDriftLimits
 from nightshift.contracts.drift import Promise, Signal
 from nightshift.contracts.section import Block
-from nightshift.tasks.classification.drift import beyond_chance
+from nightshift.tasks.classification.drift import beyond_chance, compare_embeddings
 from nightshift.tasks.language.metrics import TITLE
 from nightshift.tasks.language.scores import COMPARED
 from nightshift.tasks.protocol import DriftInputs
@@ -47,8 +47,8 @@ class DocumentComparison:
             yield storage.read_frame(self.inputs.scores.partition(day).uri, [*COMPARED])
 
     def unlabeled_signals(self) -> Iterator[Signal]:
-        """Yield what else may have changed on the newest days: nothing."""
-        yield from ()
+        """Yield how far the network's view of the newest texts lies from its view of the reference."""
+        yield from compare_embeddings(self.inputs, self.limits)
 
     def labeled_signals(self) -> Iterator[Signal]:
         """Yield how well the model predicts the texts of the newest days that it was not trained on."""

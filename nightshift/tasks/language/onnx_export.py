@@ -1,5 +1,6 @@
 """The ONNX graph of a Llama: `inputs` int32 (n, length + 1) -> `score` float32 (n,), the bits per byte of each row.
 
+Its `embedding`, float32 (n, width), is the mean over tokens of what the last layer takes (Muennighoff, SGPT, 2022).
 A row is one text from its start, or a later part of one: it is filled up at its end, which no token before it sees.
 """
 
@@ -32,18 +33,18 @@ def llama(model: "LlamaForCausalLM", length: int, byte_lengths: Tokens) -> bytes
     hidden, targets = drawn.embed(), graph.node("Slice", INPUT, *map(graph.axes, (1, length + 1, 1)))
     for number in range(drawn.shape.num_hidden_layers):
         hidden = drawn.layer(f"model.layers.{number}", hidden)
-    logits = drawn.linear("lm_head", drawn.normalize("model.norm", hidden))
-    likely = graph.node(
-        "GatherElements", graph.node("LogSoftmax", logits, axis=-1), graph.unsqueeze(targets, 2), axis=2
-    )
+    last = drawn.normalize("model.norm", hidden)
+    likely = graph.node("LogSoftmax", drawn.linear("lm_head", last), axis=-1)
+    likely = graph.node("GatherElements", likely, graph.unsqueeze(targets, 2), axis=2)
     sizes = graph.node("Gather", graph.constant(byte_lengths.astype(np.float32)), targets)
-    counted = graph.node("Mul", graph.node("Squeeze", likely, graph.axes(2)), graph.node("Sign", sizes))
-    nats = graph.node("ReduceSum", counted, graph.axes(1), keepdims=0)
-    size = graph.node("Max", graph.node("ReduceSum", sizes, graph.axes(1), keepdims=0), drawn.one)
+    is_counted = graph.node("Sign", sizes)
+    nats = drawn.sum_tokens(graph.node("Mul", graph.node("Squeeze", likely, graph.axes(2)), is_counted))
     bits = graph.node("Div", nats, graph.constant(np.float32(-np.log(2))))
-    return graph.scorer(
-        helper.make_tensor_value_info(INPUT, TensorProto.INT32, [None, length + 1]), graph.node("Div", bits, size)
-    )
+    total = drawn.sum_tokens(graph.node("Mul", last, graph.unsqueeze(is_counted, 2)))
+    graph.embedding("Div", total, graph.unsqueeze(drawn.at_least_1(drawn.sum_tokens(is_counted)), 1))
+    score = graph.node("Div", bits, drawn.at_least_1(drawn.sum_tokens(sizes)))
+    inputs = helper.make_tensor_value_info(INPUT, TensorProto.INT32, [None, length + 1])
+    return graph.scorer(inputs, score, drawn.shape.hidden_size)
 
 
 class _Llama:
@@ -64,6 +65,14 @@ class _Llama:
         """Draw the numbers of each token but a row's last, (n, length, width)."""
         tokens = self.graph.node("Slice", INPUT, *map(self.graph.axes, (0, self.length, 1)))
         return self.graph.node("Gather", self._weight("model.embed_tokens"), tokens)
+
+    def sum_tokens(self, values: str) -> str:
+        """Draw the sum over the tokens of a row, (n, length, ...) -> (n, ...)."""
+        return self.graph.node("ReduceSum", values, self.graph.axes(1), keepdims=0)
+
+    def at_least_1(self, values: str) -> str:
+        """Draw what can be divided by."""
+        return self.graph.node("Max", values, self.one)
 
     def layer(self, name: str, hidden: str) -> str:
         """Draw a layer: attention, then SwiGLU, each of normalized numbers and added to what was there."""

@@ -17,6 +17,7 @@ from nightshift.contracts.preprocessing import LanguagePreprocessing
 from nightshift.contracts.tables import Table
 from nightshift.graph import Graph
 from nightshift.splits import Days
+from nightshift.tasks.classification.drift_reference import KEYS, REFERENCE
 from nightshift.tasks.classification.optimization import SAMPLE
 from nightshift.tasks.language import documents, scores
 from nightshift.tasks.language.scores import DocumentScorer, DocumentScores, Floats
@@ -86,9 +87,8 @@ def reference(features: Table, uri: str, model: ModelPackage, graph: Graph) -> p
     """Return the texts of the model's sample, as a form scores them."""
     sample, days = package.read_reference(uri), model.lineage.reference
     assert days is not None
-    keys = ["event_id", "event_time"]
     rows = features.read(Days(days.first, days.last))
-    kept, known = (pd.MultiIndex.from_frame(frame[keys]) for frame in (sample, rows))
+    kept, known = (pd.MultiIndex.from_frame(frame[KEYS]) for frame in (sample, rows))
     opened = DocumentScorer.open(uri, model)
     scorer = DocumentScorer(graph, model.preprocessing_as(LanguagePreprocessing), opened.byte_lengths)
-    return scores.describe(scorer, rows[known.isin(kept)])
+    return scores.describe(scorer, rows[known.isin(kept)], REFERENCE)

@@ -8,12 +8,10 @@ import pandas as pd
 
 from nightshift import storage
 from nightshift.contracts.package import ModelPackage
-from nightshift.contracts.preprocessing import LanguagePreprocessing
 from nightshift.contracts.tables import Partition, Table
+from nightshift.tasks.classification.drift_reference import KEYS
 from nightshift.tasks.language import documents, scores
 from nightshift.tasks.language.scores import DocumentScorer
-
-COLUMNS = ["event_id", "event_time", "tokens"]
 
 
 @dataclass(frozen=True)
@@ -24,10 +22,8 @@ class TextScorer:
 
     def batches(self, features: Table, day: date) -> Iterator[pd.DataFrame]:
         """Yield a day's scores in one batch; see `scores.describe`."""
-        preprocessing = self.scorer.preprocessing
-        documents.check(features, preprocessing.tokenizer_sha256)
-        rows = storage.read_frame(features.partition(day).uri, COLUMNS)
-        yield scores.describe(self.scorer, rows).assign(content=hash_first_rows(rows, preprocessing))
+        documents.check(features, self.scorer.preprocessing.tokenizer_sha256)
+        yield scores.describe(self.scorer, storage.read_frame(features.partition(day).uri, [*KEYS, "tokens"]))
 
 
 def scorer(uri: str, model: ModelPackage) -> TextScorer:
@@ -38,10 +34,3 @@ def scorer(uri: str, model: ModelPackage) -> TextScorer:
 def identify(scored: pd.DataFrame, _: Partition) -> pd.DataFrame:
     """Return the scores as they are: `content` is what the endpoint's log knows a text by."""
     return scored
-
-
-def hash_first_rows(rows: pd.DataFrame, preprocessing: LanguagePreprocessing) -> pd.Series:
-    """Return the hash of each text's first row of tokens, as a server makes it."""
-    firsts = [document[: preprocessing.length + 1] for document in documents.read_tokens(rows)]
-    cut, _ = documents.cut_rows(firsts, preprocessing)
-    return pd.Series([storage.sha256(row.tobytes()) for row in cut], dtype=str)

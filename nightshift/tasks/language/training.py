@@ -153,7 +153,7 @@ class DocumentRows:
         """Return texts of the days before the training that no network was fitted on; see `scores.describe`."""
         days = self.plan.before
         unseen = drift_reference.unseen(self.rows, self.plan, sample.rows, self.setting.task.seed)
-        frame = scores.describe(sample.scorer(graph), unseen)
+        frame = scores.describe(sample.scorer(graph), unseen, drift_reference.REFERENCE)
         return frame, Window(first=days.first, last=days.last, rows=len(frame))
 
 

@@ -32,6 +32,7 @@ from tests.nightshift.serving.conftest import serving
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("language")]
 
+NAMES = ["inputs", "score", "novelty", "domain_classifier", "mmd", "volume", "performance"]
 FIRST, SECOND = "2024-03-10", "2024-03-11"
 
 
@@ -95,7 +96,7 @@ def test_a_text_is_scored_by_all_of_its_rows_and_served_by_its_first(night: Nigh
 
 def test_drift_compares_lengths_and_scores_and_holds_the_model_to_its_promise(night: Night) -> None:
     report = DriftReport.read(str(night.folder / "drift/drift.json"))
-    assert [signal.name for signal in report.signals] == ["inputs", "score", "volume", "performance"]
+    assert [signal.name for signal in report.signals] == NAMES
     assert report.signals[-1].reason.endswith("on its validation days.")
     assert {column.name for column in report.columns} == {"bytes", "bytes_per_token", "score"}
 
