@@ -35,12 +35,9 @@ def pack(documents: Sequence[Tokens], start: int, length: int) -> tuple[Tokens, 
 
 
 class PackedDataset(ResidentDataset):
-    """Packed rows, whose labels are what each token counts: so that a batch's loss is the mean over its tokens.
+    """Packed rows (n, length + 1), whose labels are what each token after the first counts, float32 (n, length).
 
-    Args:
-        inputs: rows, int32 (n, length + 1), on the device.
-        labels: what each token after the first counts, float32 (n, length), on the device.
-        size: rows of a batch.
+    Those of a batch are scaled so that its loss is the mean over its tokens.
     """
 
     def _batches(self, order: Tensor, skip: int) -> Iterator[Batch]:

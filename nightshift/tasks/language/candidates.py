@@ -22,7 +22,7 @@ from nightshift.tasks.classification import networks
 from nightshift.tasks.classification.networks import Setting
 from nightshift.tasks.fitting import Fitted
 from nightshift.tasks.language import documents, onnx_export
-from nightshift.tasks.language.tokens import Tokenizer, load_tokenizer
+from nightshift.tasks.language.tokens import ByteTokenizer, load_tokenizer
 
 if TYPE_CHECKING:
     from transformers import LlamaForCausalLM
@@ -63,7 +63,7 @@ def pack(setting: Setting[LanguageTaskConfig], architecture: Llama, rows: pd.Dat
     return PackedDataset(inputs, weights, architecture.fit.batch_size)
 
 
-def measure_rows(model: nn.Sequential, tokenizer: Tokenizer, rows: Tokens) -> npt.NDArray[np.float32]:
+def measure_rows(model: nn.Sequential, tokenizer: ByteTokenizer, rows: Tokens) -> npt.NDArray[np.float32]:
     """Return a network's bits per byte of rows, (n, length + 1) -> (n,)."""
     nats = networks.run_batches(model, rows, next(model.parameters()).device)
     sizes = tokenizer.byte_lengths[rows[:, 1:]]

@@ -13,7 +13,7 @@ from nightshift.contracts.tables import Table
 from nightshift.errors import UserError
 from nightshift.neural import packing
 from nightshift.splits import Days, Fold, apart, rows_of
-from nightshift.tasks.language.tokens import FILE, Tokenizer
+from nightshift.tasks.language.tokens import FILE, ByteTokenizer
 
 PART = 50  # bytes, about which two texts have in common by no accident; Lee et al., Deduplicating Training Data, 2022
 FACTOR = 0x9E3779B97F4A7C15  # odd, so that it has an inverse modulo 2^64
@@ -21,7 +21,7 @@ FACTOR = 0x9E3779B97F4A7C15  # odd, so that it has an inverse modulo 2^64
 Hashes = npt.NDArray[np.uint64]
 
 
-def describe_preprocessing(task: LanguageTaskConfig, tokenizer: Tokenizer) -> LanguagePreprocessing:
+def describe_preprocessing(task: LanguageTaskConfig, tokenizer: ByteTokenizer) -> LanguagePreprocessing:
     """Return how texts become the graphs' input."""
     return LanguagePreprocessing(
         length=task.length,

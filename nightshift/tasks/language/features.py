@@ -11,7 +11,7 @@ from nightshift.config.language import LanguageConfig
 from nightshift.contracts import tables
 from nightshift.contracts.tables import Partition
 from nightshift.step import log
-from nightshift.tasks.language.tokens import Tokenizer, load_tokenizer
+from nightshift.tasks.language.tokens import ByteTokenizer, load_tokenizer
 from nightshift.tasks.protocol import FeatureDetails, FeatureSetup
 
 CARRIED = ("source", "license", "group")  # where the use case has them
@@ -26,7 +26,7 @@ class DocumentFeatures:
     """
 
     setup: FeatureSetup[LanguageConfig]
-    tokenizer: Tokenizer
+    tokenizer: ByteTokenizer
 
     def uri(self, day: date) -> str:
         """Return where a day's partition lies: its name is a hash of the texts and of the tokenizer."""

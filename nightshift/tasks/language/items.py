@@ -5,7 +5,7 @@ from nightshift.contracts.package import ModelPackage, read_tokenizer
 from nightshift.contracts.preprocessing import LanguagePreprocessing
 from nightshift.serving.items.schema import ItemSchema
 from nightshift.tasks.language import documents
-from nightshift.tasks.language.tokens import Tokenizer
+from nightshift.tasks.language.tokens import ByteTokenizer
 from nightshift.tasks.texts.items import text_field
 
 
@@ -16,7 +16,7 @@ def items(model: ModelPackage, uri: str) -> ItemSchema:
         UserError: when it is a model of another task, or its tokenizer is not the one that its manifest names.
     """
     preprocessing = model.preprocessing_as(LanguagePreprocessing)
-    tokenizer = Tokenizer(read_tokenizer(uri, model), preprocessing.start, preprocessing.vocabulary)
+    tokenizer = ByteTokenizer(read_tokenizer(uri, model), preprocessing.start, preprocessing.vocabulary)
 
     def encode(text: str) -> Array:
         (document,) = tokenizer.encode([text])

@@ -16,7 +16,7 @@ from nightshift.contracts.preprocessing import LanguagePreprocessing
 from nightshift.graph import Graph
 from nightshift.tasks.classification.drift_reference import EMBEDDED, KEYS
 from nightshift.tasks.language import documents
-from nightshift.tasks.language.tokens import Tokenizer
+from nightshift.tasks.language.tokens import ByteTokenizer
 
 LOGITS = 1 << 19  # numbers that exist at once, unless a row has more: they stay in a CPU's cache
 
@@ -76,7 +76,7 @@ class DocumentScorer:
             UserError: when a file's bytes are not those that the manifest names.
         """
         preprocessing = model.preprocessing_as(LanguagePreprocessing)
-        tokenizer = Tokenizer(read_tokenizer(uri, model), preprocessing.start, preprocessing.vocabulary)
+        tokenizer = ByteTokenizer(read_tokenizer(uri, model), preprocessing.start, preprocessing.vocabulary)
         graph = Graph(read_graph(uri, model, candidate or model.selected))
         return cls(graph, preprocessing, tokenizer.byte_lengths)
 

@@ -1,7 +1,7 @@
 """From a text to numbers of tokens, by a tokenizer's file whose tokens are bytes, or some bytes together."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -18,10 +18,11 @@ from nightshift.errors import UserError
 
 SCHEMA = 1  # part of every partition's key: raise it whenever the same texts would get other numbers
 FILE = "tokenizer.json"  # in a package
+BYTES = 256
 
 
 @dataclass(frozen=True)
-class Tokenizer:
+class ByteTokenizer:
     """How texts are split, and what numbers their parts get.
 
     Attributes:
@@ -60,7 +61,7 @@ class Tokenizer:
         return [np.array([self.start, *encoding.ids], np.int32) for encoding in encodings]
 
 
-def load_tokenizer(task: LanguageTaskConfig) -> Tokenizer:
+def load_tokenizer(task: LanguageTaskConfig) -> ByteTokenizer:
     """Return the tokenizer of a config.
 
     Raises:
@@ -78,7 +79,7 @@ def load_tokenizer(task: LanguageTaskConfig) -> Tokenizer:
     if start is None:
         special = [token.content for token in library.get_added_tokens_decoder().values() if token.special]
         raise UserError(f"task.start: is {task.start!r}, which {task.tokenizer} does not have; allowed: {special[:20]}")
-    return Tokenizer(content, start, max(library.get_vocab().values()) + 1)
+    return ByteTokenizer(content, start, max(library.get_vocab().values()) + 1)
 
 
 @lru_cache(maxsize=4)
@@ -90,14 +91,19 @@ def bytes_tokenizer(start: str) -> bytes:
     return library.to_str().encode()
 
 
-def train_tokenizer(texts: Sequence[str], vocabulary: int, start: str) -> bytes:
+def train_tokenizer(texts: Iterable[str], vocabulary: int, start: str) -> bytes:
     """Return the `tokenizer.json` of the bytes, and of those that most often stand together in some texts.
 
     Args:
         texts: to learn from.
-        vocabulary: numbers that tokens get, more than 257.
+        vocabulary: numbers that tokens get: of the bytes, of `start`, and of what is learned.
         start: the token that begins a text.
+
+    Raises:
+        UserError: when there are too few numbers for the bytes.
     """
+    if vocabulary <= BYTES:
+        raise UserError(f"--vocabulary: is {vocabulary}; the {BYTES} bytes and the start of a text need more")
     library = _of_bytes(models.BPE())
     trainer = trainers.BpeTrainer(
         vocab_size=vocabulary,

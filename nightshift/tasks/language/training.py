@@ -21,7 +21,7 @@ from nightshift.tasks.fitting import Fitted
 from nightshift.tasks.language import candidates, documents, scores
 from nightshift.tasks.language.metrics import PROMISE
 from nightshift.tasks.language.scores import DocumentScorer
-from nightshift.tasks.language.tokens import FILE, Tokenizer, load_tokenizer
+from nightshift.tasks.language.tokens import FILE, ByteTokenizer, load_tokenizer
 from nightshift.tasks.protocol import CandidateMetrics, TrainingSetup
 
 CHECKED = 32  # texts on which a graph is compared with the network it was made of
@@ -96,7 +96,7 @@ class DocumentSample:
         return DocumentScorer(Graph(graph), self.preprocessing, self.tokenizer.byte_lengths)
 
     @cached_property
-    def tokenizer(self) -> Tokenizer:
+    def tokenizer(self) -> ByteTokenizer:
         """How texts become tokens."""
         return load_tokenizer(self.setting.task)
 

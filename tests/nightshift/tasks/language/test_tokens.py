@@ -1,17 +1,21 @@
 """Tokens of bytes: they stand for all of a text, and nothing in a text is taken for a mark."""
 
 import json
+from datetime import date
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer as Library
 from tokenizers import models
 
+from nightshift.contracts import tables
 from nightshift.errors import UserError
 from nightshift.tasks.language import tokens
-from nightshift.tasks.language.tokens import Tokenizer, load_tokenizer
+from nightshift.tasks.language.__main__ import main
+from nightshift.tasks.language.tokens import ByteTokenizer, load_tokenizer
 from tests.components.tales import task
 
 MARK = "<|endoftext|>"
@@ -20,7 +24,7 @@ BYTES = load_tokenizer(task())
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory) -> Tokenizer:
+def trained(tmp_path_factory) -> ByteTokenizer:
     path = tmp_path_factory.mktemp("tokenizer") / "tokenizer.json"
     path.write_bytes(tokens.train_tokenizer(TEXTS * 20, 300, MARK))
     return load_tokenizer(task(tokenizer=str(path)))
@@ -57,3 +61,15 @@ def test_what_is_no_tokenizer_of_bytes_or_lacks_the_mark_is_refused(tmp_path):
     with pytest.raises(UserError, match=r"task\.start: is '<\|endoftext\|>'.* allowed: \['<s>'\]"):
         load_tokenizer(task(tokenizer=str(path)))
     assert json.loads(path.read_text())["added_tokens"][0]["content"] == "<s>"
+
+
+def test_a_tokenizer_is_learned_from_ingested_texts(tmp_path, capsys):
+    uri, day = str(tmp_path / "2024-03-10.parquet"), date(2024, 3, 10)
+    part = tables.write_partition(uri, day, pd.DataFrame({"text": TEXTS * 20}), {})
+    tables.write_table(str(tmp_path / "events.json"), tables.Table("events", [part]))
+    path = tmp_path / "tokenizer.json"
+    flags = ["--events", str(tmp_path / "events.json"), "--tokenizer", str(path)]
+    assert main([*flags, "--vocabulary", "300"]) == 0
+    assert load_tokenizer(task(tokenizer=str(path))).vocabulary == 300
+    assert main([*flags, "--vocabulary", "256"]) == 2
+    assert capsys.readouterr().err.startswith("--vocabulary: is 256; ")
