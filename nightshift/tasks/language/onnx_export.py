@@ -59,7 +59,8 @@ class _Llama:
         positions = torch.arange(length)[None]
         rotations = model.model.rotary_emb(torch.zeros(1), positions)
         self.cosines, self.sines = (self.graph.constant(rotation.numpy()[:, None]) for rotation in rotations)
-        self.mask = self.graph.constant(np.triu(np.full((length, length), HIDDEN), 1))
+        later = self.graph.node("Expand", self.graph.constant(HIDDEN), self.graph.axes(length, length))
+        self.mask = self.graph.node("Trilu", later, self.graph.constant(np.int64(1)), upper=1)
 
     def embed(self) -> str:
         """Draw the numbers of each token but a row's last, (n, length, width)."""
