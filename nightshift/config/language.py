@@ -35,6 +35,9 @@ class LanguageTaskConfig(TaskConfig):
         None, description="path or URI of a tokenizer.json that encodes bytes (ByteLevel); null: a token is a byte"
     )
     start: str = Field("<|endoftext|>", min_length=1, description="token of the tokenizer that begins a text")
+    chat: bool = Field(
+        False, description="true: texts are JSON lists of messages (ChatML), of which the assistant's are learned"
+    )
     min_characters: Characters = Field(16, description="of a text, below which it is quarantined")
     max_characters: Characters = Field(1_000_000, description="of a text, above which it is quarantined")
     max_repetition: Share = Field(

@@ -38,9 +38,9 @@ CONFIG: dict[str, Any] = {
     "evaluation": {"min_rows": 20},
 }
 STEPS = {
-    "ingestion": (ingestion, {"data": "simulator", "events": "events.json"}),
-    "features": (features, {"events": "events.json", "features": "features.json", "device": "cpu"}),
-    "training": (training, {"features": "features.json", "model": "model", "device": "cpu"}),
+    "ingestion": (ingestion, {"events": "events.json"}),
+    "features": (features, {"events": "events.json", "features": "features.json"}),
+    "training": (training, {"features": "features.json", "model": "model"}),
     "evaluation": (evaluation, {"features": "features.json", "model": "model", "evaluation": "evaluation"}),
     "scoring": (scoring, {"features": "features.json", "model": "model", "scores": "scores"}),
     "drift": (drift, {"features": "features.json", "scores": "scores", "drift": "drift"}),
@@ -70,22 +70,25 @@ def task(**fields: Any) -> LanguageTaskConfig:
     return parsed
 
 
+def chat(*messages: tuple[str, str]) -> str:
+    """A chat as a text, of roles and what they say."""
+    return json.dumps([{"role": role, "content": content} for role, content in messages])
+
+
 class Night:
     """The steps of a night, in a folder of a workspace that keeps what nights share."""
 
-    def __init__(self, workspace: Path, day: str, config: dict[str, Any]) -> None:
-        self.workspace, self.folder, self.day, self.config = workspace, workspace / day, day, config
+    def __init__(self, workspace: Path, day: str, config: dict[str, Any], data: str = "simulator") -> None:
+        self.workspace, self.folder, self.day, self.config, self.data = workspace, workspace / day, day, config, data
 
-    def run(self) -> None:
-        for name in STEPS:
-            self.step(name)
-
-    def step(self, name: str) -> Any:
-        module, uris = STEPS[name]
-        return module.body(self.context(**uris))
+    def run(self, *steps: str) -> None:
+        """Run some steps, by default all of them."""
+        for name in steps or STEPS:
+            module, uris = STEPS[name]
+            module.body(self.context(**uris))
 
     def context(self, **uris: str) -> StepContext:
-        given = {"data", "device"}
-        flags = {name: value if name in given else str(self.folder / value) for name, value in uris.items()}
+        flags = {name: str(self.folder / uri) for name, uri in uris.items()}
         shared = {"config": json.dumps(self.config), "date": self.day, "state": state(self.workspace)}
+        shared |= {"data": self.data, "device": "cpu"}
         return StepContext(Namespace(**shared, **flags, run=self.day, executor_input={}))

@@ -58,14 +58,17 @@ def recipe(task: LanguageTaskConfig, name: str) -> Llama:
 
 def pack(setting: Setting[LanguageTaskConfig], architecture: Llama, rows: pd.DataFrame) -> PackedDataset:
     """Return what a network is trained on, of rows of the features table."""
-    packed = packing.pack(documents.read_tokens(rows), architecture.start, architecture.length)
-    inputs, weights = (torch.from_numpy(array).to(setting.torch_device) for array in packed)
-    return PackedDataset(inputs, weights, architecture.fit.batch_size)
+    packed, weights = packing.pack(documents.read_tokens(rows), architecture.start, architecture.length)
+    learned = weights * (packed[:, 1:] < architecture.vocabulary)
+    inputs, labels = (
+        torch.from_numpy(array).to(setting.torch_device) for array in (packed % architecture.vocabulary, learned)
+    )
+    return PackedDataset(inputs, labels, architecture.fit.batch_size)
 
 
 def measure_rows(model: nn.Sequential, tokenizer: ByteTokenizer, rows: Tokens) -> npt.NDArray[np.float32]:
     """Return a network's bits per byte of rows, (n, length + 1) -> (n,)."""
-    nats = networks.run_batches(model, rows, next(model.parameters()).device)
+    nats = networks.run_batches(model, rows % tokenizer.vocabulary, next(model.parameters()).device)
     sizes = tokenizer.byte_lengths[rows[:, 1:]]
     bits = (nats * (sizes > 0)).sum(1, dtype=float) / np.log(2)
     scores: npt.NDArray[np.float32] = (bits / np.maximum(sizes.sum(1), 1)).astype(np.float32)

@@ -29,6 +29,7 @@ def describe_preprocessing(task: LanguageTaskConfig, tokenizer: ByteTokenizer) -
         tokenizer_sha256=tokenizer.sha256,
         vocabulary=tokenizer.vocabulary,
         start=tokenizer.start,
+        chat=tokenizer.chat,
     )
 
 

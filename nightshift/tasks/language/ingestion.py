@@ -6,6 +6,7 @@ import numpy.typing as npt
 
 from nightshift.classification import texts
 from nightshift.config.language import LanguageConfig, LanguageTaskConfig
+from nightshift.tasks.language import chats
 from nightshift.tasks.texts.ingestion import find_faults
 
 if TYPE_CHECKING:
@@ -30,12 +31,17 @@ def near_duplicates(contents: "pd.Series", config: LanguageConfig) -> "npt.NDArr
 
 def rules(config: LanguageConfig) -> dict[str, object]:
     """Return what decides which rows are good, beside columns and zone."""
-    names = {"min_characters", "max_characters", "max_repetition", "max_symbols", "near_duplicates"}
+    names = {"chat", "min_characters", "max_characters", "max_repetition", "max_symbols", "near_duplicates"}
     return config.task.model_dump(include=names)
 
 
 def judge_quality(text: str, task: LanguageTaskConfig) -> str | None:
-    """Return the rule that rejects a text: `too_short`, `symbols` or `repetitive`, or None."""
+    """Return the rule that rejects a text: `not_a_chat`, `too_short`, `symbols` or `repetitive`, or None."""
+    if task.chat:
+        messages = chats.parse_chat(text)
+        if not messages:
+            return "not_a_chat"
+        text = "\n".join(message.content for message in messages)
     if len(text) < task.min_characters:
         return "too_short"
     if measure_symbols(text) > task.max_symbols:

@@ -1,6 +1,7 @@
 """The ONNX graph of a Llama: `inputs` int32 (n, length + 1) -> `score` float32 (n,), the bits per byte of each row.
 
 Its `embedding`, float32 (n, width), is the mean over tokens of what the last layer takes (Muennighoff, SGPT, 2022).
+Numbers from the vocabulary on are of tokens that are only read: they are those less the vocabulary, and count nothing.
 A row is one text from its start, or a later part of one: it is filled up at its end, which no token before it sees.
 """
 
@@ -26,16 +27,16 @@ def llama(model: "LlamaForCausalLM", length: int, byte_lengths: Tokens) -> bytes
     Args:
         model: on the CPU.
         length: tokens of a row, each of which predicts the next one.
-        byte_lengths: bytes that each token stands for, (vocabulary,); those of none count for nothing.
+        byte_lengths: bytes that each token stands for, (2 vocabulary,); those of none count for nothing.
     """
-    drawn = _Llama(model, length)
+    drawn = _Llama(model, length, len(byte_lengths) // 2)
     graph = drawn.graph
     hidden, targets = drawn.embed(), graph.node("Slice", INPUT, *map(graph.axes, (1, length + 1, 1)))
     for number in range(drawn.shape.num_hidden_layers):
         hidden = drawn.layer(f"model.layers.{number}", hidden)
     last = drawn.normalize("model.norm", hidden)
     likely = graph.node("LogSoftmax", drawn.linear("lm_head", last), axis=-1)
-    likely = graph.node("GatherElements", likely, graph.unsqueeze(targets, 2), axis=2)
+    likely = graph.node("GatherElements", likely, graph.unsqueeze(drawn.lower(targets), 2), axis=2)
     sizes = graph.node("Gather", graph.constant(byte_lengths.astype(np.float32)), targets)
     is_counted = graph.node("Sign", sizes)
     nats = drawn.sum_tokens(graph.node("Mul", graph.node("Squeeze", likely, graph.axes(2)), is_counted))
@@ -50,8 +51,9 @@ def llama(model: "LlamaForCausalLM", length: int, byte_lengths: Tokens) -> bytes
 class _Llama:
     """A decoder that grows by a layer at a time."""
 
-    def __init__(self, model: "LlamaForCausalLM", length: int) -> None:
+    def __init__(self, model: "LlamaForCausalLM", length: int, vocabulary: int) -> None:
         self.graph, self.length = Drawing(), length
+        self.vocabulary = self.graph.constant(np.int32(vocabulary))
         self.shape: Any = model.config  # whose class allows None where it holds numbers
         self.weights = {name: value.detach().float().numpy() for name, value in model.state_dict().items()}
         self.one = self.graph.constant(np.float32(1))
@@ -65,7 +67,11 @@ class _Llama:
     def embed(self) -> str:
         """Draw the numbers of each token but a row's last, (n, length, width)."""
         tokens = self.graph.node("Slice", INPUT, *map(self.graph.axes, (0, self.length, 1)))
-        return self.graph.node("Gather", self._weight("model.embed_tokens"), tokens)
+        return self.graph.node("Gather", self._weight("model.embed_tokens"), self.lower(tokens))
+
+    def lower(self, numbers: str) -> str:
+        """Draw the numbers of tokens, be they only read or not."""
+        return self.graph.node("Mod", numbers, self.vocabulary)
 
     def sum_tokens(self, values: str) -> str:
         """Draw the sum over the tokens of a row, (n, length, ...) -> (n, ...)."""

@@ -11,12 +11,12 @@ import pandas as pd
 from nightshift import storage
 from nightshift.classification import bootstrap
 from nightshift.classification.tokens import Tokens
-from nightshift.contracts.package import ModelPackage, read_graph, read_tokenizer
+from nightshift.contracts.package import ModelPackage, read_graph
 from nightshift.contracts.preprocessing import LanguagePreprocessing
 from nightshift.graph import Graph
 from nightshift.tasks.classification.drift_reference import EMBEDDED, KEYS
 from nightshift.tasks.language import documents
-from nightshift.tasks.language.tokens import ByteTokenizer
+from nightshift.tasks.language.tokens import open_tokenizer
 
 LOGITS = 1 << 19  # numbers that exist at once, unless a row has more: they stay in a CPU's cache
 
@@ -62,7 +62,7 @@ class DocumentScorer:
     Args:
         graph: rows of tokens, int32 (n, length + 1) -> bits per byte, float32 (n,).
         preprocessing: how texts become such rows.
-        byte_lengths: bytes that each token stands for, (vocabulary,).
+        byte_lengths: bytes that each token stands for, (2 vocabulary,).
     """
 
     def __init__(self, graph: Graph, preprocessing: LanguagePreprocessing, byte_lengths: Tokens) -> None:
@@ -76,7 +76,7 @@ class DocumentScorer:
             UserError: when a file's bytes are not those that the manifest names.
         """
         preprocessing = model.preprocessing_as(LanguagePreprocessing)
-        tokenizer = ByteTokenizer(read_tokenizer(uri, model), preprocessing.start, preprocessing.vocabulary)
+        tokenizer = open_tokenizer(uri, model)
         graph = Graph(read_graph(uri, model, candidate or model.selected))
         return cls(graph, preprocessing, tokenizer.byte_lengths)
 

@@ -36,7 +36,7 @@ def text_field(preprocessing: TokenizedPreprocessing, encode: Callable[[str], Ar
     """
     return ItemField(
         name=preprocessing.item,
-        limit=preprocessing.vocabulary,
+        limit=preprocessing.limit,
         content_types=("text/",),
         schema={"type": "string", "minLength": 1},
         parse=_content,

@@ -5,7 +5,7 @@ import pytest
 
 from nightshift.config import parse
 from nightshift.tasks.language import ingestion
-from tests.components.tales import config
+from tests.components.tales import chat, config
 
 GOOD = "It was the night shift that kept the models fresh, and nobody noticed."
 
@@ -27,6 +27,22 @@ GOOD = "It was the night shift that kept the models fresh, and nobody noticed."
 def test_each_rule_rejects_what_it_names(text, rule):
     reasons = ingestion.faults(pd.DataFrame({"text": [text]}), parse(config(max_characters=1000)))
     assert reasons.tolist() == [rule]
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        (chat(("user", "What kept the models fresh?"), ("assistant", GOOD)), None),
+        (chat(("user", "What kept the models fresh?")), "not_a_chat"),
+        (chat(("narrator", "It was night."), ("assistant", GOOD)), "not_a_chat"),
+        ('{"role": "assistant", "content": "It was the night shift."}', "not_a_chat"),
+        (GOOD, "not_a_chat"),
+        (chat(("user", "Well"), ("assistant", "well " * 30)), "repetitive"),
+    ],
+    ids=["chat", "no answer", "unknown role", "no list", "no JSON", "repetitive answer"],
+)
+def test_of_chats_messages_are_judged(text, rule):
+    assert ingestion.faults(pd.DataFrame({"text": [text]}), parse(config(chat=True))).tolist() == [rule]
 
 
 def test_near_duplicates_are_found_where_the_config_asks():

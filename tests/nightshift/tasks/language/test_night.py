@@ -137,7 +137,7 @@ def test_a_release_weighs_every_text_of_a_day(nights: tuple[Night, Night]) -> No
 
 
 def test_the_training_is_measured_and_gives_the_same_graph(night: Night) -> None:
-    profiling.body(night.context(features="features.json", model="model", profile="profile", device="cpu"))
+    profiling.body(night.context(features="features.json", model="model", profile="profile"))
     assert Profile.read(str(night.folder / "profile/profile.json")).reproduced
 
 

@@ -8,10 +8,11 @@ from nightshift.graph import Graph
 from nightshift.neural.recipes.llama import Llama, LlamaParameters
 from nightshift.tasks.language import candidates, documents, onnx_export
 from nightshift.tasks.language.tokens import load_tokenizer
-from tests.components.tales import task
+from tests.components.tales import chat, task
 
 LENGTH = 16
 TOKENIZER = load_tokenizer(task())
+CHATS, CHAT = load_tokenizer(task(chat=True)), chat(("user", "What is it?"), ("assistant", "It is a night shift."))
 TEXTS = ["a", "a night shift", "longer than a single row of tokens is, and so it takes several of them", "שלום 🙂"]
 
 
@@ -25,7 +26,7 @@ def test_a_graph_scores_as_its_network_does_whoever_shares_keys_and_values(shape
         for parameter in model.parameters():
             parameter.mul_(1 + torch.randn_like(parameter)).add_(0.05 * torch.randn_like(parameter))
     preprocessing = documents.describe_preprocessing(task(length=LENGTH), TOKENIZER)
-    rows, _ = documents.cut_rows(TOKENIZER.encode(TEXTS), preprocessing)
+    rows, _ = documents.cut_rows([*TOKENIZER.encode(TEXTS), *CHATS.encode([CHAT])], preprocessing)
     graph = Graph(onnx_export.llama(recipe.causal(model), LENGTH, TOKENIZER.byte_lengths))
     expected = candidates.measure_rows(model, TOKENIZER, rows)
     assert np.abs(graph.score(rows) - expected).max() < 1e-4
