@@ -100,4 +100,7 @@ class Trainer(ConfigSection):
     bucket_mb: Annotated[float, annotated_types.Interval(gt=0, le=100_000)] = Field(
         25, description="of gradients that replicas exchange at once, while they compute the others"
     )
+    hang_seconds: Positive = Field(
+        600, description="that a process may keep the others waiting, before it is named and the training begins again"
+    )
     checkpoint_seconds: Positive = Field(300, description="between two checkpoints of a training that takes longer")

@@ -18,6 +18,7 @@ from torch.distributed.tensor.parallel import ParallelStyle, parallelize_module
 from torch.nn.parallel import DistributedDataParallel
 
 from nightshift.config.neural import Compression, Trainer
+from nightshift.neural import hangs
 from nightshift.neural.recipes import Recipe
 from nightshift.neural.replica import Replica
 
@@ -62,6 +63,10 @@ class ParallelReplica(Replica):
             stack.callback(self.module.set_requires_gradient_sync, True)
         return stack
 
+    def watch(self) -> AbstractContextManager[object]:
+        """Watch for other processes that stop."""
+        return hangs.watch(self.trainer.hang_seconds)
+
     def clip(self, limit: float) -> None:
         """Scale the gradients of all processes down to one norm."""
         parameters = [parameter for part in self.parts for parameter in part.parameters()]
@@ -90,12 +95,12 @@ class Replicated(ParallelStyle):
     """Every process along `tensor` has the whole of a module, and computes the whole."""
 
     def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
-        def spread(_: nn.Module, inputs: tuple[Tensor, ...], mesh: DeviceMesh) -> tuple[DTensor, ...]:
-            return tuple(DTensor.from_local(value, mesh, [Replicate()]) for value in inputs)
-
-        return distribute_module(
-            module, device_mesh, input_fn=spread, output_fn=lambda _, output, __: output.to_local()
+        replicated = [Replicate()]
+        module.register_forward_pre_hook(
+            lambda _, inputs: tuple(DTensor.from_local(value, device_mesh, replicated) for value in inputs)
         )
+        module.register_forward_hook(lambda _, __, output: output.to_local())
+        return distribute_module(module, device_mesh)
 
 
 def is_cut(mesh: DeviceMesh) -> bool:

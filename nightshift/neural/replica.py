@@ -60,6 +60,10 @@ class Replica:
         """Keep gradients in this process."""
         return nullcontext()
 
+    def watch(self) -> AbstractContextManager[object]:
+        """Watch for other processes that stop."""
+        return nullcontext()
+
     def optimizer(self) -> torch.optim.Optimizer:
         """Return what changes the weights by their gradients; call it once."""
         parameters = (pair for part in self.parts for pair in part.named_parameters())

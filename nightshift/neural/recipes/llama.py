@@ -7,14 +7,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import annotated_types
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 from torch import Tensor, nn
-from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 from torch.utils.checkpoint import checkpoint
 from transformers import AttentionInterface, LlamaConfig, LlamaForCausalLM
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRMSNorm, LlamaRotaryEmbedding
@@ -22,6 +21,8 @@ from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRMS
 from nightshift.config.neural import LearningRate
 from nightshift.config.section import BatchSize, Epochs, Layers, Threads, Width
 from nightshift.errors import UserError
+from nightshift.neural import attention
+from nightshift.neural.attention import Visible
 from nightshift.neural.blocks import ConditionedBlocks
 from nightshift.neural.data import ResidentDataset
 from nightshift.neural.recipes import Group, check_parameters, decay_groups, pretrained
@@ -49,7 +50,7 @@ class Context(NamedTuple):
 
     rows: Tensor
     positions: Tensor
-    visible: Tensor | BlockMask
+    visible: Visible
 
 
 class LlamaParameters(Continued):
@@ -69,6 +70,13 @@ class LlamaParameters(Continued):
         0, description="of what is learned beside pretrained matrices, which stay; 0: all weights are trained"
     )
     lora_alpha: Width = Field(16, description="these products are scaled by it over their number")
+
+    @field_validator("lora_rank")
+    @classmethod
+    def _adapts_something(cls, value: int, info: ValidationInfo) -> int:
+        if value and not info.data.get("pretrained"):
+            raise ValueError("there is nothing pretrained to adapt; name it as `pretrained`, or leave this out")
+        return value
 
     @model_validator(mode="before")
     @classmethod
@@ -118,13 +126,13 @@ class Prediction(nn.Module):
 
     def __init__(self, norm: LlamaRMSNorm, output: nn.Linear) -> None:
         super().__init__()
-        self.norm, self.output = norm, output
+        self.norm, self.output, self.logits = norm, output, LOGITS
 
     def forward(self, hidden: Tensor, context: Context) -> Tensor:
-        """Return the nats of each token after the first, float32 (n, length), `LOGITS` logits at a time."""
+        """Return the nats of each token after the first, float32 (n, length), some logits at a time."""
         targets = context.rows[:, 1:].long()
-        size = max(1, LOGITS // (self.output.out_features * len(targets)))
-        pieces = zip(hidden.split(size, 1), targets.split(size, 1), strict=True)
+        size = max(1, self.logits // (self.output.out_features * len(targets)))
+        pieces = zip(torch.split(hidden, size, 1), torch.split(targets, size, 1), strict=True)
         return torch.cat([checkpoint(self._nats, *piece, use_reentrant=False) for piece in pieces], 1)
 
     def _nats(self, hidden: Tensor, targets: Tensor) -> Tensor:
@@ -146,7 +154,7 @@ class Decoder(ConditionedBlocks):
         tokens = rows[:, :-1]
         index = torch.arange(tokens.shape[1], device=rows.device)
         begun = torch.where(tokens == self.start, index, 0).cummax(1).values
-        return Context(rows, index - begun, _visible(begun))
+        return Context(rows, index - begun, attention.within_documents(begun))
 
 
 @dataclass(frozen=True)
@@ -187,7 +195,8 @@ class Llama:
         shape = LlamaConfig.from_dict({**self.shape.to_dict(), "tie_word_embeddings": False})
         causal = LlamaForCausalLM(shape)
         causal.load_state_dict(weights)
-        return causal.eval()
+        causal.eval()  # type: ignore[no-untyped-call]
+        return causal
 
     def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """Return the mean over rows of their weighted nats, (n, length) each; a weight of 0: nothing to learn."""
@@ -220,11 +229,11 @@ class Llama:
         among them. With adapters a third is saved, since no gradient of the matrices themselves is computed.
         """
         shape = self.shape
-        attention = shape.num_attention_heads * shape.head_dim
-        layer = shape.hidden_size * (2 * attention + 2 * shape.num_key_value_heads * shape.head_dim)
+        queries, shared = self._attention_width
+        layer = shape.hidden_size * (2 * queries + 2 * shared)
         layer += 3 * shape.hidden_size * shape.intermediate_size
         token = 2 * (shape.num_hidden_layers * layer + shape.hidden_size * shape.vocab_size)
-        token += 4 * shape.num_hidden_layers * attention * self.length
+        token += 4 * shape.num_hidden_layers * queries * self.length
         return (2 if self.fit.lora_rank else 3) * self.length * token
 
     def random_rows(self, count: int, device: torch.device) -> ResidentDataset:
@@ -240,7 +249,7 @@ class Llama:
         Raises:
             UserError: when it is that of another network, or does not fit the tokenizer or the length.
         """
-        AttentionInterface.register(ATTENTION, attend)
+        AttentionInterface.register(ATTENTION, attention.attend)
         fit = self.fit
         if fit.pretrained:
             config: LlamaConfig = pretrained.read(
@@ -259,9 +268,17 @@ class Llama:
                 max_position_embeddings=self.length,
                 bos_token_id=self.start,
                 eos_token_id=self.start,
-                attn_implementation=ATTENTION,
+                attn_implementation=ATTENTION,  # type: ignore[call-arg]
             )
         return config
+
+    @property
+    def _attention_width(self) -> tuple[int, int]:
+        """Numbers of a token's queries, and of its keys or values."""
+        size, shared = self.shape.head_dim, self.shape.num_key_value_heads
+        assert size
+        assert shared
+        return size * self.shape.num_attention_heads, size * shared
 
     @property
     def _source(self) -> str:
@@ -283,7 +300,7 @@ class Llama:
 
         names = [name.rsplit(".", 1)[1] for name in (*COLUMNS, *SUMS)]
         adapters = LoraConfig(r=self.fit.lora_rank, lora_alpha=self.fit.lora_alpha, target_modules=names)
-        LoraModel(decoder, {"default": adapters}, "default")  # type: ignore[no-untyped-call]  # it changes what it is given
+        LoraModel(decoder, {"default": adapters}, "default")  # it changes what it is given
         return decoder
 
     def _check_widths(self) -> None:
@@ -313,56 +330,6 @@ def build(field: str, shape: Mapping[str, int], values: Mapping[str, Any]) -> Ll
     return Llama(field, **shape, fit=check_parameters(LlamaParameters, field, values))
 
 
-def attend(
-    _: nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | BlockMask,
-    scaling: float,
-    **__: Any,
-) -> tuple[Tensor, None]:
-    """Return what heads attend to, (n, length, heads, numbers), as `transformers` calls for it.
-
-    Args:
-        query: (n, heads, length, numbers).
-        key: (n, kv_heads, length, numbers), like value.
-        value: what is attended to.
-        attention_mask: which tokens each one sees: blocks of them on a GPU, (n, 1, length, length) on a CPU.
-        scaling: of the products.
-    """
-    query, key, is_shared = query.to(value.dtype), key.to(value.dtype), query.shape[1] != key.shape[1]
-    if isinstance(attention_mask, BlockMask):
-        mixed = _flex()(query, key, value, block_mask=attention_mask, scale=scaling, enable_gqa=is_shared)
-    else:
-        mixed = nn.functional.scaled_dot_product_attention(
-            query, key, value, attention_mask, scale=scaling, enable_gqa=is_shared
-        )
-    return mixed.transpose(1, 2).contiguous(), None
-
-
-def _visible(begun: Tensor) -> Tensor | BlockMask:
-    """Return which tokens each one sees; `begun` (n, length) is where its document begins."""
-    count, length = begun.shape
-    if begun.is_cuda:
-        return _block_mask()(
-            lambda row, _, query, key: (query >= key) & (begun[row, query] == begun[row, key]),
-            count, None, length, length, device=begun.device,
-        )  # fmt: skip
-    before = torch.ones(length, length, dtype=torch.bool, device=begun.device).tril()
-    return (before & (begun[:, :, None] == begun[:, None, :])).unsqueeze(1)
-
-
-@cache
-def _flex() -> Any:
-    return torch.compile(flex_attention, dynamic=False)
-
-
-@cache
-def _block_mask() -> Any:
-    return torch.compile(create_block_mask, dynamic=False)
-
-
 def _merge(model: nn.Sequential) -> nn.Sequential:
     """Return a copy of an adapted network whose adapters are part of its weights."""
     from peft.tuners.lora import LoraLayer
@@ -370,7 +337,7 @@ def _merge(model: nn.Sequential) -> nn.Sequential:
     merged = deepcopy(model)
     for name, module in [*merged.named_modules()]:
         if isinstance(module, LoraLayer):
-            module.merge()  # type: ignore[operator]
+            module.merge()
             merged.set_submodule(name, module.get_base_layer())
     return merged
 

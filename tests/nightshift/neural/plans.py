@@ -14,6 +14,7 @@ from torch.distributed.tensor import DTensor
 from nightshift.config.neural import Trainer
 from nightshift.neural import devices, processes, trainer
 from nightshift.neural.data import ResidentDataset
+from nightshift.neural.parallel import local
 from nightshift.neural.recipes import Recipe, llama, mlp
 from nightshift.neural.recipes.mlp import MLP, MLPParameters
 from nightshift.neural.replica import Replica
@@ -125,6 +126,17 @@ def fitted(name: str, shared: dict[str, Any] | None, overrides: dict[str, Any]) 
         return resumable.left(model)
 
 
+def gradients(name: str, shared: dict[str, Any] | None, overrides: dict[str, Any]) -> dict[str, torch.Tensor]:
+    """The gradients of the first step, of which Adam's first moment has a tenth; of a pipeline, those that are here."""
+    with devices.reproducible(0, threads=1):
+        recipe, rows = subject(name, overrides)
+        alone = shared is None
+        replica = Replica(recipe, CPU) if alone else processes.replica(recipe, Trainer.model_validate(shared), CPU)
+        training = NetworkTraining(replica, rows)
+        training.step(next(training.batches()))
+        return {key: 10 * local(value) for key, value in training.state().items() if key.endswith(".exp_avg")}
+
+
 def check_shards(training: NetworkTraining, zero: int) -> None:
     """Two processes have half of the optimizer's state each; from forward to backward, weights are whole in ZeRO-2."""
     model = training.replica.model
@@ -144,11 +156,17 @@ def local_size(value: torch.Tensor) -> int:
 def main() -> None:
     with processes.join_processes(CPU):
         for name, (shared, overrides) in PLANS[dist.get_world_size()].items():
-            together, alone = fitted(name, shared, overrides), fitted(name, None, overrides)
-            gap = torch.stack([(together[key] - alone[key]).abs().max() for key in alone]).max().double()
-            dist.all_reduce(gap, dist.ReduceOp.MAX)
-            if dist.get_rank() == 0:
-                print(f"{name}: {gap.item():.2g}", flush=True)
+            report(name, fitted(name, shared, overrides), fitted(name, None, overrides))
+            if name.startswith("llama"):
+                report(f"{name}, gradients", gradients(name, shared, overrides), gradients(name, None, overrides))
+
+
+def report(name: str, together: dict[str, torch.Tensor], alone: dict[str, torch.Tensor]) -> None:
+    """Print by how much values differ in any process at most."""
+    gap = torch.stack([(value - alone[key]).abs().max() for key, value in together.items()]).max().double()
+    dist.all_reduce(gap, dist.ReduceOp.MAX)
+    if dist.get_rank() == 0:
+        print(f"{name}: {gap.item():.2g}", flush=True)
 
 
 if __name__ == "__main__":

@@ -30,10 +30,11 @@ def test_processes_that_share_a_training_in_any_way_get_the_weights_of_one_proce
 
     assert done.returncode == 0, done.stderr[-5000:]
     gaps = {name: float(gap) for name, gap in re.findall(r"^(.+): ([\d.e-]+)$", done.stdout, re.MULTILINE)}
-    assert set(gaps) == set(PLANS[processes])
+    decoders = {f"{name}, gradients" for name in PLANS[processes] if name.startswith("llama")}
+    assert set(gaps) == set(PLANS[processes]) | decoders
     for name, gap in gaps.items():
         limits = [limit for word, limit in COARSE.items() if word in name]
-        assert gap < (limits[0] if limits else 1e-5), name
+        assert gap < (limits[0] if limits else 1e-6 if name in decoders else 1e-5), name
         assert not limits or gap > 1e-6, name  # fewer bits it has been
 
 
