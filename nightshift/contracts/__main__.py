@@ -7,7 +7,7 @@ from pathlib import Path
 from nightshift.contracts.artifact import Artifact
 from nightshift.contracts.deployment import Deployment
 from nightshift.contracts.drift import DriftReport
-from nightshift.contracts.evaluation import ClassEvaluation, Evaluation
+from nightshift.contracts.evaluation import ClassEvaluation, Evaluation, LanguageEvaluation
 from nightshift.contracts.listings import (
     BackfillReport,
     CollectiveReport,
@@ -19,6 +19,7 @@ from nightshift.contracts.listings import (
     RunCosts,
     RunList,
     ScalingReport,
+    ServingPlan,
     TrainingPlan,
     TuningReport,
 )
@@ -45,6 +46,7 @@ ARTIFACTS: dict[str, type[Artifact]] = {
     "drift_history": DriftHistory,
     "classes_evaluation": ClassEvaluation,
     "evaluation": Evaluation,
+    "language_evaluation": LanguageEvaluation,
     "launch": Launch,
     "loadtest": LoadTest,
     "model": ModelPackage,
@@ -62,6 +64,7 @@ ARTIFACTS: dict[str, type[Artifact]] = {
     "run_list": RunList,
     "scaling_report": ScalingReport,
     "section": Section,
+    "serving_plan": ServingPlan,
     "settings": ServerSettings,
     "table": Manifest,
     "trace_profile": TraceProfile,
