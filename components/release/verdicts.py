@@ -1,0 +1,181 @@
+"""What labels and requests say of a challenger: pure functions from sums of losses to verdicts.
+
+The comparison asks whether the challenger is better. Guards ask whether it stays within a multiple of what the champion
+loses in a slice, takes until an answer, or costs. Each is a test that may be looked at at any time: it passes at
+evidence 1 for, and fails at evidence 1 against. All have to pass, so each has the whole of `alpha` to promote by
+mistake; any of the guards may fail, so they share the `alpha` to roll back by mistake.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from components.release.core import EVIDENCE, require_challenger
+from nightshift.config.policy import Rollout
+from nightshift.contracts.release import Entry
+from nightshift.contracts.verdict import Decision, Measure, Opponent, Verdict
+from nightshift.stats import sequential
+from nightshift.stats.sequential import LossSums, Tally
+
+
+@dataclass(frozen=True)
+class SequentialTest:
+    """A test of a challenger.
+
+    Attributes:
+        better: observations whose mean is above 0 where it is good enough, in the order in which they came.
+        worse: observations whose mean is below 0 where it is not.
+        alphas: probability of a mistake either way, however often one looks.
+    """
+
+    better: Sequence[Tally]
+    worse: Sequence[Tally]
+    alphas: tuple[float, float]
+
+    @cached_property
+    def evidence(self) -> tuple[float, float]:
+        """How much of the evidence there is, for and against; 1 decides."""
+        sides = self.better, [tally.opposite for tally in self.worse]
+        paths = [sequential.path(side, alpha) for side, alpha in zip(sides, self.alphas, strict=True) if side]
+        first, second = (float(path[-1]) for path in paths) if paths else (0.0, 0.0)
+        return first, second
+
+    @property
+    def decision(self) -> Decision:
+        """What follows."""
+        better, worse = self.evidence
+        return Decision.FAIL if worse >= 1 else Decision.PASS if better >= 1 else Decision.UNDECIDED
+
+    @property
+    def count(self) -> int:
+        """How many observations there are."""
+        return sum(tally.count for tally in self.better)
+
+
+@dataclass(frozen=True)
+class Guard:
+    """What must not become much worse.
+
+    Attributes:
+        name: as it stands in a sentence, e.g. `time to first token`.
+        unit: of what is counted.
+        sums: by day or period, in the order in which they came.
+        odds: what the champion's sum is multiplied by in each, to be compared with the challenger's: 1 where both
+            versions have a loss of each event, the odds of the challenger's share where each answers some requests.
+    """
+
+    name: str
+    unit: str
+    sums: Sequence[LossSums]
+    odds: Sequence[float]
+
+    def tallies(self, ratio: float) -> list[Tally]:
+        """Return by how much the challenger stays below so many times the champion's."""
+        return [part.tally(ratio * odds) for part, odds in zip(self.sums, self.odds, strict=True)]
+
+    @property
+    def relative(self) -> float | None:
+        """The challenger's loss as a share of the champion's, None where that has none."""
+        champion = sum(part.champion * odds for part, odds in zip(self.sums, self.odds, strict=True))
+        return sum(part.challenger for part in self.sums) / champion if champion else None
+
+
+@dataclass(frozen=True)
+class Slo:
+    """Figures of the requests that a challenger answered.
+
+    Attributes:
+        requests: how many.
+        errors: how many of them failed.
+        p99_ms: 99th percentile of their latency, milliseconds; None without any.
+    """
+
+    requests: int
+    errors: int
+    p99_ms: float | None
+
+
+def compare(days: Sequence[LossSums], record: Entry, rollout: Rollout) -> Verdict:
+    """Return what the labels so far say of a challenger against the champion.
+
+    Args:
+        days: what each day's labels say, in the order in which they arrived, from the start of the release.
+        record: the release.
+        rollout: of the config.
+    """
+    losses, gain = Guard("loss", "observations", days, [1.0] * len(days)), rollout.min_gain
+    test = SequentialTest(losses.tallies(1), losses.tallies(1 - gain), (rollout.alpha, rollout.alpha))
+    relation = {
+        Decision.FAIL: f"not {gain:.0%} better than" if gain else "worse than",
+        Decision.PASS: "better than",
+        Decision.UNDECIDED: "not distinguishable yet from",
+    }[test.decision]
+    versions = f"Version {require_challenger(record).version} is {relation} version {record.live.version}"
+    measure = Measure(name="relative_loss", value=losses.relative, limit=1, higher_is_better=False)
+    return _verdict("comparison", record, test, f"{versions} after {test.count:,} observations.", measure)
+
+
+def check_guards(guards: Sequence[Guard], record: Entry, rollout: Rollout) -> list[Verdict]:
+    """Return whether a challenger stays within the config's tolerance of the champion, a verdict a guard.
+
+    Args:
+        guards: all that there are.
+        record: the release.
+        rollout: of the config.
+    """
+    limit, versions = 1 + rollout.tolerance, (require_challenger(record).version, record.live.version)
+    verdicts = []
+    for guard in guards:
+        tallies = guard.tallies(limit)
+        test = SequentialTest(tallies, tallies, (rollout.alpha, rollout.alpha / len(guards)))
+        measure = Measure(name="relative", value=guard.relative, limit=limit, higher_is_better=False)
+        verdicts.append(_verdict(guard.name, record, test, _explain(guard, test, versions, limit), measure))
+    return verdicts
+
+
+def objectives(slo: Slo, record: Entry, rollout: Rollout) -> Verdict:
+    """Return whether a challenger answers its requests as fast and as surely as the config wants."""
+    number, enough = require_challenger(record).version, slo.requests >= rollout.min_requests
+    share = slo.errors / slo.requests if slo.requests else None
+    kept = [("error_rate", share, rollout.max_error_rate), ("latency_p99_ms", slo.p99_ms, rollout.max_p99_ms)]
+    broken = [
+        f"{name} {value:g}, limit {limit:g}" for name, value, limit in kept if value is not None and value > limit
+    ]
+    decision = Decision.UNDECIDED if not enough else Decision.FAIL if broken else Decision.PASS
+    violations = f": {'; '.join(broken)}" if decision is Decision.FAIL else ""
+    return Verdict(
+        gate="objectives",
+        decision=decision,
+        reasons=[f"Version {number} answered {slo.requests:,} requests{violations}."],
+        measures=[Measure(name=name, value=value, limit=limit, higher_is_better=False) for name, value, limit in kept],
+        subject=require_challenger(record).sha256,
+    )
+
+
+def _explain(guard: Guard, test: SequentialTest, versions: tuple[int, int], limit: float) -> str:
+    relation = {
+        Decision.FAIL: "exceeds",
+        Decision.PASS: "stays within",
+        Decision.UNDECIDED: "is not distinguishable yet from",
+    }[test.decision]
+    ours, other = versions
+    return (
+        f"The {guard.name} of version {ours} {relation} {limit:.0%} of version {other}'s "
+        f"after {test.count:,} {guard.unit}."
+    )
+
+
+def _verdict(gate: str, record: Entry, test: SequentialTest, reason: str, measure: Measure) -> Verdict:
+    better, worse = test.evidence
+    return Verdict(
+        gate=gate,
+        decision=test.decision,
+        reasons=[reason],
+        measures=[
+            measure,
+            Measure(name=EVIDENCE, value=better, limit=1),
+            Measure(name="evidence_against", value=worse, limit=1, higher_is_better=False),
+        ],
+        subject=require_challenger(record).sha256,
+        compared_with=Opponent(version=record.live.version, sha256=record.live.sha256),
+    )
