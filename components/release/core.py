@@ -124,6 +124,17 @@ def stage_start(record: Release) -> datetime:
     return since
 
 
+def canary_periods(record: Release, now: datetime) -> list[tuple[float, datetime, datetime]]:
+    """Return the shares of the requests that the challenger had so far, above 0, and from when until when."""
+    start = start_time(record)
+    states = [*pairwise(record.entries), (record, record.model_copy(update={"since": now}))]
+    return [
+        (entry.challenger.traffic, entry.since, after.since)
+        for entry, after in states
+        if entry.since >= start and entry.challenger and entry.challenger.traffic
+    ]
+
+
 def exposure(record: Release, number: int, rollout: Rollout) -> float:
     """Return the traffic-days that a version had as a challenger, as a share of those of the whole horizon.
 

@@ -6,16 +6,21 @@ evidence 1 for, and fails at evidence 1 against. All have to pass, so each has t
 mistake; any of the guards may fail, so they share the `alpha` to roll back by mistake.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from components.release.core import EVIDENCE, require_challenger
 from nightshift.config.policy import Rollout
 from nightshift.contracts.release import Entry
 from nightshift.contracts.verdict import Decision, Measure, Opponent, Verdict
+from nightshift.errors import UserError
 from nightshift.stats import sequential
-from nightshift.stats.sequential import LossSums, Tally
+from nightshift.stats.sequential import Floats, LossSums, Tally
+
+ALL = ""  # the slice of every event
+MAX_SLICES = 50  # of a column
 
 
 @dataclass(frozen=True)
@@ -81,18 +86,71 @@ class Guard:
 
 
 @dataclass(frozen=True)
-class Slo:
-    """Figures of the requests that a challenger answered.
+class RequestFigures:
+    """Figures of the requests that a version answered.
 
     Attributes:
         requests: how many.
         errors: how many of them failed.
         p99_ms: 99th percentile of their latency, milliseconds; None without any.
+        costs: by what is guarded, e.g. `time to first token`, their sums as shares of the worst.
     """
 
     requests: int
     errors: int
     p99_ms: float | None
+    costs: Mapping[str, Tally] = field(default_factory=dict)
+
+
+def sum_losses(champion: Floats, challenger: Floats, slices: Mapping[str, Any]) -> dict[str, LossSums]:
+    """Return what a day's labels say, of all events and of each slice.
+
+    Args:
+        champion: the loss of each event as a share of the worst, float of shape (n,).
+        challenger: the same of the challenger.
+        slices: column -> values, pandas' (n,); each value that is not null is a slice.
+
+    Raises:
+        UserError: when a column has more than `MAX_SLICES` values.
+    """
+    sums = {ALL: LossSums.from_losses(champion, challenger)}
+    for column, values in slices.items():
+        names = sorted(values.dropna().unique(), key=str)
+        if len(names) > MAX_SLICES:
+            raise UserError(
+                f"release.slices names {column!r}, which has {len(names):,} values on one day; "
+                f"name columns of at most {MAX_SLICES}"
+            )
+        for name in names:
+            events = values.eq(name).fillna(False).to_numpy(dtype=bool)
+            sums[f"{column} is {name}"] = LossSums.from_losses(champion[events], challenger[events])
+    return sums
+
+
+def guard_slices(days: Sequence[Mapping[str, LossSums]]) -> list[Guard]:
+    """Return a guard for every slice of the labeled events.
+
+    Args:
+        days: what each day's labels say, as `sum_losses` returns it, in the order in which they arrived.
+    """
+    names = sorted({name for day in days for name in day} - {ALL})
+    sums = {name: [day[name] for day in days if name in day] for name in names}
+    return [Guard(f"loss where {name}", "observations", parts, [1.0] * len(parts)) for name, parts in sums.items()]
+
+
+def guard_requests(periods: Sequence[tuple[float, RequestFigures, RequestFigures]]) -> list[Guard]:
+    """Return a guard for everything that both versions' requests were measured by.
+
+    Args:
+        periods: the challenger's share of the requests, the champion's figures and the challenger's, in order.
+    """
+    sums: dict[str, list[LossSums]] = {}
+    odds: dict[str, list[float]] = {}
+    for share, champion, challenger in periods:
+        for name in champion.costs.keys() & challenger.costs.keys():
+            sums.setdefault(name, []).append(LossSums.from_requests(champion.costs[name], challenger.costs[name]))
+            odds.setdefault(name, []).append(share / (1 - share))
+    return [Guard(name, "requests", sums[name], odds[name]) for name in sorted(sums)]
 
 
 def compare(days: Sequence[LossSums], record: Entry, rollout: Rollout) -> Verdict:
@@ -133,11 +191,17 @@ def check_guards(guards: Sequence[Guard], record: Entry, rollout: Rollout) -> li
     return verdicts
 
 
-def objectives(slo: Slo, record: Entry, rollout: Rollout) -> Verdict:
-    """Return whether a challenger answers its requests as fast and as surely as the config wants."""
-    number, enough = require_challenger(record).version, slo.requests >= rollout.min_requests
-    share = slo.errors / slo.requests if slo.requests else None
-    kept = [("error_rate", share, rollout.max_error_rate), ("latency_p99_ms", slo.p99_ms, rollout.max_p99_ms)]
+def objectives(figures: RequestFigures, record: Entry, rollout: Rollout) -> Verdict:
+    """Return whether a challenger answers its requests as fast and as surely as the config wants.
+
+    Args:
+        figures: of the challenger.
+        record: the release.
+        rollout: of the config.
+    """
+    number, enough = require_challenger(record).version, figures.requests >= rollout.min_requests
+    share = figures.errors / figures.requests if figures.requests else None
+    kept = [("error_rate", share, rollout.max_error_rate), ("latency_p99_ms", figures.p99_ms, rollout.max_p99_ms)]
     broken = [
         f"{name} {value:g}, limit {limit:g}" for name, value, limit in kept if value is not None and value > limit
     ]
@@ -146,7 +210,7 @@ def objectives(slo: Slo, record: Entry, rollout: Rollout) -> Verdict:
     return Verdict(
         gate="objectives",
         decision=decision,
-        reasons=[f"Version {number} answered {slo.requests:,} requests{violations}."],
+        reasons=[f"Version {number} answered {figures.requests:,} requests{violations}."],
         measures=[Measure(name=name, value=value, limit=limit, higher_is_better=False) for name, value, limit in kept],
         subject=require_challenger(record).sha256,
     )

@@ -20,7 +20,7 @@ from nightshift.contracts.package import Datatype, ModelPackage, Signature, Tens
 from nightshift.contracts.preprocessing import Inputs
 from nightshift.contracts.section import Block
 from nightshift.contracts.tables import Table
-from nightshift.errors import UserError
+from nightshift.errors import UserError, check_names
 from nightshift.graph import Graph
 from nightshift.splits import Days
 from nightshift.stats.comparison import Floats
@@ -192,6 +192,21 @@ def require_labels(rows: pd.DataFrame, days: Days) -> pd.DataFrame:
     return rows
 
 
+def read_labeled(table: Table, day: date) -> pd.DataFrame:
+    """Return a day's rows that have a label."""
+    return table.read([day]).dropna(subset="label")
+
+
+def select_slices(rows: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
+    """Return the columns by whose values a release guards slices.
+
+    Raises:
+        UserError: when there is no such column.
+    """
+    check_names("release.slices", columns, map(str, rows.columns))
+    return rows[list(columns)]
+
+
 def score_labeled_rows(table: Table, day: date, uris: Sequence[str]) -> tuple[Floats, list[Floats]]:
     """Return the labels of a day's rows that have one, float64 (n,), and what some models score them.
 
@@ -200,7 +215,7 @@ def score_labeled_rows(table: Table, day: date, uris: Sequence[str]) -> tuple[Fl
         day: the rows'.
         uris: folders of the models.
     """
-    rows = table.read([day]).dropna(subset="label")
+    rows = read_labeled(table, day)
     labels: Floats = rows["label"].to_numpy(dtype=np.float64)
     return labels, [FrameScorer(uri, package.load(uri)).score(rows).astype(np.float64) for uri in uris]
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
-from components.release.core import Slo
+from components.release.verdicts import RequestFigures
 from nightshift import storage
 from nightshift.errors import UnavailableError, UserError
 from nightshift.registry import Version
@@ -73,7 +73,7 @@ class ReleaseTarget(Protocol):
             BadVersionError: when it does not, however often it is asked.
         """
 
-    def measure(self, share: VersionShare, since: datetime, until: datetime) -> Slo | None:
+    def measure(self, share: VersionShare, since: datetime, until: datetime) -> RequestFigures | None:
         """Return figures of a version's requests, None where the target has none."""
 
     def clean(self, split: Sequence[VersionShare]) -> None:
