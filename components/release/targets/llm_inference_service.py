@@ -224,7 +224,7 @@ class Member(KServe):
     def _ask_url(self, url: str, share: VersionShare) -> Any:
         body = json.dumps(share.request).encode()
         return ask_until_valid(
-            share, lambda: _parse_completion(url, self._ask(f"{url}/v1/completions", body)), self._pause
+            share, lambda: parse_completion(url, self._ask(f"{url}/v1/completions", body)), self._pause
         )
 
     def _runs(self, service: Object, share: VersionShare) -> bool:
@@ -287,7 +287,7 @@ class Member(KServe):
         return {"scaling": {"minReplicas": settings.min_replicas, "maxReplicas": settings.max_replicas, "keda": keda}}
 
 
-def _parse_completion(url: str, body: bytes) -> Any:
+def parse_completion(url: str, body: bytes) -> Any:
     """Return the score of a completion as our own server gives one.
 
     Raises:
