@@ -1,7 +1,7 @@
 """Flags in, files out: see `components/release/__init__.py`."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, date, datetime
 
 from components.release import core, section, verdicts
@@ -131,7 +131,8 @@ def _requests(job: ReleaseJob, record: Release) -> Iterator[tuple[float, Request
     parts = _parts(job, record) if record.stage is Stage.CANARY and job.target else []
     for share, since, until in core.canary_periods(record, job.at.now) if parts else ():
         assert job.target
-        champion, challenger = (job.target.measure(part, since, until) for part in parts)
+        served = (replace(part, traffic=traffic) for part, traffic in zip(parts, (1 - share, share), strict=True))
+        champion, challenger = (job.target.measure(part, since, until) for part in served)
         if champion and challenger:
             yield share, champion, challenger
 
