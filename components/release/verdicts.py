@@ -40,10 +40,11 @@ class SequentialTest:
     @cached_property
     def evidence(self) -> tuple[float, float]:
         """How much of the evidence there is, for and against; 1 decides."""
-        sides = self.better, [tally.opposite for tally in self.worse]
-        paths = [sequential.path(side, alpha) for side, alpha in zip(sides, self.alphas, strict=True) if side]
-        first, second = (float(path[-1]) for path in paths) if paths else (0.0, 0.0)
-        return first, second
+        if not self.better:
+            return 0.0, 0.0
+        paths = self.better, [tally.opposite for tally in self.worse]
+        better, worse = (sequential.path(path, alpha)[-1] for path, alpha in zip(paths, self.alphas, strict=True))
+        return float(better), float(worse)
 
     @property
     def decision(self) -> Decision:
@@ -65,23 +66,20 @@ class Guard:
         name: as it stands in a sentence, e.g. `time to first token`.
         unit: of what is counted.
         sums: by day or period, in the order in which they came.
-        odds: what the champion's sum is multiplied by in each, to be compared with the challenger's: 1 where both
-            versions have a loss of each event, the odds of the challenger's share where each answers some requests.
     """
 
     name: str
     unit: str
     sums: Sequence[LossSums]
-    odds: Sequence[float]
 
     def tallies(self, ratio: float) -> list[Tally]:
         """Return by how much the challenger stays below so many times the champion's."""
-        return [part.tally(ratio * odds) for part, odds in zip(self.sums, self.odds, strict=True)]
+        return [part.tally(ratio) for part in self.sums]
 
     @property
     def relative(self) -> float | None:
-        """The challenger's loss as a share of the champion's, None where that has none."""
-        champion = sum(part.champion * odds for part, odds in zip(self.sums, self.odds, strict=True))
+        """The challenger's as a share of the champion's, None where that has none."""
+        champion = sum(part.champion for part in self.sums)
         return sum(part.challenger for part in self.sums) / champion if champion else None
 
 
@@ -135,7 +133,7 @@ def guard_slices(days: Sequence[Mapping[str, LossSums]]) -> list[Guard]:
     """
     names = sorted({name for day in days for name in day} - {ALL})
     sums = {name: [day[name] for day in days if name in day] for name in names}
-    return [Guard(f"loss where {name}", "observations", parts, [1.0] * len(parts)) for name, parts in sums.items()]
+    return [Guard(f"loss where {name}", "observations", parts) for name, parts in sums.items()]
 
 
 def guard_requests(periods: Sequence[tuple[float, RequestFigures, RequestFigures]]) -> list[Guard]:
@@ -145,12 +143,11 @@ def guard_requests(periods: Sequence[tuple[float, RequestFigures, RequestFigures
         periods: the challenger's share of the requests, the champion's figures and the challenger's, in order.
     """
     sums: dict[str, list[LossSums]] = {}
-    odds: dict[str, list[float]] = {}
     for share, champion, challenger in periods:
         for name in champion.costs.keys() & challenger.costs.keys():
-            sums.setdefault(name, []).append(LossSums.from_requests(champion.costs[name], challenger.costs[name]))
-            odds.setdefault(name, []).append(share / (1 - share))
-    return [Guard(name, "requests", sums[name], odds[name]) for name in sorted(sums)]
+            period = LossSums.from_requests(champion.costs[name], challenger.costs[name], share)
+            sums.setdefault(name, []).append(period)
+    return [Guard(name, "requests", sums[name]) for name in sorted(sums)]
 
 
 def compare(days: Sequence[LossSums], record: Entry, rollout: Rollout) -> Verdict:
@@ -161,7 +158,7 @@ def compare(days: Sequence[LossSums], record: Entry, rollout: Rollout) -> Verdic
         record: the release.
         rollout: of the config.
     """
-    losses, gain = Guard("loss", "observations", days, [1.0] * len(days)), rollout.min_gain
+    losses, gain = Guard("loss", "observations", days), rollout.min_gain
     test = SequentialTest(losses.tallies(1), losses.tallies(1 - gain), (rollout.alpha, rollout.alpha))
     relation = {
         Decision.FAIL: f"not {gain:.0%} better than" if gain else "worse than",

@@ -78,32 +78,42 @@ class LossSums:
     products: float = 0.0
 
     @classmethod
-    def from_losses(cls, champion: Floats, challenger: Floats, worst: float = 1.0) -> Self:
-        """Sum up the losses of events that both versions scored.
+    def from_losses(cls, champion: Floats, challenger: Floats) -> Self:
+        """Sum up the losses of events that both versions scored, as shares of the worst; what is above 1 counts as 1.
 
         Args:
             champion: the loss of each event, not negative, float of shape (n,); a squared error, for example.
             challenger: the same of the challenger.
-            worst: the loss that higher ones count as, since observations are bounded.
         """
-        before, after = (np.minimum(losses, worst) / worst for losses in (champion, challenger))
+        before, after = np.minimum(champion, 1), np.minimum(challenger, 1)
         assert np.all(before >= 0) and np.all(after >= 0)
         sums = before.sum(), after.sum(), before @ before, after @ after, before @ after
         return cls(len(before), *map(float, sums))
 
     @classmethod
-    def from_requests(cls, champion: Tally, challenger: Tally) -> Self:
-        """Sum up what requests cost that one of the versions answered, as shares of the largest cost."""
-        count = champion.count + challenger.count
-        return cls(count, champion.total, challenger.total, champion.squares, challenger.squares)
+    def from_requests(cls, champion: Tally, challenger: Tally, share: float) -> Self:
+        """Sum up what requests cost of which one version answered each, as shares of the worst.
+
+        The champion's count for more by the odds of the challenger's share, so the sums are expected to be equal where
+        the mean costs are (inverse probability weighting; Horvitz & Thompson, JASA 47, 1952).
+
+        Args:
+            champion: of its requests.
+            challenger: of its requests.
+            share: probability that a request was the challenger's, between 0 and 1.
+        """
+        odds = share / (1 - share)
+        weight, other = min(odds, 1.0), min(1 / odds, 1.0)
+        return cls(
+            champion.count + challenger.count,
+            weight * champion.total,
+            other * challenger.total,
+            weight**2 * champion.squares,
+            other**2 * challenger.squares,
+        )
 
     def tally(self, ratio: float) -> Tally:
-        """Return by how much the challenger's losses are below `ratio` times the champion's, between -1 and 1.
-
-        Of requests, the champion's answer for more of them by the odds of the challenger's share, which `ratio` then
-        holds too: the expectation of an observation is above 0 exactly when the mean loss is below so many times the
-        champion's (inverse probability weighting; Horvitz & Thompson, JASA 47, 1952).
-        """
+        """Return by how much the challenger's losses are below `ratio` times the champion's, between -1 and 1."""
         scale = max(ratio, 1.0)
         total = ratio * self.champion - self.challenger
         squares = ratio**2 * self.champion_squares - 2 * ratio * self.products + self.challenger_squares

@@ -35,9 +35,15 @@ def test_of_requests_that_one_version_answered_it_is_wrong_less_often_than_state
     for side in (x, -x):
         evidence = sequential.evidence(side.cumsum(axis=1), np.square(side).cumsum(axis=1), ALPHA)
         assert np.mean(evidence[:, -1] >= 1) <= ALPHA
-    sums = LossSums.from_requests(*(_tally(values) for values in (costs[0][~ours[0]], ratio * costs[0][ours[0]])))
-    expected, tally = _tally(x[0]), sums.tally(ratio * share / (1 - share))
+    sums = LossSums.from_requests(_tally(costs[0][~ours[0]]), _tally(ratio * costs[0][ours[0]]), share)
+    expected, tally = _tally(x[0] / ratio), sums.tally(ratio)
     assert (tally.count, tally.total, tally.squares) == pytest.approx((1000, expected.total, expected.squares))
+
+
+def test_whatever_share_the_challenger_has_equal_costs_have_equal_sums():
+    for share in (0.05, 0.5, 0.9):
+        sums = LossSums.from_requests(Tally(100, 40 * (1 - share), 20), Tally(100, 40 * share, 20), share)
+        assert sums.champion == pytest.approx(sums.challenger) and sums.products == 0
 
 
 def _tally(values) -> Tally:
@@ -63,8 +69,8 @@ def test_a_difference_is_found_and_the_opposite_never():
     assert sequential.path(swapped, ALPHA) == pytest.approx(worse)
 
 
-def test_a_loss_above_the_worst_counts_as_the_worst_and_an_observation_is_a_share_of_it():
-    tally = LossSums.from_losses(np.array([3.0, 90.0]), np.array([1.0, 5.0]), worst=10.0).tally(1)
+def test_a_loss_above_the_worst_counts_as_the_worst():
+    tally = LossSums.from_losses(np.array([0.3, 9.0]), np.array([0.1, 0.5])).tally(1)
     assert (tally.count, tally.total) == (2, pytest.approx(0.2 + 0.5))
 
 

@@ -125,8 +125,8 @@ def test_a_day_is_counted_once_and_by_what_was_known_first(tmp_path: Path, use_c
     assert step(args, 0.6) == first
     assert {file: (file.read_bytes(), file.stat().st_mtime_ns) for file in (tmp_path / "audit").rglob("*.json")} == kept
     measures = read_section(args.release).blocks[0]
-    assert measures.rows[0].cells[0] == "relative loss"
-    assert [row.cells[2] for row in measures.rows] == ["at most 1", "at least 1", "at most 1"]
+    assert measures.rows[0].cells[:2] == ["comparison", "relative loss"]
+    assert [row.cells[3] for row in measures.rows] == ["at most 1", "at least 1", "at most 1"]
 
 
 def test_a_run_for_a_past_day_changes_nothing(use_case: UseCase, stocked: str) -> None:

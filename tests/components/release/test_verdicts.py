@@ -72,7 +72,7 @@ def test_a_version_that_saves_less_than_the_smallest_gain_that_counts_is_not_wai
 def judged(relative: float, guards: int = 1) -> list[Decision]:
     """Decisions of some guards alike, of a challenger that loses so many times what the champion does."""
     sums = LossSums(10_000, 1000, 1000 * relative, 1000, 1000 * relative, 900 * min(relative, 1))
-    guard = Guard("loss where channel is shop", "observations", [sums], [1.0])
+    guard = Guard("loss where channel is shop", "observations", [sums])
     return [verdict.decision for verdict in verdicts.check_guards([guard] * guards, started(), ROLLOUT)]
 
 
