@@ -166,7 +166,7 @@ def _compare_day(job: ReleaseJob, record: Release, table: Table, day: date) -> d
     uris = [_version(job, served).uri for served in record.versions]
     task, columns = tasks.find(job.context.config.task.kind).release, job.rollout.slices
     champion, challenger = (losses / task.WORST for losses in task.losses(table, day, uris))
-    slices = task.slices(table, day, columns) if columns else {}
+    slices = task.slices(table, day, columns) if columns else None
     return verdicts.sum_losses(champion, challenger, slices)
 
 

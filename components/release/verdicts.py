@@ -9,7 +9,7 @@ mistake; any of the guards may fail, so they share the `alpha` to roll back by m
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING
 
 from components.release.core import EVIDENCE, require_challenger
 from nightshift.config.policy import Rollout
@@ -18,6 +18,9 @@ from nightshift.contracts.verdict import Decision, Measure, Opponent, Verdict
 from nightshift.errors import UserError
 from nightshift.stats import sequential
 from nightshift.stats.sequential import Floats, LossSums, Tally
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 ALL = ""  # the slice of every event
 MAX_SLICES = 50  # of a column
@@ -100,19 +103,19 @@ class RequestFigures:
     costs: Mapping[str, Tally] = field(default_factory=dict)
 
 
-def sum_losses(champion: Floats, challenger: Floats, slices: Mapping[str, Any]) -> dict[str, LossSums]:
+def sum_losses(champion: Floats, challenger: Floats, slices: "pd.DataFrame | None") -> dict[str, LossSums]:
     """Return what a day's labels say, of all events and of each slice.
 
     Args:
         champion: the loss of each event as a share of the worst, float of shape (n,).
         challenger: the same of the challenger.
-        slices: column -> values, pandas' (n,); each value that is not null is a slice.
+        slices: n rows; each value of a column that is not null is a slice.
 
     Raises:
         UserError: when a column has more than `MAX_SLICES` values.
     """
     sums = {ALL: LossSums.from_losses(champion, challenger)}
-    for column, values in slices.items():
+    for column, values in slices.items() if slices is not None else ():
         names = sorted(values.dropna().unique(), key=str)
         if len(names) > MAX_SLICES:
             raise UserError(
