@@ -47,8 +47,8 @@ FALSE_PROMOTIONS, HARM, DURATION = 0.01, 0.02, 0.6  # at most
 
 
 @dataclass(frozen=True)
-class Kind:
-    """A kind of challenger.
+class SimulatedChallenger:
+    """A challenger of a kind.
 
     Attributes:
         wins: chance that it is the right one where one version is wrong.
@@ -64,13 +64,13 @@ class Kind:
 
 
 KINDS = {
-    "better": Kind(),
-    "barely better": Kind(0.538, 0.538),  # by `min_gain`
-    "equal": Kind(0.5, 0.5),
-    "worse": Kind(0.45, 0.45),
-    "worse for a slice": Kind(slice_wins=0.2),
-    "slower": Kind(slower=1.3),
-    "dearer": Kind(dearer=1.3),
+    "better": SimulatedChallenger(),
+    "barely better": SimulatedChallenger(0.538, 0.538),  # by `min_gain`
+    "equal": SimulatedChallenger(0.5, 0.5),
+    "worse": SimulatedChallenger(0.45, 0.45),
+    "worse for a slice": SimulatedChallenger(slice_wins=0.2),
+    "slower": SimulatedChallenger(slower=1.3),
+    "dearer": SimulatedChallenger(dearer=1.3),
 }
 GOOD, HARMFUL = tuple(KINDS)[:2], tuple(KINDS)[3:]
 
@@ -78,7 +78,7 @@ GOOD, HARMFUL = tuple(KINDS)[:2], tuple(KINDS)[3:]
 class Traffic:
     """Judged answers and requests of a challenger of a kind, day by day."""
 
-    def __init__(self, kind: Kind, days: int, random: np.random.Generator) -> None:
+    def __init__(self, kind: SimulatedChallenger, days: int, random: np.random.Generator) -> None:
         self._kind, self._random = kind, random
         self._days = [self._judge() for _ in range(days)]
         self._periods: list[tuple[float, RequestFigures, RequestFigures]] = []

@@ -51,11 +51,9 @@ WEIGHTS = 10_000  # of all versions together
 
 @dataclass(frozen=True)
 class LLMSettings(KServeSettings):
-    """Where the objects lie, what their containers run, and when KEDA adds replicas.
+    """Where the objects lie, what their containers run, and when KEDA adds replicas; the image is vLLM's.
 
     Attributes:
-        image: of vLLM.
-        secret: a Secret whose key `token` holds the API key of requests.
         gpus: of a replica, over which its layers' tensors are divided.
         prometheus: URL of the server that has vLLM's metrics; without it replicas stay at `min_replicas`, and the
             requests of a version are not measured.
@@ -149,9 +147,7 @@ class LLMInferenceServices:
         Raises:
             UserError: when another one is of its group.
         """
-        members = [
-            service for service in self._member(0).list() if service["spec"]["router"]["route"]["group"] == self._name
-        ]
+        members = self._member(0).find_group()
         for service in members:
             if notes(service).get(OWNER) != self._name:
                 raise UserError(
@@ -186,10 +182,10 @@ class Member(KServe):
         super().__init__(f"{use_case}-{number}", settings, connections.api, connections.ask, connections.pause)
         self._use_case = use_case
 
-    def list(self) -> list[Object]:
-        """Return all objects of the namespace that are of a routing group."""
+    def find_group(self) -> list[Object]:
+        """Return the objects of the routing group, whoever made them."""
         services: list[Object] = self._call("list", self.resource)["items"]
-        return [service for service in services if "group" in service["spec"].get("router", {}).get("route", {})]
+        return [service for service in services if _route(service).get("group") == self._use_case]
 
     def bring(self, share: VersionShare) -> Object:
         """Return the object once its pods are ready, without requests where it is new; see `ReleaseTarget.apply`."""
@@ -301,9 +297,13 @@ def parse_completion(url: str, body: bytes) -> Any:
         raise NoAnswerError(f"{url} does not answer with log-probabilities but {body[:200]!r}") from None
 
 
+def _route(service: Object) -> Object:
+    route: Object = service["spec"].get("router", {}).get("route", {})
+    return route
+
+
 def _weight(service: Object) -> int:
-    weight: int = service["spec"]["router"]["route"].get("weight", 0)
-    return weight
+    return int(_route(service).get("weight", 0))
 
 
 def _group_weights(service: Object) -> dict[str, int]:

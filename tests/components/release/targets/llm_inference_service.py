@@ -138,14 +138,14 @@ class GroupControllers(Controllers):
 
     def _weights(self, group: str) -> dict[str, dict[str, int]]:
         """What the status of each member says of all of them, without those that have no weight."""
-        said = {
+        statuses = {
             name_of(value): value.get("status", {}).get("router", {}).get("group", {}).get("members", [])
             for value in self.objects
             if group_of(value) == group
         }
         return {
             name: {member["name"]: member["weight"] for member in members if member["weight"]}
-            for name, members in said.items()
+            for name, members in statuses.items()
         }
 
 
