@@ -19,6 +19,7 @@ from nightshift.contracts.listings import (
     RunCosts,
     RunList,
     ScalingReport,
+    ServingPlan,
     TrainingPlan,
     TuningReport,
 )
@@ -62,6 +63,7 @@ ARTIFACTS: dict[str, type[Artifact]] = {
     "run_list": RunList,
     "scaling_report": ScalingReport,
     "section": Section,
+    "serving_plan": ServingPlan,
     "settings": ServerSettings,
     "table": Manifest,
     "trace_profile": TraceProfile,
