@@ -6,9 +6,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+import yaml
 
 from components.release.targets import NoAnswerError, rollout
 from components.release.targets.llm_inference_service import LLMSettings, parse_completion
+from infra.terraform import INFRA
 from nightshift.errors import UserError
 from tests.cluster.cluster import CRDS
 from tests.cluster.kinds import Json, custom
@@ -66,6 +68,16 @@ def test_a_change_of_settings_leaves_the_shares_as_they_are(cluster: GroupContro
     rollout(cluster.target(min_replicas=2), split)
     assert weights and all(shares == {1: 0.75, 2: 0.25} for shares in weights)
     assert [value["spec"]["replicas"] for value in cluster.objects] == [2, 2]
+
+
+def test_the_release_steps_role_allows_what_is_called_and_no_more(cluster: GroupControllers, fleet: Fleet) -> None:
+    for split in (fleet.split(v1=1), fleet.split(v1=0.95, v2=0.05), fleet.split(v2=1)):
+        rollout(cluster.target(), split)
+    cluster.target().clean(())
+    verbs = {call.partition("_namespaced")[0].replace("replace", "update") for call in cluster.counted.calls}
+    manifests = yaml.safe_load_all((INFRA / "cluster/namespaces/nightshift/release.yaml").read_text())
+    rules = {rule["resources"][0]: rule["verbs"] for rule in next(manifests)["rules"]}
+    assert set(rules["llminferenceservices"]) == verbs
 
 
 def test_without_prometheus_nothing_is_measured(cluster: GroupControllers, fleet: Fleet) -> None:
