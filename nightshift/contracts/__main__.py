@@ -7,7 +7,7 @@ from pathlib import Path
 from nightshift.contracts.artifact import Artifact
 from nightshift.contracts.deployment import Deployment
 from nightshift.contracts.drift import DriftReport
-from nightshift.contracts.evaluation import ClassEvaluation, Evaluation
+from nightshift.contracts.evaluation import ClassEvaluation, Evaluation, LanguageEvaluation
 from nightshift.contracts.listings import (
     BackfillReport,
     CollectiveReport,
@@ -46,6 +46,7 @@ ARTIFACTS: dict[str, type[Artifact]] = {
     "drift_history": DriftHistory,
     "classes_evaluation": ClassEvaluation,
     "evaluation": Evaluation,
+    "language_evaluation": LanguageEvaluation,
     "launch": Launch,
     "loadtest": LoadTest,
     "model": ModelPackage,
