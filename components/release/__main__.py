@@ -112,10 +112,11 @@ def _metadata(record: Release, changed: bool) -> dict[str, float | str]:
 
 
 def _verdicts(job: ReleaseJob, record: Release) -> list[Verdict]:
-    days = list(_losses(job, record))
-    guards = [*verdicts.guard_slices(days), *verdicts.guard_requests(list(_requests(job, record)))]
-    comparison = verdicts.compare([day[verdicts.ALL] for day in days], record, job.rollout)
-    return [comparison, *verdicts.check_guards(guards, record, job.rollout), *_objectives(job, record)]
+    days, rollout = list(_losses(job, record)), job.rollout
+    periods = list(_requests(job, record))
+    guards = [*verdicts.guard_slices(days, rollout), *verdicts.guard_requests(periods, rollout)]
+    comparison = verdicts.compare([day[verdicts.ALL] for day in days], record, rollout)
+    return [comparison, *verdicts.check_guards(guards, record, rollout), *_objectives(job, record)]
 
 
 def _objectives(job: ReleaseJob, record: Release) -> Iterator[Verdict]:

@@ -68,16 +68,19 @@ class Guard:
     Attributes:
         name: as it stands in a sentence, e.g. `time to first token`.
         unit: of what is counted.
+        limit: how many times the champion's it may be.
         sums: by day or period, in the order in which they came.
     """
 
     name: str
     unit: str
+    limit: float
     sums: Sequence[LossSums]
 
-    def tallies(self, ratio: float) -> list[Tally]:
-        """Return by how much the challenger stays below so many times the champion's."""
-        return [part.tally(ratio) for part in self.sums]
+    @property
+    def tallies(self) -> list[Tally]:
+        """By how much the challenger stays below the limit."""
+        return [part.tally(self.limit) for part in self.sums]
 
     @property
     def relative(self) -> float | None:
@@ -128,29 +131,32 @@ def sum_losses(champion: Floats, challenger: Floats, slices: "pd.DataFrame | Non
     return sums
 
 
-def guard_slices(days: Sequence[Mapping[str, LossSums]]) -> list[Guard]:
+def guard_slices(days: Sequence[Mapping[str, LossSums]], rollout: Rollout) -> list[Guard]:
     """Return a guard for every slice of the labeled events.
 
     Args:
         days: what each day's labels say, as `sum_losses` returns it, in the order in which they arrived.
+        rollout: of the config.
     """
+    limit = 1 + rollout.slice_tolerance
     names = sorted({name for day in days for name in day} - {ALL})
     sums = {name: [day[name] for day in days if name in day] for name in names}
-    return [Guard(f"loss where {name}", "observations", parts) for name, parts in sums.items()]
+    return [Guard(f"loss where {name}", "observations", limit, parts) for name, parts in sums.items()]
 
 
-def guard_requests(periods: Sequence[tuple[float, RequestFigures, RequestFigures]]) -> list[Guard]:
+def guard_requests(periods: Sequence[tuple[float, RequestFigures, RequestFigures]], rollout: Rollout) -> list[Guard]:
     """Return a guard for everything that both versions' requests were measured by.
 
     Args:
         periods: the challenger's share of the requests, the champion's figures and the challenger's, in order.
+        rollout: of the config.
     """
     sums: dict[str, list[LossSums]] = {}
     for share, champion, challenger in periods:
         for name in champion.costs.keys() & challenger.costs.keys():
             period = LossSums.from_requests(champion.costs[name], challenger.costs[name], share)
             sums.setdefault(name, []).append(period)
-    return [Guard(name, "requests", sums[name]) for name in sorted(sums)]
+    return [Guard(name, "requests", 1 + rollout.request_tolerance, sums[name]) for name in sorted(sums)]
 
 
 def compare(days: Sequence[LossSums], record: Entry, rollout: Rollout) -> Verdict:
@@ -161,33 +167,31 @@ def compare(days: Sequence[LossSums], record: Entry, rollout: Rollout) -> Verdic
         record: the release.
         rollout: of the config.
     """
-    losses, gain = Guard("loss", "observations", days), rollout.min_gain
-    test = SequentialTest(losses.tallies(1), losses.tallies(1 - gain), (rollout.alpha, rollout.alpha))
+    loss, gain = Guard("loss", "observations", 1, days), rollout.min_gain
+    test = SequentialTest(loss.tallies, [day.tally(1 - gain) for day in days], (rollout.alpha, rollout.alpha))
     relation = {
         Decision.FAIL: f"not {gain:.0%} better than" if gain else "worse than",
         Decision.PASS: "better than",
         Decision.UNDECIDED: "not distinguishable yet from",
     }[test.decision]
     versions = f"Version {require_challenger(record).version} is {relation} version {record.live.version}"
-    measure = Measure(name="relative_loss", value=losses.relative, limit=1, higher_is_better=False)
+    measure = Measure(name="relative_loss", value=loss.relative, limit=1, higher_is_better=False)
     return _verdict("comparison", record, test, f"{versions} after {test.count:,} observations.", measure)
 
 
 def check_guards(guards: Sequence[Guard], record: Entry, rollout: Rollout) -> list[Verdict]:
-    """Return whether a challenger stays within the config's tolerance of the champion, a verdict a guard.
+    """Return whether a challenger stays within the limits, a verdict a guard.
 
     Args:
         guards: all that there are.
         record: the release.
         rollout: of the config.
     """
-    limit, versions = 1 + rollout.tolerance, (require_challenger(record).version, record.live.version)
-    verdicts = []
+    versions, verdicts = (require_challenger(record).version, record.live.version), []
     for guard in guards:
-        tallies = guard.tallies(limit)
-        test = SequentialTest(tallies, tallies, (rollout.alpha, rollout.alpha / len(guards)))
-        measure = Measure(name="relative", value=guard.relative, limit=limit, higher_is_better=False)
-        verdicts.append(_verdict(guard.name, record, test, _explain(guard, test, versions, limit), measure))
+        test = SequentialTest(guard.tallies, guard.tallies, (rollout.alpha, rollout.alpha / len(guards)))
+        measure = Measure(name="relative", value=guard.relative, limit=guard.limit, higher_is_better=False)
+        verdicts.append(_verdict(guard.name, record, test, _explain(guard, test, versions), measure))
     return verdicts
 
 
@@ -216,7 +220,7 @@ def objectives(figures: RequestFigures, record: Entry, rollout: Rollout) -> Verd
     )
 
 
-def _explain(guard: Guard, test: SequentialTest, versions: tuple[int, int], limit: float) -> str:
+def _explain(guard: Guard, test: SequentialTest, versions: tuple[int, int]) -> str:
     relation = {
         Decision.FAIL: "exceeds",
         Decision.PASS: "stays within",
@@ -224,7 +228,7 @@ def _explain(guard: Guard, test: SequentialTest, versions: tuple[int, int], limi
     }[test.decision]
     ours, other = versions
     return (
-        f"The {guard.name} of version {ours} {relation} {limit:.0%} of version {other}'s "
+        f"The {guard.name} of version {ours} {relation} {guard.limit:.0%} of version {other}'s "
         f"after {test.count:,} {guard.unit}."
     )
 

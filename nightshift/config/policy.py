@@ -140,8 +140,11 @@ class Rollout(ConfigSection):
         0.0, description="share of the champion's loss; a challenger that is shown to save less is rolled back"
     )
     slices: list[str] = Field([], description="columns of the features; each of their values is a slice of its own")
-    tolerance: Share = Field(
-        0.1, description="by how much a challenger may exceed the champion in a slice's loss, in latency, and in cost"
+    slice_tolerance: Share = Field(
+        0.1, description="by how much a challenger's loss in a slice may exceed the champion's"
+    )
+    request_tolerance: Share = Field(
+        0.1, description="by how much a challenger's latency and tokens a request may exceed the champion's"
     )
     max_error_rate: Share = Field(0.01, description="of the challenger's requests")
     max_p99_ms: Milliseconds = Field(50, description="99th percentile of its latency")

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from nightshift import storage
+from nightshift.classification import bootstrap
 from nightshift.config import Config
 from nightshift.config.columns import Holds
 from nightshift.config.policy import DriftLimits
@@ -205,6 +206,12 @@ def select_slices(rows: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
     """
     check_names("release.slices", columns, map(str, rows.columns))
     return rows[list(columns)]
+
+
+def select_group_slices(rows: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
+    """Return those columns of the first row of each group, a row a group; see `select_slices`."""
+    firsts = np.unique(bootstrap.groups(rows), return_index=True)[1]
+    return select_slices(rows.iloc[firsts], columns)
 
 
 def score_labeled_rows(table: Table, day: date, uris: Sequence[str]) -> tuple[Floats, list[Floats]]:

@@ -12,7 +12,7 @@ from nightshift.classification.metrics import Scores
 from nightshift.classification.scorer import ClassScorer
 from nightshift.contracts import package
 from nightshift.contracts.tables import Table
-from nightshift.tasks.rows import select_slices
+from nightshift.tasks.rows import select_group_slices
 
 WORST = 1.0
 AT_ONCE = "`nightshift release abort` ends their release, `nightshift promote` promotes one without steps"
@@ -55,5 +55,4 @@ def slices(table: Table, day: date, columns: Sequence[str]) -> pd.DataFrame:
         UserError: when the features have no such column.
     """
     labeled = storage.read_frame(table.partition(day).uri).dropna(subset="label")
-    firsts = np.unique(bootstrap.groups(labeled), return_index=True)[1]
-    return select_slices(labeled.iloc[firsts], columns)
+    return select_group_slices(labeled, columns)

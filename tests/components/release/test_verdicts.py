@@ -72,7 +72,7 @@ def test_a_version_that_saves_less_than_the_smallest_gain_that_counts_is_not_wai
 def judged(relative: float, guards: int = 1) -> list[Decision]:
     """Decisions of some guards alike, of a challenger that loses so many times what the champion does."""
     sums = LossSums(10_000, 1000, 1000 * relative, 1000, 1000 * relative, 900 * min(relative, 1))
-    guard = Guard("loss where channel is shop", "observations", [sums])
+    guard = Guard("loss where channel is shop", "observations", 1.1, [sums])
     return [verdict.decision for verdict in verdicts.check_guards([guard] * guards, started(), ROLLOUT)]
 
 
@@ -95,7 +95,7 @@ def test_each_value_of_a_column_is_guarded_on_the_days_on_which_it_occurs() -> N
         "channel is shop": LossSums(1, 0, 0, 0, 0, 0),
         "channel is web": LossSums(2, 1.5, 0.25, 1.25, 0.0625, 0.125),
     }
-    shop, web = verdicts.guard_slices([shops, {"": shops[""], "channel is web": shops["channel is web"]}])
+    shop, web = verdicts.guard_slices([shops, {"": shops[""], "channel is web": shops["channel is web"]}], ROLLOUT)
     assert (shop.name, len(shop.sums), shop.relative) == ("loss where channel is shop", 1, None)
     assert (web.name, len(web.sums), web.relative) == ("loss where channel is web", 2, pytest.approx(1 / 6))
 
@@ -116,7 +116,8 @@ def test_requests_are_compared_by_the_odds_of_the_shares_that_the_challenger_had
             (0.05, figures(9500, 0.1), figures(500, 0.12)),
             (0.05, figures(9500, 0.1), other),  # of what only one of them has, nothing is said
             (0.25, figures(7500, 0.1), figures(2500, 0.12)),
-        ]
+        ],
+        ROLLOUT,
     )
     assert (guard.name, guard.relative) == ("cost", pytest.approx(1.2))
     (verdict,) = verdicts.check_guards([guard], started(), ROLLOUT)
