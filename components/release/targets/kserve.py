@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 from components.release.targets import (
     GPU,
+    TOLERANCE,
     BadVersionError,
     VersionShare,
     ask_until_valid,
@@ -81,6 +82,7 @@ class KServe:
     """The InferenceService of a use case."""
 
     kind, resource = "InferenceService", SERVICES
+    tolerance = TOLERANCE
     modes: Sequence[str]  # as KServe calls the mode, and has called it
 
     def __init__(

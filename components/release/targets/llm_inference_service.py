@@ -4,8 +4,8 @@ All of them are of one routing group, and KServe writes each one's weight into t
 their InferencePools. A new version comes in with weight 0 and is asked first, by the path that is its own. Read off
 KServe 0.20.
 
-A version is asked for the logarithms of the probabilities of a prompt's tokens, as vLLM's completions give them with
-`echo` and `logprobs`; its score is their mean.
+A version is asked to complete a text and to repeat it: from the logarithms of the probabilities of its tokens follow the
+bits per byte that the version's own files score.
 """
 
 import json
@@ -47,6 +47,7 @@ from nightshift.errors import UnavailableError, UserError
 
 SERVICES = {"group": GROUP, "version": "v1alpha2", "plural": "llminferenceservices"}
 WEIGHTS = 10_000  # of all versions together
+BITS = 0.05  # by which answers differ: vLLM computes in bfloat16
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ class Connections:
 class LLMInferenceServices:
     """The versions of a use case; see `ReleaseTarget`."""
 
-    splits = True
+    splits, tolerance = True, BITS
 
     def __init__(self, name: str, settings: LLMSettings, connections: Connections) -> None:
         """Makes no calls.
@@ -110,7 +111,7 @@ class LLMInferenceServices:
         for share in split:
             service = self._member(share.version.version).bring(share)
             if not _weight(service):
-                check(share, self.ask(share))
+                check(share, self.ask(share), BITS)
         for number in [*reversed(weights), *(self._members().keys() - weights)]:
             self._member(number).weigh(weights.get(number, 0))
         self._await_weights(weights)
@@ -204,7 +205,7 @@ class Member(KServe):
             self._replace(service, service)
 
     def ask(self, share: VersionShare) -> Any:
-        """Return the mean of the log-probabilities of a prompt as a score; see `ReleaseTarget`."""
+        """Return the bits per byte of a text as a score; see `ReleaseTarget`."""
         return self._ask_url(self._await()["status"]["url"], share)
 
     def delete(self) -> None:
@@ -218,10 +219,13 @@ class Member(KServe):
         return f"{self._name}-kserve-[0-9a-z]+-[0-9a-z]+"
 
     def _ask_url(self, url: str, share: VersionShare) -> Any:
-        body = json.dumps(share.request).encode()
-        return ask_until_valid(
-            share, lambda: parse_completion(url, self._ask(f"{url}/v1/completions", body)), self._pause
-        )
+        (text,), url = share.request["instances"][0].values(), f"{url}/v1/completions"
+        body = {"model": self._use_case, "prompt": text, "max_tokens": 1, "echo": True, "logprobs": 0}
+
+        def ask() -> Any:
+            return parse_completion(url, self._ask(url, json.dumps(body).encode()), text)
+
+        return ask_until_valid(share, ask, self._pause, BITS)
 
     def _runs(self, service: Object, share: VersionShare) -> bool:
         return notes(service)[NEWEST] == key(share) and is_superset(service["spec"], self._spec(share))
@@ -283,16 +287,17 @@ class Member(KServe):
         return {"scaling": {"minReplicas": settings.min_replicas, "maxReplicas": settings.max_replicas, "keda": keda}}
 
 
-def parse_completion(url: str, body: bytes) -> Any:
-    """Return the score of a completion as our own server gives one.
+def parse_completion(url: str, body: bytes, text: str) -> Any:
+    """Return the bits per byte of a text, which a completion repeats, in the form in which our own server gives them.
 
     Raises:
-        NoAnswerError: when it has no log-probabilities.
+        NoAnswerError: when the completion has no log-probabilities.
     """
     try:
         (choice,) = parse_answer(url, body)["choices"]
-        logs = [log for log in choice["logprobs"]["token_logprobs"] if log is not None]
-        return {"predictions": [{"score": math.fsum(logs) / len(logs)}]}
+        # the first token has no probability, and the last one is not of the text
+        logs = choice["logprobs"]["token_logprobs"][1:-1]
+        return {"predictions": [{"score": -math.fsum(logs) / math.log(2) / len(text.encode())}]}
     except (LookupError, TypeError, ValueError, ZeroDivisionError):
         raise NoAnswerError(f"{url} does not answer with log-probabilities but {body[:200]!r}") from None
 

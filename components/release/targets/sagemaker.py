@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import Any
 
 from components.release.targets import (
+    TOLERANCE,
     BadVersionError,
     NoAnswerError,
     VersionShare,
@@ -75,7 +76,7 @@ class SageMakerClients:
 class SageMaker:
     """The endpoint of a use case."""
 
-    splits = True
+    splits, tolerance = True, TOLERANCE
 
     def __init__(
         self,

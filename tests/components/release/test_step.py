@@ -16,7 +16,7 @@ import pytest
 from components.release import core, manage
 from components.release.__main__ import advance
 from components.release.core import Moment
-from components.release.targets import BadVersionError, ReleaseTarget, VersionShare, factory
+from components.release.targets import TOLERANCE, BadVersionError, ReleaseTarget, VersionShare, factory
 from components.release.targets.local import Local
 from components.release.targets.sagemaker import SageMaker
 from components.release.verdicts import RequestFigures
@@ -176,7 +176,7 @@ def test_on_this_machine_the_endpoint_moves_on_with_the_record_and_a_version_tha
 class One:
     """A target that has one version answer."""
 
-    splits = False
+    splits, tolerance = False, TOLERANCE
 
     def __init__(self) -> None:
         self.served: list[int] = []

@@ -6,6 +6,7 @@ each member of a group the weights of all of them. The definition in `definition
 
 import copy
 import json
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +18,7 @@ from tests.cluster.kinds import DEPLOYMENT, Json
 from tests.cluster.operations import condition
 from tests.components.release.targets.kserve import Controllers
 from tests.components.release.targets.platform import Platform
-from tests.components.release.targets.versions import FEATURES, Fleet
+from tests.components.release.targets.versions import TEXTS, Fleet
 
 GATEWAY = "http://gateway.example.com/nightshift"
 
@@ -25,7 +26,7 @@ GATEWAY = "http://gateway.example.com/nightshift"
 class GroupControllers(Controllers):
     """Pods are made at one look, and ready or failed at the next; a weight counts from the next look on."""
 
-    kinds = (FEATURES,)
+    kinds = (TEXTS,)
     settings = LLMSettings("nightshift", "registry.example.com/vllm:0.11.0", "serving", "token")
     crds = Path(__file__).parent / "definitions"
     plural = "llminferenceservices"
@@ -36,8 +37,8 @@ class GroupControllers(Controllers):
     many = True
     command = Platform.command  # vLLM's is KServe's
 
-    def __init__(self, *cluster: Any) -> None:
-        super().__init__(*cluster)
+    def __init__(self, fleet: Fleet, *cluster: Any) -> None:
+        super().__init__(fleet.select_kind(TEXTS), *cluster)
         self._known: dict[str, Json] = {}  # the specs of the pods that were made, by their object
 
     def waiting(  # type: ignore[override]
@@ -58,14 +59,17 @@ class GroupControllers(Controllers):
         return {int(name_of(value).rpartition("-")[2]) for value in self.objects if group_of(value) == "fraud"}
 
     def ask(self, url: str, body: bytes) -> bytes:
-        """Answer with log-probabilities whose mean is what the version's server scores."""
+        """Answer with log-probabilities of which follows what the version's server scores."""
         name = url.removeprefix(f"{GATEWAY}/").removesuffix("/v1/completions")
         (value,) = [value for value in self.objects if name_of(value) == name]
-        answer = self.fleet.answer(value["spec"]["model"]["uri"], body)
+        text = json.loads(body)["prompt"]
+        request = json.dumps({"instances": [{"text": text}]}).encode()
+        answer = self.fleet.answer(value["spec"]["model"]["uri"], request)
         if not answer.startswith(b"{"):
             return answer
-        score = json.loads(answer)["predictions"][0]["score"]
-        return json.dumps({"choices": [{"logprobs": {"token_logprobs": [None, score + 1, score - 1]}}]}).encode()
+        bits = json.loads(answer)["predictions"][0]["score"] * len(text.encode())
+        tokens = [None, -bits * math.log(2) - 1, 1, -0.3]  # the last one is new
+        return json.dumps({"choices": [{"logprobs": {"token_logprobs": tokens}}]}).encode()
 
     def edit(self, edit: Callable[[Json], None]) -> None:
         for value in self.objects:

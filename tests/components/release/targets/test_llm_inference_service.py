@@ -1,6 +1,7 @@
 """What is peculiar to LLMInferenceServices; the rest is in `test_targets.py`."""
 
 import json
+import math
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,10 +17,15 @@ from tests.cluster.cluster import CRDS
 from tests.cluster.kinds import Json, custom
 from tests.cluster.validation import validate
 from tests.components.release.targets.llm_inference_service import GroupControllers, platform
-from tests.components.release.targets.versions import Fleet
+from tests.components.release.targets.versions import TEXTS, Fleet
 
 DEFINITION = CRDS / "llminferenceservices.serving.kserve.io.json"
 PROMETHEUS = "http://prometheus.monitoring:9090"
+
+
+@pytest.fixture
+def fleet(fleet: Fleet) -> Fleet:
+    return fleet.select_kind(TEXTS)
 
 
 @pytest.fixture
@@ -85,10 +91,16 @@ def test_without_prometheus_nothing_is_measured(cluster: GroupControllers, fleet
     assert cluster.target().measure(fleet.split(v1=1)[0], now, now) is None
 
 
-@pytest.mark.parametrize("choices", [[], [{"text": "night"}], [{"logprobs": {"token_logprobs": [None]}}]])
+def test_the_score_is_the_bits_per_byte_of_the_text_that_the_completion_repeats() -> None:
+    tokens = {"tokens": ["<s>", "ni", "ght", "!"], "token_logprobs": [None, math.log(1 / 2), math.log(1 / 16), -0.1]}
+    body = json.dumps({"choices": [{"text": "night!", "logprobs": tokens}]}).encode()
+    assert parse_completion("http://model", body, "night") == {"predictions": [{"score": pytest.approx((1 + 4) / 5)}]}
+
+
+@pytest.mark.parametrize("choices", [[], [{"text": "night"}], [{"logprobs": {"token_logprobs": [None, None, -1]}}]])
 def test_a_completion_without_log_probabilities_is_no_answer(choices: list[Json]) -> None:
     with pytest.raises(NoAnswerError, match="does not answer with log-probabilities"):
-        parse_completion("http://model", json.dumps({"choices": choices}).encode())
+        parse_completion("http://model", json.dumps({"choices": choices}).encode(), "night")
 
 
 @pytest.mark.skipif(not DEFINITION.exists(), reason=f"{DEFINITION} is missing")
