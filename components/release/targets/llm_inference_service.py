@@ -4,8 +4,8 @@ All of them are of one routing group, and KServe writes each one's weight into t
 their InferencePools. A new version comes in with weight 0 and is asked first, by the path that is its own. Read off
 KServe 0.20.
 
-A version is asked to complete a text and to repeat it: from the logarithms of the probabilities of its tokens follow the
-bits per byte that the version's own files score.
+A version is asked to complete a text and to repeat it: from the logarithms of the probabilities of its tokens follow
+the bits per byte that the version's own files score.
 """
 
 import json
