@@ -19,7 +19,7 @@ from nightshift.contracts.preprocessing import LanguagePreprocessing
 from nightshift.contracts.tables import Table
 from nightshift.splits import Days, Fold
 from nightshift.tasks import trials
-from nightshift.tasks.classification.slices import thirds
+from nightshift.tasks.classification.slices import split_thirds
 from nightshift.tasks.language import documents, quality
 from nightshift.tasks.language.metrics import LOWER_IS_BETTER, PROMISE, TITLE
 from nightshift.tasks.language.scores import DocumentScorer, DocumentScores
@@ -128,7 +128,7 @@ class DocumentsUnderTest:
 
 def slices(rows: pd.DataFrame, scores: DocumentScores) -> Iterator[LanguageSlice]:
     """Yield how well parts of the texts are predicted: those of each source, the largest first, and thirds by size."""
-    parts = list(thirds("bytes", scores.sizes))
+    parts = list(split_thirds("bytes", scores.sizes))
     if "source" in rows:
         counts = rows["source"].value_counts()
         parts = [(f"source {name}", (rows["source"] == name).to_numpy()) for name in counts.index] + parts
