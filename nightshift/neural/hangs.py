@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import torch.distributed as dist
-from torch._C import _distributed_c10d as c10d
+from torch._C import _distributed_c10d
 
 log = logging.getLogger("nightshift")
+recorder: Any = _distributed_c10d
 
 REMEMBERED = 200  # operations, by the flight recorder
 INTERVAL = 5.0  # seconds between two reports at most
@@ -66,11 +67,11 @@ class Hang:
 
     def __str__(self) -> str:
         names = "; ".join(
-            f"rank {report.rank} on {report.host}, last in {report.location}, {report.idle:.0f} s without an operation"
+            f"rank {report.rank} on {report.host}, in {report.location}, {report.idle:.0f} s without an operation"
             for report in self.missing
         )
-        ranks = ", ".join(map(str, self.waiting))
-        return f"ranks {ranks} wait in {self.operation} number {self.number}, which others have not entered: {names}"
+        ranks = ", ".join(f"rank {rank}" for rank in self.waiting)
+        return f"in {self.operation} number {self.number} wait {ranks}; not there: {names}"
 
 
 def find_hang(reports: Sequence[ProcessReport]) -> Hang | None:
@@ -109,8 +110,9 @@ def watch(seconds: float) -> Iterator[None]:
 
 
 def _watch(ended: threading.Event, seconds: float) -> None:
-    store, rank = dist.PrefixStore("hangs", _store()), dist.get_rank()
-    newest, since = {}, time.monotonic()
+    store, rank = _store(), dist.get_rank()
+    newest: dict[str, tuple[int, str]] = {}
+    since = time.monotonic()
     while not ended.wait(min(INTERVAL, seconds / 4)):
         operations = _newest_operations()
         if operations != newest:
@@ -136,13 +138,14 @@ def _read_reports(store: Any) -> list[ProcessReport]:
 
 def _store() -> Any:
     """Return a connection of this thread's own to the store: a call on the group's may wait for another process."""
-    store = dist.distributed_c10d._get_default_store().clone()  # noqa: SLF001  # nothing public names it
+    store: Any = dist.distributed_c10d._get_default_store()  # noqa: SLF001  # nothing public names it
+    store = store.clone()
     store.set_timeout(timedelta(seconds=INTERVAL))
-    return store
+    return dist.PrefixStore("hangs", store)  # type: ignore[attr-defined]
 
 
 def _newest_operations() -> dict[str, tuple[int, str]]:
-    entries = json.loads(c10d._dump_fr_trace_json(includeCollectives=True))["entries"]  # noqa: SLF001
+    entries = json.loads(recorder._dump_fr_trace_json(includeCollectives=True))["entries"]  # noqa: SLF001
     collective = [entry for entry in entries if not entry["is_p2p"]]
     return {
         "/".join(map(str, entry["process_group"])): (entry["collective_seq_id"], entry["profiling_name"])

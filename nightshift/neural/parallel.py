@@ -18,7 +18,9 @@ from torch.distributed.tensor.parallel import ParallelStyle, parallelize_module
 from torch.nn.parallel import DistributedDataParallel
 
 from nightshift.config.neural import Compression, Trainer
+from nightshift.errors import UserError
 from nightshift.neural import hangs
+from nightshift.neural.blocks import ConditionedBlocks
 from nightshift.neural.recipes import Recipe
 from nightshift.neural.replica import Replica
 
@@ -28,15 +30,28 @@ class ParallelReplica(Replica):
 
     def __init__(self, recipe: Recipe, trainer: Trainer, device: torch.device, mesh: DeviceMesh) -> None:
         self.mesh, self.trainer = mesh, trainer
-        self.processes = mesh["replicate"].size() * mesh["shard"].size()
-        self.index = mesh["replicate"].get_local_rank() * mesh["shard"].size() + mesh["shard"].get_local_rank()
+        self.processes = mesh["replicate"].size() * mesh["rows"].size()
+        self.index = mesh["replicate"].get_local_rank() * mesh["rows"].size() + mesh["rows"].get_local_rank()
         super().__init__(recipe, device)
+        if trainer.context > 1:
+            self._share_rows(self.model)
         self._distribute()
 
     def _distribute(self) -> None:
         self._split(self.model)
         if self.mesh["replicate"].size() == self.mesh.size():
             self.module = replicate(self.model, self.mesh["replicate"], self.trainer)
+
+    def _share_rows(self, model: nn.Sequential) -> None:
+        if not isinstance(model, ConditionedBlocks):
+            raise UserError("task.trainer.context: only rows of documents are shared; write context: 1")
+        model.sharing = self.mesh["context"]
+
+    def _mean_loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """Return what this process adds to the mean loss of rows, times the processes that share them."""
+        if not isinstance(self.model, ConditionedBlocks):
+            return self.recipe.loss(outputs, labels)
+        return self.recipe.loss(outputs, labels[:, self.model.own_tokens(labels.shape[1])]) * self.trainer.context
 
     def _split(self, part: nn.Sequential) -> None:
         """Share the layers of a part of the network, then the parameters of its blocks."""

@@ -1,5 +1,6 @@
 """A process that stops while others wait for it is named."""
 
+import re
 import subprocess
 import sys
 import time
@@ -19,8 +20,8 @@ def test_the_process_behind_in_a_group_is_named_with_the_operation_and_where_it_
     )
 
     assert str(hang) == (
-        "ranks 0, 2 wait in all_reduce number 7, which others have not entered: rank 1 on host-1, last in "
-        "data.py:12 gather, 9 s without an operation"
+        "in all_reduce number 7 wait rank 0, rank 2; not there: rank 1 on host-1, in data.py:12 gather, 9 s without an "
+        "operation"
     )
 
 
@@ -48,7 +49,6 @@ def test_a_training_ends_within_its_limit_and_names_the_process_that_stopped():
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
 
     assert done.returncode == 1
-    assert "the training hangs: ranks 0 wait in " in done.stderr
-    assert "rank 1 on " in done.stderr
-    assert "last in stopping.py" in done.stderr
+    assert re.search(r"the training hangs: in gloo:\w+ number \d+ wait rank 0; not there: rank 1 on ", done.stderr)
+    assert "in stopping.py" in done.stderr
     assert time.monotonic() - began < 250  # the process would sleep for an hour
