@@ -9,13 +9,12 @@ import numpy.typing as npt
 import pandas as pd
 
 from nightshift import splits
-from nightshift.classification import bootstrap
+from nightshift.classification import bootstrap, shards
 from nightshift.classification.tokens import Tokens
 from nightshift.config.language import LanguageConfig
 from nightshift.contracts.artifact import FoldWindow
 from nightshift.contracts.evaluation import LanguageEvaluation, LanguageSlice
 from nightshift.contracts.package import ModelPackage
-from nightshift.contracts.preprocessing import LanguagePreprocessing
 from nightshift.contracts.tables import Table
 from nightshift.splits import Days, Fold
 from nightshift.tasks import trials
@@ -65,8 +64,8 @@ class DocumentsUnderTest:
 
     def misfit(self, ours: ModelPackage, model: ModelPackage) -> str:
         """Return why a model cannot score the texts, the end of a sentence; empty when it can."""
-        wanted, theirs = (package.preprocessing_as(LanguagePreprocessing) for package in (ours, model))
-        return "" if wanted.tokenizer_sha256 == theirs.tokenizer_sha256 else "has another tokenizer"
+        is_fit = model.preprocessing.feature_settings == ours.preprocessing.feature_settings
+        return "" if is_fit else "takes other tokens"
 
     def report(
         self, uri: str, model: ModelPackage, candidates: dict[str, LanguageContender], champion: LanguageContender | str
@@ -144,7 +143,7 @@ def rows(config: LanguageConfig, features: Table, fold: Fold, model: ModelPackag
     Raises:
         UserError: when there are none, or the features are of other tokens than the model takes.
     """
-    documents.check(features, model.preprocessing_as(LanguagePreprocessing).tokenizer_sha256)
+    shards.check(features, model.preprocessing)
     table = features.read(Days(fold.train.first, fold.test.last))
     unseen = documents.unseen_documents(table, fold, config.task.max_overlap)
     left_out = len(splits.rows_of(table, fold.test)) - len(unseen)

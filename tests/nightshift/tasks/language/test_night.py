@@ -91,16 +91,17 @@ def test_a_gate_refuses_or_decides_nothing(night: Night, limits: dict[str, float
     assert re.fullmatch(reason, verdict.reasons[-1])
 
 
-def test_a_model_of_another_tokenizer_is_no_rival_and_takes_none_of_the_features(night: Night) -> None:
+@pytest.mark.parametrize("difference", [{"tokenizer_sha256": "0" * 64}, {"start": 0}, {"chat": True}], ids=str)
+def test_a_model_of_other_tokens_is_no_rival_and_takes_none_of_the_features(
+    night: Night, difference: dict[str, object]
+) -> None:
     model = package.load(str(night.folder / "model"))
-    other = model.model_copy(
-        update={"preprocessing": model.preprocessing.model_copy(update={"tokenizer_sha256": "0" * 64})}
-    )
+    other = model.model_copy(update={"preprocessing": model.preprocessing.model_copy(update=difference)})
     fold = splits.plan(parse(night.config), date.fromisoformat(SECOND)).test
     rows = documents_under_test.rows(parse(night.config), features(night), fold, model)
-    assert rows.misfit(model, other) == "has another tokenizer"
+    assert rows.misfit(model, other) == "takes other tokens"
     assert rows.misfit(model, model) == ""
-    with pytest.raises(UserError, match="the features are of tokenizer"):
+    with pytest.raises(UserError, match=r"the features are of .*; train again"):
         documents_under_test.rows(parse(night.config), features(night), fold, other)
 
 
