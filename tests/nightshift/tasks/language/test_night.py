@@ -16,6 +16,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from components.evaluation import __main__ as evaluation
 from components.optimization import __main__ as optimization
 from components.profiling import __main__ as profiling
+from components.training import __main__ as training
 from nightshift import splits, storage
 from nightshift.config import parse
 from nightshift.contracts import package, tables
@@ -149,6 +150,16 @@ def test_the_package_holds_what_engines_load_and_it_scores_alike(night: Night, s
         loss = causal(input_ids=tokens, labels=tokens).loss.item()
     expected = scorer.score([document])
     assert loss / np.log(2) * (len(document) - 1) / expected.sizes[0] == pytest.approx(expected.bits_per_byte, 1e-4)
+
+
+def test_a_package_is_where_the_next_training_goes_on_with_adapters(night: Night) -> None:
+    continued = {"pretrained": str(night.folder / "model"), "lora_rank": 4, "learning_rate": 0.001, "threads": 1}
+    use_case = deepcopy(night.config)
+    use_case["task"]["candidates"]["llama"]["parameters"] = continued
+    later = Night(night.workspace, SECOND, use_case)
+    training.body(later.context(features="features.json", model="adapted"))
+    before, after = (package.load(str(night.folder / name)).candidates["llama"] for name in ("model", "adapted"))
+    assert after.validation["bits_per_byte"] < before.validation["bits_per_byte"]
 
 
 def test_int8_is_judged_by_bits_per_byte(night: Night) -> None:
