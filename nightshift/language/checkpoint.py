@@ -1,4 +1,4 @@
-"""A folder as `transformers` writes it: `config.json` and weights in one safetensors file or in shards, read by tensor."""
+"""A folder as `transformers` writes it: `config.json`, and safetensors in one file or in shards, read by tensor."""
 
 import json
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from nightshift.errors import UserError
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
-STORED = {"F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "BF16": np.dtype("<u2")}
+STORED = {"F32": "<f4", "F16": "<f2", "BF16": "<u2"}  # bfloat16 is the upper half of float32
 
 Floats = npt.NDArray[np.float32]
 
@@ -35,10 +35,9 @@ class StoredTensor:
 
     def read(self) -> Floats:
         """Return its values; only this tensor is read."""
-        values = np.memmap(self.file, STORED[self.stored], "r", self.offset, self.shape)
-        if self.stored == "BF16":  # the upper half of a float32
-            return (values.astype(np.uint32) << 16).view(np.float32)
-        return values.astype(np.float32)
+        values = np.memmap(self.file, np.dtype(STORED[self.stored]), "r", self.offset, self.shape)
+        widened = (values.astype(np.uint32) << 16).view(np.float32) if self.stored == "BF16" else values
+        return np.asarray(widened, dtype=np.float32)
 
 
 @dataclass(frozen=True)
@@ -122,5 +121,5 @@ def _read_header(file: Path) -> dict[str, StoredTensor]:
 
 def _locate(file: Path, name: str, entry: Mapping[str, Any], start: int) -> StoredTensor:
     if entry["dtype"] not in STORED:
-        raise UserError(f"{file}: {name} is of type {entry['dtype']}; allowed are {', '.join(STORED)}: save it as these")
+        raise UserError(f"{file}: {name} is of type {entry['dtype']}; allowed are {', '.join(STORED)}: save it so")
     return StoredTensor(file, start + entry["data_offsets"][0], entry["dtype"], tuple(entry["shape"]))

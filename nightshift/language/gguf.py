@@ -5,14 +5,15 @@ change their order (Su et al., RoFormer, 2021, section 3.4.2, has the pairs). No
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
 import gguf
 import numpy as np
 import numpy.typing as npt
-from gguf import GGMLQuantizationType, GGUFWriter, LlamaFileType
+from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFWriter, LlamaFileType
 
 from nightshift.errors import UserError
 from nightshift.language.checkpoint import CONFIG, Checkpoint, read_checkpoint
@@ -58,27 +59,26 @@ def convert(folder: Path, file: Path, weights: WeightType = "F16") -> None:
     """
     checkpoint = read_checkpoint(folder)
     _check(checkpoint)
+    vocabulary = read_vocabulary(folder, checkpoint.field("vocab_size"))
+    with write_atomically(file, "llama") as writer:
+        _add_shape(writer, checkpoint)
+        _add_vocabulary(writer, vocabulary)
+        writer.add_file_type(FILE_TYPES[weights])
+        _write_tensors(writer, checkpoint, weights)
+
+
+@contextmanager
+def write_atomically(file: Path, architecture: str) -> Iterator[GGUFWriter]:
+    """Write a file during the block; it appears when it is complete, and not at all when the block fails."""
     partial = file.with_name(f"{file.name}.partial")
-    writer = GGUFWriter(partial, "llama")
-    _add_shape(writer, checkpoint)
-    _add_vocabulary(writer, read_vocabulary(folder, checkpoint.field("vocab_size")))
-    writer.add_file_type(FILE_TYPES[weights])
-    write_tensors(writer, checkpoint, weights)
-    partial.replace(file)
-
-
-def write_tensors(writer: GGUFWriter, checkpoint: Checkpoint, weights: WeightType) -> None:
-    """Write the head of the file, then one tensor after the other."""
-    names = tensor_names(checkpoint)
-    kinds = {name: _kind(checkpoint.tensors[name].shape, weights) for name in names}
-    for name, renamed in names.items():
-        shape, kind = checkpoint.tensors[name].shape, kinds[name]
-        size = int(np.prod(shape)) * (4 if kind is GGMLQuantizationType.F32 else 2)
-        writer.add_tensor_info(renamed, shape, np.dtype(np.float32), size, kind)
-    write_head(writer)
-    for name in names:
-        writer.write_tensor_data(_encode(name, _arrange(checkpoint, name), kinds[name]))
-    writer.close()
+    writer = GGUFWriter(partial, architecture)
+    try:
+        yield writer
+        writer.close()
+        partial.replace(file)
+    finally:
+        writer.close()
+        partial.unlink(missing_ok=True)
 
 
 def write_head(writer: GGUFWriter) -> None:
@@ -86,6 +86,23 @@ def write_head(writer: GGUFWriter) -> None:
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_ti_data_to_file()
+
+
+def _write_tensors(writer: GGUFWriter, checkpoint: Checkpoint, weights: WeightType) -> None:
+    names = tensor_names(checkpoint)
+    kinds = {name: _kind(checkpoint.tensors[name].shape, weights) for name in names}
+    for name, renamed in names.items():
+        shape, kind = checkpoint.tensors[name].shape, kinds[name]
+        writer.add_tensor_info(renamed, shape, np.dtype(np.float32), tensor_bytes(shape, kind), kind)
+    write_head(writer)
+    for name in names:
+        writer.write_tensor_data(_encode(name, _arrange(checkpoint, name), kinds[name]))
+
+
+def tensor_bytes(shape: Sequence[int], kind: GGMLQuantizationType) -> int:
+    """Return the bytes of a tensor of a type."""
+    block, size = GGML_QUANT_SIZES[kind]
+    return int(np.prod(shape)) // block * size
 
 
 def tensor_names(checkpoint: Checkpoint) -> dict[str, str]:
@@ -173,6 +190,6 @@ def interleave_halves(rows: Floats, heads: int) -> Floats:
 
 def _encode(name: str, values: Floats, kind: GGMLQuantizationType) -> npt.NDArray[np.generic]:
     largest = float(np.abs(values).max())
-    if kind is GGMLQuantizationType.F16 and largest > np.finfo(np.float16).max:
+    if kind is GGMLQuantizationType.F16 and largest > float(np.finfo(np.float16).max):
         raise UserError(f"{name} has a weight of {largest:g}, beyond F16; convert with weights BF16 or F32")
     return np.ascontiguousarray(gguf.quants.quantize(values, kind))

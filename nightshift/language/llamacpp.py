@@ -8,6 +8,7 @@ first three fields of the context's, which have not changed since 2023, are set.
 import ctypes
 import functools
 import importlib.util
+import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -23,18 +24,19 @@ Floats = npt.NDArray[np.float32]
 Bytes = npt.NDArray[np.uint8]
 
 MAX_PIECE = 1024  # bytes of a token
+BUFFER = ctypes.create_string_buffer(MAX_PIECE)
 
 
 class Parameters(ctypes.Structure):
     """`llama_model_params` and `llama_context_params`; of a context the first words are n_ctx, n_batch and n_ubatch."""
 
-    _fields_ = [("words", ctypes.c_uint32 * 256)]  # noqa: RUF012 - as ctypes wants it
+    _fields_ = [("words", ctypes.c_uint32 * 256)]
 
 
 class Batch(ctypes.Structure):
     """`llama_batch`: tokens, their positions and sequences, and which of them get logits."""
 
-    _fields_ = [  # noqa: RUF012 - as ctypes wants it
+    _fields_ = [
         ("n_tokens", ctypes.c_int32),
         ("token", ctypes.POINTER(ctypes.c_int32)),
         ("embd", ctypes.c_void_p),
@@ -73,6 +75,7 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "llama_memory_clear": (None, [POINTER, ctypes.c_bool]),
     "llama_set_n_threads": (None, [POINTER, INT, INT]),
     "llama_vocab_n_tokens": (INT, [POINTER]),
+    "llama_vocab_bos": (INT, [POINTER]),
     "llama_tokenize": (INT, [POINTER, TEXT, INT, POINTER, INT, ctypes.c_bool, ctypes.c_bool]),
     "llama_token_to_piece": (INT, [POINTER, INT, TEXT, INT, INT, ctypes.c_bool]),
     "llama_batch_init": (Batch, [INT, INT, INT]),
@@ -145,22 +148,36 @@ class LoadedModel:
         assert count >= 0, "a token has at least one byte"
         return [int(token) for token in tokens[:count]]
 
-    def piece(self, token: int) -> bytes:
-        """Return the bytes of a token, none of a special one."""
-        buffer = ctypes.create_string_buffer(MAX_PIECE)
-        count = library().llama_token_to_piece(self._vocabulary, token, buffer, MAX_PIECE, 0, False)
-        return buffer.raw[:count]
+    def text_bytes(self, token: int) -> int:
+        """Return how many bytes of a text a token of it stands for, none for the one before every text."""
+        if token == library().llama_vocab_bos(self._vocabulary):
+            return 0  # llama.cpp takes some of them for text by their names, such as <|start|>
+        return int(library().llama_token_to_piece(self._vocabulary, token, BUFFER, MAX_PIECE, 0, False))
 
     def logits(self, tokens: Sequence[int]) -> Floats:
         """Return the logits after each of some tokens, at most `context` of them; float32 (n, vocabulary)."""
-        functions = library()
-        functions.llama_memory_clear(functions.llama_get_memory(self._state), True)
-        with _batch(tokens) as batch:
-            status = functions.llama_decode(self._state, batch)
+        self._forget()
+        self._decode(tokens, 0)
+        shape = (len(tokens), self.vocabulary)
+        return np.ctypeslib.as_array(library().llama_get_logits(self._state), shape).copy()
+
+    def decode_seconds(self, tokens: Sequence[int]) -> float:
+        """Return how long it takes to read tokens one after the other, as when they are generated."""
+        self._forget()
+        started = time.perf_counter()
+        for position, token in enumerate(tokens):
+            self._decode([token], position)
+            library().llama_get_logits(self._state)  # waits until it is computed
+        return time.perf_counter() - started
+
+    def _forget(self) -> None:
+        library().llama_memory_clear(library().llama_get_memory(self._state), True)
+
+    def _decode(self, tokens: Sequence[int], position: int) -> None:
+        with _batch(tokens, position) as batch:
+            status = library().llama_decode(self._state, batch)
         if status:
             raise RuntimeError(f"llama_decode ended with status {status} on {len(tokens)} tokens")
-        shape = (len(tokens), self.vocabulary)
-        return np.ctypeslib.as_array(functions.llama_get_logits(self._state), shape).copy()
 
 
 @contextmanager
@@ -174,7 +191,9 @@ def load(file: Path, context: int, threads: int = 1) -> Iterator[LoadedModel]:
     errors.clear()
     model = functions.llama_model_load_from_file(str(file).encode(), functions.llama_model_default_params())
     if not model:
-        raise UserError(f"model {file}: llama.cpp cannot load it ({'; '.join(errors)}); name a GGUF file of a text model")
+        raise UserError(
+            f"model {file}: llama.cpp cannot load it ({'; '.join(errors)}); name a GGUF file of a text model"
+        )
     parameters = functions.llama_context_default_params()
     parameters.words[:3] = [context] * 3
     state = functions.llama_init_from_model(model, parameters)
@@ -187,11 +206,11 @@ def load(file: Path, context: int, threads: int = 1) -> Iterator[LoadedModel]:
 
 
 @contextmanager
-def _batch(tokens: Sequence[int]) -> Iterator[Batch]:
+def _batch(tokens: Sequence[int], position: int) -> Iterator[Batch]:
     batch = library().llama_batch_init(len(tokens), 0, 1)
     batch.n_tokens = len(tokens)
     for index, token in enumerate(tokens):
-        batch.token[index], batch.pos[index], batch.n_seq_id[index] = token, index, 1
+        batch.token[index], batch.pos[index], batch.n_seq_id[index] = token, position + index, 1
         batch.seq_id[index][0], batch.logits[index] = 0, 1
     try:
         yield batch

@@ -1,12 +1,12 @@
 """Quantized GGUF files: each row by llama.cpp's own code, the types of the tensors as `llama-quantize` mixes them.
 
-A form such as `Q4_K_M` is a mix: most matrices get its base type, the output and half of the values and down projections
-more bits, since errors there cost most (llama.cpp, `llama-quant.cpp`). K types have blocks of 256 numbers; where these
-do not divide a row, the next larger type with blocks of 32 stands in.
+A form such as `Q4_K_M` is a mix: most matrices get its base type, the output and half of the values and down
+projections more bits, since errors there cost most (llama.cpp, `llama-quant.cpp`). K types have blocks of 256 numbers;
+where these do not divide a row, the next larger type with blocks of 32 stands in.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from gguf import (
 from nightshift import storage
 from nightshift.errors import UserError, nearest
 from nightshift.language import llamacpp
-from nightshift.language.gguf import write_head
+from nightshift.language.gguf import tensor_bytes, write_atomically, write_head
 
 Kind = GGMLQuantizationType
 Floats = npt.NDArray[np.float32]
@@ -126,20 +126,17 @@ def _fit(kind: Kind, width: int) -> Kind:
 
 def rewrite(reader: GGUFReader, file: Path, kinds: TensorKinds, number: LlamaFileType) -> None:
     """Write a copy whose tensors have other types, a tensor at a time."""
-    partial = file.with_name(f"{file.name}.partial")
-    writer = GGUFWriter(partial, str(reader.fields[gguf.Keys.General.ARCHITECTURE].contents()))
-    _copy_fields(reader, writer)
-    writer.add_file_type(number)
-    writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
-    writer.add_string(ORIGINAL_KEY, storage.digest(str(reader.data.filename)))
-    for tensor in reader.tensors:
-        shape, kind = tuple(int(size) for size in reversed(tensor.shape)), kinds[tensor.name]
-        writer.add_tensor_info(tensor.name, shape, np.dtype(np.float32), _size(shape, kind), kind)
-    write_head(writer)
-    for tensor in reader.tensors:
-        writer.write_tensor_data(_convert(tensor, kinds[tensor.name]))
-    writer.close()
-    partial.replace(file)
+    with write_atomically(file, str(reader.fields[gguf.Keys.General.ARCHITECTURE].contents())) as writer:
+        _copy_fields(reader, writer)
+        writer.add_file_type(number)
+        writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
+        writer.add_string(ORIGINAL_KEY, storage.digest(str(reader.data.filename)))
+        for tensor in reader.tensors:
+            shape, kind = tuple(int(size) for size in reversed(tensor.shape)), kinds[tensor.name]
+            writer.add_tensor_info(tensor.name, shape, np.dtype(np.float32), tensor_bytes(shape, kind), kind)
+        write_head(writer)
+        for tensor in reader.tensors:
+            writer.write_tensor_data(_convert(tensor, kinds[tensor.name]))
 
 
 def _copy_fields(reader: GGUFReader, writer: GGUFWriter) -> None:
@@ -158,11 +155,6 @@ def dequantize(tensor: ReaderTensor) -> Floats:
     return values.reshape(tuple(reversed(tensor.shape)))
 
 
-def _size(shape: tuple[int, ...], kind: Kind) -> int:
-    block, size = GGML_QUANT_SIZES[kind]
-    return int(np.prod(shape)) // block * size
-
-
 def _convert(tensor: ReaderTensor, kind: Kind) -> npt.NDArray[np.generic]:
     if kind is tensor.tensor_type:
         return np.ascontiguousarray(tensor.data)
@@ -174,4 +166,4 @@ def _convert(tensor: ReaderTensor, kind: Kind) -> npt.NDArray[np.generic]:
 def _encode(rows: Floats, kind: Kind) -> npt.NDArray[np.generic]:
     if kind in ORIGINALS:
         return gguf.quants.quantize(rows, kind)
-    return llamacpp.quantize_rows(kind, rows, _size(rows.shape[1:], kind))
+    return llamacpp.quantize_rows(kind, rows, tensor_bytes(rows.shape[1:], kind))

@@ -106,8 +106,8 @@ def _pre_tokenizer(entry: Mapping[str, Any] | None, path: Path) -> str:
 
 def _special(settings: Mapping[str, Any], ids: Mapping[str, int]) -> dict[str, int]:
     """Return the ids of the special tokens; a token is a text, or an object with one."""
-    tokens = {kind: settings.get(f"{kind}_token") for kind in SPECIAL}
-    contents = {kind: token["content"] if isinstance(token, dict) else token for kind, token in tokens.items()}
+    tokens = {kind: settings.get(f"{kind}_token") or "" for kind in SPECIAL}
+    contents = {kind: token if isinstance(token, str) else token["content"] for kind, token in tokens.items()}
     return {kind: ids[content] for kind, content in contents.items() if content in ids}
 
 

@@ -64,3 +64,18 @@ def tiny_llama(vocabulary: int, **fields: object) -> LlamaForCausalLM:
     }
     torch.manual_seed(0)
     return LlamaForCausalLM(LlamaConfig(vocab_size=vocabulary, **shape | fields)).eval()
+
+
+def train_llama(folder: Path, texts: tuple[str, ...], steps: int = 80) -> None:
+    """Write a Llama of two layers that has learned something of some texts, and its tokenizer."""
+    tokenizer = train_tokenizer(texts, size=320)
+    tokens = torch.tensor([token for text in texts for token in tokenizer.encode(text).ids])
+    model = tiny_llama(tokenizer.get_vocab_size(), initializer_range=0.05).train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    for _ in range(steps):
+        batch = tokens[torch.randint(len(tokens) - 32, (8, 1)) + torch.arange(32)]
+        model(input_ids=batch, labels=batch).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    write_tokenizer(folder, tokenizer)
+    model.save_pretrained(folder)
