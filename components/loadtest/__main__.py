@@ -20,6 +20,7 @@ from nightshift.costs.prices import read_machines
 from nightshift.registry import Version
 from nightshift.release import ReleaseRef
 from nightshift.serving import files
+from nightshift.stats.latency import poisson_schedule
 from nightshift.tasks.protocol import Payload
 
 WARM_UP = 0.5  # seconds

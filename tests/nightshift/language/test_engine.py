@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -56,7 +57,7 @@ def engine(model: Path, log: Path, *words: str) -> Iterator[tuple["subprocess.Po
 @pytest.fixture(scope="module")
 def url(original: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     log = tmp_path_factory.mktemp("engine") / "log.txt"
-    with engine(original, log, "--context", "256", "--slots", "2", "--threads", "1") as (_, url):
+    with engine(original, log, "--context", "100000", "--slots", "2", "--threads", "1") as (_, url):
         yield url
 
 
@@ -87,7 +88,7 @@ def test_a_chat_is_streamed_by_the_models_template(url: str) -> None:
 
 
 def test_a_client_that_leaves_frees_its_slot(url: str) -> None:
-    request = {"prompt": PROMPT, "max_tokens": 250, "stream": True, "ignore_eos": True}
+    request = {"prompt": PROMPT, "max_tokens": 90_000, "stream": True, "ignore_eos": True}
     with httpx.stream("POST", f"{url}/v1/completions", json=request, timeout=60) as response:
         next(response.iter_lines())
 
@@ -95,6 +96,8 @@ def test_a_client_that_leaves_frees_its_slot(url: str) -> None:
         return not any(slot["is_processing"] for slot in httpx.get(f"{url}/slots").json())
 
     wait_until(is_free, "no slot is busy")
+    predicted = re.search(r"^llamacpp:tokens_predicted_total (\d+)", httpx.get(f"{url}/metrics").text, re.MULTILINE)
+    assert int(predicted[1]) < 90_000
 
 
 def test_sigterm_ends_no_stream_and_admits_nobody_new(original: Path, tmp_path: Path) -> None:
