@@ -6,7 +6,7 @@ that a slow moment of the machine slows both.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -17,10 +17,14 @@ import numpy.typing as npt
 from gguf import GGUFReader
 from pydantic import Field
 
+from nightshift import storage
 from nightshift.config.section import ConfigSection, Factor, Share
-from nightshift.contracts.likelihoods import Likelihoods
+from nightshift.contracts.likelihoods import FILE, Likelihoods
+from nightshift.contracts.verdict import FILE as VERDICT
 from nightshift.contracts.verdict import Decision, Measure, Verdict
 from nightshift.errors import UserError
+from nightshift.language import llamacpp
+from nightshift.language.likelihood import resume_likelihoods
 from nightshift.language.llamacpp import LoadedModel
 from nightshift.language.quantization import dequantize
 from nightshift.stats.bootstrap import RESAMPLES, SEED
@@ -32,6 +36,7 @@ BITS = "bits_per_byte"
 SPEEDUP = "speedup"
 LAYER = re.compile(r"blk\.(\d+)\.")
 SPEED_PAIRS = 12
+SPEED_TOKENS = 64
 
 
 class QuantizationLimits(ConfigSection):
@@ -86,6 +91,34 @@ class Evidence:
     tasks: Mapping[str, PairedLosses] = field(default_factory=dict)
 
 
+def compare_models(original: Path, quantized: Path, documents: Sequence[str], context: int, folder: str) -> Verdict:
+    """Measure and judge a quantized model, and write the verdict into a folder.
+
+    What a file was measured by stands beside it, and is not measured again for the same file and documents.
+
+    Args:
+        original: GGUF file.
+        quantized: GGUF file.
+        documents: texts that the model was not trained on.
+        context: tokens that the models see at most.
+        folder: or URI.
+
+    Raises:
+        UserError: when there is no document, or a file is no model.
+    """
+    pair = [
+        resume_likelihoods(storage.join(folder, f"{name}-{FILE}"), file, documents, context)
+        for name, file in (("original", original), ("quantized", quantized))
+    ]
+    with llamacpp.load(original, context) as first, llamacpp.load(quantized, context) as second:
+        speedups = measure_speedups(first, second, max(documents, key=len))
+    verdict = judge(Evidence(pair_documents(*pair), speedups), QuantizationLimits(), pair[1].model_sha256)
+    if verdict.decision is Decision.FAIL:
+        verdict = verdict.model_copy(update={"reasons": [*verdict.reasons, explain_damage(original, quantized)]})
+    verdict.write(storage.join(folder, VERDICT))
+    return verdict
+
+
 def pair_documents(original: Likelihoods, quantized: Likelihoods) -> PairedLosses:
     """Return the bits of both on the same documents.
 
@@ -99,7 +132,7 @@ def pair_documents(original: Likelihoods, quantized: Likelihoods) -> PairedLosse
 
 def measure_speedups(original: LoadedModel, quantized: LoadedModel, text: str, pairs: int = SPEED_PAIRS) -> list[float]:
     """Return how many times as fast the quantized model reads a text's tokens one by one, measured in turn."""
-    tokens = original.tokenize(text)[: original.context]
+    tokens = original.tokenize(text)[: min(original.context, SPEED_TOKENS)]
     return [original.decode_seconds(tokens) / quantized.decode_seconds(tokens) for _ in range(pairs)]
 
 
