@@ -22,6 +22,7 @@ from nightshift.contracts.listings import (
     TrainingPlan,
     TuningReport,
 )
+from nightshift.contracts.likelihoods import Likelihoods
 from nightshift.contracts.loadtest import LoadTest, ServerSettings
 from nightshift.contracts.online import Snapshot
 from nightshift.contracts.optimization import Optimization
@@ -31,6 +32,7 @@ from nightshift.contracts.registry import Aliases, RegisteredVersion
 from nightshift.contracts.release import Release
 from nightshift.contracts.request import Launch, RetrainingRequest
 from nightshift.contracts.section import Page, Section
+from nightshift.contracts.streams import StreamLoadTest
 from nightshift.contracts.tables import Manifest
 from nightshift.contracts.verdict import Verdict
 
@@ -46,6 +48,7 @@ ARTIFACTS: dict[str, type[Artifact]] = {
     "classes_evaluation": ClassEvaluation,
     "evaluation": Evaluation,
     "launch": Launch,
+    "likelihoods": Likelihoods,
     "loadtest": LoadTest,
     "model": ModelPackage,
     "model_list": ModelList,
@@ -63,6 +66,7 @@ ARTIFACTS: dict[str, type[Artifact]] = {
     "scaling_report": ScalingReport,
     "section": Section,
     "settings": ServerSettings,
+    "stream_loadtest": StreamLoadTest,
     "table": Manifest,
     "trace_profile": TraceProfile,
     "training_plan": TrainingPlan,

@@ -52,7 +52,8 @@ async def serve(behavior: Behavior, ports: "Queue[int]", stop: asyncio.Event) ->
         with suppress(ConnectionError, asyncio.CancelledError):
             head = await reader.readuntil(b"\r\n\r\n")
             lines = head.lower().split(b"\r\n")
-            await reader.readexactly(next(int(line[15:]) for line in lines if line.startswith(b"content-length:")))
+            lengths = [int(line[15:]) for line in lines if line.startswith(b"content-length:")]
+            await reader.readexactly(sum(lengths))
             await behavior(write, next(numbers))
         writer.close()
 
