@@ -35,7 +35,7 @@ from tests.nightshift.language.stream_servers import Write, stream, streaming
 from tests.processes import started, wait_until
 from tests.servers import free_port
 
-DOCUMENTS, CHARACTERS, CONTEXT = 24, 700, 512
+DOCUMENTS, CHARACTERS, CONTEXT = 16, 500, 512
 BROKEN_LAYER = 15
 Q8_0_BYTES = 34  # of a block: a scale in float16, 32 numbers of 8 bits
 SHAPES = [
@@ -100,8 +100,8 @@ def show_quantization(folder: Path) -> None:
         )
     base = Likelihoods.read(str(folder / "original-likelihoods.json"))
     note = (
-        f"F16: {original.stat().st_size / 1e6:.0f} MB, {base.bits_per_byte:.4f} bits per byte, {DOCUMENTS} documents of "
-        f"{sum(base.bytes):,} bytes. It is widened from Q4_1, so forms of 4 bits find numbers that they can keep."
+        f"F16: {original.stat().st_size / 1e6:.0f} MB, {base.bits_per_byte:.4f} bits per byte. "
+        f"{DOCUMENTS} documents of {sum(base.bytes):,} bytes. It is widened from Q4_1, so forms of 4 bits find numbers that they can keep."
     )
     figures.publish("language-quantization", rows, note)
 
@@ -154,7 +154,7 @@ def is_healthy(url: str) -> bool:
 
 
 @contextmanager
-def simulated(_: Path) -> Iterator[str]:
+def simulate_server(_: Path) -> Iterator[str]:
     """Serve streams whose times are known; yield the URL."""
 
     async def answer(write: Write, _: int) -> None:
@@ -214,7 +214,7 @@ def measure_guidellm(url: str, folder: Path, program: str) -> Measured:
 
 def show_loadtest(folder: Path, program: str) -> None:
     """Measure the same servers by both clients, in turn."""
-    servers: dict[str, Callable[[Path], object]] = {"simulated": simulated, "SmolLM2": engine}
+    servers: dict[str, Callable[[Path], object]] = {"simulated": simulate_server, "SmolLM2": engine}
     clients = {"nightshift": measure_ours, "guidellm 0.8.1": measure_guidellm}
     results: dict[tuple[str, str], list[Measured]] = {(server, client): [] for server in servers for client in clients}
     for server, serve in servers.items():

@@ -8,6 +8,7 @@ from nightshift.contracts.artifact import Artifact
 from nightshift.contracts.deployment import Deployment
 from nightshift.contracts.drift import DriftReport
 from nightshift.contracts.evaluation import ClassEvaluation, Evaluation
+from nightshift.contracts.likelihoods import Likelihoods
 from nightshift.contracts.listings import (
     BackfillReport,
     CollectiveReport,
@@ -22,7 +23,6 @@ from nightshift.contracts.listings import (
     TrainingPlan,
     TuningReport,
 )
-from nightshift.contracts.likelihoods import Likelihoods
 from nightshift.contracts.loadtest import LoadTest, ServerSettings
 from nightshift.contracts.online import Snapshot
 from nightshift.contracts.optimization import Optimization

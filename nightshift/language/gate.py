@@ -36,7 +36,7 @@ BITS = "bits_per_byte"
 SPEEDUP = "speedup"
 LAYER = re.compile(r"blk\.(\d+)\.")
 SPEED_PAIRS = 12
-SPEED_TOKENS = 64
+SPEED_TOKENS = 32
 
 
 class QuantizationLimits(ConfigSection):
@@ -67,7 +67,7 @@ class PairedLosses:
         total = self.weights.sum()
         return float(self.original.sum() / total), float(self.quantized.sum() / total)
 
-    def added(self) -> BootstrapEstimate:
+    def increase(self) -> BootstrapEstimate:
         """Return by how much the mean loss is higher."""
         before, after = self.means
         count = len(self.weights)
@@ -163,7 +163,7 @@ def judge(evidence: Evidence, limits: QuantizationLimits, subject: str) -> Verdi
 
 
 def _judge_loss(name: str, losses: PairedLosses, limit: float) -> tuple[Decision, str, Measure]:
-    (before, after), added = losses.means, losses.added()
+    (before, after), added = losses.means, losses.increase()
     label = name.replace("_", " ").capitalize()
     figures = f"{label} went from {before:.4f} to {after:.4f}, {added.value:+.4f} [{added.low:+.4f}, {added.high:+.4f}]"
     measure = Measure(

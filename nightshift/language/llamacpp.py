@@ -27,13 +27,13 @@ MAX_PIECE = 1024  # bytes of a token
 BUFFER = ctypes.create_string_buffer(MAX_PIECE)
 
 
-class Parameters(ctypes.Structure):
+class NativeParameters(ctypes.Structure):
     """`llama_model_params` and `llama_context_params`; of a context the first words are n_ctx, n_batch and n_ubatch."""
 
     _fields_ = [("words", ctypes.c_uint32 * 256)]
 
 
-class Batch(ctypes.Structure):
+class NativeBatch(ctypes.Structure):
     """`llama_batch`: tokens, their positions and sequences, and which of them get logits."""
 
     _fields_ = [
@@ -64,12 +64,12 @@ POINTER, INT, LONG, TEXT = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64, ctyp
 SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "llama_log_set": (None, [LogCallback, POINTER]),
     "llama_backend_init": (None, []),
-    "llama_model_default_params": (Parameters, []),
-    "llama_context_default_params": (Parameters, []),
-    "llama_model_load_from_file": (POINTER, [TEXT, Parameters]),
+    "llama_model_default_params": (NativeParameters, []),
+    "llama_context_default_params": (NativeParameters, []),
+    "llama_model_load_from_file": (POINTER, [TEXT, NativeParameters]),
     "llama_model_free": (None, [POINTER]),
     "llama_model_get_vocab": (POINTER, [POINTER]),
-    "llama_init_from_model": (POINTER, [POINTER, Parameters]),
+    "llama_init_from_model": (POINTER, [POINTER, NativeParameters]),
     "llama_free": (None, [POINTER]),
     "llama_get_memory": (POINTER, [POINTER]),
     "llama_memory_clear": (None, [POINTER, ctypes.c_bool]),
@@ -78,9 +78,9 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "llama_vocab_bos": (INT, [POINTER]),
     "llama_tokenize": (INT, [POINTER, TEXT, INT, POINTER, INT, ctypes.c_bool, ctypes.c_bool]),
     "llama_token_to_piece": (INT, [POINTER, INT, TEXT, INT, INT, ctypes.c_bool]),
-    "llama_batch_init": (Batch, [INT, INT, INT]),
-    "llama_batch_free": (None, [Batch]),
-    "llama_decode": (INT, [POINTER, Batch]),
+    "llama_batch_init": (NativeBatch, [INT, INT, INT]),
+    "llama_batch_free": (None, [NativeBatch]),
+    "llama_decode": (INT, [POINTER, NativeBatch]),
     "llama_get_logits": (ctypes.POINTER(ctypes.c_float), [POINTER]),
     "ggml_quantize_chunk": (ctypes.c_size_t, [INT, POINTER, POINTER, LONG, LONG, LONG, POINTER]),
 }
@@ -206,7 +206,7 @@ def load(file: Path, context: int, threads: int = 1) -> Iterator[LoadedModel]:
 
 
 @contextmanager
-def _batch(tokens: Sequence[int], position: int) -> Iterator[Batch]:
+def _batch(tokens: Sequence[int], position: int) -> Iterator[NativeBatch]:
     batch = library().llama_batch_init(len(tokens), 0, 1)
     batch.n_tokens = len(tokens)
     for index, token in enumerate(tokens):

@@ -20,17 +20,17 @@ PATIENCE = 60.0  # seconds after which a stream without another byte is an error
 DATA, DONE = b"data:", b"[DONE]"
 
 
-class Delta(msgspec.Struct):
+class StreamDelta(msgspec.Struct):
     """A piece of a chat's answer."""
 
     content: str | None = None
 
 
-class Choice(msgspec.Struct):
+class StreamChoice(msgspec.Struct):
     """A piece of an answer."""
 
     text: str | None = None
-    delta: Delta | None = None
+    delta: StreamDelta | None = None
 
     @property
     def has_text(self) -> bool:
@@ -38,18 +38,18 @@ class Choice(msgspec.Struct):
         return bool(self.text or (self.delta and self.delta.content))
 
 
-class Usage(msgspec.Struct):
+class StreamUsage(msgspec.Struct):
     """Tokens, as the server counts them."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
 
 
-class Event(msgspec.Struct):
+class StreamEvent(msgspec.Struct):
     """An event of a stream."""
 
-    choices: list[Choice] = []
-    usage: Usage | None = None
+    choices: list[StreamChoice] = []
+    usage: StreamUsage | None = None
     error: msgspec.Raw | None = None
 
 
@@ -70,7 +70,7 @@ class StreamRecord:
     sent: float | None = None
     pieces: list[float] = field(default_factory=list)
     ended: float = 0.0
-    usage: Usage = field(default_factory=Usage)
+    usage: StreamUsage = field(default_factory=StreamUsage)
     error: str | None = None
 
 
@@ -151,7 +151,7 @@ class StreamProtocol(asyncio.Protocol):
         if data == DONE:
             self._is_done = True
             return
-        event = msgspec.json.decode(data, type=Event)
+        event = msgspec.json.decode(data, type=StreamEvent)
         if event.error is not None:
             self.end("error")
         if any(choice.has_text for choice in event.choices):

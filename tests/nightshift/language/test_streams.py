@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nightshift.errors import UserError
-from nightshift.language.streams.client import StreamRecord, Target, Usage, run_open_loop
+from nightshift.language.streams.client import StreamRecord, StreamUsage, Target, run_open_loop
 from nightshift.language.streams.summary import StreamLimits, first_token_seconds, seconds_per_token, summarize
 from nightshift.language.streams.workload import Endpoint, Lengths, PlannedRequest, Workload
 from tests.nightshift.language.stream_servers import (
@@ -136,7 +136,7 @@ def test_nobody_there_is_an_error_of_the_connection() -> None:
 
 def record(due: float, first: float, gap: float, tokens: int, error: str | None = None) -> StreamRecord:
     pieces = [due + first + gap * number for number in range(tokens)]
-    return StreamRecord(due, due, pieces, pieces[-1], Usage(3, tokens), error)
+    return StreamRecord(due, due, pieces, pieces[-1], StreamUsage(3, tokens), error)
 
 
 def test_goodput_counts_what_kept_both_limits() -> None:
@@ -156,7 +156,7 @@ def test_goodput_counts_what_kept_both_limits() -> None:
 
 
 def test_a_piece_of_several_tokens_counts_as_several() -> None:
-    both = StreamRecord(0.0, 0.0, [1.0, 2.0], 2.0, Usage(1, 5))
+    both = StreamRecord(0.0, 0.0, [1.0, 2.0], 2.0, StreamUsage(1, 5))
     assert seconds_per_token(both) == pytest.approx(0.25)
 
 
