@@ -28,6 +28,7 @@ from benchmarks import figures
 from nightshift.contracts.likelihoods import Likelihoods
 from nightshift.contracts.streams import StreamLoadTest
 from nightshift.language import gate, gguf
+from nightshift.language.llamacpp import ContextOptions
 from nightshift.language.quantization import FORMS, quantize, rewrite
 from nightshift.language.streams.workload import Endpoint, Lengths, Workload
 from tests.nightshift.language import models
@@ -85,7 +86,7 @@ def show_quantization(folder: Path) -> None:
         quantize(original, file, form if form in FORMS else "Q8_0")
         if form == "broken":
             break_layer(file)
-        verdict = gate.compare_models(original, file, documents, CONTEXT, str(folder))
+        verdict = gate.compare_models(original, file, documents, str(folder), ContextOptions(CONTEXT))
         measured = Likelihoods.read(str(folder / "quantized-likelihoods.json"))
         added, speed = verdict.measures
         rows.append(
@@ -101,7 +102,8 @@ def show_quantization(folder: Path) -> None:
     base = Likelihoods.read(str(folder / "original-likelihoods.json"))
     note = (
         f"F16: {original.stat().st_size / 1e6:.0f} MB, {base.bits_per_byte:.4f} bits per byte. "
-        f"{DOCUMENTS} documents of {sum(base.bytes):,} bytes. It is widened from Q4_1, so forms of 4 bits find numbers that they can keep."
+        f"{DOCUMENTS} documents, {sum(base.bytes):,} bytes. "
+        "It is widened from Q4_1, so forms of 4 bits find numbers that they can keep."
     )
     figures.publish("language-quantization", rows, note)
 

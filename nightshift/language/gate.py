@@ -25,7 +25,7 @@ from nightshift.contracts.verdict import Decision, Measure, Verdict
 from nightshift.errors import UserError
 from nightshift.language import llamacpp
 from nightshift.language.likelihood import resume_likelihoods
-from nightshift.language.llamacpp import LoadedModel
+from nightshift.language.llamacpp import ContextOptions, LoadedModel
 from nightshift.language.quantization import dequantize
 from nightshift.stats.bootstrap import RESAMPLES, SEED
 from nightshift.stats.comparison import BootstrapEstimate
@@ -91,7 +91,9 @@ class Evidence:
     tasks: Mapping[str, PairedLosses] = field(default_factory=dict)
 
 
-def compare_models(original: Path, quantized: Path, documents: Sequence[str], context: int, folder: str) -> Verdict:
+def compare_models(
+    original: Path, quantized: Path, documents: Sequence[str], folder: str, options: ContextOptions
+) -> Verdict:
     """Measure and judge a quantized model, and write the verdict into a folder.
 
     What a file was measured by stands beside it, and is not measured again for the same file and documents.
@@ -100,17 +102,17 @@ def compare_models(original: Path, quantized: Path, documents: Sequence[str], co
         original: GGUF file.
         quantized: GGUF file.
         documents: texts that the model was not trained on.
-        context: tokens that the models see at most.
         folder: or URI.
+        options: with at least 2 tokens.
 
     Raises:
         UserError: when there is no document, or a file is no model.
     """
     pair = [
-        resume_likelihoods(storage.join(folder, f"{name}-{FILE}"), file, documents, context)
+        resume_likelihoods(storage.join(folder, f"{name}-{FILE}"), file, documents, options)
         for name, file in (("original", original), ("quantized", quantized))
     ]
-    with llamacpp.load(original, context) as first, llamacpp.load(quantized, context) as second:
+    with llamacpp.load(original, options) as first, llamacpp.load(quantized, options) as second:
         speedups = measure_speedups(first, second, max(documents, key=len))
     verdict = judge(Evidence(pair_documents(*pair), speedups), QuantizationLimits(), pair[1].model_sha256)
     if verdict.decision is Decision.FAIL:

@@ -15,42 +15,41 @@ from nightshift import storage
 from nightshift.contracts.likelihoods import Likelihoods
 from nightshift.errors import UserError
 from nightshift.language import llamacpp
-from nightshift.language.llamacpp import Floats, LoadedModel
+from nightshift.language.llamacpp import ContextOptions, Floats, LoadedModel
 
 
-def measure_likelihoods(model: Path, documents: Sequence[str], context: int, threads: int = 1) -> Likelihoods:
+def measure_likelihoods(model: Path, documents: Sequence[str], options: ContextOptions) -> Likelihoods:
     """Score documents with a model.
 
     Args:
         model: a GGUF file.
         documents: texts that the model was not trained on, none of them empty.
-        context: tokens that the model sees at most, at least 2.
-        threads: of the CPU.
+        options: with at least 2 tokens.
 
     Raises:
         UserError: when there is no document, or llama.cpp cannot load the file.
     """
     if not documents or not all(documents):
         raise UserError("documents: none, or an empty one; name a file with a text on each line")
-    with llamacpp.load(model, context, threads) as loaded:
+    with llamacpp.load(model, options) as loaded:
         scored = [_score(loaded, document) for document in documents]
     return Likelihoods(
         model_sha256=storage.digest(str(model)),
         documents_sha256=storage.fingerprint(list(documents)),
-        context=context,
+        context=options.tokens,
         bits=[bits for bits, _ in scored],
         bytes=[size for _, size in scored],
     )
 
 
-def resume_likelihoods(uri: str, model: Path, documents: Sequence[str], context: int) -> Likelihoods:
+def resume_likelihoods(uri: str, model: Path, documents: Sequence[str], options: ContextOptions) -> Likelihoods:
     """Return what an earlier call has written for the same file and documents, or measure and write it."""
     if storage.exists(uri):
         known = Likelihoods.read(uri)
-        identity = (storage.digest(str(model)), storage.fingerprint(list(documents)), context)
+        identity = (storage.digest(str(model)), storage.fingerprint(list(documents)), options.tokens)
         if (known.model_sha256, known.documents_sha256, known.context) == identity:
             return known
-    likelihoods = measure_likelihoods(model, documents, context)
+    likelihoods = measure_likelihoods(model, documents, options)
     likelihoods.write(uri)
     return likelihoods
 

@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,19 @@ def quantize_rows(kind: int, rows: Floats, row_bytes: int) -> Bytes:
     return quantized
 
 
+@dataclass(frozen=True)
+class ContextOptions:
+    """How a model is loaded.
+
+    Attributes:
+        tokens: that it sees at most.
+        threads: of the CPU.
+    """
+
+    tokens: int = 512
+    threads: int = 1
+
+
 class LoadedModel:
     """A model with a context of its own, for one text after another.
 
@@ -181,7 +195,7 @@ class LoadedModel:
 
 
 @contextmanager
-def load(file: Path, context: int, threads: int = 1) -> Iterator[LoadedModel]:
+def load(file: Path, options: ContextOptions) -> Iterator[LoadedModel]:
     """Load a GGUF file during the block.
 
     Raises:
@@ -195,11 +209,11 @@ def load(file: Path, context: int, threads: int = 1) -> Iterator[LoadedModel]:
             f"model {file}: llama.cpp cannot load it ({'; '.join(errors)}); name a GGUF file of a text model"
         )
     parameters = functions.llama_context_default_params()
-    parameters.words[:3] = [context] * 3
+    parameters.words[:3] = [options.tokens] * 3
     state = functions.llama_init_from_model(model, parameters)
-    functions.llama_set_n_threads(state, threads, threads)
+    functions.llama_set_n_threads(state, options.threads, options.threads)
     try:
-        yield LoadedModel(model, state, context)
+        yield LoadedModel(model, state, options.tokens)
     finally:
         functions.llama_free(state)
         functions.llama_model_free(model)

@@ -4,10 +4,11 @@ import argparse
 from pathlib import Path
 
 from nightshift.contracts.verdict import Decision
-from nightshift.errors import UserError
+from nightshift.errors import UserError, require_extra
 from nightshift.step import USER_ERROR
 from pipelines.cli import options
 
+EXTRA = "language"
 WEIGHTS = ("F16", "BF16", "F32")
 
 
@@ -44,13 +45,15 @@ def _add_judge(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--context", type=int, default=512, help="tokens that the models see at most (default: %(default)s)"
     )
+    command.add_argument("--threads", type=int, default=2, help="threads of the CPU (default: %(default)s)")
     options.add_json(command, "verdict")
     command.set_defaults(command=judge)
 
 
 def convert(args: argparse.Namespace) -> int:
     """Write the folder of a Llama as one GGUF file."""
-    from nightshift.language import gguf  # its writer, which few environments have
+    with require_extra("nightshift language convert", EXTRA):
+        from nightshift.language import gguf
 
     gguf.convert(args.folder, args.file, args.weights)
     return options.say(f"{args.file}: {args.file.stat().st_size / 1e6:,.1f} MB")
@@ -58,7 +61,8 @@ def convert(args: argparse.Namespace) -> int:
 
 def quantize(args: argparse.Namespace) -> int:
     """Write a quantized copy of a model."""
-    from nightshift.language import quantization  # NumPy and llama.cpp
+    with require_extra("nightshift language quantize", EXTRA):
+        from nightshift.language import quantization
 
     quantization.quantize(args.original, args.file, args.form)
     share = args.file.stat().st_size / args.original.stat().st_size
@@ -67,14 +71,17 @@ def quantize(args: argparse.Namespace) -> int:
 
 def judge(args: argparse.Namespace) -> int:
     """Compare a quantized model with its original, and exit with code 2 if it loses too much."""
-    from nightshift.language import gate  # NumPy and llama.cpp
+    with require_extra("nightshift language judge", EXTRA):
+        from nightshift.language import gate
+        from nightshift.language.llamacpp import ContextOptions
 
-    if args.context < 2:
-        raise UserError(f"--context is {args.context}; give 2 tokens or more")
+    if args.context < 2 or args.threads < 1:
+        raise UserError(f"--context is {args.context} and --threads {args.threads}; give 2 or more and 1 or more")
     if not args.documents.is_file():
         raise UserError(f"--documents {args.documents} is no file; give one with a text on each line")
     documents = [line for line in args.documents.read_text().splitlines() if line.strip()]
-    verdict = gate.compare_models(args.original, args.quantized, documents, args.context, args.output)
+    context = ContextOptions(args.context, args.threads)
+    verdict = gate.compare_models(args.original, args.quantized, documents, args.output, context)
     code = USER_ERROR if verdict.decision is Decision.FAIL else 0
     if args.json:
         return options.print_document(verdict, code)

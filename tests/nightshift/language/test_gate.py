@@ -14,9 +14,11 @@ from nightshift.errors import UserError
 from nightshift.language import gate, llamacpp
 from nightshift.language.gate import Evidence, PairedLosses, QuantizationLimits, judge
 from nightshift.language.likelihood import measure_likelihoods, resume_likelihoods
+from nightshift.language.llamacpp import ContextOptions
 from nightshift.language.quantization import quantize
 from tests.nightshift.language.conftest import CONTEXT
 
+OPTIONS = ContextOptions(CONTEXT)
 FASTER = [1.2, 1.25, 1.3, 1.22, 1.27, 1.24]
 LIMITS = QuantizationLimits(bits=0.005)
 BLOCK_BYTES = 18  # of Q4_0: a scale in float16, 32 numbers of 4 bits
@@ -30,13 +32,13 @@ def double_scales(file: Path, layer: int) -> None:
 
 
 def measure(original: Path, quantized: Path, documents: list[str]) -> Evidence:
-    pair = [measure_likelihoods(file, documents, CONTEXT) for file in (original, quantized)]
+    pair = [measure_likelihoods(file, documents, OPTIONS) for file in (original, quantized)]
     return Evidence(gate.pair_documents(*pair), FASTER)
 
 
 def test_bits_are_those_that_transformers_finds(trained: Path, original: Path, documents: list[str]) -> None:
     model, tokens = LlamaForCausalLM.from_pretrained(trained), Tokenizer.from_file(str(trained / "tokenizer.json"))
-    likelihoods = measure_likelihoods(original, documents, CONTEXT)
+    likelihoods = measure_likelihoods(original, documents, OPTIONS)
     for document, bits, size in zip(documents, likelihoods.bits, likelihoods.bytes, strict=True):
         ids = tokens.encode(document).ids
         nats = 0.0
@@ -99,7 +101,7 @@ def test_a_model_that_is_no_faster_is_no_gain(speedups: list[float], decision: D
 
 
 def test_speeds_are_measured_in_turn(original: Path) -> None:
-    with llamacpp.load(original, 16) as first, llamacpp.load(original, 16) as second:
+    with llamacpp.load(original, ContextOptions(16)) as first, llamacpp.load(original, ContextOptions(16)) as second:
         assert all(speedup > 0 for speedup in gate.measure_speedups(first, second, "In the beginning", pairs=2))
 
 
@@ -108,22 +110,22 @@ def test_a_gate_that_goes_on_knows_its_file_and_its_documents(
 ) -> None:
     uri, quantized = str(tmp_path / "likelihoods.json"), tmp_path / "q.gguf"
     quantize(original, quantized, "Q8_0")
-    first = resume_likelihoods(uri, original, documents[:2], CONTEXT)
+    first = resume_likelihoods(uri, original, documents[:2], OPTIONS)
     marked = first.model_copy(update={"bits": [1.0, 2.0]})
     marked.write(uri)
-    assert resume_likelihoods(uri, original, documents[:2], CONTEXT) == marked
-    assert resume_likelihoods(uri, quantized, documents[:2], CONTEXT) != marked
+    assert resume_likelihoods(uri, original, documents[:2], OPTIONS) == marked
+    assert resume_likelihoods(uri, quantized, documents[:2], OPTIONS) != marked
     marked.write(uri)
-    assert resume_likelihoods(uri, original, documents[1:3], CONTEXT) != marked
+    assert resume_likelihoods(uri, original, documents[1:3], OPTIONS) != marked
     assert Likelihoods.read(uri).documents_sha256 == storage.fingerprint(documents[1:3])
 
 
 def test_other_documents_are_no_pair(original: Path, documents: list[str]) -> None:
-    some, others = (measure_likelihoods(original, part, CONTEXT) for part in (documents[:1], documents[1:2]))
+    some, others = (measure_likelihoods(original, part, OPTIONS) for part in (documents[:1], documents[1:2]))
     with pytest.raises(UserError, match="measure both again"):
         gate.pair_documents(some, others)
 
 
 def test_no_document_is_refused(original: Path) -> None:
     with pytest.raises(UserError, match="a text on each line"):
-        measure_likelihoods(original, [], CONTEXT)
+        measure_likelihoods(original, [], OPTIONS)

@@ -12,6 +12,7 @@ from transformers import LlamaForCausalLM
 from nightshift.errors import UserError
 from nightshift.language import gguf, llamacpp, tokenizer
 from nightshift.language.gguf import WeightType, convert
+from nightshift.language.llamacpp import ContextOptions
 from tests.nightshift.language import models
 
 BYTES = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -45,7 +46,7 @@ def test_llama_cpp_predicts_what_transformers_predicts(tmp_path: Path, weights: 
     assert (tmp_path / "model.safetensors.index.json").exists()
     convert(tmp_path, tmp_path / "model.gguf", weights)
     ids = tokens.encode(models.king_james()[0]).ids[:200]
-    with llamacpp.load(tmp_path / "model.gguf", 256) as loaded:
+    with llamacpp.load(tmp_path / "model.gguf", ContextOptions(256)) as loaded:
         logits = loaded.logits(ids)
     with torch.no_grad():
         expected = model(torch.tensor([ids])).logits[0].numpy()
@@ -70,7 +71,7 @@ def test_llama_cpp_cuts_text_as_tokenizers_does(tmp_path: Path, name: str) -> No
     convert(tmp_path, tmp_path / "model.gguf")
     plain = Tokenizer.from_str(tokens.to_str())
     plain.encode_special_tokens = True  # their names in a text are text
-    with llamacpp.load(tmp_path / "model.gguf", 256) as loaded:
+    with llamacpp.load(tmp_path / "model.gguf", ContextOptions(256)) as loaded:
         for text in [*models.king_james(), *ODD]:
             assert loaded.tokenize(text) == plain.encode(text).ids, text[:80]
 
@@ -82,7 +83,7 @@ def test_a_tokenizer_of_bytes_without_merges_is_one_too(tmp_path: Path) -> None:
     tokens.add_special_tokens([models.START, models.END])
     write_model(tmp_path, models.tiny_llama(258), tokens)
     convert(tmp_path, tmp_path / "model.gguf")
-    with llamacpp.load(tmp_path / "model.gguf", 64) as loaded:
+    with llamacpp.load(tmp_path / "model.gguf", ContextOptions(64)) as loaded:
         assert loaded.tokenize("no merge") == tokens.encode("no merge").ids
 
 
@@ -155,6 +156,6 @@ def test_a_file_that_is_no_model_is_refused_with_what_llama_cpp_says(tmp_path: P
     (tmp_path / "model.gguf").write_text("root")
     with (
         pytest.raises(UserError, match=r"llama\.cpp cannot load it \(.*invalid magic"),
-        llamacpp.load(tmp_path / "model.gguf", 8),
+        llamacpp.load(tmp_path / "model.gguf", ContextOptions(8)),
     ):
         pass

@@ -8,6 +8,7 @@ from gguf import GGMLQuantizationType, GGUFReader
 from nightshift import storage
 from nightshift.errors import UserError
 from nightshift.language import llamacpp, quantization
+from nightshift.language.llamacpp import ContextOptions
 from nightshift.language.quantization import FORMS, quantize
 from tests.nightshift.language import models
 
@@ -74,7 +75,7 @@ def test_each_form_is_loaded_and_says_what_it_was_made_of(original: Path, tmp_pa
     fields, source = GGUFReader(tmp_path / "model.gguf").fields, GGUFReader(original).fields
     assert fields[quantization.ORIGINAL_KEY].contents() == storage.digest(str(original))
     assert fields["tokenizer.ggml.merges"].contents() == source["tokenizer.ggml.merges"].contents()
-    with llamacpp.load(tmp_path / "model.gguf", 64) as loaded:
+    with llamacpp.load(tmp_path / "model.gguf", ContextOptions(64)) as loaded:
         assert np.isfinite(loaded.logits(loaded.tokenize("In the beginning"))).all()
 
 

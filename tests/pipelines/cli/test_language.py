@@ -25,7 +25,16 @@ def test_a_model_is_converted_quantized_and_judged(tmp_path: Path, capsys: pytes
     assert call("convert", str(tmp_path / "model"), str(original)) == 0
     assert call("quantize", str(original), str(quantized), "--form", "Q4_0") == 0
     assert f"{quantized}: 0.1 MB" in capsys.readouterr().out
-    words = ["--documents", str(tmp_path / "documents.txt"), "--output", str(tmp_path / "verdict"), "--context", "128"]
+    words = [
+        "--documents",
+        str(tmp_path / "documents.txt"),
+        "--output",
+        str(tmp_path / "verdict"),
+        "--context",
+        "128",
+        "--threads",
+        "1",
+    ]
     call("judge", str(original), str(quantized), *words, "--json")
     printed = json.loads(capsys.readouterr().out)
     verdict = Verdict.read(str(tmp_path / "verdict" / "verdict.json"))
@@ -42,7 +51,7 @@ def test_a_model_is_converted_quantized_and_judged(tmp_path: Path, capsys: pytes
     ("words", "message"),
     [
         (["--documents", "nowhere.txt"], "--documents nowhere.txt is no file; give one with a text on each line"),
-        (["--documents", __file__, "--context", "1"], "--context is 1; give 2 tokens or more"),
+        (["--documents", __file__, "--context", "1"], "--context is 1 and --threads 2; give 2 or more and 1 or more"),
     ],
 )
 def test_a_wrong_flag_is_refused_with_what_is_allowed(words: list[str], message: str) -> None:
