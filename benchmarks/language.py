@@ -96,14 +96,15 @@ def show_quantization(folder: Path) -> None:
                 "bits per byte": f"{measured.bits_per_byte:.4f}",
                 "added [95 %]": f"{added.value:+.4f} [{added.interval[0]:+.4f}, {added.interval[1]:+.4f}]",
                 "tokens/s over F16's": speed.value,
-                "verdict": verdict.decision if verdict.is_pass else f"{verdict.decision}: {' '.join(verdict.reasons)}",
+                "verdict": verdict.decision,
             }
         )
     base = Likelihoods.read(str(folder / "original-likelihoods.json"))
     note = (
         f"F16: {original.stat().st_size / 1e6:.0f} MB, {base.bits_per_byte:.4f} bits per byte. "
         f"{DOCUMENTS} documents, {sum(base.bytes):,} bytes. "
-        "It is widened from Q4_1, so forms of 4 bits find numbers that they can keep."
+        "It is widened from Q4_1. Blocks of 256 do not divide its rows of 576 numbers, so K types fall back to others. "
+        f"Of the broken form the gate says: {gate.explain_damage(original, folder / 'broken.gguf')}"
     )
     figures.publish("language-quantization", rows, note)
 

@@ -71,6 +71,16 @@ def test_a_stall_is_seen_by_all_that_were_due_meanwhile() -> None:
     assert all(first_token_seconds(record) >= 0.5 - 0.01 * number - 0.05 for number, record in enumerate(records))
 
 
+def test_no_request_is_sent_before_it_is_due() -> None:
+    async def behavior(write: Write, number: int) -> None:
+        await stream(write, 1)
+
+    due = [0.0, 0.1, 0.4]
+    records = run(behavior, due)
+    assert all(record.sent >= record.due for record in records)
+    assert [record.due - records[0].due for record in records] == pytest.approx(due)
+
+
 async def refuse(write: Write, number: int) -> None:
     await write("HTTP/1.1 429 Too Many Requests\r\nContent-Length: 2\r\n\r\n{}")
 
