@@ -165,6 +165,13 @@ def test_goodput_counts_what_kept_both_limits() -> None:
     assert point.per_token_ms.p99 == pytest.approx(30)
 
 
+def test_a_request_that_the_client_sends_late_has_waited_since_it_was_due() -> None:
+    late = StreamRecord(due=0.0, sent=0.5, pieces=[1.0], ended=1.0, usage=StreamUsage(1, 1))
+    point = summarize([late], 1.0, LIMITS)
+    assert point.first_token_ms.p50 == point.total_ms.p50 == pytest.approx(1000)
+    assert point.late_ms.p50 == pytest.approx(500)
+
+
 def test_a_piece_of_several_tokens_counts_as_several() -> None:
     both = StreamRecord(0.0, 0.0, [1.0, 2.0], 2.0, StreamUsage(1, 5))
     assert seconds_per_token(both) == pytest.approx(0.25)
