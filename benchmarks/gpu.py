@@ -8,19 +8,17 @@
 import argparse
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import yaml
 from sklearn.metrics import average_precision_score
-from torch import cuda
 
 from benchmarks import figures, networks
 from benchmarks.features import ROOT, transactions
-from benchmarks.networks import in_turn
+from benchmarks.timing import in_turn, wait_for_gpu
 from nightshift import config
 from nightshift.config.tabular import CandidateKind
 from nightshift.graph import PROVIDERS, Graph
@@ -106,14 +104,6 @@ def rows(seed: int) -> tuple[np.ndarray, np.ndarray]:
 def threads(kind: CandidateKind) -> dict[str, int]:
     """Return the parameter that gives a network all cores; others are told otherwise."""
     return {"threads": CORES} if kind is CandidateKind.MLP else {}
-
-
-def wait_for_gpu(work: Callable[[], Any]) -> Any:
-    """Return what work gives once the GPU is done with it."""
-    outcome = work()
-    if cuda.is_available():
-        cuda.synchronize()
-    return outcome
 
 
 def measure_scores(device: str) -> None:

@@ -12,13 +12,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from io import BytesIO
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import httpx
@@ -31,6 +30,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from benchmarks import figures
+from benchmarks.timing import in_turn
 from components.optimization import forms
 from components.optimization.forms import Form
 from nightshift.classification import images
@@ -232,17 +232,6 @@ def jpeg(pixels: Array) -> bytes:
     with BytesIO() as file:
         Image.fromarray(pixels).save(file, "jpeg", quality=90)
         return file.getvalue()
-
-
-def in_turn(calls: Mapping[str, Callable[[], object]], rounds: int = ROUNDS) -> dict[str, float]:
-    """Return the median seconds of each call; they take turns, so that noise meets all. The first round is left out."""
-    durations: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in range(rounds + 1):
-        for name, call in calls.items():
-            began = time.perf_counter()
-            call()
-            durations[name].append(time.perf_counter() - began)
-    return {name: median(seconds[1:]) for name, seconds in durations.items()}
 
 
 @contextmanager

@@ -89,6 +89,9 @@ class Trainer(ConfigSection):
 
     nodes: Processes = Field(1, description="machines; several are pods of a TrainJob, or started by you")
     shard: Processes = Field(1, description="processes that share parameters, gradients and optimizer state (FSDP2)")
+    context: Processes = Field(
+        1, description="of the processes that share parameters, so many share the tokens of each row too"
+    )
     tensor: Processes = Field(1, description="processes that share each layer")
     pipeline: Processes = Field(1, description="processes that share the layers, one after the other")
     schedule: PipelineSchedule = PipelineSchedule.ONE_F_ONE_B
@@ -99,5 +102,8 @@ class Trainer(ConfigSection):
     compression: Compression = Compression.NONE
     bucket_mb: Annotated[float, annotated_types.Interval(gt=0, le=100_000)] = Field(
         25, description="of gradients that replicas exchange at once, while they compute the others"
+    )
+    hang_seconds: Positive = Field(
+        600, description="that a process may keep the others waiting, before it is named and the training begins again"
     )
     checkpoint_seconds: Positive = Field(300, description="between two checkpoints of a training that takes longer")

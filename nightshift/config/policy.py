@@ -59,6 +59,17 @@ class DriftLimits(ConfigSection):
     )
 
 
+class EmbeddingDriftLimits(DriftLimits):
+    """Limits of the drift of what a network makes of a row, beside those of columns."""
+
+    novelty: Share = Field(0.05, description="share of rows less like the reference than 98 % of its own rows")
+    domain_classifier: Share = Field(
+        0.05,
+        description="ROC AUC, less 0.5, of a classifier that tells the newest rows from the reference by embeddings",
+    )
+    mmd: Share = Field(0.05, description="maximum mean discrepancy of embeddings")
+
+
 class Controller(ConfigSection):
     """When drift asks for a retraining. See `components/monitoring/core.py`."""
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from nightshift.contracts.artifact import Artifact
 from nightshift.contracts.deployment import Deployment
 from nightshift.contracts.drift import DriftReport
-from nightshift.contracts.evaluation import ClassEvaluation, Evaluation
+from nightshift.contracts.evaluation import ClassEvaluation, Evaluation, LanguageEvaluation
 from nightshift.contracts.likelihoods import Likelihoods
 from nightshift.contracts.listings import (
     BackfillReport,
@@ -20,6 +20,7 @@ from nightshift.contracts.listings import (
     RunCosts,
     RunList,
     ScalingReport,
+    ServingPlan,
     TrainingPlan,
     TuningReport,
 )
@@ -47,6 +48,7 @@ ARTIFACTS: dict[str, type[Artifact]] = {
     "drift_history": DriftHistory,
     "classes_evaluation": ClassEvaluation,
     "evaluation": Evaluation,
+    "language_evaluation": LanguageEvaluation,
     "launch": Launch,
     "likelihoods": Likelihoods,
     "loadtest": LoadTest,
@@ -65,6 +67,7 @@ ARTIFACTS: dict[str, type[Artifact]] = {
     "run_list": RunList,
     "scaling_report": ScalingReport,
     "section": Section,
+    "serving_plan": ServingPlan,
     "settings": ServerSettings,
     "stream_loadtest": StreamLoadTest,
     "table": Manifest,

@@ -172,6 +172,53 @@ class TrainingPlan(Artifact):
     epoch_usd: float | None = Field(description="US dollars; null without --samples and --usd-per-gpu-hour")
 
 
+class ServingFleet(Part):
+    """Machines that serve a demand; times are in seconds."""
+
+    machine: str = Field(description="the cloud's name for the machine")
+    market: str = Field(description="`on-demand` or `spot`")
+    machines: int = Field(description="number of machines")
+    gpu: str = Field(description="GPU model")
+    precision: str = Field(description="of weights and cache, `bf16` or `fp8`")
+    tensor: int = Field(description="GPUs of a replica, which share each layer")
+    replicas: int = Field(description="copies of the model that the rate takes")
+    concurrency: int = Field(description="requests in flight per replica")
+    weights_bytes: float = Field(description="weights on a GPU")
+    cache_tokens: int = Field(description="tokens whose keys and values fit in a replica")
+    idle_first_token_seconds: float = Field(description="time to the first token of a request that waits for nobody")
+    first_token_seconds: float = Field(description="mean time to the first token")
+    first_token_p99_seconds: float = Field(description="99th percentile of the time to the first token")
+    token_seconds: float = Field(description="mean time per further token")
+    tokens_per_second_per_gpu: float = Field(description="output tokens per second of a GPU")
+    usd_per_hour: float = Field(description="US dollars per hour of all machines")
+    usd_per_million_tokens: float = Field(description="US dollars per million output tokens at the rate")
+    price_date: str = Field(description="day of the price")
+    fitted: bool = Field(description="whether servers on this architecture were fitted; if not, Ampere's shares")
+
+
+class RejectedReplica(Part):
+    """A replica that does not meet the objective."""
+
+    gpu: str = Field(description="GPU model")
+    precision: str = Field(description="of weights and cache, `bf16` or `fp8`")
+    tensor: int = Field(description="GPUs that share each layer")
+    reason: str = Field(description="why, with the figure and its limit")
+
+
+class ServingPlan(Artifact):
+    """`nightshift plan --serve --json`."""
+
+    model: str = Field(description="preset, or path of the config.json")
+    parameters: int = Field(description="parameters of the model")
+    prompt_tokens: int = Field(description="tokens in of a request")
+    output_tokens: int = Field(description="tokens out of a request")
+    requests_per_second: float = Field(description="rate of requests")
+    first_token_limit_seconds: float = Field(description="limit of the 99th percentile of the time to the first token")
+    token_limit_seconds: float = Field(description="limit of the mean time per further token")
+    fleets: list[ServingFleet] = Field(description="cheapest fleet of each machine and market, the cheapest first")
+    rejections: list[RejectedReplica] = Field(description="replicas that do not meet the objective")
+
+
 class PublishedPrediction(Part):
     """A published figure and the planner's."""
 

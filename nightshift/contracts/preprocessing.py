@@ -144,15 +144,43 @@ class ImagePreprocessing(ClassPreprocessing):
     max_pixels: int = Field(description="width times height, above which an image is refused before it is decoded")
 
 
-class TextPreprocessing(ClassPreprocessing):
-    """From a text to the model's input, for texts; see `nightshift/classification/tokens.py`."""
+class TokenizedPreprocessing(Preprocessing):
+    """From a text to the numbers of its tokens."""
 
-    SEEN = frozenset({"length", "vocabulary", "tokenizer_sha256"})
     scope = "texts"
     item = "text"
-    kind: Literal["text-classification"] = "text-classification"
     length: int = Field(description="tokens at which longer texts are cut")
     tokenizer: FileName | None = Field(description="the tokenizer's file; null: words, by their hashes")
     tokenizer_sha256: str = Field(description="hash of the tokenizer's file, or of nothing")
     vocabulary: int = Field(description="numbers that tokens have")
+
+    @property
+    def limit(self) -> int:
+        """Exclusive upper bound of the numbers that a model takes."""
+        return self.vocabulary
+
+
+class TextPreprocessing(TokenizedPreprocessing, ClassPreprocessing):
+    """From a text to the model's input, for classes of texts; see `nightshift/classification/tokens.py`."""
+
+    SEEN = frozenset({"length", "vocabulary", "tokenizer_sha256"})
+    kind: Literal["text-classification"] = "text-classification"
     pad: int = Field(description="the number that fills texts up, and counts for nothing")
+
+
+class LanguagePreprocessing(TokenizedPreprocessing):
+    """From a text to a row of tokens, for language models; see `nightshift/tasks/language/tokens.py`.
+
+    A row begins with `start` and has `length` tokens more; a shorter text is filled up with `start`. What is only read,
+    such as the question of a chat, has the numbers of its tokens raised by `vocabulary`.
+    """
+
+    highest_score = 8.0
+    kind: Literal["language-modeling"] = "language-modeling"
+    start: int = Field(description="the number of the token that begins a text")
+    chat: bool = Field(description="whether texts are chats, of which what the assistant says is predicted")
+
+    @property
+    def limit(self) -> int:
+        """Exclusive upper bound of the numbers in a row: those that are only read are higher."""
+        return 2 * self.vocabulary

@@ -59,7 +59,7 @@ def convert(folder: Path, file: Path, weights: WeightType = "F16") -> None:
     """
     checkpoint = read_checkpoint(folder)
     _check(checkpoint)
-    vocabulary = read_vocabulary(folder, checkpoint.field("vocab_size"))
+    vocabulary = read_vocabulary(checkpoint)
     with write_atomically(file, "llama") as writer:
         _add_shape(writer, checkpoint)
         _add_vocabulary(writer, vocabulary)

@@ -8,7 +8,7 @@ from typing import Any
 from gguf import TokenType
 
 from nightshift.errors import UserError
-from nightshift.language.checkpoint import read_json
+from nightshift.language.checkpoint import Checkpoint, read_json
 
 FILE, SETTINGS, TEMPLATE = "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"
 LLAMA3_SPLIT = (
@@ -60,16 +60,16 @@ class Vocabulary:
     chat_template: str | None
 
 
-def read_vocabulary(folder: Path, size: int) -> Vocabulary:
+def read_vocabulary(checkpoint: Checkpoint) -> Vocabulary:
     """Read `tokenizer.json` and what stands beside it.
 
-    Args:
-        folder: of the model.
-        size: rows of the model's embedding; ids beyond the tokens are unused.
+    Rows of the embedding without a token are unused ones. Where there is no `tokenizer_config.json`, the config names
+    the special tokens, and the one that begins a text begins every text.
 
     Raises:
         UserError: when the tokenizer is no byte-level BPE, or cuts text in a way that llama.cpp has no name for.
     """
+    folder, size = checkpoint.folder, checkpoint.field("vocab_size")
     document, path = read_json(folder / FILE), folder / FILE
     if document["model"]["type"] != "BPE" or document.get("normalizer"):
         raise UserError(f"{path} is no byte-level BPE without a normalizer, which is what GGUF is written for; use one")
@@ -77,16 +77,17 @@ def read_vocabulary(folder: Path, size: int) -> Vocabulary:
     names = {number: name for name, number in ids.items()}
     if max(names) >= size:
         raise UserError(f"{path} has token {max(names)}, but the model's vocab_size is {size}; resize its embedding")
-    settings = read_json(folder / SETTINGS) if (folder / SETTINGS).exists() else {}
-    special = _special(settings, ids)
+    settings = read_json(folder / SETTINGS) if (folder / SETTINGS).exists() else None
+    special = _number_special(checkpoint.config) if settings is None else _name_special(settings, ids)
+    adds = _additions(document.get("post_processor"), special)
     return Vocabulary(
         tokens=[names.get(number, UNUSED.format(number)) for number in range(size)],
         types=_types(document["added_tokens"], names, size),
         merges=[pair if isinstance(pair, str) else " ".join(pair) for pair in document["model"]["merges"]] or NO_MERGES,
         pre_tokenizer=_pre_tokenizer(document["pre_tokenizer"], path),
         special=special,
-        adds=_additions(document.get("post_processor"), special),
-        chat_template=_chat_template(folder, settings),
+        adds=adds if settings is not None else adds | {"bos": "bos" in special},
+        chat_template=_chat_template(folder, settings or {}),
     )
 
 
@@ -104,7 +105,12 @@ def _pre_tokenizer(entry: Mapping[str, Any] | None, path: Path) -> str:
     raise UserError(f"{path}: pre_tokenizer is {steps}; allowed are those of {', '.join(PRE_TOKENIZERS)}")
 
 
-def _special(settings: Mapping[str, Any], ids: Mapping[str, int]) -> dict[str, int]:
+def _number_special(config: Mapping[str, Any]) -> dict[str, int]:
+    numbers = {kind: config.get(f"{kind}_token_id") for kind in SPECIAL}
+    return {kind: number for kind, number in numbers.items() if isinstance(number, int)}
+
+
+def _name_special(settings: Mapping[str, Any], ids: Mapping[str, int]) -> dict[str, int]:
     """Return the ids of the special tokens; a token is a text, or an object with one."""
     tokens = {kind: settings.get(f"{kind}_token") or "" for kind in SPECIAL}
     contents = {kind: token if isinstance(token, str) else token["content"] for kind, token in tokens.items()}

@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Callable
+from copy import copy
 from itertools import pairwise
 from typing import Any
 
@@ -18,6 +19,7 @@ from torch.distributed.tensor import DTensor
 
 from nightshift.config.neural import PipelineSchedule
 from nightshift.errors import UserError
+from nightshift.neural.blocks import ConditionedBlocks
 from nightshift.neural.data import Batch
 from nightshift.neural.parallel import ParallelReplica
 
@@ -64,6 +66,8 @@ class PipelineReplica(ParallelReplica):
         indices, target = indices.clamp(max=rows - 1), torch.where(indices < end, indices, -1)
         losses: list[Tensor] = []
         options = {"target": target, "losses": losses} if self._is_last else {}
+        if isinstance(self.model, ConditionedBlocks):
+            options["rows"] = inputs[indices]
         with self.autocast:
             self._schedule.step(*([inputs[indices]] if self._is_first else []), **options, return_outputs=False)
         self._average()
@@ -75,7 +79,7 @@ class PipelineReplica(ParallelReplica):
         if not own.any():
             return outputs.sum() * 0
         labels = self._labels[indices[own].clamp(max=len(self._labels) - 1)]
-        loss: Tensor = self.recipe.loss(outputs[own], labels) * (len(labels) * self._share)
+        loss: Tensor = self._mean_loss(outputs[own], labels) * (len(labels) * self._share)
         return loss
 
     def _average(self) -> None:
@@ -106,4 +110,11 @@ def stages(model: nn.Sequential, count: int) -> list[nn.Sequential]:
     if len(blocks) < count:
         raise UserError(f"task.trainer.pipeline: {len(blocks)} blocks of layers cannot fill {count} stages; use fewer")
     cuts = [number * len(blocks) // count for number in range(count + 1)]
-    return [nn.Sequential(OrderedDict(blocks[start:end])) for start, end in pairwise(cuts)]
+    return [_part(model, blocks[start:end]) for start, end in pairwise(cuts)]
+
+
+def _part(model: nn.Sequential, blocks: list[tuple[str, nn.Module]]) -> nn.Sequential:
+    """Return some blocks of a network, as a network of its class."""
+    part = copy(model)
+    part._modules = OrderedDict(blocks)  # noqa: SLF001  # whatever else it holds stays
+    return part

@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 
 from nightshift.config.neural import Trainer
+from nightshift.neural import hangs
 from nightshift.neural.recipes import Recipe
 from nightshift.neural.replica import Replica
 
@@ -25,6 +26,7 @@ def join_processes(device: torch.device) -> Iterator[None]:
         return
     if device.type == "cuda":
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    os.environ.setdefault("TORCH_FR_BUFFER_SIZE", str(hangs.REMEMBERED))
     # checkpoints and signals are exchanged on the CPU
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])

@@ -140,12 +140,13 @@ def fit(replica: Replica, rows: TrainingDataset, checkpoints: Checkpointer | Non
     if checkpoints:
         checkpoints.resume(training)
     progress = TrainingProgress(training.steps, rows.size, replica.recipe.flops(), training.done)
-    for batch in training.batches():
-        loss = training.step(batch)
-        training.losses.add(training.done, loss)
-        progress.advance(training.done, loss)
-        if checkpoints:
-            checkpoints.after(training)
+    with replica.watch():
+        for batch in training.batches():
+            loss = training.step(batch)
+            training.losses.add(training.done, loss)
+            progress.advance(training.done, loss)
+            if checkpoints:
+                checkpoints.after(training)
     if checkpoints:
         checkpoints.finish()
     training.finish()

@@ -53,6 +53,7 @@ class ParallelLayout:
         interleave: chunks of layers of a stage.
         context: GPUs that share a sequence (CP).
         zero: 0 nothing, 1 optimizer, 2 and gradients, 3 and parameters (FSDP) sharded over the data-parallel GPUs.
+        shard: how many of these share one copy of the states, with FSDP (HSDP if not all); 0: all.
         checkpointing: which activations are computed again.
         sequence_parallel: whether norms are split over the tensor-parallel GPUs too.
         flash: whether attention keeps its scores on the chip, and skips those of later tokens.
@@ -67,6 +68,7 @@ class ParallelLayout:
     interleave: int = 1
     context: int = 1
     zero: int = 0
+    shard: int = 0
     checkpointing: Checkpointing = Checkpointing.NONE
     sequence_parallel: bool = True
     flash: bool = True
@@ -77,9 +79,13 @@ class ParallelLayout:
         """Return the number of data-parallel replicas."""
         return cluster.gpus // (self.tensor * self.context * self.pipeline)
 
-    def shards(self, cluster: Cluster) -> int:
-        """Return the number of GPUs that hold the same parameters, and between which their states are sharded."""
+    def holders(self, cluster: Cluster) -> int:
+        """Return the number of GPUs that hold the same parameters, whole or sharded."""
         return self.data(cluster) * self.context
+
+    def shards(self, cluster: Cluster) -> int:
+        """Return the number of GPUs between which states are sharded."""
+        return self.shard or self.holders(cluster)
 
     def stage_layers(self, layers: int) -> int:
         """Return the layers of the fullest stage."""
@@ -104,10 +110,13 @@ def check(model: Model, cluster: Cluster, layout: ParallelLayout) -> None:
         raise UserError("tensor, context and pipeline are for transformers; leave them out")
     if layout.zero not in range(4):
         raise UserError(f"zero is {layout.zero}; give 0, 1, 2 or 3 (FSDP)")
+    if layout.shard and layout.zero != 3:
+        raise UserError(f"shard is {layout.shard} with zero {layout.zero}; give zero 3 (FSDP) with it, or leave it out")
     _divides("tensor", layout.tensor, "the model's heads", model.heads)
     _divides("context", layout.context, "the model's sequence", model.tokens)
     _divides("tensor x context x pipeline", layout.tensor * layout.context * layout.pipeline, "the GPUs", cluster.gpus)
     _divides("replicas x micro_batch", layout.data(cluster) * layout.micro_batch, "batch", layout.batch)
+    _divides("shard", layout.shards(cluster), "the GPUs with the same parameters", layout.holders(cluster))
     _check_pipeline(model, layout, layout.micro_batches(cluster))
 
 

@@ -80,12 +80,13 @@ class Transformer:
         return self.sequence
 
     @property
-    def _key_width(self) -> float:
+    def key_width(self) -> float:
+        """Width of the keys of a token, which is that of its values too."""
         return self.hidden * (self.groups or self.heads) / self.heads
 
     def layer(self, fused: bool) -> LayerWork:
         """Return one layer's work; `fused`: elementwise operations run as few kernels (torch.compile, Megatron)."""
-        hidden, inner, keys, tokens = self.hidden, self.feed_forward, self._key_width, self.sequence
+        hidden, inner, keys, tokens = self.hidden, self.feed_forward, self.key_width, self.sequence
         matrices = 2 * hidden * hidden + 2 * hidden * keys + (3 if self.gated else 2) * hidden * inner
         vectors = 2 * hidden if self.gated else 6 * hidden + 2 * keys + inner + hidden
         masks = 0 if self.gated else 2 * hidden  # of dropout, a byte each
@@ -106,7 +107,7 @@ class Transformer:
         """Return how many values per token the activation, and rotary positions, read and write."""
         if not self.gated:
             return (2 if fused else 4) * self.feed_forward
-        return (2 if fused else 10) * (self.hidden + self._key_width) + (3 if fused else 5) * self.feed_forward
+        return (2 if fused else 10) * (self.hidden + self.key_width) + (3 if fused else 5) * self.feed_forward
 
     def head(self, fused: bool) -> LayerWork:
         """Return the work of the output layer and the loss, whose values have 4 bytes.

@@ -148,7 +148,7 @@ def _instead(best: LayoutPlan) -> str:
 
 def flags(layout: ParallelLayout) -> str:
     """Return the flags of the command that describe a layout."""
-    names = ("micro_batch", "tensor", "context", "pipeline", "interleave", "zero", "checkpointing")
+    names = ("micro_batch", "tensor", "context", "pipeline", "interleave", "zero", "shard", "checkpointing")
     return " ".join(f"--{name.replace('_', '-')} {getattr(layout, name)}" for name in names)
 
 

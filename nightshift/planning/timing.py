@@ -173,16 +173,19 @@ def _data(model: Model, cluster: Cluster, layout: ParallelLayout, micro_batch: f
 
     Gradients of 2 bytes are reduced once a step, those that are sharded in each micro-batch, and sharded parameters
     gathered once; with FSDP they are gathered for the forward and the backward pass of each micro-batch, and gradients
-    of 4 bytes scattered.
+    of 4 bytes scattered. Copies of sharded states (HSDP) add up their gradients once a step.
     """
-    replicas = layout.shards(cluster)
-    if replicas == 1:
+    if layout.holders(cluster) == 1:
         return 0.0
+    replicas = layout.shards(cluster)
     shares = efficiency(cluster.gpu)
     mine = model.parameters / (layout.tensor * layout.pipeline)
     count = layout.micro_batches(cluster)
     sent = mine * (replicas - 1) / replicas * (4, 4, 2 + 2 * count, 8 * count)[layout.zero]
     seconds = sent / (shares.links * _between(cluster, layout, replicas))
+    copies = layout.holders(cluster) // replicas
+    # a GPU reduces its own shard with those of the other copies
+    seconds += 8 * mine / replicas * (copies - 1) / copies / (shares.links * cluster.network)
     beside = micro_batch * (count if layout.zero == 3 else 2 / 3)  # FSDP's beside all, gradients beside a backward pass
     return max(shares.data_exposed * seconds, seconds - (1 - shares.data_exposed) * beside)
 

@@ -39,7 +39,7 @@ COMMANDS = {
         "release": "Start, show, pause, resume or abort a release; `nightshift run release` advances it.",
     },
     "plan": {
-        "plan": "Compute memory, time and cost of a training, or propose the fastest layout that fits.",
+        "plan": "Compute memory, time and cost of a training or of serving, or propose the best that fits.",
     },
     "costs": {
         "costs": "Show the costs of runs by step, run, model version and use case, or estimate those of a training.",

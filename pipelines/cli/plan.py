@@ -1,4 +1,4 @@
-"""The command that computes a training's memory, time and cost before it runs."""
+"""The command that computes memory, time and cost of a training, or of serving, before it runs."""
 
 import argparse
 from dataclasses import asdict, replace
@@ -17,7 +17,7 @@ from nightshift.planning.layout import Checkpointing, Cluster, ParallelLayout
 from nightshift.planning.memory import GIB
 from nightshift.planning.models import Model, Transformer, preset
 from nightshift.planning.search import LayoutPlan
-from pipelines.cli import options
+from pipelines.cli import options, serving_plan
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -38,6 +38,7 @@ STRATEGY = {
     "pipeline": "number of pipeline stages",
     "interleave": "chunks of layers per pipeline stage",
     "zero": "ZeRO stage, 0 to 3",
+    "shard": "GPUs that share a copy of the states with ZeRO stage 3, fewer than all replicas for HSDP",
 }
 
 
@@ -48,7 +49,8 @@ def add(commands: options.Commands) -> None:
     command.add_argument(
         "--model",
         default="custom",
-        help="preset of the model, such as llama3-8b, gpt-175b, bert-base or resnet50 (default: custom)",
+        help="preset of the model, such as llama3-8b, gpt-175b, bert-base or resnet50 (default: custom); "
+        "with --serve also a config.json",
     )
     for name, text in SIZES.items():
         command.add_argument(_flag(name), type=int, help=f"{text} (default: the preset's)")
@@ -66,20 +68,26 @@ def add(commands: options.Commands) -> None:
         choices=list(Checkpointing),
         help="activations to recompute in the backward pass (default: search all)",
     )
-    command.add_argument("--precision", default="bf16", help="precision of the matrix products (default: bf16)")
+    command.add_argument(
+        "--precision", help="precision of the matrix products (default: bf16; with --serve: search all)"
+    )
     command.add_argument(
         "--samples", type=float, help="samples per epoch, to print the hours of an epoch and, with a price, its cost"
     )
     command.add_argument("--usd-per-gpu-hour", type=float, help="price of one GPU in USD per hour")
     command.add_argument("--output", metavar="FILE", help="YAML file to write the recipe to")
-    options.add_json(command, "training_plan", "planner_accuracy")
+    serving_plan.add(command)
+    options.add_json(command, "training_plan", "planner_accuracy", "serving_plan")
     command.set_defaults(command=plan)
 
 
 def plan(args: argparse.Namespace) -> int:
-    """Compute memory, time and cost of a training, or propose the fastest layout that fits."""
+    """Compute memory, time and cost of a training or of serving, or propose the best that fits."""
     from rich.console import Console
 
+    if args.serve:
+        _refuse_training(args)
+        return serving_plan.run(args)
     if args.published:
         if args.json:
             return options.print_document(describe_accuracy())
@@ -185,13 +193,20 @@ def _describe_layout(plan: LayoutPlan) -> dict[str, Any]:
     return layout | {"data": plan.layout.data(plan.cluster), "micro_batches": plan.layout.micro_batches(plan.cluster)}
 
 
+def _refuse_training(args: argparse.Namespace) -> None:
+    names = ["batch", "checkpointing", "samples", "usd_per_gpu_hour", "output", *SIZES, *STRATEGY]
+    flags = [_flag(name) for name in names if name != "tensor" and getattr(args, name) is not None]
+    if flags:
+        raise UserError(f"{', '.join(flags)} describe a training; leave them out with --serve")
+
+
 def _make_plan(args: argparse.Namespace) -> LayoutPlan:
     if not args.gpu or not args.batch:
         raise UserError(f"plan needs --gpu (one of {', '.join(gpus())}) and --batch")
     cluster = Cluster(gpu(args.gpu), args.nodes, args.gpus_per_node, args.network / 8 * 1e9)
     if cluster.gpus < 1 or args.batch < 1 or args.network <= 0:
         raise UserError("nodes, gpus-per-node, batch and network have to be above 0")
-    like = ParallelLayout(args.batch, precision=args.precision)
+    like = ParallelLayout(args.batch, precision=args.precision or "bf16")
     strategy = {name: getattr(args, name) for name in STRATEGY if getattr(args, name) is not None}
     if not strategy and not args.checkpointing:
         return search.propose_plan(_model(args), cluster, like)

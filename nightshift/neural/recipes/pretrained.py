@@ -11,12 +11,17 @@ from nightshift.errors import UnavailableError, UserError
 HUB = re.compile(r"[\w-][\w.-]*(/[\w.-]+)?")  # what a name on the hub looks like
 
 
-class Pretrained(Fit):
+class Continued(Fit):
     """How a network is fitted that may begin with somebody's weights."""
 
     pretrained: str = Field(
         "", description="folder with config.json and model.safetensors, or a name on the hub; empty: from scratch"
     )
+
+
+class Pretrained(Continued):
+    """How a network is fitted whose pretrained weights may stay as they are."""
+
     frozen: bool = Field(False, description="true: pretrained weights stay, and embeddings go to logistic regression")
 
     @field_validator("frozen")

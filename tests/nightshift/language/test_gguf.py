@@ -13,6 +13,8 @@ from nightshift.errors import UserError
 from nightshift.language import gguf, llamacpp, tokenizer
 from nightshift.language.gguf import WeightType, convert
 from nightshift.language.llamacpp import ContextOptions
+from nightshift.tasks.language.candidates import save_weights
+from nightshift.tasks.language.tokens import bytes_tokenizer
 from tests.nightshift.language import models
 
 BYTES = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -85,6 +87,23 @@ def test_a_tokenizer_of_bytes_without_merges_is_one_too(tmp_path: Path) -> None:
     convert(tmp_path, tmp_path / "model.gguf")
     with llamacpp.load(tmp_path / "model.gguf", ContextOptions(64)) as loaded:
         assert loaded.tokenize("no merge") == tokens.encode("no merge").ids
+
+
+def test_a_package_of_ours_is_read_without_settings_of_its_tokenizer(tmp_path: Path) -> None:
+    content = bytes_tokenizer("<|endoftext|>")
+    tokens = Tokenizer.from_str(content.decode())
+    start = tokens.token_to_id("<|endoftext|>")
+    model = models.tiny_llama(tokens.get_vocab_size(), bos_token_id=start, eos_token_id=start)
+    for name, data in (*save_weights(model).items(), ("tokenizer.json", content)):
+        (tmp_path / name).write_bytes(data)
+    convert(tmp_path, tmp_path / "model.gguf", "F32")
+    with llamacpp.load(tmp_path / "model.gguf", ContextOptions(64)) as loaded:
+        ids = loaded.tokenize("In the beginning")
+        logits = loaded.logits(ids)
+    assert ids == [start, *tokens.encode("In the beginning").ids]
+    with torch.no_grad():
+        expected = model(torch.tensor([ids])).logits[0].numpy()
+    assert np.abs(log_likelihoods(logits) - log_likelihoods(expected)).max() < TOLERANCES["F32"]
 
 
 def test_what_a_chat_needs_is_in_the_file(original: Path) -> None:

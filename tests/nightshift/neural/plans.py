@@ -14,7 +14,8 @@ from torch.distributed.tensor import DTensor
 from nightshift.config.neural import Trainer
 from nightshift.neural import devices, processes, trainer
 from nightshift.neural.data import ResidentDataset
-from nightshift.neural.recipes import mlp
+from nightshift.neural.parallel import local
+from nightshift.neural.recipes import Recipe, llama, mlp
 from nightshift.neural.recipes.mlp import MLP, MLPParameters
 from nightshift.neural.replica import Replica
 from nightshift.neural.trainer import NetworkTraining
@@ -22,6 +23,7 @@ from tests.nightshift.neural import resumable
 
 CPU = torch.device("cpu")
 BASE = {"hidden": 8, "layers": 3, "epochs": 2, "batch_size": 32, "learning_rate": 0.02, "ema_decay": 0.9}
+DECODER = {"depth": 3, "width": 32, "heads": 4, "kv_heads": 2, "batch_size": 32, "learning_rate": 0.001}
 PIPELINE = {"pipeline": 2}
 PIECES = {"microbatches": 4}
 DECAYED = {"weight_decay": 0.5}
@@ -54,6 +56,10 @@ PLANS: dict[int, dict[str, tuple[dict[str, Any], dict[str, Any]]]] = {
         "pp 1f1b, clipped, weights decay": (PIPELINE, {**PIECES, "clip": 0.05, **DECAYED}),
         "pp interleaved": ({**PIPELINE, "schedule": "interleaved"}, PIECES),
         "pp zero-bubble": ({**PIPELINE, "schedule": "zero-bubble"}, PIECES),
+        "llama, fsdp, accumulated, clipped, recomputed": ({"shard": 2}, {**PIECES, "clip": 0.05, "recompute": True}),
+        "llama, tp, clipped": ({"tensor": 2}, {"clip": 0.05}),
+        "llama, pp 1f1b": (PIPELINE, PIECES),
+        "llama, cp": ({"shard": 2, "context": 2}, {"clip": 0.05}),
     },
     4: {
         "hsdp 2 x 2": ({"shard": 2}, {}),
@@ -62,6 +68,8 @@ PLANS: dict[int, dict[str, tuple[dict[str, Any], dict[str, Any]]]] = {
         "pp 2 x dp 2, zero-bubble": ({**PIPELINE, "schedule": "zero-bubble"}, PIECES),
         "pp 2 x fsdp 2, interleaved": ({**PIPELINE, "shard": 2, "schedule": "interleaved"}, {**PIECES, "clip": 0.05}),
         "pp 2 x tp 2": ({**PIPELINE, "tensor": 2}, {**PIECES, "clip": 0.05}),
+        "llama, fsdp 2 x tp 2": ({"shard": 2, "tensor": 2}, PIECES),
+        "llama, pp 2 x fsdp 2, interleaved": ({**PIPELINE, "shard": 2, "schedule": "interleaved"}, PIECES),
     },
     8: {
         "hsdp 2 x 4": ({"shard": 4}, {}),
@@ -72,6 +80,11 @@ PLANS: dict[int, dict[str, tuple[dict[str, Any], dict[str, Any]]]] = {
         "pp 2 x fsdp 2 x tp 2": ({**PIPELINE, "shard": 2, "tensor": 2}, {**PIECES, "clip": 0.05}),
         "pp 2 x dp 2 x tp 2, zero-bubble": ({**PIPELINE, "tensor": 2, "schedule": "zero-bubble"}, PIECES),
         "pp 4 x tp 2": ({"pipeline": 4, "tensor": 2}, PIECES),
+        "llama, hsdp 2 x 4": ({"shard": 4}, {}),
+        "llama, dp 2 x fsdp 2 x cp 2": ({"shard": 4, "context": 2}, PIECES),
+        "llama, pp 2 x cp 2 x tp 2": ({**PIPELINE, "shard": 2, "context": 2, "tensor": 2}, PIECES),
+        "llama, pp 2 x fsdp 4": ({**PIPELINE, "shard": 4}, {**PIECES, "clip": 0.05}),
+        "llama, pp 2 x dp 2 x tp 2": ({**PIPELINE, "tensor": 2}, PIECES),
     },
 }
 
@@ -85,20 +98,46 @@ class Mixed(MLP):
         return nn.Sequential(convolution.to(memory_format=torch.channels_last), first.requires_grad_(False), *others)
 
 
-def fitted(kind: type[MLP], shared: dict[str, Any] | None, overrides: dict[str, Any]) -> dict[str, torch.Tensor]:
-    """103 rows: neither batches nor processes nor pieces divide them."""
+def subject(name: str, overrides: dict[str, Any]) -> tuple[Recipe, ResidentDataset]:
+    """Return the network of a plan, and its 103 rows: neither batches nor processes nor pieces divide them."""
+    if name.startswith("llama"):
+        return decoder(overrides)
     rng = np.random.default_rng(0)
     matrix = rng.normal(size=(103, 5)).astype(np.float32)
     labels = (matrix[:, 0] * matrix[:, 1] > 0).astype(np.int8)
-    recipe = kind(5, MLPParameters.model_validate(BASE | overrides))
+    recipe = (Mixed if "mixed" in name else MLP)(5, MLPParameters.model_validate(BASE | overrides))
+    return recipe, ResidentDataset(*mlp.resident(matrix, labels, CPU), recipe.fit.batch_size)
+
+
+def decoder(overrides: dict[str, Any]) -> tuple[Recipe, ResidentDataset]:
+    """Return a small Llama, and rows of documents with tokens of which some are not learned."""
+    recipe = llama.build("", {"vocabulary": 32, "start": 0, "length": 16}, DECODER | overrides)
+    drawn = torch.Generator().manual_seed(0)
+    rows = torch.randint(0, 32, (103, 17), dtype=torch.int32, generator=drawn)
+    weights = torch.rand(103, 16, generator=drawn).round()
+    return recipe, ResidentDataset(rows, weights / weights.mean() / 16, recipe.fit.batch_size)
+
+
+def fitted(name: str, shared: dict[str, Any] | None, overrides: dict[str, Any]) -> dict[str, torch.Tensor]:
     with devices.reproducible(0, threads=1):
+        recipe, rows = subject(name, overrides)
         alone = shared is None
         replica = Replica(recipe, CPU) if alone else processes.replica(recipe, Trainer.model_validate(shared), CPU)
-        rows = ResidentDataset(*mlp.resident(matrix, labels, CPU), recipe.fit.batch_size)
         model = trainer.fit(replica, rows)
         if shared and "zero" in shared:
             check_shards(NetworkTraining(replica, rows), shared["zero"])
         return resumable.left(model)
+
+
+def gradients(name: str, shared: dict[str, Any] | None, overrides: dict[str, Any]) -> dict[str, torch.Tensor]:
+    """The gradients of the first step, of which Adam's first moment has a tenth; of a pipeline, those that are here."""
+    with devices.reproducible(0, threads=1):
+        recipe, rows = subject(name, overrides)
+        alone = shared is None
+        replica = Replica(recipe, CPU) if alone else processes.replica(recipe, Trainer.model_validate(shared), CPU)
+        training = NetworkTraining(replica, rows)
+        training.step(next(training.batches()))
+        return {key: 10 * local(value) for key, value in training.state().items() if key.endswith(".exp_avg")}
 
 
 def check_shards(training: NetworkTraining, zero: int) -> None:
@@ -120,12 +159,17 @@ def local_size(value: torch.Tensor) -> int:
 def main() -> None:
     with processes.join_processes(CPU):
         for name, (shared, overrides) in PLANS[dist.get_world_size()].items():
-            kind = Mixed if "mixed" in name else MLP
-            together, alone = fitted(kind, shared, overrides), fitted(kind, None, overrides)
-            gap = torch.stack([(together[key] - alone[key]).abs().max() for key in alone]).max().double()
-            dist.all_reduce(gap, dist.ReduceOp.MAX)
-            if dist.get_rank() == 0:
-                print(f"{name}: {gap.item():.2g}", flush=True)
+            report(name, fitted(name, shared, overrides), fitted(name, None, overrides))
+            if name.startswith("llama"):
+                report(f"{name}, gradients", gradients(name, shared, overrides), gradients(name, None, overrides))
+
+
+def report(name: str, together: dict[str, torch.Tensor], alone: dict[str, torch.Tensor]) -> None:
+    """Print by how much values differ in any process at most."""
+    gap = torch.stack([(value - alone[key]).abs().max() for key, value in together.items()]).max().double()
+    dist.all_reduce(gap, dist.ReduceOp.MAX)
+    if dist.get_rank() == 0:
+        print(f"{name}: {gap.item():.2g}", flush=True)
 
 
 if __name__ == "__main__":

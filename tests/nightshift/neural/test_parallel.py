@@ -30,10 +30,11 @@ def test_processes_that_share_a_training_in_any_way_get_the_weights_of_one_proce
 
     assert done.returncode == 0, done.stderr[-5000:]
     gaps = {name: float(gap) for name, gap in re.findall(r"^(.+): ([\d.e-]+)$", done.stdout, re.MULTILINE)}
-    assert set(gaps) == set(PLANS[processes])
+    decoders = {f"{name}, gradients" for name in PLANS[processes] if name.startswith("llama")}
+    assert set(gaps) == set(PLANS[processes]) | decoders
     for name, gap in gaps.items():
         limits = [limit for word, limit in COARSE.items() if word in name]
-        assert gap < (limits[0] if limits else 1e-5), name
+        assert gap < (limits[0] if limits else 1e-6 if name in decoders else 1e-5), name
         assert not limits or gap > 1e-6, name  # fewer bits it has been
 
 
@@ -51,6 +52,7 @@ def test_processes_that_share_a_training_in_any_way_get_the_weights_of_one_proce
             "compile is cuda-graphs, which 8 processes cannot have; write compile: default",
         ),
         ({"zero": 2}, {"precision": "fp16"}, "zero 2: fp16 scales the loss of whole networks only"),
+        ({"shard": 2, "context": 4}, {}, "context: 4 does not divide the processes that share parameters; write shard"),
         ({"shard": 2, "pipeline": 2, "schedule": "zero-bubble"}, {}, "zero-bubble .* FSDP does not; write shard: 1"),
     ],
 )

@@ -8,7 +8,7 @@ import yaml
 
 from nightshift.errors import UserError
 from nightshift.hardware import gpu, gpus
-from nightshift.planning import memory, published, search, timing
+from nightshift.planning import memory, pages, published, search, timing
 from nightshift.planning.efficiency import efficiency
 from nightshift.planning.layout import Checkpointing, Cluster, ParallelLayout
 from nightshift.planning.models import preset
@@ -33,6 +33,11 @@ def test_published_speeds_that_nothing_was_fitted_to_are_met_within_8_percent_an
 @pytest.mark.slow
 def test_the_page_of_points_is_that_of_the_table() -> None:
     assert Path("docs/planning-points.md").read_text().splitlines() == "\n".join(published.page(TABLE)).splitlines()
+
+
+@pytest.mark.slow
+def test_the_pages_of_plans_are_those_of_the_planner() -> None:
+    assert {name: Path("docs/plans", name).read_text() for name in pages.write_pages()} == pages.write_pages()
 
 
 def test_a_layout_that_somebody_has_run_fits() -> None:
@@ -119,6 +124,21 @@ def test_a_pipelines_bubble_shrinks_with_micro_batches_and_chunks() -> None:
     assert timing.bubble(ParallelLayout(64, pipeline=8, interleave=4), 16) == 7 / 64
 
 
+def test_copies_of_sharded_states_take_more_memory_and_less_of_a_slow_network() -> None:
+    model, cluster = preset("llama3-8b"), replace(NODE, nodes=4, network=6.25e9)
+    whole, hybrid = (
+        search.plan(model, cluster, ParallelLayout(128, zero=3, shard=shard, checkpointing=Checkpointing.FULL))
+        for shard in (32, 8)
+    )
+
+    assert whole.timing == search.plan(model, cluster, replace(whole.layout, shard=0)).timing
+    assert hybrid.memory.states > 3 * whole.memory.states
+    assert hybrid.timing.data < whole.timing.data / 3
+
+    slow = search.plan(model, replace(cluster, network=1e9), hybrid.layout)
+    assert slow.timing.data > 1.5 * hybrid.timing.data  # gradients of the copies are still added up over it
+
+
 def test_layers_that_stages_do_not_divide_leave_the_fullest_stage_to_wait_for() -> None:
     model, cluster = preset("llama3-405b"), replace(NODE, nodes=64)
 
@@ -191,6 +211,8 @@ def test_the_proposal_is_at_least_as_fast_as_every_published_layout_that_fits() 
         (ParallelLayout(16, context=3), r"context is 3, which does not divide the model's sequence, 8192; give 2 or 4"),
         (ParallelLayout(12), r"replicas x micro_batch is 8, which does not divide batch, 12; give 6 or 12"),
         (ParallelLayout(16, zero=4), r"zero is 4; give 0, 1, 2 or 3"),
+        (ParallelLayout(16, zero=3, shard=3), r"shard is 3, which does not divide the GPUs with .*, 8; give 2 or 4"),
+        (ParallelLayout(16, zero=2, shard=4), r"shard is 4 with zero 2; give zero 3 \(FSDP\) with it"),
         (ParallelLayout(12, pipeline=8, interleave=2), r"interleave is 2 with 12 micro-batches and 8 stages"),
         (ParallelLayout(16, micro_batch=0), r"micro_batch is 0; give 1 or more"),
         (ParallelLayout(16, precision="fp4"), r"precision is 'fp4'; h100-80gb has fp32, tf32"),

@@ -98,6 +98,7 @@ def test_what_a_workspace_holds_is_printed_as_json(
         ("costs --samples 1e9 --measured l4=5200", "cost_estimate"),
         ("plan --model bert-base --gpu h100-80gb --batch 256 --samples 1e6", "training_plan"),
         ("plan --published", "planner_accuracy"),
+        ("plan --serve --model llama3-70b --rate 100", "serving_plan"),
     ],
 )
 def test_what_is_computed_is_printed_as_json(words: str, schema: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from nightshift.errors import UserError
 from nightshift.hardware import gpu
 from nightshift.planning import search
 from nightshift.planning.layout import Checkpointing, Cluster, ParallelLayout
@@ -47,3 +48,31 @@ def test_a_recipe_says_what_was_planned() -> None:
     assert ParallelLayout(**layout | {"checkpointing": Checkpointing(layout["checkpointing"])}) == planned.layout
     assert written["expected"]["step_seconds"] == pytest.approx(planned.timing.step, rel=1e-3)
     assert written["layout"]["data"] * written["layout"]["micro_batches"] * written["layout"]["micro_batch"] == 16
+
+
+def test_serving_is_planned_with_its_cost_and_with_what_was_rejected(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--gpu", "h100-80gb", "--rate", "10", "--precision", "bf16"]
+    assert called("plan", "--serve", "--model", "llama3-70b", *words) == 0
+
+    printed = capsys.readouterr().out
+    assert "p5.48xlarge" in printed and "p4de" not in printed and "fp8" not in printed
+    assert "rejected 1 x h100-80gb, bf16: weights of 131.4 GiB leave no room" in printed
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    (
+        (["--gpu", "l4"], r"no machine serves this: 1 x l4, bf16: .*\. Raise --first-token-ms or --token-ms, shorten"),
+        (
+            ["--gpu", "v100-32gb"],
+            r"--gpu is 'v100-32gb', and no machine of .*prices.yaml has it.* choose one of",
+        ),
+        (["--gpu", "a100-80gb", "--precision", "fp8"], r"no machine serves this: none has such a replica and a price"),
+        (["--rate", "-1"], r"--rate is -1; give a number above 0"),
+        (["--batch", "8", "--zero", "3"], r"--batch, --zero describe a training; leave them out with --serve"),
+        (["--model", "custom"], r"plan --serve needs --model: a preset"),
+    ),
+)
+def test_serving_that_no_machine_can_do_is_refused(words: list[str], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        called("plan", "--serve", "--model", "llama3-70b", *words)

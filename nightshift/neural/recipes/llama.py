@@ -1,0 +1,358 @@
+"""Llama and its kin, which predict the next token, as `transformers` has them: from scratch, continued, or adapted.
+
+Touvron et al., LLaMA, 2023. Rows are packed with documents, and no token sees another document than its own.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import annotated_types
+import torch
+from pydantic import Field, ValidationInfo, field_validator, model_validator
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+from transformers import AttentionInterface, LlamaConfig, LlamaForCausalLM
+from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRMSNorm, LlamaRotaryEmbedding
+
+from nightshift.config.neural import LearningRate
+from nightshift.config.section import BatchSize, Epochs, Layers, Threads, Width
+from nightshift.errors import UserError
+from nightshift.neural import attention
+from nightshift.neural.attention import Visible
+from nightshift.neural.blocks import ConditionedBlocks
+from nightshift.neural.data import ResidentDataset
+from nightshift.neural.recipes import Group, check_parameters, decay_groups, pretrained
+from nightshift.neural.recipes.pretrained import Continued
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor.parallel import ParallelStyle
+
+HEAD = 64  # numbers of an attention head, and of the width for each layer, as in nanochat
+LOGITS = 1 << 25  # numbers that exist at once on the way to a loss
+BETAS = (0.9, 0.95)  # of Adam; Brown et al., GPT-3, appendix B
+ATTENTION = "documents"
+COLUMNS = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "mlp.gate_proj", "mlp.up_proj")
+SUMS = ("self_attn.o_proj", "mlp.down_proj")
+
+
+class Context(NamedTuple):
+    """What every block sees of the rows, of those tokens that are this process's.
+
+    Attributes:
+        rows: tokens, int32 (n, length + 1).
+        positions: of each token but the last in its document, int64 (n, length).
+        visible: which tokens it sees.
+    """
+
+    rows: Tensor
+    positions: Tensor
+    visible: Visible
+
+
+class LlamaParameters(Continued):
+    """What `task.candidates.<name>.parameters` may hold for the kind `llama`."""
+
+    epochs: Epochs = 1
+    batch_size: BatchSize = Field(16, description="rows of a step, over all processes; each has task.length tokens")
+    threads: Threads = Field(2, description="on the CPU")
+    depth: Layers = Field(4, description="layers, from scratch; what follows is derived from them where it is left out")
+    width: Width = Field(4 * HEAD, description="numbers of a token; default: 64 times depth")
+    heads: Layers = Field(4, description="of each layer; default: one for 64 of the width")
+    kv_heads: Layers = Field(4, description="keys and values of each layer, which heads share; default: as many")
+    learning_rate: LearningRate = Field(
+        0.003, description="of Adam, at most; default: 0.003 at a width of 256, less by the square root of the width"
+    )
+    lora_rank: Annotated[int, annotated_types.Interval(ge=0, le=65_536)] = Field(
+        0, description="of what is learned beside pretrained matrices, which stay; 0: all weights are trained"
+    )
+    lora_alpha: Width = Field(16, description="these products are scaled by it over their number")
+
+    @field_validator("lora_rank")
+    @classmethod
+    def _adapts_something(cls, value: int, info: ValidationInfo) -> int:
+        if value and not info.data.get("pretrained"):
+            raise ValueError("there is nothing pretrained to adapt; name it as `pretrained`, or leave this out")
+        return value
+
+    @model_validator(mode="before")
+    @classmethod
+    def _derive(cls, values: Any) -> Any:
+        """Fill in what follows from the depth."""
+        depth = values.get("depth", 4)
+        if not isinstance(depth, int):
+            return values
+        width = values.get("width", HEAD * depth)
+        if not isinstance(width, int) or width < 1:
+            return values
+        heads = values.get("heads", max(1, width // HEAD))
+        rate = round(0.003 * (4 * HEAD / width) ** 0.5, 6)
+        return {"width": width, "heads": heads, "kv_heads": heads, "learning_rate": rate, **values}
+
+
+class Embedding(nn.Module):
+    """Tokens to numbers: the first block."""
+
+    def __init__(self, tokens: nn.Embedding) -> None:
+        super().__init__()
+        self.tokens = tokens
+
+    def forward(self, _: Tensor, context: Context) -> Tensor:
+        """Return what each token but the last begins as, (n, length, width)."""
+        embedded: Tensor = self.tokens(context.rows[:, :-1])
+        device = embedded.device.type
+        return embedded.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else embedded
+
+
+class Layer(nn.Module):
+    """Attention, and two linear layers: a block between."""
+
+    def __init__(self, layer: LlamaDecoderLayer, shape: LlamaConfig) -> None:
+        super().__init__()
+        self.layer, self.rotary = layer, LlamaRotaryEmbedding(shape)
+
+    def forward(self, hidden: Tensor, context: Context) -> Tensor:
+        """Return what the layer makes of (n, length, width)."""
+        rotations = self.rotary(hidden, position_ids=context.positions)
+        out: Tensor = self.layer(hidden, attention_mask=context.visible, position_embeddings=rotations)
+        return out
+
+
+class Prediction(nn.Module):
+    """How unlikely each next token was: the last block."""
+
+    def __init__(self, norm: LlamaRMSNorm, output: nn.Linear) -> None:
+        super().__init__()
+        self.norm, self.output, self.logits = norm, output, LOGITS
+
+    def forward(self, hidden: Tensor, context: Context) -> Tensor:
+        """Return the nats of each token after the first, float32 (n, length), some logits at a time."""
+        targets = context.rows[:, 1:].long()
+        size = max(1, self.logits // (self.output.out_features * len(targets)))
+        pieces = zip(torch.split(hidden, size, 1), torch.split(targets, size, 1), strict=True)
+        return torch.cat([checkpoint(self._nats, *piece, use_reentrant=False) for piece in pieces], 1)
+
+    def _nats(self, hidden: Tensor, targets: Tensor) -> Tensor:
+        logits = self.output(self.norm(hidden)).flatten(0, 1).float()
+        return nn.functional.cross_entropy(logits, targets.flatten(), reduction="none").view_as(targets)
+
+
+class Decoder(ConditionedBlocks):
+    """Rows of tokens, int32 (n, length + 1) -> nats of each token after the first, float32 (n, length).
+
+    Attributes:
+        start: the number of the token that begins a document.
+    """
+
+    start: int
+
+    def condition(self, rows: Tensor) -> Context:
+        """Return what every block sees of the rows."""
+        tokens = rows[:, :-1]
+        index = torch.arange(tokens.shape[1], device=rows.device)
+        begun = torch.where(tokens == self.start, index, 0).cummax(1).values
+        own = self.own_tokens(tokens.shape[1])
+        visible = attention.within_documents(begun, own, self.sharing)
+        return Context(rows[:, own.start : own.stop + 1], (index - begun)[:, own], visible)
+
+
+@dataclass(frozen=True)
+class Llama:
+    """The recipe.
+
+    Attributes:
+        field: where the parameters stand in the config, for messages.
+        vocabulary: numbers that tokens have.
+        start: the number that begins a document.
+        length: tokens of a row, each of which predicts the next one.
+        fit: depth, width and how it is fitted.
+    """
+
+    field: str
+    vocabulary: int
+    start: int
+    length: int
+    fit: LlamaParameters
+
+    def model(self) -> Decoder:
+        """Return a network; what is pretrained is, the rest is not.
+
+        Raises:
+            UserError: when the pretrained weights cannot be had, or do not fit the tokenizer or the length.
+        """
+        if not self.fit.pretrained:
+            return self._blocks(LlamaForCausalLM(self.shape))
+        decoder = self._blocks(
+            pretrained.network(LlamaForCausalLM, self._source, self.fit.pretrained, config=self.shape)
+        )
+        return self._adapt(decoder) if self.fit.lora_rank else decoder
+
+    def causal(self, model: nn.Sequential) -> LlamaForCausalLM:
+        """Return a trained network as `transformers` has it, adapters merged into its weights, on the CPU."""
+        merged = _merge(model) if self.fit.lora_rank else model
+        weights = {_transformers_name(name): value.cpu() for name, value in merged.state_dict().items()}
+        shape = LlamaConfig.from_dict({**self.shape.to_dict(), "tie_word_embeddings": False})
+        causal = LlamaForCausalLM(shape)
+        causal.load_state_dict(weights)
+        causal.eval()  # type: ignore[no-untyped-call]
+        return causal
+
+    def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """Return the mean over rows of their weighted nats, (n, length) each; a weight of 0: nothing to learn."""
+        return (outputs * labels).sum() / len(outputs)
+
+    def optimizer_groups(self, trained: Mapping[str, Tensor]) -> list[Group]:
+        """Return the trained parameters, vectors apart where weights decay."""
+        return [{**group, "betas": BETAS} for group in decay_groups(self.fit, trained)]
+
+    def tensor_plan(self, part: nn.Sequential) -> "dict[str, ParallelStyle]":
+        """Share heads, the units between two linear layers, and the vocabulary."""
+        from torch.distributed.tensor import Replicate
+        from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel
+
+        from nightshift.neural.parallel import Replicated
+
+        styles: dict[str, Callable[[], ParallelStyle]] = {
+            "tokens": lambda: RowwiseParallel(input_layouts=Replicate()),
+            "output": lambda: ColwiseParallel(output_layouts=Replicate()),
+            **dict.fromkeys(COLUMNS, ColwiseParallel),
+            **dict.fromkeys(SUMS, RowwiseParallel),
+        }
+        names = {name: name.split(".", 1)[1] for name, module in part.named_modules() if _has_own_weights(module)}
+        return {name: styles.get(inner.removeprefix("layer."), Replicated)() for name, inner in names.items()}
+
+    def flops(self) -> int:
+        """Return those of a row: 6 for each weight of a product and token, 12 for each pair of tokens and number.
+
+        As Chowdhery et al., PaLM, 2022, appendix B count them, and torchtitan does: pairs that attention leaves out are
+        among them. With adapters a third is saved, since no gradient of the matrices themselves is computed.
+        """
+        shape = self.shape
+        queries, shared = self._attention_width
+        layer = shape.hidden_size * (2 * queries + 2 * shared)
+        layer += 3 * shape.hidden_size * shape.intermediate_size
+        token = 2 * (shape.num_hidden_layers * layer + shape.hidden_size * shape.vocab_size)
+        token += 4 * shape.num_hidden_layers * queries * self.length
+        return (2 if self.fit.lora_rank else 3) * self.length * token
+
+    def random_rows(self, count: int, device: torch.device) -> ResidentDataset:
+        """Return rows of random tokens, all of one document each."""
+        rows = torch.randint(1, self.vocabulary, (count, self.length + 1), dtype=torch.int32, device=device)
+        weights = torch.full((count, self.length), 1 / self.length, device=device)
+        return ResidentDataset(rows, weights, self.fit.batch_size)
+
+    @cached_property
+    def shape(self) -> LlamaConfig:
+        """How many layers of which widths there are.
+
+        Raises:
+            UserError: when it is that of another network, or does not fit the tokenizer or the length.
+        """
+        AttentionInterface.register(ATTENTION, attention.attend)
+        fit = self.fit
+        if fit.pretrained:
+            config: LlamaConfig = pretrained.read(
+                LlamaConfig, self._source, fit.pretrained, attn_implementation=ATTENTION
+            )
+            self._check(config)
+        else:
+            self._check_widths()
+            config = LlamaConfig(
+                vocab_size=self.vocabulary,
+                hidden_size=fit.width,
+                intermediate_size=-(-8 * fit.width // (3 * HEAD)) * HEAD,
+                num_hidden_layers=fit.depth,
+                num_attention_heads=fit.heads,
+                num_key_value_heads=fit.kv_heads,
+                max_position_embeddings=self.length,
+                bos_token_id=self.start,
+                eos_token_id=self.start,
+                attn_implementation=ATTENTION,  # type: ignore[call-arg]
+            )
+        return config
+
+    @property
+    def _attention_width(self) -> tuple[int, int]:
+        """Numbers of a token's queries, and of its keys or values."""
+        size, shared = self.shape.head_dim, self.shape.num_key_value_heads
+        assert size
+        assert shared
+        return size * self.shape.num_attention_heads, size * shared
+
+    @property
+    def _source(self) -> str:
+        return f"{self.field}.pretrained"
+
+    def _blocks(self, causal: LlamaForCausalLM) -> Decoder:
+        inner, shape = causal.model, self.shape
+        layers = {f"layer{number}": Layer(layer, shape) for number, layer in enumerate(inner.layers)}
+        if shape.tie_word_embeddings:  # blocks share no weights
+            causal.lm_head.weight = nn.Parameter(causal.lm_head.weight.detach().clone())
+        last = Prediction(inner.norm, causal.lm_head)
+        blocks = Decoder(OrderedDict(embedding=Embedding(inner.embed_tokens), **layers, prediction=last))
+        blocks.start = self.start
+        return blocks
+
+    def _adapt(self, decoder: Decoder) -> Decoder:
+        """Return a network of which differences of its matrices are trained alone (Hu et al., LoRA, 2021)."""
+        from peft import LoraConfig, LoraModel
+
+        names = [name.rsplit(".", 1)[1] for name in (*COLUMNS, *SUMS)]
+        adapters = LoraConfig(r=self.fit.lora_rank, lora_alpha=self.fit.lora_alpha, target_modules=names)
+        LoraModel(decoder, {"default": adapters}, "default")  # it changes what it is given
+        return decoder
+
+    def _check_widths(self) -> None:
+        fit = self.fit
+        if fit.width % (2 * fit.heads):
+            raise UserError(
+                f"{self.field}.heads: is {fit.heads}; a width of {fit.width} is no even number for each of them"
+            )
+        if fit.heads % fit.kv_heads:
+            raise UserError(f"{self.field}.kv_heads: is {fit.kv_heads}, which does not divide {fit.heads} heads")
+
+    def _check(self, shape: LlamaConfig) -> None:
+        field, most = self._source, shape.max_position_embeddings
+        if shape.model_type != "llama":
+            raise UserError(f"{field}: is a network of type {shape.model_type!r}; choose one of type 'llama'")
+        if shape.vocab_size < self.vocabulary:
+            raise UserError(
+                f"{field}: has embeddings of {shape.vocab_size:,} tokens, and task.tokenizer has {self.vocabulary:,}; "
+                "name the tokenizer.json that lies beside the weights"
+            )
+        if self.length > most:
+            raise UserError(f"task.length: is {self.length}; the network takes at most {most}")
+
+
+def build(field: str, shape: Mapping[str, int], values: Mapping[str, Any]) -> Llama:
+    """Return a recipe; see `nightshift.neural.recipes.build`."""
+    return Llama(field, **shape, fit=check_parameters(LlamaParameters, field, values))
+
+
+def _merge(model: nn.Sequential) -> nn.Sequential:
+    """Return a copy of an adapted network whose adapters are part of its weights."""
+    from peft.tuners.lora import LoraLayer
+
+    merged = deepcopy(model)
+    for name, module in [*merged.named_modules()]:
+        if isinstance(module, LoraLayer):
+            module.merge()
+            merged.set_submodule(name, module.get_base_layer())
+    return merged
+
+
+def _transformers_name(name: str) -> str:
+    """Return what `transformers` calls a weight of ours."""
+    block, inner = name.split(".", 1)
+    if block.startswith("layer"):
+        return f"model.layers.{block.removeprefix('layer')}.{inner.removeprefix('layer.')}"
+    return {"tokens.weight": "model.embed_tokens.weight", "norm.weight": "model.norm.weight"}.get(
+        inner, "lm_head.weight"
+    )
+
+
+def _has_own_weights(module: nn.Module) -> bool:
+    return next(module.parameters(recurse=False), None) is not None

@@ -1,0 +1,38 @@
+"""How unlikely versions take a day's texts to be."""
+
+from collections.abc import Sequence
+from datetime import date
+
+import numpy as np
+
+from nightshift.classification import bootstrap
+from nightshift.contracts import package
+from nightshift.contracts.tables import Table
+from nightshift.tasks.language import documents
+from nightshift.tasks.language.scores import DocumentScorer, Floats
+
+WORST = 8.0  # bits per byte: as many as guessing takes
+
+
+def losses(table: Table, day: date, uris: Sequence[str]) -> list[Floats]:
+    """Return the bits per byte of a day's texts by some models, float64 (n,) a model.
+
+    Texts of one group are one observation, the mean of theirs.
+
+    Args:
+        table: the features.
+        day: the texts'.
+        uris: folders of the models.
+
+    Raises:
+        UserError: when a model is one of other tokens than the features.
+    """
+    rows = table.read([day])
+    groups = bootstrap.groups(rows)
+    model_losses: list[Floats] = []
+    for uri in uris:
+        scorer = DocumentScorer.open(uri, package.load(uri))
+        documents.check(table, scorer.preprocessing.tokenizer_sha256, "versions of different tokens are not compared")
+        errors = scorer.score(documents.read_tokens(rows)).losses
+        model_losses.append(np.bincount(groups, errors) / np.bincount(groups))
+    return model_losses
