@@ -197,14 +197,14 @@ def measure_guidellm(url: str, folder: Path, program: str) -> Measured:
     flags = {
         "backend": f"kind=openai_http,target={url},model=smollm2",
         "profile": f"kind=poisson,rate={RATE}",
-        "constraint": f"kind=max_requests,count={round(RATE * SECONDS)}",
+        "constraint": f"kind=max_duration,seconds={SECONDS}",
         "data": f"kind=json_file,path={folder / 'data.jsonl'}",
         "output": f"kind=json,path={folder / 'theirs.json'}",
     }
     words = [word for name, value in flags.items() for word in (f"--{name}", value)]
     subprocess.run([program, "run", *words, "--disable-console"], check=True, env=os.environ | {"HF_HUB_OFFLINE": "1"})
     requests = json.loads((folder / "theirs.json").read_text())["benchmarks"][0]["requests"]["successful"]
-    first = [request["time_to_first_token_ms"] + 1000 * request["request_dispatch_delay"] for request in requests]
+    first = [request["time_to_first_token_ms"] for request in requests]
     later = [request["inter_token_latency_ms"] for request in requests]
     return {
         "streams": len(requests),

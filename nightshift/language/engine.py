@@ -199,7 +199,7 @@ def close_listener(host: str, port: int) -> None:
 def find_listener(port: int) -> int:
     """Return the descriptor of this process's socket that listens on a port."""
     for number in [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]:
-        with suppress(OSError), closing(socket.socket(fileno=os.dup(number))) as candidate:
+        with suppress(OSError), closing(socket.fromfd(number, socket.AF_INET, socket.SOCK_STREAM)) as candidate:
             is_listening = candidate.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
             if is_listening and candidate.getsockname()[1] == port:
                 return number

@@ -10,6 +10,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import LlamaConfig, LlamaForCausalLM
 
+LICENSE = tuple(Path(__file__).parents[3].joinpath("LICENSE").read_text().split("\n\n"))  # a text that is always here
 START, END = "<|start|>", "<|end|>"
 TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
 

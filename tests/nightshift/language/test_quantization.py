@@ -8,6 +8,7 @@ from gguf import GGMLQuantizationType, GGUFReader
 from nightshift import storage
 from nightshift.errors import UserError
 from nightshift.language import llamacpp, quantization
+from nightshift.language.gguf import convert
 from nightshift.language.llamacpp import ContextOptions
 from nightshift.language.quantization import FORMS, quantize
 from tests.nightshift.language import models
@@ -38,12 +39,10 @@ def types(file: Path) -> dict[str, str]:
 def deep(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Nine layers whose rows hold whole blocks of 256."""
     folder = tmp_path_factory.mktemp("deep")
-    tokens = models.train_tokenizer(models.king_james())
+    tokens = models.train_tokenizer(models.LICENSE)
     shape = {"hidden_size": 256, "intermediate_size": 256, "num_hidden_layers": 9}
     models.write_tokenizer(folder, tokens)
     models.tiny_llama(tokens.get_vocab_size(), **shape).save_pretrained(folder)
-    from nightshift.language.gguf import convert
-
     convert(folder, folder / "deep.gguf", "F16")
     return folder / "deep.gguf"
 
