@@ -21,9 +21,9 @@ def one_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory, one_thread: None) -> Path:
-    """A folder with a Llama that has read chapters of Genesis."""
+    """A folder with a Llama that has read parts of the license."""
     folder = tmp_path_factory.mktemp("trained")
-    models.train_llama(folder, models.king_james()[:40])
+    models.train_llama(folder, models.READ)
     return folder
 
 
@@ -37,5 +37,5 @@ def original(trained: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def documents() -> list[str]:
-    """Chapters that it has not read."""
-    return [chapter[:400] for chapter in models.king_james()[40:]]
+    """Parts that it has not read."""
+    return [part[:400] for part in models.UNREAD]

@@ -10,7 +10,10 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import LlamaConfig, LlamaForCausalLM
 
-LICENSE = tuple(Path(__file__).parents[3].joinpath("LICENSE").read_text().split("\n\n"))  # a text that is always here
+# a text that is always here
+LICENSE = tuple(map(str.strip, Path(__file__).parents[3].joinpath("LICENSE").read_text().split("\n\n")))
+PARTS = tuple(part for part in LICENSE if len(part) > 40)
+READ, UNREAD = PARTS[::2], PARTS[1::2]
 START, END = "<|start|>", "<|end|>"
 TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
 

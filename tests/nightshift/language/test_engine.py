@@ -21,7 +21,7 @@ from tests.processes import started, wait_until
 from tests.servers import free_port
 
 pytestmark = pytest.mark.slow
-PROMPT = "And Joseph"
+PROMPT = "Each Contributor"
 # of `vllm serve --help`
 VLLM_FLAGS = {
     "--served-model-name",
@@ -45,7 +45,7 @@ def health(url: str) -> int | None:
 def engine(model: Path, log: Path, *words: str) -> Iterator[tuple["subprocess.Popen[bytes]", str]]:
     """Start an engine; yield its process and URL."""
     port = free_port()
-    flags = ["--model", str(model), "--port", str(port), "--name", "joseph", *words]
+    flags = ["--model", str(model), "--port", str(port), "--name", "license", *words]
     command = [sys.executable, "-m", "nightshift.language.engine", *flags]
     with log.open("wb") as output, started(command, stderr=output, stdout=output) as process:
         url = f"http://127.0.0.1:{port}"
@@ -75,7 +75,7 @@ def test_greedy_answers_are_those_of_transformers(trained: Path, url: str) -> No
     answer = complete(url, max_tokens=24, ignore_eos=True)
     assert answer["choices"][0]["text"] == tokens.decode(expected.tolist())
     assert answer["usage"]["completion_tokens"] == 24
-    assert answer["model"] == "joseph"
+    assert answer["model"] == "license"
 
 
 def test_a_chat_is_streamed_by_the_models_template(url: str) -> None:

@@ -19,9 +19,9 @@ def call(*words: str) -> int:
 
 
 def test_a_model_is_converted_quantized_and_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    models.train_llama(tmp_path / "model", models.king_james()[:40], steps=40)
+    models.train_llama(tmp_path / "model", models.READ, steps=40)
     original, quantized = tmp_path / "model.gguf", tmp_path / "q.gguf"
-    (tmp_path / "documents.txt").write_text("\n".join(text.replace("\n", " ") for text in models.king_james()[40:]))
+    (tmp_path / "documents.txt").write_text("\n".join(text.replace("\n", " ") for text in models.UNREAD))
     assert call("convert", str(tmp_path / "model"), str(original)) == 0
     assert call("quantize", str(original), str(quantized), "--form", "Q4_0") == 0
     assert f"{quantized}: 0.1 MB" in capsys.readouterr().out
