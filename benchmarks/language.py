@@ -45,7 +45,7 @@ SHAPES = [
     {"hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 17, "tie_word_embeddings": True},
     {"hidden_size": 288, "intermediate_size": 768, "num_hidden_layers": 30, "num_attention_heads": 9},
 ]
-RATE, SECONDS, ROUNDS = 0.5, 40, 2
+RATE, SECONDS, ROUNDS = 1, 30, 2
 PROMPTS, OUTPUTS = "uniform:20,40", "uniform:8,16"
 FIRST_SECONDS, TOKEN_SECONDS, TOKENS = 0.2, 0.02, 16  # of the simulated server
 
