@@ -4,12 +4,14 @@ from collections.abc import Sequence
 from datetime import date
 
 import numpy as np
+import pandas as pd
 
 from nightshift.classification import bootstrap
 from nightshift.contracts import package
 from nightshift.contracts.tables import Table
 from nightshift.tasks.language import documents
 from nightshift.tasks.language.scores import DocumentScorer, Floats
+from nightshift.tasks.rows import select_group_slices
 
 WORST = 8.0  # bits per byte: as many as guessing takes
 
@@ -36,3 +38,12 @@ def losses(table: Table, day: date, uris: Sequence[str]) -> list[Floats]:
         errors = scorer.score(documents.read_tokens(rows)).losses
         model_losses.append(np.bincount(groups, errors) / np.bincount(groups))
     return model_losses
+
+
+def slices(table: Table, day: date, columns: Sequence[str]) -> pd.DataFrame:
+    """Return the values of some columns for each text of a day, or the first of its group, n rows.
+
+    Raises:
+        UserError: when the features have no such column.
+    """
+    return select_group_slices(table.read([day]), columns)
