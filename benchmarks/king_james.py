@@ -21,13 +21,13 @@ from itertools import islice
 import numpy as np
 import pandas as pd
 import torch
-from nightshift.neural.packing import PackedDataset
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from benchmarks import figures
 from benchmarks.verses import verses
 from nightshift.config.neural import Trainer
 from nightshift.neural import devices, packing, processes
+from nightshift.neural.packing import PackedDataset
 from nightshift.neural.recipes import llama
 from nightshift.neural.trainer import NetworkTraining
 

@@ -49,6 +49,7 @@ RUN_BY = {
     "costs": "tests/pipelines/cli/test_costs.py",
     "exporter": "tests/pipelines/engines/kubeflow/test_exporter.py",
     "gc": "tests/e2e/test_daily_run.py",
+    "language": "tests/pipelines/cli/test_language.py",
     "loadtest": "tests/pipelines/cli/test_cli.py",
     "mcp": "tests/pipelines/cli/test_mcp.py",
     "models": "tests/pipelines/cli/test_models.py",

@@ -136,6 +136,16 @@ class Rollout(ConfigSection):
     alpha: Annotated[float, annotated_types.Interval(gt=0, lt=1)] = Field(
         0.05, description="probability that a challenger is promoted that is not better, however often one looks"
     )
+    min_gain: Share = Field(
+        0.0, description="share of the champion's loss; a challenger that is shown to save less is rolled back"
+    )
+    slices: list[str] = Field([], description="columns of the features; each of their values is a slice of its own")
+    slice_tolerance: Share = Field(
+        0.1, description="by how much a challenger's loss in a slice may exceed the champion's"
+    )
+    request_tolerance: Share = Field(
+        0.1, description="by how much a challenger's latency and tokens a request may exceed the champion's"
+    )
     max_error_rate: Share = Field(0.01, description="of the challenger's requests")
     max_p99_ms: Milliseconds = Field(50, description="99th percentile of its latency")
     min_requests: Positive = Field(100, description="of the challenger, needed to apply the two limits")

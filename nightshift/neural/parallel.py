@@ -13,8 +13,8 @@ from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as power_sgd
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
-from torch.distributed.tensor import DTensor, Replicate, distribute_module
-from torch.distributed.tensor.parallel import ParallelStyle, parallelize_module
+from torch.distributed.tensor import DTensor
+from torch.distributed.tensor.parallel import parallelize_module
 from torch.nn.parallel import DistributedDataParallel
 
 from nightshift.config.neural import Compression, Trainer
@@ -104,18 +104,6 @@ class ParallelReplica(Replica):
                 dist.all_reduce(value, group=self.mesh["pipeline"].get_group())
             target.copy_(value)
         return model
-
-
-class Replicated(ParallelStyle):
-    """Every process along `tensor` has the whole of a module, and computes the whole."""
-
-    def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
-        replicated = [Replicate()]
-        module.register_forward_pre_hook(
-            lambda _, inputs: tuple(DTensor.from_local(value, device_mesh, replicated) for value in inputs)
-        )
-        module.register_forward_hook(lambda _, __, output: output.to_local())
-        return distribute_module(module, device_mesh)
 
 
 def is_cut(mesh: DeviceMesh) -> bool:

@@ -213,7 +213,7 @@ class Llama:
         from torch.distributed.tensor import Replicate
         from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel
 
-        from nightshift.neural.parallel import Replicated
+        from nightshift.neural.styles import Replicated
 
         styles: dict[str, Callable[[], ParallelStyle]] = {
             "tokens": lambda: RowwiseParallel(input_layouts=Replicate()),

@@ -4,12 +4,14 @@ from collections.abc import Sequence
 from datetime import date
 
 import numpy as np
+import pandas as pd
 
-from nightshift.classification import bootstrap
+from nightshift.classification import bootstrap, shards
 from nightshift.contracts import package
 from nightshift.contracts.tables import Table
 from nightshift.tasks.language import documents
 from nightshift.tasks.language.scores import DocumentScorer, Floats
+from nightshift.tasks.rows import select_group_slices
 
 WORST = 8.0  # bits per byte: as many as guessing takes
 
@@ -32,7 +34,16 @@ def losses(table: Table, day: date, uris: Sequence[str]) -> list[Floats]:
     model_losses: list[Floats] = []
     for uri in uris:
         scorer = DocumentScorer.open(uri, package.load(uri))
-        documents.check(table, scorer.preprocessing.tokenizer_sha256, "versions of different tokens are not compared")
+        shards.check(table, scorer.preprocessing, "versions of different tokens are not compared")
         errors = scorer.score(documents.read_tokens(rows)).losses
         model_losses.append(np.bincount(groups, errors) / np.bincount(groups))
     return model_losses
+
+
+def slices(table: Table, day: date, columns: Sequence[str]) -> pd.DataFrame:
+    """Return the values of some columns for each text of a day, or the first of its group, n rows.
+
+    Raises:
+        UserError: when the features have no such column.
+    """
+    return select_group_slices(table.read([day]), columns)
