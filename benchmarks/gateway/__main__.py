@@ -17,15 +17,17 @@ import numpy as np
 
 from benchmarks import figures
 from benchmarks.gateway import load
-from benchmarks.gateway.load import LoadResult, Traffic
+from benchmarks.gateway.load import ConversationLoad, LoadResult
 from benchmarks.gateway.routers import BIN, ROUTERS, answers, launch
 from nightshift.progress import cpu_seconds
 from tests.processes import started, wait_until
 from tests.servers import free_port
 
 Urls = list[str]
-REAL = Traffic(systems=6, system_words=120, conversations=16, turns=3, turn_words=20, tokens=8, clients=4)
-SIMULATED = Traffic(systems=64, system_words=600, conversations=300, turns=5, turn_words=60, tokens=16, clients=48)
+REAL = ConversationLoad(systems=6, system_words=120, conversations=16, turns=3, turn_words=20, tokens=8, clients=4)
+SIMULATED = ConversationLoad(
+    systems=64, system_words=600, conversations=300, turns=5, turn_words=60, tokens=16, clients=48
+)
 # of a large model: 10,000 tokens of prompts a second, 200 tokens of a completion, a cache of 32,768 tokens
 SPEED = ["--slots", "8", "--blocks", "2048", "--prefill", "0.0001", "--decode", "0.005"]
 
@@ -49,7 +51,7 @@ def compare(
     subject: str,
     names: list[str],
     run_replicas: Callable[[], AbstractContextManager[Urls]],
-    traffic: Traffic,
+    traffic: ConversationLoad,
     rounds: int,
     note: str,
 ) -> None:
@@ -72,7 +74,7 @@ def compare(
 
 
 def measure(
-    name: str, run_replicas: Callable[[], AbstractContextManager[Urls]], traffic: Traffic, seed: int
+    name: str, run_replicas: Callable[[], AbstractContextManager[Urls]], traffic: ConversationLoad, seed: int
 ) -> dict[str, float]:
     """Return the figures of a router before new replicas."""
     with ExitStack() as stack:

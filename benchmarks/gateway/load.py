@@ -15,7 +15,7 @@ WORDS = ("night", "river", "stone", "light", "paper", "winter", "garden", "engin
 
 
 @dataclass(frozen=True)
-class Traffic:
+class ConversationLoad:
     """Conversations, from clients that each wait for their answers.
 
     Attributes:
@@ -63,7 +63,7 @@ class Details(msgspec.Struct):
     cached_tokens: int = 0
 
 
-class StreamUsage(msgspec.Struct):
+class PromptUsage(msgspec.Struct):
     prompt_tokens: int
     total_tokens: int
     prompt_tokens_details: Details | None = None
@@ -71,10 +71,10 @@ class StreamUsage(msgspec.Struct):
 
 class StreamChunk(msgspec.Struct):
     choices: list[Choice] = []
-    usage: StreamUsage | None = None
+    usage: PromptUsage | None = None
 
 
-def generate(traffic: Traffic, seed: int) -> Iterator[tuple[Message, list[Message]]]:
+def generate(traffic: ConversationLoad, seed: int) -> Iterator[tuple[Message, list[Message]]]:
     """Yield conversations: a system prompt, and the user's messages."""
     generator = random.Random(seed)
 
@@ -87,7 +87,7 @@ def generate(traffic: Traffic, seed: int) -> Iterator[tuple[Message, list[Messag
         yield generator.choice(systems), turns
 
 
-async def run(port: int, traffic: Traffic, seed: int) -> LoadResult:
+async def run(port: int, traffic: ConversationLoad, seed: int) -> LoadResult:
     """Have all conversations, and return what their clients have seen."""
     result, pool, queue = LoadResult(), ConnectionPool("127.0.0.1", port), generate(traffic, seed)
     started = time.perf_counter()
