@@ -51,12 +51,8 @@ async def read_stream(pool: ConnectionPool, prompt: str, tokens: int, key: str =
     """Ask for a stream, and read it to its end."""
     stream, rest = CheckedStream(), b""
     body = {"model": "tiny", "messages": [{"role": "user", "content": prompt}], "max_tokens": tokens, "stream": True}
-    request = encode_request(
-        "POST",
-        "/v1/chat/completions",
-        f"router\r\nauthorization: Bearer {key}",
-        msgspec.json.encode(body | {"stream_options": {"include_usage": True}}),
-    )
+    content = msgspec.json.encode(body | {"stream_options": {"include_usage": True}})
+    request = encode_request("POST", "/v1/chat/completions", "router", content, key)
     connection = None
     try:
         connection = await pool.acquire()

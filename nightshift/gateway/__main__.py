@@ -12,10 +12,12 @@ from nightshift.gateway.followed import FollowedFile
 from nightshift.gateway.keys import ApiKey, parse_keys
 from nightshift.gateway.server import GatewayOptions
 from nightshift.serving.addresses import HOST, is_loopback
+from nightshift.serving.bearer import read_secret
 from nightshift.serving.flags import parse_number
 from nightshift.step import StepParser, run
 
 PORT = "8320"
+EXAMPLE = "that of the engines' --token-file or --api-key"
 
 
 def parser() -> StepParser:
@@ -24,6 +26,7 @@ def parser() -> StepParser:
     flags.prog = "python -m nightshift.gateway"
     flags.add_argument("--replica", action="append", help="[VERSION=]URL of a replica; once for each")
     flags.add_argument("--replicas", help="file with a replica per line; it may change while the gateway runs")
+    flags.add_argument("--replica-token-file", help="file with the bearer token that replicas ask for")
     flags.add_argument("--keys", help="file with the hashes and limits of API keys; it may change too")
     flags.add_argument("--ledger", help="file that keeps what keys have used; needed with --keys")
     flags.add_argument("--port", default=PORT, help="port to listen on (default: %(default)s)")
@@ -47,7 +50,8 @@ def _read_options(args: argparse.Namespace) -> GatewayOptions:
     if not args.keys and not is_loopback(args.host):
         raise UserError(f"host is {args.host!r}, which other machines can reach; give --keys FILE and --ledger FILE")
     port = parse_number("port", args.port, 65535)
-    return GatewayOptions(args.host, port, _read_replicas(args), _read_keys(args.keys), args.ledger)
+    token = read_secret("replica-token-file", args.replica_token_file, EXAMPLE) if args.replica_token_file else ""
+    return GatewayOptions(args.host, port, _read_replicas(args), _read_keys(args.keys), args.ledger, token)
 
 
 def _read_replicas(args: argparse.Namespace) -> Callable[[], Sequence[Address]]:

@@ -77,8 +77,8 @@ class EngineReplica:
         queued: blocks of those that wait for their first token.
     """
 
-    def __init__(self, address: Address) -> None:
-        self.address = address
+    def __init__(self, address: Address, token: str = "") -> None:
+        self.address, self._token = address, token
         parts = urlsplit(address.url)
         self._host = parts.netloc
         self.pool = ConnectionPool(str(parts.hostname), parts.port or 80)
@@ -104,7 +104,7 @@ class EngineReplica:
 
     def encode(self, method: str, path: str, body: bytes = b"") -> bytes:
         """Return a request to it."""
-        return encode_request(method, path, self._host, body)
+        return encode_request(method, path, self._host, body, self._token)
 
     def mark_failed(self, reason: object) -> None:
         """Send it nothing more until it answers a check."""
@@ -205,13 +205,14 @@ class Fleet:
         replicas: by address, also those that are draining.
     """
 
-    def __init__(self, read_addresses: Callable[[], Sequence[Address]]) -> None:
+    def __init__(self, read_addresses: Callable[[], Sequence[Address]], token: str = "") -> None:
         """Begin with no replica.
 
         Args:
             read_addresses: returns the replicas that there should be.
+            token: bearer token that they ask for; empty: they ask for none.
         """
-        self._read_addresses = read_addresses
+        self._read_addresses, self._token = read_addresses, token
         self.replicas: dict[Address, EngineReplica] = {}
         self._tasks: dict[Address, asyncio.Task[None]] = {}
 
@@ -225,7 +226,7 @@ class Fleet:
         """Add, drain and remove replicas, so that those at these addresses remain."""
         for address in addresses:
             if address not in self.replicas:
-                self.replicas[address] = replica = EngineReplica(address)
+                self.replicas[address] = replica = EngineReplica(address, self._token)
                 self._tasks[address] = asyncio.get_running_loop().create_task(replica.follow())
         for address, replica in list(self.replicas.items()):
             replica.is_draining = address not in addresses

@@ -31,6 +31,7 @@ class GatewayOptions:
         read_addresses: returns the replicas that there should be.
         read_keys: returns hash -> key; None: anyone may ask.
         ledger: file of the ledger; None: it is kept in memory.
+        token: bearer token that replicas ask for; empty: they ask for none.
     """
 
     host: str
@@ -38,6 +39,7 @@ class GatewayOptions:
     read_addresses: Callable[[], Sequence[Address]]
     read_keys: Callable[[], Mapping[str, ApiKey]] | None
     ledger: str | None
+    token: str = ""
 
 
 def serve(options: GatewayOptions) -> None:
@@ -66,7 +68,7 @@ def make_server(application: GatewayApplication) -> HttpServer:
 @asynccontextmanager
 async def open_application(options: GatewayOptions) -> AsyncIterator[GatewayApplication]:
     """Open the ledger, and follow the replicas during the block."""
-    ledger, fleet = Ledger(options.ledger or IN_MEMORY), Fleet(options.read_addresses)
+    ledger, fleet = Ledger(options.ledger or IN_MEMORY), Fleet(options.read_addresses, options.token)
     following = asyncio.create_task(fleet.follow())
     try:
         yield GatewayApplication(fleet, ledger, options.read_keys)

@@ -192,7 +192,8 @@ class ConnectionPool:
         return connection
 
 
-def encode_request(method: str, path: str, host: str, body: bytes = b"") -> bytes:
-    """Return a request in HTTP/1.1, with a body in JSON."""
-    head = f"{method} {path} HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\n"
+def encode_request(method: str, path: str, host: str, body: bytes = b"", token: str = "") -> bytes:
+    """Return a request in HTTP/1.1, with a body in JSON, and a bearer token unless it is empty."""
+    authorization = f"authorization: Bearer {token}\r\n" if token else ""
+    head = f"{method} {path} HTTP/1.1\r\nhost: {host}\r\n{authorization}content-type: application/json\r\n"
     return f"{head}content-length: {len(body)}\r\n\r\n".encode("latin-1") + body

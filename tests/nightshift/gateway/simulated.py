@@ -52,6 +52,7 @@ class SimulatedReplica:
         self.fail_after: int | None = None
         self.refuses = self.is_held = False
         self.bodies: list[dict[str, Any]] = []
+        self.bearers: set[str] = set()
 
     def admit(self, request: HttpRequest) -> None:
         """Admit all."""
@@ -59,6 +60,7 @@ class SimulatedReplica:
     async def answer(self, request: HttpRequest) -> HttpResponse:
         if request.refusal:
             return HttpResponse.refusal(request.refusal)
+        self.bearers.add(request.header(b"authorization"))
         if request.path in ("/health", "/v1/models"):
             return HttpResponse.json({"object": "list", "data": [{"id": MODEL, "object": "model"}]})
         if request.path == "/metrics":

@@ -37,6 +37,7 @@ REPLICA = ["--replica", "http://127.0.0.1:1"]
         ([*REPLICA, "--keys", "file"], "keys and ledger belong together; give both --keys FILE and --ledger FILE"),
         ([*REPLICA, "--keys", "/nowhere", "--ledger", "l"], "keys is '/nowhere': No such file or directory"),
         ([*REPLICA, "--host", "192.0.2.7"], "host is '192.0.2.7', which other machines can reach; give --keys FILE"),
+        ([*REPLICA, "--replica-token-file", "/nowhere"], "replica-token-file is '/nowhere': No such file or directory"),
         ([*REPLICA, "--port", "0"], "port is '0'; give a number from 1 to 65535"),
     ],
 )
@@ -61,12 +62,15 @@ class Files:
         self.port, self.ledger = free_port(), folder / "ledger"
         self.url, self.replicas, self.keys = f"http://127.0.0.1:{self.port}", folder / "replicas", folder / "keys"
         self.replicas.write_text("\n".join(urls))
+        self.token = folder / "token"
+        self.token.write_text("engine's\n")
         self.keys.write_text(KEYS)
 
     @contextmanager
     def gateway(self) -> "Iterator[subprocess.Popen[str]]":
         """Start the gateway, and wait until its replicas answer."""
         flags = {"port": self.port, "replicas": self.replicas, "keys": self.keys, "ledger": self.ledger}
+        flags |= {"replica-token-file": self.token}
         with started([*GATEWAY, *(f"--{name}={value}" for name, value in flags.items())]) as process:
             wait_until(lambda: read_status(self.url) == 200, "the replicas answer")
             yield process
@@ -94,6 +98,7 @@ def test_a_gateway_that_is_killed_cuts_no_stream_silently_and_its_successor_char
             gateway.send_signal(signal.SIGKILL)
             with pytest.raises(httpx.RemoteProtocolError):
                 list(lines)
+        assert replica.bearers == {"Bearer engine's"}  # and never the client's key
         replica.is_held = False
         with files.gateway():
             (row,) = read_report(str(files.ledger))
