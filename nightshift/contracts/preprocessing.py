@@ -19,12 +19,19 @@ class Preprocessing(Part):
         item: what requests call one.
         takes_events: whether its online state makes the input of raw events.
         highest_score: up to which an endpoint counts scores in bins.
+        SEEN: the fields that features have to be made with for the model.
     """
 
     scope: ClassVar[str]
     item: ClassVar[str] = "row"
     takes_events: ClassVar[bool] = False
     highest_score: ClassVar[float] = 1.0
+    SEEN: ClassVar[frozenset[str]] = frozenset()
+
+    @property
+    def feature_settings(self) -> dict[str, Any]:
+        """What features have to be made with for the model."""
+        return self.model_dump(include=set(self.SEEN))
 
     @property
     def reads(self) -> object:
@@ -101,13 +108,8 @@ class TabularPreprocessing(Inputs):
 
 
 class ClassPreprocessing(Preprocessing):
-    """From an image or a text to the model's input.
+    """From an image or a text to the model's input."""
 
-    Attributes:
-        SEEN: the fields that features have to be made with for the model.
-    """
-
-    SEEN: ClassVar[frozenset[str]]
     scope = "classes of images or texts"
     kind: str
     classes: list[str] = Field(description="what each score is of")
@@ -121,11 +123,6 @@ class ClassPreprocessing(Preprocessing):
     def labels(self) -> list[str]:
         """The classes."""
         return self.classes
-
-    @property
-    def feature_settings(self) -> dict[str, Any]:
-        """What features have to be made with for the model."""
-        return self.model_dump(include=set(self.SEEN))
 
 
 class ImagePreprocessing(ClassPreprocessing):
@@ -175,6 +172,7 @@ class LanguagePreprocessing(TokenizedPreprocessing):
     such as the question of a chat, has the numbers of its tokens raised by `vocabulary`.
     """
 
+    SEEN = frozenset({"tokenizer_sha256", "start", "chat"})
     highest_score = 8.0
     kind: Literal["language-modeling"] = "language-modeling"
     start: int = Field(description="the number of the token that begins a text")

@@ -38,7 +38,7 @@ def fit(setting: Setting[LanguageTaskConfig], name: str, rows: pd.DataFrame) -> 
     trained = networks.fit(setting, name, architecture, rows, pack(setting, architecture, rows))
     causal = architecture.causal(trained.model)
     return Fitted(
-        partial(onnx_export.llama, causal, task.length, tokenizer.byte_lengths),
+        partial(onnx_export.export_llama, causal, task.length, tokenizer.byte_lengths),
         partial(measure_rows, trained.model, tokenizer),
         trained.losses,
         partial(save_weights, causal),

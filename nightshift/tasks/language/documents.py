@@ -9,7 +9,6 @@ import pandas as pd
 from nightshift.classification.tokens import Tokens
 from nightshift.config.language import LanguageTaskConfig
 from nightshift.contracts.preprocessing import LanguagePreprocessing
-from nightshift.contracts.tables import Table
 from nightshift.errors import UserError
 from nightshift.neural import packing
 from nightshift.splits import Days, Fold, apart, rows_of
@@ -31,16 +30,6 @@ def describe_preprocessing(task: LanguageTaskConfig, tokenizer: ByteTokenizer) -
         start=tokenizer.start,
         chat=tokenizer.chat,
     )
-
-
-def check(table: Table, tokenizer_sha256: str, advice: str = "train again") -> None:
-    """Refuse features of other tokens than those of a tokenizer.
-
-    Raises:
-        UserError: when they are, with some advice.
-    """
-    if (other := table.details["tokenizer_sha256"]) != tokenizer_sha256:
-        raise UserError(f"the features are of tokenizer {other[:8]}, not {tokenizer_sha256[:8]}; {advice}")
 
 
 def read_tokens(rows: pd.DataFrame) -> list[Tokens]:

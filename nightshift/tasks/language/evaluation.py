@@ -9,17 +9,16 @@ import numpy.typing as npt
 import pandas as pd
 
 from nightshift import splits
-from nightshift.classification import bootstrap
+from nightshift.classification import bootstrap, shards
 from nightshift.classification.tokens import Tokens
 from nightshift.config.language import LanguageConfig
 from nightshift.contracts.artifact import FoldWindow
 from nightshift.contracts.evaluation import LanguageEvaluation, LanguageSlice
 from nightshift.contracts.package import ModelPackage
-from nightshift.contracts.preprocessing import LanguagePreprocessing
 from nightshift.contracts.tables import Table
 from nightshift.splits import Days, Fold
 from nightshift.tasks import trials
-from nightshift.tasks.classification.slices import thirds
+from nightshift.tasks.classification.slices import split_thirds
 from nightshift.tasks.language import documents, quality
 from nightshift.tasks.language.metrics import LOWER_IS_BETTER, PROMISE, TITLE
 from nightshift.tasks.language.scores import DocumentScorer, DocumentScores
@@ -65,8 +64,8 @@ class DocumentsUnderTest:
 
     def misfit(self, ours: ModelPackage, model: ModelPackage) -> str:
         """Return why a model cannot score the texts, the end of a sentence; empty when it can."""
-        wanted, theirs = (package.preprocessing_as(LanguagePreprocessing) for package in (ours, model))
-        return "" if wanted.tokenizer_sha256 == theirs.tokenizer_sha256 else "has another tokenizer"
+        is_fit = model.preprocessing.feature_settings == ours.preprocessing.feature_settings
+        return "" if is_fit else "takes other tokens"
 
     def report(
         self, uri: str, model: ModelPackage, candidates: dict[str, LanguageContender], champion: LanguageContender | str
@@ -128,7 +127,7 @@ class DocumentsUnderTest:
 
 def slices(rows: pd.DataFrame, scores: DocumentScores) -> Iterator[LanguageSlice]:
     """Yield how well parts of the texts are predicted: those of each source, the largest first, and thirds by size."""
-    parts = list(thirds("bytes", scores.sizes))
+    parts = list(split_thirds("bytes", scores.sizes))
     if "source" in rows:
         counts = rows["source"].value_counts()
         parts = [(f"source {name}", (rows["source"] == name).to_numpy()) for name in counts.index] + parts
@@ -144,7 +143,7 @@ def rows(config: LanguageConfig, features: Table, fold: Fold, model: ModelPackag
     Raises:
         UserError: when there are none, or the features are of other tokens than the model takes.
     """
-    documents.check(features, model.preprocessing_as(LanguagePreprocessing).tokenizer_sha256)
+    shards.check(features, model.preprocessing)
     table = features.read(Days(fold.train.first, fold.test.last))
     unseen = documents.unseen_documents(table, fold, config.task.max_overlap)
     left_out = len(splits.rows_of(table, fold.test)) - len(unseen)

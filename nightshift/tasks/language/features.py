@@ -11,6 +11,7 @@ from nightshift.config.language import LanguageConfig
 from nightshift.contracts import tables
 from nightshift.contracts.tables import Partition
 from nightshift.step import log
+from nightshift.tasks.language import documents
 from nightshift.tasks.language.tokens import ByteTokenizer, load_tokenizer
 from nightshift.tasks.protocol import FeatureDetails, FeatureSetup
 
@@ -39,8 +40,9 @@ class DocumentFeatures:
         return {day: self._write_day(day, uri) for day, uri in missing.items()}
 
     def details(self, _: list[Partition]) -> FeatureDetails:
-        """Describe the table: by which tokenizer its tokens are."""
-        return FeatureDetails({"tokenizer_sha256": self.tokenizer.sha256})
+        """Describe the table: what a model of it sees."""
+        seen = documents.describe_preprocessing(self.setup.config.task, self.tokenizer)
+        return FeatureDetails({"seen": seen.feature_settings})
 
     @cached_property
     def _columns(self) -> list[str]:

@@ -6,7 +6,7 @@ from nightshift.contracts.preprocessing import LanguagePreprocessing
 from nightshift.serving.items.schema import ItemError, ItemSchema
 from nightshift.tasks.language import chats, documents
 from nightshift.tasks.language.tokens import open_tokenizer
-from nightshift.tasks.texts.items import text_field
+from nightshift.tasks.texts.items import build_text_field
 
 
 def items(model: ModelPackage, uri: str) -> ItemSchema:
@@ -24,4 +24,4 @@ def items(model: ModelPackage, uri: str) -> ItemSchema:
         first: Array = documents.cut_rows([document[: preprocessing.length + 1]], preprocessing)[0][0]
         return first
 
-    return ItemSchema((), (text_field(preprocessing, encode),))
+    return ItemSchema((), (build_text_field(preprocessing, encode),))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 HIDDEN = np.float32(-1e9)  # below any score of attention
 
 
-def llama(model: "LlamaForCausalLM", length: int, byte_lengths: Tokens) -> bytes:
+def export_llama(model: "LlamaForCausalLM", length: int, byte_lengths: Tokens) -> bytes:
     """Return a Llama's bits per byte of the tokens after a row's first; of none, 0.
 
     Args:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nightshift import splits
-from nightshift.classification import bootstrap
+from nightshift.classification import bootstrap, shards
 from nightshift.config.language import LanguageConfig
 from nightshift.contracts import package
 from nightshift.contracts.package import ModelPackage
@@ -74,7 +74,7 @@ def rows(
     """Return a sample of training texts' rows, and the validation texts."""
     train, fold = model.lineage.train, splits.fold(config, model.lineage.validation.last)
     scorer = DocumentScorer.open(uri, model)
-    documents.check(features, scorer.preprocessing.tokenizer_sha256)
+    shards.check(features, scorer.preprocessing)
     seen = features.read(Days(train.first, train.last))
     some = documents.read_tokens(seen.iloc[:: -(-len(seen) // SAMPLE)])
     table = features.read(Days(fold.train.first, fold.test.last))

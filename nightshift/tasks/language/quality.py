@@ -30,7 +30,7 @@ def highlights(trial: Trial[Any], figures: LanguageEvaluation) -> Iterator[Fact]
     yield Fact(label=TITLE, value=value, format="score", note=f"{trial.model.selected}{theirs}")
     left_out = f"{figures.left_out:,} more left out, which have too much in common with training texts"
     yield Fact(label="Test texts", value=figures.test.rows, format="count", note=left_out)
-    yield Fact(label="Test bytes", value=figures.bytes, format="size")
+    yield Fact(label="Test bytes", value=figures.bytes, format="count")
 
 
 def blocks(trial: Trial[Any], figures: LanguageEvaluation) -> Iterator[Block]:

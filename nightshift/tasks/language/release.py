@@ -6,7 +6,7 @@ from datetime import date
 import numpy as np
 import pandas as pd
 
-from nightshift.classification import bootstrap
+from nightshift.classification import bootstrap, shards
 from nightshift.contracts import package
 from nightshift.contracts.tables import Table
 from nightshift.tasks.language import documents
@@ -34,7 +34,7 @@ def losses(table: Table, day: date, uris: Sequence[str]) -> list[Floats]:
     model_losses: list[Floats] = []
     for uri in uris:
         scorer = DocumentScorer.open(uri, package.load(uri))
-        documents.check(table, scorer.preprocessing.tokenizer_sha256, "versions of different tokens are not compared")
+        shards.check(table, scorer.preprocessing, "versions of different tokens are not compared")
         errors = scorer.score(documents.read_tokens(rows)).losses
         model_losses.append(np.bincount(groups, errors) / np.bincount(groups))
     return model_losses

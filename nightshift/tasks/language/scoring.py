@@ -7,10 +7,11 @@ from datetime import date
 import pandas as pd
 
 from nightshift import storage
+from nightshift.classification import shards
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.tables import Partition, Table
 from nightshift.tasks.classification.drift_reference import KEYS
-from nightshift.tasks.language import documents, scores
+from nightshift.tasks.language import scores
 from nightshift.tasks.language.scores import DocumentScorer
 
 
@@ -22,7 +23,7 @@ class TextScorer:
 
     def batches(self, features: Table, day: date) -> Iterator[pd.DataFrame]:
         """Yield a day's scores in one batch; see `scores.describe`."""
-        documents.check(features, self.scorer.preprocessing.tokenizer_sha256)
+        shards.check(features, self.scorer.preprocessing)
         yield scores.describe(self.scorer, storage.read_frame(features.partition(day).uri, [*KEYS, "tokens"]))
 
 

@@ -60,6 +60,12 @@ class ByteTokenizer:
             lengths[number] = 0 if added.special else len(added.content.encode())
         return lengths
 
+    @cached_property
+    def _marks(self) -> tuple[int, ...]:
+        """The numbers of what begins and ends a message."""
+        vocabulary = _library(self.content).get_vocab()
+        return tuple(vocabulary[mark] for mark in chats.MARKS)
+
     def encode(self, texts: Sequence[str]) -> list[Tokens]:
         """Return the numbers of each text's tokens after `start`, int32 (tokens + 1,); raised where it is only read."""
         numbered = map(self._encode_chat, texts) if self.chat else self._encode_texts(texts)
@@ -71,8 +77,8 @@ class ByteTokenizer:
 
     def _encode_chat(self, text: str) -> Iterator[int]:
         """Yield the numbers of a chat's tokens; learned is what the assistant says, and that it ends."""
-        library, read_only = _library(self.content), self.vocabulary
-        begin, end = map(library.token_to_id, chats.MARKS)
+        begin, end = self._marks
+        read_only = self.vocabulary
         for message in chats.parse_chat(text):
             role, content, line = self._encode_texts([f"{message.role}\n", message.content, "\n"])
             raised = 0 if message.role == chats.ASSISTANT else read_only
@@ -87,7 +93,7 @@ def load_tokenizer(task: LanguageTaskConfig) -> ByteTokenizer:
     Raises:
         UserError: when its file is missing, is none of bytes, or lacks the token that begins a text.
     """
-    content = bytes_tokenizer(task.start) if task.tokenizer is None else storage.read_bytes(task.tokenizer)
+    content = build_bytes_tokenizer(task.start) if task.tokenizer is None else storage.read_bytes(task.tokenizer)
     try:
         library = _library(content)
     except ValueError as error:
@@ -115,10 +121,10 @@ def open_tokenizer(uri: str, model: ModelPackage) -> ByteTokenizer:
 
 
 @lru_cache(maxsize=4)
-def bytes_tokenizer(start: str) -> bytes:
+def build_bytes_tokenizer(start: str) -> bytes:
     """Return the `tokenizer.json` whose tokens are the 256 bytes, and the marks of texts and messages."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    library = _of_bytes(models.BPE(vocab={byte: number for number, byte in enumerate(alphabet)}, merges=[]))
+    library = _build_library(models.BPE(vocab={byte: number for number, byte in enumerate(alphabet)}, merges=[]))
     library.add_special_tokens([start, *chats.MARKS])
     return library.to_str().encode()
 
@@ -136,7 +142,7 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int, start: str) -> bytes:
     """
     if vocabulary < LEAST:
         raise UserError(f"--vocabulary: is {vocabulary}; the bytes and the marks of texts and messages need {LEAST}")
-    library = _of_bytes(models.BPE())
+    library = _build_library(models.BPE())
     trainer = trainers.BpeTrainer(
         vocab_size=vocabulary,
         special_tokens=[start, *chats.MARKS],
@@ -147,7 +153,7 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int, start: str) -> bytes:
     return library.to_str().encode()
 
 
-def _of_bytes(model: models.BPE) -> Library:
+def _build_library(model: models.BPE) -> Library:
     library = Library(model)
     library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     library.decoder = decoders.ByteLevel()

@@ -7,6 +7,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
+from nightshift.classification import shards
 from nightshift.config.language import LanguageConfig, LanguageTaskConfig
 from nightshift.config.section import ConfigSection
 from nightshift.contracts.artifact import FoldWindow, Window
@@ -164,7 +165,7 @@ def rows(setup: TrainingSetup[LanguageConfig]) -> DocumentRows:
         UserError: when the features are of another tokenizer.
     """
     task, plan = setup.config.task, setup.plan
-    documents.check(setup.features, load_tokenizer(task).sha256)
+    shards.check(setup.features, documents.describe_preprocessing(task, load_tokenizer(task)))
     table = setup.features.read(Days(plan.validation.train.first, plan.test.train.last))
     return DocumentRows(Setting(task, setup.device, setup.checkpoints), plan, table)
 

@@ -24,10 +24,10 @@ def items(model: ModelPackage, uri: str) -> ItemSchema:
         numbers: Array = tokens.encode_texts(tokenizer, preprocessing.length, [text])[0]
         return numbers
 
-    return ItemSchema(preprocessing.classes, (text_field(preprocessing, encode),))
+    return ItemSchema(preprocessing.classes, (build_text_field(preprocessing, encode),))
 
 
-def text_field(preprocessing: TokenizedPreprocessing, encode: Callable[[str], Array]) -> ItemField:
+def build_text_field(preprocessing: TokenizedPreprocessing, encode: Callable[[str], Array]) -> ItemField:
     """Return the field of an item that is a text.
 
     Args:

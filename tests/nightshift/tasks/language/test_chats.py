@@ -44,7 +44,7 @@ def test_a_batch_counts_learned_tokens_alone():
 
 
 def test_a_tokenizer_without_marks_of_messages_is_refused(tmp_path):
-    path, marks = tmp_path / "tokenizer.json", tokens.bytes_tokenizer("<|endoftext|>").decode()
+    path, marks = tmp_path / "tokenizer.json", tokens.build_bytes_tokenizer("<|endoftext|>").decode()
     path.write_text(marks.replace("<|im_end|>", "<|stop|>"))
     assert tokens.load_tokenizer(task(tokenizer=str(path)))
     with pytest.raises(UserError, match=r"task\.chat: .* lacks '<\|im_end\|>'"):

@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from nightshift.contracts.tables import Table
 from nightshift.errors import UserError
 from nightshift.splits import Days, Fold
 from nightshift.tasks.language import documents, tokens
@@ -57,9 +56,3 @@ def test_a_long_text_takes_several_rows_and_a_short_one_is_filled_up():
     assert owners.tolist() == [0, 0, 1]
     assert (rows == TOKENIZER.start).sum(1).tolist() == [1, 6, 6]
     assert rows[0, -1] == rows[1, 0]
-
-
-def test_features_of_another_tokenizer_are_refused():
-    features = Table("features", [], {"tokenizer_sha256": "0" * 64})
-    with pytest.raises(UserError, match=r"the features are of tokenizer 00000000, not .*; train again"):
-        documents.check(features, TOKENIZER.sha256)

@@ -1,6 +1,7 @@
 """A language model's night: from texts to a model that is measured, watched, replaced by a better one, and served."""
 
 import json
+import re
 from copy import deepcopy
 from datetime import date
 from pathlib import Path
@@ -12,9 +13,12 @@ import torch
 from safetensors.torch import load
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from components.evaluation import __main__ as evaluation
 from components.optimization import __main__ as optimization
 from components.profiling import __main__ as profiling
-from nightshift import storage
+from components.training import __main__ as training
+from nightshift import splits, storage
+from nightshift.config import parse
 from nightshift.contracts import package, tables
 from nightshift.contracts.deployment import Deployment
 from nightshift.contracts.drift import DriftReport
@@ -23,9 +27,11 @@ from nightshift.contracts.optimization import Optimization
 from nightshift.contracts.profile import Profile
 from nightshift.contracts.section import read_section
 from nightshift.contracts.verdict import Verdict
+from nightshift.errors import UserError
 from nightshift.serving.batching import ServerLimits
 from nightshift.serving.prediction_log import PredictionLog
 from nightshift.tasks.language import documents, release
+from nightshift.tasks.language import evaluation as documents_under_test
 from nightshift.tasks.language.scores import DocumentScorer
 from tests.components.tales import CONFIG, Night
 from tests.nightshift.serving.conftest import serving
@@ -68,6 +74,36 @@ def test_a_better_model_replaces_the_champion(nights: tuple[Night, Night]) -> No
     verdict = Verdict.read(str(nights[1].folder / "evaluation/verdict.json"))
     assert verdict.reasons[1] == "It is better beyond noise."
     assert verdict.compared_with.version == 1
+
+
+@pytest.mark.parametrize(
+    ("limits", "decision", "reason"),
+    [
+        ({"min_rows": 20, "max_bits_per_byte": 1.0}, "fail", r"Bits per byte .* is above 1\."),
+        ({"min_rows": 49}, "undecided", r"There are 48 test texts; at least 49 are needed to decide\."),
+    ],
+    ids=["too many bits", "too few texts"],
+)
+def test_a_gate_refuses_or_decides_nothing(night: Night, limits: dict[str, float], decision: str, reason: str) -> None:
+    strict = Night(night.workspace, SECOND, night.config | {"evaluation": limits})
+    evaluation.evaluate(strict.context(features="features.json", model="model", evaluation=decision), lambda _: None)
+    verdict = Verdict.read(str(night.folder / decision / "verdict.json"))
+    assert verdict.decision == decision
+    assert re.fullmatch(reason, verdict.reasons[-1])
+
+
+@pytest.mark.parametrize("difference", [{"tokenizer_sha256": "0" * 64}, {"start": 0}, {"chat": True}], ids=str)
+def test_a_model_of_other_tokens_is_no_rival_and_takes_none_of_the_features(
+    night: Night, difference: dict[str, object]
+) -> None:
+    model = package.load(str(night.folder / "model"))
+    other = model.model_copy(update={"preprocessing": model.preprocessing.model_copy(update=difference)})
+    fold = splits.plan(parse(night.config), date.fromisoformat(SECOND)).test
+    rows = documents_under_test.rows(parse(night.config), features(night), fold, model)
+    assert rows.misfit(model, other) == "takes other tokens"
+    assert rows.misfit(model, model) == ""
+    with pytest.raises(UserError, match=r"the features are of .*; train again"):
+        documents_under_test.rows(parse(night.config), features(night), fold, other)
 
 
 def test_the_evaluation_gives_bits_per_byte_of_all_texts_and_of_parts_of_them(night: Night) -> None:
@@ -114,6 +150,16 @@ def test_the_package_holds_what_engines_load_and_it_scores_alike(night: Night, s
         loss = causal(input_ids=tokens, labels=tokens).loss.item()
     expected = scorer.score([document])
     assert loss / np.log(2) * (len(document) - 1) / expected.sizes[0] == pytest.approx(expected.bits_per_byte, 1e-4)
+
+
+def test_a_package_is_where_the_next_training_goes_on_with_adapters(night: Night) -> None:
+    continued = {"pretrained": str(night.folder / "model"), "lora_rank": 4, "learning_rate": 0.001, "threads": 1}
+    use_case = deepcopy(night.config)
+    use_case["task"]["candidates"]["llama"]["parameters"] = continued
+    later = Night(night.workspace, SECOND, use_case)
+    training.body(later.context(features="features.json", model="adapted"))
+    before, after = (package.load(str(night.folder / name)).candidates["llama"] for name in ("model", "adapted"))
+    assert after.validation["bits_per_byte"] < before.validation["bits_per_byte"]
 
 
 def test_int8_is_judged_by_bits_per_byte(night: Night) -> None:

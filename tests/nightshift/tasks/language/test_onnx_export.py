@@ -27,7 +27,7 @@ def test_a_graph_scores_as_its_network_does_whoever_shares_keys_and_values(shape
             parameter.mul_(1 + torch.randn_like(parameter)).add_(0.05 * torch.randn_like(parameter))
     preprocessing = documents.describe_preprocessing(task(length=LENGTH), TOKENIZER)
     rows, _ = documents.cut_rows([*TOKENIZER.encode(TEXTS), *CHATS.encode([CHAT])], preprocessing)
-    graph = Graph(onnx_export.llama(recipe.causal(model), LENGTH, TOKENIZER.byte_lengths))
+    graph = Graph(onnx_export.export_llama(recipe.causal(model), LENGTH, TOKENIZER.byte_lengths))
     expected = candidates.measure_rows(model, TOKENIZER, rows)
     assert np.abs(graph.score(rows) - expected).max() < 1e-4
     assert expected.std() > 0.01
@@ -36,5 +36,5 @@ def test_a_graph_scores_as_its_network_does_whoever_shares_keys_and_values(shape
 def test_a_row_without_a_token_to_predict_scores_0():
     fit = LlamaParameters.parse_value({"depth": 1, "width": 16, "heads": 1})
     recipe = Llama("", TOKENIZER.vocabulary, TOKENIZER.start, LENGTH, fit)
-    graph = Graph(onnx_export.llama(recipe.causal(recipe.model()), LENGTH, TOKENIZER.byte_lengths))
+    graph = Graph(onnx_export.export_llama(recipe.causal(recipe.model()), LENGTH, TOKENIZER.byte_lengths))
     assert graph.score(np.full((1, LENGTH + 1), TOKENIZER.start, np.int32)).tolist() == [0.0]

@@ -57,7 +57,7 @@ def test_what_is_no_tokenizer_of_bytes_or_lacks_the_mark_is_refused(tmp_path):
         path.write_bytes(content)
         with pytest.raises(UserError, match=reason):
             load_tokenizer(task(tokenizer=str(path)))
-    path.write_bytes(tokens.bytes_tokenizer("<s>"))
+    path.write_bytes(tokens.build_bytes_tokenizer("<s>"))
     with pytest.raises(UserError, match=r"task\.start: is '<\|endoftext\|>'.* allowed: \['<s>', "):
         load_tokenizer(task(tokenizer=str(path)))
     assert json.loads(path.read_text())["added_tokens"][0]["content"] == "<s>"
