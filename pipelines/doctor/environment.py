@@ -3,17 +3,19 @@
 from collections.abc import Callable
 from functools import partial
 
-from nightshift.contracts.health import HealthReport
+from nightshift.contracts.health import CheckStatus, HealthCheck, HealthReport
 from nightshift.errors import UnavailableError, UserError
 from pipelines.doctor import access, images, limits, nodes, objects, services, stores
-from pipelines.doctor.findings import Checks, passed, run_checks, skipped, unavailable
+from pipelines.doctor.findings import Checks, failure, passed, run_checks, skipped, unavailable
 from pipelines.doctor.kubernetes import Kubernetes
 from pipelines.environments import KUBEFLOW_INSIDE, Site
 
 Subject = tuple[str, Callable[[], Checks]]
 
 
-def diagnose(cluster: Kubernetes, site: Site, registry: images.ImageRegistry, endpoint: str, fetch: services.Fetch) -> HealthReport:
+def diagnose(
+    cluster: Kubernetes, site: Site, registry: images.ImageRegistry, endpoint: str, fetch: services.Fetch
+) -> HealthReport:
     """Return the state of an environment, as seen from a person's machine.
 
     Args:
@@ -61,19 +63,21 @@ def diagnose_inside(cluster: Kubernetes, site: Site, connect: Callable[[str, int
 
 
 def _report(cluster: Kubernetes, site: Site, subjects: list[Subject], in_pod: bool) -> HealthReport:
-    """Run all checks, or only say that the API does not answer: each would wait for it in vain."""
+    """Run all checks, unless the API does not answer: each would wait for it in vain."""
+    connection = _check_connection(cluster)
+    if connection.status == CheckStatus.OK:
+        checks = [check for subject in subjects for check in run_checks(*subject)]
+    else:
+        checks = [skipped(name, "the Kubernetes API does not answer us") for name, _ in subjects]
+    return HealthReport(environment=site.name, in_pod=in_pod, checks=[connection, *checks])
+
+
+def _check_connection(cluster: Kubernetes) -> HealthCheck:
     name = "Kubernetes API"
     try:
-        version = cluster.get("/version").get("gitVersion", "")
+        return passed(name, f"version {cluster.get('/version').get('gitVersion', '')}")
     except UnavailableError as error:
-        fix = "kubectl cluster-info; on AWS infra/aws/connect.sh forwards a port to it"
-        checks = [unavailable(name, str(error), fix), *(skipped(subject, "the Kubernetes API is down") for subject, _ in subjects)]
+        return unavailable(name, str(error), "kubectl cluster-info; on AWS infra/aws/connect.sh forwards a port to it")
     except UserError as error:
-        checks = list(run_checks(name, partial(_raise, error)))
-    else:
-        checks = [passed(name, f"version {version}"), *(check for subject in subjects for check in run_checks(*subject))]
-    return HealthReport(environment=site.name, in_pod=in_pod, checks=checks)
-
-
-def _raise(error: UserError) -> Checks:
-    raise error
+        fix = "log in again: aws eks update-kubeconfig, or gcloud container clusters get-credentials"
+        return failure(name, str(error), "an answer", fix)

@@ -84,7 +84,7 @@ def _list_problems(node: Json, placement: Placement) -> Iterator[str]:
     tolerated = {(taint.key, taint.value) for taint in placement.tolerations}
     for taint in node["spec"].get("taints", []):
         if taint["effect"] != "PreferNoSchedule" and (taint["key"], taint.get("value", "")) not in tolerated:
-            yield f"has the taint {taint['key']}={taint.get('value', '')}:{taint['effect']}, which steps do not tolerate"
+            yield f"has the taint {taint['key']}={taint.get('value', '')}:{taint['effect']}, not tolerated by steps"
     room = _allocatable(node)
     for resource, request in _requests(placement).items():
         if parse_quantity(room.get(resource, "0")) < parse_quantity(request):

@@ -18,6 +18,7 @@ IDENTITIES = {
     AMAZON: re.compile(r"arn:aws[\w-]*:iam::(?!0{12})\d{12}:role/\S+"),
 }
 EXAMPLE_VOLUME = re.compile(r"fs-0{17}$|^project/|example-nightshift")
+LUSTRE = ("fsx.csi.aws.com", "lustre.csi.storage.gke.io")  # Filestore has locks without an option
 PRIORITIES = {"nightshift-serving": 1000, "nightshift-platform": 500, "nightshift-training": 0}
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 GROUP = "trainer.kubeflow.org"
@@ -111,10 +112,8 @@ def _list_volume_problems(volume: Json) -> Iterator[str]:
     source = volume["spec"].get("csi", {})
     if EXAMPLE_VOLUME.search(source.get("volumeHandle", "")):
         yield f"volumeHandle is the example's, {source['volumeHandle']}"
-    # Filestore has locks without it
-    if source.get("driver") in ("fsx.csi.aws.com", "lustre.csi.storage.gke.io"):
-        if "flock" not in volume["spec"].get("mountOptions", []):
-            yield "mountOptions has no flock"
+    if source.get("driver") in LUSTRE and "flock" not in volume["spec"].get("mountOptions", []):
+        yield "mountOptions has no flock"
 
 
 def _check_secret(cluster: Kubernetes, secret: Secret) -> HealthCheck:
@@ -147,4 +146,3 @@ def _find_images(value: object) -> Iterator[str]:
             yield value["image"]
         for item in value.values():
             yield from _find_images(item)
-

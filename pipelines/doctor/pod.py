@@ -46,7 +46,8 @@ def diagnose_in_pod(cluster: Kubernetes, site: Site, pause: Callable[[float], No
 
 def _build_pod(name: str, site: Site) -> Json:
     placement = site.placements[Role.LIGHT]
-    security = {"runAsNonRoot": True, "runAsUser": USER, "runAsGroup": USER, "seccompProfile": {"type": "RuntimeDefault"}}
+    profile = {"type": "RuntimeDefault"}
+    security = {"runAsNonRoot": True, "runAsUser": USER, "runAsGroup": USER, "seccompProfile": profile}
     volumes = [
         {"name": volume.claim, "persistentVolumeClaim": {"claimName": volume.claim}} for volume in placement.volumes
     ]
@@ -87,15 +88,21 @@ def _logins(placement: Placement) -> list[Json]:
 
 
 def _wait(cluster: Kubernetes, name: str, pause: Callable[[float], None]) -> None:
-    reason = "no node"
     for _ in range(ATTEMPTS):
         status = cluster.get(f"{PODS}/{name}").get("status", {})
         if status.get("phase") in ENDED:
             return
-        waiting = [item["state"].get("waiting", {}) for item in status.get("containerStatuses", [])]
-        for state in [state for state in waiting if state.get("reason") in STUCK]:
-            raise UserError(f"the pod cannot start: {state['reason']}: {state.get('message')}; {STUCK[state['reason']]}")
-        scheduled = [item for item in status.get("conditions", []) if item["type"] == "PodScheduled"]
-        reason = next((str(item.get("message", reason)) for item in scheduled), reason)
+        _raise_if_stuck(status)
         pause(SECONDS)
-    raise UnavailableError(f"the pod has not ended within {ATTEMPTS * SECONDS:.0f} s: {reason}; look at its nodes")
+    reasons = [item.get("message", "") for item in status.get("conditions", []) if item["status"] == "False"]
+    raise UnavailableError(
+        f"pod {name} has not ended within {ATTEMPTS * SECONDS:.0f} s: {'; '.join(reasons)}; run `nightshift doctor` "
+        "without --in-pod, which looks at its nodes and quotas"
+    )
+
+
+def _raise_if_stuck(status: Json) -> None:
+    for container in status.get("containerStatuses", []):
+        waiting = container["state"].get("waiting", {})
+        if fix := STUCK.get(waiting.get("reason", "")):
+            raise UserError(f"the pod cannot start: {waiting['reason']}: {waiting.get('message')}; {fix}")

@@ -27,7 +27,9 @@ def check_pipeline_root(cluster: Kubernetes) -> Checks:
     if not root.startswith(SCHEMES):
         yield failure(name, f"defaultPipelineRoot is {root!r}", "s3://... or gs://..., which steps can read", fix)
         return
-    yield probe(name, root, "terraform apply, or for your own login: aws sso login, gcloud auth application-default login")
+    yield probe(
+        name, root, "terraform apply; for your own login aws sso login, or gcloud auth application-default login"
+    )
 
 
 def check_state(site: Site) -> Checks:

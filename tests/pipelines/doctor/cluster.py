@@ -1,4 +1,4 @@
-"""A healthy environment: our own manifests and nodes on the stand-in of a cluster, a registry and services beside it."""
+"""A healthy environment: our own manifests and nodes on the stand-in of a cluster, with a registry and services."""
 
 import base64
 import functools
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from kubernetes import client, config
+from kubernetes import config
 
 from nightshift.cluster import MissingError
 from nightshift.contracts.health import HealthReport
@@ -152,6 +152,16 @@ class Environment:
 
 
 @contextmanager
+def restored(cluster: Cluster) -> Iterator[None]:
+    """Undo what happens to a cluster during the block."""
+    store, kinds = cluster.api.store, cluster.api.kinds
+    before = {kind: dict(objects) for kind, objects in store._objects.items()}
+    yield
+    store._objects, cluster.api.kinds = before, kinds
+    cluster.api.tokens.clear()
+
+
+@contextmanager
 def healthy(folder: Path, root: str) -> Iterator[Environment]:
     """Run an environment in which nothing is wrong, whose pipeline root is `root`."""
     # all of them take a second to read
@@ -160,9 +170,15 @@ def healthy(folder: Path, root: str) -> Iterator[Environment]:
         shutil.copy(path, folder / "crds")
     with running(ProcessRuntime(), folder, folder / "crds", acts=False) as fake:
         _install(fake, root)
-        with config.new_client_from_config(str(fake.config(folder / "kubeconfig"))) as connection:
-            assert isinstance(connection, client.ApiClient)
-            yield Environment(fake, ProxiedApi(connection))
+        with connected(fake, folder) as environment:
+            yield environment
+
+
+@contextmanager
+def connected(fake: Cluster, folder: Path) -> Iterator[Environment]:
+    """Connect to a cluster as its administrator."""
+    with config.new_client_from_config(str(fake.config(folder / "kubeconfig"))) as connection:
+        yield Environment(fake, ProxiedApi(connection))
 
 
 def _install(fake: Cluster, root: str) -> None:
@@ -198,4 +214,3 @@ def _add_service(fake: Cluster, namespace: str, name: str, port: int) -> None:
     fake.apply({"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": ports | {"selector": {"app": name}}})
     subsets = [{"addresses": [{"ip": "10.0.0.9"}], **ports}]
     fake.apply({"apiVersion": "v1", "kind": "Endpoints", "metadata": meta, "subsets": subsets})
-

@@ -22,8 +22,10 @@ from tests.pipelines.doctor.cluster import (
     REGISTRY,
     DownApi,
     Environment,
+    connected,
     healthy,
     relocate,
+    restored,
 )
 
 ROOT = "s3://lake/pipelines"
@@ -37,9 +39,16 @@ def bucket() -> Iterator[str]:
         yield url
 
 
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
+    with healthy(tmp_path_factory.mktemp("cluster"), ROOT) as running:
+        yield running
+
+
 @pytest.fixture
-def environment(tmp_path: Path) -> Iterator[Environment]:
-    with healthy(tmp_path, ROOT) as running:
+def environment(installed: Environment, tmp_path: Path) -> Iterator[Environment]:
+    """An environment of the test's own, on a cluster that is restored behind it."""
+    with restored(installed.cluster), connected(installed.cluster, tmp_path) as running:
         yield running
 
 
@@ -316,13 +325,11 @@ def test_a_cluster_that_is_down_is_one_line_and_nothing_else_is_tried(environmen
 
 
 def test_who_may_look_at_little_is_shown_which_rights_are_missing_and_sees_the_rest(environment: Environment) -> None:
-    viewer = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "viewer"}}
+    viewer = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": "viewer"}}
     rules = [{"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get"]}]
-    binding = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "viewer"}}
     reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "viewer"}
-    environment.cluster.apply(
-        viewer | {"rules": rules}, binding | {"roleRef": reference, "subjects": [{"kind": "User", "name": "ann"}]}
-    )
+    binding = {"kind": "ClusterRoleBinding", "roleRef": reference, "subjects": [{"kind": "User", "name": "ann"}]}
+    environment.cluster.apply(viewer | {"kind": "ClusterRole", "rules": rules}, viewer | binding)
     environment.cluster.log_in("token", User("ann"))
     environment.api.log_in("token")
 
@@ -415,7 +422,8 @@ def test_a_pod_sees_names_state_and_its_own_rights(environment: Environment, tmp
 
 def test_a_file_system_that_steps_may_not_write_to_is_a_fault(environment: Environment, tmp_path: Path) -> None:
     (tmp_path / "lake").write_text("a file in the way")
-    site = replace(environment.site, parameters={"state": environment.site.parameters["state"] | {"lake": str(tmp_path / "lake")}})
+    state = environment.site.parameters["state"] | {"lake": str(tmp_path / "lake")}
+    site = replace(environment.site, parameters={"state": state})
 
     report = diagnose_inside(environment.api, site, lambda host, port: None)
 
