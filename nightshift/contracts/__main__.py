@@ -8,6 +8,7 @@ from nightshift.contracts.artifact import Artifact
 from nightshift.contracts.deployment import Deployment
 from nightshift.contracts.drift import DriftReport
 from nightshift.contracts.evaluation import ClassEvaluation, Evaluation
+from nightshift.contracts.health import HealthReport
 from nightshift.contracts.listings import (
     BackfillReport,
     CollectiveReport,
@@ -46,6 +47,7 @@ ARTIFACTS: dict[str, type[Artifact]] = {
     "drift_history": DriftHistory,
     "classes_evaluation": ClassEvaluation,
     "evaluation": Evaluation,
+    "health_report": HealthReport,
     "launch": Launch,
     "loadtest": LoadTest,
     "model": ModelPackage,

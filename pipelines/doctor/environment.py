@@ -8,6 +8,7 @@ from nightshift.errors import UnavailableError, UserError
 from pipelines.doctor import access, images, limits, nodes, objects, services, stores
 from pipelines.doctor.findings import Checks, failure, passed, run_checks, skipped, unavailable
 from pipelines.doctor.kubernetes import Kubernetes
+from pipelines.doctor.pod import diagnose_in_pod
 from pipelines.environments import KUBEFLOW_INSIDE, Site
 
 Subject = tuple[str, Callable[[], Checks]]
@@ -60,6 +61,15 @@ def diagnose_inside(cluster: Kubernetes, site: Site, connect: Callable[[str, int
         ("pipeline root", partial(stores.check_pipeline_root, cluster)),
     ]
     return _report(cluster, site, subjects, in_pod=True)
+
+
+def add_pod(report: HealthReport, cluster: Kubernetes, site: Site) -> HealthReport:
+    """Return a report with what a pod of the environment sees, if the API answers."""
+    if report.checks[0].status != CheckStatus.OK:
+        return report
+    checks = run_checks("start", lambda: iter(diagnose_in_pod(cluster, site).checks))
+    inside = [check.model_copy(update={"name": f"in a pod: {check.name}"}) for check in checks]
+    return report.model_copy(update={"in_pod": True, "checks": [*report.checks, *inside]})
 
 
 def _report(cluster: Kubernetes, site: Site, subjects: list[Subject], in_pod: bool) -> HealthReport:

@@ -91,8 +91,8 @@ class KubernetesApi:
             raise
 
 
-def connect(context: str = "") -> KubernetesApi:
-    """Return the cluster of the kubeconfig's context, by default the current one; in a pod its own cluster.
+def connect(context: str = "", inside: bool = False) -> KubernetesApi:
+    """Return the cluster of the kubeconfig's context, by default the current one, or the one of this pod.
 
     Raises:
         UserError: when there is no kubeconfig, no such context, or the library is missing.
@@ -100,7 +100,10 @@ def connect(context: str = "") -> KubernetesApi:
     with require_extra("doctor --environment", "kserve"):
         import kubernetes
     try:
-        kubernetes.config.load_config(**({"context": context} if context else {}))
+        if inside:
+            kubernetes.config.load_incluster_config()
+        else:
+            kubernetes.config.load_kube_config(context=context or None)
     except kubernetes.config.ConfigException as error:
         raise UserError(
             f"kubeconfig: {error}; aws eks update-kubeconfig or gcloud container clusters get-credentials writes one"

@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -131,13 +130,10 @@ def ping_docker() -> str:
     Raises:
         UnavailableError: when none answers.
     """
-    import docker
-
-    try:
-        with closing(docker.from_env(timeout=SECONDS)) as client:
-            return f"version {client.version()['Version']}"
-    except docker.errors.DockerException as error:
-        raise UnavailableError(f"none answers ({error})") from None
+    version = _run("docker", "version", "--format", "{{.Server.Version}}")
+    if not version:
+        raise UnavailableError("docker version names no server")
+    return f"version {version}"
 
 
 def _list_problems(text: str) -> list[str]:
@@ -161,11 +157,15 @@ def _existing(folder: Path) -> Path:
 
 
 def _read_driver() -> str:
-    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    return _run("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
+
+
+def _run(*command: str) -> str:
+    """Return the first line that a program prints; empty if there is no such program, or it fails."""
     if not shutil.which(command[0]):
         return ""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
     except subprocess.TimeoutExpired:
         return ""
-    return done.stdout.split("\n")[0].strip() if done.returncode == 0 else ""
+    return done.stdout.partition("\n")[0].strip() if done.returncode == 0 else ""

@@ -39,7 +39,9 @@ def diagnose_in_pod(cluster: Kubernetes, site: Site, pause: Callable[[float], No
     finally:
         cluster.delete(f"{PODS}/{name}")
     try:
-        return HealthReport.parse(json.loads(log), f"pod {name}")
+        # a log holds what a library has warned of too
+        document, _ = json.JSONDecoder().raw_decode(log, log.index("{"))
+        return HealthReport.parse(document, f"pod {name}")
     except ValueError:
         raise UserError(f"pod {name} printed no report but: {log[-500:]!r}; build the image of this version") from None
 

@@ -35,11 +35,11 @@ class ServiceQuotas:
     def __init__(self, **raised: float) -> None:
         self.raised = {code.replace("_", "-"): value for code, value in raised.items()}
 
-    def get_service_quota(self, ServiceCode: str, QuotaCode: str) -> dict[str, Any]:
-        return self._answer(QuotaCode, self.raised[QuotaCode] if QuotaCode in self.raised else None)
+    def get_service_quota(self, **names: str) -> dict[str, Any]:
+        return self._answer(names["QuotaCode"], self.raised.get(names["QuotaCode"]))
 
-    def get_aws_default_service_quota(self, ServiceCode: str, QuotaCode: str) -> dict[str, Any]:
-        return self._answer(QuotaCode, DEFAULTS.get(QuotaCode, ("", None))[1])
+    def get_aws_default_service_quota(self, **names: str) -> dict[str, Any]:
+        return self._answer(names["QuotaCode"], DEFAULTS.get(names["QuotaCode"], ("", None))[1])
 
     def _answer(self, code: str, value: float | None) -> dict[str, Any]:
         if value is None:
@@ -177,8 +177,8 @@ GCP_PLAN = [
 ]
 
 
-def connect(compute: Compute, token: str = "token", project: str = "acme") -> google.GoogleQuotas:
-    return google.GoogleQuotas(project, "europe-west4", lambda url: web.fetch(url, f"Bearer {token}"), compute.url)
+def connect(compute: Compute, project: str = "acme", login: str = "Bearer token") -> google.GoogleQuotas:
+    return google.GoogleQuotas(project, "europe-west4", lambda url: web.fetch(url, login), compute.url)
 
 
 def test_a_project_of_google_cloud_is_shown_which_quotas_to_ask_for(compute: Compute) -> None:
@@ -201,7 +201,7 @@ def test_a_project_that_is_not_there_and_a_login_without_rights_are_named(comput
     with pytest.raises(MissingError, match="projects/nobody"):
         list(quotas.check_quotas(connect(compute, project="nobody"), GCP_PLAN))
     with pytest.raises(UserError, match="answers 403"):
-        list(quotas.check_quotas(connect(compute, token="none"), GCP_PLAN))
+        list(quotas.check_quotas(connect(compute, login="Bearer other"), GCP_PLAN))
 
 
 def test_a_plan_gives_its_variables_and_the_resources_of_all_modules(tmp_path: Path) -> None:
