@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from nightshift.cluster import MissingError
 from nightshift.contracts.health import HealthCheck
 from nightshift.errors import UserError
-from pipelines.doctor.findings import APPLY, NAMESPACES, Checks, judge, skipped
+from pipelines.doctor.findings import APPLY, NAMESPACES, Checks, judge, skip
 from pipelines.doctor.kubernetes import Json, Kubernetes
 from pipelines.environments import SERVICE_ACCOUNT
 
@@ -34,7 +34,7 @@ class Right:
 
 
 @dataclass(frozen=True)
-class Account:
+class AccountRights:
     """Who needs rights, and what grants them."""
 
     namespace: str
@@ -77,16 +77,16 @@ _TRAINING = (
     Right(("get",), "", "pods/log"),
 )
 ACCOUNTS = (
-    Account(RUNS, SERVICE_ACCOUNT, _LAUNCHER + _RETRAINING, f"{APPLY} (infra/kubernetes/base/accounts.yaml)"),
-    Account(
+    AccountRights(RUNS, SERVICE_ACCOUNT, _LAUNCHER + _RETRAINING, f"{APPLY} (infra/kubernetes/base/accounts.yaml)"),
+    AccountRights(
         RUNS,
         "nightshift-release",
         _LAUNCHER + _RELEASE,
         f"{NAMESPACES} (infra/cluster/namespaces/nightshift/release.yaml), then {APPLY}",
     ),
-    Account(RUNS, "nightshift-training", _LAUNCHER + _TRAINING, f"{APPLY} (infra/kubernetes/base/training.yaml)"),
+    AccountRights(RUNS, "nightshift-training", _LAUNCHER + _TRAINING, f"{APPLY} (infra/kubernetes/base/training.yaml)"),
     *(
-        Account("airflow", name, _POD_CREATOR, f"{NAMESPACES} (infra/cluster/namespaces/kubeflow/airflow.yaml)")
+        AccountRights("airflow", name, _POD_CREATOR, f"{NAMESPACES} (infra/cluster/namespaces/kubeflow/airflow.yaml)")
         for name in ("airflow-worker", "airflow-triggerer")
     ),
 )
@@ -129,18 +129,18 @@ def check_accounts(cluster: Kubernetes) -> Checks:
     """Check, as a person who may ask for others, the rights of every account."""
     for account in ACCOUNTS:
         if account.namespace == "airflow" and not _has_namespace(cluster, "airflow"):
-            yield skipped(f"rights of {account.name}", "there is no namespace airflow: Airflow does not run here")
+            yield skip(f"rights of {account.name}", "there is no namespace airflow: Airflow does not run here")
             continue
         try:
             refused = [text for right in account.rights for text in _list_refused(cluster, right, account.user)]
         except UserError:
             reason = "you may not create subjectaccessreviews; --in-pod asks as the account itself"
-            yield skipped(f"rights of {account.name}", reason)
+            yield skip(f"rights of {account.name}", reason)
             continue
         yield _judge_account(account, refused)
 
 
-def _judge_account(account: Account, refused: Sequence[str]) -> HealthCheck:
+def _judge_account(account: AccountRights, refused: Sequence[str]) -> HealthCheck:
     name = f"rights of {account.name}"
     return judge(name, f"{len(account.rights)} kinds of objects", refused, "all of them", account.fix)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from nightshift.errors import UnavailableError, UserError, require_extra
 from pipelines.doctor.kubernetes import Json
-from pipelines.doctor.quotas import Demand, Demands, QuotaKey, QuotaLimit
+from pipelines.doctor.quotas import QuotaDemand, QuotaDemands, QuotaKey, QuotaLimit
 
 SPOT, ON_DEMAND = "SPOT", "ON_DEMAND"
 # market and family -> code; the names are in docs/runbooks/gpu-quota.md. P5 has a quota of its own on spot only.
@@ -48,9 +48,9 @@ class AwsQuotas:
                 return QuotaLimit(str(quota["QuotaName"]), float(quota["Value"]), fix)
         return None
 
-    def demand(self, resources: Sequence[Json]) -> Mapping[QuotaKey, Demand]:
+    def demand(self, resources: Sequence[Json]) -> Mapping[QuotaKey, QuotaDemand]:
         """See `Quotas`: node groups at their largest, with their disks, and addresses."""
-        demands = Demands()
+        demands = QuotaDemands()
         groups = [resource for resource in resources if resource["type"] == GROUP]
         cpus = self._count_cpus({name for group in groups for name in group["values"]["instance_types"] or []})
         for group in groups:
@@ -93,7 +93,7 @@ def _call(request: Any) -> Json:
         raise UnavailableError(f"AWS does not answer: {error}") from None
 
 
-def _add_group(demands: Demands, group: Json, cpus: Mapping[str, int]) -> None:
+def _add_group(demands: QuotaDemands, group: Json, cpus: Mapping[str, int]) -> None:
     """Count a node group's vCPUs: of each family of its types, that of the largest type."""
     values = group["values"]
     largest = dict[str, int]()
@@ -104,7 +104,7 @@ def _add_group(demands: Demands, group: Json, cpus: Mapping[str, int]) -> None:
         demands.add(QuotaKey("ec2", code, "vCPUs"), count * _size(group), _pool(group))
 
 
-def _add_disks(demands: Demands, template: Json, groups: Sequence[Json]) -> None:
+def _add_disks(demands: QuotaDemands, template: Json, groups: Sequence[Json]) -> None:
     size = sum(_size(group) for group in groups if _pool(group) == _pool(template))
     for device in template["values"]["block_device_mappings"]:
         for disk in [disk for disk in device["ebs"] if disk["volume_type"] == "gp3"]:

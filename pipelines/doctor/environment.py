@@ -6,7 +6,7 @@ from functools import partial
 from nightshift.contracts.health import CheckStatus, HealthCheck, HealthReport
 from nightshift.errors import UnavailableError, UserError
 from pipelines.doctor import access, images, limits, nodes, objects, services, stores
-from pipelines.doctor.findings import Checks, failure, passed, run_checks, skipped, unavailable
+from pipelines.doctor.findings import Checks, failure, run_checks, skip, success, unavailable
 from pipelines.doctor.kubernetes import Kubernetes
 from pipelines.doctor.pod import diagnose_in_pod
 from pipelines.environments import KUBEFLOW_INSIDE, Site
@@ -78,14 +78,14 @@ def _report(cluster: Kubernetes, site: Site, subjects: list[Subject], in_pod: bo
     if connection.status == CheckStatus.OK:
         checks = [check for subject in subjects for check in run_checks(*subject)]
     else:
-        checks = [skipped(name, "the Kubernetes API does not answer us") for name, _ in subjects]
+        checks = [skip(name, "the Kubernetes API does not answer us") for name, _ in subjects]
     return HealthReport(environment=site.name, in_pod=in_pod, checks=[connection, *checks])
 
 
 def _check_connection(cluster: Kubernetes) -> HealthCheck:
     name = "Kubernetes API"
     try:
-        return passed(name, f"version {cluster.get('/version').get('gitVersion', '')}")
+        return success(name, f"version {cluster.get('/version').get('gitVersion', '')}")
     except UnavailableError as error:
         return unavailable(name, str(error), "kubectl cluster-info; on AWS infra/aws/connect.sh forwards a port to it")
     except UserError as error:

@@ -13,7 +13,7 @@ NAMESPACES = "kubectl apply --server-side -k infra/cluster/namespaces"
 Checks = Iterator[HealthCheck]
 
 
-def passed(name: str, seen: str) -> HealthCheck:
+def success(name: str, seen: str) -> HealthCheck:
     """Return a check of something that is as it has to be."""
     return HealthCheck(name=name, status=CheckStatus.OK, seen=seen)
 
@@ -29,7 +29,7 @@ def unavailable(name: str, seen: str, fix: str) -> HealthCheck:
     return HealthCheck(name=name, status=status, seen=seen, allowed="an answer", fix=fix)
 
 
-def skipped(name: str, reason: str) -> HealthCheck:
+def skip(name: str, reason: str) -> HealthCheck:
     """Return a check that was not made."""
     return HealthCheck(name=name, status=CheckStatus.SKIPPED, seen=reason)
 
@@ -45,7 +45,7 @@ def judge(name: str, seen: str, problems: Iterable[str], allowed: str, fix: str)
         fix: next step.
     """
     wrong = "; ".join(problems)
-    return failure(name, wrong, allowed, fix) if wrong else passed(name, seen)
+    return failure(name, wrong, allowed, fix) if wrong else success(name, seen)
 
 
 def run_checks(name: str, checks: Callable[[], Checks]) -> Checks:

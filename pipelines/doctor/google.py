@@ -7,7 +7,7 @@ from functools import cached_property
 from nightshift.errors import UserError, require_extra
 from pipelines.doctor import web
 from pipelines.doctor.kubernetes import Json
-from pipelines.doctor.quotas import Demand, Demands, QuotaKey, QuotaLimit
+from pipelines.doctor.quotas import QuotaDemand, QuotaDemands, QuotaKey, QuotaLimit
 
 URL = "https://compute.googleapis.com/compute/v1"
 SCOPE = "https://www.googleapis.com/auth/compute.readonly"
@@ -40,9 +40,9 @@ class GoogleQuotas:
         fix = f"ask for {{amount}} of {key.name} {scope}: console, IAM & Admin, Quotas & System Limits"
         return None if value is None else QuotaLimit(f"{key.name} {scope}", value, fix)
 
-    def demand(self, resources: Sequence[Json]) -> Mapping[QuotaKey, Demand]:
+    def demand(self, resources: Sequence[Json]) -> Mapping[QuotaKey, QuotaDemand]:
         """See `Quotas`: node pools at their largest, with their disks, and an address of each NAT."""
-        demands = Demands()
+        demands = QuotaDemands()
         for resource in resources:
             if resource["type"] == POOL:
                 self._add_pool(demands, resource)
@@ -59,7 +59,7 @@ class GoogleQuotas:
             for scope, url in documents.items()
         }
 
-    def _add_pool(self, demands: Demands, pool: Json) -> None:
+    def _add_pool(self, demands: QuotaDemands, pool: Json) -> None:
         node, name = pool["values"]["node_config"][0], pool["address"]
         size = pool["values"]["autoscaling"][0]["total_max_node_count"] or 0
         for accelerator in node["guest_accelerator"] or []:

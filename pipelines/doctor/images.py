@@ -12,7 +12,7 @@ from nightshift.cluster import MissingError
 from nightshift.contracts.health import HealthCheck
 from nightshift.errors import UnavailableError, UserError, may_pass
 from pipelines.doctor.access import RUNS
-from pipelines.doctor.findings import APPLY, Checks, failure, passed, skipped
+from pipelines.doctor.findings import APPLY, Checks, failure, skip, success
 from pipelines.doctor.kubernetes import Kubernetes
 from pipelines.environments import SERVICE_ACCOUNT, Site
 
@@ -121,10 +121,10 @@ def _check_image(registry: ImageRegistry, image: str, login: str) -> HealthCheck
         fix = "put your registry into AWS or GCP in pipelines/environments.py, then nightshift compile"
         return failure(name, f"{EXAMPLE} does not exist", "your registry", fix)
     try:
-        return passed(name, registry.resolve(image, login))
+        return success(name, registry.resolve(image, login))
     except LoginError as error:
         if not login:
-            return skipped(name, f"{error}; nodes log in as themselves, and --in-pod pulls the image base so")
+            return skip(name, f"{error}; nodes log in as themselves, and --in-pod pulls the image base so")
         fix = f"kubectl create secret docker-registry, named in imagePullSecrets of the account {SERVICE_ACCOUNT}"
         return failure(name, str(error), "a login that may pull", fix)
     except UserError as error:

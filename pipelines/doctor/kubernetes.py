@@ -1,6 +1,7 @@
 """The Kubernetes API, as far as the checks ask it."""
 
 import json
+import os
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
@@ -103,7 +104,8 @@ def connect(context: str = "", inside: bool = False) -> KubernetesApi:
         if inside:
             kubernetes.config.load_incluster_config()
         else:
-            kubernetes.config.load_kube_config(context=context or None)
+            # the library itself looks at the variable when it is imported
+            kubernetes.config.load_kube_config(os.environ.get("KUBECONFIG"), context=context or None)
     except kubernetes.config.ConfigException as error:
         raise UserError(
             f"kubeconfig: {error}; aws eks update-kubeconfig or gcloud container clusters get-credentials writes one"

@@ -15,7 +15,7 @@ from nightshift.contracts.health import HealthCheck, HealthReport
 from nightshift.errors import UnavailableError
 from nightshift.image import image
 from nightshift.local.endpoint import PORT
-from pipelines.doctor.findings import Checks, judge, passed, skipped
+from pipelines.doctor.findings import Checks, judge, skip, success
 from pipelines.doctor.nodes import check_driver
 from pipelines.doctor.services import MAX_SKEW
 
@@ -91,22 +91,22 @@ def check_port(port: int) -> HealthCheck:
         try:
             probe.bind(("127.0.0.1", port))
         except OSError:
-            return skipped(f"port {port}", "in use, as by the endpoint; nightshift stop frees it, or lsof -i names who")
-    return passed(f"port {port}", "free for the endpoint")
+            return skip(f"port {port}", "in use, as by the endpoint; nightshift stop frees it, or lsof -i names who")
+    return success(f"port {port}", "free for the endpoint")
 
 
 def check_docker(ping: Callable[[], str]) -> HealthCheck:
     """Check the container engine; `ping` returns its version and raises UnavailableError."""
     try:
-        return passed("container engine", ping())
+        return success("container engine", ping())
     except UnavailableError as error:
-        return skipped("container engine", f"{error}; only steps in containers need one")
+        return skip("container engine", f"{error}; only steps in containers need one")
 
 
 def check_gpu(version: str) -> HealthCheck:
     """Check the version of NVIDIA's driver, empty without one, against the CUDA of our GPU image."""
     if not version:
-        return skipped("GPU driver", "no nvidia-smi answers; runs use the CPU")
+        return skip("GPU driver", "no nvidia-smi answers; runs use the CPU")
     return check_driver("GPU driver", image("rapids"), version)
 
 
@@ -121,7 +121,7 @@ def check_clock(read_date: Dates, urls: Sequence[str]) -> Checks:
         fix = "set the clock: timedatectl set-ntp true"
         yield judge("clock", text, [text] if skew > MAX_SKEW else [], f"at most {MAX_SKEW.seconds} s", fix)
         return
-    yield skipped("clock", f"no server to compare with; {' or '.join(ROOT_VARIABLES)} may name one")
+    yield skip("clock", f"no server to compare with; {' or '.join(ROOT_VARIABLES)} may name one")
 
 
 def ping_docker() -> str:

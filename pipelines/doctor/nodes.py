@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from nightshift.contracts.health import HealthCheck
-from pipelines.doctor.findings import Checks, failure, judge, skipped
+from pipelines.doctor.findings import Checks, failure, judge, skip
 from pipelines.doctor.kubernetes import Json, Kubernetes, list_objects
 from pipelines.doctor.quantities import parse_quantity
 from pipelines.environments import GPU, Placement, Role, Site
@@ -51,7 +51,7 @@ def _check_pool(nodes: Sequence[Json], role: Role, placement: Placement) -> Chec
     wanted = ", ".join(f"{key}={value}" for key, value in placement.nodes.items())
     pool = [node for node in nodes if placement.nodes.items() <= _labels(node).items()]
     if not pool and placement.gpus:
-        yield skipped(name, f"no node with {wanted} now: the pool grows from zero; look again while a GPU step runs")
+        yield skip(name, f"no node with {wanted} now: the pool grows from zero; look again while a GPU step runs")
         return
     if not pool:
         yield failure(name, f"none of {len(nodes)} nodes has {wanted}", "one or more", POOLS)
@@ -71,7 +71,7 @@ def _check_drivers(pool: Sequence[Json], image: str) -> Checks:
         if version:
             yield check_driver(name, image, version)
         else:
-            yield skipped(name, "NVIDIA's feature discovery has not labeled the node; nvidia-smi in a GPU pod shows it")
+            yield skip(name, "NVIDIA's feature discovery has not labeled the node; nvidia-smi in a GPU pod shows it")
 
 
 def _list_problems(node: Json, placement: Placement) -> Iterator[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from nightshift.cluster import MissingError
 from nightshift.contracts.health import HealthCheck
 from pipelines.doctor.access import ACCOUNTS, MODELS, RUNS
-from pipelines.doctor.findings import APPLY, NAMESPACES, OVERLAY, SECRETS, Checks, failure, judge, skipped
+from pipelines.doctor.findings import APPLY, NAMESPACES, OVERLAY, SECRETS, Checks, failure, judge, skip
 from pipelines.doctor.kubernetes import Json, Kubernetes, list_objects
 from pipelines.environments import GCP, Role, Secret, Site, Volume
 
@@ -80,7 +80,7 @@ def check_runtime(cluster: Kubernetes, site: Site) -> Checks:
     """Check the runtime from which TrainJobs are made."""
     name, image = "TrainingRuntime nightshift", site.placements[Role.GPU].image
     if GROUP not in [group["name"] for group in cluster.get("/apis")["groups"]]:
-        yield skipped(name, "Kubeflow Trainer is not installed; only training on several machines needs it")
+        yield skip(name, "Kubeflow Trainer is not installed; only training on several machines needs it")
         return
     try:
         runtime = cluster.get(f"/apis/{GROUP}/v1alpha1/namespaces/{RUNS}/trainingruntimes/nightshift")

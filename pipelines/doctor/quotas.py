@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from nightshift.contracts.health import HealthCheck, HealthReport
 from nightshift.errors import UserError
-from pipelines.doctor.findings import Checks, failure, passed, run_checks, skipped
+from pipelines.doctor.findings import Checks, failure, run_checks, skip, success
 from pipelines.doctor.kubernetes import Json
 
 RUNBOOK = "docs/runbooks/gpu-quota.md"
@@ -46,7 +46,7 @@ class QuotaLimit:
 
 
 @dataclass
-class Demand:
+class QuotaDemand:
     """The most that a plan can use of a quota, and by what."""
 
     amount: float = 0.0
@@ -64,16 +64,16 @@ class Quotas(Protocol):
             UnavailableError: when it does not answer.
         """
 
-    def demand(self, resources: Sequence[Json]) -> Mapping[QuotaKey, Demand]:
+    def demand(self, resources: Sequence[Json]) -> Mapping[QuotaKey, QuotaDemand]:
         """Return the most that planned resources can use."""
 
 
-class Demands(defaultdict[QuotaKey, Demand]):
-    """Demands by quota, summed over resources."""
+class QuotaDemands(defaultdict[QuotaKey, QuotaDemand]):
+    """QuotaDemands by quota, summed over resources."""
 
     def __init__(self) -> None:
         """Start with none."""
-        super().__init__(Demand)
+        super().__init__(QuotaDemand)
 
     def add(self, key: QuotaKey, amount: float, user: str) -> None:
         """Count what one resource can use."""
@@ -113,11 +113,11 @@ def _walk(module: Json) -> Iterator[Json]:
         yield from _walk(child)
 
 
-def _check_quota(key: QuotaKey, demand: Demand, limit: QuotaLimit | None) -> HealthCheck:
+def _check_quota(key: QuotaKey, demand: QuotaDemand, limit: QuotaLimit | None) -> HealthCheck:
     need = f"{demand.amount:g} {key.unit} ({', '.join(demand.users)})"
     if limit is None:
-        return skipped(f"quota {key.name}", f"the cloud has none of that name; the plan needs {need}: see {RUNBOOK}")
+        return skip(f"quota {key.name}", f"the cloud has none of that name; the plan needs {need}: see {RUNBOOK}")
     name, seen = f"quota {limit.label}", f"{limit.value:g} {key.unit}"
     if limit.value < demand.amount:
         return failure(name, seen, need, f"{limit.fix.format(amount=f'{demand.amount:g}')}; days pass: {RUNBOOK}")
-    return passed(name, f"{seen}, needed {need}")
+    return success(name, f"{seen}, needed {need}")

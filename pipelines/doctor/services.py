@@ -10,7 +10,7 @@ from nightshift.cluster import MissingError
 from nightshift.contracts.health import HealthCheck
 from nightshift.errors import UnavailableError, UserError
 from nightshift.telemetry import GATEWAY
-from pipelines.doctor.findings import Checks, failure, judge, passed, skipped, unavailable
+from pipelines.doctor.findings import Checks, failure, judge, skip, success, unavailable
 from pipelines.doctor.kubernetes import Kubernetes
 from pipelines.environments import KUBEFLOW_INSIDE, Role, Site
 
@@ -76,7 +76,7 @@ def check_names(site: Site, connect: Callable[[str, int], None]) -> Checks:
             fix = f"kubectl get pods,networkpolicies --namespace {host.split('.')[1]}; then {INSTALL}"
             yield failure(name, str(error), "a connection", fix)
         else:
-            yield passed(name, "connected")
+            yield success(name, "connected")
 
 
 def check_kubeflow(fetch: Fetch, url: str = KUBEFLOW_INSIDE) -> Checks:
@@ -101,7 +101,7 @@ def check_airflow(fetch: Fetch, url: str = AIRFLOW) -> Checks:
     try:
         states = json.loads(fetch(f"{url}/api/v2/monitor/health"))
     except MissingError:
-        yield skipped(name, f"there is no service {url}: Airflow does not run here")
+        yield skip(name, f"there is no service {url}: Airflow does not run here")
         return
     except (UnavailableError, UserError) as error:
         yield unavailable(name, str(error), "kubectl get pods --namespace airflow")
@@ -118,10 +118,10 @@ def check_gpu_metrics(fetch: Fetch, url: str = GPU_METRICS) -> Checks:
     try:
         text = fetch(f"{url}/metrics")
     except MissingError:
-        yield skipped(name, "no service dcgm-exporter in nvidia; GKE runs its own in gke-managed-system")
+        yield skip(name, "no service dcgm-exporter in nvidia; GKE runs its own in gke-managed-system")
         return
     except (UnavailableError, UserError) as error:
-        yield skipped(name, f"no exporter answers, as when no GPU node is up: {error}")
+        yield skip(name, f"no exporter answers, as when no GPU node is up: {error}")
         return
     metrics = set(re.findall(r"^(DCGM_\w+)", text, re.MULTILINE))
     problems = [f"{metric} is missing" for metric in DCGM if metric not in metrics]
@@ -149,7 +149,7 @@ def _check_endpoint(cluster: Kubernetes, url: str) -> HealthCheck:
         return failure(name, seen, f"port {parts.port}", f"correct state.registry or the service, then {INSTALL}")
     if not _count_ready(cluster, f"{path}/endpoints/{service}"):
         return unavailable(name, "no ready pod behind it", f"kubectl get pods,events --namespace {namespace}")
-    return passed(name, f"port {parts.port}, ready")
+    return success(name, f"port {parts.port}, ready")
 
 
 def _count_ready(cluster: Kubernetes, path: str) -> int:

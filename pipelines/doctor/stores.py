@@ -8,7 +8,7 @@ from nightshift.contracts.health import HealthCheck
 from nightshift.contracts.state import ROOTS
 from nightshift.errors import UserError
 from pipelines.doctor.access import RUNS
-from pipelines.doctor.findings import APPLY, Checks, failure, passed
+from pipelines.doctor.findings import APPLY, Checks, failure, success
 from pipelines.doctor.kubernetes import Kubernetes
 from pipelines.environments import Site
 
@@ -55,4 +55,4 @@ def probe(name: str, root: str, fix: str) -> HealthCheck:
         return failure(name, str(error), "to write, read and remove", fix)
     if read != content:
         return failure(name, f"{uri} holds other bytes than were written", "the bytes that were written", fix)
-    return passed(name, f"{root}: written, read, removed")
+    return success(name, f"{root}: written, read, removed")

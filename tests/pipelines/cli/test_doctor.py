@@ -8,21 +8,13 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from kubernetes import config
 
 from nightshift.errors import UserError
+from tests.cluster.cluster import CONFIG
 from tests.pipelines.samples import called
 from tests.servers import free_port, serving
 
 SCHEMA = Path(__file__).parents[3] / "docs" / "schemas" / "health_report.json"
-KUBECONFIG = """
-apiVersion: v1
-kind: Config
-current-context: here
-contexts: [{name: here, context: {cluster: here, user: me}}]
-clusters: [{name: here, cluster: {server: "http://127.0.0.1:%s"}}]
-users: [{name: me, user: {}}]
-"""
 
 
 class Kubeflow(BaseHTTPRequestHandler):
@@ -56,8 +48,8 @@ def port() -> Iterator[int]:
 
 def use_cluster(port: int, folder: Path, patch: pytest.MonkeyPatch) -> None:
     """Make a server the cluster of the user's kubeconfig."""
-    (folder / "kubeconfig").write_text(KUBECONFIG % port)
-    patch.setattr(config.kube_config, "KUBE_CONFIG_DEFAULT_LOCATION", str(folder / "kubeconfig"))
+    (folder / "kubeconfig").write_text(CONFIG % (f"http://127.0.0.1:{port}", ""))
+    patch.setenv("KUBECONFIG", str(folder / "kubeconfig"))
 
 
 def test_this_machine_is_shown_line_by_line_with_a_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -126,7 +118,7 @@ def test_flags_that_do_not_fit_are_refused_with_what_would(
 def test_without_a_kubeconfig_the_commands_that_write_one_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(config.kube_config, "KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "none"))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
 
     with pytest.raises(UserError, match="aws eks update-kubeconfig or gcloud"):
         called("doctor", "--environment", "aws")
