@@ -195,8 +195,8 @@ def compute_regrets(points: Iterable[OraclePoint], market: str | None = None) ->
     """
 
     def kind(point: OraclePoint) -> tuple[object, ...]:
-        given = () if market else (point.replica.gpu.name,)
-        return point.replica.model.layers, point.request.prompt, point.request.output, *given
+        gpu = () if market else (point.replica.gpu.name,)
+        return point.replica.model.layers, point.request.prompt, point.request.output, *gpu
 
     for _, group in groupby(sorted(points, key=kind), kind):
         candidates = list(group)

@@ -72,6 +72,12 @@ _KINDS = (
         "nightshift.config.texts:TextConfig",
         "nightshift.contracts.preprocessing:TextPreprocessing",
     ),
+    TaskKind(
+        "language-modeling",
+        ("nightshift.tasks.language", CLASSIFICATION),  # whose examples suit any texts
+        "nightshift.config.language:LanguageConfig",
+        "nightshift.contracts.preprocessing:LanguagePreprocessing",
+    ),
 )
 BUILT_IN = MappingProxyType({kind.name: kind for kind in _KINDS})
 

@@ -51,6 +51,7 @@ RUN_BY = {
     "doctor": "tests/pipelines/cli/test_doctor.py",
     "exporter": "tests/pipelines/engines/kubeflow/test_exporter.py",
     "gc": "tests/e2e/test_daily_run.py",
+    "language": "tests/pipelines/cli/test_language.py",
     "loadtest": "tests/pipelines/cli/test_cli.py",
     "mcp": "tests/pipelines/cli/test_mcp.py",
     "models": "tests/pipelines/cli/test_models.py",

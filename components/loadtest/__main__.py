@@ -20,6 +20,7 @@ from nightshift.costs.prices import read_machines
 from nightshift.registry import Version
 from nightshift.release import ReleaseRef
 from nightshift.serving import files
+from nightshift.stats.latency import poisson_schedule
 from nightshift.tasks.protocol import Payload
 
 WARM_UP = 0.5  # seconds
@@ -71,7 +72,7 @@ def _trial(version: Version, settings: ServerSettings, load: Load, requests: lis
         client = Client(server.port, requests)
         client.run_closed(max(load.connections), min(WARM_UP, load.seconds))
         closed = [_measure(server, partial(client.run_closed, many, load.seconds)) for many in load.connections]
-        due = {rate: core.schedule(rate, load.seconds) for rate in core.rates(load, closed)}
+        due = {rate: poisson_schedule(rate, load.seconds) for rate in core.rates(load, closed)}
         opened = [_measure(server, partial(client.run_open, times, rate)) for rate, times in due.items()]
     return core.build_trial(settings, closed, opened, load.p99_ms)
 

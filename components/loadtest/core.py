@@ -3,12 +3,11 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
-from math import ceil, floor, sqrt
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from math import ceil
+from typing import Annotated, Any, Self
 
 import annotated_types
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field, ValidationError
 
 from nightshift.config.section import ConfigSection
@@ -16,11 +15,8 @@ from nightshift.contracts.loadtest import UTILIZATION, LoadTest, LoadTrial, Poin
 from nightshift.contracts.verdict import Decision, Measure, Verdict
 from nightshift.costs.prices import Machine
 from nightshift.errors import UserError
+from nightshift.stats import latency
 
-if TYPE_CHECKING:
-    pass
-
-Floats = npt.NDArray[np.float64]
 Positive = Annotated[float, annotated_types.Interval(gt=0, le=1e9)]
 Count = Annotated[int, annotated_types.Interval(ge=1, le=65_536)]
 
@@ -95,9 +91,9 @@ class LoadSample:
             answered=count,
             errors=self.errors,
             per_second=count / self.seconds,
-            p50_ms=quantile(sorted_ms, 0.5),
-            p99_ms=quantile(sorted_ms, QUANTILE),
-            p99_interval=interval(sorted_ms, QUANTILE),
+            p50_ms=latency.quantile(sorted_ms, 0.5),
+            p99_ms=latency.quantile(sorted_ms, QUANTILE),
+            p99_interval=latency.interval(sorted_ms, QUANTILE),
             client_cpu=self.client_cpu / self.seconds,
             server_cpu_us=(self.server_cpu or 0) / count * 1e6 if spent else None,
         )
@@ -107,40 +103,6 @@ def sweep(cores: int) -> list[ServerSettings]:
     """Return the settings to try on a machine, the usual ones first."""
     several = [ServerSettings(workers=cores)] if cores > 1 else []
     return [ServerSettings(), ServerSettings(delay_ms=1), ServerSettings(max_rows=1), *several]
-
-
-def schedule(rate: float, seconds: float, seed: int = 0) -> list[float]:
-    """Return when requests of a Poisson process are due: seconds from the start, ascending, below `seconds`.
-
-    Args:
-        rate: requests a second on average.
-        seconds: length of the measurement.
-        seed: the same one gives the same times, scaled by the rate.
-    """
-    random, most = np.random.default_rng(seed), rate * seconds
-    gaps = random.exponential(size=ceil(most + 10 * sqrt(most) + 10)) / rate
-    due = np.cumsum(gaps)
-    return [float(moment) for moment in due[due < seconds]]
-
-
-def quantile(sorted_values: Floats, share: float) -> float | None:
-    """Return the smallest value that at least this share of the values does not exceed, None without a value."""
-    count = len(sorted_values)
-    return float(sorted_values[max(ceil(share * count) - 1, 0)]) if count else None
-
-
-def interval(sorted_values: Floats, share: float) -> tuple[float, float | None] | None:
-    """Return the 95 % interval of a quantile, from order statistics; None as its end where too few values lie above.
-
-    How many of n values lie below a quantile is binomial, here with its normal approximation (Conover, Practical
-    Nonparametric Statistics, 1999, section 3.2). Latencies that follow one another are alike, which widens it.
-    """
-    count = len(sorted_values)
-    if not count:
-        return None
-    spread = 1.96 * sqrt(count * share * (1 - share))
-    low, high = max(floor(count * share - spread), 0), ceil(count * share + spread)
-    return float(sorted_values[low]), float(sorted_values[high]) if high < count else None
 
 
 def keeps(point: Point, limit_ms: float) -> bool:

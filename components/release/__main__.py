@@ -1,12 +1,13 @@
 """Flags in, files out: see `components/release/__init__.py`."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, date, datetime
 
-from components.release import core, section
+from components.release import core, section, verdicts
 from components.release.core import Moment
 from components.release.targets import BadVersionError, ReleaseTarget, VersionShare, factory, rollout
+from components.release.verdicts import RequestFigures
 from nightshift import registry, release, step, storage, tasks
 from nightshift.config.policy import Rollout
 from nightshift.context import StepContext
@@ -21,8 +22,7 @@ from nightshift.errors import UserError
 from nightshift.registry import Version
 from nightshift.release import ReleaseRef
 from nightshift.splits import Days
-from nightshift.stats import sequential
-from nightshift.stats.sequential import Tally
+from nightshift.stats.sequential import LossSums
 
 
 def parser() -> step.StepParser:
@@ -89,10 +89,10 @@ def advance(
             f"registry {state.registry} has no champion of {config.name!r} to release against; "
             "run training first: nightshift run"
         )
-    verdicts = _verdicts(job, before) if before.challenger else []
-    record = before if state.target is Kind.RECORD_ONLY else _advance_record(job, verdicts)
+    reached = _verdicts(job, before) if before.challenger else []
+    record = before if state.target is Kind.RECORD_ONLY else _advance_record(job, reached)
     step.log.info("%s: %s", config.name, section.headline(record))
-    write_section(args.release, section.build(record, verdicts, record != before))
+    write_section(args.release, section.build(record, reached, record != before))
     record.write(args.release)
     return _metadata(record, record != before)
 
@@ -112,15 +112,33 @@ def _metadata(record: Release, changed: bool) -> dict[str, float | str]:
 
 
 def _verdicts(job: ReleaseJob, record: Release) -> list[Verdict]:
-    verdicts = [core.compare(list(_tallies(job, record)), record, job.rollout)]
+    days, rollout = list(_losses(job, record)), job.rollout
+    periods = list(_requests(job, record))
+    guards = [*verdicts.guard_slices(days, rollout), *verdicts.guard_requests(periods, rollout)]
+    comparison = verdicts.compare([day[verdicts.ALL] for day in days], record, rollout)
+    return [comparison, *verdicts.check_guards(guards, record, rollout), *_objectives(job, record)]
+
+
+def _objectives(job: ReleaseJob, record: Release) -> Iterator[Verdict]:
     if record.stage is Stage.CANARY and job.target:
-        part = _parts(job, record)[-1]
-        slo = job.target.measure(part, max(core.stage_start(record), job.at.now - core.DAY), job.at.now)
-        verdicts += [core.objectives(slo, record, job.rollout)] if slo else []
-    return verdicts
+        since = max(core.stage_start(record), job.at.now - core.DAY)
+        figures = job.target.measure(_parts(job, record)[-1], since, job.at.now)
+        if figures:
+            yield verdicts.objectives(figures, record, job.rollout)
 
 
-def _tallies(job: ReleaseJob, record: Release) -> Iterator[Tally]:
+def _requests(job: ReleaseJob, record: Release) -> Iterator[tuple[float, RequestFigures, RequestFigures]]:
+    """Yield the challenger's share and both versions' figures for each time with another share; none in shadow."""
+    parts = _parts(job, record) if record.stage is Stage.CANARY and job.target else []
+    for share, since, until in core.canary_periods(record, job.at.now) if parts else ():
+        assert job.target
+        served = (replace(part, traffic=traffic) for part, traffic in zip(parts, (1 - share, share), strict=True))
+        champion, challenger = (job.target.measure(part, since, until) for part in served)
+        if champion and challenger:
+            yield share, champion, challenger
+
+
+def _losses(job: ReleaseJob, record: Release) -> Iterator[dict[str, LossSums]]:
     """Yield what the labels that have arrived since the release began say, a day at a time; new days are kept."""
     pair = [*(served.sha256 for served in record.versions), core.start_time(record).isoformat()]
     folder = storage.join(job.context.state.audit, record.use_case, "releases", storage.fingerprint(pair)[:16])
@@ -128,11 +146,11 @@ def _tallies(job: ReleaseJob, record: Release) -> Iterator[Tally]:
     for day in _labeled_days(job, record):
         uri = storage.join(folder, f"{day}.json")
         if f"{day}.json" in known:
-            yield Tally(**storage.read_json(uri))
+            yield {name: LossSums(**sums) for name, sums in storage.read_json(uri).items()}
         elif any(part.date == str(day) for part in table.partitions):
-            tally = _compare_day(job, record, table, day)
-            storage.write_json(uri, asdict(tally))
-            yield tally
+            losses = _compare_day(job, record, table, day)
+            storage.write_json(uri, {name: asdict(sums) for name, sums in losses.items()})
+            yield losses
 
 
 def _labeled_days(job: ReleaseJob, record: Release) -> Days:
@@ -144,18 +162,19 @@ def _labeled_days(job: ReleaseJob, record: Release) -> Days:
     return Days(core.start_time(record).astimezone(UTC).date() - (job.day - due), due)
 
 
-def _compare_day(job: ReleaseJob, record: Release, table: Table, day: date) -> Tally:
-    """Return what a day's labels say: each version's loss, event by event."""
+def _compare_day(job: ReleaseJob, record: Release, table: Table, day: date) -> dict[str, LossSums]:
+    """Return what a day's labels say, of all events and by slice: each version's loss, event by event."""
     uris = [_version(job, served).uri for served in record.versions]
-    task = tasks.find(job.context.config.task.kind).release
-    champion, challenger = task.losses(table, day, uris)
-    return sequential.compare_losses(champion, challenger, task.WORST)
+    task, columns = tasks.find(job.context.config.task.kind).release, job.rollout.slices
+    champion, challenger = (losses / task.WORST for losses in task.losses(table, day, uris))
+    slices = task.slices(table, day, columns) if columns else None
+    return verdicts.sum_losses(champion, challenger, slices)
 
 
-def _advance_record(job: ReleaseJob, verdicts: Sequence[Verdict]) -> Release:
+def _advance_record(job: ReleaseJob, reached: Sequence[Verdict]) -> Release:
     def decide(record: Release | None) -> Entry | None:
         assert record
-        return _serve(job, record, core.advance(record, verdicts, job.rollout, job.at))
+        return _serve(job, record, core.advance(record, reached, job.rollout, job.at))
 
     with registry.lock(job.context.state.registry):
         record = release.change(job.ref, decide)

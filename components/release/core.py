@@ -12,15 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from nightshift.config.policy import Rollout
 from nightshift.contracts.release import Action, Entry, Release, ReleasedVersion, Stage
-from nightshift.contracts.verdict import Decision, Measure, Opponent, Verdict
+from nightshift.contracts.verdict import Decision, Verdict
 from nightshift.errors import UserError
-
-if TYPE_CHECKING:
-    from nightshift.stats.sequential import Tally
 
 EVIDENCE = "evidence_for"
 DAY = timedelta(days=1)
@@ -39,21 +35,6 @@ class Moment:
     now: datetime
     by: str
     run: str = ""
-
-
-@dataclass(frozen=True)
-class Slo:
-    """Figures of the requests that a challenger answered.
-
-    Attributes:
-        requests: how many.
-        errors: how many of them failed.
-        p99_ms: 99th percentile of their latency, milliseconds; None without any.
-    """
-
-    requests: int
-    errors: int
-    p99_ms: float | None
 
 
 def start(record: Release, version: ReleasedVersion, at: Moment) -> Entry:
@@ -104,7 +85,7 @@ def withdraw(record: Release, at: Moment, reasons: list[str]) -> Entry:
     Raises:
         UserError: when there is none.
     """
-    _challenger(record)
+    require_challenger(record)
     return _state(at, Action.ROLLED_BACK, Stage.LIVE, [(record.live, 1)], reasons)
 
 
@@ -124,7 +105,7 @@ def resume(record: Release, at: Moment) -> Entry | None:
 
 def start_time(record: Release) -> datetime:
     """Return when the release that is under way was started."""
-    number = _challenger(record).version
+    number = require_challenger(record).version
     since = record.since
     for entry in reversed(record.history):
         if entry.challenger is None or entry.challenger.version != number:
@@ -135,12 +116,23 @@ def start_time(record: Release) -> datetime:
 
 def stage_start(record: Release) -> datetime:
     """Return when the challenger got the share that it has."""
-    since, challenger = record.since, _challenger(record)
+    since, challenger = record.since, require_challenger(record)
     for entry in reversed(record.history):
         if entry.challenger != challenger:
             break
         since = entry.since
     return since
+
+
+def canary_periods(record: Release, now: datetime) -> list[tuple[float, datetime, datetime]]:
+    """Return the shares of the requests that the challenger had so far, above 0, and from when until when."""
+    start = start_time(record)
+    states = [*pairwise(record.entries), (record, record.model_copy(update={"since": now}))]
+    return [
+        (entry.challenger.traffic, entry.since, after.since)
+        for entry, after in states
+        if entry.since >= start and entry.challenger and entry.challenger.traffic
+    ]
 
 
 def exposure(record: Release, number: int, rollout: Rollout) -> float:
@@ -156,61 +148,8 @@ def exposure(record: Release, number: int, rollout: Rollout) -> float:
     return days / rollout.horizon_days
 
 
-def compare(days: "Sequence[Tally]", record: Entry, rollout: Rollout) -> Verdict:
-    """Return what the labels so far say of a challenger against the champion.
-
-    Args:
-        days: what each day's labels say, in the order in which they arrived, from the start of the release.
-        record: the release.
-        rollout: of the config.
-    """
-    from nightshift.stats import sequential
-
-    better, worse = (float(path[-1]) if days else 0.0 for path in sequential.path(days, rollout.alpha))
-    count, champion = sum(day.count for day in days), record.live
-    mean = sum(day.total for day in days) / count if count else None
-    decision = Decision.FAIL if worse >= 1 else Decision.PASS if better >= 1 else Decision.UNDECIDED
-    relations = {
-        Decision.FAIL: "worse than",
-        Decision.PASS: "better than",
-        Decision.UNDECIDED: "not distinguishable yet from",
-    }
-    number = _challenger(record).version
-    return Verdict(
-        gate="comparison",
-        decision=decision,
-        reasons=[f"Version {number} is {relations[decision]} version {champion.version} after {count:,} observations."],
-        measures=[
-            Measure(name="loss_reduction", value=mean),
-            Measure(name=EVIDENCE, value=better, limit=1),
-            Measure(name="evidence_against", value=worse, limit=1, higher_is_better=False),
-        ],
-        subject=_challenger(record).sha256,
-        compared_with=Opponent(version=champion.version, sha256=champion.sha256),
-    )
-
-
-def objectives(slo: Slo, record: Entry, rollout: Rollout) -> Verdict:
-    """Return whether a challenger answers its requests as fast and as surely as the config wants."""
-    number, enough = _challenger(record).version, slo.requests >= rollout.min_requests
-    share = slo.errors / slo.requests if slo.requests else None
-    kept = [("error_rate", share, rollout.max_error_rate), ("latency_p99_ms", slo.p99_ms, rollout.max_p99_ms)]
-    broken = [
-        f"{name} {value:g}, limit {limit:g}" for name, value, limit in kept if value is not None and value > limit
-    ]
-    decision = Decision.UNDECIDED if not enough else Decision.FAIL if broken else Decision.PASS
-    violations = f": {'; '.join(broken)}" if decision is Decision.FAIL else ""
-    return Verdict(
-        gate="objectives",
-        decision=decision,
-        reasons=[f"Version {number} answered {slo.requests:,} requests{violations}."],
-        measures=[Measure(name=name, value=value, limit=limit, higher_is_better=False) for name, value, limit in kept],
-        subject=_challenger(record).sha256,
-    )
-
-
 def _step(record: Release, verdicts: Sequence[Verdict], rollout: Rollout, at: Moment) -> Entry | None:
-    challenger, shares = _challenger(record), [*rollout.shares, 1.0]
+    challenger, shares = require_challenger(record), [*rollout.shares, 1.0]
     following = next(share for share in shares if share > challenger.traffic)
     needed = (shares.index(following) + 1) / len(shares)
     if not verdicts or not all(_allows(verdict, needed) for verdict in verdicts):
@@ -228,7 +167,7 @@ def _allows(verdict: Verdict, needed: float) -> bool:
 
 
 def _set_paused(record: Release, at: Moment, action: Action) -> Entry | None:
-    _challenger(record)
+    require_challenger(record)
     paused = action is Action.PAUSED
     if record.paused is paused:
         return None
@@ -237,7 +176,7 @@ def _set_paused(record: Release, at: Moment, action: Action) -> Entry | None:
 
 
 def _check(verdict: Verdict, record: Release) -> None:
-    challenger, other = _challenger(record), verdict.compared_with
+    challenger, other = require_challenger(record), verdict.compared_with
     if verdict.subject != challenger.sha256 or (other and other.sha256 != record.live.sha256):
         raise UserError(
             f"the verdict of {verdict.gate} is not about version {challenger.version} against {record.live.version}, "
@@ -245,7 +184,12 @@ def _check(verdict: Verdict, record: Release) -> None:
         )
 
 
-def _challenger(record: Entry) -> ReleasedVersion:
+def require_challenger(record: Entry) -> ReleasedVersion:
+    """Return the version that is being released.
+
+    Raises:
+        UserError: when there is none.
+    """
     if record.challenger is None:
         raise UserError("no version is being released; `nightshift models` lists the versions")
     return record.challenger

@@ -59,12 +59,13 @@ def _states(record: Release) -> TableBlock:
 
 def _measures(verdicts: Sequence[Verdict]) -> TableBlock:
     columns = [
+        TableColumn(title="Gate"),
         TableColumn(title="Measure"),
         TableColumn(title="Value", format="plain"),
         TableColumn(title="Good", format="plain"),
     ]
     rows = [
-        Row(cells=[measure.name.replace("_", " "), measure.value, _describe_limit(measure)])
+        Row(cells=[verdict.gate, measure.name.replace("_", " "), measure.value, _describe_limit(measure)])
         for verdict in verdicts
         for measure in verdict.measures
     ]

@@ -3,7 +3,7 @@
 import logging
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -24,11 +24,12 @@ log = logging.getLogger("nightshift")
 
 @dataclass(frozen=True)
 class FittedCandidate:
-    """A fitted candidate: its ONNX graph, the seconds its fit took, and the course of its loss."""
+    """A fitted candidate: its ONNX graph, the seconds its fit took, the course of its loss, and its further files."""
 
     graph: bytes
     seconds: float
     losses: Points = field(default_factory=list)
+    save_files: Callable[[], Mapping[str, bytes]] = dict
 
 
 @dataclass(frozen=True)
@@ -102,12 +103,13 @@ def train(setup: TrainingSetup[Any], rows: TrainingRows[Any], code: str) -> Trai
     is_less_better = task.select_by in tasks.find(task.kind).metrics.LOWER_IS_BETTER
     selected, reason = select(usable, task.select_by, plan.validation.test, is_less_better)
     log.info("%s", reason)
-    graphs, files = {name: candidate.graph for name, candidate in fits.candidates.items()}, sample.files
+    graphs = {name: candidate.graph for name, candidate in fits.candidates.items()}
+    files = {**sample.files, **fits.candidates[selected].save_files()}
     reference, days = rows.reference(sample, graphs[selected])
     package = ModelPackage(
         files=[
             *(File.describe(f"{name}.onnx", graph, Format.ONNX) for name, graph in graphs.items()),
-            *(File.describe(name, content, Format.JSON) for name, content in files.items()),
+            *(File.describe(name, content, Format(name.rpartition(".")[2])) for name, content in files.items()),
         ],
         signature=sample.signature,
         preprocessing=sample.preprocessing,
@@ -158,7 +160,7 @@ def fit_all(sample: Sample, names: Iterable[str]) -> Fits:
         fitted = sample.fit(name)
         seconds = round(time.perf_counter() - started, 3)
         log.info("%s: fitted in %.1f s", name, seconds)
-        candidate = FittedCandidate(fitted.graph, seconds, fitted.losses)
+        candidate = FittedCandidate(fitted.graph, seconds, fitted.losses, fitted.save_files)
         keep_or_drop(fits, name, candidate, sample.gap(fitted), sample.tolerance)
     return fits.usable()
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nightshift import storage
-from nightshift.contracts.preprocessing import ClassPreprocessing
+from nightshift.contracts.preprocessing import Preprocessing
 from nightshift.contracts.tables import Partition, Table
 from nightshift.errors import UserError
 from nightshift.splits import Days, Fold, apart, rows_of
@@ -102,7 +102,7 @@ class ItemTable:
         return self.shards.take(rows.index.to_numpy())
 
 
-def check(table: Table, preprocessing: ClassPreprocessing, advice: str = "train again") -> None:
+def check(table: Table, preprocessing: Preprocessing, advice: str = "train again") -> None:
     """Refuse features that a model cannot take, with some advice: they were made for other pixels or tokens.
 
     Raises:

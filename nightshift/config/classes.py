@@ -7,7 +7,7 @@ import annotated_types
 from pydantic import Field, StringConstraints, field_validator
 
 from nightshift.config.columns import Identifier
-from nightshift.config.policy import DriftLimits, EvaluationGate
+from nightshift.config.policy import EmbeddingDriftLimits, EvaluationGate
 from nightshift.config.section import Positive, Share
 from nightshift.config.source import Simulator
 from nightshift.config.task import CandidateConfig, CandidateName, TaskConfig
@@ -63,15 +63,9 @@ class ClassEvaluationGate(EvaluationGate):
     min_class_rows: Positive = Field(20, description="test rows by which a class is judged alone")
 
 
-class ClassDriftLimits(DriftLimits):
+class ClassDriftLimits(EmbeddingDriftLimits):
     """Effect sizes above which something counts as drifted, in what items are like or by the labels."""
 
-    novelty: Share = Field(0.05, description="share of rows less like the reference than 98 % of its own rows")
-    domain_classifier: Share = Field(
-        0.05,
-        description="ROC AUC, less 0.5, of a classifier that tells the newest rows from the reference by embeddings",
-    )
-    mmd: Share = Field(0.05, description="maximum mean discrepancy of embeddings")
     accuracy: Share = Field(0.05, description="loss against the model's promise, the same way")
     min_rows: Positive = Field(100, description="labeled rows needed to apply that limit")
 

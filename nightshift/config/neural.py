@@ -89,6 +89,9 @@ class Trainer(ConfigSection):
 
     nodes: Processes = Field(1, description="machines; several are pods of a TrainJob, or started by you")
     shard: Processes = Field(1, description="processes that share parameters, gradients and optimizer state (FSDP2)")
+    context: Processes = Field(
+        1, description="of the processes that share parameters, so many share the tokens of each row too"
+    )
     tensor: Processes = Field(1, description="processes that share each layer")
     pipeline: Processes = Field(1, description="processes that share the layers, one after the other")
     schedule: PipelineSchedule = PipelineSchedule.ONE_F_ONE_B

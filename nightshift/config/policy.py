@@ -59,6 +59,17 @@ class DriftLimits(ConfigSection):
     )
 
 
+class EmbeddingDriftLimits(DriftLimits):
+    """Limits of the drift of what a network makes of a row, beside those of columns."""
+
+    novelty: Share = Field(0.05, description="share of rows less like the reference than 98 % of its own rows")
+    domain_classifier: Share = Field(
+        0.05,
+        description="ROC AUC, less 0.5, of a classifier that tells the newest rows from the reference by embeddings",
+    )
+    mmd: Share = Field(0.05, description="maximum mean discrepancy of embeddings")
+
+
 class Controller(ConfigSection):
     """When drift asks for a retraining. See `components/monitoring/core.py`."""
 
@@ -124,6 +135,16 @@ class Rollout(ConfigSection):
     horizon_days: Days = Field(28, description="after which an undecided release ends and the champion stays")
     alpha: Annotated[float, annotated_types.Interval(gt=0, lt=1)] = Field(
         0.05, description="probability that a challenger is promoted that is not better, however often one looks"
+    )
+    min_gain: Share = Field(
+        0.0, description="share of the champion's loss; a challenger that is shown to save less is rolled back"
+    )
+    slices: list[str] = Field([], description="columns of the features; each of their values is a slice of its own")
+    slice_tolerance: Share = Field(
+        0.1, description="by how much a challenger's loss in a slice may exceed the champion's"
+    )
+    request_tolerance: Share = Field(
+        0.1, description="by how much a challenger's latency and tokens a request may exceed the champion's"
     )
     max_error_rate: Share = Field(0.01, description="of the challenger's requests")
     max_p99_ms: Milliseconds = Field(50, description="99th percentile of its latency")

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from nightshift.config.classes import ClassConfig, ClassSimulator, ClassTaskConfig, Group
 from nightshift.config.columns import Holds, LabeledColumns
-from nightshift.config.section import Factor, Share
+from nightshift.config.section import Factor, Positive, Share
 from nightshift.config.task import CandidateConfig, CandidateName
 
 
@@ -50,6 +50,7 @@ class TextColumns(LabeledColumns):
 class TextSimulator(ClassSimulator):
     """Texts of some topics."""
 
+    words: Positive = Field(14, description="of a text, on average, before any drift")
     length_factor: Factor = Field(1.0, description="on words of a text, from drift_from")
     new_words: Share = Field(0.0, description="share of words that are, from drift_from, others than before")
 

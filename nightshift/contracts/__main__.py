@@ -7,8 +7,9 @@ from pathlib import Path
 from nightshift.contracts.artifact import Artifact
 from nightshift.contracts.deployment import Deployment
 from nightshift.contracts.drift import DriftReport
-from nightshift.contracts.evaluation import ClassEvaluation, Evaluation
+from nightshift.contracts.evaluation import ClassEvaluation, Evaluation, LanguageEvaluation
 from nightshift.contracts.health import HealthReport
+from nightshift.contracts.likelihoods import Likelihoods
 from nightshift.contracts.listings import (
     BackfillReport,
     CollectiveReport,
@@ -33,6 +34,7 @@ from nightshift.contracts.registry import Aliases, RegisteredVersion
 from nightshift.contracts.release import Release
 from nightshift.contracts.request import Launch, RetrainingRequest
 from nightshift.contracts.section import Page, Section
+from nightshift.contracts.streams import StreamLoadTest
 from nightshift.contracts.tables import Manifest
 from nightshift.contracts.verdict import Verdict
 
@@ -48,7 +50,9 @@ ARTIFACTS: dict[str, type[Artifact]] = {
     "classes_evaluation": ClassEvaluation,
     "evaluation": Evaluation,
     "health_report": HealthReport,
+    "language_evaluation": LanguageEvaluation,
     "launch": Launch,
+    "likelihoods": Likelihoods,
     "loadtest": LoadTest,
     "model": ModelPackage,
     "model_list": ModelList,
@@ -67,6 +71,7 @@ ARTIFACTS: dict[str, type[Artifact]] = {
     "section": Section,
     "serving_plan": ServingPlan,
     "settings": ServerSettings,
+    "stream_loadtest": StreamLoadTest,
     "table": Manifest,
     "trace_profile": TraceProfile,
     "training_plan": TrainingPlan,

@@ -80,6 +80,14 @@ class OfSlice(Part):
     accuracy: float
 
 
+class LanguageSlice(Part):
+    """How well a part of the test texts is predicted."""
+
+    name: str = Field(description="what they have in common")
+    rows: int = Field(description="test texts of the part")
+    bits_per_byte: float
+
+
 class Curves(Part):
     """Curves of the selected candidate."""
 
@@ -116,3 +124,11 @@ class ClassEvaluation(EvaluationFigures):
     classes: list[OfClass] = Field(description="of the selected candidate, in the order of task.classes")
     confusion: list[list[int]] = Field(description="rows by true class, a list each, and by predicted class")
     calibration: Calibration = Field(description="confidence, the highest score, against the share predicted right")
+
+
+class LanguageEvaluation(EvaluationFigures):
+    """How well a language model's candidates predict the texts of the test days; `evaluation.json` of such a task."""
+
+    left_out: int = Field(description="texts of the test days that have too much in common with training texts")
+    bytes: int = Field(description="of all test texts")
+    slices: list[LanguageSlice] = Field(description="of the selected candidate: by source, and thirds by bytes")

@@ -20,7 +20,7 @@ from nightshift.contracts.preprocessing import (
     Inputs,
     Preprocessing,
     TabularPreprocessing,
-    TextPreprocessing,
+    TokenizedPreprocessing,
 )
 from nightshift.errors import UserError
 
@@ -311,7 +311,7 @@ def read_tokenizer(uri: str, package: ModelPackage) -> bytes:
     Raises:
         UserError: when its bytes are not those the manifest names, or it is a model of another task.
     """
-    name = package.preprocessing_as(TextPreprocessing).tokenizer
+    name = package.preprocessing_as(TokenizedPreprocessing).tokenizer
     return _read(uri, next(file for file in package.files if file.name == name)) if name else b""
 
 

@@ -19,12 +19,19 @@ class Preprocessing(Part):
         item: what requests call one.
         takes_events: whether its online state makes the input of raw events.
         highest_score: up to which an endpoint counts scores in bins.
+        SEEN: the fields that features have to be made with for the model.
     """
 
     scope: ClassVar[str]
     item: ClassVar[str] = "row"
     takes_events: ClassVar[bool] = False
     highest_score: ClassVar[float] = 1.0
+    SEEN: ClassVar[frozenset[str]] = frozenset()
+
+    @property
+    def feature_settings(self) -> dict[str, Any]:
+        """What features have to be made with for the model."""
+        return self.model_dump(include=set(self.SEEN))
 
     @property
     def reads(self) -> object:
@@ -101,13 +108,8 @@ class TabularPreprocessing(Inputs):
 
 
 class ClassPreprocessing(Preprocessing):
-    """From an image or a text to the model's input.
+    """From an image or a text to the model's input."""
 
-    Attributes:
-        SEEN: the fields that features have to be made with for the model.
-    """
-
-    SEEN: ClassVar[frozenset[str]]
     scope = "classes of images or texts"
     kind: str
     classes: list[str] = Field(description="what each score is of")
@@ -121,11 +123,6 @@ class ClassPreprocessing(Preprocessing):
     def labels(self) -> list[str]:
         """The classes."""
         return self.classes
-
-    @property
-    def feature_settings(self) -> dict[str, Any]:
-        """What features have to be made with for the model."""
-        return self.model_dump(include=set(self.SEEN))
 
 
 class ImagePreprocessing(ClassPreprocessing):
@@ -144,15 +141,44 @@ class ImagePreprocessing(ClassPreprocessing):
     max_pixels: int = Field(description="width times height, above which an image is refused before it is decoded")
 
 
-class TextPreprocessing(ClassPreprocessing):
-    """From a text to the model's input, for texts; see `nightshift/classification/tokens.py`."""
+class TokenizedPreprocessing(Preprocessing):
+    """From a text to the numbers of its tokens."""
 
-    SEEN = frozenset({"length", "vocabulary", "tokenizer_sha256"})
     scope = "texts"
     item = "text"
-    kind: Literal["text-classification"] = "text-classification"
     length: int = Field(description="tokens at which longer texts are cut")
     tokenizer: FileName | None = Field(description="the tokenizer's file; null: words, by their hashes")
     tokenizer_sha256: str = Field(description="hash of the tokenizer's file, or of nothing")
     vocabulary: int = Field(description="numbers that tokens have")
+
+    @property
+    def limit(self) -> int:
+        """Exclusive upper bound of the numbers that a model takes."""
+        return self.vocabulary
+
+
+class TextPreprocessing(TokenizedPreprocessing, ClassPreprocessing):
+    """From a text to the model's input, for classes of texts; see `nightshift/classification/tokens.py`."""
+
+    SEEN = frozenset({"length", "vocabulary", "tokenizer_sha256"})
+    kind: Literal["text-classification"] = "text-classification"
     pad: int = Field(description="the number that fills texts up, and counts for nothing")
+
+
+class LanguagePreprocessing(TokenizedPreprocessing):
+    """From a text to a row of tokens, for language models; see `nightshift/tasks/language/tokens.py`.
+
+    A row begins with `start` and has `length` tokens more; a shorter text is filled up with `start`. What is only read,
+    such as the question of a chat, has the numbers of its tokens raised by `vocabulary`.
+    """
+
+    SEEN = frozenset({"tokenizer_sha256", "start", "chat"})
+    highest_score = 8.0
+    kind: Literal["language-modeling"] = "language-modeling"
+    start: int = Field(description="the number of the token that begins a text")
+    chat: bool = Field(description="whether texts are chats, of which what the assistant says is predicted")
+
+    @property
+    def limit(self) -> int:
+        """Exclusive upper bound of the numbers in a row: those that are only read are higher."""
+        return 2 * self.vocabulary

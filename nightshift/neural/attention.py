@@ -1,32 +1,60 @@
 """Attention inside documents that lie in one row: by blocks on a GPU, by a mask on a CPU."""
 
+from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 
-# which tokens each one sees: blocks of them on a GPU, bool (n, 1, length, length) on a CPU
-Visible = Tensor | BlockMask
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
 
 
-def within_documents(begun: Tensor) -> Visible:
-    """Return which tokens each one sees: itself and those before it in its document.
+@dataclass(frozen=True)
+class Visible:
+    """Which tokens each of this process's tokens sees.
+
+    Attributes:
+        mask: blocks of them on a GPU, bool (n, 1, own, length) on a CPU.
+        sharing: the processes that share rows, whose keys and values are gathered; None: all tokens are here.
+    """
+
+    mask: Tensor | BlockMask
+    sharing: "DeviceMesh | None" = None
+
+    def gather(self, own: Tensor) -> Tensor:
+        """Return the keys or values of all tokens, (n, kv_heads, length, numbers); those are this process's."""
+        if self.sharing is None:
+            return own
+        from torch.distributed._functional_collectives import all_gather_tensor_autograd
+
+        gathered: Tensor = all_gather_tensor_autograd(own.contiguous(), gather_dim=2, group=self.sharing)
+        return gathered
+
+
+def within_documents(begun: Tensor, own: slice, sharing: "DeviceMesh | None") -> Visible:
+    """Let each token see itself and those before it in its document (Grattafiori et al., Llama 3, 2024, 3.3.2).
 
     Args:
         begun: where the document of each token begins in its row, int64 (n, length).
+        own: this process's tokens.
+        sharing: the processes that share rows.
     """
     count, length = begun.shape
     if not begun.is_cuda:
         before = torch.ones(length, length, dtype=torch.bool, device=begun.device).tril()
-        return (before & (begun[:, :, None] == begun[:, None, :])).unsqueeze(1)
+        visible: Tensor = before & (begun[:, :, None] == begun[:, None, :])
+        return Visible(visible[:, None, own], sharing)
 
     def is_visible(row: Tensor, _: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        return (query >= key) & (begun[row, query] == begun[row, key])
+        token = query + own.start
+        visible: Tensor = (token >= key) & (begun[row, token] == begun[row, key])
+        return visible
 
-    blocks: BlockMask = _compile_mask()(is_visible, count, None, length, length, device=begun.device)
-    return blocks
+    blocks = _compile_mask()(is_visible, count, None, own.stop - own.start, length, device=begun.device)
+    return Visible(blocks, sharing)
 
 
 def attend(
@@ -42,14 +70,13 @@ def attend(
         scaling: of the products.
     """
     query, key, is_shared = query.to(value.dtype), key.to(value.dtype), query.shape[1] != key.shape[1]
-    if isinstance(attention_mask, BlockMask):
+    key, value, mask = attention_mask.gather(key), attention_mask.gather(value), attention_mask.mask
+    if isinstance(mask, BlockMask):
         # blocks of a network that are compiled take it in
         flex = flex_attention if torch.compiler.is_compiling() else _compile_attention()
-        mixed = flex(query, key, value, block_mask=attention_mask, scale=scaling, enable_gqa=is_shared)
+        mixed = flex(query, key, value, block_mask=mask, scale=scaling, enable_gqa=is_shared)
     else:
-        mixed = nn.functional.scaled_dot_product_attention(
-            query, key, value, attention_mask, scale=scaling, enable_gqa=is_shared
-        )
+        mixed = nn.functional.scaled_dot_product_attention(query, key, value, mask, scale=scaling, enable_gqa=is_shared)
     return mixed.transpose(1, 2).contiguous(), None
 
 

@@ -1,15 +1,25 @@
 """Blocks of a network that see more than what the block before them gives."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
+
+from nightshift.errors import UserError
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
 
 
 class ConditionedBlocks(nn.Sequential):
     """Blocks that each take what the block before gives, and what `condition` says of the rows.
 
     A part of them, such as a stage of a pipeline, is of the same class, and is given the rows besides.
+
+    Attributes:
+        sharing: the processes that share the tokens of each row; None: each has whole rows.
     """
+
+    sharing: "DeviceMesh | None" = None
 
     def condition(self, rows: Tensor) -> Any:
         """Return what every block sees of the rows, (n, ...)."""
@@ -21,3 +31,16 @@ class ConditionedBlocks(nn.Sequential):
         for block in self:
             hidden = block(hidden, context)
         return hidden
+
+    def own_tokens(self, length: int) -> slice:
+        """Return which of a row's tokens are this process's: equal parts, in order.
+
+        Raises:
+            UserError: when there are no equal parts.
+        """
+        if self.sharing is None:
+            return slice(0, length)
+        rank, count = self.sharing.get_local_rank(), self.sharing.size()
+        if length % count:
+            raise UserError(f"task.length: is {length}, which {count} processes that share rows do not divide evenly")
+        return slice(rank * length // count, (rank + 1) * length // count)

@@ -110,7 +110,7 @@ def watch(seconds: float) -> Iterator[None]:
 
 
 def _watch(ended: threading.Event, seconds: float) -> None:
-    store, rank = dist.PrefixStore("hangs", _store())  # type: ignore[attr-defined], dist.get_rank()
+    store, rank = _store(), dist.get_rank()
     newest: dict[str, tuple[int, str]] = {}
     since = time.monotonic()
     while not ended.wait(min(INTERVAL, seconds / 4)):
@@ -141,7 +141,7 @@ def _store() -> Any:
     store: Any = dist.distributed_c10d._get_default_store()  # noqa: SLF001  # nothing public names it
     store = store.clone()
     store.set_timeout(timedelta(seconds=INTERVAL))
-    return store
+    return dist.PrefixStore("hangs", store)  # type: ignore[attr-defined]
 
 
 def _newest_operations() -> dict[str, tuple[int, str]]:

@@ -10,7 +10,7 @@ from nightshift.neural.parallel import ParallelReplica
 from nightshift.neural.pipeline import PipelineReplica
 from nightshift.neural.recipes import Recipe
 
-AXES = ("pipeline", "replicate", "shard", "tensor")
+AXES = ("pipeline", "replicate", "rows", "context", "tensor")
 
 
 def parallelize(recipe: Recipe, trainer: Trainer, device: torch.device) -> ParallelReplica:
@@ -25,7 +25,9 @@ def parallelize(recipe: Recipe, trainer: Trainer, device: torch.device) -> Paral
 
 
 def build_mesh(fit: Fit, trainer: Trainer, device: torch.device, processes: int) -> DeviceMesh:
-    """Return the mesh of processes along `AXES`: in ZeRO, all of them along `shard`.
+    """Return the mesh of processes along `AXES`: those along `rows` and `context` together are `shard`.
+
+    In ZeRO all processes are along `shard`.
 
     Raises:
         UserError: when the processes cannot share the network as the config says.
@@ -33,8 +35,10 @@ def build_mesh(fit: Fit, trainer: Trainer, device: torch.device, processes: int)
     check_layout(fit, trainer, processes)
     shard = processes if trainer.zero else trainer.shard
     replicas = processes // (trainer.pipeline * shard * trainer.tensor)
-    shape = (trainer.pipeline, replicas, shard, trainer.tensor)
-    return init_device_mesh(device.type, shape, mesh_dim_names=AXES)
+    shape = (trainer.pipeline, replicas, shard // trainer.context, trainer.context, trainer.tensor)
+    mesh = init_device_mesh(device.type, shape, mesh_dim_names=AXES)
+    mesh["rows", "context"]._flatten("shard")  # noqa: SLF001  # torchtitan's way too; nothing public does it
+    return mesh
 
 
 def check_layout(fit: Fit, trainer: Trainer, processes: int) -> None:
@@ -54,6 +58,11 @@ def check_layout(fit: Fit, trainer: Trainer, processes: int) -> None:
         raise UserError(f"{layout}: zero: {trainer.zero} is for all processes alike; write 1 for each, or zero: 0")
     if trainer.shard > 1 and trainer.pipeline > 1 and trainer.schedule is PipelineSchedule.ZERO_BUBBLE:
         raise UserError(f"{layout}: zero-bubble computes gradients in two parts, which FSDP does not; write shard: 1")
+    if (processes if trainer.zero else trainer.shard) % trainer.context:
+        raise UserError(
+            f"task.trainer.context: {trainer.context} does not divide the processes that share parameters; "
+            "write shard: a multiple of it"
+        )
     if trainer.zero or together > 1:
         check_whole(fit, trainer, f"task.trainer: zero {trainer.zero}" if trainer.zero else layout)
 

@@ -13,12 +13,14 @@ from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as power_sgd
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
-from torch.distributed.tensor import DTensor, Replicate, distribute_module
-from torch.distributed.tensor.parallel import ParallelStyle, parallelize_module
+from torch.distributed.tensor import DTensor
+from torch.distributed.tensor.parallel import parallelize_module
 from torch.nn.parallel import DistributedDataParallel
 
 from nightshift.config.neural import Compression, Trainer
+from nightshift.errors import UserError
 from nightshift.neural import hangs
+from nightshift.neural.blocks import ConditionedBlocks
 from nightshift.neural.recipes import Recipe
 from nightshift.neural.replica import Replica
 
@@ -28,15 +30,28 @@ class ParallelReplica(Replica):
 
     def __init__(self, recipe: Recipe, trainer: Trainer, device: torch.device, mesh: DeviceMesh) -> None:
         self.mesh, self.trainer = mesh, trainer
-        self.processes = mesh["replicate"].size() * mesh["shard"].size()
-        self.index = mesh["replicate"].get_local_rank() * mesh["shard"].size() + mesh["shard"].get_local_rank()
+        self.processes = mesh["replicate"].size() * mesh["rows"].size()
+        self.index = mesh["replicate"].get_local_rank() * mesh["rows"].size() + mesh["rows"].get_local_rank()
         super().__init__(recipe, device)
+        if trainer.context > 1:
+            self._share_rows(self.model)
         self._distribute()
 
     def _distribute(self) -> None:
         self._split(self.model)
         if self.mesh["replicate"].size() == self.mesh.size():
             self.module = replicate(self.model, self.mesh["replicate"], self.trainer)
+
+    def _share_rows(self, model: nn.Sequential) -> None:
+        if not isinstance(model, ConditionedBlocks):
+            raise UserError("task.trainer.context: only rows of documents are shared; write context: 1")
+        model.sharing = self.mesh["context"]
+
+    def _mean_loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """Return what this process adds to the mean loss of rows, times the processes that share them."""
+        if not isinstance(self.model, ConditionedBlocks):
+            return self.recipe.loss(outputs, labels)
+        return self.recipe.loss(outputs, labels[:, self.model.own_tokens(labels.shape[1])]) * self.trainer.context
 
     def _split(self, part: nn.Sequential) -> None:
         """Share the layers of a part of the network, then the parameters of its blocks."""
@@ -89,18 +104,6 @@ class ParallelReplica(Replica):
                 dist.all_reduce(value, group=self.mesh["pipeline"].get_group())
             target.copy_(value)
         return model
-
-
-class Replicated(ParallelStyle):
-    """Every process along `tensor` has the whole of a module, and computes the whole."""
-
-    def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
-        replicated = [Replicate()]
-        module.register_forward_pre_hook(
-            lambda _, inputs: tuple(DTensor.from_local(value, device_mesh, replicated) for value in inputs)
-        )
-        module.register_forward_hook(lambda _, __, output: output.to_local())
-        return distribute_module(module, device_mesh)
 
 
 def is_cut(mesh: DeviceMesh) -> bool:

@@ -79,7 +79,7 @@ class PipelineReplica(ParallelReplica):
         if not own.any():
             return outputs.sum() * 0
         labels = self._labels[indices[own].clamp(max=len(self._labels) - 1)]
-        loss: Tensor = self.recipe.loss(outputs[own], labels) * (len(labels) * self._share)
+        loss: Tensor = self._mean_loss(outputs[own], labels) * (len(labels) * self._share)
         return loss
 
     def _average(self) -> None:

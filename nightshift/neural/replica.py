@@ -104,11 +104,15 @@ class Replica:
 
     def _backward(self, piece: Batch, share: float, scale: Callable[[Tensor], Tensor]) -> Tensor:
         with self.autocast:
-            loss = self.recipe.loss(self.module(piece[0]), piece[1])
+            loss = self._mean_loss(self.module(piece[0]), piece[1])
         if share != 1.0:
             loss = loss * share
         scale(loss).backward()  # type: ignore[no-untyped-call]
         return loss.detach_()
+
+    def _mean_loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """Return the mean loss of rows."""
+        return self.recipe.loss(outputs, labels)
 
     def _pieces(self, batch: Batch) -> Iterator[tuple[Batch, float]]:
         """Yield this process's pieces of a batch with what they count; every process has equally many.

@@ -16,12 +16,12 @@ class ScoredItem(NamedTuple):
 
     Attributes:
         id: from the request.
-        label: the class with the highest score.
+        label: the class with the highest score; None without classes.
         content: SHA-256 of its decoded input.
     """
 
     id: str | None
-    label: str
+    label: str | None
     content: str
 
 

@@ -49,15 +49,17 @@ def _row_paths(model: Model, online: Online | None, max_rows: int) -> Schema:
 
 def _item_paths(items: ItemSchema, max_rows: int) -> Schema:
     """Describe requests of images or texts: one, in JSON or as the body itself, or several."""
-    scores = _object(**{name: {"type": "number"} for name in items.classes})
-    prediction = {"label": {"enum": list(items.classes)}, "score": {"type": "number"}, "scores": scores}
+    prediction: Schema = {"score": {"type": "number"}}
+    if items.classes:
+        scores = _object(**{name: {"type": "number"} for name in items.classes})
+        prediction |= {"label": {"enum": list(items.classes)}, "scores": scores}
     item = _object(**{field.name: field.schema for field in items.fields})
     item["properties"]["id"] = {"type": ["string", "null"], "maxLength": MAX_ID_LENGTH}
     bodies = _json({"oneOf": [item, _object(instances=_list(item, max_rows))]})
     bodies |= {f"{media_type}*": {"schema": {}} for media_type in items.content_types[:1]}
     one = _object(**prediction, model_version={"type": "integer"})
     answers = {"oneOf": [one, _answer(_prediction(**prediction), max_rows)]}
-    return {"/score": _post("score", f"the class of each {items.name}", bodies, answers)}
+    return {"/score": _post("score", f"a prediction for each {items.name}", bodies, answers)}
 
 
 def _prediction(**properties: Any) -> Schema:

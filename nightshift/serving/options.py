@@ -124,12 +124,13 @@ def _read_token(path: str | None, host: str, platform: Platform | None) -> Beare
     """
     if path:
         return Bearer(path)
-    if platform is None and not _is_loopback(host):
+    if platform is None and not is_loopback(host):
         raise UserError(f"host is {host!r}, which other machines can reach; give --token-file FILE with a bearer token")
     return None
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine reaches an address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

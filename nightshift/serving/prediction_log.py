@@ -130,7 +130,9 @@ def _build_frame(requests: list[_LoggedRequest]) -> "pd.DataFrame":
     )
     if items := [item for request in requests for item in request.items]:
         ids, labels, contents = zip(*items, strict=True)
-        return frame.assign(item_id=pd.array(ids, dtype="string"), label=labels, content=contents)
+        return frame.assign(
+            item_id=pd.array(ids, dtype="string"), label=pd.array(labels, dtype="string"), content=contents
+        )
     events = [event for request in requests for event in _pad_events(request)]
     times = pd.array([event.time if event else None for event in events], dtype="Int64")
     return frame.assign(

@@ -75,7 +75,8 @@ class Model:
     def outputs(self) -> dict[str, Tensor]:
         """The tensors of a response, by name."""
         score = self.package.signature.score
-        return _index_by_name([score, _make_bytes_tensor("label")] if self.decoder else [score])
+        has_label = self.decoder is not None and self.decoder.items.classes
+        return _index_by_name([score, _make_bytes_tensor("label")] if has_label else [score])
 
     @cached_property
     def threshold(self) -> float:

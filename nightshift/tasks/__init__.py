@@ -1,4 +1,4 @@
-"""The kinds of model: tables, images, texts, and whatever other packages bring.
+"""The kinds of model: tables, images, texts, language models, and whatever other packages bring.
 
 A task is a package with a module for each step that differs by task; `protocol.py` says what a step may ask of it.
 Nothing outside knows which tasks there are.

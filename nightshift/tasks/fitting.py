@@ -54,11 +54,13 @@ class Fitted:
         export: gives the model as ONNX.
         predict: the library's own probabilities of what the graph takes, to compare that with.
         losses: (step, mean training loss since the point before) of what is trained in steps.
+        save_files: gives files by which others than the server load it, JSON or safetensors, name -> bytes.
     """
 
     export: Callable[[], bytes]
     predict: Callable[[Any], Any]
     losses: Points = field(default_factory=list)
+    save_files: Callable[[], Mapping[str, bytes]] = dict
 
     @cached_property
     def graph(self) -> bytes:

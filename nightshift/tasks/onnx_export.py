@@ -3,7 +3,7 @@
 `inputs` float32 (n, d) -> `score` float32 (n,). The operators: https://onnx.ai/onnx/operators/.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
@@ -207,10 +207,18 @@ class Drawing:
             widths: width of the embedding, number of classes.
         """
         nodes = [*self.nodes, helper.make_node("Softmax", [logits], [OUTPUT], axis=1)]
-        outputs = [
-            helper.make_tensor_value_info(name, TensorProto.FLOAT, [None, width])
-            for name, width in zip((EMBEDDING, OUTPUT), widths, strict=True)
-        ][::-1]
+        embedding, classes = widths
+        return self._finish(nodes, input_info, {OUTPUT: [None, classes], EMBEDDING: [None, embedding]})
+
+    def scorer(self, input_info: ValueInfoProto, score: str, width: int) -> bytes:
+        """Return the whole graph: its input -> `score` (n,), by the name of that output, and `embedding` of a width."""
+        nodes = [*self.nodes, helper.make_node("Identity", [score], [OUTPUT])]
+        return self._finish(nodes, input_info, {OUTPUT: [None], EMBEDDING: [None, width]})
+
+    def _finish(
+        self, nodes: list[NodeProto], input_info: ValueInfoProto, shapes: Mapping[str, list[int | None]]
+    ) -> bytes:
+        outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in shapes.items()]
         constants = [numpy_helper.from_array(array, name) for name, array in self.constants.items()]
         return _check(helper.make_graph(nodes, "model", [input_info], outputs, constants))
 

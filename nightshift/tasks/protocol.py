@@ -604,6 +604,13 @@ class ReleaseTask(Protocol):
             float64 (n,) a model, not negative; above `WORST` it counts as `WORST`.
         """
 
+    def slices(self, table: Table, day: date, columns: Sequence[str], /) -> "pd.DataFrame":
+        """Return the values of some columns for each event of `losses`, or for the first of each group, n rows.
+
+        Raises:
+            UserError: when the features have no such column.
+        """
+
 
 @dataclass(frozen=True)
 class Payload:

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from nightshift import storage
+from nightshift.classification import bootstrap
 from nightshift.config import Config
 from nightshift.config.columns import Holds
 from nightshift.config.policy import DriftLimits
@@ -20,7 +21,7 @@ from nightshift.contracts.package import Datatype, ModelPackage, Signature, Tens
 from nightshift.contracts.preprocessing import Inputs
 from nightshift.contracts.section import Block
 from nightshift.contracts.tables import Table
-from nightshift.errors import UserError
+from nightshift.errors import UserError, check_names
 from nightshift.graph import Graph
 from nightshift.splits import Days
 from nightshift.stats.comparison import Floats
@@ -192,6 +193,27 @@ def require_labels(rows: pd.DataFrame, days: Days) -> pd.DataFrame:
     return rows
 
 
+def read_labeled(table: Table, day: date) -> pd.DataFrame:
+    """Return a day's rows that have a label."""
+    return table.read([day]).dropna(subset="label")
+
+
+def select_slices(rows: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
+    """Return the columns by whose values a release guards slices.
+
+    Raises:
+        UserError: when there is no such column.
+    """
+    check_names("release.slices", columns, map(str, rows.columns))
+    return rows[list(columns)]
+
+
+def select_group_slices(rows: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
+    """Return those columns of the first row of each group, a row a group; see `select_slices`."""
+    firsts = np.unique(bootstrap.groups(rows), return_index=True)[1]
+    return select_slices(rows.iloc[firsts], columns)
+
+
 def score_labeled_rows(table: Table, day: date, uris: Sequence[str]) -> tuple[Floats, list[Floats]]:
     """Return the labels of a day's rows that have one, float64 (n,), and what some models score them.
 
@@ -200,7 +222,7 @@ def score_labeled_rows(table: Table, day: date, uris: Sequence[str]) -> tuple[Fl
         day: the rows'.
         uris: folders of the models.
     """
-    rows = table.read([day]).dropna(subset="label")
+    rows = read_labeled(table, day)
     labels: Floats = rows["label"].to_numpy(dtype=np.float64)
     return labels, [FrameScorer(uri, package.load(uri)).score(rows).astype(np.float64) for uri in uris]
 

@@ -47,6 +47,9 @@ COMMANDS = {
     "perf": {
         "perf": "Compare the speed of models.",
     },
+    "language": {
+        "language": "Write a language model as a GGUF file, quantize it, and judge what that costs.",
+    },
     "tune": {
         "tune": "Search for the fastest training settings of a network, and write them into the config.",
     },

@@ -25,7 +25,7 @@ ENVIRONMENTS = [
     {"NIGHTSHIFT_ENVIRONMENT": "gcp"},
     {"NIGHTSHIFT_ENVIRONMENT": "aws", "KFP_ENDPOINT": "http://localhost:1"},
 ]
-SHIPPED = ("fraud", "digits", "topics")
+SHIPPED = ("fraud", "digits", "topics", "tales")
 PURPOSES = ("ingestion", "monitoring", "training", "backfill")
 
 
@@ -61,7 +61,7 @@ def test_the_shipped_use_cases_of_other_kinds_are_simulated_wherever_frauds_even
     dags = load(NIGHTSHIFT_DATA="s3://bucket/fraud")
 
     data = {name: dags[f"{name}_training"].params["data"] for name in SHIPPED}
-    assert data == {"fraud": "s3://bucket/fraud", "digits": "simulator", "topics": "simulator"}
+    assert data == dict.fromkeys(SHIPPED, "simulator") | {"fraud": "s3://bucket/fraud"}
 
 
 def test_ingestion_announces_the_day(shipped: Shipped) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
-from components.release.core import Slo
+from components.release.verdicts import RequestFigures
 from nightshift import storage
 from nightshift.errors import UnavailableError, UserError
 from nightshift.registry import Version
@@ -53,6 +53,7 @@ class ReleaseTarget(Protocol):
     """Where versions answer."""
 
     splits: bool  # whether two versions can answer
+    tolerance: float  # by how much an answer's score may differ from that of the version's own files
 
     def apply(self, split: Sequence[VersionShare]) -> None:
         """Have these versions answer, and return when the target says that they do; nothing is called if they do.
@@ -73,7 +74,7 @@ class ReleaseTarget(Protocol):
             BadVersionError: when it does not, however often it is asked.
         """
 
-    def measure(self, share: VersionShare, since: datetime, until: datetime) -> Slo | None:
+    def measure(self, share: VersionShare, since: datetime, until: datetime) -> RequestFigures | None:
         """Return figures of a version's requests, None where the target has none."""
 
     def clean(self, split: Sequence[VersionShare]) -> None:
@@ -117,31 +118,33 @@ def verify(target: ReleaseTarget, wanted: Sequence[VersionShare]) -> None:
             f"the endpoint serves {serving} where {shares} is wanted; look at its events, then run it again"
         )
     for share in wanted:
-        check(share, target.ask(share))
+        check(share, target.ask(share), target.tolerance)
 
 
-def check(share: VersionShare, answer: Any) -> None:
+def check(share: VersionShare, answer: Any, tolerance: float = TOLERANCE) -> None:
     """Check what a version has answered its request with.
 
     Raises:
         BadVersionError: when it is not what its own files score.
     """
-    if not answers(share, answer):
+    if not answers(share, answer, tolerance):
         raise BadVersionError(
             f"version {share.version.version} answered {answer!r} where its files score {share.score}; "
             "train and register the model again"
         )
 
 
-def answers(share: VersionShare, answer: Any) -> bool:
+def answers(share: VersionShare, answer: Any, tolerance: float = TOLERANCE) -> bool:
     """Return whether an answer holds what a version's own files score."""
     try:
-        return abs(float(answer["predictions"][0]["score"]) - share.score) <= TOLERANCE
+        return abs(float(answer["predictions"][0]["score"]) - share.score) <= tolerance
     except (LookupError, TypeError, ValueError):
         return False
 
 
-def ask_until_valid(share: VersionShare, ask: Callable[[], Any], pause: Callable[[float], None]) -> Any:
+def ask_until_valid(
+    share: VersionShare, ask: Callable[[], Any], pause: Callable[[float], None], tolerance: float = TOLERANCE
+) -> Any:
     """Return the first right answer of a version, else the last of `MAX_ATTEMPTS`.
 
     Raises:
@@ -150,7 +153,7 @@ def ask_until_valid(share: VersionShare, ask: Callable[[], Any], pause: Callable
     for _ in range(MAX_ATTEMPTS - 1):
         with suppress(NoAnswerError):
             answer = ask()
-            if answers(share, answer):
+            if answers(share, answer, tolerance):
                 return answer
         pause(ASK_SECONDS)
     try:

@@ -15,7 +15,17 @@ from typing import Any
 
 from google.cloud.run_v2 import Revision, RevisionTemplate, Service, TrafficTarget, TrafficTargetAllocationType
 
-from components.release.targets import GPU, VersionShare, ask_until_valid, check, files, on_gpu, parse_answer, percents
+from components.release.targets import (
+    GPU,
+    TOLERANCE,
+    VersionShare,
+    ask_until_valid,
+    check,
+    files,
+    on_gpu,
+    parse_answer,
+    percents,
+)
 from components.release.targets.google_cloud import POLLING, Api, ResourceMissingError
 from nightshift import storage
 from nightshift.errors import UnavailableError, UserError
@@ -77,7 +87,7 @@ class CloudRunClients:
 class CloudRun:
     """The service of a use case."""
 
-    splits = True
+    splits, tolerance = True, TOLERANCE
 
     def __init__(
         self,

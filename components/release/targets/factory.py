@@ -1,8 +1,11 @@
 """Builds the target of a state, and the requests to its versions."""
 
 import os
+import time
 from collections.abc import Mapping
 from dataclasses import fields
+from datetime import datetime
+from functools import partial
 from http import HTTPStatus
 from typing import Any, TypeVar
 
@@ -11,7 +14,7 @@ import urllib3
 from components.release.targets import BadVersionError, NoAnswerError, ReleaseTarget, VersionShare
 from nightshift.contracts.state import DeploymentTarget as Kind
 from nightshift.contracts.state import State
-from nightshift.errors import UserError, check_names, may_pass
+from nightshift.errors import UnavailableError, UserError, check_names, may_pass
 from nightshift.local import examples
 from nightshift.registry import Version
 
@@ -69,6 +72,7 @@ def _build_managed(serving: Mapping[str, Any], name: str) -> ReleaseTarget:
         "sagemaker": _sagemaker,
         "kserve": _kserve_raw,
         "knative": _knative,
+        "llm": _llm,
         "vertex": _vertex,
         "cloudrun": _cloudrun,
     }
@@ -98,6 +102,28 @@ def _knative(serving: dict[str, Any], name: str) -> ReleaseTarget:
     from components.release.targets.knative import Knative, KnativeSettings
 
     return Knative(name, _settings(KnativeSettings, serving), _cluster(), ask)
+
+
+def _llm(serving: dict[str, Any], name: str) -> ReleaseTarget:
+    from components.release.targets.llm_inference_service import Connections, LLMInferenceServices, LLMSettings
+
+    settings = _settings(LLMSettings, serving)
+    query = partial(query_prometheus, settings.prometheus) if settings.prometheus else None
+    return LLMInferenceServices(name, settings, Connections(_cluster(), ask, time.sleep, query))
+
+
+def query_prometheus(url: str, query: str, at: datetime) -> Any:
+    """Return an instant vector of Prometheus, a list.
+
+    Raises:
+        UnavailableError: when it does not answer with one.
+    """
+    fields = {"query": query, "time": str(at.timestamp())}
+    try:
+        answer = urllib3.request("GET", f"{url}/api/v1/query", fields=fields, timeout=TIMEOUT_SECONDS)
+        return answer.json()["data"]["result"]
+    except (urllib3.exceptions.HTTPError, ValueError, LookupError, TypeError) as error:
+        raise UnavailableError(f"Prometheus at {url} does not answer {query}: {error!r}; run it again") from None
 
 
 def _cluster() -> Any:

@@ -10,10 +10,11 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from components.release.targets import (
     GPU,
+    TOLERANCE,
     BadVersionError,
     VersionShare,
     ask_until_valid,
@@ -27,6 +28,7 @@ from nightshift.cluster import FULL, MissingError
 from nightshift.errors import UnavailableError, UserError
 
 GROUP = "serving.kserve.io"
+DEPLOYMENTS = {"group": "apps", "version": "v1", "plural": "deployments"}
 SERVICES = {"group": GROUP, "version": "v1beta1", "plural": "inferenceservices"}
 OWNER, NEWEST, REPLACES = (f"nightshift/{word}" for word in ("use-case", "newest", "replaces"))
 PORT, TOKEN = 8321, "/etc/nightshift/token"
@@ -63,19 +65,24 @@ class KServeSettings:
     max_replicas: int = 4
     gpus: int = 0
 
+    allowed_gpus: ClassVar[Sequence[int]] = (0, 1)
+
     def __post_init__(self) -> None:
         if not 0 <= self.min_replicas <= self.max_replicas or not self.max_replicas:
             raise UserError(
                 f"state.serving.min_replicas is {self.min_replicas} and max_replicas {self.max_replicas}; "
                 "allowed: 0 <= min_replicas <= max_replicas, which is at least 1"
             )
-        if self.gpus not in (0, 1):
-            raise UserError(f"state.serving.gpus is {self.gpus}; the server uses one: give 0 or 1")
+        if self.gpus not in self.allowed_gpus:
+            allowed = " or ".join(map(str, self.allowed_gpus))
+            raise UserError(f"state.serving.gpus is {self.gpus}; a replica's server uses {allowed}")
 
 
 class KServe:
     """The InferenceService of a use case."""
 
+    kind, resource = "InferenceService", SERVICES
+    tolerance = TOLERANCE
     modes: Sequence[str]  # as KServe calls the mode, and has called it
 
     def __init__(
@@ -97,6 +104,7 @@ class KServe:
         """
         self._name, self._settings, self._api = name, settings, api
         self._ask, self._pause = ask, pause
+        self._use_case = name
 
     def measure(self, *_: object) -> None:
         """Not available: KServe keeps no figures of a version's requests; see `ReleaseTarget`."""
@@ -127,7 +135,7 @@ class KServe:
                 return service, "" if is_up else why
             self._pause(POLL_SECONDS)
         raise UnavailableError(
-            f"InferenceService {self._name!r} does not become ready; {why or 'look at its events'}; run it again"
+            f"{self.kind} {self._name!r} does not become ready; {why or 'look at its events'}; run it again"
         )
 
     def _await(self) -> Object:
@@ -139,14 +147,14 @@ class KServe:
         """
         service, why = self._await_settled(waits=True)
         if service is None:
-            raise UnavailableError(f"InferenceService {self._name!r} was deleted meanwhile; run it again")
+            raise UnavailableError(f"{self.kind} {self._name!r} was deleted meanwhile; run it again")
         if REFUSED.search(why):
             raise UserError(
-                f"InferenceService {self._name!r} gets no pods in {self._settings.namespace!r}, whatever the version: "
+                f"{self.kind} {self._name!r} gets no pods in {self._settings.namespace!r}, whatever the version: "
                 f"{why}; change what the namespace allows, then run it again"
             )
         if why:
-            raise BadVersionError(f"InferenceService {self._name!r} does not serve {notes(service)[NEWEST]}: {why}")
+            raise BadVersionError(f"{self.kind} {self._name!r} does not serve {notes(service)[NEWEST]}: {why}")
         return service
 
     def _find(self) -> Object | None:
@@ -155,30 +163,51 @@ class KServe:
         Raises:
             UserError: when it is not ours.
         """
-        service = self._get(SERVICES, self._name)
-        if service and notes(service).get(OWNER) != self._name:
+        service = self._get(self.resource, self._name)
+        if service and notes(service).get(OWNER) != self._use_case:
             raise UserError(
-                f"InferenceService {self._name!r} exists and has no annotation {OWNER}={self._name}; delete it, or "
+                f"{self.kind} {self._name!r} exists and has no annotation {OWNER}={self._use_case}; delete it, or "
                 "give the use case another name"
             )
         mode = service.get("status", {}).get("deploymentMode", self.modes[0]) if service else self.modes[0]
         if mode not in self.modes:
             raise UserError(
-                f"InferenceService {self._name!r} is in mode {mode}, and state.serving.kind means {self.modes[0]}; "
+                f"{self.kind} {self._name!r} is in mode {mode}, and state.serving.kind means {self.modes[0]}; "
                 "delete it, or change the kind"
             )
         return service
 
+    def _find_deployment(self, name: str, uid: str) -> Object | None:
+        """Return what KServe has made of an object; not what is left of one before it.
+
+        Args:
+            name: of the Deployment.
+            uid: of the object; empty where there is none, and so may be no Deployment.
+
+        Raises:
+            UserError: when it is somebody else's.
+        """
+        deployment = self._get(DEPLOYMENTS, name)
+        owners = deployment["metadata"].get("ownerReferences", ()) if deployment else ()
+        ours = [
+            reference["uid"]
+            for reference in owners
+            if (reference["kind"], reference["name"]) == (self.kind, self._name)
+        ]
+        if deployment and not ours:
+            raise UserError(f"Deployment {name!r} exists and is not KServe's; delete it, or rename the use case")
+        return deployment if uid in ours else None
+
     def _create(self, body: Object) -> None:
-        self._call("create", SERVICES, body=body)
+        self._call("create", self.resource, body=body)
 
     def _replace(self, service: Object, body: Object) -> None:
         """Write the object; it is refused when it is not what was read any more."""
         body["metadata"]["resourceVersion"] = service["metadata"]["resourceVersion"]
-        self._call("replace", SERVICES, name=self._name, body=body)
+        self._call("replace", self.resource, name=self._name, body=body)
 
     def _delete(self) -> None:
-        self._call("delete", SERVICES, name=self._name)
+        self._call("delete", self.resource, name=self._name)
         while self._find():
             self._pause(POLL_SECONDS)
 
@@ -246,6 +275,15 @@ class KServe:
         method = getattr(self._api, f"{verb}_namespaced_custom_object")
         location = {**kind, "namespace": self._settings.namespace}
         return cluster.call(f"{verb} {kind['plural']}", self._name, lambda: method(**location, **arguments))
+
+
+def deployment_failure(deployment: Object) -> str:
+    """Return why the pods of a Deployment do not start; empty while they may, and when they have."""
+    reported = conditions(deployment)
+    if reported.get("Progressing", {}).get("status") != "False":
+        return ""
+    refused = reported.get("ReplicaFailure", {})
+    return str(refused.get("message") or reported["Progressing"].get("message") or "its pods do not start")
 
 
 def _resources(gpus: int) -> Object:

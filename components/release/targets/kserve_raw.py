@@ -18,14 +18,13 @@ from components.release.targets.kserve import (
     KServe,
     KServeSettings,
     Object,
-    conditions,
+    deployment_failure,
     is_ready,
     notes,
 )
 from nightshift.contracts.loadtest import UTILIZATION
 from nightshift.errors import UserError
 
-DEPLOYMENTS = {"group": "apps", "version": "v1", "plural": "deployments"}
 PRIORITY = "nightshift-serving"
 # no more requests come once endpoints are gone; then the server has its own time to answer what it has in hand
 DRAIN_SECONDS, GRACE_SECONDS = 10, 30
@@ -60,7 +59,7 @@ class KServeRawDeployment(KServe):
         (share,) = split
         service = self._find()
         if service is None:
-            self._deployment("")  # somebody else's would be changed
+            self._find_deployment(f"{self._name}-predictor", "")  # somebody else's would be changed
             self._create(self._whole(share, ""))
         elif not self._runs(service, share):
             self._replace(service, self._whole(share, service["metadata"]["resourceVersion"]))
@@ -76,7 +75,7 @@ class KServeRawDeployment(KServe):
         return self._ask_url(self._await()["status"]["address"]["url"], share)
 
     def _state(self, service: Object) -> tuple[bool, str]:
-        deployment = self._deployment(service["metadata"]["uid"])
+        deployment = self._find_deployment(f"{self._name}-predictor", service["metadata"]["uid"])
         if deployment is None or not _has_taken(deployment, service):
             return False, ""
         is_up = (
@@ -84,25 +83,7 @@ class KServeRawDeployment(KServe):
             and is_ready(service)
             and "address" in service["status"]
         )
-        return is_up, _failure(deployment)
-
-    def _deployment(self, owner: str) -> Object | None:
-        """Return what KServe has made of an object; not what is left of one before it.
-
-        Raises:
-            UserError: when it is somebody else's.
-        """
-        name = f"{self._name}-predictor"
-        deployment = self._get(DEPLOYMENTS, name)
-        owners = deployment["metadata"].get("ownerReferences", ()) if deployment else ()
-        ours = [
-            reference["uid"]
-            for reference in owners
-            if (reference["kind"], reference["name"]) == ("InferenceService", self._name)
-        ]
-        if deployment and not ours:
-            raise UserError(f"Deployment {name!r} exists and is not KServe's; delete it, or rename the use case")
-        return deployment if owner in ours else None
+        return is_up, deployment_failure(deployment)
 
     def _whole(self, share: VersionShare, replaces: str) -> Object:
         return self._object(share, {REPLACES: replaces, f"{GROUP}/autoscalerClass": "hpa"})
@@ -138,12 +119,3 @@ def _available(deployment: Object) -> int:
     status = deployment.get("status", {})
     is_alone = status.get("replicas", 0) == status.get("updatedReplicas", 0)
     return int(status.get("availableReplicas", 0)) if is_alone else 0
-
-
-def _failure(deployment: Object) -> str:
-    """Return why the pods do not start; empty while they may, and when they have."""
-    reported = conditions(deployment)
-    if reported.get("Progressing", {}).get("status") != "False":
-        return ""
-    refused = reported.get("ReplicaFailure", {})
-    return str(refused.get("message") or reported["Progressing"].get("message") or "its pods do not start")

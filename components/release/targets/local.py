@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from components.release.targets import BadVersionError, VersionShare
+from components.release.targets import TOLERANCE, BadVersionError, VersionShare
 from nightshift import registry
 from nightshift.contracts.state import State
 from nightshift.errors import UnavailableError, UserError
@@ -22,7 +22,7 @@ from nightshift.serving.files import Challenger, RunningServer
 class Local:
     """The endpoint of a use case."""
 
-    splits = True
+    splits, tolerance = True, TOLERANCE
 
     def __init__(
         self, state: State, name: str, port: int = endpoint.PORT, patience: Patience = endpoint.PATIENCE

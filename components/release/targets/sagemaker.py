@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from components.release.core import Slo
 from components.release.targets import (
+    TOLERANCE,
     BadVersionError,
     NoAnswerError,
     VersionShare,
@@ -23,6 +23,7 @@ from components.release.targets import (
     is_superset,
     parse_answer,
 )
+from components.release.verdicts import RequestFigures
 from nightshift import storage
 from nightshift.errors import UnavailableError, UserError, may_pass
 from nightshift.serving.options import DEVICE
@@ -75,7 +76,7 @@ class SageMakerClients:
 class SageMaker:
     """The endpoint of a use case."""
 
-    splits = True
+    splits, tolerance = True, TOLERANCE
 
     def __init__(
         self,
@@ -123,7 +124,7 @@ class SageMaker:
         """Ask a version's variant; see `ReleaseTarget`."""
         return ask_until_valid(share, lambda: self._invoke(share), self._pause)
 
-    def measure(self, share: VersionShare, since: datetime, until: datetime) -> Slo:
+    def measure(self, share: VersionShare, since: datetime, until: datetime) -> RequestFigures:
         """Return what CloudWatch has of a variant; see `ReleaseTarget`."""
         requests, errors = (
             sum(datapoint["Sum"] for datapoint in self._figures(share, (since, until), name, Statistics=["Sum"]))
@@ -131,7 +132,7 @@ class SageMaker:
         )
         slowest = self._figures(share, (since, until), "ModelLatency", ExtendedStatistics=["p99"])
         microseconds = max((datapoint["ExtendedStatistics"]["p99"] for datapoint in slowest), default=None)
-        return Slo(int(requests), int(errors), None if microseconds is None else microseconds / 1000)
+        return RequestFigures(int(requests), int(errors), None if microseconds is None else microseconds / 1000)
 
     def clean(self, split: Sequence[VersionShare]) -> None:
         """Delete configurations and models of ours that nothing needs; see `ReleaseTarget`."""

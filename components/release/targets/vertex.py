@@ -19,7 +19,7 @@ from google.cloud.aiplatform_v1 import Endpoint
 from google.cloud.aiplatform_v1.types import PredictRequest
 from google.protobuf.json_format import MessageToDict
 
-from components.release.targets import BadVersionError, VersionShare, files, is_superset, on_gpu, percents
+from components.release.targets import TOLERANCE, BadVersionError, VersionShare, files, is_superset, on_gpu, percents
 from components.release.targets.google_cloud import POLLING, Api, BadRequestError, TakenError
 from nightshift import storage
 from nightshift.errors import UnavailableError, UserError
@@ -77,7 +77,7 @@ class VertexClients:
 class Vertex:
     """The endpoint of a use case."""
 
-    splits = True
+    splits, tolerance = True, TOLERANCE
 
     def __init__(
         self, name: str, settings: VertexSettings, clients: VertexClients, pause: Callable[[float], None] = time.sleep

@@ -40,12 +40,12 @@ SUMS = ("self_attn.o_proj", "mlp.down_proj")
 
 
 class Context(NamedTuple):
-    """What every block sees of the rows.
+    """What every block sees of the rows, of those tokens that are this process's.
 
     Attributes:
         rows: tokens, int32 (n, length + 1).
         positions: of each token but the last in its document, int64 (n, length).
-        visible: which tokens it sees: those before it and itself, in its document.
+        visible: which tokens it sees.
     """
 
     rows: Tensor
@@ -100,10 +100,10 @@ class Embedding(nn.Module):
         super().__init__()
         self.tokens = tokens
 
-    def forward(self, rows: Tensor, _: Context) -> Tensor:
-        """Return what each token but a row's last begins as, (n, length + 1) -> (n, length, width)."""
-        embedded: Tensor = self.tokens(rows[:, :-1])
-        device = rows.device.type
+    def forward(self, _: Tensor, context: Context) -> Tensor:
+        """Return what each token but the last begins as, (n, length, width)."""
+        embedded: Tensor = self.tokens(context.rows[:, :-1])
+        device = embedded.device.type
         return embedded.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else embedded
 
 
@@ -154,7 +154,9 @@ class Decoder(ConditionedBlocks):
         tokens = rows[:, :-1]
         index = torch.arange(tokens.shape[1], device=rows.device)
         begun = torch.where(tokens == self.start, index, 0).cummax(1).values
-        return Context(rows, index - begun, attention.within_documents(begun))
+        own = self.own_tokens(tokens.shape[1])
+        visible = attention.within_documents(begun, own, self.sharing)
+        return Context(rows[:, own.start : own.stop + 1], (index - begun)[:, own], visible)
 
 
 @dataclass(frozen=True)
@@ -211,7 +213,7 @@ class Llama:
         from torch.distributed.tensor import Replicate
         from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel
 
-        from nightshift.neural.parallel import Replicated
+        from nightshift.neural.styles import Replicated
 
         styles: dict[str, Callable[[], ParallelStyle]] = {
             "tokens": lambda: RowwiseParallel(input_layouts=Replicate()),

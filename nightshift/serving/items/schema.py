@@ -108,7 +108,7 @@ class ItemSchema:
     """The items of a task; a request has all fields of each item.
 
     Attributes:
-        classes: names of the classes, in the order of the graph's scores.
+        classes: names of the classes, in the order of the graph's scores; none where an item has one score.
         fields: fields of an item.
     """
 

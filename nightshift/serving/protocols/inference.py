@@ -99,10 +99,10 @@ async def _infer_items(
 ) -> Answer:
     scores = await model.batcher.score(decoded.inputs, ROW)
     scored = items.describe_scores(model, decoder.items, scores, decoded, [None] * len(scores))
-    labels = [item.label for item in scored.items]
     values: Array | list[str] = scores
     if outputs.classes:
         values = _format_classes(scores, decoder.items.classes, outputs.classes)
+    labels = [item.label for item in scored.items if item.label is not None]
     return Answer(_respond(model, outputs, {OUTPUT: values, "label": labels}), [scored])
 
 

@@ -3,8 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from nightshift.classification.metrics import Scores
 from nightshift.serving.answers import Answer, ScoredItem, ScoredRows
 from nightshift.serving.batching import ServerLimits
@@ -138,8 +136,10 @@ def predictions(items: ItemSchema, scores: Scores) -> list[dict[str, Any]]:
 
     Args:
         items: schema of the items.
-        scores: (n, classes).
+        scores: (n, classes), or (n,) without classes.
     """
+    if not items.classes:
+        return [{"score": score} for score in scores.tolist()]
     best = scores.argmax(axis=1).tolist()
     return [
         {"label": items.classes[label], "score": row[label], "scores": dict(zip(items.classes, row, strict=True))}
@@ -153,10 +153,12 @@ def describe_scores(model: Model, items: ItemSchema, scores: Scores, decoded: De
     Args:
         model: the version.
         items: schema of the items.
-        scores: (n, classes).
+        scores: (n, classes), or (n,) without classes.
         decoded: the n items.
         ids: their ids in the request.
     """
-    labels = [items.classes[label] for label in scores.argmax(axis=1).tolist()]
+    labels: Sequence[str | None] = [None] * len(scores)
+    if items.classes:
+        labels = [items.classes[label] for label in scores.argmax(axis=1).tolist()]
     rows = [ScoredItem(*entry) for entry in zip(ids, labels, decoded.hashes, strict=True)]
-    return ScoredRows(model, np.asarray(scores.max(axis=1)), items=rows)
+    return ScoredRows(model, scores.max(axis=1) if items.classes else scores, items=rows)

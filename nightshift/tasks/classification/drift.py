@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property, partial
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,7 @@ from scipy.stats import chi2, norm
 from nightshift import storage
 from nightshift.classification import shards
 from nightshift.config.classes import ClassConfig, ClassDriftLimits
+from nightshift.config.policy import DriftLimits, EmbeddingDriftLimits
 from nightshift.contracts import package
 from nightshift.contracts.drift import SCORE, Promise, Signal
 from nightshift.contracts.package import ModelPackage
@@ -30,6 +32,7 @@ from nightshift.tasks.protocol import DriftInputs
 PREDICTED = "predicted"
 LOSS, SHARE = "accuracy lost", "share of the rows"  # units of signals
 UNITS = {"domain_classifier": "ROC AUC above 0.5", "mmd": "maximum mean discrepancy", "novelty": SHARE}
+L = TypeVar("L", bound=DriftLimits)
 FEWEST, MOST = 20, 2000  # newest rows by which embeddings are compared, all with all
 
 
@@ -88,8 +91,7 @@ class ItemComparison:
 
     def unlabeled_signals(self) -> Iterator[Signal]:
         """Yield how far the network's view of the newest days lies from its view of the reference."""
-        days = [embedded for embedded in map(self._stack_embeddings, self.inputs.days.newest) if len(embedded)]
-        yield from compare_views(stack(self.inputs.reference[package.EMBEDDING]), days, self.limits)
+        yield from compare_embeddings(self.inputs, self.limits)
 
     def labeled_signals(self) -> Iterator[Signal]:
         """Yield what the labels say that are due."""
@@ -108,10 +110,6 @@ class ItemComparison:
         show = kinds.display(inputs.model.kind).show
         contents = shards.map_shard(inputs.features.partition(inputs.day))
         return unusual.blocks(rows, contents, (before, now), partial(show, inputs.uri, inputs.model))
-
-    def _stack_embeddings(self, day: date) -> Floats:
-        frame = storage.read_frame(self.inputs.scores.partition(day).uri, [package.EMBEDDING])
-        return stack(frame[package.EMBEDDING])
 
     @cached_property
     def _due(self) -> DueItems:
@@ -146,7 +144,7 @@ def stack(embedded: pd.Series) -> Floats:
     return np.array(vectors, dtype=float).reshape(len(vectors), -1 if vectors else 0)
 
 
-def beyond_chance(limits: ClassDriftLimits, reference: pd.DataFrame, rows: int) -> ClassDriftLimits:
+def beyond_chance(limits: L, reference: pd.DataFrame, rows: int) -> L:
     """Return limits of columns that samples of these sizes exceed by chance once in 1 / `RARE` times at most.
 
     Where nothing has changed, the stability index is a multiple of chi square (Yurdakul, Statistical properties of
@@ -155,15 +153,23 @@ def beyond_chance(limits: ClassDriftLimits, reference: pd.DataFrame, rows: int) 
 
     Args:
         limits: the config's.
-        reference: `columns`.
+        reference: what is compared; a class that is predicted has more bins than a number where there are many.
         rows: with which it is compared.
     """
-    scale, bins = 1 / len(reference) + 1 / max(rows, 1), max(BINS, reference[PREDICTED].nunique())
+    classes = reference[PREDICTED].nunique() if PREDICTED in reference else 0
+    scale, bins = 1 / len(reference) + 1 / max(rows, 1), max(BINS, classes)
     psi, distance = float(chi2.isf(RARE, bins)) * scale, float(norm.isf(RARE / 2)) * scale**0.5
     return limits.model_copy(update={"psi": max(limits.psi, psi), "wasserstein": max(limits.wasserstein, distance)})
 
 
-def compare_views(reference: Floats, days: Sequence[Floats], limits: ClassDriftLimits) -> Iterator[Signal]:
+def compare_embeddings(inputs: DriftInputs[Any], limits: EmbeddingDriftLimits) -> Iterator[Signal]:
+    """Yield how far a network's view of the newest days lies from its view of the reference; see `compare_views`."""
+    uris = (inputs.scores.partition(day).uri for day in inputs.days.newest)
+    days = [stack(storage.read_frame(uri, [package.EMBEDDING])[package.EMBEDDING]) for uri in uris]
+    yield from compare_views(stack(inputs.reference[package.EMBEDDING]), [rows for rows in days if len(rows)], limits)
+
+
+def compare_views(reference: Floats, days: Sequence[Floats], limits: EmbeddingDriftLimits) -> Iterator[Signal]:
     """Yield how far the network's view of the newest days lies from its view of the reference, given enough of both.
 
     Novelty is looked for on the newest day, the newest two and so on: of many rows a day shows it, of few the window.
@@ -188,7 +194,7 @@ def compare_views(reference: Floats, days: Sequence[Floats], limits: ClassDriftL
     yield _signal("mmd", far, limits.mmd, reason)
 
 
-def _novelty(rows: int, effect: EffectSize, limits: ClassDriftLimits) -> Signal:
+def _novelty(rows: int, effect: EffectSize, limits: EmbeddingDriftLimits) -> Signal:
     unlike = f"{effect.value:.1%} of the newest {rows:,} rows are less like the reference than"
     return _signal("novelty", effect, limits.novelty, f"{unlike} {embeddings.KNOWN:.0%} of its own")
 

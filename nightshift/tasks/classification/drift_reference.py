@@ -46,11 +46,11 @@ def reference(rows: pd.DataFrame, items: ItemTable, preprocessing: ClassPreproce
     return rows[KEYS].reset_index(drop=True).join(described)
 
 
-def unseen(items: ItemTable, plan: Plan, seen: pd.DataFrame, seed: int) -> pd.DataFrame:
+def unseen(rows: pd.DataFrame, plan: Plan, seen: pd.DataFrame, seed: int) -> pd.DataFrame:
     """Return at most `REFERENCE` rows of `plan.before` that a network was not fitted on, drawn by a seed.
 
     Args:
-        items: of the plan's training days, and of the days before.
+        rows: of the plan's training days, and of the days before: who they are.
         plan: the windows of the logical date.
         seen: the rows that it was fitted on.
         seed: draws.
@@ -58,10 +58,10 @@ def unseen(items: ItemTable, plan: Plan, seen: pd.DataFrame, seed: int) -> pd.Da
     Raises:
         UserError: when there are none.
     """
-    rows = apart(rows_of(items.rows, plan.before), seen)
-    if rows.empty:
+    unseen = apart(rows_of(rows, plan.before), seen)
+    if unseen.empty:
         raise UserError(
             f"{plan.before}: no rows are left for drift to compare with, that share neither group nor content with "
             "the training days; check columns.group, or choose another --date"
         )
-    return rows.iloc[np.sort(np.random.default_rng(seed).permutation(len(rows))[:REFERENCE])]
+    return unseen.iloc[np.sort(np.random.default_rng(seed).permutation(len(unseen))[:REFERENCE])]

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from nightshift import storage
 from nightshift.classification import scorer
 from nightshift.classification.shards import Array, ItemTable, labels
-from nightshift.config.classes import ClassTaskConfig
+from nightshift.config.task import TaskConfig
 from nightshift.neural import checkpoints, data, devices, processes, trainer
 from nightshift.neural.data import AugmentedDataset, Change, Gather, TrainingDataset
 from nightshift.neural.recipes import Recipe
@@ -23,7 +23,7 @@ from nightshift.neural.trainer import TrainedNetwork
 Scores = npt.NDArray[np.float32]
 
 
-T = TypeVar("T", bound=ClassTaskConfig)
+T = TypeVar("T", bound=TaskConfig)
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Setting(Generic[T]):
     """What stays the same through a training.
 
     Attributes:
-        task: classes, candidates and how networks are trained.
+        task: candidates and how networks are trained.
         device: `cpu` or `cuda`.
         checkpoints: URI of the folder of this training's checkpoints; empty for none.
         resident: bytes of inputs up to which all are copied to the device; of more, a batch at a time is.

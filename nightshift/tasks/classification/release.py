@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import date
 
 import numpy as np
+import pandas as pd
 
 from nightshift import storage
 from nightshift.classification import bootstrap, metrics, shards
@@ -11,6 +12,7 @@ from nightshift.classification.metrics import Scores
 from nightshift.classification.scorer import ClassScorer
 from nightshift.contracts import package
 from nightshift.contracts.tables import Table
+from nightshift.tasks.rows import select_group_slices
 
 WORST = 1.0
 AT_ONCE = "`nightshift release abort` ends their release, `nightshift promote` promotes one without steps"
@@ -44,3 +46,13 @@ def losses(table: Table, day: date, uris: Sequence[str]) -> list[Scores]:
         errors = metrics.half_brier(shards.labels(labeled, preprocessing.classes), scores)
         model_losses.append(np.bincount(groups, errors) / np.bincount(groups))
     return model_losses
+
+
+def slices(table: Table, day: date, columns: Sequence[str]) -> pd.DataFrame:
+    """Return the values of some columns for each labeled item of a day, or the first of its group, n rows.
+
+    Raises:
+        UserError: when the features have no such column.
+    """
+    labeled = storage.read_frame(table.partition(day).uri).dropna(subset="label")
+    return select_group_slices(labeled, columns)

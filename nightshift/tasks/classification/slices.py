@@ -26,7 +26,7 @@ def slices(preprocessing: ClassPreprocessing, inputs: Array, right: npt.NDArray[
     return [
         OfSlice(name=name, rows=int(mask.sum()), accuracy=float(right[mask].mean()))
         for statistic, values in _descriptions(preprocessing, inputs).items()
-        for name, mask in _thirds(statistic, values)
+        for name, mask in split_thirds(statistic, values)
         if mask.any()
     ]
 
@@ -37,7 +37,8 @@ def _descriptions(preprocessing: ClassPreprocessing, inputs: Array) -> dict[str,
     return {name: np.concatenate([part[name] for part in parts]) for name in descriptors.names(preprocessing)}
 
 
-def _thirds(name: str, values: npt.NDArray[Any]) -> Iterator[tuple[str, npt.NDArray[np.bool_]]]:
+def split_thirds(name: str, values: npt.NDArray[Any]) -> Iterator[tuple[str, npt.NDArray[np.bool_]]]:
+    """Yield what thirds of n rows are called, by a figure of each, (n,), and which rows they are, bool (n,)."""
     edges = np.unique(np.quantile(values, THIRDS, method="lower"))
     third = np.searchsorted(edges, values, side="left")
     for number, edge in enumerate(edges):

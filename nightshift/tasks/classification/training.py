@@ -147,7 +147,7 @@ class ItemRows:
 
     def reference(self, sample: ItemSample, graph: bytes) -> tuple[pd.DataFrame, Window]:
         """Return rows of the days before the training that no network was fitted on; see `drift_reference`."""
-        unseen = drift_reference.unseen(self.items, self.plan, sample.rows, self.setting.task.seed)
+        unseen = drift_reference.unseen(self.items.rows, self.plan, sample.rows, self.setting.task.seed)
         frame, days = (
             drift_reference.reference(unseen, self.items, sample.preprocessing, Graph(graph)),
             self.plan.before,

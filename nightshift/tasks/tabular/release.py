@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import date
 
 import numpy as np
+import pandas as pd
 
 from nightshift.contracts.tables import Table
 from nightshift.stats.comparison import Floats
@@ -22,3 +23,12 @@ def losses(table: Table, day: date, uris: Sequence[str]) -> list[Floats]:
     """
     labels, scores = rows.score_labeled_rows(table, day, uris)
     return [np.square(prediction - labels) for prediction in scores]
+
+
+def slices(table: Table, day: date, columns: Sequence[str]) -> pd.DataFrame:
+    """Return the values of some columns for each labeled event of a day, n rows.
+
+    Raises:
+        UserError: when the features have no such column.
+    """
+    return rows.select_slices(rows.read_labeled(table, day), columns)

@@ -1,13 +1,13 @@
 """Texts: in UTF-8 in a body or a tensor, as they are in JSON."""
 
-from functools import partial
+from collections.abc import Callable
 from typing import Any
 
 from nightshift.classification import texts, tokens
 from nightshift.classification.shards import Array
 from nightshift.classification.tokens import Tokenizer
 from nightshift.contracts.package import ModelPackage, read_tokenizer
-from nightshift.contracts.preprocessing import TextPreprocessing
+from nightshift.contracts.preprocessing import TextPreprocessing, TokenizedPreprocessing
 from nightshift.serving.items.schema import ItemError, ItemField, ItemSchema
 
 
@@ -18,17 +18,32 @@ def items(model: ModelPackage, uri: str) -> ItemSchema:
         UserError: when it is a model of another task, or its tokenizer is not the one that its manifest names.
     """
     preprocessing, content = model.preprocessing_as(TextPreprocessing), read_tokenizer(uri, model)
-    field = ItemField(
+    tokenizer = Tokenizer(content, preprocessing.vocabulary, preprocessing.pad)
+
+    def encode(text: str) -> Array:
+        numbers: Array = tokens.encode_texts(tokenizer, preprocessing.length, [text])[0]
+        return numbers
+
+    return ItemSchema(preprocessing.classes, (build_text_field(preprocessing, encode),))
+
+
+def build_text_field(preprocessing: TokenizedPreprocessing, encode: Callable[[str], Array]) -> ItemField:
+    """Return the field of an item that is a text.
+
+    Args:
+        preprocessing: of the model.
+        encode: a text that can be scored -> the graph's input, without the dimension of rows.
+    """
+    return ItemField(
         name=preprocessing.item,
-        limit=preprocessing.vocabulary,
+        limit=preprocessing.limit,
         content_types=("text/",),
         schema={"type": "string", "minLength": 1},
         parse=_content,
         format=bytes.decode,
-        decode=partial(_encode, Tokenizer(content, preprocessing.vocabulary, preprocessing.pad), preprocessing.length),
+        decode=lambda content: encode(_read(content)),
         media_type=lambda _: "text/plain",
     )
-    return ItemSchema(preprocessing.classes, (field,))
 
 
 def _content(value: Any) -> bytes:
@@ -37,12 +52,11 @@ def _content(value: Any) -> bytes:
     return value.encode(errors="surrogatepass")
 
 
-def _encode(tokenizer: Tokenizer, length: int, content: bytes) -> Array:
+def _read(content: bytes) -> str:
     try:
         text = content.decode(texts.ENCODING)
     except UnicodeDecodeError:
         raise ItemError("invalid_utf8", "a text in UTF-8") from None
     if rule := texts.fault(text):
         raise ItemError(rule, "a text with something to see, without NUL characters")
-    numbers: Array = tokens.encode_texts(tokenizer, length, [text])[0]
-    return numbers
+    return text

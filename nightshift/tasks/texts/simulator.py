@@ -20,7 +20,7 @@ UNSEEN = "weather"
 AUTHORS = 50
 COMMON, TOPICAL, OWN = 400, 60, 5  # words of everybody, of a topic, of an author
 SHARES = (0.6, 0.3, 0.1)  # of these in a text
-LENGTH = 14  # words of a text, on average
+LEAST = 3  # words of a text
 SYLLABLES = ("ba", "de", "fi", "go", "hu", "ka", "le", "mi", "no", "pu", "ra", "se", "ti", "vo", "zu")
 COLUMNS: tuple[str, ...] = ("text_id", "time", "text", "author", "label")
 
@@ -43,7 +43,8 @@ def day(config: TextSimulator, on: date, labels_due: date | None = None) -> pd.D
     if drifts:  # the last topic is the unseen one
         topics[random.random(count) < config.new_class] = len(TOPICS)
     authors = random.integers(0, AUTHORS, count)
-    lengths = 3 + random.poisson((LENGTH - 3) * (config.length_factor if drifts else 1.0), count)
+    mean = max(0, config.words - LEAST) * (config.length_factor if drifts else 1.0)
+    lengths = LEAST + random.poisson(mean, count)
     new = config.new_words if drifts else 0.0
     rows = zip(topics, authors, lengths, strict=True)
     frame = pd.DataFrame(

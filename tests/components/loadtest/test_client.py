@@ -1,7 +1,7 @@
 """The client against servers that answer late, wrongly or not at all."""
 
-from components.loadtest import core
 from components.loadtest.client import OPEN_CONNECTIONS, Client, complete, request
+from nightshift.stats import latency
 from tests.components.loadtest.servers import answering
 
 REQUESTS = [request(b'{"instances": [{"amount": 1.0}]}')]
@@ -9,14 +9,14 @@ REQUESTS = [request(b'{"instances": [{"amount": 1.0}]}')]
 
 def test_an_open_loop_counts_the_time_that_requests_wait_for_a_slow_server() -> None:
     """One request at a time, 10 ms each, is half of what is offered: the last ones wait for half of the time."""
-    due = core.schedule(200, 0.5)
+    due = latency.poisson_schedule(200, 0.5)
     with answering(lambda _: (200, 0.01), at_once=1) as port:
         opened = Client(port, REQUESTS).run_open(due, 200)
         closed = Client(port, REQUESTS).run_closed(1, 0.2)
     assert len(opened.latencies) == len(due)
     assert max(opened.latencies) >= 0.01 * len(due) - 0.5  # all of it served, one after the other
     # a client that waits for its answer sees nothing of this
-    assert core.quantile(sorted(closed.latencies), 0.5) < max(opened.latencies) / 2
+    assert latency.quantile(sorted(closed.latencies), 0.5) < max(opened.latencies) / 2
 
 
 def test_a_stall_is_seen_by_every_request_that_was_due_meanwhile() -> None:

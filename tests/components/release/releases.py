@@ -8,6 +8,7 @@ from components.release.core import Moment
 from nightshift.config.policy import Rollout
 from nightshift.contracts.release import Action, Release, ReleasedVersion
 from nightshift.contracts.verdict import Verdict
+from nightshift.stats.sequential import LossSums
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 CHAMPION = ReleasedVersion(version=1, sha256="a" * 64)
@@ -37,3 +38,16 @@ def played(judge: Judge, rollout: Rollout = ROLLOUT, days: int = 40) -> Release:
         entry = core.advance(record, verdicts, rollout, at(day))
         record = record.followed_by(entry) if entry else record
     return record
+
+
+def labeled(count: int, won: float, differing: float, both_wrong: float = 0.0) -> LossSums:
+    """What a day's labels say where a loss is 0 or 1.
+
+    Args:
+        count: of the labels.
+        won: by how many more of them the challenger is right than the champion.
+        differing: of them, on which one of the two is wrong.
+        both_wrong: of them.
+    """
+    champion, challenger = both_wrong + (differing + won) / 2, both_wrong + (differing - won) / 2
+    return LossSums(count, champion, challenger, champion, challenger, both_wrong)

@@ -2,25 +2,26 @@
 
 import pytest
 
-from components.release import core
-from components.release.core import Slo
+from components.release import core, verdicts
+from components.release.verdicts import RequestFigures
 from nightshift.config.policy import Rollout
 from nightshift.contracts.release import Action
-from nightshift.contracts.verdict import Decision, Measure, Verdict
+from nightshift.contracts.verdict import Decision, Opponent, Verdict
 from nightshift.errors import UserError
-from nightshift.stats.sequential import Tally
-from tests.components.release.releases import CHALLENGER, CHAMPION, ROLLOUT, at, live, played, started
+from nightshift.stats.sequential import LossSums
+from tests.components.release.releases import CHALLENGER, CHAMPION, ROLLOUT, at, labeled, live, played, started
 
-BETTER, WORSE, EQUAL = Tally(5000, 200, 1000), Tally(5000, -200, 1000), Tally(5000, 0, 1000)
-SLOW, FAILING, FINE, FEW = Slo(1000, 0, 80.0), Slo(1000, 20, 5.0), Slo(1000, 1, 5.0), Slo(10, 10, 900.0)
+BETTER, WORSE = labeled(5000, 200, 1000), labeled(5000, -200, 1000)
+SLOW, FAILING = RequestFigures(1000, 0, 80.0), RequestFigures(1000, 20, 5.0)
+FINE, FEW = RequestFigures(1000, 1, 5.0), RequestFigures(10, 10, 900.0)
 
 
-def judged(*days: Tally, slo: Slo | None = None):
+def judged(*days: LossSums, slo: RequestFigures | None = None):
     """Verdicts of these labels, and of the requests where the challenger has answered some."""
 
     def judge(record, _):
-        verdicts = [core.compare(days, record, ROLLOUT)]
-        return verdicts + ([core.objectives(slo, record, ROLLOUT)] if slo and record.stage == "canary" else [])
+        reached = [verdicts.compare(days, record, ROLLOUT)]
+        return reached + ([verdicts.objectives(slo, record, ROLLOUT)] if slo and record.stage == "canary" else [])
 
     return judge
 
@@ -48,14 +49,14 @@ def test_a_better_version_goes_from_shadow_over_5_25_and_50_percent_to_live_a_da
 
 
 def test_of_two_that_look_at_the_same_time_the_second_finds_nothing_to_do():
-    verdicts = [core.compare([BETTER], started(), ROLLOUT)]
-    after = started().followed_by(core.advance(started(), verdicts, ROLLOUT, at(1)))
-    assert core.advance(after, verdicts, ROLLOUT, at(1)) is None
+    reached = [verdicts.compare([BETTER], started(), ROLLOUT)]
+    after = started().followed_by(core.advance(started(), reached, ROLLOUT, at(1)))
+    assert core.advance(after, reached, ROLLOUT, at(1)) is None
 
 
 def test_it_gets_as_far_as_its_evidence_reaches():
     for total, reached in ((64, 0), (72, 0.05), (88, 0.25), (104, 0.5)):
-        record = played(judged(Tally(5000, total, 1000)), days=20)
+        record = played(judged(labeled(5000, total, 1000)), days=20)
         assert record.challenger.traffic == reached, total
 
 
@@ -75,8 +76,8 @@ def test_a_worse_version_is_taken_out_with_its_reason_and_does_not_return_by_its
 def test_a_version_that_is_slow_or_fails_is_taken_out_at_once_even_when_paused(slo, reason):
     record = played(judged(BETTER, slo=FINE), days=2)
     record = record.followed_by(core.pause(record, at(1.1)))
-    verdicts = [core.compare([BETTER], record, ROLLOUT), core.objectives(slo, record, ROLLOUT)]
-    entry = core.advance(record, verdicts, ROLLOUT, at(1.2))
+    reached = [verdicts.compare([BETTER], record, ROLLOUT), verdicts.objectives(slo, record, ROLLOUT)]
+    entry = core.advance(record, reached, ROLLOUT, at(1.2))
     assert (entry.action, entry.versions, entry.paused) == (Action.ROLLED_BACK, [CHAMPION], False)
     assert entry.reasons == [f"Version 2 answered 1,000 requests: {reason}."]
 
@@ -95,18 +96,18 @@ def test_a_paused_release_stays_and_goes_on_where_it_was():
     record = played(judged(BETTER), days=3)
     record = record.followed_by(core.pause(record, at(2.5)))
     assert core.pause(record, at(3)) is None
-    assert core.advance(record, [core.compare([BETTER], record, ROLLOUT)], ROLLOUT, at(5)) is None
+    assert core.advance(record, [verdicts.compare([BETTER], record, ROLLOUT)], ROLLOUT, at(5)) is None
     record = record.followed_by(core.resume(record, at(6)))
     assert core.resume(record, at(7)) is None
     # it has been at 25 % for four days
-    entry = core.advance(record, [core.compare([BETTER], record, ROLLOUT)], ROLLOUT, at(6.1))
+    entry = core.advance(record, [verdicts.compare([BETTER], record, ROLLOUT)], ROLLOUT, at(6.1))
     assert entry.challenger.traffic == 0.5
     assert core.start_time(record.followed_by(entry)) == at(0).now
 
 
 def test_without_shares_a_version_goes_live_from_shadow_with_all_of_the_evidence():
     rollout = Rollout(shares=[])
-    assert played(judged(Tally(5000, 104, 1000)), rollout, 20).stage == "shadow"
+    assert played(judged(labeled(5000, 104, 1000)), rollout, 20).stage == "shadow"
     assert trail(played(judged(BETTER), rollout)) == [("shadow", [1, 0], 0), ("live", [1], 1)]
 
 
@@ -130,7 +131,7 @@ def test_one_release_at_a_time_and_never_of_the_champion():
 
 @pytest.mark.parametrize("field", ["subject", "champion"])
 def test_a_verdict_about_other_models_is_refused(field):
-    verdict = core.compare([BETTER], started(), ROLLOUT)
+    verdict = verdicts.compare([BETTER], started(), ROLLOUT)
     other = Verdict(gate="drift", decision=Decision.PASS, reasons=[], measures=[], subject="c" * 64)
     changed = {"subject": other, "champion": verdict.model_copy(update={"compared_with": _opponent("c" * 64)})}
     with pytest.raises(
@@ -140,61 +141,13 @@ def test_a_verdict_about_other_models_is_refused(field):
 
 
 def _opponent(sha256: str):
-    return core.Opponent(version=9, sha256=sha256)
-
-
-def test_a_comparison_tells_the_evidence_both_ways_and_against_whom():
-    verdict = core.compare([Tally(2000, 52, 500), Tally(3000, 52, 500)], started(), ROLLOUT)
-    assert (verdict.gate, verdict.decision) == ("comparison", Decision.UNDECIDED)
-    assert verdict.reasons == ["Version 2 is not distinguishable yet from version 1 after 5,000 observations."]
-    assert verdict.compared_with == core.Opponent(version=1, sha256=CHAMPION.sha256)
-    loss, better, worse = verdict.measures
-    assert loss == Measure(name="loss_reduction", value=104 / 5000)
-    assert better == Measure(name="evidence_for", value=better.value, limit=1)
-    assert worse == Measure(name="evidence_against", value=worse.value, limit=1, higher_is_better=False)
-    assert 0.9 < better.value < 1
-
-
-@pytest.mark.parametrize(("total", "decision"), [(110, Decision.PASS), (-110, Decision.FAIL)])
-def test_evidence_above_one_decides(total, decision):
-    verdict = core.compare([Tally(5000, total, 1000)], started(), ROLLOUT)
-    assert verdict.decision is decision
-    assert 1 < max(verdict.value("evidence_for"), verdict.value("evidence_against")) < 1.5
-
-
-def test_before_the_first_labels_nothing_is_known():
-    verdict = core.compare([], started(), ROLLOUT)
-    assert verdict.decision is Decision.UNDECIDED
-    assert [measure.value for measure in verdict.measures] == [None, 0, 0]
-
-
-@pytest.mark.parametrize(
-    ("slo", "decision", "reason", "values"),
-    [
-        (Slo(100, 1, 50.0), Decision.PASS, "Version 2 answered 100 requests.", (0.01, 50)),
-        (Slo(99, 99, 900.0), Decision.UNDECIDED, "Version 2 answered 99 requests.", (1, 900)),
-        (Slo(0, 0, None), Decision.UNDECIDED, "Version 2 answered 0 requests.", (None, None)),
-        (
-            Slo(100, 2, 80.0),
-            Decision.FAIL,
-            "Version 2 answered 100 requests: error_rate 0.02, limit 0.01; latency_p99_ms 80, limit 50.",
-            (0.02, 80),
-        ),
-    ],
-)
-def test_enough_requests_are_held_to_both_limits(slo, decision, reason, values):
-    verdict = core.objectives(slo, started(), ROLLOUT)
-    assert (verdict.gate, verdict.decision, verdict.reasons) == ("objectives", decision, [reason])
-    assert verdict.measures == [
-        Measure(name="error_rate", value=values[0], limit=0.01, higher_is_better=False),
-        Measure(name="latency_p99_ms", value=values[1], limit=50, higher_is_better=False),
-    ]
+    return Opponent(version=9, sha256=sha256)
 
 
 def test_the_record_tells_which_run_moved_a_version_and_why():
     entry = core.start(live(), CHALLENGER, at(0, "first"))
     record = live().followed_by(entry)
-    verdict = core.compare([BETTER], record, ROLLOUT)
+    verdict = verdicts.compare([BETTER], record, ROLLOUT)
     moved = core.advance(record, [verdict], ROLLOUT, at(1, "second"))
     assert (entry.run, moved.run, moved.by) == ("first", "second", "test")
     assert moved.reasons == verdict.reasons

@@ -16,9 +16,10 @@ import pytest
 from components.release import core, manage
 from components.release.__main__ import advance
 from components.release.core import Moment
-from components.release.targets import BadVersionError, ReleaseTarget, VersionShare, factory
+from components.release.targets import TOLERANCE, BadVersionError, ReleaseTarget, VersionShare, factory
 from components.release.targets.local import Local
 from components.release.targets.sagemaker import SageMaker
+from components.release.verdicts import RequestFigures
 from nightshift import registry, release
 from nightshift.context import StepContext
 from nightshift.contracts import tables
@@ -28,6 +29,7 @@ from nightshift.contracts.state import State
 from nightshift.errors import UnavailableError, UserError
 from nightshift.local import endpoint
 from nightshift.release import ReleaseRef as Kept
+from nightshift.stats.sequential import Tally
 from tests.components import samples
 from tests.components.release import use_cases
 from tests.components.release.targets import aws
@@ -123,8 +125,8 @@ def test_a_day_is_counted_once_and_by_what_was_known_first(tmp_path: Path, use_c
     assert step(args, 0.6) == first
     assert {file: (file.read_bytes(), file.stat().st_mtime_ns) for file in (tmp_path / "audit").rglob("*.json")} == kept
     measures = read_section(args.release).blocks[0]
-    assert measures.rows[0].cells[0] == "loss reduction"
-    assert [row.cells[2] for row in measures.rows] == [None, "at least 1", "at most 1"]
+    assert measures.rows[0].cells[:2] == ["comparison", "relative loss"]
+    assert [row.cells[3] for row in measures.rows] == ["at most 1", "at least 1", "at most 1"]
 
 
 def test_a_run_for_a_past_day_changes_nothing(use_case: UseCase, stocked: str) -> None:
@@ -174,7 +176,7 @@ def test_on_this_machine_the_endpoint_moves_on_with_the_record_and_a_version_tha
 class One:
     """A target that has one version answer."""
 
-    splits = False
+    splits, tolerance = False, TOLERANCE
 
     def __init__(self) -> None:
         self.served: list[int] = []
@@ -203,6 +205,49 @@ def test_on_a_target_without_shares_it_goes_from_shadow_to_live(use_case: UseCas
     step(flags(use_case, stocked, "2024-03-15"), 0.5, lambda *_: one)
     record = step(flags(use_case, stocked, "2024-03-18"), 3, lambda *_: one)
     assert (record.stage, one.served) == ("live", [1, 3])
+
+
+class Metered(One):
+    """A target of which the requests' costs are known, those of version 3 as a multiple of the others'."""
+
+    splits = True
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self._factor = factor
+
+    def measure(self, share: VersionShare, since: datetime, until: datetime) -> RequestFigures:
+        requests = round(100_000 * share.traffic * ((until - since) / timedelta(days=1)))
+        cost = 0.1 * (self._factor if share.version.version == 3 else 1)
+        return RequestFigures(requests, 0, 5.0, {"cost": Tally(requests, requests * cost, requests * cost**2)})
+
+
+@pytest.mark.parametrize(("factor", "traffic"), [(1.0, [0.05, 0.25, 0.5, 1]), (1.5, [0.05, 0])])
+def test_a_version_whose_requests_cost_more_is_taken_back_though_it_is_better_in_every_slice(
+    use_case: UseCase, stocked: str, factor: float, traffic: list[float]
+) -> None:
+    begin(stocked, 1, 3)
+    target, shares, reasons = Metered(factor), list[float](), list[str]()
+    step(flags(use_case, stocked, "2024-03-15"), 0.5, lambda *_: target)
+    for days in range(3, 3 + len(traffic)):
+        args = flags(use_case, stocked, "2024-03-18")
+        args.config = json.dumps(use_case.config | {"release": {"gradual": True, "slices": ["channel"]}})
+        record = step(args, days, lambda *_: target)
+        shares.append(target.serving().get(3, 0))
+        reasons = record.reasons
+    assert shares == traffic
+    if factor > 1:
+        assert reasons == ["The cost of version 3 exceeds 110% of version 1's after 100,000 requests."]
+    else:
+        assert "The loss where channel is shop of version 3 stays within 110% of version 1's" in " ".join(reasons)
+
+
+def test_a_column_that_the_features_do_not_have_is_named(use_case: UseCase, stocked: str) -> None:
+    begin(stocked, 1, 3)
+    args = flags(use_case, stocked, "2024-03-18")
+    args.config = json.dumps(use_case.config | {"release": {"gradual": True, "slices": ["chanel"]}})
+    with pytest.raises(UserError, match=r"release\.slices\.chanel: unknown; .*; did you mean 'channel'"):
+        step(args)
 
 
 class Bad(One):

@@ -11,7 +11,7 @@ from nightshift.classification.scorer import ClassScorer
 from nightshift.classification.shards import shard_uri
 from nightshift.contracts import package, tables
 from nightshift.errors import UserError
-from nightshift.tasks.classification.release import losses
+from nightshift.tasks.classification.release import losses, slices
 from tests.components import pictures
 
 DAY = date(2024, 3, 10)
@@ -52,3 +52,10 @@ def test_a_group_is_one_observation(tmp_path, uris) -> None:
 def test_versions_of_other_inputs_are_not_compared(tmp_path, uris) -> None:
     with pytest.raises(UserError, match=r"of .*'side': 8.* takes .*16.*; .*`nightshift release abort`"):
         losses(written(tmp_path, side=8), DAY, uris)
+
+
+def test_slices_are_of_the_same_observations_as_the_losses(tmp_path) -> None:
+    table = written(tmp_path, group=["b", "a", "c", "b", "b"], camera=["x", "y", "x", "z", "z"])
+    assert slices(table, DAY, ["camera"]).to_dict("list") == {"camera": ["x", "y"]}
+    with pytest.raises(UserError, match=r"release\.slices\.camra: unknown; .*; did you mean 'camera'"):
+        slices(table, DAY, ["camra"])

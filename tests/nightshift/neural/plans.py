@@ -59,6 +59,7 @@ PLANS: dict[int, dict[str, tuple[dict[str, Any], dict[str, Any]]]] = {
         "llama, fsdp, accumulated, clipped, recomputed": ({"shard": 2}, {**PIECES, "clip": 0.05, "recompute": True}),
         "llama, tp, clipped": ({"tensor": 2}, {"clip": 0.05}),
         "llama, pp 1f1b": (PIPELINE, PIECES),
+        "llama, cp": ({"shard": 2, "context": 2}, {"clip": 0.05}),
     },
     4: {
         "hsdp 2 x 2": ({"shard": 2}, {}),
@@ -80,6 +81,8 @@ PLANS: dict[int, dict[str, tuple[dict[str, Any], dict[str, Any]]]] = {
         "pp 2 x dp 2 x tp 2, zero-bubble": ({**PIPELINE, "tensor": 2, "schedule": "zero-bubble"}, PIECES),
         "pp 4 x tp 2": ({"pipeline": 4, "tensor": 2}, PIECES),
         "llama, hsdp 2 x 4": ({"shard": 4}, {}),
+        "llama, dp 2 x fsdp 2 x cp 2": ({"shard": 4, "context": 2}, PIECES),
+        "llama, pp 2 x cp 2 x tp 2": ({**PIPELINE, "shard": 2, "context": 2, "tensor": 2}, PIECES),
         "llama, pp 2 x fsdp 4": ({**PIPELINE, "shard": 4}, {**PIECES, "clip": 0.05}),
         "llama, pp 2 x dp 2 x tp 2": ({**PIPELINE, "tensor": 2}, PIECES),
     },

@@ -52,6 +52,7 @@ def test_processes_that_share_a_training_in_any_way_get_the_weights_of_one_proce
             "compile is cuda-graphs, which 8 processes cannot have; write compile: default",
         ),
         ({"zero": 2}, {"precision": "fp16"}, "zero 2: fp16 scales the loss of whole networks only"),
+        ({"shard": 2, "context": 4}, {}, "context: 4 does not divide the processes that share parameters; write shard"),
         ({"shard": 2, "pipeline": 2, "schedule": "zero-bubble"}, {}, "zero-bubble .* FSDP does not; write shard: 1"),
     ],
 )

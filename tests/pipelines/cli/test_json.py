@@ -62,7 +62,7 @@ def serialize(document: Artifact) -> str:
 
 @pytest.mark.parametrize("name", sorted(name for texts in COMMANDS.values() for name in texts))
 def test_every_command_has_a_document_or_prints_no_table(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    action = ["compare"] if name == "perf" else []
+    action = {"perf": ["compare"], "language": ["judge"]}.get(name, [])
     with pytest.raises(SystemExit):
         parse_command_line([name, *action, "--help"])
 

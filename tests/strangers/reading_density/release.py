@@ -4,6 +4,7 @@ import numpy as np
 
 from nightshift.contracts import package
 from nightshift.tabular.inputs import FrameScorer
+from nightshift.tasks.rows import select_slices
 
 WORST = 50.0
 
@@ -11,3 +12,7 @@ WORST = 50.0
 def losses(table, day, uris):
     rows = table.read([day])
     return [np.maximum(FrameScorer(uri, package.load(uri)).score(rows), 0).astype(float) for uri in uris]
+
+
+def slices(table, day, columns):
+    return select_slices(table.read([day]), columns)

@@ -9,3 +9,7 @@ WORST = 10.0  # a deviance that counts as entirely wrong
 def losses(table, day, uris):
     counts, rates = rows.score_labeled_rows(table, day, uris)
     return [poisson.deviances(counts, predicted) for predicted in rates]
+
+
+def slices(table, day, columns):
+    return rows.select_slices(rows.read_labeled(table, day), columns)

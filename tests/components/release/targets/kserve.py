@@ -41,6 +41,8 @@ class Controllers(Platform):
     kind: type[KServe]
     settings: KServeSettings
     other_mode: str
+    crds = CRDS
+    plural = "inferenceservices"
     late = "'fraud' does not become ready"
     many = False
     gpu: ClassVar = {"gpus": 1}
@@ -49,15 +51,15 @@ class Controllers(Platform):
         super().__init__(fleet)
         self.cluster, self.api = cluster, cluster.api
         self.adds: Json = {}  # what a webhook of somebody else's adds to pods
-        self.services: Kind = next(kind for kind in self.api.kinds if kind.plural == "inferenceservices")
+        self.services: Kind = next(kind for kind in self.api.kinds if kind.plural == self.plural)
         self._calls = Calls(connection, self.counted)
 
     @classmethod
     @contextmanager
     def running(cls, fleet: Fleet, folder: Path, acts: bool = True) -> Iterator[Self]:
-        if not CRDS.exists():
-            pytest.skip(f"{CRDS} is missing")
-        with running(ProcessRuntime(), folder / "cluster", CRDS, acts=acts) as cluster:
+        if not cls.crds.exists():
+            pytest.skip(f"{cls.crds} is missing")
+        with running(ProcessRuntime(), folder / "cluster", cls.crds, acts=acts) as cluster:
             furnish(cluster)
             with config.new_client_from_config(str(cluster.config(folder / "config"))) as connection:
                 yield cls(fleet, cluster, client.CustomObjectsApi(connection))

@@ -56,6 +56,7 @@ class Platform(ABC):
         kinds: of the versions that its target is tried with.
         splits: whether two versions can answer.
         asks_first: whether a version is asked before it gets any requests.
+        share_calls: how many calls another share takes.
         counts_calls: whether single calls are counted, and not only those of the target.
         percentages: what takes whole percentages, as a person calls it; empty when any share will do.
         failure: what is said of a version that does not start, a regular expression.
@@ -68,6 +69,7 @@ class Platform(ABC):
     kinds: Sequence[str] = KINDS
     splits = True
     asks_first = False
+    share_calls = 1
     counts_calls = True
     percentages = ""
     failure: str

@@ -66,7 +66,10 @@ def test_google_cloud_is_reached_with_the_credentials_that_its_libraries_find(
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"kind": "azure"}, "state.serving.kind is 'azure'; allowed: sagemaker, kserve, knative, vertex, cloudrun"),
+        (
+            {"kind": "azure"},
+            "state.serving.kind is 'azure'; allowed: sagemaker, kserve, knative, llm, vertex, cloudrun",
+        ),
         ({"kind": "sagemaker", "rol": ROLE}, "state.serving.rol: unknown; .* did you mean 'role'"),
         ({"kind": "sagemaker", "role": ROLE}, "state.serving: .*image.*; see docs/release.md"),
         ({"kind": "kserve", "namespace": "nightshift"}, "state.serving: .*image"),

@@ -93,5 +93,5 @@ def test_a_replica_with_a_gpu_is_scheduled_where_there_is_one(cluster: Controlle
     limits = {"cpu": "2", "memory": "2Gi", "nvidia.com/gpu": "1"}
     assert predictor["containers"][0]["resources"]["limits"] == limits
     assert predictor["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
-    with pytest.raises(UserError, match=r"state\.serving\.gpus is 2; the server uses one: give 0 or 1"):
+    with pytest.raises(UserError, match=r"state\.serving\.gpus is 2; a replica.s server uses 0 or 1"):
         dataclasses.replace(cluster.settings, gpus=2)

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from botocore.stub import Stubber
 
-from components.release.core import Slo
 from components.release.targets import rollout
 from components.release.targets.sagemaker import AMI
+from components.release.verdicts import RequestFigures
 from nightshift.errors import UserError
 from tests.components.release.targets.aws import SETTINGS, Aws, platform
 from tests.components.release.targets.versions import Fleet
@@ -52,7 +52,7 @@ def test_what_a_variants_requests_were_like_is_what_cloudwatch_says_of_them(acco
                 "StartTime": since, "EndTime": until, "Period": 3600,
             }  # fmt: skip
             cloudwatch.add_response("get_metric_statistics", {"Datapoints": points}, request | which)
-        assert account.target().measure(fleet.split(v2=0.05)[0], since, until) == Slo(1000, 20, 61.0)
+        assert account.target().measure(fleet.split(v2=0.05)[0], since, until) == RequestFigures(1000, 20, 61.0)
 
 
 def test_an_instance_with_a_gpu_has_the_server_use_it(account: Aws, fleet: Fleet) -> None:

@@ -1,0 +1,221 @@
+"""Is a quantized model as good as its original? The gate, and what it says of one that is not.
+
+Both are measured on the same documents and items, so their difference is paired and its interval that of a bootstrap
+over documents (Efron & Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13). Speeds are measured in turn, so
+that a slow moment of the machine slows both.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from gguf import GGUFReader
+from pydantic import Field
+
+from nightshift import storage
+from nightshift.config.section import ConfigSection, Factor, Share
+from nightshift.contracts.likelihoods import FILE, Likelihoods
+from nightshift.contracts.verdict import FILE as VERDICT
+from nightshift.contracts.verdict import Decision, Measure, Verdict
+from nightshift.errors import UserError
+from nightshift.language import llamacpp
+from nightshift.language.likelihood import resume_likelihoods
+from nightshift.language.llamacpp import ContextOptions, LoadedModel
+from nightshift.language.quantization import dequantize
+from nightshift.stats.bootstrap import RESAMPLES, SEED
+from nightshift.stats.comparison import BootstrapEstimate
+
+Floats = npt.NDArray[np.floating[Any]]
+
+BITS = "bits_per_byte"
+SPEEDUP = "speedup"
+LAYER = re.compile(r"blk\.(\d+)\.")
+SPEED_PAIRS = 12
+SPEED_TOKENS = 32
+
+
+class QuantizationLimits(ConfigSection):
+    """What a quantized model may lose."""
+
+    bits: Share = Field(0.02, description="of the original's bits per byte that may be added")
+    task_loss: Share = Field(0.02, description="of a task's mean loss that may be added")
+    speedup: Factor = Field(1, description="tokens a second over those of the original, at least")
+
+
+@dataclass(frozen=True)
+class PairedLosses:
+    """Losses of both models on the same documents or items.
+
+    Attributes:
+        original: float64 of shape (n,).
+        quantized: the same of the other.
+        weights: what they are divided by, float64 of shape (n,): bytes, or 1 for each item.
+    """
+
+    original: Floats
+    quantized: Floats
+    weights: Floats
+
+    @property
+    def means(self) -> tuple[float, float]:
+        """The original's mean loss and the quantized one's."""
+        total = self.weights.sum()
+        return float(self.original.sum() / total), float(self.quantized.sum() / total)
+
+    def increase(self) -> BootstrapEstimate:
+        """Return by how much the mean loss is higher."""
+        before, after = self.means
+        count = len(self.weights)
+        rows = np.random.default_rng(SEED).integers(0, count, (RESAMPLES, count))
+        resampled = (self.quantized - self.original)[rows].sum(axis=1) / self.weights[rows].sum(axis=1)
+        return BootstrapEstimate.from_value(after - before, resampled)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What both models were measured by.
+
+    Attributes:
+        documents: bits, weighted by bytes.
+        speedups: tokens a second of the quantized model over those of the original, of pairs measured in turn.
+        tasks: name -> losses of its items.
+    """
+
+    documents: PairedLosses
+    speedups: list[float]
+    tasks: Mapping[str, PairedLosses] = field(default_factory=dict)
+
+
+def compare_models(
+    original: Path, quantized: Path, documents: Sequence[str], folder: str, options: ContextOptions
+) -> Verdict:
+    """Measure and judge a quantized model, and write the verdict into a folder.
+
+    What a file was measured by stands beside it, and is not measured again for the same file and documents.
+
+    Args:
+        original: GGUF file.
+        quantized: GGUF file.
+        documents: texts that the model was not trained on.
+        folder: or URI.
+        options: with at least 2 tokens.
+
+    Raises:
+        UserError: when there is no document, or a file is no model.
+    """
+    pair = [
+        resume_likelihoods(storage.join(folder, f"{name}-{FILE}"), file, documents, options)
+        for name, file in (("original", original), ("quantized", quantized))
+    ]
+    with llamacpp.load(original, options) as first, llamacpp.load(quantized, options) as second:
+        speedups = measure_speedups(first, second, max(documents, key=len))
+    verdict = judge(Evidence(pair_documents(*pair), speedups), QuantizationLimits(), pair[1].model_sha256)
+    if verdict.decision is Decision.FAIL:
+        verdict = verdict.model_copy(update={"reasons": [*verdict.reasons, explain_damage(original, quantized)]})
+    verdict.write(storage.join(folder, VERDICT))
+    return verdict
+
+
+def pair_documents(original: Likelihoods, quantized: Likelihoods) -> PairedLosses:
+    """Return the bits of both on the same documents.
+
+    Raises:
+        UserError: when these were not the same.
+    """
+    if (original.documents_sha256, original.context) != (quantized.documents_sha256, quantized.context):
+        raise UserError("likelihoods: those of the two models are of other documents or contexts; measure both again")
+    return PairedLosses(np.array(original.bits), np.array(quantized.bits), np.array(original.bytes, dtype=np.float64))
+
+
+def measure_speedups(original: LoadedModel, quantized: LoadedModel, text: str, pairs: int = SPEED_PAIRS) -> list[float]:
+    """Return how many times as fast the quantized model reads a text's tokens one by one, measured in turn."""
+    tokens = original.tokenize(text)[: min(original.context, SPEED_TOKENS)]
+    return [original.decode_seconds(tokens) / quantized.decode_seconds(tokens) for _ in range(pairs)]
+
+
+def judge(evidence: Evidence, limits: QuantizationLimits, subject: str) -> Verdict:
+    """Return the verdict of the gate `quantization`.
+
+    Args:
+        evidence: of both models.
+        limits: what may be lost.
+        subject: hash of the quantized file.
+
+    Returns:
+        `fail` where a measure is beyond its limit and not by chance, `undecided` where it may be.
+    """
+    before, _ = evidence.documents.means
+    judged = [_judge_loss(BITS, evidence.documents, limits.bits * before)]
+    judged += [_judge_loss(name, losses, limits.task_loss) for name, losses in sorted(evidence.tasks.items())]
+    judged.append(_judge_speed(evidence.speedups, limits.speedup))
+    order = (Decision.FAIL, Decision.UNDECIDED, Decision.PASS)
+    worst = next(decision for decision in order if decision in [decision for decision, _, _ in judged])
+    return Verdict(
+        gate="quantization",
+        decision=worst,
+        reasons=[reason for decision, reason, _ in judged if decision is worst],
+        measures=[measure for _, _, measure in judged],
+        subject=subject,
+    )
+
+
+def _judge_loss(name: str, losses: PairedLosses, limit: float) -> tuple[Decision, str, Measure]:
+    (before, after), added = losses.means, losses.increase()
+    label = name.replace("_", " ").capitalize()
+    figures = f"{label} went from {before:.4f} to {after:.4f}, {added.value:+.4f} [{added.low:+.4f}, {added.high:+.4f}]"
+    measure = Measure(
+        name=f"added_{name}",
+        value=added.value,
+        limit=limit,
+        interval=(added.low, added.high),
+        higher_is_better=False,
+    )
+    if added.low > limit:
+        return Decision.FAIL, f"{figures}: above the limit of {limit:+.4f}, and not by chance.", measure
+    if added.high > limit:
+        return Decision.UNDECIDED, f"{figures}: perhaps above the limit of {limit:+.4f}; use more documents.", measure
+    return Decision.PASS, f"{figures}: within the limit of {limit:+.4f}.", measure
+
+
+def _judge_speed(speedups: list[float], limit: float) -> tuple[Decision, str, Measure]:
+    speed = _median(speedups)
+    figures = f"It generates {speed.value:.2f} [{speed.low:.2f}, {speed.high:.2f}] times as fast as the original"
+    measure = Measure(name=SPEEDUP, value=speed.value, limit=limit, interval=(speed.low, speed.high))
+    if speed.high < limit:
+        return Decision.FAIL, f"{figures}: less than the limit of {limit:g}, and not by chance.", measure
+    if speed.low < limit:
+        return Decision.UNDECIDED, f"{figures}: perhaps less than {limit:g}; measure on a quieter machine.", measure
+    return Decision.PASS, f"{figures}.", measure
+
+
+def _median(values: list[float]) -> BootstrapEstimate:
+    rows = np.random.default_rng(SEED).integers(0, len(values), (RESAMPLES, len(values)))
+    return BootstrapEstimate.from_value(median(values), np.median(np.array(values)[rows], axis=1))
+
+
+def explain_damage(original: Path, quantized: Path) -> str:
+    """Return a sentence about the layer whose weights differ most from the original's."""
+    errors = layer_errors(original, quantized)
+    worst = max(errors, key=errors.__getitem__)
+    return (
+        f"The weights of layer {worst} differ most from the original, by {errors[worst]:.1%} of their size; "
+        f"those of the median layer by {median(errors.values()):.1%}."
+    )
+
+
+def layer_errors(original: Path, quantized: Path) -> dict[int, float]:
+    """Return by layer the norm of the differences between its matrices over the norm of the original's."""
+    others = {tensor.name: tensor for tensor in GGUFReader(quantized).tensors}
+    squares: dict[int, Floats] = {}
+    for tensor in GGUFReader(original).tensors:
+        if (match := LAYER.match(tensor.name)) and len(tensor.shape) > 1:
+            weights, layer = dequantize(tensor), int(match[1])
+            differences = dequantize(others[tensor.name]) - weights
+            norms = [np.square(values, dtype=np.float64).sum() for values in (differences, weights)]
+            squares[layer] = squares.get(layer, np.zeros(2)) + norms
+    return {layer: float(np.sqrt(difference / size)) for layer, (difference, size) in squares.items()}

@@ -1,0 +1,36 @@
+"""Learns a tokenizer of ingested texts, for `task.tokenizer`.
+
+python -m nightshift.tasks.language --events runs/latest/ingestion/events --tokenizer tokenizer.json
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from nightshift import storage
+from nightshift.contracts import tables
+from nightshift.errors import UnavailableError, UserError
+from nightshift.step import USER_ERROR
+from nightshift.tasks.language import tokens
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Read the texts of an events table and write a `tokenizer.json`; return the exit code."""
+    parser = argparse.ArgumentParser("python -m nightshift.tasks.language", description="Learn a tokenizer of texts.")
+    parser.add_argument("--events", required=True, help="URI of the events manifest, of ingestion")
+    parser.add_argument("--tokenizer", required=True, help="URI of the tokenizer.json to write")
+    parser.add_argument("--vocabulary", type=int, default=8192, help="numbers that tokens get (default: 8192)")
+    parser.add_argument("--start", default="<|endoftext|>", help="token that begins a text (default: <|endoftext|>)")
+    args = parser.parse_args(arguments)
+    try:
+        parts = tables.read_table(args.events).partitions
+        texts = (text for part in parts for text in storage.read_frame(part.uri, ["text"])["text"])
+        storage.write_bytes(args.tokenizer, tokens.train_tokenizer(texts, args.vocabulary, args.start))
+    except (UserError, UnavailableError) as error:
+        print(error, file=sys.stderr)
+        return USER_ERROR if isinstance(error, UserError) else 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,81 @@
+"""Networks that predict the next token: their recipes, how they are fitted, and what a package holds of them."""
+
+import json
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import torch
+from safetensors.torch import save
+from torch import nn
+
+from nightshift.classification.tokens import Tokens
+from nightshift.config.language import LanguageTaskConfig
+from nightshift.neural import packing
+from nightshift.neural.packing import PackedDataset
+from nightshift.neural.recipes import check_parameters
+from nightshift.neural.recipes.llama import Llama, LlamaParameters
+from nightshift.tasks.classification import networks
+from nightshift.tasks.classification.networks import Setting
+from nightshift.tasks.fitting import Fitted
+from nightshift.tasks.language import documents, onnx_export
+from nightshift.tasks.language.tokens import ByteTokenizer, load_tokenizer
+
+if TYPE_CHECKING:
+    from transformers import LlamaForCausalLM
+
+
+def fit(setting: Setting[LanguageTaskConfig], name: str, rows: pd.DataFrame) -> Fitted:
+    """Fit a candidate of the config on rows of the features table.
+
+    Raises:
+        UserError: when a parameter is refused, or pretrained weights cannot be had.
+    """
+    task, architecture, tokenizer = setting.task, recipe(setting.task, name), load_tokenizer(setting.task)
+    trained = networks.fit(setting, name, architecture, rows, pack(setting, architecture, rows))
+    causal = architecture.causal(trained.model)
+    return Fitted(
+        partial(onnx_export.export_llama, causal, task.length, tokenizer.byte_lengths),
+        partial(measure_rows, trained.model, tokenizer),
+        trained.losses,
+        partial(save_weights, causal),
+    )
+
+
+def recipe(task: LanguageTaskConfig, name: str) -> Llama:
+    """Return the recipe of a candidate of the config.
+
+    Raises:
+        UserError: when it refuses a parameter.
+    """
+    field, tokenizer = networks.field(name), load_tokenizer(task)
+    parameters = check_parameters(LlamaParameters, field, task.candidates[name].parameters)
+    return Llama(field, tokenizer.vocabulary, tokenizer.start, task.length, parameters)
+
+
+def pack(setting: Setting[LanguageTaskConfig], architecture: Llama, rows: pd.DataFrame) -> PackedDataset:
+    """Return what a network is trained on, of rows of the features table."""
+    packed, weights = packing.pack(documents.read_tokens(rows), architecture.start, architecture.length)
+    learned = weights * (packed[:, 1:] < architecture.vocabulary)
+    inputs, labels = (
+        torch.from_numpy(array).to(setting.torch_device) for array in (packed % architecture.vocabulary, learned)
+    )
+    return PackedDataset(inputs, labels, architecture.fit.batch_size)
+
+
+def measure_rows(model: nn.Sequential, tokenizer: ByteTokenizer, rows: Tokens) -> npt.NDArray[np.float32]:
+    """Return a network's bits per byte of rows, (n, length + 1) -> (n,)."""
+    nats = networks.run_batches(model, rows % tokenizer.vocabulary, next(model.parameters()).device)
+    sizes = tokenizer.byte_lengths[rows[:, 1:]]
+    bits = (nats * (sizes > 0)).sum(1, dtype=float) / np.log(2)
+    scores: npt.NDArray[np.float32] = (bits / np.maximum(sizes.sum(1), 1)).astype(np.float32)
+    return scores
+
+
+def save_weights(causal: "LlamaForCausalLM") -> Mapping[str, bytes]:
+    """Return the files by which engines load a model of `transformers`: its shape, and its weights in safetensors."""
+    shape = causal.config.to_dict() | {"architectures": [type(causal).__name__]}
+    return {"config.json": json.dumps(shape, indent=2).encode(), "model.safetensors": save(causal.state_dict())}

@@ -1,0 +1,61 @@
+"""The rules for texts that a language model learns from; after Rae et al., Gopher, 2021, appendix A.1."""
+
+from typing import TYPE_CHECKING
+
+import numpy.typing as npt
+
+from nightshift.classification import texts
+from nightshift.config.language import LanguageConfig, LanguageTaskConfig
+from nightshift.tasks.language import chats
+from nightshift.tasks.texts.ingestion import find_faults
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+RUN = 4  # words that a text should not repeat
+
+
+def faults(typed: "pd.DataFrame", config: LanguageConfig) -> "pd.Series":
+    """Return for each row the rule that rejects its text, or null."""
+    reasons, task = find_faults(typed["text"], config.task.max_characters), config.task
+    readable = typed.loc[reasons.isna(), "text"]
+    reasons[readable.index] = readable.map(lambda text: judge_quality(text, task)).astype(object)
+    return reasons
+
+
+def near_duplicates(contents: "pd.Series", config: LanguageConfig) -> "npt.NDArray[np.bool_]":
+    """Return which of a day's good texts are nearly an earlier one, (n,); none where the config does not ask."""
+    return texts.find_repeats(contents, config.task.near_duplicates)
+
+
+def rules(config: LanguageConfig) -> dict[str, object]:
+    """Return what decides which rows are good, beside columns and zone."""
+    names = {"chat", "min_characters", "max_characters", "max_repetition", "max_symbols", "near_duplicates"}
+    return config.task.model_dump(include=names)
+
+
+def judge_quality(text: str, task: LanguageTaskConfig) -> str | None:
+    """Return the rule that rejects a text: `not_a_chat`, `too_short`, `symbols` or `repetitive`, or None."""
+    if task.chat:
+        messages = chats.parse_chat(text)
+        if not messages:
+            return "not_a_chat"
+        text = "\n".join(message.content for message in messages)
+    if len(text) < task.min_characters:
+        return "too_short"
+    if measure_symbols(text) > task.max_symbols:
+        return "symbols"
+    return "repetitive" if measure_repetition(text) > task.max_repetition else None
+
+
+def measure_symbols(text: str) -> float:
+    """Return the share of characters that are neither letters, digits nor spaces."""
+    return sum(not (character.isalnum() or character.isspace()) for character in text) / len(text)
+
+
+def measure_repetition(text: str) -> float:
+    """Return the share of runs of `RUN` words that came before in the text; 0 of a shorter one."""
+    words = text.split()
+    runs = [tuple(words[first : first + RUN]) for first in range(len(words) - RUN + 1)]
+    return 1 - len(set(runs)) / len(runs) if runs else 0.0

@@ -1,0 +1,27 @@
+"""Texts of requests, as rows of tokens; a longer text is scored by its first row."""
+
+from nightshift.classification.shards import Array
+from nightshift.contracts.package import ModelPackage
+from nightshift.contracts.preprocessing import LanguagePreprocessing
+from nightshift.serving.items.schema import ItemError, ItemSchema
+from nightshift.tasks.language import chats, documents
+from nightshift.tasks.language.tokens import open_tokenizer
+from nightshift.tasks.texts.items import build_text_field
+
+
+def items(model: ModelPackage, uri: str) -> ItemSchema:
+    """Return what is said of the texts of a package that lies at a URI.
+
+    Raises:
+        UserError: when it is a model of another task, or its tokenizer is not the one that its manifest names.
+    """
+    preprocessing, tokenizer = model.preprocessing_as(LanguagePreprocessing), open_tokenizer(uri, model)
+
+    def encode(text: str) -> Array:
+        if tokenizer.chat and not chats.parse_chat(text):
+            raise ItemError("not_a_chat", chats.FORM)
+        (document,) = tokenizer.encode([text])
+        first: Array = documents.cut_rows([document[: preprocessing.length + 1]], preprocessing)[0][0]
+        return first
+
+    return ItemSchema((), (build_text_field(preprocessing, encode),))

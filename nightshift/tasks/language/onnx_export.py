@@ -1,0 +1,135 @@
+"""The ONNX graph of a Llama: `inputs` int32 (n, length + 1) -> `score` float32 (n,), the bits per byte of each row.
+
+Its `embedding`, float32 (n, width), is the mean over tokens of what the last layer takes (Muennighoff, SGPT, 2022).
+Numbers from the vocabulary on are of tokens that are only read: they are those less the vocabulary, and count nothing.
+A row is one text from its start, or a later part of one: it is filled up at its end, which no token before it sees.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from onnx import TensorProto, helper
+
+from nightshift.classification.tokens import Tokens
+from nightshift.contracts.package import INPUT
+from nightshift.tasks.onnx_export import Drawing
+
+if TYPE_CHECKING:
+    from transformers import LlamaForCausalLM
+
+HIDDEN = np.float32(-1e9)  # below any score of attention
+
+
+def export_llama(model: "LlamaForCausalLM", length: int, byte_lengths: Tokens) -> bytes:
+    """Return a Llama's bits per byte of the tokens after a row's first; of none, 0.
+
+    Args:
+        model: on the CPU.
+        length: tokens of a row, each of which predicts the next one.
+        byte_lengths: bytes that each token stands for, (2 vocabulary,); those of none count for nothing.
+    """
+    drawn = _Llama(model, length, len(byte_lengths) // 2)
+    graph = drawn.graph
+    hidden, targets = drawn.embed(), graph.node("Slice", INPUT, *map(graph.axes, (1, length + 1, 1)))
+    for number in range(drawn.shape.num_hidden_layers):
+        hidden = drawn.layer(f"model.layers.{number}", hidden)
+    last = drawn.normalize("model.norm", hidden)
+    likely = graph.node("LogSoftmax", drawn.linear("lm_head", last), axis=-1)
+    likely = graph.node("GatherElements", likely, graph.unsqueeze(drawn.lower(targets), 2), axis=2)
+    sizes = graph.node("Gather", graph.constant(byte_lengths.astype(np.float32)), targets)
+    is_counted = graph.node("Sign", sizes)
+    nats = drawn.sum_tokens(graph.node("Mul", graph.node("Squeeze", likely, graph.axes(2)), is_counted))
+    bits = graph.node("Div", nats, graph.constant(np.float32(-np.log(2))))
+    total = drawn.sum_tokens(graph.node("Mul", last, graph.unsqueeze(is_counted, 2)))
+    graph.embedding("Div", total, graph.unsqueeze(drawn.at_least_1(drawn.sum_tokens(is_counted)), 1))
+    score = graph.node("Div", bits, drawn.at_least_1(drawn.sum_tokens(sizes)))
+    inputs = helper.make_tensor_value_info(INPUT, TensorProto.INT32, [None, length + 1])
+    return graph.scorer(inputs, score, drawn.shape.hidden_size)
+
+
+class _Llama:
+    """A decoder that grows by a layer at a time."""
+
+    def __init__(self, model: "LlamaForCausalLM", length: int, vocabulary: int) -> None:
+        self.graph, self.length = Drawing(), length
+        self.vocabulary = self.graph.constant(np.int32(vocabulary))
+        self.shape: Any = model.config  # whose class allows None where it holds numbers
+        self.weights = {name: value.detach().float().numpy() for name, value in model.state_dict().items()}
+        self.one = self.graph.constant(np.float32(1))
+        self.epsilon = self.graph.constant(np.float32(self.shape.rms_norm_eps))
+        positions = torch.arange(length)[None]
+        rotations = model.model.rotary_emb(torch.zeros(1), positions)
+        self.cosines, self.sines = (self.graph.constant(rotation.numpy()[:, None]) for rotation in rotations)
+        later = self.graph.node("Expand", self.graph.constant(HIDDEN), self.graph.axes(length, length))
+        self.mask = self.graph.node("Trilu", later, self.graph.constant(np.int64(1)), upper=1)
+
+    def embed(self) -> str:
+        """Draw the numbers of each token but a row's last, (n, length, width)."""
+        tokens = self.graph.node("Slice", INPUT, *map(self.graph.axes, (0, self.length, 1)))
+        return self.graph.node("Gather", self._weight("model.embed_tokens"), self.lower(tokens))
+
+    def lower(self, numbers: str) -> str:
+        """Draw the numbers of tokens, be they only read or not."""
+        return self.graph.node("Mod", numbers, self.vocabulary)
+
+    def sum_tokens(self, values: str) -> str:
+        """Draw the sum over the tokens of a row, (n, length, ...) -> (n, ...)."""
+        return self.graph.node("ReduceSum", values, self.graph.axes(1), keepdims=0)
+
+    def at_least_1(self, values: str) -> str:
+        """Draw what can be divided by."""
+        return self.graph.node("Max", values, self.one)
+
+    def layer(self, name: str, hidden: str) -> str:
+        """Draw a layer: attention, then SwiGLU, each of normalized numbers and added to what was there."""
+        graph = self.graph
+        attended = self._attention(f"{name}.self_attn", self.normalize(f"{name}.input_layernorm", hidden))
+        hidden = graph.node("Add", hidden, attended)
+        normal = self.normalize(f"{name}.post_attention_layernorm", hidden)
+        gate = self.linear(f"{name}.mlp.gate_proj", normal)
+        swish = graph.node("Mul", gate, graph.node("Sigmoid", gate))
+        wide = graph.node("Mul", swish, self.linear(f"{name}.mlp.up_proj", normal))
+        return graph.node("Add", hidden, self.linear(f"{name}.mlp.down_proj", wide))
+
+    def normalize(self, name: str, hidden: str) -> str:
+        """Draw numbers over their root mean square, scaled."""
+        graph = self.graph
+        squares = graph.node("ReduceMean", graph.node("Mul", hidden, hidden), axes=[-1])
+        root = graph.node("Sqrt", graph.node("Add", squares, self.epsilon))
+        return graph.node("Mul", graph.node("Div", hidden, root), self._weight(name))
+
+    def linear(self, name: str, hidden: str) -> str:
+        """Draw a linear layer without a bias."""
+        weight = self.graph.constant(np.ascontiguousarray(self.weights[f"{name}.weight"].T))
+        return self.graph.node("MatMul", hidden, weight)
+
+    def _attention(self, name: str, hidden: str) -> str:
+        """Draw what each token takes from itself and those before it; heads in groups share keys and values."""
+        graph, size, shared = self.graph, self.shape.head_dim, self.shape.num_key_value_heads
+        group = self.shape.num_attention_heads // shared
+        query, key = (self._rotate(self._heads(f"{name}.{part}_proj", hidden)) for part in ("q", "k"))
+        query = graph.node("Reshape", query, graph.axes(0, shared, group, self.length, size))
+        key, value = (graph.unsqueeze(drawn, 2) for drawn in (key, self._heads(f"{name}.v_proj", hidden)))
+        scores = graph.node("MatMul", query, graph.node("Transpose", key, perm=[0, 1, 2, 4, 3]))
+        scaled = graph.node("Div", scores, graph.constant(np.float32(np.sqrt(size))))
+        shares = graph.node("Softmax", graph.node("Add", scaled, self.mask), axis=-1)
+        mixed = graph.node("Transpose", graph.node("MatMul", shares, value), perm=[0, 3, 1, 2, 4])
+        width = shared * group * size
+        return self.linear(f"{name}.o_proj", graph.node("Reshape", mixed, graph.axes(0, 0, width)))
+
+    def _heads(self, name: str, hidden: str) -> str:
+        split = self.graph.axes(0, 0, -1, self.shape.head_dim)
+        return self.graph.node(
+            "Transpose", self.graph.node("Reshape", self.linear(name, hidden), split), perm=[0, 2, 1, 3]
+        )
+
+    def _rotate(self, heads: str) -> str:
+        """Draw numbers turned by their positions, in pairs of one of either half."""
+        graph, half = self.graph, self.shape.head_dim // 2
+        first, second = (graph.node("Slice", heads, *map(graph.axes, (begin, begin + half, 3))) for begin in (0, half))
+        turned = graph.node("Concat", graph.node("Neg", second), first, axis=-1)
+        return graph.node("Add", graph.node("Mul", heads, self.cosines), graph.node("Mul", turned, self.sines))
+
+    def _weight(self, name: str) -> str:
+        return self.graph.constant(self.weights[f"{name}.weight"])

@@ -1,0 +1,15 @@
+"""Texts to begin with: those of the simulated topics, each of which is a source, and nothing is known of them."""
+
+from datetime import date
+
+import pandas as pd
+
+from nightshift.config.texts import TextSimulator
+from nightshift.tasks.texts import simulator
+
+COLUMNS: tuple[str, ...] = ("text_id", "time", "text", "author", "source")
+
+
+def day(config: TextSimulator, on: date, _: date | None = None) -> pd.DataFrame:
+    """Make one day's texts, in order of time; see `nightshift.tasks.texts.simulator`."""
+    return simulator.day(config, on).rename(columns={"label": "source"})
