@@ -25,6 +25,7 @@ def read(planned: Callable[[str, str], Any], tmp_path: Path) -> Callable[[str], 
     return read_dev
 
 
+@pytest.mark.xdist_group("terraform-aws")
 def test_dev_on_aws_needs_vcpus_of_its_pools_disks_and_an_address(read: Callable[[str], Any]) -> None:
     variables, resources = read("aws")
 
@@ -40,6 +41,7 @@ def test_dev_on_aws_needs_vcpus_of_its_pools_disks_and_an_address(read: Callable
     )
 
 
+@pytest.mark.xdist_group("terraform-gcp")
 def test_dev_on_google_cloud_needs_gpus_cpus_disks_and_an_address(read: Callable[[str], Any]) -> None:
     variables, resources = read("gcp")
 

@@ -52,6 +52,7 @@ def use_cluster(port: int, folder: Path, patch: pytest.MonkeyPatch) -> None:
     patch.setenv("KUBECONFIG", str(folder / "kubeconfig"))
 
 
+@pytest.mark.slow
 def test_this_machine_is_shown_line_by_line_with_a_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code = called("doctor", "--workspace", str(tmp_path))
 
@@ -103,7 +104,7 @@ def test_a_pod_that_cannot_be_started_is_a_fault_beside_the_others(
         ("doctor --in-pod", "--in-pod needs a cluster"),
         ("doctor --cloud aws", "--cloud and --plan belong together"),
         ("doctor --plan plan.json", "--cloud and --plan belong together"),
-        ("debug-dump fraud-9", "there is no run 'fraud-9'"),
+        pytest.param("debug-dump fraud-9", "there is no run 'fraud-9'", marks=pytest.mark.slow),
     ],
 )
 def test_flags_that_do_not_fit_are_refused_with_what_would(
@@ -124,6 +125,7 @@ def test_without_a_kubeconfig_the_commands_that_write_one_are_named(
         called("doctor", "--environment", "aws")
 
 
+@pytest.mark.slow
 def test_the_dump_names_what_is_in_it_and_where_it_lies_and_holds_no_secret(
     workspace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,6 +145,7 @@ def test_the_dump_names_what_is_in_it_and_where_it_lies_and_holds_no_secret(
     assert file.stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.slow
 def test_the_last_run_is_dumped_and_what_does_not_fit_is_named(
     workspace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

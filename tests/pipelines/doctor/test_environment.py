@@ -28,6 +28,7 @@ from tests.pipelines.doctor.cluster import (
     restored,
 )
 
+pytestmark = pytest.mark.slow  # kubectl renders the manifests
 ROOT = "s3://lake/pipelines"
 FAILED, UNAVAILABLE, SKIPPED = CheckStatus.FAILED, CheckStatus.UNAVAILABLE, CheckStatus.SKIPPED
 Sow = Callable[[Environment], Any]

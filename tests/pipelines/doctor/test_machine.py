@@ -14,6 +14,7 @@ from tests.servers import free_port
 OK, FAILED, SKIPPED = CheckStatus.OK, CheckStatus.FAILED, CheckStatus.SKIPPED
 
 
+@pytest.mark.slow
 def test_a_machine_on_which_these_tests_run_has_what_a_run_needs(tmp_path: Path) -> None:
     report = machine.diagnose_machine(tmp_path / "not yet" / "there", web.read_date, lambda: "version 29", {})
 
