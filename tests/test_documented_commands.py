@@ -47,6 +47,8 @@ RUN_BY = {
     "compile": "tests/test_documented_commands.py",
     "config": "tests/pipelines/cli/test_cli.py",
     "costs": "tests/pipelines/cli/test_costs.py",
+    "debug-dump": "tests/pipelines/cli/test_doctor.py",
+    "doctor": "tests/pipelines/cli/test_doctor.py",
     "exporter": "tests/pipelines/engines/kubeflow/test_exporter.py",
     "gc": "tests/e2e/test_daily_run.py",
     "language": "tests/pipelines/cli/test_language.py",

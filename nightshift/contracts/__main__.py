@@ -8,6 +8,7 @@ from nightshift.contracts.artifact import Artifact
 from nightshift.contracts.deployment import Deployment
 from nightshift.contracts.drift import DriftReport
 from nightshift.contracts.evaluation import ClassEvaluation, Evaluation, LanguageEvaluation
+from nightshift.contracts.health import HealthReport
 from nightshift.contracts.likelihoods import Likelihoods
 from nightshift.contracts.listings import (
     BackfillReport,
@@ -48,6 +49,7 @@ ARTIFACTS: dict[str, type[Artifact]] = {
     "drift_history": DriftHistory,
     "classes_evaluation": ClassEvaluation,
     "evaluation": Evaluation,
+    "health_report": HealthReport,
     "language_evaluation": LanguageEvaluation,
     "launch": Launch,
     "likelihoods": Likelihoods,

@@ -62,6 +62,10 @@ COMMANDS = {
     "collectives": {
         "collectives": "Measure all-reduce, all-gather, reduce-scatter and all-to-all by tensor size, like nccl-tests.",
     },
+    "doctor": {
+        "doctor": "Check that this machine, an environment or a cloud account offers what runs need; name each fix.",
+        "debug-dump": "Pack versions, settings, the doctor's report and a run's logs for a colleague, without secrets.",
+    },
     "mcp": {
         "mcp": "Answer an MCP client on stdin and stdout, read-only: runs, reports, models, drift, costs.",
     },

@@ -33,6 +33,7 @@ SCHEMAS = Path(__file__).parents[3] / "docs" / "schemas"
 NO_TABLE = {
     "compile": "writes files",
     "config": "prints YAML, or a JSON Schema",
+    "debug-dump": "writes a file",
     "exporter": "serves metrics",
     "loadtest": "shows a run; `show --json` prints it",
     "mcp": "answers with documents already",

@@ -1,0 +1,148 @@
+"""Objects that steps name: namespaces, accounts, claims, secrets, priorities, the runtime of TrainJobs."""
+
+import base64
+import re
+from collections.abc import Iterator
+
+from nightshift.cluster import MissingError
+from nightshift.contracts.health import HealthCheck
+from pipelines.doctor.access import ACCOUNTS, MODELS, RUNS
+from pipelines.doctor.findings import APPLY, NAMESPACES, OVERLAY, SECRETS, Checks, failure, judge, skip
+from pipelines.doctor.kubernetes import Json, Kubernetes, list_objects
+from pipelines.environments import GCP, Role, Secret, Site, Volume
+
+GOOGLE, AMAZON = "iam.gke.io/gcp-service-account", "eks.amazonaws.com/role-arn"
+# an identity as clouds spell it; the examples' own account and project belong to nobody
+IDENTITIES = {
+    GOOGLE: re.compile(r"[a-z][\w-]+@(?!example-)[a-z][\w-]+\.iam\.gserviceaccount\.com"),
+    AMAZON: re.compile(r"arn:aws[\w-]*:iam::(?!0{12})\d{12}:role/\S+"),
+}
+EXAMPLE_VOLUME = re.compile(r"fs-0{17}$|^project/|example-nightshift")
+LUSTRE = ("fsx.csi.aws.com", "lustre.csi.storage.gke.io")  # Filestore has locks without an option
+PRIORITIES = {"nightshift-serving": 1000, "nightshift-platform": 500, "nightshift-training": 0}
+CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+GROUP = "trainer.kubeflow.org"
+
+
+def check_namespaces(cluster: Kubernetes) -> Checks:
+    """Check the namespaces of runs and of served models."""
+    for namespace in (RUNS, MODELS):
+        name = f"namespace {namespace}"
+        try:
+            phase = cluster.get(f"/api/v1/namespaces/{namespace}").get("status", {}).get("phase", "Active")
+        except MissingError:
+            yield failure(name, "missing", "present", NAMESPACES)
+            continue
+        problems = [] if phase == "Active" else [f"is {phase}"]
+        yield judge(name, phase, problems, "Active", f"wait until it is gone, then {NAMESPACES}")
+
+
+def check_accounts(cluster: Kubernetes, site: Site) -> Checks:
+    """Check the accounts of steps and their identities in the cloud."""
+    for name in [account.name for account in ACCOUNTS if account.namespace == RUNS]:
+        try:
+            account = cluster.get(f"/api/v1/namespaces/{RUNS}/serviceaccounts/{name}")
+        except MissingError:
+            yield failure(f"account {RUNS}/{name}", "missing", "present", APPLY)
+            continue
+        problems = list(_list_identity_problems(account["metadata"].get("annotations", {}), site))
+        fix = f"put the role that terraform output prints into {OVERLAY}/kustomization.yaml, then {APPLY}"
+        yield judge(f"account {RUNS}/{name}", "present", problems, "an identity of your own project or account", fix)
+
+
+def check_claims(cluster: Kubernetes, site: Site) -> Checks:
+    """Check the volumes that steps mount."""
+    volumes = {volume.claim: volume for placement in site.placements.values() for volume in placement.volumes}
+    for volume in volumes.values():
+        yield _check_claim(cluster, volume)
+
+
+def check_secrets(cluster: Kubernetes, site: Site) -> Checks:
+    """Check the keys that steps get as environment variables; no value is read but for its length."""
+    secrets = {secret.name: secret for placement in site.placements.values() for secret in placement.secrets}
+    for secret in secrets.values():
+        yield _check_secret(cluster, secret)
+
+
+def check_priorities(cluster: Kubernetes) -> Checks:
+    """Check the order in which pods wait for nodes."""
+    classes = {item["metadata"]["name"]: item for item in list_objects(cluster, CLASSES)}
+    for name, value in PRIORITIES.items():
+        current = classes.get(name, {}).get("value")
+        problems = [] if current == value else ["missing" if current is None else f"value is {current}"]
+        fix = f"{NAMESPACES} (infra/cluster/namespaces/priorities.yaml)"
+        if problems and current is not None:  # a value cannot be changed
+            fix = f"kubectl delete priorityclass {name}, then {fix}"
+        yield judge(f"priority class {name}", f"value {current}", problems, f"value {value}", fix)
+
+
+def check_runtime(cluster: Kubernetes, site: Site) -> Checks:
+    """Check the runtime from which TrainJobs are made."""
+    name, image = "TrainingRuntime nightshift", site.placements[Role.GPU].image
+    if GROUP not in [group["name"] for group in cluster.get("/apis")["groups"]]:
+        yield skip(name, "Kubeflow Trainer is not installed; only training on several machines needs it")
+        return
+    try:
+        runtime = cluster.get(f"/apis/{GROUP}/v1alpha1/namespaces/{RUNS}/trainingruntimes/nightshift")
+    except MissingError:
+        yield failure(name, "missing", "present", APPLY)
+        return
+    images = set(_find_images(runtime["spec"]))
+    problems = [f"runs {other}" for other in sorted(images - {image})]
+    yield judge(name, f"runs {image}", problems, image, "make cluster-install puts the image of this version there")
+
+
+def _check_claim(cluster: Kubernetes, volume: Volume) -> HealthCheck:
+    name = f"claim {RUNS}/{volume.claim}"
+    try:
+        claim = cluster.get(f"/api/v1/namespaces/{RUNS}/persistentvolumeclaims/{volume.claim}")
+    except MissingError:
+        return failure(name, "missing", "bound", APPLY)
+    phase = claim.get("status", {}).get("phase", "Pending")
+    if phase != "Bound":
+        fix = f"put the file system that terraform output lustre prints into {OVERLAY}; kubectl describe pvc says more"
+        return failure(name, phase, "Bound", fix)
+    problems = [] if "ReadWriteMany" in claim["spec"]["accessModes"] else ["is not ReadWriteMany"]
+    problems += _list_volume_problems(cluster.get(f"/api/v1/persistentvolumes/{claim['spec']['volumeName']}"))
+    fix = f"edit the PersistentVolume in {OVERLAY}, delete claim and volume, then {APPLY}"
+    return judge(name, "Bound", problems, "ReadWriteMany, on your file system, Lustre mounted with flock", fix)
+
+
+def _list_volume_problems(volume: Json) -> Iterator[str]:
+    source = volume["spec"].get("csi", {})
+    if EXAMPLE_VOLUME.search(source.get("volumeHandle", "")):
+        yield f"volumeHandle is the example's, {source['volumeHandle']}"
+    if source.get("driver") in LUSTRE and "flock" not in volume["spec"].get("mountOptions", []):
+        yield "mountOptions has no flock"
+
+
+def _check_secret(cluster: Kubernetes, secret: Secret) -> HealthCheck:
+    name = f"secret {RUNS}/{secret.name}"
+    try:
+        content = cluster.get(f"/api/v1/namespaces/{RUNS}/secrets/{secret.name}").get("data", {})
+    except MissingError:
+        return failure(name, "missing", f"the keys {', '.join(secret.keys)}", SECRETS)
+    problems = [f"key {key} is missing" for key in secret.keys if key not in content]
+    problems += [f"key {key} is empty" for key in secret.keys if key in content and not base64.b64decode(content[key])]
+    fix = f"kubectl delete secret --namespace {RUNS} {secret.name}, then {SECRETS}"
+    return judge(name, f"keys {', '.join(secret.keys)}", problems, f"a value for {', '.join(secret.keys)}", fix)
+
+
+def _list_identity_problems(annotations: dict[str, str], site: Site) -> Iterator[str]:
+    if site.name == GCP.name and GOOGLE not in annotations:
+        yield f"annotation {GOOGLE} is missing"
+    for key, pattern in IDENTITIES.items():
+        if key in annotations and not pattern.fullmatch(annotations[key]):
+            yield f"annotation {key} is {annotations[key]!r}"
+
+
+def _find_images(value: object) -> Iterator[str]:
+    """Yield the images of containers, at any depth."""
+    if isinstance(value, list):
+        for item in value:
+            yield from _find_images(item)
+    elif isinstance(value, dict):
+        if isinstance(value.get("image"), str):
+            yield value["image"]
+        for item in value.values():
+            yield from _find_images(item)
