@@ -20,7 +20,8 @@ import httpx
 from benchmarks import figures
 from benchmarks.serving import model
 from components.loadtest.client import Client, request
-from components.loadtest.core import LoadSample, schedule
+from components.loadtest.core import LoadSample
+from nightshift.stats.latency import poisson_schedule
 from tests.processes import SECONDS, started, wait_until
 from tests.servers import free_port
 
@@ -143,7 +144,7 @@ def _load(server: SoakedServer, seconds: float, rate: float, result: SoakResult)
         left = seconds - (time.monotonic() - began)
         if left <= 0:
             return
-        due = schedule(rate, min(ROUND_SECONDS, left), number)
+        due = poisson_schedule(rate, min(ROUND_SECONDS, left), number)
         if due:
             result.add(server.client.run_open(due, rate))
         result.memory.append(((time.monotonic() - began) / seconds, server.memory))

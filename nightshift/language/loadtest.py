@@ -20,7 +20,7 @@ from nightshift.language.streams.client import Target, run_open_loop
 from nightshift.language.streams.summary import StreamLimits, summarize
 from nightshift.language.streams.workload import FORMS, Endpoint, Lengths, PlannedRequest, Workload
 from nightshift.serving.bearer import read_secret
-from nightshift.serving.options import parse_number
+from nightshift.serving.flags import parse_number
 from nightshift.step import StepParser
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ import os
 
 from nightshift.context import StepContext
 from nightshift.serving import options
+from nightshift.serving.addresses import HOST, PORTS
 from nightshift.serving.batching import ServerLimits
-from nightshift.serving.options import HOST, PORTS
 from nightshift.step import StepParser, run
 
 

@@ -1,7 +1,7 @@
-"""The transport: HTTP/1.1 on asyncio. A request is read whole, a response is one write, every wait has a deadline.
+"""The transport: HTTP/1.1 on asyncio. A request is read whole, a response is one write or a stream of chunks.
 
-A connection has one task: it reads a request, answers it, and reads the next. One check a second of all connections
-closes those past their deadline, in place of a timer for each request.
+A connection has one task: it reads a request, answers it, and reads the next. Every wait for a client has a deadline:
+one check a second of all connections closes those past theirs, in place of a timer for each request.
 """
 
 import asyncio
@@ -9,20 +9,22 @@ import math
 import resource
 import signal
 import socket
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from email.utils import formatdate
 from http import HTTPStatus
 from typing import Literal, Protocol
 
 from nightshift.serving.errors import OverloadedError, SlowRequestError
-from nightshift.serving.messages import HttpRequest, HttpResponse
+from nightshift.serving.messages import HttpRequest, HttpResponse, Stream
 from nightshift.serving.parser import Admission, Received, RequestParser
 
 MAX_CONNECTIONS = 10_000
 OTHER_FILES = 200  # open files of the process beside its connections
 CHECK_SECONDS = 1.0  # between checks of the deadlines
 CONNECTION = {True: "connection: keep-alive\r\n", False: "connection: close\r\n"}
+CHUNKED = "transfer-encoding: chunked\r\n"
+LAST_CHUNK = b"0\r\n\r\n"
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 STATUS_LINES = {int(status): f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus}
 ENDING = (signal.SIGTERM, signal.SIGINT)
@@ -87,8 +89,8 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, _: Exception | None) -> None:
         """End the task after the request in progress."""
         self._server.connections.discard(self)
-        self._is_half_closed, self._is_full = True, False
-        self.wake()
+        self._is_full = False
+        self._end_input()
 
     def data_received(self, data: bytes) -> None:
         """Parse received bytes; while requests wait for their responses, read no more."""
@@ -99,8 +101,7 @@ class Connection(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         """Keep the connection open: a client that has finished sending may still read."""
-        self._is_half_closed = True
-        self.wake()
+        self._end_input()
         return True
 
     def pause_writing(self) -> None:
@@ -117,6 +118,13 @@ class Connection(asyncio.Protocol):
         if self._wake and not self._wake.done():
             self._wake.set_exception(error) if error else self._wake.set_result(None)
             self._wake = None
+
+    def _end_input(self) -> None:
+        self._is_half_closed = True
+        if self._server.cancels_abandoned and self._phase in (None, "write"):
+            self._task.cancel()
+        else:
+            self.wake()
 
     async def _serve(self) -> None:
         try:
@@ -148,16 +156,36 @@ class Connection(asyncio.Protocol):
                     return None
                 self._parser.refuse(SlowRequestError("the request came too slowly; send it at once"))
         self._phase, self.deadline = None, math.inf
+        if self._server.cancels_abandoned:
+            self._transport.resume_reading()  # to see the end of the client's input
         return self._parser.requests.popleft()
 
     async def _send(self, received: Received, response: HttpResponse) -> bool:
         """Write a response and wait until the client has read; return whether another request may follow."""
         keeps_alive = received.keeps_alive and not self._server.is_stopping
+        if response.stream:
+            return await self._send_stream(received, response, response.stream)
         if not self._transport.is_closing():
             self._transport.write(_encode(received, response, self._server.date, keeps_alive))
         while self._is_full:
             await self._wait("write")
         return keeps_alive
+
+    async def _send_stream(self, received: Received, response: HttpResponse, stream: Stream) -> bool:
+        """Write a body as it comes, as fast as the client reads; one that fails ends without its last chunk."""
+        has_chunks = received.version == "1.1"
+        keeps_alive = received.keeps_alive and has_chunks and not self._server.is_stopping
+        framing = CHUNKED if has_chunks else ""
+        self._transport.write(_encode_head(received, response, framing, self._server.date, keeps_alive))
+        async with aclosing(stream) as pieces:
+            async for piece in pieces:
+                self._transport.write(b"%x\r\n%b\r\n" % (len(piece), piece) if has_chunks else piece)
+                while self._is_full:
+                    await self._wait("write")
+                self._phase, self.deadline = None, math.inf
+        if has_chunks:
+            self._transport.write(LAST_CHUNK)
+        return keeps_alive and not self._server.is_stopping
 
     async def _linger(self) -> None:
         """Wait until the client closes, if there is room: closing first may destroy the last response."""
@@ -180,11 +208,15 @@ class Connection(asyncio.Protocol):
 
 
 def _encode(received: Received, response: HttpResponse, date: str, keeps_alive: bool) -> bytes:
+    head = _encode_head(received, response, f"content-length: {len(response.body)}\r\n", date, keeps_alive)
+    return head if received.request.method == "HEAD" else head + response.body
+
+
+def _encode_head(received: Received, response: HttpResponse, framing: str, date: str, keeps_alive: bool) -> bytes:
     headers = "".join([f"{name}: {value}\r\n" for name, value in response.headers.items()])
     connection = "" if keeps_alive and received.version == "1.1" else CONNECTION[keeps_alive]
-    status, length = STATUS_LINES[response.status], len(response.body)
-    head = f"{status}date: {date}\r\ncontent-length: {length}\r\n{headers}{connection}\r\n".encode("latin-1")
-    return head if received.request.method == "HEAD" else head + response.body
+    status = STATUS_LINES[response.status]
+    return f"{status}date: {date}\r\n{framing}{headers}{connection}\r\n".encode("latin-1")
 
 
 class HttpServer:
@@ -194,6 +226,7 @@ class HttpServer:
         application: handler of the requests.
         timeouts: limits of the waits for clients.
         max_connections: limit of open connections; further ones are refused.
+        cancels_abandoned: whether the end of a client's input cancels its request in progress.
         connections: the open connections.
         now: seconds of the event loop's clock, at the last check.
         date: `date` header of responses.
@@ -201,9 +234,14 @@ class HttpServer:
     """
 
     def __init__(
-        self, application: HttpApplication, timeouts: Timeouts | None = None, max_connections: int = MAX_CONNECTIONS
+        self,
+        application: HttpApplication,
+        timeouts: Timeouts | None = None,
+        max_connections: int = MAX_CONNECTIONS,
+        cancels_abandoned: bool = False,
     ) -> None:
         self.application, self.timeouts, self.max_connections = application, timeouts or Timeouts(), max_connections
+        self.cancels_abandoned = cancels_abandoned
         self.connections: set[Connection] = set()
         self.is_stopping, self._stopped = False, asyncio.Event()
         self.now, self.date = 0.0, ""
@@ -240,15 +278,20 @@ class HttpServer:
 
 async def serve(application: HttpApplication, listener: socket.socket) -> None:
     """Answer requests on a socket until a signal ends the process."""
-    server, loop = HttpServer(application, max_connections=allow_connections()), asyncio.get_running_loop()
+    await serve_until_signal(HttpServer(application, max_connections=allow_connections()), listener)
+
+
+async def serve_until_signal(server: HttpServer, listener: socket.socket) -> None:
+    """Run a server on a socket until a signal ends the process."""
+    loop = asyncio.get_running_loop()
     for signal_number in ENDING:
         loop.add_signal_handler(signal_number, server.stop)
     await server.serve(listener)
 
 
-def allow_connections() -> int:
-    """Raise the process's limit of open files; return how many of them may be connections."""
+def allow_connections(files_each: int = 1) -> int:
+    """Raise the process's limit of open files; return how many connections it allows, with so many files each."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    files = max(soft, min(MAX_CONNECTIONS + OTHER_FILES, hard))
+    files = max(soft, min(files_each * MAX_CONNECTIONS + OTHER_FILES, hard))
     resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
-    return min(MAX_CONNECTIONS, files - OTHER_FILES)
+    return min(MAX_CONNECTIONS, (files - OTHER_FILES) // files_each)

@@ -1,6 +1,6 @@
 """Requests and responses, without a framework, which would take more time than a score."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from http import HTTPStatus
 
 import msgspec
@@ -30,6 +30,9 @@ HEADERS = {
 }
 
 
+Stream = AsyncGenerator[bytes, None]
+
+
 class HttpResponse(msgspec.Struct):
     """A response.
 
@@ -37,11 +40,13 @@ class HttpResponse(msgspec.Struct):
         body: bytes to send, without a content coding.
         status: HTTP status code.
         headers: lower-case name -> value; the transport adds length, date and connection.
+        stream: pieces of the body, none empty, that are sent as they come; in place of `body`.
     """
 
     body: bytes
     status: int = OK
     headers: dict[str, str] = {}
+    stream: Stream | None = None
 
     @classmethod
     def json(cls, content: object, status: int = OK) -> "HttpResponse":

@@ -1,22 +1,20 @@
 """The server's options, from its flags and the environment of its platform."""
 
 import argparse
-import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nightshift.errors import UserError
 from nightshift.graph import PROVIDERS
 from nightshift.serving import platforms
+from nightshift.serving.addresses import HOST, PORTS, is_loopback
 from nightshift.serving.batching import ServerLimits
 from nightshift.serving.bearer import Bearer, read_secret
+from nightshift.serving.flags import parse_number
 from nightshift.serving.platforms import Platform
 
-HOST = "127.0.0.1"
 PORT = 8321
-PORTS = 21
 MAX_WORKERS = 256
-MAX_DIGITS = 9
 DEVICE = "NIGHTSHIFT_DEVICE"  # set by the image for GPUs: platforms start it without flags
 
 
@@ -94,18 +92,6 @@ def _parse_limits(args: argparse.Namespace) -> ServerLimits:
     return ServerLimits(rows=rows, queue=queue, delay=_parse_delay(args.delay_ms))
 
 
-def parse_number(name: str, text: str, most: int = 1_000_000, least: int = 1) -> int:
-    """Parse a flag's number.
-
-    Raises:
-        UserError: when it is no number from `least` to `most`.
-    """
-    is_number = text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS
-    if not (is_number and least <= int(text) <= most):
-        raise UserError(f"{name} is {text!r}; give a number from {least} to {most}")
-    return int(text)
-
-
 def _parse_delay(text: str) -> float:
     try:
         delay = float(text) / 1000
@@ -127,11 +113,3 @@ def _read_token(path: str | None, host: str, platform: Platform | None) -> Beare
     if platform is None and not is_loopback(host):
         raise UserError(f"host is {host!r}, which other machines can reach; give --token-file FILE with a bearer token")
     return None
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine reaches an address."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -1,7 +1,6 @@
 """Starts a server: its lock, its socket, its workers, and in each worker a model and the routes."""
 
 import asyncio
-import errno
 import gc
 import logging
 import os
@@ -19,10 +18,11 @@ from nightshift import storage
 from nightshift.contracts import package
 from nightshift.errors import UserError
 from nightshift.serving import files, http
+from nightshift.serving.addresses import ANY_IPV6, HOST, listen
 from nightshift.serving.application import Application
 from nightshift.serving.files import DeploymentPointer
 from nightshift.serving.logs import JsonFormatter
-from nightshift.serving.options import HOST, PORTS, Options
+from nightshift.serving.options import Options
 from nightshift.serving.prediction_log import PredictionLog
 from nightshift.serving.versions import ModelManager, load
 from nightshift.serving.workers import SharedCounters, WorkerPool
@@ -32,7 +32,6 @@ from nightshift.tabular.online.base import Base
 from nightshift.tabular.online.shared import Shared
 from nightshift.tabular.online.store import Store
 
-ANY_IPV6 = "::"
 LOOPBACK = {"0.0.0.0": HOST, ANY_IPV6: HOST}  # noqa: S104 how this machine reaches a server on all addresses
 LOCK_SECONDS = 5  # a check for a running server holds its lock for a moment
 
@@ -60,32 +59,6 @@ def application(options: Options) -> Iterator[Application]:
     load_manager = _make_loader(options)
     with _hold_lock(options), _load_application(options, load_manager, SharedCounters()) as application:
         yield application
-
-
-def listen(port: int, attempts: int = PORTS, host: str = HOST) -> socket.socket:
-    """Listen on a port, or on the next free one of `attempts`.
-
-    Raises:
-        UserError: when all of them are in use, or the host is no address of this machine.
-    """
-    last = min(port + attempts - 1, 65535)
-    for candidate in range(port, last + 1):
-        listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if host == ANY_IPV6:  # IPv4 too, for containers with both
-            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        try:
-            listener.bind((host, candidate))
-            listener.listen(socket.SOMAXCONN)
-            return listener
-        except OSError as error:
-            listener.close()
-            if error.errno != errno.EADDRINUSE:
-                raise UserError(
-                    f"host is {host!r}, port {candidate}: {error.strerror}; "
-                    f"give an address of this machine with --host, such as {HOST}, and a port that you may listen on"
-                ) from None
-    raise UserError(f"port is {port}, but {port} to {last} are all taken; stop what listens there")
 
 
 def _make_loader(options: Options) -> Callable[[], ModelManager]:

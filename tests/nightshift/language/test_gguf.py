@@ -15,7 +15,7 @@ from nightshift.language import gguf, llamacpp, tokenizer
 from nightshift.language.gguf import WeightType, convert
 from nightshift.language.llamacpp import ContextOptions
 from nightshift.tasks.language.candidates import save_weights
-from nightshift.tasks.language.tokens import bytes_tokenizer
+from nightshift.tasks.language.tokens import build_bytes_tokenizer
 from tests.nightshift.language import models
 
 BYTES = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -102,7 +102,7 @@ def test_a_tokenizer_of_bytes_without_merges_is_one_too(tmp_path: Path) -> None:
 
 
 def test_a_package_of_ours_is_read_without_settings_of_its_tokenizer(tmp_path: Path) -> None:
-    content = bytes_tokenizer("<|endoftext|>")
+    content = build_bytes_tokenizer("<|endoftext|>")
     tokens = Tokenizer.from_str(content.decode())
     start = tokens.token_to_id("<|endoftext|>")
     model = models.tiny_llama(tokens.get_vocab_size(), bos_token_id=start, eos_token_id=start)

@@ -13,13 +13,13 @@ import uvloop
 
 from nightshift import storage
 from nightshift.contracts.package import load as load_manifest
+from nightshift.serving.addresses import listen
 from nightshift.serving.application import Application
 from nightshift.serving.batching import ServerLimits
 from nightshift.serving.bearer import Bearer
 from nightshift.serving.files import Challenger, DeploymentPointer, read_pointer
 from nightshift.serving.http import HttpServer
 from nightshift.serving.prediction_log import PredictionLog
-from nightshift.serving.server import listen
 from nightshift.serving.versions import ModelManager, load
 from tests.conftest import save
 from tests.servers import free_port

@@ -8,9 +8,9 @@ import socket
 import httpx
 import pytest
 
+from nightshift.serving.addresses import listen
 from nightshift.serving.batching import ServerLimits
 from nightshift.serving.files import RunningServer
-from nightshift.serving.server import listen
 from tests.processes import SECONDS
 from tests.servers import free_port
 

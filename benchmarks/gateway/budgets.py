@@ -1,0 +1,194 @@
+"""Budgets of keys: requests at once, with a gateway that is killed again and again.
+
+First as a simulation of the state machine, whose kills charge open reservations as the ledger does; then with a real
+gateway, whose ledger is compared with what its clients have received; then the time that the ledger alone takes.
+"""
+
+import argparse
+import asyncio
+import hashlib
+import json
+import random
+import re
+import tempfile
+import time
+from collections import Counter, defaultdict
+from contextlib import ExitStack
+from pathlib import Path
+
+from benchmarks import figures
+from benchmarks.gateway.__main__ import free_ports, wait_for
+from benchmarks.gateway.faults import run_gateway, simulate
+from benchmarks.gateway.streams import CheckedStream, StreamEnd, read_stream
+from nightshift.gateway.budgets import KeyBudget, Limits, Outcome
+from nightshift.gateway.keys import ANYONE
+from nightshift.gateway.ledger import Ledger, TokenUsage, read_report
+from nightshift.gateway.upstream import ConnectionPool
+from nightshift.serving.http import allow_connections
+from tests.servers import free_port
+
+DAY = 20_000 * 86_400.0
+OPEN = 64  # requests of the simulation that are in progress at once
+CLIENTS, TOKENS = 128, 20  # of the real gateway
+SIMULATED_LIMIT, LIMIT = 100_000, 800  # tokens a day
+KILL_SECONDS = 2.0  # from an answer of a new gateway to its kill
+NEED = re.compile(rb"may use up to (\d+) tokens")
+NOTE = (
+    "Overspent: keys charged beyond their limit, or less than their clients have received. Wrongly refused: requests "
+    "that would still have fitted. Ledger - tokens: those of streams that were settled, and whose last event a kill "
+    "has cut. Estimated: tokens of requests in progress at a kill, charged in full."
+)
+Streams = dict[str, list[CheckedStream]]
+
+
+def main() -> None:
+    """Measure all three."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gateway.budgets", description=__doc__)
+    parser.add_argument("--simulated", type=int, default=1_000_000, help="requests of the simulation")
+    parser.add_argument("--requests", type=int, default=20_000, help="requests to the real gateway")
+    parser.add_argument("--keys", type=int, default=1000)
+    parser.add_argument("--kills", type=int, default=20, help="of the real gateway; the simulation has 100")
+    args = parser.parse_args()
+    allow_connections()
+    rows = [
+        simulate_budgets(args.simulated, args.keys, 100),
+        measure_gateway(args.requests, args.keys, args.kills),
+        asyncio.run(time_ledger(20_000)),
+    ]
+    figures.publish("gateway-budgets", rows, NOTE)
+
+
+def simulate_budgets(requests: int, keys: int, kills: int) -> figures.Row:
+    """Admit and settle requests in random order, and compare each decision with exact sums."""
+    generator, limits = random.Random(1), Limits(tokens_per_day=SIMULATED_LIMIT)
+    budgets, used, held = [KeyBudget() for _ in range(keys)], Counter[int](), Counter[int]()
+    in_progress: list[tuple[int, int]] = []
+    outcomes, checks, seconds = Counter[Outcome](), Counter[str](), 0.0
+    kill_at = {*generator.sample(range(requests), kills), requests - 1}
+    for number in range(requests):
+        key, tokens = generator.randrange(keys), generator.randint(50, 500)
+        left = SIMULATED_LIMIT - used[key] - held[key]
+        started = time.perf_counter()
+        outcome = budgets[key].admit(limits, tokens, DAY)
+        seconds += time.perf_counter() - started
+        outcomes[outcome] += 1
+        checks["overspent"] += outcome is Outcome.ADMITTED and tokens > left
+        fits = left + held[key] if outcome is Outcome.OVER_BUDGET else left
+        checks["wrongly refused"] += outcome is not Outcome.ADMITTED and tokens <= fits
+        if outcome is Outcome.ADMITTED:
+            in_progress.append((key, tokens))
+            held[key] += tokens
+        is_killed = number in kill_at
+        while len(in_progress) > (0 if is_killed else OPEN):
+            key, tokens = in_progress.pop(generator.randrange(len(in_progress)))
+            spent = tokens if is_killed else generator.randint(1, tokens)
+            budgets[key].settle(budgets[key].day, tokens, spent)
+            used[key] += spent
+            held[key] -= tokens
+    return {
+        "case": f"state machine, {kills} kills",
+        "requests": requests,
+        "keys": keys,
+        "admitted": outcomes[Outcome.ADMITTED],
+        "refused": outcomes[Outcome.OVER_BUDGET],
+        "overspent": checks["overspent"],
+        "wrongly refused": checks["wrongly refused"],
+        "ledger - tokens": sum(budget.spent for budget in budgets) - used.total(),
+        "us a request": 1e6 * seconds / requests,
+    }
+
+
+def measure_gateway(requests: int, keys: int, kills: int) -> figures.Row:
+    """Send streamed requests to a gateway that is killed, and compare its ledger with what clients have received."""
+    names = [f"key-{number}" for number in range(keys)]
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        ports, files = free_ports(4), (Path(folder) / "keys", Path(folder) / "ledger")
+        stack.enter_context(simulate(ports, ["--slots", "64", "--decode", "0.002"]))
+        files[0].write_text(json.dumps([describe_key(name) for name in names]))
+        streams = asyncio.run(ask_while_killing(wait_for(ports), files, names, requests, kills))
+        # opened once more: what was in progress at the last kill is charged
+        asyncio.run(Ledger(str(files[1])).close())
+        return {"case": f"gateway, {kills} kills", "requests": requests, "keys": keys} | compare(streams, files[1])
+
+
+def describe_key(name: str) -> dict[str, str | int]:
+    return {"name": name, "sha256": hashlib.sha256(name.encode()).hexdigest(), "tokens_per_day": LIMIT}
+
+
+async def ask_while_killing(
+    urls: list[str], files: tuple[Path, Path], names: list[str], requests: int, kills: int
+) -> Streams:
+    """Have clients send all requests, each with a key in turn, while gateways are killed."""
+    port, streams, numbers = free_port(), defaultdict[str, list[CheckedStream]](list), iter(range(requests))
+    pool, is_up = ConnectionPool("127.0.0.1", port), asyncio.Event()
+
+    async def ask() -> None:
+        for number in numbers:
+            await is_up.wait()
+            name = names[number % len(names)]
+            streams[name].append(await read_stream(pool, f"request {number}", TOKENS, name))
+
+    clients = [asyncio.create_task(ask()) for _ in range(CLIENTS)]
+    for kill in range(kills + 1):
+        words = ["--keys", str(files[0]), "--ledger", str(files[1])]
+        with run_gateway(urls, *words, port=port):
+            is_up.set()
+            await asyncio.wait(clients, timeout=KILL_SECONDS if kill < kills else None)
+            is_up.clear()
+    pool.close()
+    return streams
+
+
+def compare(streams: Streams, ledger: Path) -> dict[str, figures.Cell]:
+    """Compare what each key was charged with what its clients have received."""
+    rows = read_report(str(ledger))
+    counted, estimated = Counter[str](), Counter[str]()
+    for row in rows:
+        counted[row.key] += row.prompt_tokens + row.completion_tokens
+        estimated[row.key] += row.estimated_tokens
+    checks = Counter[str]()
+    for key, its_streams in streams.items():
+        charged = counted[key] + estimated[key]
+        complete = sum(stream.tokens for stream in its_streams if stream.end is StreamEnd.DONE)
+        others = sum(len(stream.words) for stream in its_streams if stream.end is not StreamEnd.DONE)
+        checks["overspent"] += charged > LIMIT or charged < complete + others
+        needs = [int(match[1]) for stream in its_streams if (match := NEED.search(stream.refusal))]
+        checks["wrongly refused"] += sum(need <= LIMIT - charged for need in needs)
+        checks["received"] += complete
+    ends = Counter(stream.end for its_streams in streams.values() for stream in its_streams)
+    return {
+        "admitted": ends[StreamEnd.DONE] + ends[StreamEnd.ERROR],
+        "refused": ends[StreamEnd.REFUSED],
+        "cut by a kill": ends[StreamEnd.BROKEN],
+        "cut silently": ends[StreamEnd.SILENT],
+        "overspent": checks["overspent"],
+        "wrongly refused": checks["wrongly refused"],
+        "ledger - tokens": counted.total() - checks["received"],
+        "estimated": estimated.total(),
+    }
+
+
+async def time_ledger(requests: int) -> figures.Row:
+    """Reserve and settle on disk by 256 clients at once."""
+    with tempfile.TemporaryDirectory() as folder:
+        ledger, numbers = Ledger(f"{folder}/ledger"), iter(range(requests))
+
+        async def ask() -> None:
+            for _ in numbers:
+                ledger.settle(await ledger.reserve(ANYONE, 100), "1", TokenUsage(10, 5))
+                await ledger.flush()
+
+        started, cpu = time.perf_counter(), time.process_time()
+        await asyncio.gather(*(ask() for _ in range(256)))
+        seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
+        await ledger.close()
+    return {
+        "case": "ledger on disk, 256 clients",
+        "requests": requests,
+        "us a request": 1e6 * cpu / requests,
+        "requests/s": requests / seconds,
+    }
+
+
+if __name__ == "__main__":
+    main()

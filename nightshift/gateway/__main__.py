@@ -1,0 +1,72 @@
+"""Flags in, a gateway out: see `nightshift/gateway/__init__.py`."""
+
+import argparse
+import os
+from collections.abc import Callable, Mapping, Sequence
+
+from nightshift.context import StepContext
+from nightshift.errors import UserError
+from nightshift.gateway import server
+from nightshift.gateway.fleet import Address, parse_address, parse_addresses
+from nightshift.gateway.followed import FollowedFile
+from nightshift.gateway.keys import ApiKey, parse_keys
+from nightshift.gateway.server import GatewayOptions
+from nightshift.serving.addresses import HOST, is_loopback
+from nightshift.serving.bearer import read_secret
+from nightshift.serving.flags import parse_number
+from nightshift.step import StepParser, run
+
+PORT = "8320"
+EXAMPLE = "that of the engines' --token-file or --api-key"
+
+
+def parser() -> StepParser:
+    """Return the gateway's flags."""
+    flags = StepParser("gateway", "Route OpenAI's API to replicas of a language model's engine.")
+    flags.prog = "python -m nightshift.gateway"
+    flags.add_argument("--replica", action="append", help="[VERSION=]URL of a replica; once for each")
+    flags.add_argument("--replicas", help="file with a replica per line; it may change while the gateway runs")
+    flags.add_argument("--replica-token-file", help="file with the bearer token that replicas ask for")
+    flags.add_argument("--keys", help="file with the hashes and limits of API keys; it may change too")
+    flags.add_argument("--ledger", help="file that keeps what keys have used; needed with --keys")
+    flags.add_argument("--port", default=PORT, help="port to listen on (default: %(default)s)")
+    flags.add_argument("--host", default=HOST, help="address to listen on (default: %(default)s)")
+    return flags
+
+
+def body(context: StepContext) -> None:
+    """Serve until stopped."""
+    server.serve(_read_options(context.args))
+
+
+def _read_options(args: argparse.Namespace) -> GatewayOptions:
+    """Check the flags.
+
+    Raises:
+        UserError: naming the flag, its value and what is allowed.
+    """
+    if bool(args.keys) != bool(args.ledger):
+        raise UserError("keys and ledger belong together; give both --keys FILE and --ledger FILE, or neither")
+    if not args.keys and not is_loopback(args.host):
+        raise UserError(f"host is {args.host!r}, which other machines can reach; give --keys FILE and --ledger FILE")
+    port = parse_number("port", args.port, 65535)
+    token = read_secret("replica-token-file", args.replica_token_file, EXAMPLE) if args.replica_token_file else ""
+    return GatewayOptions(args.host, port, _read_replicas(args), _read_keys(args.keys), args.ledger, token)
+
+
+def _read_replicas(args: argparse.Namespace) -> Callable[[], Sequence[Address]]:
+    if bool(args.replica) == bool(args.replicas):
+        raise UserError("no clear replicas; give --replica URL for each of them, or --replicas FILE")
+    if args.replicas:
+        return FollowedFile("replicas", args.replicas, parse_addresses).read
+    addresses = [parse_address("replica", text) for text in args.replica]
+    return lambda: addresses
+
+
+def _read_keys(path: str | None) -> Callable[[], Mapping[str, ApiKey]] | None:
+    return FollowedFile("keys", path, parse_keys).read if path else None
+
+
+if __name__ == "__main__":
+    os.umask(0o077)  # what keys have used is private, also on this machine
+    run(parser(), body)

@@ -1,0 +1,137 @@
+"""Requests for completions: what of them is served, what a replica gets, and the most tokens that they can use."""
+
+from typing import Annotated
+
+import msgspec
+
+from nightshift.gateway.errors import GatewayError, UnsupportedError
+from nightshift.gateway.prefixes import hash_prefixes
+
+CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
+DEFAULT_TOKENS = 1024  # of a completion whose request has no limit: without one nothing could be reserved
+MAX_TOKENS = 1_000_000
+TEMPLATE_TOKENS = 256  # that a model's chat template adds to the messages
+USAGE = {"include_usage": True, "continuous_usage_stats": True}  # the latter counts interrupted streams, where known
+
+
+class ContentPart(msgspec.Struct):
+    """A part of a message's content."""
+
+    type: str
+
+
+class ChatMessage(msgspec.Struct):
+    """What the gateway reads of a message."""
+
+    content: str | list[ContentPart] | None = None
+
+
+class StreamOptions(msgspec.Struct):
+    """What a client wants to see of a stream's usage.
+
+    Attributes:
+        include_usage: that of the whole, in an event of its own.
+        continuous_usage_stats: that so far, in every event.
+    """
+
+    include_usage: bool | None = None
+    continuous_usage_stats: bool | None = None
+
+
+Count = Annotated[int, msgspec.Meta(ge=1, le=MAX_TOKENS)]
+
+
+class CompletionFields(msgspec.Struct):
+    """The fields of a request that the gateway reads; the others are the engine's."""
+
+    model: Annotated[str, msgspec.Meta(min_length=1)]
+    messages: list[ChatMessage] | None = None
+    prompt: str | list[int] | None = None
+    max_tokens: Count | None = None
+    max_completion_tokens: Count | None = None
+    n: int | None = None
+    best_of: int | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+
+
+class CompletionRequest(msgspec.Struct):
+    """A checked request.
+
+    Attributes:
+        path: of the API.
+        model: that it names.
+        body: for the replica, with a limit of tokens, and a stream's usage asked for.
+        prefixes: hashes of the prompt's prefixes.
+        tokens: the most that it can use: its bytes, of which a token has at least one, the template and the completion.
+        is_stream: whether the response is a stream.
+        options: of the stream.
+    """
+
+    path: str
+    model: str
+    body: bytes
+    prefixes: list[int]
+    tokens: int
+    is_stream: bool
+    options: StreamOptions
+
+
+def parse_completion(path: str, body: bytes) -> CompletionRequest:
+    """Check a request.
+
+    Raises:
+        GatewayError: naming the field, its value and what is allowed.
+    """
+    try:
+        fields = msgspec.json.decode(body, type=CompletionFields)
+        raw = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+    except msgspec.DecodeError as error:
+        raise GatewayError(f"the body is not a request of {path}: {error}") from None
+    _check(path, fields)
+    limit = fields.max_completion_tokens or fields.max_tokens or DEFAULT_TOKENS
+    is_stream = bool(fields.stream)
+    return CompletionRequest(
+        path=path,
+        model=fields.model,
+        body=_encode_body(raw, limit, is_stream),
+        prefixes=hash_prefixes(_find_prompt(path, raw)),
+        tokens=len(body) + TEMPLATE_TOKENS + limit,
+        is_stream=is_stream,
+        options=fields.stream_options or StreamOptions(),
+    )
+
+
+def _check(path: str, fields: CompletionFields) -> None:
+    """Refuse what is not served.
+
+    Raises:
+        GatewayError: for a missing prompt.
+        UnsupportedError: for several completions of a request, and content that is no text.
+    """
+    if path == CHAT and not fields.messages:
+        raise GatewayError("messages is empty; give at least one", "messages")
+    if path == TEXT and not fields.prompt:
+        raise GatewayError("prompt is empty; give a text, or a list of token ids", "prompt")
+    for name in ("n", "best_of"):
+        if (number := getattr(fields, name) or 1) != 1:
+            raise UnsupportedError(f"{name} is {number}; allowed: 1; send a request for each completion", name)
+    for message in fields.messages or []:
+        for part in message.content if isinstance(message.content, list) else []:
+            if part.type not in ("text", "refusal"):
+                raise UnsupportedError(f"a content part is {part.type[:40]!r}; allowed: text", "messages")
+
+
+def _encode_body(raw: dict[str, msgspec.Raw], limit: int, is_stream: bool) -> bytes:
+    fields: dict[str, object] = raw | {"max_tokens": limit}  # the one name that every engine knows
+    fields.pop("max_completion_tokens", None)
+    if is_stream:
+        options = msgspec.json.decode(raw.get("stream_options", b"{}"), type=dict[str, msgspec.Raw] | None)
+        fields["stream_options"] = (options or {}) | USAGE
+    return msgspec.json.encode(fields)
+
+
+def _find_prompt(path: str, raw: dict[str, msgspec.Raw]) -> bytes:
+    """Return the prompt's text, such that a longer conversation begins with the shorter one's."""
+    tools = bytes(raw.get("tools", b""))  # templates write them first
+    return tools + bytes(raw["messages" if path == CHAT else "prompt"])[:-1]

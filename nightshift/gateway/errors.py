@@ -1,0 +1,98 @@
+"""Refusals in the form of OpenAI's API: `{"error": {"message", "type", "param", "code"}}`."""
+
+from http import HTTPStatus
+
+from nightshift.serving.errors import RefusedError
+from nightshift.serving.messages import HttpResponse
+
+
+class GatewayError(RefusedError):
+    """A refused request, with its place in OpenAI's API.
+
+    Attributes:
+        status: of the response.
+        code: name of the reason, for programs.
+        param: the field of the request.
+        retry_after: seconds after which the same request may succeed; None: a repetition does not help.
+    """
+
+    status, code = HTTPStatus.BAD_REQUEST, "invalid_value"
+
+    def __init__(self, message: str, param: str | None = None, retry_after: int | None = None) -> None:
+        super().__init__(message)
+        self.param, self.retry_after = param, retry_after
+
+
+class UnsupportedError(GatewayError):
+    """A field or a kind of content that is not served."""
+
+    code = "unsupported_value"
+
+
+class UnknownModelError(GatewayError):
+    """A model that no replica serves."""
+
+    status, code = HTTPStatus.NOT_FOUND, "model_not_found"
+
+
+class InvalidKeyError(GatewayError):
+    """A missing or unknown key."""
+
+    status, code = HTTPStatus.UNAUTHORIZED, "invalid_api_key"
+
+
+class BudgetError(GatewayError):
+    """A request beyond its key's tokens of the day."""
+
+    status, code = HTTPStatus.TOO_MANY_REQUESTS, "insufficient_quota"
+
+
+class RateError(GatewayError):
+    """A request beyond its key's requests of the minute."""
+
+    status, code = HTTPStatus.TOO_MANY_REQUESTS, "rate_limit_exceeded"
+
+
+class NoReplicaError(GatewayError):
+    """No healthy replica of a model."""
+
+    status, code = HTTPStatus.SERVICE_UNAVAILABLE, "no_replica"
+
+
+class LedgerError(GatewayError):
+    """A ledger that cannot be written, on a full disk for instance: nothing is admitted."""
+
+    status, code = HTTPStatus.SERVICE_UNAVAILABLE, "ledger_unavailable"
+
+
+class BadGatewayError(GatewayError):
+    """All attempts failed before the first byte of an answer."""
+
+    status, code = HTTPStatus.BAD_GATEWAY, "replica_failed"
+
+
+def render_refusal(error: RefusedError) -> HttpResponse:
+    """Return the response to a refused request; the transport's own refusals keep their statuses."""
+    if not isinstance(error, GatewayError):
+        response = HttpResponse.refusal(error)
+        code = "overloaded" if response.status >= HTTPStatus.INTERNAL_SERVER_ERROR else "invalid_request"
+        return _render(response.status, str(error), code, None, response.headers)
+    headers = {} if error.retry_after is None else {"retry-after": str(error.retry_after)}
+    return _render(int(error.status), str(error), error.code, error.param, headers)
+
+
+def render_failure() -> HttpResponse:
+    """Return the response when the gateway itself has failed."""
+    return _render(500, "internal error", "internal_error", None, {})
+
+
+def _render(status: int, message: str, code: str, param: str | None, headers: dict[str, str]) -> HttpResponse:
+    response = HttpResponse.json({"error": describe_error(status, message, code, param)}, status)
+    response.headers |= headers | {"content-type": "application/json"}
+    return response
+
+
+def describe_error(status: int, message: str, code: str, param: str | None = None) -> dict[str, str | None]:
+    """Return the `error` object."""
+    kind = "server_error" if status >= HTTPStatus.INTERNAL_SERVER_ERROR else "invalid_request_error"
+    return {"message": message, "type": kind, "param": param, "code": code}

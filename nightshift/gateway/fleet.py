@@ -1,0 +1,305 @@
+"""The replicas: which ones there are, whether they answer, and what work each has."""
+
+import asyncio
+import re
+from collections.abc import Callable, Collection, Sequence
+from http import HTTPStatus
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+import msgspec
+
+from nightshift.errors import UserError
+from nightshift.gateway.errors import NoReplicaError, UnknownModelError
+from nightshift.gateway.prefixes import PrefixCache
+from nightshift.gateway.routing import ReplicaLoad, choose
+from nightshift.gateway.upstream import ConnectionPool, UpstreamConnection, UpstreamError, encode_request
+from nightshift.step import log
+
+CHECK_SECONDS = 1.0  # between two checks of the replicas
+HEALTH_SECONDS = 5.0  # for the answer to a check; an engine that reads a long prompt is slow, and not ill
+SILENCE_SECONDS = 300.0  # without a byte of a response, after which its replica is taken for dead
+RUNNING = "vllm:num_requests_running|llamacpp:requests_processing|sglang:num_running_reqs"
+WAITING = "vllm:num_requests_waiting|llamacpp:requests_deferred|sglang:num_queue_reqs"
+CACHE = "vllm:kv_cache_usage_perc|vllm:gpu_cache_usage_perc|llamacpp:kv_cache_usage_ratio|sglang:token_usage"
+REPORTED = re.compile(
+    rf"^(?:(?P<requests>{RUNNING}|{WAITING})|(?P<cache>{CACHE}))(?:\{{[^}}]*\}})? (?P<value>[\d.eE+-]+)$", re.MULTILINE
+)
+
+
+class Address(NamedTuple):
+    """Where a replica listens.
+
+    Attributes:
+        url: `http://host:port`.
+        version: of its model, in the ledger; empty: the model's name.
+    """
+
+    url: str
+    version: str = ""
+
+
+class ReportedLoad(NamedTuple):
+    """What a replica says about itself.
+
+    Attributes:
+        requests: running and waiting.
+        cache_usage: share of its cache in use, 0..1.
+    """
+
+    requests: int = 0
+    cache_usage: float = 0.0
+
+
+class ModelEntry(msgspec.Struct):
+    """A model in a list of models."""
+
+    id: str
+
+
+class ServedModels(msgspec.Struct):
+    """What `/v1/models` answers."""
+
+    data: list[ModelEntry]
+
+
+class EngineReplica:
+    """A replica of the engine.
+
+    Attributes:
+        address: where it listens.
+        pool: its connections.
+        models: that it serves, as it said last.
+        is_healthy: whether it answers.
+        is_draining: whether it gets no further requests.
+        cached: prefixes that it probably has.
+        running: requests that the gateway has there.
+        queued: blocks of those that wait for their first token.
+    """
+
+    def __init__(self, address: Address, token: str = "") -> None:
+        self.address, self._token = address, token
+        parts = urlsplit(address.url)
+        self._host = parts.netloc
+        self.pool = ConnectionPool(str(parts.hostname), parts.port or 80)
+        self.models: frozenset[str] = frozenset()
+        self.is_healthy = self.is_draining = False
+        self.cached, self._reported = PrefixCache(), ReportedLoad()
+        self.running = self.queued = 0
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether it may get requests."""
+        return self.is_healthy and not self.is_draining
+
+    def describe_load(self, prefixes: Sequence[int]) -> ReplicaLoad:
+        """Return its work, were it to receive a prompt."""
+        return ReplicaLoad(
+            missing=len(prefixes) - self.cached.count_cached(prefixes),
+            queued=self.queued,
+            running=max(self.running, self._reported.requests),
+            cache_usage=self._reported.cache_usage,
+            known=len(self.cached),
+        )
+
+    def encode(self, method: str, path: str, body: bytes = b"") -> bytes:
+        """Return a request to it."""
+        return encode_request(method, path, self._host, body, self._token)
+
+    def mark_failed(self, reason: object) -> None:
+        """Send it nothing more until it answers a check."""
+        if self.is_healthy:
+            log.warning("%s gets no requests until it answers again: %s", self.address.url, reason)
+        self.is_healthy = False
+
+    async def follow(self) -> None:
+        """Check again and again, and end connections without a sign of life."""
+        while True:
+            await self.check()
+            await asyncio.sleep(CHECK_SECONDS)
+            self.pool.end_silent(SILENCE_SECONDS)
+
+    async def check(self) -> None:
+        """Read whether it answers, its models and its load."""
+        try:
+            async with asyncio.timeout(HEALTH_SECONDS):
+                await self._get("/health")
+                models = msgspec.json.decode(await self._get("/v1/models"), type=ServedModels)
+                self._reported = await self._read_load()
+        except (UpstreamError, TimeoutError, msgspec.DecodeError) as error:
+            self.mark_failed(str(error) or "no answer in time")
+            return
+        self.models = frozenset(model.id for model in models.data)
+        if not self.is_healthy:
+            log.info("%s answers, and serves %s", self.address.url, ", ".join(sorted(self.models)))
+        self.is_healthy = True
+
+    async def _get(self, path: str) -> bytes:
+        """Return the body of a page, or raise UpstreamError."""
+        connection = await self.pool.acquire()
+        try:
+            await connection.send(self.encode("GET", path))
+            body = await connection.read_all()
+        finally:
+            self.pool.release(connection)
+        if connection.status != HTTPStatus.OK:
+            raise UpstreamError(f"{path} answers {connection.status}")
+        return body
+
+    async def _read_load(self) -> ReportedLoad:
+        try:
+            return parse_load((await self._get("/metrics")).decode(errors="replace"))
+        except UpstreamError:  # some engines have no such page, or only with a flag
+            return ReportedLoad()
+
+
+class Lease:
+    """A request at a replica, from its choice to the end of its response.
+
+    Attributes:
+        replica: that was chosen.
+        prompt_blocks: blocks of the prompt.
+        cached_blocks: those that the replica probably has.
+    """
+
+    def __init__(self, replica: EngineReplica, prefixes: Sequence[int]) -> None:
+        self.replica = replica
+        self.prompt_blocks, self.cached_blocks = len(prefixes), replica.cached.count_cached(prefixes)
+        self._queued = self.prompt_blocks - self.cached_blocks
+        self._connection: UpstreamConnection | None = None
+        self._is_open = True
+        replica.cached.add(prefixes)  # at once: a request that follows finds the prefix there, if it waits for this one
+        replica.running += 1
+        replica.queued += self._queued
+
+    async def send(self, path: str, body: bytes) -> UpstreamConnection:
+        """Send the request; return the connection once the response begins.
+
+        Raises:
+            UpstreamError: when it does not.
+        """
+        self._connection = await self.replica.pool.acquire()
+        await self._connection.send(self.replica.encode("POST", path, body))
+        return self._connection
+
+    def mark_started(self) -> None:
+        """Note the first token: the prompt no longer waits."""
+        self.replica.queued -= self._queued
+        self._queued = 0
+
+    def close(self) -> None:
+        """End the request; an incomplete response is cancelled."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        self.mark_started()
+        self.replica.running -= 1
+        if self._connection:
+            self.replica.pool.release(self._connection)
+
+
+class Fleet:
+    """All replicas.
+
+    Attributes:
+        replicas: by address, also those that are draining.
+    """
+
+    def __init__(self, read_addresses: Callable[[], Sequence[Address]], token: str = "") -> None:
+        """Begin with no replica.
+
+        Args:
+            read_addresses: returns the replicas that there should be.
+            token: bearer token that they ask for; empty: they ask for none.
+        """
+        self._read_addresses, self._token = read_addresses, token
+        self.replicas: dict[Address, EngineReplica] = {}
+        self._tasks: dict[Address, asyncio.Task[None]] = {}
+
+    async def follow(self) -> None:
+        """Add replicas that are new, drain those that are gone, and remove them once their last response has ended."""
+        while True:
+            self.update(self._read_addresses())
+            await asyncio.sleep(CHECK_SECONDS)
+
+    def update(self, addresses: Sequence[Address]) -> None:
+        """Add, drain and remove replicas, so that those at these addresses remain."""
+        for address in addresses:
+            if address not in self.replicas:
+                self.replicas[address] = replica = EngineReplica(address, self._token)
+                self._tasks[address] = asyncio.get_running_loop().create_task(replica.follow())
+        for address, replica in list(self.replicas.items()):
+            replica.is_draining = address not in addresses
+            if replica.is_draining and not replica.running:
+                log.info("%s has no requests left", address.url)
+                self._tasks.pop(address).cancel()
+                self.replicas.pop(address).pool.close()
+
+    def lease(self, model: str, prefixes: Sequence[int], tried: Collection[EngineReplica] = ()) -> Lease:
+        """Choose a replica for a request, other than those where it has failed; raises as `find_candidates`."""
+        candidates = self.find_candidates(model, tried)
+        return Lease(candidates[choose([replica.describe_load(prefixes) for replica in candidates])], prefixes)
+
+    def find_candidates(self, model: str, tried: Collection[EngineReplica] = ()) -> list[EngineReplica]:
+        """Return the replicas that may answer a request.
+
+        Raises:
+            NoReplicaError: when none of the model answers.
+            UnknownModelError: when none serves the model.
+        """
+        serving = [replica for replica in self.replicas.values() if replica.is_serving]
+        candidates = [replica for replica in serving if model in replica.models and replica not in tried]
+        if candidates:
+            return candidates
+        if serving and model not in (names := self.list_models()):
+            raise UnknownModelError(f"model is {model[:100]!r}; served: {', '.join(names)}", "model")
+        raise NoReplicaError(f"no replica of {model[:100]!r} answers at the moment; try again", retry_after=1)
+
+    def list_models(self) -> list[str]:
+        """Return the models of all replicas, sorted."""
+        return sorted({model for replica in self.replicas.values() for model in replica.models})
+
+    def close(self) -> None:
+        """End all checks and connections."""
+        for task in self._tasks.values():
+            task.cancel()
+        for replica in self.replicas.values():
+            replica.pool.close()
+
+
+def parse_load(page: str) -> ReportedLoad:
+    """Read a replica's load from its metrics, in Prometheus' text format."""
+    requests, usage = 0, 0.0
+    for match in REPORTED.finditer(page):
+        if match["cache"]:
+            usage = max(usage, float(match["value"]))
+        else:
+            requests += int(float(match["value"]))
+    return ReportedLoad(requests, usage)
+
+
+def parse_address(field: str, text: str) -> Address:
+    """Read `[VERSION=]URL`.
+
+    Raises:
+        UserError: naming the field, its value and what is allowed.
+    """
+    version, _, url = text.strip().rpartition("=")
+    parts = urlsplit(url.rstrip("/"))
+    try:
+        is_address = parts.scheme == "http" and parts.hostname and (parts.port or 80) and not parts.path
+    except ValueError:
+        is_address = False
+    if not is_address:
+        raise UserError(f"{field} is {text.strip()!r}; give [VERSION=]http://HOST:PORT, such as http://127.0.0.1:8001")
+    return Address(url.rstrip("/"), version)
+
+
+def parse_addresses(path: str, content: bytes) -> list[Address]:
+    """Read a file with a replica per line; empty lines and those that begin with # are left out.
+
+    Raises:
+        UserError: naming the file, the value and what is allowed.
+    """
+    lines = [line.strip() for line in content.decode(errors="replace").splitlines()]
+    return [parse_address(f"replica in {path}", line) for line in lines if line and not line.startswith("#")]

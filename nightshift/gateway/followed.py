@@ -1,0 +1,54 @@
+"""Files that are read again when they change."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from nightshift.errors import UserError
+from nightshift.step import log
+
+CHECK_SECONDS = 1.0  # between two looks at a file
+Value = TypeVar("Value")
+
+
+class FollowedFile(Generic[Value]):
+    """The value of a file's content; a change for the worse leaves the value as it was."""
+
+    def __init__(self, flag: str, path: str, parse: Callable[[str, bytes], Value]) -> None:
+        """Read the file.
+
+        Args:
+            flag: the flag that names the file.
+            path: the file.
+            parse: (path, content) -> value; raises UserError.
+
+        Raises:
+            UserError: when the file cannot be read, or its content is wrong.
+        """
+        self._flag, self._path, self._parse = flag, path, parse
+        self._content, self._next_check = self._load(), 0.0
+        self._value = parse(path, self._content)
+
+    def read(self) -> Value:
+        """Return the current value."""
+        if time.monotonic() >= self._next_check:
+            self._next_check = time.monotonic() + CHECK_SECONDS
+            self._refresh()
+        return self._value
+
+    def _refresh(self) -> None:
+        try:
+            content = self._load()
+            if content != self._content:
+                self._content = content
+                self._value = self._parse(self._path, content)
+                log.info("read %s again", self._path)
+        except UserError as error:
+            log.error("still as before: %s", error)
+
+    def _load(self) -> bytes:
+        try:
+            return Path(self._path).read_bytes()
+        except OSError as error:
+            raise UserError(f"{self._flag} is {self._path!r}: {error.strerror}; give a file that exists") from None

@@ -1,0 +1,63 @@
+"""API keys: a file with a name, a hash and limits per key. The keys themselves are nowhere."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping
+from typing import Annotated
+
+import msgspec
+
+from nightshift.errors import UserError
+from nightshift.gateway.budgets import Limits
+
+SHA256 = "^[0-9a-f]{64}$"
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class ApiKey(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """A key.
+
+    Attributes:
+        name: its holder, in the ledger.
+        sha256: SHA-256 of the key, in hexadecimal.
+        tokens_per_day: see `Limits`.
+        requests_per_minute: see `Limits`.
+    """
+
+    name: Annotated[str, msgspec.Meta(min_length=1)]
+    sha256: Annotated[str, msgspec.Meta(pattern=SHA256)]
+    tokens_per_day: Positive | None = None
+    requests_per_minute: Positive | None = None
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of its budget."""
+        return Limits(self.tokens_per_day, self.requests_per_minute)
+
+
+ANYONE = ApiKey("anyone", "0" * 64)  # where no keys are asked for
+
+
+def parse_keys(path: str, text: bytes) -> Mapping[str, ApiKey]:
+    """Return hash -> key of a file in YAML.
+
+    Raises:
+        UserError: naming the file, the field and what is allowed.
+    """
+    try:
+        keys = msgspec.yaml.decode(text, type=list[ApiKey])
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"keys {path!r}: {error}; see docs/gateway.md for an example") from None
+    for field in ("name", "sha256"):
+        values = Counter(getattr(key, field) for key in keys)
+        if repeated := [value for value, times in values.items() if times > 1]:
+            raise UserError(f"keys {path!r}: {field} {repeated[0]!r} is there twice; give each key its own")
+    return {key.sha256: key for key in keys}
+
+
+def find_key(keys: Mapping[str, ApiKey], authorization: bytes) -> ApiKey | None:
+    """Return the key that an Authorization header bears, None for an unknown one."""
+    scheme, _, secret = authorization.partition(b" ")
+    if scheme.lower() != b"bearer":
+        return None
+    return keys.get(hashlib.sha256(secret.strip()).hexdigest())

@@ -1,0 +1,297 @@
+"""The ledger: reservations of requests in progress, and tokens used by key, version and day, in SQLite.
+
+A reservation is on disk before its request reaches a replica, and a settlement before the end of its stream reaches the
+client; what many requests write is one commit. So the ledger of a gateway that was killed knows every request that was
+in progress. It charges them in full when it is opened again, as `estimated_tokens`: what they have used is not known.
+"""
+
+import asyncio
+import math
+import sqlite3
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import count
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from nightshift.errors import UserError
+from nightshift.gateway.budgets import DAY, MINUTE, KeyBudget, Outcome
+from nightshift.gateway.errors import BudgetError, GatewayError, LedgerError, RateError
+from nightshift.gateway.keys import ApiKey
+from nightshift.serving.futures import resolve
+from nightshift.serving.group_commit import GroupCommit
+from nightshift.step import log
+
+IN_MEMORY = ":memory:"
+RECOVERED = "unknown"  # version of requests in progress when the gateway was killed
+SCHEMA = """
+create table if not exists reservations (id integer primary key, key text, day integer, tokens integer) strict;
+create table if not exists minutes (key text primary key, minute integer, requests integer) strict;
+create table if not exists usage (key text, version text, day integer, requests integer, prompt_tokens integer,
+    completion_tokens integer, estimated_tokens integer, primary key (key, version, day)) strict;
+"""
+RESERVE = "insert into reservations values (?, ?, ?, ?)"
+COUNT = "insert or replace into minutes values (?, ?, ?)"
+RELEASE = "delete from reservations where id = ?"
+CHARGE = """
+insert into usage values (?, ?, ?, ?, ?, ?, ?) on conflict do update set requests = requests + excluded.requests,
+    prompt_tokens = prompt_tokens + excluded.prompt_tokens,
+    completion_tokens = completion_tokens + excluded.completion_tokens,
+    estimated_tokens = estimated_tokens + excluded.estimated_tokens
+"""
+RECOVER = "select key, day, count(*), sum(tokens) from reservations group by key, day"
+SPENT = """
+select key, day, sum(prompt_tokens + completion_tokens + estimated_tokens) from usage
+where day = (select max(day) from usage as last where last.key = usage.key) group by key, day
+"""
+REPORT = """
+select key, version, day, requests, prompt_tokens, completion_tokens, estimated_tokens from usage
+order by day, key, version
+"""
+
+
+class TokenUsage(msgspec.Struct, frozen=True):
+    """Tokens of a request, as an engine reports them."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+    @property
+    def total(self) -> int:
+        """Both together."""
+        return self.prompt_tokens + self.completion_tokens
+
+
+NOTHING = TokenUsage()
+
+
+@dataclass
+class Reservation:
+    """Tokens held for a request.
+
+    Attributes:
+        id: in the ledger.
+        key: name of the key.
+        day: since 1970, in UTC, that is charged.
+        tokens: the most that the request can use.
+        is_settled: whether they have been replaced by what was used.
+    """
+
+    id: int
+    key: str
+    day: int
+    tokens: int
+    is_settled: bool = False
+
+
+@dataclass(frozen=True)
+class LedgerRow:
+    """What a key has used of a version on a day.
+
+    Attributes:
+        key: name of the key.
+        version: of the model.
+        day: YYYY-MM-DD, in UTC.
+        requests: requests, also interrupted ones.
+        prompt_tokens: as the engine has counted.
+        completion_tokens: as the engine has counted.
+        estimated_tokens: reservations charged in full, of requests that ended without a count.
+    """
+
+    key: str
+    version: str
+    day: str
+    requests: int
+    prompt_tokens: int
+    completion_tokens: int
+    estimated_tokens: int
+
+
+Statement = tuple[str, tuple[Any, ...]]
+
+
+class _KeyState:
+    """A key's budget, the turn of its requests, and the future that the first of them awaits."""
+
+    def __init__(self) -> None:
+        self.budget, self.turn = KeyBudget(), asyncio.Lock()
+        self.settlement: asyncio.Future[None] | None = None
+
+
+class Ledger:
+    """The budgets of all keys, durable. One process at a time may open a file."""
+
+    def __init__(self, path: str = IN_MEMORY, clock: Callable[[], float] = time.time) -> None:
+        """Open the ledger, and charge what was in progress when it was closed.
+
+        Args:
+            path: its file; in memory where nobody asks for keys.
+            clock: returns the seconds since 1970.
+
+        Raises:
+            UserError: when the file cannot be opened, or is no ledger.
+        """
+        self._clock, self._ids = clock, count(1)  # no reservation is open: they were charged
+        self._keys: defaultdict[str, _KeyState] = defaultdict(_KeyState)
+        self._commits = GroupCommit(self._commit, lambda _: path == IN_MEMORY)
+        try:
+            self._database = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+            self._database.executescript(f"pragma journal_mode = wal; pragma synchronous = full; {SCHEMA}")
+        except sqlite3.Error as error:
+            raise UserError(f"ledger {path!r}: {error}; give a ledger, or the name of a new file") from None
+        self._recover()
+        self._load()
+
+    async def reserve(self, key: ApiKey, tokens: int) -> Reservation:
+        """Hold tokens for a request, durably.
+
+        While requests in progress hold what it needs, it waits until they return enough, or have used too much; the
+        requests of a key are admitted in their order.
+
+        Raises:
+            BudgetError: when the key has less left today, whatever the others return.
+            RateError: when the key has used its requests of the minute.
+            LedgerError: when the ledger cannot be written.
+        """
+        state = self._keys[key.name]
+        async with state.turn:
+            while (outcome := state.budget.admit(key.limits, tokens, self._clock())) is Outcome.WAITING:
+                state.settlement = asyncio.get_running_loop().create_future()
+                await state.settlement
+        if outcome is not Outcome.ADMITTED:
+            raise _refuse(key, state.budget, tokens, outcome, self._clock())
+        reservation = Reservation(next(self._ids), key.name, state.budget.day, tokens)
+        await self._write_reservation(reservation, state.budget)
+        return reservation
+
+    async def _write_reservation(self, reservation: Reservation, budget: KeyBudget) -> None:
+        row = (reservation.id, reservation.key, reservation.day, reservation.tokens)
+        minute = (reservation.key, budget.minute, budget.requests)
+        try:
+            await self._commits.submit([(RESERVE, row), (COUNT, minute)])
+        except sqlite3.Error as error:
+            self.release(reservation)
+            log.error("nothing is admitted: the ledger cannot be written: %s", error)
+            raise LedgerError("the ledger of keys cannot be written; try again later", retry_after=1) from None
+        except asyncio.CancelledError:
+            self.release(reservation)
+            raise
+
+    def settle(self, reservation: Reservation, version: str, usage: TokenUsage | None) -> None:
+        """Charge what a request has used.
+
+        Args:
+            reservation: of the request.
+            version: of the model that has answered.
+            usage: tokens that the engine has counted; None: it has not, and the reservation is charged.
+        """
+        counted, estimated = usage or NOTHING, 0 if usage else reservation.tokens
+        self._return(reservation, counted.total + estimated)
+        key, day = reservation.key, reservation.day
+        charge = (key, version, day, 1, counted.prompt_tokens, counted.completion_tokens, estimated)
+        self._write([(RELEASE, (reservation.id,)), (CHARGE, charge)])
+
+    def release(self, reservation: Reservation) -> None:
+        """Return all tokens of a request that has used none."""
+        self._return(reservation, 0)
+        self._write([(RELEASE, (reservation.id,))])
+
+    async def flush(self) -> None:
+        """Wait until all settlements so far are on disk; one that failed is logged, and charged in full later."""
+        with suppress(sqlite3.Error):
+            await self._commits.submit([])
+
+    async def close(self) -> None:
+        """Write what is to be written, and close the file."""
+        await self.flush()
+        self._database.close()
+
+    def report(self) -> list[LedgerRow]:
+        """Return what keys have used by version and day, the latest day last."""
+        return _read_report(self._database)
+
+    def _return(self, reservation: Reservation, used: int) -> None:
+        """Replace a reservation by what was used, and let the next request of the key try again."""
+        assert not reservation.is_settled
+        reservation.is_settled = True
+        state = self._keys[reservation.key]
+        state.budget.settle(reservation.day, reservation.tokens, used)
+        if state.settlement:
+            resolve(state.settlement, None)
+
+    def _write(self, statements: list[Statement]) -> None:
+        self._commits.submit(statements).add_done_callback(_log_failure)
+
+    def _commit(self, group: Sequence[Sequence[Statement]]) -> list[None]:
+        """Execute the statements of several requests in one transaction."""
+        self._database.execute("begin immediate")
+        try:
+            for statements in group:
+                for sql, values in statements:
+                    self._database.execute(sql, values)
+            self._database.execute("commit")
+        except sqlite3.Error:
+            if self._database.in_transaction:  # some failures have ended it
+                self._database.execute("rollback")
+            raise
+        return [None] * len(group)
+
+    def _recover(self) -> None:
+        """Charge requests that were in progress when the ledger was closed."""
+        rows = self._database.execute(RECOVER).fetchall()
+        charges = [(CHARGE, (key, RECOVERED, day, requests, 0, 0, tokens)) for key, day, requests, tokens in rows]
+        self._commit([[*charges, ("delete from reservations", ())]])
+        if rows:
+            requests, tokens = (sum(row[column] for row in rows) for column in (2, 3))
+            log.warning("%d requests were in progress: charged in full, %d tokens", requests, tokens)
+
+    def _load(self) -> None:
+        for key, day, tokens in self._database.execute(SPENT):
+            self._keys[key].budget = KeyBudget(day=day, spent=tokens)
+        for key, minute, requests in self._database.execute("select key, minute, requests from minutes"):
+            budget = self._keys[key].budget
+            budget.minute, budget.requests = minute, requests
+
+
+def read_report(path: str) -> list[LedgerRow]:
+    """Return what a ledger's file holds, also while a gateway uses it.
+
+    Raises:
+        UserError: when it is missing, or no ledger.
+    """
+    try:
+        with closing(sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True)) as database:
+            return _read_report(database)
+    except sqlite3.Error as error:
+        raise UserError(f"ledger {path!r}: {error}; give the file of --ledger") from None
+
+
+def _read_report(database: sqlite3.Connection) -> list[LedgerRow]:
+    rows = database.execute(REPORT).fetchall()
+    return [LedgerRow(key, version, _format_day(day), *counts) for key, version, day, *counts in rows]
+
+
+def _format_day(day: int) -> str:
+    return datetime.fromtimestamp(day * DAY, UTC).date().isoformat()
+
+
+def _refuse(key: ApiKey, budget: KeyBudget, tokens: int, outcome: Outcome, now: float) -> GatewayError:
+    if outcome is Outcome.OVER_RATE:
+        wait = math.ceil(MINUTE - now % MINUTE)
+        message = f"{key.name} has used its {key.requests_per_minute} requests of this minute; retry in {wait} s"
+        return RateError(message, retry_after=wait)
+    return BudgetError(
+        f"the request may use up to {tokens} tokens; {key.name} has {budget.remaining(key.limits)} of "
+        f"{key.tokens_per_day} left today, until midnight UTC; lower max_tokens, or ask for a higher tokens_per_day"
+    )
+
+
+def _log_failure(future: "asyncio.Future[None]") -> None:
+    if not future.cancelled() and (error := future.exception()):
+        log.error("a settlement is not on disk, and is charged in full at the next start: %s", error)

@@ -1,0 +1,27 @@
+"""Prints a gateway's ledger as CSV: `python -m nightshift.gateway.report --ledger FILE`."""
+
+import csv
+import sys
+from dataclasses import astuple, fields
+
+from nightshift.context import StepContext
+from nightshift.gateway.ledger import LedgerRow, read_report
+from nightshift.step import StepParser, run
+
+
+def parser() -> StepParser:
+    """Return the flags."""
+    flags = StepParser("report", "Print what API keys have used, by day and version, as CSV.")
+    flags.prog = "python -m nightshift.gateway.report"
+    flags.add_argument("--ledger", required=True, help="file of the ledger; its gateway may be running")
+    return flags
+
+
+def body(context: StepContext) -> None:
+    """Print the ledger."""
+    rows = read_report(context.args.ledger)
+    csv.writer(sys.stdout).writerows([[field.name for field in fields(LedgerRow)], *map(astuple, rows)])
+
+
+if __name__ == "__main__":
+    run(parser(), body)

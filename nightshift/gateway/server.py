@@ -1,0 +1,92 @@
+"""Starts a gateway: its lock, its socket, its replicas and its ledger."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+
+import uvloop
+
+from nightshift.errors import UserError
+from nightshift.gateway.application import GatewayApplication
+from nightshift.gateway.fleet import Address, Fleet
+from nightshift.gateway.keys import ApiKey
+from nightshift.gateway.ledger import IN_MEMORY, Ledger
+from nightshift.serving.addresses import listen
+from nightshift.serving.http import HttpServer, Timeouts, allow_connections, serve_until_signal
+from nightshift.step import log
+from nightshift.storage import locks
+
+GRACE_SECONDS = 600.0  # for the streams in progress when the gateway stops
+LOCK_SECONDS = 5.0  # a predecessor that was killed may hold it for a moment
+
+
+@dataclass(frozen=True)
+class GatewayOptions:
+    """The checked options of a gateway.
+
+    Attributes:
+        host: address to listen on.
+        port: port to listen on.
+        read_addresses: returns the replicas that there should be.
+        read_keys: returns hash -> key; None: anyone may ask.
+        ledger: file of the ledger; None: it is kept in memory.
+        token: bearer token that replicas ask for; empty: they ask for none.
+    """
+
+    host: str
+    port: int
+    read_addresses: Callable[[], Sequence[Address]]
+    read_keys: Callable[[], Mapping[str, ApiKey]] | None
+    ledger: str | None
+    token: str = ""
+
+
+def serve(options: GatewayOptions) -> None:
+    """Serve until stopped.
+
+    Raises:
+        UserError: when the port is taken, or another gateway uses the ledger.
+    """
+    with _hold_lock(options.ledger), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve(options))
+
+
+async def _serve(options: GatewayOptions) -> None:
+    listener = listen(options.port, 1, options.host)
+    async with open_application(options) as application:
+        log.info("port %d serves", listener.getsockname()[1])
+        await serve_until_signal(make_server(application), listener)
+
+
+def make_server(application: GatewayApplication) -> HttpServer:
+    """Return the transport in front of the routes."""
+    limit = allow_connections(files_each=2)  # a client's, and a replica's
+    return HttpServer(application, Timeouts(grace=GRACE_SECONDS), limit, cancels_abandoned=True)
+
+
+@asynccontextmanager
+async def open_application(options: GatewayOptions) -> AsyncIterator[GatewayApplication]:
+    """Open the ledger, and follow the replicas during the block."""
+    ledger, fleet = Ledger(options.ledger or IN_MEMORY), Fleet(options.read_addresses, options.token)
+    following = asyncio.create_task(fleet.follow())
+    try:
+        yield GatewayApplication(fleet, ledger, options.read_keys)
+    finally:
+        following.cancel()
+        fleet.close()
+        await ledger.close()
+
+
+@contextmanager
+def _hold_lock(ledger: str | None) -> Iterator[None]:
+    if ledger is None:
+        yield
+        return
+    try:
+        with locks.hold(f"{ledger}.lock", seconds=LOCK_SECONDS):
+            yield
+    except BlockingIOError:
+        raise UserError(f"ledger is {ledger!r}, which another gateway uses; stop it, or give another file") from None
+    except FileNotFoundError:
+        raise UserError(f"ledger is {ledger!r}, whose folder does not exist; create it") from None

@@ -1,0 +1,95 @@
+"""Streams of server-sent events: whole events in, whole events out, and the usage that they report."""
+
+import re
+
+import msgspec
+
+from nightshift.gateway.completions import StreamOptions
+from nightshift.gateway.errors import describe_error
+from nightshift.gateway.ledger import TokenUsage
+from nightshift.gateway.upstream import UpstreamConnection, UpstreamError
+
+END_OF_EVENT = re.compile(rb"\r?\n\r?\n")
+DONE = b"data: [DONE]\n\n"
+MAX_EVENT = 16 * 1024 * 1024  # bytes
+INTERRUPTED = "the replica has failed in the middle of the stream; its text is incomplete; send the request again"
+
+
+class Chunk(msgspec.Struct):
+    """What the gateway reads of a chunk of a completion."""
+
+    usage: TokenUsage | None = None
+    choices: list[msgspec.Raw] = []
+
+
+class SseReader:
+    """Reads the events of a completion.
+
+    Attributes:
+        usage: the last one that was reported; None so far.
+        is_done: whether the stream has come to its regular end.
+    """
+
+    def __init__(self, connection: UpstreamConnection, options: StreamOptions) -> None:
+        """Begin a stream.
+
+        Args:
+            connection: with the response.
+            options: what the client has asked for; other usages are left out.
+        """
+        self._connection, self._options = connection, options
+        self._rest = b""
+        self.usage: TokenUsage | None = None
+        self.is_done = False
+
+    async def read(self) -> bytes:
+        """Return the events that have arrived, empty after the last one; the final `[DONE]` is none of them.
+
+        Raises:
+            UpstreamError: when the stream ends without it.
+        """
+        events = b""
+        while not events and not self.is_done:
+            piece = await self._connection.read()
+            if not piece:
+                raise UpstreamError("the stream has ended without [DONE]")
+            events = b"".join(map(self._convert, self._split(piece)))
+        return events
+
+    def _split(self, piece: bytes) -> list[bytes]:
+        *events, self._rest = END_OF_EVENT.split(self._rest + piece)
+        if len(self._rest) > MAX_EVENT:
+            raise UpstreamError(f"an event has more than {MAX_EVENT} bytes")
+        return events
+
+    def _convert(self, event: bytes) -> bytes:
+        """Return an event as the client sees it; empty: not at all."""
+        data = event.removeprefix(b"data:").strip()
+        if data == b"[DONE]":
+            self.is_done = True
+            return b""
+        if b'"usage"' in data:
+            event = self._read_usage(event, data)
+        return event + b"\n\n" if event else b""
+
+    def _read_usage(self, event: bytes, data: bytes) -> bytes:
+        try:
+            chunk = msgspec.json.decode(data, type=Chunk)
+        except msgspec.DecodeError:  # a text that quotes the word
+            return event
+        self.usage = chunk.usage or self.usage
+        is_last = not chunk.choices
+        if not chunk.usage or (self._options.include_usage if is_last else self._options.continuous_usage_stats):
+            return event
+        return b"" if is_last else _without_usage(data)
+
+
+def _without_usage(data: bytes) -> bytes:
+    fields = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+    del fields["usage"]
+    return b"data: " + msgspec.json.encode(fields)
+
+
+def encode_interruption() -> bytes:
+    """Return the event that ends an interrupted stream, in place of `[DONE]`."""
+    return b"data: " + msgspec.json.encode({"error": describe_error(502, INTERRUPTED, "stream_interrupted")}) + b"\n\n"

@@ -1,0 +1,199 @@
+"""The gateway's side of HTTP to a replica: kept connections, and responses read piece by piece."""
+
+import asyncio
+from collections import deque
+
+import httptools
+
+from nightshift.serving.futures import resolve
+
+CONNECT_SECONDS = 2.0
+BUFFER = 256 * 1024  # bytes of a response that wait for a slow client, before the replica has to wait
+MAX_IDLE = 256  # kept connections of a replica
+IDLE_SECONDS = 2.0  # that one is kept; engines close theirs after five, and a request must not meet that
+
+
+class UpstreamError(Exception):
+    """A replica that cannot be reached, or that has ended a response before its end."""
+
+
+class UpstreamConnection(asyncio.Protocol):
+    """A connection to a replica, for one request after the other.
+
+    Attributes:
+        status: of the response; 0: it has not begun.
+    """
+
+    def __init__(self) -> None:
+        self._parser = httptools.HttpResponseParser(self)
+        self._loop = asyncio.get_running_loop()
+        self._pieces: deque[bytes] = deque()
+        self._buffered = 0
+        self._waiter: asyncio.Future[None] | None = None
+        self.status, self._is_complete, self._is_lost = 0, True, False
+        self._used_at = self._loop.time()
+
+    @property
+    def is_reusable(self) -> bool:
+        """Whether another request may follow."""
+        return self._is_complete and not self._is_lost
+
+    def measure_silence(self) -> float:
+        """Return the seconds since it was used last."""
+        return self._loop.time() - self._used_at
+
+    async def send(self, request: bytes) -> None:
+        """Send a request, and wait for the status of its response.
+
+        Raises:
+            UpstreamError: when the connection ends before.
+        """
+        self.status, self._is_complete = 0, False
+        self._used_at = self._loop.time()
+        self._transport.write(request)
+        while not self.status:
+            await self._wait()
+
+    async def read(self) -> bytes:
+        """Return the next piece of the body, empty after its end.
+
+        Raises:
+            UpstreamError: when the connection ends before.
+        """
+        while not self._pieces:
+            if self._is_complete:
+                return b""
+            await self._wait()
+        if self._buffered > BUFFER:
+            self._transport.resume_reading()
+        self._buffered = 0
+        piece = b"".join(self._pieces)
+        self._pieces.clear()
+        return piece
+
+    async def read_all(self) -> bytes:
+        """Return the rest of the body; raises as `read`."""
+        body = b""
+        while piece := await self.read():
+            body += piece
+        return body
+
+    def close(self) -> None:
+        """End the connection at once, and with it the replica's work on an incomplete response."""
+        self._is_lost = True
+        self._transport.abort()
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # of a socket
+        """Keep the transport."""
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """Parse received bytes; what is no HTTP, or no response to a request, ends the connection."""
+        self._used_at = self._loop.time()
+        if self._is_complete:
+            self.close()
+            return
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError:
+            self.close()
+        self._wake()
+
+    def connection_lost(self, _: Exception | None) -> None:
+        """End the wait for more, and the reference cycle with the parser."""
+        self._is_lost = True
+        del self._parser
+        self._wake()
+
+    def on_headers_complete(self) -> None:
+        """Keep the status; an interim one says nothing about the response."""
+        status = self._parser.get_status_code()
+        self.status = status if status >= 200 else 0
+
+    def on_body(self, body: bytes) -> None:
+        """Keep a piece of the body; read no more while many wait."""
+        self._pieces.append(body)
+        self._buffered += len(body)
+        if self._buffered > BUFFER:
+            self._transport.pause_reading()
+
+    def on_message_complete(self) -> None:
+        """End the response; a connection that is not kept ends with it."""
+        self._is_complete = self.status > 0
+        if self._is_complete and not self._parser.should_keep_alive():
+            self._transport.close()
+
+    async def _wait(self) -> None:
+        if self._is_lost:
+            raise UpstreamError("the connection has ended")
+        self._waiter = self._loop.create_future()
+        await self._waiter
+
+    def _wake(self) -> None:
+        if self._waiter:
+            resolve(self._waiter, None)
+
+
+class ConnectionPool:
+    """The connections to one address.
+
+    Attributes:
+        in_use: connections with a request.
+    """
+
+    def __init__(self, host: str, port: int, idle_seconds: float = IDLE_SECONDS) -> None:
+        self._host, self._port, self._idle_seconds = host, port, idle_seconds
+        self._idle: list[UpstreamConnection] = []
+        self.in_use: set[UpstreamConnection] = set()
+
+    async def acquire(self) -> UpstreamConnection:
+        """Return a kept connection, or a new one.
+
+        Raises:
+            UpstreamError: when nothing listens there.
+        """
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.is_reusable and connection.measure_silence() < self._idle_seconds:
+                break
+            connection.close()
+        else:
+            connection = await self._connect()
+        self.in_use.add(connection)
+        return connection
+
+    def release(self, connection: UpstreamConnection) -> None:
+        """Keep a connection whose response is complete; end another one."""
+        self.in_use.discard(connection)
+        if connection.is_reusable and len(self._idle) < MAX_IDLE:
+            self._idle.append(connection)
+        else:
+            connection.close()
+
+    def end_silent(self, seconds: float) -> None:
+        """End connections whose response has brought nothing for a time."""
+        for connection in tuple(self.in_use):
+            if connection.measure_silence() > seconds:
+                connection.close()
+
+    def close(self) -> None:
+        """End all connections."""
+        for connection in (*self._idle, *self.in_use):
+            connection.close()
+
+    async def _connect(self) -> UpstreamConnection:
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                _, connection = await asyncio.get_running_loop().create_connection(
+                    UpstreamConnection, self._host, self._port
+                )
+        except (OSError, TimeoutError) as error:
+            raise UpstreamError(f"no connection to {self._host}:{self._port}: {error or 'timeout'}") from None
+        return connection
+
+
+def encode_request(method: str, path: str, host: str, body: bytes = b"", token: str = "") -> bytes:
+    """Return a request in HTTP/1.1, with a body in JSON, and a bearer token unless it is empty."""
+    authorization = f"authorization: Bearer {token}\r\n" if token else ""
+    head = f"{method} {path} HTTP/1.1\r\nhost: {host}\r\n{authorization}content-type: application/json\r\n"
+    return f"{head}content-length: {len(body)}\r\n\r\n".encode("latin-1") + body

@@ -1,0 +1,37 @@
+"""Addresses of replicas, and what they report."""
+
+import pytest
+
+from nightshift.errors import UserError
+from nightshift.gateway.fleet import Address, ReportedLoad, parse_address, parse_addresses, parse_load
+
+VLLM = """\
+# HELP vllm:num_requests_running Number of requests in model execution batches.
+vllm:num_requests_running{engine="0",model_name="tiny"} 3.0
+vllm:num_requests_waiting{engine="0",model_name="tiny"} 2.0
+vllm:kv_cache_usage_perc{engine="0",model_name="tiny"} 0.25
+vllm:num_requests_waiting_by_reason{engine="0"} 9.0
+"""
+LLAMA = "llamacpp:requests_processing 1\nllamacpp:requests_deferred 4\nllamacpp:prompt_tokens_total 99\n"
+
+
+def test_a_load_is_read_from_the_metrics_of_the_engines() -> None:
+    assert [parse_load(page) for page in (VLLM, LLAMA, "")] == [
+        ReportedLoad(5, 0.25),
+        ReportedLoad(5, 0.0),
+        ReportedLoad(0, 0.0),
+    ]
+
+
+def test_an_address_may_name_a_version() -> None:
+    assert parse_address("replica", "http://[::1]:80/") == Address("http://[::1]:80")
+    assert parse_addresses("file", b"# canary\n7=http://a:1\n\nhttp://b:2\n") == [
+        Address("http://a:1", "7"),
+        Address("http://b:2"),
+    ]
+
+
+@pytest.mark.parametrize("text", ["", "localhost:80", "https://a:1", "http://a:x", "http://a:1/v1", "http://:1"])
+def test_what_is_no_address_is_refused(text) -> None:
+    with pytest.raises(UserError, match=r"replica is '.*'; give \[VERSION=\]http://HOST:PORT"):
+        parse_address("replica", text)

@@ -1,0 +1,35 @@
+"""The file of API keys."""
+
+import hashlib
+
+import pytest
+
+from nightshift.errors import UserError
+from nightshift.gateway.budgets import Limits
+from nightshift.gateway.keys import find_key, parse_keys
+
+SHA256 = hashlib.sha256(b"secret").hexdigest()
+
+
+def test_a_key_is_known_by_its_hash_and_never_by_the_hash_as_a_key() -> None:
+    keys = parse_keys("keys", f"- {{name: a, sha256: {SHA256}, tokens_per_day: 5}}".encode())
+    key = find_key(keys, b"Bearer secret")
+    assert (key.name, key.limits) == ("a", Limits(tokens_per_day=5))
+    for header in (b"", b"secret", b"Basic secret", b"Bearer Secret", f"Bearer {SHA256}".encode()):
+        assert find_key(keys, header) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (f"- {{name: a, sha256: {SHA256}, tokens: 5}}", "unknown field `tokens`"),
+        (f"- {{name: a, sha256: {SHA256}, tokens_per_day: 0}}", r"Expected `int` >= 1 - at `\$\[0\].tokens_per_day`"),
+        ("- {name: a, sha256: secret}", r"matching regex .* at `\$\[0\].sha256`"),
+        ("key: [", "see docs/gateway.md"),
+        (f"- {{name: a, sha256: {SHA256}}}\n- {{name: a, sha256: {'a' * 64}}}", "name 'a' is there twice"),
+        (f"- {{name: a, sha256: {SHA256}}}\n- {{name: b, sha256: {SHA256}}}", "sha256 '2bb8.*' is there twice"),
+    ],
+)
+def test_a_wrong_file_is_refused_by_its_field(text, message) -> None:
+    with pytest.raises(UserError, match=message):
+        parse_keys("keys", text.encode())

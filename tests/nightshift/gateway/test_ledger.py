@@ -1,0 +1,170 @@
+"""The ledger: what is admitted, what waits, and what a killed process leaves behind."""
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nightshift.errors import UserError
+from nightshift.gateway.budgets import DAY
+from nightshift.gateway.errors import BudgetError, LedgerError, RateError
+from nightshift.gateway.keys import ApiKey
+from nightshift.gateway.ledger import RECOVERED, Ledger, LedgerRow, TokenUsage, read_report
+from tests.processes import content, started
+
+TODAY = 20_000 * DAY + 100.0
+DATE = "2024-10-04"
+
+
+def team(**limits: int) -> ApiKey:
+    return ApiKey("team", "0" * 64, **limits)
+
+
+def with_ledger(path: Path, work: Callable[[Ledger], Awaitable[Any]], now: float = TODAY) -> Any:
+    """Do work with a ledger that is closed afterwards."""
+
+    async def run() -> Any:
+        ledger = Ledger(str(path), lambda: now)
+        try:
+            return await work(ledger)
+        finally:
+            await ledger.close()
+
+    return asyncio.run(run())
+
+
+def test_tokens_are_charged_by_key_version_and_day_and_add_up_over_restarts(tmp_path) -> None:
+    async def work(ledger: Ledger) -> None:
+        for version, usage in (("1", TokenUsage(10, 5)), ("1", TokenUsage(20, 1)), ("2", None)):
+            ledger.settle(await ledger.reserve(team(), 100), version, usage)
+        ledger.release(await ledger.reserve(team(), 100))
+
+    for _ in range(2):
+        with_ledger(tmp_path / "ledger", work)
+    with_ledger(tmp_path / "ledger", work, TODAY + DAY)
+    assert read_report(str(tmp_path / "ledger")) == [
+        LedgerRow("team", "1", DATE, 4, 60, 12, 0),
+        LedgerRow("team", "2", DATE, 2, 0, 0, 200),
+        LedgerRow("team", "1", "2024-10-05", 2, 30, 6, 0),
+        LedgerRow("team", "2", "2024-10-05", 1, 0, 0, 100),
+    ]
+
+
+def test_requests_of_a_key_wait_in_their_order_for_tokens_that_others_return(tmp_path) -> None:
+    admitted: list[int] = []
+
+    async def work(ledger: Ledger) -> None:
+        key = team(tokens_per_day=100)
+        first = await ledger.reserve(key, 90)
+
+        async def ask(tokens: int) -> None:
+            reservation = await ledger.reserve(key, tokens)
+            admitted.append(tokens)
+            ledger.settle(reservation, "1", TokenUsage(tokens, 0))
+
+        waiting = [asyncio.create_task(ask(tokens)) for tokens in (50, 5, 40)]
+        await asyncio.sleep(0.05)
+        assert admitted == []
+        ledger.settle(first, "1", TokenUsage(5, 0))
+        await asyncio.gather(*waiting)
+
+    with_ledger(tmp_path / "ledger", work)
+    assert admitted == [50, 5, 40]
+
+
+def test_a_request_is_refused_once_the_others_have_used_what_it_needs(tmp_path) -> None:
+    async def work(ledger: Ledger) -> None:
+        key = team(tokens_per_day=100)
+        first = await ledger.reserve(key, 90)
+        waiting = asyncio.create_task(ledger.reserve(key, 50))
+        await asyncio.sleep(0)
+        ledger.settle(first, "1", TokenUsage(60, 0))
+        with pytest.raises(BudgetError, match="up to 50 tokens; team has 40 of 100 left today"):
+            await waiting
+
+    with_ledger(tmp_path / "ledger", work)
+
+
+def test_a_client_that_leaves_while_it_waits_holds_nothing(tmp_path) -> None:
+    async def work(ledger: Ledger) -> None:
+        key = team(tokens_per_day=100)
+        first = await ledger.reserve(key, 90)
+        waiting = asyncio.create_task(ledger.reserve(key, 50))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        ledger.release(first)
+        ledger.release(await ledger.reserve(key, 100))
+        committing = asyncio.create_task(ledger.reserve(key, 100))
+        await asyncio.sleep(0)
+        committing.cancel()
+        ledger.release(await ledger.reserve(key, 100))
+
+    with_ledger(tmp_path / "ledger", work)
+    assert read_report(str(tmp_path / "ledger")) == []
+
+
+def test_a_rate_holds_over_a_restart(tmp_path) -> None:
+    key = team(requests_per_minute=3)
+
+    async def work(ledger: Ledger) -> None:
+        ledger.release(await ledger.reserve(key, 1))
+
+    for _ in range(3):
+        with_ledger(tmp_path / "ledger", work)
+    with pytest.raises(RateError, match="has used its 3 requests of this minute; retry in 20 s") as error:
+        with_ledger(tmp_path / "ledger", work)
+    assert error.value.retry_after == 20
+
+
+def test_a_ledger_that_cannot_be_written_admits_nothing_and_holds_nothing(tmp_path) -> None:
+    async def work(ledger: Ledger) -> None:
+        ledger._database.execute("pragma query_only = on")
+        with pytest.raises(LedgerError, match="cannot be written"):
+            await ledger.reserve(team(tokens_per_day=100), 60)
+        ledger._database.execute("pragma query_only = off")
+        await ledger.reserve(team(tokens_per_day=100), 60)
+
+    with_ledger(tmp_path / "ledger", work)
+
+
+def test_a_file_that_is_no_ledger_is_refused(tmp_path) -> None:
+    (tmp_path / "text").write_text("not a database, but long enough to be read as the header of one" * 20)
+    with pytest.raises(UserError, match="file is not a database; give a ledger, or the name of a new file"):
+        Ledger(str(tmp_path / "text"))
+    with pytest.raises(UserError, match="give the file of --ledger"):
+        read_report(str(tmp_path / "missing"))
+
+
+HOLD = """
+import asyncio, sys
+from nightshift.gateway.keys import ApiKey
+from nightshift.gateway.ledger import Ledger, TokenUsage
+async def hold():
+    ledger = Ledger(sys.argv[1])
+    key = ApiKey("team", "0" * 64, tokens_per_day=1000)
+    settled, _, _ = [await ledger.reserve(key, tokens) for tokens in (500, 200, 100)]
+    ledger.settle(settled, "1", TokenUsage(30, 3))
+    await ledger.flush()
+    open(sys.argv[2], "w").write("held")
+    await asyncio.sleep(1000)
+asyncio.run(hold())
+"""
+
+
+@pytest.mark.slow
+def test_what_was_in_progress_when_the_process_was_killed_is_charged_in_full_and_shown(tmp_path, caplog) -> None:
+    path = str(tmp_path / "ledger")
+    with started([sys.executable, "-c", HOLD, path, str(tmp_path / "held")]):
+        content(tmp_path / "held")
+
+    async def work(ledger: Ledger) -> list[LedgerRow]:
+        with pytest.raises(BudgetError, match="team has 667 of 1000 left"):
+            await ledger.reserve(team(tokens_per_day=1000), 668)
+        return ledger.report()
+
+    rows = with_ledger(path, work)
+    assert [(row.version, row.requests, row.estimated_tokens) for row in rows] == [("1", 1, 0), (RECOVERED, 2, 300)]
+    assert "2 requests were in progress: charged in full, 300 tokens" in caplog.text

@@ -1,0 +1,86 @@
+"""Streams of events, cut anywhere."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nightshift.gateway.completions import StreamOptions
+from nightshift.gateway.ledger import TokenUsage
+from nightshift.gateway.sse import SseReader, encode_interruption
+from nightshift.gateway.upstream import UpstreamError
+
+USAGE = {"prompt_tokens": 7, "completion_tokens": 2}
+WORDS = [{"choices": [{"text": word}], "usage": None} for word in ("one", 'say "usage"')]
+LAST = {"choices": [], "usage": USAGE}
+
+
+class Pieces:
+    """A response that arrives in pieces."""
+
+    def __init__(self, body: bytes, sizes: list[int]) -> None:
+        self.body, self.sizes = body, sizes
+
+    async def read(self) -> bytes:
+        size = self.sizes.pop(0) if self.sizes else len(self.body)
+        piece, self.body = self.body[:size], self.body[size:]
+        return piece
+
+
+def encode(*chunks: dict[str, Any], newline: str = "\n", done: bool = True) -> bytes:
+    lines = [f"data: {json.dumps(chunk)}" for chunk in chunks] + ["data: [DONE]"] * done
+    return "".join(f"{line}{newline * 2}" for line in lines).encode()
+
+
+def read(body: bytes, sizes: list[int] | None = None, **options: bool) -> tuple[list[Any], SseReader]:
+    """Read a stream to its end; return the events that the client sees, and the reader."""
+    reader = SseReader(Pieces(body, sizes or []), StreamOptions(**options))
+
+    async def run() -> bytes:
+        text = b""
+        while events := await reader.read():
+            text += events
+        return text
+
+    text = asyncio.run(run()).decode()
+    return [json.loads(event.removeprefix("data: ")) for event in text.split("\n\n")[:-1]], reader
+
+
+@given(st.lists(st.integers(1, 40), max_size=60), st.sampled_from(["\n", "\r\n"]))
+def test_events_arrive_whole_and_once_wherever_a_stream_is_cut(sizes, newline) -> None:
+    events, reader = read(encode(*WORDS, LAST, newline=newline), sizes, include_usage=True)
+    assert (events, reader.is_done, reader.usage) == ([*WORDS, LAST], True, TokenUsage(7, 2))
+
+
+def test_the_usage_is_left_out_for_a_client_that_has_not_asked_for_it() -> None:
+    running = [chunk | {"usage": USAGE} for chunk in WORDS]
+    bare = [{"choices": chunk["choices"]} for chunk in WORDS]
+    for options, events in (
+        ({}, bare),
+        ({"include_usage": True}, [*bare, LAST]),
+        ({"continuous_usage_stats": True}, running),
+        ({"include_usage": True, "continuous_usage_stats": True}, [*running, LAST]),
+    ):
+        seen, reader = read(encode(*running, LAST), **options)
+        assert (seen, reader.usage) == (events, TokenUsage(7, 2))
+
+
+def test_a_stream_without_its_end_is_an_error_and_its_last_usage_is_known() -> None:
+    reader = SseReader(Pieces(encode(WORDS[0] | {"usage": USAGE}, done=False) + b'data: {"cho', []), StreamOptions())
+    assert b"one" in asyncio.run(reader.read())
+    with pytest.raises(UpstreamError, match="without"):
+        asyncio.run(reader.read())
+    assert (reader.is_done, reader.usage) == (False, TokenUsage(7, 2))
+
+
+def test_an_event_that_is_no_json_is_passed_on_as_it_is() -> None:
+    reader = SseReader(Pieces(b': "usage" ping\n\ndata: [DONE]\n\n', []), StreamOptions())
+    assert asyncio.run(reader.read()) == b': "usage" ping\n\n'
+
+
+def test_an_interruption_is_an_error_that_openai_clients_raise() -> None:
+    error = json.loads(encode_interruption().removeprefix(b"data: "))["error"]
+    assert (error["type"], error["code"]) == ("server_error", "stream_interrupted")
