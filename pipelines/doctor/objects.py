@@ -132,7 +132,8 @@ def _describe_copy(secret: Secret) -> str:
     """Return how a secret is made again: servers have the same one in their namespace."""
     read = f"kubectl get secret --namespace {MODELS} {secret.name} --output yaml"
     edit = f"'/^  uid:/d; /^  resourceVersion:/d; s/namespace: {MODELS}$/namespace: {RUNS}/'"
-    return f"{read} | sed {edit} | kubectl apply -f -; in a new cluster make cluster-secrets ARTIFACTS=<folder of MLflow's artifacts>"
+    new = "make cluster-secrets ARTIFACTS=<folder of MLflow's artifacts>"
+    return f"{read} | sed {edit} | kubectl apply -f -; in a new cluster {new}"
 
 
 def _list_identity_problems(annotations: dict[str, str], site: Site) -> Iterator[str]:
