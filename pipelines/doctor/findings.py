@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterable, Iterator
 from nightshift.contracts.health import CheckStatus, HealthCheck
 from nightshift.errors import UnavailableError, UserError
 
-# what most fixes apply again: a folder for each environment
+# commands that fixes name; those of infra/kubernetes hold an example in the place of the registry
 OVERLAY = "infra/kubernetes/<your overlay, such as aws-dev>"
-APPLY = f"kubectl apply -k {OVERLAY}"
-SECRETS = "make cluster-secrets"
-NAMESPACES = "kubectl apply --server-side -k infra/cluster/namespaces"
+APPLY = f'kubectl kustomize {OVERLAY} | sed "s|registry.example.com/nightshift/|$REGISTRY/|" | kubectl apply -f -'
+NAMESPACES = "kubectl apply --server-side --force-conflicts -k infra/cluster/namespaces"
+INSTALL = "make cluster-install CLOUD=<aws or gcp> ENV=<such as dev>"
 Checks = Iterator[HealthCheck]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from nightshift.cluster import MissingError
 from nightshift.contracts.health import HealthCheck
 from pipelines.doctor.access import ACCOUNTS, MODELS, RUNS
-from pipelines.doctor.findings import APPLY, NAMESPACES, OVERLAY, SECRETS, Checks, failure, judge, skip
+from pipelines.doctor.findings import APPLY, INSTALL, NAMESPACES, OVERLAY, Checks, failure, judge, skip
 from pipelines.doctor.kubernetes import Json, Kubernetes, list_objects
 from pipelines.environments import GCP, Role, Secret, Site, Volume
 
@@ -89,7 +89,7 @@ def check_runtime(cluster: Kubernetes, site: Site) -> Checks:
         return
     images = set(_find_images(runtime["spec"]))
     problems = [f"runs {other}" for other in sorted(images - {image})]
-    yield judge(name, f"runs {image}", problems, image, "make cluster-install puts the image of this version there")
+    yield judge(name, f"runs {image}", problems, image, f"{INSTALL}, which puts the image of this version there")
 
 
 def _check_claim(cluster: Kubernetes, volume: Volume) -> HealthCheck:
@@ -121,11 +121,19 @@ def _check_secret(cluster: Kubernetes, secret: Secret) -> HealthCheck:
     try:
         content = cluster.get(f"/api/v1/namespaces/{RUNS}/secrets/{secret.name}").get("data", {})
     except MissingError:
-        return failure(name, "missing", f"the keys {', '.join(secret.keys)}", SECRETS)
+        return failure(name, "missing", f"the keys {', '.join(secret.keys)}", _describe_copy(secret))
     problems = [f"key {key} is missing" for key in secret.keys if key not in content]
     problems += [f"key {key} is empty" for key in secret.keys if key in content and not base64.b64decode(content[key])]
-    fix = f"kubectl delete secret --namespace {RUNS} {secret.name}, then {SECRETS}"
-    return judge(name, f"keys {', '.join(secret.keys)}", problems, f"a value for {', '.join(secret.keys)}", fix)
+    allowed = f"a value for {', '.join(secret.keys)}"
+    return judge(name, f"keys {', '.join(secret.keys)}", problems, allowed, _describe_copy(secret))
+
+
+def _describe_copy(secret: Secret) -> str:
+    """Return how a secret is made again: servers have the same one in their namespace."""
+    read = f"kubectl get secret --namespace {MODELS} {secret.name} --output yaml"
+    edit = f"'/^  uid:/d; /^  resourceVersion:/d; s/namespace: {MODELS}$/namespace: {RUNS}/'"
+    new = "make cluster-secrets ARTIFACTS=<folder of MLflow's artifacts>"
+    return f"{read} | sed {edit} | kubectl apply -f -; in a new cluster {new}"
 
 
 def _list_identity_problems(annotations: dict[str, str], site: Site) -> Iterator[str]:

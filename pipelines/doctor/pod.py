@@ -20,7 +20,7 @@ STUCK = {
     "ErrImagePull": "push the image, or give the nodes or the account's pull secret the right to pull it",
     "ImagePullBackOff": "push the image, or give the nodes or the account's pull secret the right to pull it",
     "InvalidImageName": "correct the registry in pipelines/environments.py",
-    "CreateContainerConfigError": "make cluster-secrets",
+    "CreateContainerConfigError": "see the checks of secrets",
 }
 
 

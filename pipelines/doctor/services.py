@@ -10,11 +10,10 @@ from nightshift.cluster import MissingError
 from nightshift.contracts.health import HealthCheck
 from nightshift.errors import UnavailableError, UserError
 from nightshift.telemetry import GATEWAY
-from pipelines.doctor.findings import Checks, failure, judge, skip, success, unavailable
+from pipelines.doctor.findings import INSTALL, Checks, failure, judge, skip, success, unavailable
 from pipelines.doctor.kubernetes import Kubernetes
 from pipelines.environments import KUBEFLOW_INSIDE, Role, Site
 
-INSTALL = "make cluster-install"
 HEALTH = "apis/v2beta1/healthz"
 AIRFLOW = "http://airflow-api-server.airflow:8080"
 GPU_METRICS = "http://dcgm-exporter.nvidia:9400"
@@ -108,7 +107,7 @@ def check_airflow(fetch: Fetch, url: str = AIRFLOW) -> Checks:
         return
     parts = ("metadatabase", "scheduler", "triggerer", "dag_processor")
     problems = [f"{part} is {status}" for part in parts if (status := _status(states, part)) != "healthy"]
-    fix = "kubectl logs --namespace airflow --selector component=<part>, as scheduler; then make cluster-install"
+    fix = f"kubectl logs --namespace airflow --selector component=<part>, such as scheduler; then {INSTALL}"
     yield judge(name, "healthy", problems, "healthy", fix)
 
 
@@ -125,7 +124,7 @@ def check_gpu_metrics(fetch: Fetch, url: str = GPU_METRICS) -> Checks:
         return
     metrics = set(re.findall(r"^(DCGM_\w+)", text, re.MULTILINE))
     problems = [f"{metric} is missing" for metric in DCGM if metric not in metrics]
-    fix = "infra/monitoring/dcgm-counters.csv as the exporter's --collectors, then make cluster-install"
+    fix = f"infra/monitoring/dcgm-counters.csv as the exporter's --collectors, then {INSTALL}"
     yield judge(name, f"{len(DCGM)} metrics", problems, "all of infra/monitoring/dcgm-counters.csv", fix)
 
 

@@ -8,7 +8,7 @@ from nightshift.contracts.health import HealthCheck
 from nightshift.contracts.state import ROOTS
 from nightshift.errors import UserError
 from pipelines.doctor.access import RUNS
-from pipelines.doctor.findings import APPLY, Checks, failure, success
+from pipelines.doctor.findings import APPLY, INSTALL, Checks, failure, success
 from pipelines.doctor.kubernetes import Kubernetes
 from pipelines.environments import Site
 
@@ -18,7 +18,7 @@ SCHEMES = ("s3://", "gs://")
 
 def check_pipeline_root(cluster: Kubernetes) -> Checks:
     """Check where Kubeflow puts artifacts, with the credentials of this process."""
-    name, fix = "pipeline root", "make cluster-install STORE=s3://<bucket> (or gs://), which writes kfp-launcher"
+    name, fix = "pipeline root", f"{INSTALL} STORE=<s3:// or gs:// and your bucket>, which writes kfp-launcher"
     try:
         root = cluster.get(LAUNCHER).get("data", {}).get("defaultPipelineRoot", "")
     except MissingError:

@@ -113,7 +113,7 @@ FAULTS: dict[str, tuple[Sow, str, CheckStatus, str, str]] = {
     ),
     "an account is missing": (
         lambda env: env.remove("ServiceAccount", "nightshift-release"),
-        "account kubeflow/nightshift-release", FAILED, "missing", "kubectl apply -k infra/kubernetes/",
+        "account kubeflow/nightshift-release", FAILED, "missing", "kubectl kustomize infra/kubernetes/",
     ),
     "an account has the example's role": (
         annotate("nightshift", "arn:aws:iam::000000000000:role/steps"),
@@ -141,7 +141,7 @@ FAULTS: dict[str, tuple[Sow, str, CheckStatus, str, str]] = {
     ),
     "a claim is missing": (
         lambda env: env.remove("PersistentVolumeClaim", "nightshift-lustre"),
-        "claim kubeflow/nightshift-lustre", FAILED, "missing", "kubectl apply -k infra/kubernetes/",
+        "claim kubeflow/nightshift-lustre", FAILED, "missing", "kubectl kustomize infra/kubernetes/",
     ),
     "a claim waits for its volume": (
         lambda env: env.edit("PersistentVolumeClaim", "nightshift-lustre", lambda value: value.pop("status")),
@@ -161,15 +161,15 @@ FAULTS: dict[str, tuple[Sow, str, CheckStatus, str, str]] = {
     ),
     "a secret is missing": (
         lambda env: env.remove("Secret", "nightshift-serving"),
-        "secret kubeflow/nightshift-serving", FAILED, "missing", "make cluster-secrets",
+        "secret kubeflow/nightshift-serving", FAILED, "missing", "kubectl get secret --namespace nightshift",
     ),
     "a secret has another key": (
         set_data("nightshift-mlflow", user="eA==", password="eA=="),
-        "secret kubeflow/nightshift-mlflow", FAILED, "key username is missing", "make cluster-secrets",
+        "secret kubeflow/nightshift-mlflow", FAILED, "key username is missing", "kubectl get secret",
     ),
     "a secret's value is empty": (
         set_data("nightshift-serving", token=""),
-        "secret kubeflow/nightshift-serving", FAILED, "key token is empty", "make cluster-secrets",
+        "secret kubeflow/nightshift-serving", FAILED, "key token is empty", "kubectl get secret --namespace nightshift",
     ),
     "a priority class is missing": (
         lambda env: env.remove("PriorityClass", "nightshift-platform"),
@@ -279,7 +279,7 @@ FAULTS: dict[str, tuple[Sow, str, CheckStatus, str, str]] = {
     ),
     "the pipeline root is Kubeflow's own store": (
         set_root("minio://mlpipeline/v2/artifacts"),
-        "pipeline root", FAILED, "minio://", "make cluster-install STORE=s3://",
+        "pipeline root", FAILED, "minio://", "STORE=<s3://",
     ),
     "the pipeline root's bucket does not exist": (
         set_root("s3://nobodys/pipelines"),
