@@ -85,6 +85,7 @@ def test_llama_cpp_cuts_text_as_tokenizers_does(tmp_path: Path, name: str) -> No
     check_tokens(tmp_path, name, models.LICENSE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PRE_TOKENIZERS)
 def test_llama_cpp_cuts_genesis_as_tokenizers_does(tmp_path: Path, name: str) -> None:
     check_tokens(tmp_path, name, models.king_james())

@@ -12,7 +12,9 @@ OF_A_FIELD = RequestError("amount", "x" * 300, "a number")
 
 
 def test_every_class_of_refusals_has_a_status() -> None:
-    assert {*RefusedError.__subclasses__()} - {RequestError} == {*STATUSES} - {RefusedError}
+    own = {kind for kind in RefusedError.__subclasses__() if kind.__module__.startswith("nightshift.serving.")}
+
+    assert own - {RequestError} == {*STATUSES} - {RefusedError}
 
 
 @pytest.mark.parametrize(
