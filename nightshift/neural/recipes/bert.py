@@ -194,18 +194,12 @@ class Bert:
         return LoraModel(bert, {"default": adapters}, "default")
 
     def _check(self, shape: "BertConfig") -> None:
-        field, most = self._source, shape.max_position_embeddings
+        field = self._source
         if shape.model_type != "bert":
             raise UserError(f"{field}: is a network of type {shape.model_type!r}; choose one of type 'bert'")
         if shape.hidden_act != "gelu":
             raise UserError(f"{field}: its activation is {shape.hidden_act!r}; choose a network with 'gelu'")
-        if shape.vocab_size < self.vocabulary:
-            raise UserError(
-                f"{field}: has embeddings of {shape.vocab_size:,} tokens, and task.tokenizer has {self.vocabulary:,}; "
-                "name the tokenizer.json that lies beside the weights"
-            )
-        if self.length > most:
-            raise UserError(f"task.length: is {self.length}; the network takes at most {most}")
+        pretrained.check_shape(field, shape, self.vocabulary, self.length)
 
 
 def build(field: str, shape: Mapping[str, int], values: Mapping[str, Any]) -> Bert:

@@ -315,16 +315,10 @@ class Llama:
             raise UserError(f"{self.field}.kv_heads: is {fit.kv_heads}, which does not divide {fit.heads} heads")
 
     def _check(self, shape: LlamaConfig) -> None:
-        field, most = self._source, shape.max_position_embeddings
+        field = self._source
         if shape.model_type != "llama":
             raise UserError(f"{field}: is a network of type {shape.model_type!r}; choose one of type 'llama'")
-        if shape.vocab_size < self.vocabulary:
-            raise UserError(
-                f"{field}: has embeddings of {shape.vocab_size:,} tokens, and task.tokenizer has {self.vocabulary:,}; "
-                "name the tokenizer.json that lies beside the weights"
-            )
-        if self.length > most:
-            raise UserError(f"task.length: is {self.length}; the network takes at most {most}")
+        pretrained.check_shape(field, shape, self.vocabulary, self.length)
 
 
 def build(field: str, shape: Mapping[str, int], values: Mapping[str, Any]) -> Llama:

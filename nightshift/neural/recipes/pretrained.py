@@ -32,6 +32,27 @@ class Pretrained(Continued):
         return value
 
 
+def check_shape(field: str, shape: Any, vocabulary: int, length: int) -> None:
+    """Refuse a network that does not fit the tokenizer, or takes fewer tokens than the task's.
+
+    Args:
+        field: of the config that names it, for messages.
+        shape: its config.
+        vocabulary: numbers that tokens have.
+        length: tokens of a row.
+
+    Raises:
+        UserError: when it does not fit.
+    """
+    if shape.vocab_size < vocabulary:
+        raise UserError(
+            f"{field}: has embeddings of {shape.vocab_size:,} tokens, and task.tokenizer has {vocabulary:,}; "
+            "name the tokenizer.json that lies beside the weights"
+        )
+    if length > shape.max_position_embeddings:
+        raise UserError(f"task.length: is {length}; the network takes at most {shape.max_position_embeddings}")
+
+
 def network(kind: Any, field: str, name: str, **options: Any) -> Any:
     """Return a network of `transformers` with its weights.
 
