@@ -74,6 +74,7 @@ class Connection(asyncio.Protocol):
         self._is_full = False  # the client does not read its responses
         self._wake: asyncio.Future[None] | None = None  # wakes the task while it waits for the client
         self._phase: Phase | None = None
+        self._is_answering = False  # from a request to the next wait for input
         self.deadline = math.inf
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # of a socket
@@ -121,7 +122,7 @@ class Connection(asyncio.Protocol):
 
     def _end_input(self) -> None:
         self._is_half_closed = True
-        if self._server.cancels_abandoned and self._phase in (None, "write"):
+        if self._server.cancels_abandoned and self._is_answering:
             self._task.cancel()
         else:
             self.wake()
@@ -155,7 +156,7 @@ class Connection(asyncio.Protocol):
                 if is_idle:
                     return None
                 self._parser.refuse(SlowRequestError("the request came too slowly; send it at once"))
-        self._phase, self.deadline = None, math.inf
+        self._phase, self.deadline, self._is_answering = None, math.inf, True
         if self._server.cancels_abandoned:
             self._transport.resume_reading()  # to see the end of the client's input
         return self._parser.requests.popleft()
@@ -203,6 +204,7 @@ class Connection(asyncio.Protocol):
         """
         if phase != self._phase:
             self._phase, self.deadline = phase, self._server.now + getattr(self._server.timeouts, phase)
+        self._is_answering = phase == "write"
         self._wake = self._loop.create_future()
         await self._wake
 
@@ -215,7 +217,7 @@ def _encode(received: Received, response: HttpResponse, date: str, keeps_alive: 
 def _encode_head(received: Received, response: HttpResponse, framing: str, date: str, keeps_alive: bool) -> bytes:
     headers = "".join([f"{name}: {value}\r\n" for name, value in response.headers.items()])
     connection = "" if keeps_alive and received.version == "1.1" else CONNECTION[keeps_alive]
-    status = STATUS_LINES[response.status]
+    status = STATUS_LINES.get(response.status) or f"HTTP/1.1 {response.status} \r\n"  # some proxies answer 499
     return f"{status}date: {date}\r\n{framing}{headers}{connection}\r\n".encode("latin-1")
 
 

@@ -18,14 +18,15 @@ class Streams:
 
     max_body = 1000
 
-    def __init__(self) -> None:
+    def __init__(self, status: int = 200) -> None:
+        self.status = status
         self.pieces = self.ended = 0
 
     def admit(self, request: HttpRequest) -> None:
         """Admit all."""
 
     async def answer(self, request: HttpRequest) -> HttpResponse:
-        return HttpResponse(b"", headers={"content-type": "text/plain"}, stream=self.stream(request.path))
+        return HttpResponse(b"", self.status, headers={"content-type": "text/plain"}, stream=self.stream(request.path))
 
     async def stream(self, path: str) -> AsyncGenerator[bytes, None]:
         try:
@@ -45,6 +46,12 @@ class Streams:
 def ask(client: socket.socket, path: str) -> None:
     client.sendall(request(path))
     assert client.recv(10)
+
+
+def ask_status(port: int) -> bytes:
+    with connected(port) as client:
+        client.sendall(request("/words", last=True))
+        return received(client).split(b" ")[1]
 
 
 def test_a_stream_comes_in_chunks_and_the_connection_is_kept() -> None:
@@ -84,6 +91,19 @@ def test_a_client_that_reads_slowly_slows_the_source_and_one_that_leaves_ends_it
                 threading.Event().wait(0.2)
             assert before == seen
         wait_until(lambda: streams.ended == 1, "the stream has ended")
+
+
+def test_connections_that_are_closed_at_once_leave_room_for_others() -> None:
+    with answering(Streams(), cancels_abandoned=True, max_connections=5) as url:
+        port = int(url.rpartition(":")[2])
+        for _ in range(20):
+            connected(port).close()
+        wait_until(lambda: ask_status(port) == b"200", "there is room")
+
+
+def test_a_status_that_has_no_name_is_sent_as_its_number() -> None:
+    with answering(Streams(499)) as url:
+        assert ask_status(int(url.rpartition(":")[2])) == b"499"
 
 
 def test_only_a_server_that_cancels_abandoned_requests_ends_one_at_once_when_its_client_leaves() -> None:
