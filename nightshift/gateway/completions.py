@@ -1,16 +1,30 @@
 """Requests for completions: what of them is served, what a replica gets, and the most tokens that they can use."""
 
+from collections.abc import Iterable
 from typing import Annotated
 
 import msgspec
 
-from nightshift.gateway.errors import GatewayError, UnsupportedError
+from nightshift.gateway.errors import DECODE_ERRORS, GatewayError, UnsupportedError
 from nightshift.gateway.prefixes import hash_prefixes
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 DEFAULT_TOKENS = 1024  # of a completion whose request has no limit: without one nothing could be reserved
 MAX_TOKENS = 1_000_000
 TEMPLATE_TOKENS = 256  # that a model's chat template adds to the messages
+BOTH_FIELDS = """
+    model max_tokens n stream stream_options seed stop temperature top_p frequency_penalty presence_penalty logit_bias
+    logprobs user
+"""
+CHAT_FIELDS = """
+    messages max_completion_tokens tools tool_choice parallel_tool_calls functions function_call response_format
+    top_logprobs reasoning_effort verbosity prediction modalities audio web_search_options metadata store moderation
+    service_tier safety_identifier prompt_cache_key prompt_cache_options prompt_cache_retention
+"""
+FIELDS = {  # those of OpenAI's API
+    CHAT: frozenset((BOTH_FIELDS + CHAT_FIELDS).split()),
+    TEXT: frozenset([*BOTH_FIELDS.split(), "prompt", "suffix", "echo", "best_of"]),
+}
 USAGE = {"include_usage": True, "continuous_usage_stats": True}  # the latter counts interrupted streams, where known
 
 
@@ -84,10 +98,12 @@ def parse_completion(path: str, body: bytes) -> CompletionRequest:
         GatewayError: naming the field, its value and what is allowed.
     """
     try:
+        body.decode()  # the fields that are skipped below too
         fields = msgspec.json.decode(body, type=CompletionFields)
         raw = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
-    except msgspec.DecodeError as error:
+    except DECODE_ERRORS as error:
         raise GatewayError(f"the body is not a request of {path}: {error}") from None
+    _check_names(path, raw)
     _check(path, fields)
     limit = fields.max_completion_tokens or fields.max_tokens or DEFAULT_TOKENS
     is_stream = bool(fields.stream)
@@ -100,6 +116,18 @@ def parse_completion(path: str, body: bytes) -> CompletionRequest:
         is_stream=is_stream,
         options=fields.stream_options or StreamOptions(),
     )
+
+
+def _check_names(path: str, names: Iterable[str]) -> None:
+    """Refuse fields of other APIs: engines have some that go beyond `max_tokens`.
+
+    Raises:
+        UnsupportedError: naming the field and what is allowed.
+    """
+    for name in names:
+        if name not in FIELDS[path]:
+            allowed = ", ".join(sorted(FIELDS[path]))
+            raise UnsupportedError(f"{name[:100]} is not served; allowed: {allowed}", name[:100])
 
 
 def _check(path: str, fields: CompletionFields) -> None:

@@ -2,8 +2,12 @@
 
 from http import HTTPStatus
 
+import msgspec
+
 from nightshift.serving.errors import RefusedError
 from nightshift.serving.messages import HttpResponse
+
+DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # of JSON that a stranger has sent
 
 
 class GatewayError(RefusedError):

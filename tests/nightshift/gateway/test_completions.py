@@ -4,8 +4,10 @@ import json
 from typing import Any
 
 import pytest
+from openai.types import chat
+from openai.types.completion_create_params import CompletionCreateParamsBase
 
-from nightshift.gateway.completions import CHAT, DEFAULT_TOKENS, TEMPLATE_TOKENS, TEXT, parse_completion
+from nightshift.gateway.completions import CHAT, DEFAULT_TOKENS, FIELDS, TEMPLATE_TOKENS, TEXT, parse_completion
 from nightshift.gateway.errors import GatewayError
 from nightshift.gateway.prefixes import BLOCK
 
@@ -31,13 +33,17 @@ def parsed(**fields: Any) -> dict[str, Any]:
         (encode(max_tokens=0), "Expected `int` >= 1 - at `$.max_tokens`"),
         (encode(max_tokens=10**9), "Expected `int` <= 1000000 - at `$.max_tokens`"),
         (encode(n=2), "n is 2; allowed: 1; send a request for each completion"),
-        (encode(best_of=3), "best_of is 3; allowed: 1"),
+        (encode(n_predict=9), "n_predict is not served; allowed: audio, frequency_penalty, "),
+        (encode(n_cmpl=2), "n_cmpl is not served; allowed: "),
+        (encode(best_of=3), "best_of is not served; allowed: "),
+        (encode(user="\xff").replace(b"\\u00ff", b"\xff"), "'utf-8' codec can't decode byte 0xff"),
+        (encode(tools=[]).replace(b"[]", b"[" * 100_000 + b"]" * 100_000), "recursion"),
         (
             encode(messages=[{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "http://x"}}]}]),
             "a content part is 'image_url'; allowed: text",
         ),
     ],
-    ids=range(9),
+    ids=range(13),
 )
 def test_what_is_not_served_is_refused_by_its_field(body, message) -> None:
     with pytest.raises(GatewayError) as error:
@@ -45,7 +51,17 @@ def test_what_is_not_served_is_refused_by_its_field(body, message) -> None:
     assert message in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("path", "params"),
+    [(CHAT, chat.completion_create_params.CompletionCreateParamsBase), (TEXT, CompletionCreateParamsBase)],
+)
+def test_all_fields_of_openais_api_are_served(path, params) -> None:
+    assert set(params.__annotations__) | {"stream"} <= FIELDS[path]
+
+
 def test_several_prompts_of_one_request_are_refused() -> None:
+    with pytest.raises(GatewayError, match="best_of is 3; allowed: 1"):
+        parse_completion(TEXT, b'{"model": "tiny", "prompt": "a", "best_of": 3}')
     for prompt in ("", [], ["a", "b"]):
         with pytest.raises(GatewayError):
             parse_completion(TEXT, json.dumps({"model": "tiny", "prompt": prompt}).encode())
