@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 DAY, MINUTE = 86_400, 60  # seconds
+DAYS_AHEAD, MINUTES_AHEAD = 1, 5  # of the clock, beyond which it was wrong before; less is a clock that is set back
 
 
 @dataclass(frozen=True)
@@ -76,9 +77,9 @@ class KeyBudget:
 
     def _turn_to(self, now: float) -> None:
         day, minute = int(now // DAY), int(now // MINUTE)
-        if day > self.day:  # a clock that is set back stays in the later day
+        if not day <= self.day <= day + DAYS_AHEAD:
             self.day, self.spent, self.reserved = day, 0, 0
-        if minute > self.minute:
+        if not minute <= self.minute <= minute + MINUTES_AHEAD:
             self.minute, self.requests = minute, 0
 
     def _decide(self, limits: Limits, tokens: int) -> Outcome:

@@ -11,7 +11,7 @@ from nightshift.gateway.prefixes import hash_prefixes
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 DEFAULT_TOKENS = 1024  # of a completion whose request has no limit: without one nothing could be reserved
 MAX_TOKENS = 1_000_000
-TEMPLATE_TOKENS = 256  # that a model's chat template adds to the messages
+TEMPLATE_TOKENS = 256  # that a model's chat template adds to the messages, until one has added more
 BOTH_FIELDS = """
     model max_tokens n stream stream_options seed stop temperature top_p frequency_penalty presence_penalty logit_bias
     logprobs user
@@ -77,7 +77,8 @@ class CompletionRequest(msgspec.Struct):
         model: that it names.
         body: for the replica, with a limit of tokens, and a stream's usage asked for.
         prefixes: hashes of the prompt's prefixes.
-        tokens: the most that it can use: its bytes, of which a token has at least one, the template and the completion.
+        prompt_tokens: the most of its prompt, without the model's template: its bytes, as a token has at least one.
+        limit: of the completion's tokens.
         is_stream: whether the response is a stream.
         options: of the stream.
     """
@@ -86,7 +87,8 @@ class CompletionRequest(msgspec.Struct):
     model: str
     body: bytes
     prefixes: list[int]
-    tokens: int
+    prompt_tokens: int
+    limit: int
     is_stream: bool
     options: StreamOptions
 
@@ -112,7 +114,8 @@ def parse_completion(path: str, body: bytes) -> CompletionRequest:
         model=fields.model,
         body=_encode_body(raw, limit, is_stream),
         prefixes=hash_prefixes(_find_prompt(path, raw)),
-        tokens=len(body) + TEMPLATE_TOKENS + limit,
+        prompt_tokens=len(body),
+        limit=limit,
         is_stream=is_stream,
         options=fields.stream_options or StreamOptions(),
     )

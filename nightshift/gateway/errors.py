@@ -75,6 +75,12 @@ class BadGatewayError(GatewayError):
     status, code = HTTPStatus.BAD_GATEWAY, "replica_failed"
 
 
+class SilenceError(GatewayError):
+    """A replica that has sent nothing for too long; what it has done is charged."""
+
+    status, code = HTTPStatus.GATEWAY_TIMEOUT, "replica_silent"
+
+
 def render_refusal(error: RefusedError) -> HttpResponse:
     """Return the response to a refused request; the transport's own refusals keep their statuses."""
     if not isinstance(error, GatewayError):

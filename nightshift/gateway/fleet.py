@@ -160,6 +160,7 @@ class Lease:
         replica: that was chosen.
         prompt_blocks: blocks of the prompt.
         cached_blocks: those that the replica probably has.
+        is_sent: whether the replica has the request.
     """
 
     def __init__(self, replica: EngineReplica, prefixes: Sequence[int]) -> None:
@@ -167,7 +168,7 @@ class Lease:
         self.prompt_blocks, self.cached_blocks = len(prefixes), replica.cached.count_cached(prefixes)
         self._queued = self.prompt_blocks - self.cached_blocks
         self._connection: UpstreamConnection | None = None
-        self._is_open = True
+        self._is_open, self.is_sent = True, False
         replica.cached.add(prefixes)  # at once: a request that follows finds the prefix there, if it waits for this one
         replica.running += 1
         replica.queued += self._queued
@@ -179,6 +180,7 @@ class Lease:
             UpstreamError: when it does not.
         """
         self._connection = await self.replica.pool.acquire()
+        self.is_sent = True
         await self._connection.send(self.replica.encode("POST", path, body))
         return self._connection
 

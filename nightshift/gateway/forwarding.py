@@ -4,21 +4,20 @@ An attempt is repeated at another replica as long as the client has received not
 nothing is repeated: a stream that breaks ends with an error event, and without `[DONE]`.
 """
 
-import asyncio
 import time
 from contextlib import suppress
 from http import HTTPStatus
 
 import msgspec
 
-from nightshift.gateway.completions import CompletionRequest
-from nightshift.gateway.errors import BadGatewayError
+from nightshift.gateway.completions import TEMPLATE_TOKENS, CompletionRequest
+from nightshift.gateway.errors import DECODE_ERRORS, BadGatewayError, NoReplicaError, SilenceError
 from nightshift.gateway.fleet import EngineReplica, Fleet, Lease
 from nightshift.gateway.keys import ApiKey
 from nightshift.gateway.ledger import Ledger, Reservation, TokenUsage
 from nightshift.gateway.metrics import GatewayMetrics
 from nightshift.gateway.sse import DONE, SseReader, encode_interruption
-from nightshift.gateway.upstream import UpstreamConnection, UpstreamError
+from nightshift.gateway.upstream import SilentReplicaError, UpstreamConnection, UpstreamError
 from nightshift.serving.messages import HttpResponse, Stream
 from nightshift.step import log
 
@@ -37,11 +36,45 @@ class RefusedStatusError(UpstreamError):
     """A replica that answers, but not this request."""
 
 
+class Accounts:
+    """What requests reserve, and what they are charged."""
+
+    def __init__(self, ledger: Ledger, metrics: GatewayMetrics) -> None:
+        self._ledger, self._metrics = ledger, metrics
+        self._templates: dict[str, int] = {}  # model -> most tokens of a prompt beyond the bytes of its request
+
+    async def reserve(self, key: ApiKey, completion: CompletionRequest) -> Reservation:
+        """Hold the most that a request can use; raises as `Ledger.reserve`."""
+        template = self._templates.get(completion.model, TEMPLATE_TOKENS)
+        return await self._ledger.reserve(key, completion.prompt_tokens + template + completion.limit)
+
+    def settle(
+        self, completion: CompletionRequest, reservation: Reservation, version: str, usage: TokenUsage | None
+    ) -> None:
+        """Charge what a request has used, once; without a usage, what it has reserved."""
+        if reservation.is_settled:
+            return
+        self._ledger.settle(reservation, version, usage)
+        self._metrics.count_tokens(reservation, usage)
+        if usage:
+            template = self._templates.get(completion.model, TEMPLATE_TOKENS)
+            self._templates[completion.model] = max(template, usage.prompt_tokens - completion.prompt_tokens)
+
+    def release(self, reservation: Reservation) -> None:
+        """Return what a request holds, unless it is settled."""
+        if not reservation.is_settled:
+            self._ledger.release(reservation)
+
+    async def flush(self) -> None:
+        """Wait until all settlements so far are on disk."""
+        await self._ledger.flush()
+
+
 class Forwarder:
     """Sends requests to the replicas of a fleet, within the budgets of their keys."""
 
     def __init__(self, fleet: Fleet, ledger: Ledger, metrics: GatewayMetrics) -> None:
-        self._fleet, self._ledger, self._metrics = fleet, ledger, metrics
+        self._fleet, self._accounts, self._metrics = fleet, Accounts(ledger, metrics), metrics
 
     async def complete(self, key: ApiKey, completion: CompletionRequest) -> HttpResponse:
         """Answer a request; a stream is settled at its end.
@@ -50,29 +83,37 @@ class Forwarder:
             GatewayError: when it is refused, or all attempts have failed.
         """
         self._fleet.find_candidates(completion.model)  # an unknown model reserves nothing
-        reservation = await self._ledger.reserve(key, completion.tokens)
+        reservation = await self._accounts.reserve(key, completion)
         try:
             return await self._attempt(completion, reservation)
-        except Exception:
-            self._ledger.release(reservation)
+        except BaseException:  # also a client that leaves before a replica has the request
+            self._accounts.release(reservation)
             raise
 
     async def _attempt(self, completion: CompletionRequest, reservation: Reservation) -> HttpResponse:
         """Try replicas until one answers; each is tried once."""
-        started, tried = time.perf_counter(), set[EngineReplica]()
-        while True:
-            lease = self._fleet.lease(completion.model, completion.prefixes, tried)
-            exchange = Exchange(completion, reservation, lease, self._ledger, self._metrics)
+        started, errors = time.perf_counter(), dict[EngineReplica, UpstreamError]()
+        while len(errors) < MAX_ATTEMPTS and (lease := self._lease(completion, errors)):
+            if errors:
+                self._metrics.retries.inc()
+            exchange = Exchange(completion, reservation, lease, self._accounts, self._metrics)
             try:
                 response = await exchange.run()
             except UpstreamError as error:
-                tried.add(lease.replica)
-                if len(tried) == MAX_ATTEMPTS:
-                    raise BadGatewayError(f"{MAX_ATTEMPTS} replicas have failed, at last: {error}") from None
-                self._metrics.retries.inc()
+                errors[lease.replica] = error
             else:
                 self._metrics.count_first_byte(lease.prompt_blocks, lease.cached_blocks, time.perf_counter() - started)
                 return response
+        raise BadGatewayError(f"no replica has answered; tried: {len(errors)}, the last: {list(errors.values())[-1]}")
+
+    def _lease(self, completion: CompletionRequest, errors: dict[EngineReplica, UpstreamError]) -> Lease | None:
+        """Choose a replica that has not failed; None after the last one."""
+        try:
+            return self._fleet.lease(completion.model, completion.prefixes, errors)
+        except NoReplicaError:
+            if errors:
+                return None
+            raise
 
 
 class Exchange:
@@ -83,11 +124,11 @@ class Exchange:
         completion: CompletionRequest,
         reservation: Reservation,
         lease: Lease,
-        ledger: Ledger,
+        accounts: Accounts,
         metrics: GatewayMetrics,
     ) -> None:
         self._completion, self._reservation, self._lease = completion, reservation, lease
-        self._ledger, self._metrics = ledger, metrics
+        self._accounts, self._metrics = accounts, metrics
         self._version = lease.replica.address.version or completion.model
 
     async def run(self) -> HttpResponse:
@@ -95,36 +136,47 @@ class Exchange:
 
         Raises:
             UpstreamError: when the replica fails before.
+            SilenceError: when it is silent for too long.
         """
         try:
             response = await self._respond(await self._lease.send(self._completion.path, self._completion.body))
+        except SilentReplicaError as error:  # it may be at work: elsewhere the request would be no faster
+            self._abandon()
+            message = f"{self._lease.replica.address.url}: {error}; ask for a stream, or for fewer tokens"
+            raise SilenceError(message) from None
         except UpstreamError as error:
             self._lease.close()
             if not isinstance(error, RefusedStatusError):
                 self._lease.replica.mark_failed(error)
             raise
-        except asyncio.CancelledError:  # the client has left
-            self._lease.close()
-            self._settle(None)
+        except BaseException:  # most often a client that has left
+            self._abandon()
             raise
         if not response.stream:
             self._lease.close()
         return response
 
+    def _abandon(self) -> None:
+        """End the request; what the replica may have done for it is charged."""
+        self._lease.close()
+        if self._lease.is_sent:
+            self._settle(None)
+
     async def _respond(self, connection: UpstreamConnection) -> HttpResponse:
         if connection.status >= HTTPStatus.INTERNAL_SERVER_ERROR or connection.status == HTTPStatus.TOO_MANY_REQUESTS:
             raise RefusedStatusError(f"{self._lease.replica.address.url} answers {connection.status}")
-        if self._completion.is_stream and connection.status == HTTPStatus.OK:
+        is_success = connection.status < HTTPStatus.MULTIPLE_CHOICES
+        if self._completion.is_stream and is_success:
             reader = SseReader(connection, self._completion.options)
             events = await reader.read()
             self._lease.mark_started()
             return HttpResponse(b"", headers=EVENT_STREAM, stream=self._relay(reader, events))
         body = await connection.read_all()
-        if connection.status == HTTPStatus.OK:
+        if is_success:
             self._settle(_read_usage(body))
-            await self._ledger.flush()
+            await self._accounts.flush()
         else:
-            self._ledger.release(self._reservation)
+            self._accounts.release(self._reservation)
         return HttpResponse(body, connection.status, JSON)
 
     async def _relay(self, reader: SseReader, events: bytes) -> Stream:
@@ -135,7 +187,7 @@ class Exchange:
                     yield events
                     events = await reader.read()
             self._settle(reader.usage)
-            await self._ledger.flush()
+            await self._accounts.flush()
             yield DONE if reader.is_done else self._interrupt()
         finally:  # also when the client leaves
             self._lease.close()
@@ -149,13 +201,11 @@ class Exchange:
         return encode_interruption()
 
     def _settle(self, usage: TokenUsage | None) -> None:
-        if not self._reservation.is_settled:
-            self._ledger.settle(self._reservation, self._version, usage)
-            self._metrics.count_tokens(self._reservation, usage)
+        self._accounts.settle(self._completion, self._reservation, self._version, usage)
 
 
 def _read_usage(body: bytes) -> TokenUsage | None:
     try:
         return msgspec.json.decode(body, type=CompletionBody).usage
-    except msgspec.DecodeError:
+    except DECODE_ERRORS:
         return None

@@ -15,13 +15,13 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import count
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import quote
 
 import msgspec
 
 from nightshift.errors import UserError
-from nightshift.gateway.budgets import DAY, MINUTE, KeyBudget, Outcome
+from nightshift.gateway.budgets import DAY, DAYS_AHEAD, MINUTE, KeyBudget, Outcome
 from nightshift.gateway.errors import BudgetError, GatewayError, LedgerError, RateError
 from nightshift.gateway.keys import ApiKey
 from nightshift.serving.futures import resolve
@@ -48,7 +48,7 @@ insert into usage values (?, ?, ?, ?, ?, ?, ?) on conflict do update set request
 RECOVER = "select key, day, count(*), sum(tokens) from reservations group by key, day"
 SPENT = """
 select key, day, sum(prompt_tokens + completion_tokens + estimated_tokens) from usage
-where day = (select max(day) from usage as last where last.key = usage.key) group by key, day
+where day = (select max(day) from usage as last where last.key = usage.key and last.day <= ?) group by key, day
 """
 REPORT = """
 select key, version, day, requests, prompt_tokens, completion_tokens, estimated_tokens from usage
@@ -56,11 +56,14 @@ order by day, key, version
 """
 
 
+Tokens = Annotated[int, msgspec.Meta(ge=0, le=2**53)]  # many of them still fit SQLite's integers
+
+
 class TokenUsage(msgspec.Struct, frozen=True):
     """Tokens of a request, as an engine reports them."""
 
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
+    prompt_tokens: Tokens
+    completion_tokens: Tokens
 
     @property
     def total(self) -> int:
@@ -68,7 +71,7 @@ class TokenUsage(msgspec.Struct, frozen=True):
         return self.prompt_tokens + self.completion_tokens
 
 
-NOTHING = TokenUsage()
+NOTHING = TokenUsage(0, 0)
 
 
 @dataclass
@@ -151,8 +154,8 @@ class Ledger:
     async def reserve(self, key: ApiKey, tokens: int) -> Reservation:
         """Hold tokens for a request, durably.
 
-        While requests in progress hold what it needs, it waits until they return enough, or have used too much; the
-        requests of a key are admitted in their order.
+        While requests in progress hold what it needs, it waits until they return enough or have used too much, or for
+        the next day; the requests of a key are admitted in their order.
 
         Raises:
             BudgetError: when the key has less left today, whatever the others return.
@@ -163,7 +166,8 @@ class Ledger:
         async with state.turn:
             while (outcome := state.budget.admit(key.limits, tokens, self._clock())) is Outcome.WAITING:
                 state.settlement = asyncio.get_running_loop().create_future()
-                await state.settlement
+                midnight = DAY - self._clock() % DAY  # seconds until all tokens are there again
+                await asyncio.wait([state.settlement], timeout=midnight)
         if outcome is not Outcome.ADMITTED:
             raise _refuse(key, state.budget, tokens, outcome, self._clock())
         reservation = Reservation(next(self._ids), key.name, state.budget.day, tokens)
@@ -236,7 +240,7 @@ class Ledger:
                 for sql, values in statements:
                     self._database.execute(sql, values)
             self._database.execute("commit")
-        except sqlite3.Error:
+        except Exception:
             if self._database.in_transaction:  # some failures have ended it
                 self._database.execute("rollback")
             raise
@@ -252,7 +256,7 @@ class Ledger:
             log.warning("%d requests were in progress: charged in full, %d tokens", requests, tokens)
 
     def _load(self) -> None:
-        for key, day, tokens in self._database.execute(SPENT):
+        for key, day, tokens in self._database.execute(SPENT, (int(self._clock() // DAY) + DAYS_AHEAD,)):
             self._keys[key].budget = KeyBudget(day=day, spent=tokens)
         for key, minute, requests in self._database.execute("select key, minute, requests from minutes"):
             budget = self._keys[key].budget

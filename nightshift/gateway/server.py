@@ -1,6 +1,7 @@
 """Starts a gateway: its lock, its socket, its replicas and its ledger."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -84,7 +85,7 @@ def _hold_lock(ledger: str | None) -> Iterator[None]:
         yield
         return
     try:
-        with locks.hold(f"{ledger}.lock", seconds=LOCK_SECONDS):
+        with locks.hold(f"{os.path.realpath(ledger)}.lock", seconds=LOCK_SECONDS):
             yield
     except BlockingIOError:
         raise UserError(f"ledger is {ledger!r}, which another gateway uses; stop it, or give another file") from None

@@ -17,6 +17,10 @@ class UpstreamError(Exception):
     """A replica that cannot be reached, or that has ended a response before its end."""
 
 
+class SilentReplicaError(UpstreamError):
+    """A replica that was sent a request, and nothing came for too long."""
+
+
 class UpstreamConnection(asyncio.Protocol):
     """A connection to a replica, for one request after the other.
 
@@ -30,7 +34,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._pieces: deque[bytes] = deque()
         self._buffered = 0
         self._waiter: asyncio.Future[None] | None = None
-        self.status, self._is_complete, self._is_lost = 0, True, False
+        self.status, self._is_complete, self._is_lost, self._is_silent = 0, True, False, False
         self._used_at = self._loop.time()
 
     @property
@@ -78,6 +82,11 @@ class UpstreamConnection(asyncio.Protocol):
             body += piece
         return body
 
+    def end_silent(self) -> None:
+        """End the connection because nothing comes."""
+        self._is_silent = True
+        self.close()
+
     def close(self) -> None:
         """End the connection at once, and with it the replica's work on an incomplete response."""
         self._is_lost = True
@@ -124,6 +133,8 @@ class UpstreamConnection(asyncio.Protocol):
             self._transport.close()
 
     async def _wait(self) -> None:
+        if self._is_silent:
+            raise SilentReplicaError("nothing has come for too long")
         if self._is_lost:
             raise UpstreamError("the connection has ended")
         self._waiter = self._loop.create_future()
@@ -174,7 +185,7 @@ class ConnectionPool:
         """End connections whose response has brought nothing for a time."""
         for connection in tuple(self.in_use):
             if connection.measure_silence() > seconds:
-                connection.close()
+                connection.end_silent()
 
     def close(self) -> None:
         """End all connections."""

@@ -36,6 +36,16 @@ def test_a_reservation_of_yesterday_takes_nothing_from_today_and_a_clock_set_bac
     assert budget.admit(LIMITS, 1, NOON) is Outcome.WAITING
 
 
+def test_days_and_minutes_that_are_far_ahead_were_a_wrong_clock_and_end() -> None:
+    budget, limits = KeyBudget(), Limits(tokens_per_day=100, requests_per_minute=1)
+    outcomes = [budget.admit(limits, 100, NOON + seconds) for seconds in (30 * DAY, 0, 0)]
+    assert outcomes == [Outcome.ADMITTED, Outcome.ADMITTED, Outcome.OVER_RATE]
+    budget = KeyBudget()
+    steps = [10 * MINUTE, 5 * MINUTE, 4 * MINUTE]
+    outcomes = [budget.admit(Limits(requests_per_minute=1), 1, NOON + seconds) for seconds in steps]
+    assert outcomes == [Outcome.ADMITTED, Outcome.OVER_RATE, Outcome.ADMITTED]
+
+
 class BudgetMachine(RuleBasedStateMachine):
     """Compares a budget with lists of what was admitted and used."""
 

@@ -103,8 +103,9 @@ def test_an_attempt_that_fails_before_its_first_byte_is_repeated_elsewhere_unsee
         assert "nightshift_gateway_retries_total 0.0" not in httpx.get(f"{gateway.url}/metrics").text
 
 
-def test_a_request_that_no_replica_answers_ends_with_an_error_that_names_the_reason() -> None:
-    replicas = [SimulatedReplica() for _ in range(4)]
+@pytest.mark.parametrize("number", [1, 4])
+def test_a_request_that_no_replica_answers_ends_with_an_error_that_names_the_reason(number) -> None:
+    replicas = [SimulatedReplica() for _ in range(number)]
     with routing(replicas) as gateway:
         for replica in replicas:
             replica.refuses = True

@@ -2,7 +2,9 @@
 
 import asyncio
 import sys
+import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from nightshift.gateway.budgets import DAY
 from nightshift.gateway.errors import BudgetError, LedgerError, RateError
 from nightshift.gateway.keys import ApiKey
 from nightshift.gateway.ledger import RECOVERED, Ledger, LedgerRow, TokenUsage, read_report
-from tests.processes import content, started
+from tests.processes import SECONDS, content, started
 
 TODAY = 20_000 * DAY + 100.0
 DATE = "2024-10-04"
@@ -106,6 +108,46 @@ def test_a_client_that_leaves_while_it_waits_holds_nothing(tmp_path) -> None:
     assert read_report(str(tmp_path / "ledger")) == []
 
 
+def test_a_request_that_waits_is_admitted_at_midnight() -> None:
+    async def work() -> list[str]:
+        shift = TODAY - TODAY % DAY + DAY - 0.1 - time.monotonic()
+        ledger, key = Ledger(clock=lambda: time.monotonic() + shift), team(tokens_per_day=100)
+        reservations = [await ledger.reserve(key, 90)]
+        async with asyncio.timeout(SECONDS):
+            reservations += [await ledger.reserve(key, 50)]
+        for reservation in reservations:
+            ledger.settle(reservation, "1", None)
+        await ledger.flush()
+        return [row.day for row in ledger.report()]
+
+    assert asyncio.run(work()) == [DATE, "2024-10-05"]
+
+
+def test_a_day_that_is_far_ahead_hides_no_other_day(tmp_path) -> None:
+    key = team(tokens_per_day=100)
+
+    async def work(ledger: Ledger) -> None:
+        ledger.settle(await ledger.reserve(key, 60), "1", None)
+
+    with_ledger(tmp_path / "ledger", work, TODAY + 30 * DAY)
+    with_ledger(tmp_path / "ledger", work)
+    with pytest.raises(BudgetError, match="team has 40 of 100 left"):
+        with_ledger(tmp_path / "ledger", work)
+
+
+def test_a_number_that_is_too_large_for_the_ledger_ends_its_transaction() -> None:
+    async def work() -> list[int]:
+        ledger = Ledger()
+        ledger.settle(await ledger.reserve(team(), 1), "1", TokenUsage(2**64, 0))
+        with suppress(OverflowError):
+            await ledger.flush()
+        ledger.settle(await ledger.reserve(team(), 1), "1", TokenUsage(5, 0))
+        await ledger.flush()
+        return [row.prompt_tokens for row in ledger.report()]
+
+    assert asyncio.run(work()) == [5]
+
+
 def test_a_rate_holds_over_a_restart(tmp_path) -> None:
     key = team(requests_per_minute=3)
 
@@ -143,7 +185,7 @@ import asyncio, sys
 from nightshift.gateway.keys import ApiKey
 from nightshift.gateway.ledger import Ledger, TokenUsage
 async def hold():
-    ledger = Ledger(sys.argv[1])
+    ledger = Ledger(sys.argv[1], lambda: float(sys.argv[3]))
     key = ApiKey("team", "0" * 64, tokens_per_day=1000)
     settled, _, _ = [await ledger.reserve(key, tokens) for tokens in (500, 200, 100)]
     ledger.settle(settled, "1", TokenUsage(30, 3))
@@ -157,7 +199,7 @@ asyncio.run(hold())
 @pytest.mark.slow
 def test_what_was_in_progress_when_the_process_was_killed_is_charged_in_full_and_shown(tmp_path, caplog) -> None:
     path = str(tmp_path / "ledger")
-    with started([sys.executable, "-c", HOLD, path, str(tmp_path / "held")]):
+    with started([sys.executable, "-c", HOLD, path, str(tmp_path / "held"), str(TODAY)]):
         content(tmp_path / "held")
 
     async def work(ledger: Ledger) -> list[LedgerRow]:

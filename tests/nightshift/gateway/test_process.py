@@ -116,7 +116,8 @@ def test_a_gateway_that_is_stopped_ends_its_streams_first_and_one_ledger_has_one
         replica.is_held = True
         with files.gateway() as gateway, files.stream(1000) as lines:
             next(lines)
-            words = [*GATEWAY, "--ledger", str(files.ledger), "--keys", str(files.keys), *REPLICA]
+            (link := tmp_path / "link").symlink_to(files.ledger)
+            words = [*GATEWAY, "--ledger", str(link), "--keys", str(files.keys), *REPLICA]
             second = subprocess.run(words, capture_output=True, text=True)
             assert (second.returncode, "another gateway uses" in second.stderr) == (2, True)
             gateway.send_signal(signal.SIGTERM)

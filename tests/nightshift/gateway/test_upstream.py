@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from nightshift.gateway.upstream import BUFFER, ConnectionPool, UpstreamError, encode_request
+from nightshift.gateway.upstream import BUFFER, ConnectionPool, SilentReplicaError, UpstreamError, encode_request
 
 REQUEST = encode_request("POST", "/", "host", b"{}")
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n"
@@ -91,7 +91,7 @@ def test_a_response_that_is_silent_for_long_is_ended() -> None:
             await asyncio.sleep(0.01)
         await asking
 
-    with pytest.raises(UpstreamError):
+    with pytest.raises(SilentReplicaError):
         exchange(Replica(HEAD % 9 + b"part", b"never sent"), work)
 
 
