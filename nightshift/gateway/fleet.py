@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from nightshift.errors import UserError
-from nightshift.gateway.errors import NoReplicaError, UnknownModelError
+from nightshift.gateway.errors import DECODE_ERRORS, NoReplicaError, UnknownModelError
 from nightshift.gateway.prefixes import PrefixCache
 from nightshift.gateway.routing import ReplicaLoad, choose
 from nightshift.gateway.upstream import ConnectionPool, UpstreamConnection, UpstreamError, encode_request
@@ -126,7 +126,7 @@ class EngineReplica:
                 await self._get("/health")
                 models = msgspec.json.decode(await self._get("/v1/models"), type=ServedModels)
                 self._reported = await self._read_load()
-        except (UpstreamError, TimeoutError, msgspec.DecodeError) as error:
+        except (UpstreamError, TimeoutError, *DECODE_ERRORS) as error:
             self.mark_failed(str(error) or "no answer in time")
             return
         self.models = frozenset(model.id for model in models.data)
@@ -149,7 +149,7 @@ class EngineReplica:
     async def _read_load(self) -> ReportedLoad:
         try:
             return parse_load((await self._get("/metrics")).decode(errors="replace"))
-        except UpstreamError:  # some engines have no such page, or only with a flag
+        except (UpstreamError, ValueError, OverflowError):  # some have no such page, or only with a flag, or no numbers
             return ReportedLoad()
 
 
@@ -287,8 +287,8 @@ def parse_address(field: str, text: str) -> Address:
         UserError: naming the field, its value and what is allowed.
     """
     version, _, url = text.strip().rpartition("=")
-    parts = urlsplit(url.rstrip("/"))
     try:
+        parts = urlsplit(url.rstrip("/"))
         is_address = parts.scheme == "http" and parts.hostname and (parts.port or 80) and not parts.path
     except ValueError:
         is_address = False
@@ -301,7 +301,10 @@ def parse_addresses(path: str, content: bytes) -> list[Address]:
     """Read a file with a replica per line; empty lines and those that begin with # are left out.
 
     Raises:
-        UserError: naming the file, the value and what is allowed.
+        UserError: naming the file, the value and what is allowed; also for a file without a replica.
     """
     lines = [line.strip() for line in content.decode(errors="replace").splitlines()]
-    return [parse_address(f"replica in {path}", line) for line in lines if line and not line.startswith("#")]
+    addresses = [parse_address(f"replica in {path}", line) for line in lines if line and not line.startswith("#")]
+    if not addresses:
+        raise UserError(f"replicas is {path!r}, which has none; give at least one, or stop the gateway")
+    return addresses

@@ -15,25 +15,28 @@ Value = TypeVar("Value")
 class FollowedFile(Generic[Value]):
     """The value of a file's content; a change for the worse leaves the value as it was."""
 
-    def __init__(self, flag: str, path: str, parse: Callable[[str, bytes], Value]) -> None:
+    def __init__(
+        self, flag: str, path: str, parse: Callable[[str, bytes], Value], check_seconds: float = CHECK_SECONDS
+    ) -> None:
         """Read the file.
 
         Args:
             flag: the flag that names the file.
             path: the file.
             parse: (path, content) -> value; raises UserError.
+            check_seconds: between two looks at the file.
 
         Raises:
             UserError: when the file cannot be read, or its content is wrong.
         """
-        self._flag, self._path, self._parse = flag, path, parse
+        self._flag, self._path, self._parse, self._check_seconds = flag, path, parse, check_seconds
         self._content, self._next_check = self._load(), 0.0
         self._value = parse(path, self._content)
 
     def read(self) -> Value:
         """Return the current value."""
         if time.monotonic() >= self._next_check:
-            self._next_check = time.monotonic() + CHECK_SECONDS
+            self._next_check = time.monotonic() + self._check_seconds
             self._refresh()
         return self._value
 
@@ -44,7 +47,7 @@ class FollowedFile(Generic[Value]):
                 self._content = content
                 self._value = self._parse(self._path, content)
                 log.info("read %s again", self._path)
-        except UserError as error:
+        except Exception as error:  # whatever a parser raises: the gateway goes on
             log.error("still as before: %s", error)
 
     def _load(self) -> bytes:

@@ -5,7 +5,7 @@ import re
 import msgspec
 
 from nightshift.gateway.completions import StreamOptions
-from nightshift.gateway.errors import describe_error
+from nightshift.gateway.errors import DECODE_ERRORS, describe_error
 from nightshift.gateway.ledger import TokenUsage
 from nightshift.gateway.upstream import UpstreamConnection, UpstreamError
 
@@ -38,7 +38,8 @@ class SseReader:
             options: what the client has asked for; other usages are left out.
         """
         self._connection, self._options = connection, options
-        self._rest = b""
+        self._rest = bytearray()
+        self._has_data = False  # comments before the first data only keep the connection alive
         self.usage: TokenUsage | None = None
         self.is_done = False
 
@@ -51,22 +52,32 @@ class SseReader:
         events = b""
         while not events and not self.is_done:
             piece = await self._connection.read()
-            if not piece:
+            events = b"".join(map(self._convert, self._split(piece) if piece else [bytes(self._rest)]))
+            if not piece and not self.is_done:
                 raise UpstreamError("the stream has ended without [DONE]")
-            events = b"".join(map(self._convert, self._split(piece)))
         return events
 
     def _split(self, piece: bytes) -> list[bytes]:
-        *events, self._rest = END_OF_EVENT.split(self._rest + piece)
+        scanned = max(len(self._rest) - 3, 0)  # an end may have begun before
+        self._rest += piece
+        events, start = [], 0
+        for end in END_OF_EVENT.finditer(self._rest, scanned):
+            events.append(bytes(self._rest[start : end.start()]))
+            start = end.end()
+        del self._rest[:start]
         if len(self._rest) > MAX_EVENT:
             raise UpstreamError(f"an event has more than {MAX_EVENT} bytes")
         return events
 
     def _convert(self, event: bytes) -> bytes:
         """Return an event as the client sees it; empty: not at all."""
-        data = event.removeprefix(b"data:").strip()
+        lines = event.splitlines()
+        data = b"\n".join([line[5:].strip() for line in lines if line.startswith(b"data:")])
         if data == b"[DONE]":
             self.is_done = True
+            return b""
+        self._has_data = self._has_data or bool(data)
+        if not self._has_data:
             return b""
         if b'"usage"' in data:
             event = self._read_usage(event, data)
@@ -75,19 +86,20 @@ class SseReader:
     def _read_usage(self, event: bytes, data: bytes) -> bytes:
         try:
             chunk = msgspec.json.decode(data, type=Chunk)
-        except msgspec.DecodeError:  # a text that quotes the word
+            fields = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+        except DECODE_ERRORS:  # a text that quotes the word
             return event
         self.usage = chunk.usage or self.usage
         is_last = not chunk.choices
         if not chunk.usage or (self._options.include_usage if is_last else self._options.continuous_usage_stats):
             return event
-        return b"" if is_last else _without_usage(data)
+        return b"" if is_last else _without_usage(event, fields)
 
 
-def _without_usage(data: bytes) -> bytes:
-    fields = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+def _without_usage(event: bytes, fields: dict[str, msgspec.Raw]) -> bytes:
+    others = [line for line in event.splitlines() if not line.startswith(b"data:")]
     del fields["usage"]
-    return b"data: " + msgspec.json.encode(fields)
+    return b"\n".join([*others, b"data: " + msgspec.json.encode(fields)])
 
 
 def encode_interruption() -> bytes:

@@ -4,6 +4,7 @@ import pytest
 
 from nightshift.errors import UserError
 from nightshift.gateway.fleet import Address, ReportedLoad, parse_address, parse_addresses, parse_load
+from nightshift.gateway.followed import FollowedFile
 
 VLLM = """\
 # HELP vllm:num_requests_running Number of requests in model execution batches.
@@ -31,7 +32,29 @@ def test_an_address_may_name_a_version() -> None:
     ]
 
 
-@pytest.mark.parametrize("text", ["", "localhost:80", "https://a:1", "http://a:x", "http://a:1/v1", "http://:1"])
+def test_a_file_that_becomes_wrong_or_empty_changes_nothing(tmp_path) -> None:
+    file = tmp_path / "replicas"
+    file.write_text("http://a:1")
+    followed = FollowedFile("replicas", str(file), parse_addresses, check_seconds=0)
+    for content in ("http://[::1:80", "", "# none\n"):
+        file.write_text(content)
+        assert followed.read() == [Address("http://a:1")]
+    file.write_text("http://b:1")
+    assert followed.read() == [Address("http://b:1")]
+
+
+def test_no_error_of_a_parser_ends_the_following_of_a_file(tmp_path) -> None:
+    file = tmp_path / "number"
+    file.write_text("1")
+    followed = FollowedFile("number", str(file), lambda _, content: 10 // int(content), check_seconds=0)
+    for content, number in (("x", 10), ("0", 10), ("2", 5)):
+        file.write_text(content)
+        assert followed.read() == number
+
+
+@pytest.mark.parametrize(
+    "text", ["", "localhost:80", "https://a:1", "http://a:x", "http://a:1/v1", "http://:1", "http://[::1:80"]
+)
 def test_what_is_no_address_is_refused(text) -> None:
     with pytest.raises(UserError, match=r"replica is '.*'; give \[VERSION=\]http://HOST:PORT"):
         parse_address("replica", text)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from typing import Any
 
 import pytest
@@ -22,12 +23,12 @@ class Pieces:
     """A response that arrives in pieces."""
 
     def __init__(self, body: bytes, sizes: list[int]) -> None:
-        self.body, self.sizes = body, sizes
+        self.body, self.sizes, self.start = body, sizes, 0
 
     async def read(self) -> bytes:
         size = self.sizes.pop(0) if self.sizes else len(self.body)
-        piece, self.body = self.body[:size], self.body[size:]
-        return piece
+        self.start += size
+        return self.body[self.start - size : self.start]
 
 
 def encode(*chunks: dict[str, Any], newline: str = "\n", done: bool = True) -> bytes:
@@ -77,8 +78,49 @@ def test_a_stream_without_its_end_is_an_error_and_its_last_usage_is_known() -> N
 
 
 def test_an_event_that_is_no_json_is_passed_on_as_it_is() -> None:
-    reader = SseReader(Pieces(b': "usage" ping\n\ndata: [DONE]\n\n', []), StreamOptions())
-    assert asyncio.run(reader.read()) == b': "usage" ping\n\n'
+    body = b'data: one\n\n: "usage" ping\n\ndata: "usage"\n\n'
+    assert read_once(body + b"data: [DONE]\n\n")[0] == body
+
+
+def read_once(body: bytes, sizes: list[int] | None = None) -> tuple[bytes, SseReader]:
+    reader = SseReader(Pieces(body, sizes or []), StreamOptions())
+    return asyncio.run(reader.read()), reader
+
+
+@pytest.mark.parametrize(
+    ("body", "seen"),
+    [
+        (
+            b'id: 1\nevent: chunk\ndata: {"usage": %b, "choices": [1]}',
+            b'id: 1\nevent: chunk\ndata: {"choices":[1]}\n\n',
+        ),
+        (b': ping\ndata:{"choices": [1],\ndata: "usage": %b}', b': ping\ndata: {"choices":[1]}\n\n'),
+        (b'data: {"choices": [], "usage": %b}\nid: 2', b""),
+    ],
+)
+def test_data_is_read_wherever_it_is_in_an_event(body, seen) -> None:
+    events, reader = read_once(body % json.dumps(USAGE).encode() + b"\n\nid: 3\ndata: [DONE]\n\n")
+    assert (events, reader.usage, reader.is_done) == (seen, TokenUsage(7, 2), True)
+
+
+def test_the_last_event_may_lack_its_empty_line() -> None:
+    for end in (b"", b"\n", b"\r\n"):
+        events, reader = read(encode(*WORDS, done=False) + b"data: [DONE]" + end, [9] * 20)
+        assert (events, reader.is_done) == (WORDS, True)
+
+
+def test_a_comment_before_the_first_data_is_no_first_byte() -> None:
+    reader = SseReader(Pieces(b": ping\n\n: ping\n\n", [8]), StreamOptions())
+    with pytest.raises(UpstreamError):
+        asyncio.run(reader.read())
+
+
+def test_a_large_event_in_small_pieces_is_scanned_once() -> None:
+    body = b"data: " + b"x" * 4_000_000
+    started = time.process_time()
+    events, _ = read_once(body + b"\n\ndata: [DONE]\n\n", [1000] * 5000)
+    assert events == body + b"\n\n"
+    assert time.process_time() - started < 5
 
 
 def test_an_interruption_is_an_error_that_openai_clients_raise() -> None:
