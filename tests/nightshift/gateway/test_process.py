@@ -118,7 +118,7 @@ def test_a_gateway_that_is_stopped_ends_its_streams_first_and_one_ledger_has_one
             next(lines)
             (link := tmp_path / "link").symlink_to(files.ledger)
             words = [*GATEWAY, "--ledger", str(link), "--keys", str(files.keys), *REPLICA]
-            second = subprocess.run(words, capture_output=True, text=True)
+            second = subprocess.run(words, capture_output=True, text=True, timeout=SECONDS)
             assert (second.returncode, "another gateway uses" in second.stderr) == (2, True)
             gateway.send_signal(signal.SIGTERM)
             wait_until(lambda: read_status(files.url) is None, "it accepts no more")
