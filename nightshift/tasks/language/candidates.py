@@ -14,6 +14,7 @@ from torch import nn
 
 from nightshift.classification.tokens import Tokens
 from nightshift.config.language import LanguageTaskConfig
+from nightshift.errors import UserError
 from nightshift.neural import packing
 from nightshift.neural.packing import PackedDataset
 from nightshift.neural.recipes import check_parameters
@@ -53,6 +54,8 @@ def recipe(task: LanguageTaskConfig, name: str) -> Llama:
     """
     field, tokenizer = networks.field(name), load_tokenizer(task)
     parameters = check_parameters(LlamaParameters, field, task.candidates[name].parameters)
+    if parameters.pretrained and task.tokenizer is None:
+        raise UserError(f"{field}.pretrained: its tokens are not bytes; name its tokenizer.json as task.tokenizer")
     return Llama(field, tokenizer.vocabulary, tokenizer.start, task.length, parameters)
 
 
