@@ -89,7 +89,8 @@ class Traffic:
         if share := record.challenger.traffic:
             self._serve(share, round(REQUESTS * WEEK[day % len(WEEK)]))
         days = self._days[: max(day - DELAY_DAYS, 0)]
-        guards = [*verdicts.guard_slices(days, ROLLOUT), *verdicts.guard_requests(self._periods, ROLLOUT)]
+        requests = [period[1:] for period in self._periods]
+        guards = [*verdicts.guard_slices(days, ROLLOUT), *verdicts.guard_requests(requests, ROLLOUT)]
         comparison = verdicts.compare([answers[verdicts.ALL] for answers in days], record, ROLLOUT)
         return [comparison, *verdicts.check_guards(guards, record, ROLLOUT)]
 

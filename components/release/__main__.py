@@ -127,15 +127,15 @@ def _objectives(job: ReleaseJob, record: Release) -> Iterator[Verdict]:
             yield verdicts.objectives(figures, record, job.rollout)
 
 
-def _requests(job: ReleaseJob, record: Release) -> Iterator[tuple[float, RequestFigures, RequestFigures]]:
-    """Yield the challenger's share and both versions' figures for each time with another share; none in shadow."""
+def _requests(job: ReleaseJob, record: Release) -> Iterator[tuple[RequestFigures, RequestFigures]]:
+    """Yield the champion's figures and the challenger's for each time with another share; none in shadow."""
     parts = _parts(job, record) if record.stage is Stage.CANARY and job.target else []
     for share, since, until in core.canary_periods(record, job.at.now) if parts else ():
         assert job.target
         served = (replace(part, traffic=traffic) for part, traffic in zip(parts, (1 - share, share), strict=True))
         champion, challenger = (job.target.measure(part, since, until) for part in served)
         if champion and challenger:
-            yield share, champion, challenger
+            yield champion, challenger
 
 
 def _losses(job: ReleaseJob, record: Release) -> Iterator[dict[str, LossSums]]:

@@ -144,18 +144,20 @@ def guard_slices(days: Sequence[Mapping[str, LossSums]], rollout: Rollout) -> li
     return [Guard(f"loss where {name}", "observations", limit, parts) for name, parts in sums.items()]
 
 
-def guard_requests(periods: Sequence[tuple[float, RequestFigures, RequestFigures]], rollout: Rollout) -> list[Guard]:
+def guard_requests(periods: Sequence[tuple[RequestFigures, RequestFigures]], rollout: Rollout) -> list[Guard]:
     """Return a guard for everything that both versions' requests were measured by.
 
     Args:
-        periods: the challenger's share of the requests, the champion's figures and the challenger's, in order.
+        periods: the champion's figures and the challenger's, in order.
         rollout: of the config.
     """
     sums: dict[str, list[LossSums]] = {}
-    for share, champion, challenger in periods:
+    for champion, challenger in periods:
         for name in champion.costs.keys() & challenger.costs.keys():
-            period = LossSums.from_requests(champion.costs[name], challenger.costs[name], share)
-            sums.setdefault(name, []).append(period)
+            before, after = champion.costs[name], challenger.costs[name]
+            if before.count and after.count:  # by the share that it got, whatever it was meant to get
+                share = after.count / (before.count + after.count)
+                sums.setdefault(name, []).append(LossSums.from_requests(before, after, share))
     return [Guard(name, "requests", 1 + rollout.request_tolerance, sums[name]) for name in sorted(sums)]
 
 
@@ -210,6 +212,8 @@ def objectives(figures: RequestFigures, record: Entry, rollout: Rollout) -> Verd
         f"{name} {value:g}, limit {limit:g}" for name, value, limit in kept if value is not None and value > limit
     ]
     decision = Decision.UNDECIDED if not enough else Decision.FAIL if broken else Decision.PASS
+    if decision is Decision.PASS and figures.p99_ms is None:  # what nobody has measured is not kept
+        decision = Decision.UNDECIDED
     violations = f": {'; '.join(broken)}" if decision is Decision.FAIL else ""
     return Verdict(
         gate="objectives",

@@ -129,7 +129,10 @@ def _check(checkpoint: Checkpoint) -> None:
     path, kind = checkpoint.folder / CONFIG, checkpoint.field("model_type")
     if kind != "llama":
         raise UserError(f"{path}: model_type is {kind!r}; allowed is 'llama': convert others with llama.cpp's own tool")
-    if (rope := _rope(checkpoint).get("rope_type", "default")) != "default":
+    if (activation := checkpoint.config.get("hidden_act", "silu")) != "silu":
+        raise UserError(f"{path}: hidden_act is {activation!r}; allowed is 'silu'")
+    rope = _rope(checkpoint).get("rope_type") or _rope(checkpoint).get("type", "default")
+    if rope != "default":
         raise UserError(f"{path}: rope_type is {rope!r}; allowed is 'default': train with a larger rope_theta instead")
 
 
@@ -190,6 +193,8 @@ def interleave_halves(rows: Floats, heads: int) -> Floats:
 
 def _encode(name: str, values: Floats, kind: GGMLQuantizationType) -> npt.NDArray[np.generic]:
     largest = float(np.abs(values).max())
+    if not np.isfinite(largest):
+        raise UserError(f"{name} has a weight that is no finite number; train the model again")
     if kind is GGMLQuantizationType.F16 and largest > float(np.finfo(np.float16).max):
         raise UserError(f"{name} has a weight of {largest:g}, beyond F16; convert with weights BF16 or F32")
     return np.ascontiguousarray(gguf.quants.quantize(values, kind))

@@ -32,7 +32,9 @@ def measure_likelihoods(model: Path, documents: Sequence[str], options: ContextO
     if not documents or not all(documents):
         raise UserError("documents: none, or an empty one; name a file with a text on each line")
     with llamacpp.load(model, options) as loaded:
-        scored = [_score(loaded, document) for document in documents]
+        scored = [pair for document in documents if (pair := _score(loaded, document))[1]]
+    if not scored or not np.isfinite([bits for bits, _ in scored]).all():
+        raise UserError(f"{model} gives no finite likelihood of the documents; it is broken, or they are too short")
     return Likelihoods(
         model_sha256=storage.digest(str(model)),
         documents_sha256=storage.fingerprint(list(documents)),

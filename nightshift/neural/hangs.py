@@ -15,8 +15,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import timedelta
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch.distributed as dist
 from torch._C import _distributed_c10d
@@ -40,6 +41,7 @@ class ProcessReport:
         operations: group of processes -> number and name of the newest operation that it has entered there.
         location: of its main thread, `file:line function`.
         idle: seconds since it has entered an operation.
+        is_saving: whether it saves a checkpoint, for which the others may have to wait.
     """
 
     rank: int
@@ -47,6 +49,7 @@ class ProcessReport:
     operations: Mapping[str, tuple[int, str]]
     location: str
     idle: float
+    is_saving: bool = False
 
 
 @dataclass(frozen=True)
@@ -96,32 +99,57 @@ def _find_hang(group: str, reports: Sequence[ProcessReport]) -> Hang | None:
     return Hang(missing, waiting, operation, number) if missing else None
 
 
-@contextmanager
-def watch(seconds: float) -> Iterator[None]:
-    """Watch this process's collective operations, and end it when it waits for others longer than some seconds."""
-    ended = threading.Event()
-    watcher = threading.Thread(target=_watch, args=(ended, seconds), name="hangs", daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        watcher.join()
+class HangWatch:
+    """Watches this process's collective operations, and ends it when it waits for others longer than some seconds.
 
+    Messages between the stages of a pipeline are no collective operations, and are not watched.
+    """
 
-def _watch(ended: threading.Event, seconds: float) -> None:
-    store, rank = _store(), dist.get_rank()
-    newest: dict[str, tuple[int, str]] = {}
-    since = time.monotonic()
-    while not ended.wait(min(INTERVAL, seconds / 4)):
-        operations = _newest_operations()
-        if operations != newest:
-            newest, since = operations, time.monotonic()
-        idle = time.monotonic() - since
-        report = ProcessReport(rank, socket.gethostname(), operations, _location(), idle)
+    def __init__(self, seconds: float) -> None:
+        self._seconds, self._is_saving = seconds, False
+        self._ended = threading.Event()
+        self._newest: dict[str, tuple[int, str]] = {}
+        self._since = time.monotonic()
+
+    def __enter__(self) -> Self:
+        """Begin to watch."""
+        self._thread = threading.Thread(target=self._watch, name="hangs", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Watch no longer."""
+        self._ended.set()
+        self._thread.join()
+
+    @contextmanager
+    def saving(self) -> Iterator[None]:
+        """Let others wait for as long as this process saves a checkpoint."""
+        self._is_saving = True
+        try:
+            yield
+        finally:
+            self._is_saving = False
+
+    def _watch(self) -> None:
+        store, rank = _store(), dist.get_rank()
+        while not self._ended.wait(min(INTERVAL, self._seconds / 4)):
+            try:
+                self._look(store, rank)
+            except (RuntimeError, ValueError, KeyError) as error:  # a store that is busy: the next look may succeed
+                log.warning("processes could not be compared: %s", error)
+
+    def _look(self, store: Any, rank: int) -> None:
+        operations = self._newest | _newest_operations()
+        if operations != self._newest:
+            self._newest, self._since = operations, time.monotonic()
+        idle = time.monotonic() - self._since
+        report = ProcessReport(rank, socket.gethostname(), operations, _location(), idle, self._is_saving)
         store.set(str(rank), json.dumps(asdict(report)))
-        if idle > seconds:
-            _end(find_hang(_read_reports(store)), rank)
+        if idle > self._seconds:
+            reports = _read_reports(store)
+            if not any(report.is_saving for report in reports):
+                _end(find_hang(reports), rank)
 
 
 def _end(hang: Hang | None, rank: int) -> None:
@@ -145,11 +173,13 @@ def _store() -> Any:
 
 
 def _newest_operations() -> dict[str, tuple[int, str]]:
-    entries = json.loads(recorder._dump_fr_trace_json(includeCollectives=True))["entries"]  # noqa: SLF001
-    collective = [entry for entry in entries if not entry["is_p2p"]]
+    # NCCL has a recorder of its own beside the one of all others
+    dumps = [getattr(recorder, name, None) for name in ("_dump_fr_trace_json", "_dump_nccl_trace_json")]
+    known = [json.loads(dump(includeCollectives=True)).get("entries", []) for dump in dumps if dump]
     return {
         "/".join(map(str, entry["process_group"])): (entry["collective_seq_id"], entry["profiling_name"])
-        for entry in collective
+        for entry in chain.from_iterable(known)
+        if not entry["is_p2p"]
     }
 
 

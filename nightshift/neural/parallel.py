@@ -19,8 +19,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from nightshift.config.neural import Compression, Trainer
 from nightshift.errors import UserError
-from nightshift.neural import hangs
 from nightshift.neural.blocks import ConditionedBlocks
+from nightshift.neural.hangs import HangWatch
 from nightshift.neural.recipes import Recipe
 from nightshift.neural.replica import Replica
 
@@ -78,9 +78,9 @@ class ParallelReplica(Replica):
             stack.callback(self.module.set_requires_gradient_sync, True)
         return stack
 
-    def watch(self) -> AbstractContextManager[object]:
+    def watch(self) -> HangWatch:
         """Watch for other processes that stop."""
-        return hangs.watch(self.trainer.hang_seconds)
+        return HangWatch(self.trainer.hang_seconds)
 
     def clip(self, limit: float) -> None:
         """Scale the gradients of all processes down to one norm."""

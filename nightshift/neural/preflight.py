@@ -10,6 +10,7 @@ and what is wrong. Exit code 2: something is.
 import argparse
 import os
 import platform
+import secrets
 import socket
 import sys
 import time
@@ -160,8 +161,9 @@ def _wait(device: torch.device) -> None:
 
 def _measure_storage(folder: str) -> float | str:
     """Write a file, read that of the process before; both are deleted by whoever has written them."""
-    rank, count = dist.get_rank(), dist.get_world_size()
-    own, other = (storage.join(folder, f"preflight-{number}") for number in (rank, (rank - 1) % count))
+    rank, count, names = dist.get_rank(), dist.get_world_size(), [secrets.token_hex(8)]
+    dist.broadcast_object_list(names)  # of the first process: nobody else has files of this name
+    own, other = (storage.join(folder, f"preflight-{names[0]}-{number}") for number in (rank, (rank - 1) % count))
     began = time.perf_counter()
     written = _try(lambda: storage.write_bytes(own, bytes(BYTES)))
     dist.barrier()

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +13,9 @@ from nightshift.config.neural import Compile, Fit, Precision
 from nightshift.errors import UserError
 from nightshift.neural.data import Batch
 from nightshift.neural.recipes import Recipe
+
+if TYPE_CHECKING:
+    from nightshift.neural.hangs import HangWatch
 
 Values = dict[str, Tensor]  # by the names that weights have in the whole network
 
@@ -60,8 +64,8 @@ class Replica:
         """Keep gradients in this process."""
         return nullcontext()
 
-    def watch(self) -> AbstractContextManager[object]:
-        """Watch for other processes that stop."""
+    def watch(self) -> AbstractContextManager["HangWatch | None"]:
+        """Watch for other processes that stop, where there are any."""
         return nullcontext()
 
     def optimizer(self) -> torch.optim.Optimizer:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -140,13 +141,14 @@ def fit(replica: Replica, rows: TrainingDataset, checkpoints: Checkpointer | Non
     if checkpoints:
         checkpoints.resume(training)
     progress = TrainingProgress(training.steps, rows.size, replica.recipe.flops(), training.done)
-    with replica.watch():
+    with replica.watch() as watch:
         for batch in training.batches():
             loss = training.step(batch)
             training.losses.add(training.done, loss)
             progress.advance(training.done, loss)
             if checkpoints:
-                checkpoints.after(training)
+                with watch.saving() if watch else nullcontext():
+                    checkpoints.after(training)
     if checkpoints:
         checkpoints.finish()
     training.finish()

@@ -59,10 +59,10 @@ def _read_buckets(vector: Sequence[Mapping[str, Any]]) -> tuple[list[float], lis
 
 
 def _percentile_ms(edges: Sequence[float], counts: Sequence[float]) -> float | None:
-    """Return the edge below which 99 % of the requests are, in milliseconds; None without any."""
+    """Return the finite edge below which 99 % of requests are, or the last one, in milliseconds; None without any."""
     total, below = math.fsum(counts), 0.0
     for edge, count in zip(edges, counts, strict=True):
         below += count
         if total and below >= QUANTILE * total:
-            return edge * 1000
+            return 1000 * (edge if math.isfinite(edge) else edges[-2])
     return None

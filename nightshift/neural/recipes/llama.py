@@ -185,9 +185,8 @@ class Llama:
         """
         if not self.fit.pretrained:
             return self._blocks(LlamaForCausalLM(self.shape))
-        decoder = self._blocks(
-            pretrained.network(LlamaForCausalLM, self._source, self.fit.pretrained, config=self.shape)
-        )
+        options = {"config": self.shape, "dtype": torch.float32}  # else that of the file, in which small steps vanish
+        decoder = self._blocks(pretrained.network(LlamaForCausalLM, self._source, self.fit.pretrained, **options))
         return self._adapt(decoder) if self.fit.lora_rank else decoder
 
     def causal(self, model: nn.Sequential) -> LlamaForCausalLM:
@@ -258,6 +257,7 @@ class Llama:
                 LlamaConfig, self._source, fit.pretrained, attn_implementation=ATTENTION
             )
             self._check(config)
+            config.bos_token_id, config.dtype = self.start, torch.float32
         else:
             self._check_widths()
             config = LlamaConfig(
@@ -318,6 +318,9 @@ class Llama:
         field = self._source
         if shape.model_type != "llama":
             raise UserError(f"{field}: is a network of type {shape.model_type!r}; choose one of type 'llama'")
+        for name, allowed in (("hidden_act", "silu"), ("attention_bias", False), ("mlp_bias", False)):
+            if (value := getattr(shape, name)) != allowed:
+                raise UserError(f"{field}: its {name} is {value!r}; choose a network with {allowed!r}")
         pretrained.check_shape(field, shape, self.vocabulary, self.length)
 
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +15,7 @@ from torch import nn
 
 from nightshift.classification.tokens import Tokens
 from nightshift.config.language import LanguageTaskConfig
+from nightshift.errors import UserError
 from nightshift.neural import packing
 from nightshift.neural.packing import PackedDataset
 from nightshift.neural.recipes import check_parameters
@@ -21,7 +23,7 @@ from nightshift.neural.recipes.llama import Llama, LlamaParameters
 from nightshift.tasks.classification import networks
 from nightshift.tasks.classification.networks import Setting
 from nightshift.tasks.fitting import Fitted
-from nightshift.tasks.language import documents, onnx_export
+from nightshift.tasks.language import documents, onnx_export, tokens
 from nightshift.tasks.language.tokens import ByteTokenizer, load_tokenizer
 
 if TYPE_CHECKING:
@@ -53,7 +55,15 @@ def recipe(task: LanguageTaskConfig, name: str) -> Llama:
     """
     field, tokenizer = networks.field(name), load_tokenizer(task)
     parameters = check_parameters(LlamaParameters, field, task.candidates[name].parameters)
+    if parameters.pretrained and task.tokenizer is None and not _has_tokenizer(parameters.pretrained, tokenizer):
+        raise UserError(f"{field}.pretrained: its tokens are not bytes; name its tokenizer.json as task.tokenizer")
     return Llama(field, tokenizer.vocabulary, tokenizer.start, task.length, parameters)
+
+
+def _has_tokenizer(folder: str, tokenizer: ByteTokenizer) -> bool:
+    """Return whether a folder holds a tokenizer, as a package of ours does."""
+    file = Path(folder, tokens.FILE)
+    return file.exists() and file.read_bytes() == tokenizer.content
 
 
 def pack(setting: Setting[LanguageTaskConfig], architecture: Llama, rows: pd.DataFrame) -> PackedDataset:

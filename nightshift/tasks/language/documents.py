@@ -74,7 +74,7 @@ def unseen_documents(rows: pd.DataFrame, fold: Fold, max_overlap: float) -> pd.D
 def count_part_tokens(rows: pd.DataFrame) -> int:
     """Return how many tokens of some rows of the features table stand for `PART` bytes, on average."""
     tokens = rows["tokens"].map(len).sum() // np.dtype(np.int32).itemsize
-    return max(1, round(PART * tokens / max(1, rows["size"].sum())))
+    return max(1, round(PART * tokens / max(1, rows["read"].sum())))
 
 
 def measure_overlap(documents: Sequence[Tokens], seen: Sequence[Tokens], size: int) -> npt.NDArray[np.float64]:

@@ -56,7 +56,8 @@ class DocumentFeatures:
         rows = texts[self._columns].assign(
             content=pd.Series(map(storage.sha256, contents), dtype=str),
             tokens=pd.Series(contents, dtype=object),
-            size=[int(self.tokenizer.byte_lengths[document].sum()) for document in documents],
+            size=[self.tokenizer.count_bytes(document) for document in documents],
+            read=[self.tokenizer.count_bytes(document % self.tokenizer.vocabulary) for document in documents],
         )
         log.info("features: %s, %d rows", day, len(rows))
         return tables.write_partition(uri, day, rows, {})

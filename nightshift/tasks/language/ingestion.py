@@ -1,5 +1,6 @@
 """The rules for texts that a language model learns from; after Rae et al., Gopher, 2021, appendix A.1."""
 
+import unicodedata
 from typing import TYPE_CHECKING
 
 import numpy.typing as npt
@@ -26,7 +27,14 @@ def faults(typed: "pd.DataFrame", config: LanguageConfig) -> "pd.Series":
 
 def near_duplicates(contents: "pd.Series", config: LanguageConfig) -> "npt.NDArray[np.bool_]":
     """Return which of a day's good texts are nearly an earlier one, (n,); none where the config does not ask."""
+    if config.task.chat:  # what they are written in is the same in all
+        contents = contents.map(_read_messages)
     return texts.find_repeats(contents, config.task.near_duplicates)
+
+
+def _read_messages(text: str) -> str:
+    """Return what is said in a chat, but for what the system says, which many chats share."""
+    return "\n".join(message.content for message in chats.parse_chat(text) if message.role != "system")
 
 
 def rules(config: LanguageConfig) -> dict[str, object]:
@@ -50,8 +58,14 @@ def judge_quality(text: str, task: LanguageTaskConfig) -> str | None:
 
 
 def measure_symbols(text: str) -> float:
-    """Return the share of characters that are neither letters, digits nor spaces."""
-    return sum(not (character.isalnum() or character.isspace()) for character in text) / len(text)
+    """Return the share of characters that are neither letters, digits nor spaces, nor marks that letters bear."""
+    return sum(map(_is_symbol, text)) / len(text)
+
+
+def _is_symbol(character: str) -> bool:
+    # the vowels of Hindi are marks, and joiners are formats
+    is_mark = unicodedata.category(character) in {"Mn", "Mc", "Me", "Cf"}
+    return not (character.isalnum() or character.isspace() or is_mark)
 
 
 def measure_repetition(text: str) -> float:

@@ -22,6 +22,8 @@ def items(model: ModelPackage, uri: str) -> ItemSchema:
             raise ItemError("not_a_chat", chats.FORM)
         (document,) = tokenizer.encode([text])
         first: Array = documents.cut_rows([document[: preprocessing.length + 1]], preprocessing)[0][0]
+        if not tokenizer.byte_lengths[first[1:]].any():
+            raise ItemError("too_long", f"a chat whose first {preprocessing.length} tokens hold some of an answer")
         return first
 
     return ItemSchema((), (build_text_field(preprocessing, encode),))

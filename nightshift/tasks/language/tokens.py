@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -19,8 +19,9 @@ from nightshift.contracts.preprocessing import LanguagePreprocessing
 from nightshift.errors import UserError
 from nightshift.tasks.language import chats
 
-SCHEMA = 1  # part of every partition's key: raise it whenever the same texts would get other numbers
+SCHEMA = 2  # part of every partition's key: raise it whenever the same texts would get other numbers
 FILE = "tokenizer.json"  # in a package
+PROBES = (" spaces at both ends ", "ÄB İ é naïve", "हिन्दी 日本語 🙂", "a\n\n\tb  c", "Zz0@~")  # none may lose a byte
 LEAST = 256 + 1 + len(chats.MARKS)  # numbers
 
 
@@ -59,6 +60,10 @@ class ByteTokenizer:
         for number, added in library.get_added_tokens_decoder().items():
             lengths[number] = 0 if added.special else len(added.content.encode())
         return lengths
+
+    def count_bytes(self, document: Tokens) -> int:
+        """Return the bytes that tokens stand for; what is only read counts for nothing."""
+        return int(self.byte_lengths[document].sum())
 
     @cached_property
     def _marks(self) -> tuple[int, ...]:
@@ -106,7 +111,25 @@ def load_tokenizer(task: LanguageTaskConfig) -> ByteTokenizer:
         raise UserError(f"task.start: is {task.start!r}, which {task.tokenizer} lacks; allowed: {[*special][:20]}")
     if task.chat and (missing := [mark for mark in chats.MARKS if mark not in special]):
         raise UserError(f"task.chat: {task.tokenizer} lacks {missing[0]!r}; name a tokenizer of ChatML")
-    return ByteTokenizer(content, special[task.start], max(library.get_vocab().values()) + 1, task.chat)
+    return _check(ByteTokenizer(content, special[task.start], max(library.get_vocab().values()) + 1, task.chat), task)
+
+
+def _check(tokenizer: ByteTokenizer, task: LanguageTaskConfig) -> ByteTokenizer:
+    """Return a tokenizer as it is.
+
+    Raises:
+        UserError: when it loses bytes of a text, or a text may have the token that begins one.
+    """
+    plain = replace(tokenizer, chat=False)
+    if task.start in chats.MARKS or tokenizer.start in plain.encode([task.start])[0][1:]:
+        raise UserError(f"task.start: is {task.start!r}, which texts or messages have too; name a token of its own")
+    for probe, numbers in zip(PROBES, plain.encode(PROBES), strict=True):
+        if plain.byte_lengths[numbers].sum() != len(probe.encode()):
+            raise UserError(
+                f"task.tokenizer: {task.tokenizer} loses or adds bytes of {probe!r}; name one of all 256 bytes without "
+                "a normalizer or a prefix space"
+            )
+    return tokenizer
 
 
 def open_tokenizer(uri: str, model: ModelPackage) -> ByteTokenizer:
@@ -171,7 +194,7 @@ def _library(content: bytes) -> Library:
         library = Library.from_buffer(content)
     except Exception as error:  # the library raises no class of its own
         raise ValueError(str(error)) from None
-    if (json.loads(content)["decoder"] or {}).get("type") != "ByteLevel":
+    if (json.loads(content).get("decoder") or {}).get("type") != "ByteLevel":
         raise ValueError("its tokens are not bytes, since its decoder is not ByteLevel")
     library.no_padding()
     library.no_truncation()

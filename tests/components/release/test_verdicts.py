@@ -106,16 +106,16 @@ def test_a_column_of_too_many_values_is_refused() -> None:
         verdicts.sum_losses(losses, losses, pd.DataFrame({"customer": range(51)}))
 
 
-def test_requests_are_compared_by_the_odds_of_the_shares_that_the_challenger_had() -> None:
+def test_requests_are_compared_by_the_shares_that_the_challenger_got() -> None:
     def figures(requests: int, mean: float) -> RequestFigures:
         return RequestFigures(requests, 0, None, {"cost": Tally(requests, requests * mean, requests * mean**2)})
 
     other = RequestFigures(100, 0, None, {"time to first token": Tally(100, 50, 25)})
     (guard,) = verdicts.guard_requests(
         [
-            (0.05, figures(9500, 0.1), figures(500, 0.12)),
-            (0.05, figures(9500, 0.1), other),  # of what only one of them has, nothing is said
-            (0.25, figures(7500, 0.1), figures(2500, 0.12)),
+            (figures(9500, 0.1), figures(500, 0.12)),
+            (figures(9500, 0.1), other),  # of what only one of them has, nothing is said
+            (figures(7500, 0.1), figures(2500, 0.12)),
         ],
         ROLLOUT,
     )

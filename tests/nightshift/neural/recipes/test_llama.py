@@ -160,3 +160,22 @@ def test_pretrained_weights_that_do_not_fit_are_refused(pretrained):
     ]:
         with pytest.raises(UserError, match=message):
             llama.build("parameters", shape, {"pretrained": str(pretrained)}).model()
+
+
+def test_weights_stored_in_16_bits_are_trained_in_32(pretrained, tmp_path):
+    LlamaForCausalLM.from_pretrained(pretrained).to(torch.bfloat16).save_pretrained(tmp_path)
+    recipe = build(pretrained=str(tmp_path))
+
+    decoder = recipe.model()
+
+    assert {value.dtype for value in decoder.parameters()} == {torch.float32}
+    assert recipe.causal(decoder).config.dtype == torch.float32
+    assert recipe.causal(decoder).config.bos_token_id == START
+
+
+@pytest.mark.parametrize(("field", "value"), [("attention_bias", True), ("mlp_bias", True), ("hidden_act", "gelu")])
+def test_networks_that_no_graph_is_drawn_for_are_refused_before_the_training(pretrained, tmp_path, field, value):
+    LlamaConfig.from_pretrained(pretrained, **{field: value}).save_pretrained(tmp_path)
+
+    with pytest.raises(UserError, match=rf"its {field} is {value!r}; choose a network with"):
+        _ = build(pretrained=str(tmp_path)).shape

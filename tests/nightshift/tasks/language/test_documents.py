@@ -9,7 +9,7 @@ import pytest
 from nightshift.errors import UserError
 from nightshift.splits import Days, Fold
 from nightshift.tasks.language import documents, tokens
-from tests.components.tales import task
+from tests.components.tales import chat, task
 
 FOLD = Fold(Days(date(2024, 3, 1), date(2024, 3, 1)), Days(date(2024, 3, 2), date(2024, 3, 2)), 0)
 TOKENIZER = tokens.load_tokenizer(task())
@@ -26,6 +26,7 @@ def table(*texts: tuple[str, str]) -> pd.DataFrame:
             "content": [document.tobytes() for document in encoded],
             "tokens": [document.tobytes() for document in encoded],
             "size": [len(document) - 1 for document in encoded],
+            "read": [len(document) - 1 for document in encoded],
         }
     )
 
@@ -56,3 +57,14 @@ def test_a_long_text_takes_several_rows_and_a_short_one_is_filled_up():
     assert owners.tolist() == [0, 0, 1]
     assert (rows == TOKENIZER.start).sum(1).tolist() == [1, 6, 6]
     assert rows[0, -1] == rows[1, 0]
+
+
+def test_a_part_is_as_long_in_chats_of_which_little_is_learned():
+    tokenizer = tokens.load_tokenizer(task(chat=True))
+    (document,) = tokenizer.encode([chat(("user", OLD), ("assistant", "yes"))])
+    sizes = {"size": tokenizer.count_bytes(document), "read": tokenizer.count_bytes(document % tokenizer.vocabulary)}
+
+    rows = pd.DataFrame([{"tokens": document.tobytes(), **sizes}])
+
+    assert sizes["size"] == len("yes")
+    assert documents.count_part_tokens(rows) == pytest.approx(documents.PART, rel=0.1)

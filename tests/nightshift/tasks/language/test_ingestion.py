@@ -18,6 +18,7 @@ GOOD = "It was the night shift that kept the models fresh, and nobody noticed."
         (GOOD * 100, "too_long"),
         ("*** --- === ### *** --- === $$$ a b", "symbols"),
         ("again and again and again and " * 5, "repetitive"),
+        ("हिन्दी भारत की राजभाषा है और यह विश्व में सबसे अधिक बोली जाने वाली भाषाओं में से एक है।", None),
         (" \n", "empty"),
         ("text\0 of a file", "binary"),
         (b"\xff\xfe text", "invalid_utf8"),
@@ -49,3 +50,13 @@ def test_near_duplicates_are_found_where_the_config_asks():
     texts = pd.Series([GOOD, GOOD.upper() + "!", "Something else entirely happened on that day."])
     assert not ingestion.near_duplicates(texts, parse(config())).any()
     assert ingestion.near_duplicates(texts, parse(config(near_duplicates=0.8))).tolist() == [False, True, False]
+
+
+def test_chats_that_share_a_system_prompt_are_no_near_duplicates():
+    prompt = ("system", "You are the night shift of a bakery. Answer briefly, kindly and in the words of a baker.")
+    asked = [("user", "When do you open on Sundays?"), ("user", "Is there any rye bread left this morning?")]
+    contents = pd.Series([chat(prompt, question, ("assistant", "At six.")) for question in (*asked, asked[0])])
+
+    repeats = ingestion.near_duplicates(contents, parse(config(chat=True, near_duplicates=0.7)))
+
+    assert repeats.tolist() == [False, False, True]

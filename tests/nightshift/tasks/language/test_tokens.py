@@ -73,3 +73,29 @@ def test_a_tokenizer_is_learned_from_ingested_texts(tmp_path, capsys):
     assert load_tokenizer(task(tokenizer=str(path))).vocabulary == 300
     assert main([*flags, "--vocabulary", "256"]) == 2
     assert capsys.readouterr().err.startswith("--vocabulary: is 256; ")
+
+
+def write(path, **changed):
+    """A file of a tokenizer of bytes, with some of its parts replaced."""
+    path.write_text(json.dumps(json.loads(BYTES.content) | changed))
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"normalizer": {"type": "Lowercase"}},
+        {"normalizer": {"type": "Strip", "strip_left": True, "strip_right": True}},
+        {"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}},
+        {"pre_tokenizer": None},
+    ],
+)
+def test_a_tokenizer_that_loses_or_adds_bytes_is_refused(tmp_path, changed):
+    with pytest.raises(UserError, match="loses or adds bytes of"):
+        load_tokenizer(task(tokenizer=write(tmp_path / "tokenizer.json", **changed)))
+
+
+@pytest.mark.parametrize("start", ["a", "<|im_start|>"])
+def test_the_token_that_begins_a_text_is_in_no_text(start):
+    with pytest.raises(UserError, match="which texts or messages have too"):
+        load_tokenizer(task(start=start))
