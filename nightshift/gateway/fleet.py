@@ -18,7 +18,7 @@ from nightshift.step import log
 
 CHECK_SECONDS = 1.0  # between two checks of the replicas
 HEALTH_SECONDS = 5.0  # for the answer to a check; an engine that reads a long prompt is slow, and not ill
-SILENCE_SECONDS = 300.0  # without a byte of a response, after which its replica is taken for dead
+SILENCE_SECONDS = 300.0  # without a byte of a response, after which it is ended
 RUNNING = "vllm:num_requests_running|llamacpp:requests_processing|sglang:num_running_reqs"
 WAITING = "vllm:num_requests_waiting|llamacpp:requests_deferred|sglang:num_queue_reqs"
 CACHE = "vllm:kv_cache_usage_perc|vllm:gpu_cache_usage_perc|llamacpp:kv_cache_usage_ratio|sglang:token_usage"

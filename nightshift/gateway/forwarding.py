@@ -5,6 +5,7 @@ nothing is repeated: a stream that breaks ends with an error event, and without 
 """
 
 import time
+from collections import defaultdict
 from contextlib import suppress
 from http import HTTPStatus
 
@@ -41,12 +42,13 @@ class Accounts:
 
     def __init__(self, ledger: Ledger, metrics: GatewayMetrics) -> None:
         self._ledger, self._metrics = ledger, metrics
-        self._templates: dict[str, int] = {}  # model -> most tokens of a prompt beyond the bytes of its request
+        # model -> most tokens of a prompt beyond the bytes of its request
+        self._templates: defaultdict[str, int] = defaultdict(lambda: TEMPLATE_TOKENS)
 
     async def reserve(self, key: ApiKey, completion: CompletionRequest) -> Reservation:
         """Hold the most that a request can use; raises as `Ledger.reserve`."""
-        template = self._templates.get(completion.model, TEMPLATE_TOKENS)
-        return await self._ledger.reserve(key, completion.prompt_tokens + template + completion.limit)
+        tokens = completion.prompt_tokens + self._templates[completion.model] + completion.limit
+        return await self._ledger.reserve(key, tokens)
 
     def settle(
         self, completion: CompletionRequest, reservation: Reservation, version: str, usage: TokenUsage | None
@@ -57,8 +59,8 @@ class Accounts:
         self._ledger.settle(reservation, version, usage)
         self._metrics.count_tokens(reservation, usage)
         if usage:
-            template = self._templates.get(completion.model, TEMPLATE_TOKENS)
-            self._templates[completion.model] = max(template, usage.prompt_tokens - completion.prompt_tokens)
+            beyond = usage.prompt_tokens - completion.prompt_tokens
+            self._templates[completion.model] = max(self._templates[completion.model], beyond)
 
     def release(self, reservation: Reservation) -> None:
         """Return what a request holds, unless it is settled."""
