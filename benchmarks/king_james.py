@@ -14,7 +14,7 @@ import lzma
 import math
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from itertools import islice
 
@@ -34,6 +34,7 @@ from nightshift.neural.trainer import NetworkTraining
 HELD_OUT = slice(4, None, 10)  # of the books, in their order
 ORDER = 5
 START, VOCABULARY, LENGTH = "<|endoftext|>", 2048, 256
+CHAPTERS = "\n\n"  # between two
 STEPS = 20  # that tell how long one takes
 CPU = torch.device("cpu")
 
@@ -188,18 +189,17 @@ def count_nats(training: NetworkTraining, tokens: packing.Tokens) -> float:
     return nats
 
 
-CHAPTERS = "\n\n"
 MEASUREMENTS = {"compressors": measure_compressors, "ngrams": measure_ngrams, "llamas": measure_llamas}
 
 
-def main(words: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Measure what is named, or everything."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.king_james", description=__doc__)
     parser.add_argument("measurements", nargs="*", default=list(MEASUREMENTS), metavar="measurement")
     parser.add_argument("--depths", type=int, nargs="+", default=[2, 4])
     parser.add_argument("--minutes", type=float, nargs="+", default=[5, 19])
     parser.add_argument("--threads", type=int, default=2)
-    arguments = parser.parse_args(words)
+    arguments = parser.parse_args()
     train, unseen = (CHAPTERS.join(chapters) for chapters in read_chapters())
     rows: list[figures.Row] = []
     for name in arguments.measurements:

@@ -2,7 +2,7 @@
 
     python -m benchmarks.llama TEXT [parity] [training] [decoding] [--depth 16] [--width 2048] [--device cuda]
 
-TEXT is a file of documents with an empty line between them, such as the chapters that `benchmarks.verses` prints.
+TEXT is a file of documents with an empty line between them, such as what `benchmarks.king_james` trains on.
 Tokens are bytes; the embeddings are those of a vocabulary of Llama's size, so that the work is that of any text.
 """
 

@@ -126,8 +126,7 @@ def _time_calls(call: Callable[[Buffers], object], buffers: Buffers, calls: int)
     started = time.perf_counter()
     for _ in range(calls):
         call(buffers)
-    if buffers.whole.is_cuda:
-        torch.cuda.synchronize()
+    devices.wait(buffers.whole.device)
     return _mean((time.perf_counter() - started) / calls)
 
 

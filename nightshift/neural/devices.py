@@ -27,6 +27,12 @@ def torch_device(name: str) -> torch.device:
     return torch.device(name)
 
 
+def wait(device: torch.device) -> None:
+    """Wait until a GPU has done what it was given; a CPU has."""
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+
+
 def arithmetic(model: nn.Module, precision: Precision) -> str:
     """Return what a network multiplies in on a GPU, as the hardware table names it.
 

@@ -146,17 +146,12 @@ def _measure_link(device: torch.device) -> float | None:
 def _time(call: Callable[[], Any], device: torch.device, calls: int) -> float:
     """Return the seconds of a call; the first one does not count."""
     call()
-    _wait(device)
+    devices.wait(device)
     began = time.perf_counter()
     for _ in range(calls):
         call()
-    _wait(device)
+    devices.wait(device)
     return (time.perf_counter() - began) / calls
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize()
 
 
 def _measure_storage(folder: str) -> float | str:
@@ -187,15 +182,15 @@ def _measure_skew() -> float:
     """Ask the first process for its clock, one after the other; half of the way is taken off."""
     rank, clock = dist.get_rank(), torch.zeros(1, dtype=torch.float64)
     skew = 0.0
-    for asking in range(1, dist.get_world_size()):
-        if rank == asking:
+    for peer in range(1, dist.get_world_size()):
+        if rank == peer:
             began = time.time()
             dist.send(clock, 0)
             dist.recv(clock, 0)
             skew = (began + time.time()) / 2 - clock.item()
         elif rank == 0:
-            dist.recv(clock, asking)
-            dist.send(torch.tensor([time.time()], dtype=torch.float64), asking)
+            dist.recv(clock, peer)
+            dist.send(torch.tensor([time.time()], dtype=torch.float64), peer)
     return skew
 
 

@@ -42,10 +42,10 @@ class StretchTimer:
 
     def stretch(self) -> dict[str, float]:
         """Take some steps; return their rows, and in the mean of all processes seconds, and CPU seconds of them all."""
-        self._wait()
+        devices.wait(self._device)
         wall, cpu = time.perf_counter(), time.process_time()
         rows = sum(self._step() for _ in range(self.steps))
-        self._wait()
+        devices.wait(self._device)
         times = torch.tensor([time.perf_counter() - wall, time.process_time() - cpu], dtype=torch.float64)
         if dist.is_initialized():
             dist.all_reduce(times)
@@ -60,7 +60,7 @@ class StretchTimer:
             for number in range(self.steps):
                 with record_function(f"ProfilerStep#{number}"):
                     self._step()
-            self._wait()
+            devices.wait(self._device)
         if step.is_first():
             profiler.export_chrome_trace(path)
 
@@ -68,10 +68,6 @@ class StretchTimer:
         batch = next(self._batches)
         self._training.step(batch)
         return len(batch[1])
-
-    def _wait(self) -> None:
-        if self._device.type == "cuda":
-            torch.cuda.synchronize()
 
 
 def answer_commands(request: Request, device: torch.device) -> None:

@@ -70,7 +70,7 @@ def routing(
         options = GatewayOptions("", 0, lambda: addresses, (lambda: keys) if keys else None, ledger and str(ledger))
         stack.enter_context(running(options, listener))
         gateway = RunningGateway(f"http://127.0.0.1:{listener.getsockname()[1]}", replicas, addresses)
-        wait_until(lambda: all(each["healthy"] for each in gateway.health().values()) and gateway.health(), "health")
+        wait_until(lambda: all(state["healthy"] for state in gateway.health().values()) and gateway.health(), "health")
         with gateway.clients:
             yield gateway
 

@@ -139,7 +139,7 @@ def test_a_client_that_leaves_frees_its_slot(stream) -> None:
             body = {"model": MODEL, "messages": CHAT, "stream": stream, "max_tokens": 500}
             httpx.post(f"{gateway.url}/v1/chat/completions", json=body, timeout=0.3)
         wait_until(lambda: replica.running == 0, "the slot is free")
-        wait_until(lambda: [each["requests"] for each in gateway.health().values()] == [0], "the gateway knows it")
+        wait_until(lambda: [state["requests"] for state in gateway.health().values()] == [0], "the gateway knows it")
         replica.is_held = False
         assert gateway.complete().status_code == 200
 

@@ -27,8 +27,8 @@ def king_james() -> tuple[str, ...]:
         pytest.skip("the program `bible` of Debian's packages bible-kjv and bible-kjv-text is missing")
     chapters: dict[str, list[str]] = {}
     for line in printed.splitlines():
-        place, _, verse = line.partition(" ")
-        chapters.setdefault(place.partition(":")[0], []).append(verse)
+        reference, _, verse = line.partition(" ")
+        chapters.setdefault(reference.partition(":")[0], []).append(verse)
     return tuple("\n".join(verses) for verses in chapters.values())
 
 

@@ -406,10 +406,10 @@ def test_a_pod_sees_names_state_and_its_own_rights(environment: Environment, tmp
     state = environment.site.parameters["state"]
     folders = {root: str(tmp_path / root) for root in ("lake", "runs", "audit", "checkpoints")}
     site = replace(environment.site, parameters={"state": state | folders})
-    asked = []
+    connections = []
 
     def connect(host: str, port: int) -> None:
-        asked.append((host, port))
+        connections.append((host, port))
         if host == "mlflow.nightshift":
             raise OSError("Name or service not known")
 
@@ -417,7 +417,7 @@ def test_a_pod_sees_names_state_and_its_own_rights(environment: Environment, tmp
 
     assert report.in_pod and check(report, "state.lake").status == CheckStatus.OK
     assert check(report, "connection to mlflow.nightshift:5000").status == FAILED
-    assert asked[0] == ("ml-pipeline.kubeflow.svc.cluster.local", 8888)
+    assert connections[0] == ("ml-pipeline.kubeflow.svc.cluster.local", 8888)
     assert list((tmp_path / "lake").iterdir()) == []
 
 

@@ -57,8 +57,8 @@ def test_answers_that_are_always_the_same_cost_little_whatever_is_asked(tmp_path
     random, data = np.random.default_rng(0), tmp_path / "data"
     data.mkdir()
     for day in (DAY - timedelta(days=days) for days in range(8)):
-        asked = ["".join(random.choice([*"abcdefgh"], 30)) for _ in range(24)]
-        texts = [chat(("user", question), ("assistant", ANSWER)) for question in asked]
+        questions = ["".join(random.choice([*"abcdefgh"], 30)) for _ in range(24)]
+        texts = [chat(("user", question), ("assistant", ANSWER)) for question in questions]
         ids, times = [f"{day} {number}" for number in range(24)], [f"{day}T12:00:00Z"] * 24
         frame = pd.DataFrame({"text_id": ids, "time": times, "text": texts, "source": "made up"})
         frame.to_parquet(data / f"{day}.parquet")

@@ -54,8 +54,8 @@ def test_near_duplicates_are_found_where_the_config_asks():
 
 def test_chats_that_share_a_system_prompt_are_no_near_duplicates():
     prompt = ("system", "You are the night shift of a bakery. Answer briefly, kindly and in the words of a baker.")
-    asked = [("user", "When do you open on Sundays?"), ("user", "Is there any rye bread left this morning?")]
-    contents = pd.Series([chat(prompt, question, ("assistant", "At six.")) for question in (*asked, asked[0])])
+    questions = [("user", "When do you open on Sundays?"), ("user", "Is there any rye bread left this morning?")]
+    contents = pd.Series([chat(prompt, question, ("assistant", "At six.")) for question in (*questions, questions[0])])
 
     repeats = ingestion.near_duplicates(contents, parse(config(chat=True, near_duplicates=0.7)))
 
