@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from torch.distributed.tensor.parallel import ParallelStyle
 
 HEAD = 64  # numbers of an attention head, and of the width for each layer, as in nanochat
-LOGITS = 1 << 25  # numbers that exist at once on the way to a loss
+LOGITS = 1 << 27  # that exist at once on the way to a loss; each piece reads the whole output layer
 BETAS = (0.9, 0.95)  # of Adam; Brown et al., GPT-3, appendix B
 ATTENTION = "documents"
 COLUMNS = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "mlp.gate_proj", "mlp.up_proj")
