@@ -115,7 +115,7 @@ def check(model: Model, cluster: Cluster, layout: ParallelLayout) -> None:
         raise UserError(f"zero is {layout.zero}; give 0, 1, 2 or 3 (FSDP)")
     if layout.shard and layout.zero != 3:
         raise UserError(f"shard is {layout.shard} with zero {layout.zero}; give zero 3 (FSDP) with it, or leave it out")
-    for name, count in _list_shared(model, layout).items():
+    for name, count in _list_shared(model).items():
         _divides("tensor", layout.tensor, f"the model's {name}", count)
     _divides("context", layout.context, "the model's sequence", model.tokens)
     _divides("tensor x context x pipeline", layout.tensor * layout.context * layout.pipeline, "the GPUs", cluster.gpus)
@@ -125,12 +125,11 @@ def check(model: Model, cluster: Cluster, layout: ParallelLayout) -> None:
     _check_native(layout)
 
 
-def _list_shared(model: Model, layout: ParallelLayout) -> dict[str, int]:
+def _list_shared(model: Model) -> dict[str, int]:
     """Return what of a model the GPUs that share a layer divide."""
     if isinstance(model, Convolutions):
         return {"heads": model.heads}
-    counts = {"heads": model.heads, "key and value heads": model.groups or model.heads, "units": model.feed_forward}
-    return counts | ({"vocabulary": model.vocabulary} if layout.native else {})  # others pad it
+    return {"heads": model.heads, "key and value heads": model.groups or model.heads, "units": model.feed_forward}
 
 
 def _check_native(layout: ParallelLayout) -> None:

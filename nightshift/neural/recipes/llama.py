@@ -213,7 +213,7 @@ class Llama:
         return [{**group, "betas": BETAS} for group in decay_groups(self.fit, trained)]
 
     def tensor_plan(self, part: nn.Sequential, processes: int) -> "dict[str, ParallelStyle]":
-        """Share heads, the units between two linear layers, and the vocabulary.
+        """Share heads, the units between two linear layers, and the vocabulary, of which some have a token less.
 
         Raises:
             UserError: when so many processes do not divide one of them.
@@ -330,7 +330,6 @@ class Llama:
             "heads": shape.num_attention_heads,
             "kv_heads": shape.num_key_value_heads or shape.num_attention_heads,
             "units between two linear layers": shape.intermediate_size,
-            "tokens in the vocabulary": shape.vocab_size,
         }
         for name, count in counts.items():
             if count % processes:
