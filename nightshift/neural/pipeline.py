@@ -48,12 +48,6 @@ class PipelineReplica(ParallelReplica):
         self._is_first, self._is_last = 0 in here, len(cut) - 1 in here
         self._schedule = self._build_schedule(own)
 
-    @property
-    def order(self) -> dict[int, list[Any]]:
-        """The actions of each process along the pipeline, in their order."""
-        order: dict[int, list[Any]] = self._schedule.pipeline_order
-        return order
-
     def _build_schedule(self, own: list[Any]) -> Any:
         # gradients are not averaged over pieces: the loss says what each counts
         common: dict[str, Any] = {"loss_fn": self._loss, "scale_grads": False}

@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -42,6 +43,8 @@ LAYOUTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "DP 2 x FSDP 2 x CP 2": ({"shard": 4, "context": 2}, {"batch_size": 128, "recompute": "selective"}),
 }
 FORWARD, BACKWARD = 1, 2  # units of time
+
+Action = tuple[bool, int, int]  # whether it is forward, the stage, the piece of the batch
 
 
 class Census(TorchDispatchMode):
@@ -88,6 +91,8 @@ def measure(name: str) -> figures.Row:
         training.step(next(batches))
         kept = count_states(training)
         training.replica.clear()
+        replica = training.replica
+        actions = record_actions(replica) if isinstance(replica, PipelineReplica) else []
         with Census() as census:
             training.replica.backward(next(batches), lambda loss: loss)
     expected = planned.plan_training(
@@ -101,8 +106,10 @@ def measure(name: str) -> figures.Row:
         "planned MB": total / 1e6,
         "off by": f"{total / counted - 1:+.1%}",
     }
-    if isinstance(training.replica, PipelineReplica):
-        idle = measure_bubble(training.replica.order)
+    if isinstance(replica, PipelineReplica):
+        orders: list[Any] = [None] * trainer.pipeline
+        dist.all_gather_object(orders, actions, group=replica.mesh["pipeline"].get_group())
+        idle = measure_bubble(orders)
         row |= {"bubble": f"{idle:.1%}", "formula": f"{formula(trainer, fit['microbatches']):.1%}"}
     return row
 
@@ -121,35 +128,44 @@ def gather(value: int) -> list[int]:
     return [int(item) for item in values]
 
 
-def measure_bubble(order: Mapping[int, list[Any]]) -> float:
-    """Return the share of a schedule's time in which a process waits, by the table of its actions."""
-    stages = 1 + max(action.stage_index for actions in order.values() for action in actions if action)
-    ends: dict[tuple[Any, ...], int] = {}
-    queues = {
-        rank: [action for action in actions if action and action.microbatch_index is not None]
-        for rank, actions in order.items()
-    }
-    clocks = dict.fromkeys(queues, 0)
-    while any(queues.values()):
-        for rank, queue in queues.items():
-            while queue and (began := start(queue[0], stages, ends)) is not None:
+def record_actions(replica: PipelineReplica) -> list[Action]:
+    """Return a list to which every piece is added that a stage of this process computes from now on."""
+    actions: list[Action] = []
+    schedule: Any = replica._schedule  # PyTorch's own table of 1F1B leaves out the last stage's first piece
+    for stage in getattr(schedule, "_stages", None) or [schedule._stage]:
+        for is_forward, name in ((True, "forward_one_chunk"), (False, "backward_one_chunk")):
+            setattr(stage, name, partial(_record, actions, (is_forward, stage.stage_index), getattr(stage, name)))
+    return actions
+
+
+def _record(actions: list[Action], kind: tuple[bool, int], call: Any, piece: int, *args: Any, **kwargs: Any) -> Any:
+    actions.append((*kind, piece))
+    return call(piece, *args, **kwargs)
+
+
+def measure_bubble(orders: list[list[Action]]) -> float:
+    """Return the share of the time in which processes of a pipeline wait, by the order of what each computes."""
+    stages = 1 + max(stage for actions in orders for _, stage, _ in actions)
+    ends: dict[Action, int] = {}
+    clocks, queues = [0] * len(orders), [list(actions) for actions in orders]
+    while any(queues):
+        waiting = sum(map(len, queues))
+        for rank, queue in enumerate(queues):
+            while queue and (began := find_start(queue[0], stages, ends)) is not None:
                 action = queue.pop(0)
-                is_forward = str(action.computation_type) == "F"
-                clocks[rank] = max(clocks[rank], began) + (FORWARD if is_forward else BACKWARD)
-                ends[is_forward, action.stage_index, action.microbatch_index] = clocks[rank]
-    total = max(clocks.values())
-    busy = len(ends) * (FORWARD + BACKWARD) / 2 / len(queues)
-    return 1 - busy / total
+                clocks[rank] = max(clocks[rank], began) + (FORWARD if action[0] else BACKWARD)
+                ends[action] = clocks[rank]
+        assert sum(map(len, queues)) < waiting, queues
+    return 1 - len(ends) * (FORWARD + BACKWARD) / 2 / len(orders) / max(clocks)
 
 
-def start(action: Any, stages: int, ends: Mapping[tuple[Any, ...], int]) -> int | None:
+def find_start(action: Action, stages: int, ends: Mapping[Action, int]) -> int | None:
     """Return when what an action waits for has ended; None while it has not."""
-    is_forward, stage, piece = str(action.computation_type) == "F", action.stage_index, action.microbatch_index
+    is_forward, stage, piece = action
     if is_forward:
         return 0 if stage == 0 else ends.get((True, stage - 1, piece))
-    if stage == stages - 1:
-        return ends.get((True, stage, piece))
-    return ends.get((False, stage + 1, piece))
+    last = (True, stage, piece) if stage == stages - 1 else (False, stage + 1, piece)
+    return ends.get(last)
 
 
 def formula(trainer: Trainer, pieces: int) -> float:
