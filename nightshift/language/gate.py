@@ -45,7 +45,9 @@ class QuantizationLimits(ConfigSection):
 
     bits: Share = Field(0.02, description="of the original's bits per byte that may be added")
     task_loss: Share = Field(0.02, description="of a task's mean loss that may be added")
-    speedup: Factor = Field(1, description="tokens a second over those of the original, at least")
+    speedup: Factor | None = Field(
+        1, description="tokens a second over those of the original, at least; null: measured only"
+    )
 
 
 @dataclass(frozen=True)
@@ -222,9 +224,11 @@ def _judge_loss(name: str, losses: PairedLosses, limit: float) -> tuple[Decision
     return Decision.PASS, f"{figures}: within the limit of {limit:+.4f}.", measure
 
 
-def _judge_speed(speed: BootstrapEstimate, limit: float) -> tuple[Decision, str, Measure]:
+def _judge_speed(speed: BootstrapEstimate, limit: float | None) -> tuple[Decision, str, Measure]:
     figures = f"It generates {speed.value:.2f} [{speed.low:.2f}, {speed.high:.2f}] times as fast as the original"
     measure = Measure(name=SPEEDUP, value=speed.value, limit=limit, interval=(speed.low, speed.high))
+    if limit is None:
+        return Decision.PASS, f"{figures}.", measure
     if speed.high < limit:
         return Decision.FAIL, f"{figures}: less than the limit of {limit:g}, and not by chance.", measure
     if speed.low < limit:
