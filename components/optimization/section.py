@@ -50,7 +50,7 @@ def _engine_variants(result: Optimization) -> list[TableBlock | Text]:
         TableColumn(title="Weights"),
         TableColumn(title="Size, bytes", format="count"),
         TableColumn(title="Bits per byte", format="score"),
-        TableColumn(title="Added", format="score"),
+        TableColumn(title="Added", format="plain"),
         TableColumn(title="Tokens/s", format="count"),
         TableColumn(title="Gate"),
         TableColumn(title="Why"),
