@@ -5,7 +5,7 @@ from typing import Self
 from pydantic import Field
 
 from nightshift.contracts.artifact import Artifact, Part
-from nightshift.contracts.package import FileName
+from nightshift.contracts.preprocessing import FileName
 from nightshift.contracts.section import Estimate
 from nightshift.contracts.verdict import Decision
 

@@ -32,8 +32,8 @@ from nightshift.serving.batching import ServerLimits
 from nightshift.serving.prediction_log import PredictionLog
 from nightshift.splits import Days
 from nightshift.tasks.language import documents, release
-from nightshift.tasks.language import optimization as language
 from nightshift.tasks.language import evaluation as documents_under_test
+from nightshift.tasks.language import optimization as language
 from nightshift.tasks.language.scores import DocumentScorer
 from tests.components.tales import CONFIG, Night
 from tests.nightshift.serving.conftest import serving
