@@ -29,17 +29,15 @@ def parser() -> step.StepParser:
 
 
 def body(context: StepContext) -> dict[str, str]:
-    """Make the form, have it judged, and write the package with it, or as it was."""
+    """Make the form and the file for engines, have them judged, and write the package with those that pass."""
     from components.optimization import core
 
     args = context.args
     name = context.config.optimization.form
     form, result = (None, core.keep_original(context.model)) if name == ORIGINAL else _judge_form(context, name)
-    is_changed = form is not None and result.chosen == form.name
-    changed = core.replace_graph(context.model, form) if form and is_changed else context.model
+    changed = core.replace_graph(context.model, form) if form else context.model
     variants, file = _write_engine_file(context)
-    if file:
-        changed = core.add_engine_file(changed, file)
+    changed = core.add_engine_file(changed, file) if file else changed
     result = core.add_engine_variants(result, changed, variants)
     judged = core.verdict(result)
     for reason in judged.reasons:
@@ -47,24 +45,20 @@ def body(context: StepContext) -> dict[str, str]:
     judged.write(storage.join(args.optimized, verdict.FILE))
     result.write(storage.join(args.optimized, contract.FILE))
     write_section(args.optimized, section.build(result, judged))
-    package.copy(args.model, args.optimized)
-    if form and is_changed:
-        _write_form(context, changed, form)
-    elif file:
-        changed.write(storage.join(args.optimized, package.MANIFEST))
+    _write_package(context, changed, form)
     return {"form": result.chosen}
 
 
-def _judge_form(context: StepContext, name: str) -> "tuple[Form, Optimization]":
-    """Return a form of the model, and what it loses on the validation rows."""
+def _judge_form(context: StepContext, name: str) -> "tuple[Form | None, Optimization]":
+    """Return a form of the model, None where it loses too much, and what it loses on the validation rows."""
     from components.optimization import core, forms, subjects
 
     subject = subjects.read(context)
     form = forms.make_form(name, subject.original.content, subject.sample)
     step.log.info("judging %s of %s on %d rows", name, context.model.selected, row_count(subject.rows.inputs))
     attempts = core.judge_by_loss(subject.original, form, subject.rows)
-    chosen = form if attempts[-1].accepted else subject.original
-    return form, core.summarize(context.model, chosen, attempts, subject.rows)
+    accepted = form if attempts[-1].accepted else None
+    return accepted, core.summarize(context.model, accepted or subject.original, attempts, subject.rows)
 
 
 def _write_engine_file(context: StepContext) -> tuple[list[EngineVariant], File | None]:
@@ -83,10 +77,14 @@ def _write_engine_file(context: StepContext) -> tuple[list[EngineVariant], File 
     return variants, File(name=chosen.file, sha256=sha256, size=chosen.size, format=Format.GGUF)
 
 
-def _write_form(context: StepContext, changed: ModelPackage, form: "Form") -> None:
-    """Write the package with a form as the graph of its selected candidate."""
-    assert form.graph is not None
+def _write_package(context: StepContext, changed: ModelPackage, form: "Form | None") -> None:
+    """Write the package with its changed manifest, and a form as the graph of its selected candidate."""
     args = context.args
+    package.copy(args.model, args.optimized)
+    if form is None:
+        changed.write(storage.join(args.optimized, package.MANIFEST))
+        return
+    assert form.graph is not None
     task = tasks.find(context.model.kind).optimization
     reference = task.reference(context.features, args.model, context.model, form.graph)
     package.save(args.optimized, changed, {changed.selected: form.content}, reference)

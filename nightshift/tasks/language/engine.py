@@ -17,6 +17,7 @@ from nightshift.language.gate import Evidence, QuantizationLimits
 from nightshift.language.llamacpp import ContextOptions
 
 ORIGINAL = "F16"
+SUFFIX = ".{}.gguf"
 LOADED = (Format.JSON, Format.SAFETENSORS)  # what a file for engines is made of
 
 
@@ -25,7 +26,7 @@ class QuantizationTrial:
     """What quantized files are judged by.
 
     Attributes:
-        original: file in F16.
+        original: file in F16; the quantized ones are written beside it.
         documents: texts that the model was not trained on.
         options: of the contexts in which they are read.
         limits: of what may be lost.
@@ -37,8 +38,8 @@ class QuantizationTrial:
     limits: QuantizationLimits
 
     def measure(self, name: str) -> tuple[Path, Evidence]:
-        """Write the file of a type beside the original, and measure both."""
-        file = self.original.with_name(self.original.name.replace(ORIGINAL, name))
+        """Write the file of a type, and measure both."""
+        file = self.original.with_name(self.original.name.removesuffix(SUFFIX.format(ORIGINAL)) + SUFFIX.format(name))
         quantization.quantize(self.original, file, name)
         folder = str(self.original.parent)
         return file, gate.measure_evidence(self.original, file, self.documents, folder, self.options)
@@ -87,7 +88,7 @@ def write_variants(
     Raises:
         UserError: when a file cannot be made or measured.
     """
-    original = folder / f"{model.selected}.{ORIGINAL}.gguf"
+    original = folder / (model.selected + SUFFIX.format(ORIGINAL))
     checkpoint = folder / model.selected  # this name is part of the file
     package.copy(uri, str(checkpoint), [file.name for file in model.files if file.format in LOADED])
     gguf.convert(checkpoint, original)
