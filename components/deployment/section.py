@@ -50,4 +50,6 @@ def _rows(record: Deployment) -> list[Row]:
         "engine": record.engine,
         "registry": record.registry,
     }
+    if record.engine is None:  # as of most models
+        del named["engine"]
     return [Row(cells=[name, value]) for name, value in named.items()]

@@ -50,7 +50,7 @@ def _engine_variants(result: Optimization) -> list[TableBlock | Text]:
         TableColumn(title="Weights"),
         TableColumn(title="Size, bytes", format="count"),
         TableColumn(title="Bits per byte", format="score"),
-        TableColumn(title="Added", format="plain"),
+        TableColumn(title="Added"),
         TableColumn(title="Tokens/s", format="count"),
         TableColumn(title="Gate"),
         TableColumn(title="Why"),
@@ -64,7 +64,10 @@ def _engine_variants(result: Optimization) -> list[TableBlock | Text]:
 
 
 def _variant_row(variant: EngineVariant, is_chosen: bool) -> Row:
-    figures = [variant.size, variant.bits_per_byte, variant.added_bits, variant.tokens_per_second]
+    added = variant.added_bits
+    # smaller by far than what is written of other estimates
+    interval = added and f"{added.value:+z.4f} [{added.low:+z.4f}, {added.high:+z.4f}]"
+    figures = [variant.size, variant.bits_per_byte, interval, variant.tokens_per_second]
     cells = [variant.name, *figures, variant.decision, " ".join(variant.reasons)]
     return Row(cells=cells, tag="chosen" if is_chosen else "", tone="good" if is_chosen else "neutral")
 

@@ -6,6 +6,7 @@ that a slow moment of the machine slows both.
 """
 
 import re
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,7 +36,8 @@ Floats = npt.NDArray[np.floating[Any]]
 BITS = "bits_per_byte"
 SPEEDUP = "speedup"
 LAYER = re.compile(r"blk\.(\d+)\.")
-SPEED_PAIRS = 12
+SPEED_PAIRS = 12  # at least
+SPEED_SECONDS = 1.0  # at least, since what takes a millisecond is measured seldom without a disturbance
 SPEED_TOKENS = 32
 MIN_PAIRS = 10  # documents or items, of which fewer say next to nothing about how much they differ
 
@@ -171,9 +173,11 @@ def pair_documents(original: Likelihoods, quantized: Likelihoods) -> PairedLosse
 
 
 def measure_speeds(original: LoadedModel, quantized: LoadedModel, text: str, pairs: int = SPEED_PAIRS) -> PairedSpeeds:
-    """Return how fast both models read a text's tokens one by one, measured in turn."""
+    """Return how fast both models read a text's tokens one by one, measured in turn, for so many pairs at least."""
     tokens = original.tokenize(text)[: min(original.context, SPEED_TOKENS)]
-    seconds = [[model.decode_seconds(tokens) for model in (original, quantized)] for _ in range(pairs)]
+    seconds, deadline = [], time.monotonic() + SPEED_SECONDS
+    while len(seconds) < pairs or time.monotonic() < deadline:
+        seconds.append([model.decode_seconds(tokens) for model in (original, quantized)])
     return PairedSpeeds(*len(tokens) / np.array(seconds).T)
 
 
@@ -207,7 +211,8 @@ def judge(evidence: Evidence, limits: QuantizationLimits, subject: str) -> Verdi
 def _judge_loss(name: str, losses: PairedLosses, limit: float) -> tuple[Decision, str, Measure]:
     (before, after), added = losses.means, losses.increase()
     label = name.replace("_", " ").capitalize()
-    figures = f"{label} went from {before:.4f} to {after:.4f}, {added.value:+.4f} [{added.low:+.4f}, {added.high:+.4f}]"
+    interval = f"{added.value:+z.4f} [{added.low:+z.4f}, {added.high:+z.4f}]"
+    figures = f"{label} went from {before:.4f} to {after:.4f}, {interval}"
     measure = Measure(
         name=f"added_{name}",
         value=added.value,

@@ -112,7 +112,7 @@ def test_a_model_that_is_no_faster_is_no_gain(speedups: list[float], decision: D
 def test_speeds_are_measured_in_turn(original: Path) -> None:
     with llamacpp.load(original, ContextOptions(16)) as first, llamacpp.load(original, ContextOptions(16)) as second:
         speeds = gate.measure_speeds(first, second, "In the beginning", pairs=2)
-    assert speeds.original.shape == speeds.quantized.shape == (2,)
+    assert len(speeds.original) == len(speeds.quantized) >= 2
     assert min(speeds.medians) > 0
 
 
