@@ -1,6 +1,7 @@
 """The ONNX graph of a Llama: `inputs` int32 (n, length + 1) -> `score` float32 (n,), the bits per byte of each row.
 
-Its `greedy`, float32 (n, length), is 1 where a token is the likeliest one after those before it, else 0. Its `embedding`, float32 (n, width), is the mean over tokens of what the last layer takes (Muennighoff, SGPT, 2022).
+Its `greedy`, float32 (n, length), is 1 where a token is the likeliest one after those before it, else 0.
+Its `embedding`, float32 (n, width), is the mean over tokens of what the last layer takes (Muennighoff, SGPT, 2022).
 Numbers from the vocabulary on are of tokens that are only read: they are those less the vocabulary, and count nothing.
 A row is one text from its start, or a later part of one: it is filled up at its end, which no token before it sees.
 """

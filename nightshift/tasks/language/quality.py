@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from nightshift.contracts.evaluation import LanguageEvaluation
+from nightshift.contracts.evaluation import LanguageEvaluation, Memorization, MemorizedShare
 from nightshift.contracts.section import Block, Estimate, Fact, Row, TableBlock, TableColumn, Text
 from nightshift.contracts.verdict import Measure
 from nightshift.markdown import items, page, strong, table

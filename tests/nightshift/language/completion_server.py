@@ -50,9 +50,7 @@ class ReferenceModel:
         own, (highest, names) = shares.gather(1, torch.tensor(tokens[1:])[:, None])[:, 0], shares.max(1)
         tops = [
             {f"token_id:{token}": value, f"token_id:{name}": high}
-            for token, value, name, high in zip(
-                tokens[1:], own.tolist(), names.tolist(), highest.tolist(), strict=True
-            )
+            for token, value, name, high in zip(tokens[1:], own.tolist(), names.tolist(), highest.tolist(), strict=True)
         ]
         return {"token_logprobs": [None, *own.tolist()], "top_logprobs": [None, *tops]}
 

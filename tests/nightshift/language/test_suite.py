@@ -11,10 +11,10 @@ from transformers import LlamaForCausalLM
 from nightshift.contracts.suite import SuiteMetric, SuiteScores
 from nightshift.contracts.verdict import Decision, Verdict
 from nightshift.errors import UnavailableError, UserError
+from nightshift.language.streams.client import Target
 from nightshift.language.suite import comparison, endpoint, harness, items
 from nightshift.language.suite.endpoint import CompletionEndpoint, EchoReader, ForcedReader, open_reader, split_tokens
 from nightshift.language.suite.items import CHOICE, CLOZE, COMPLETION, SuiteItem
-from nightshift.language.streams.client import Target
 from pipelines.cli.__main__ import parse_command_line
 from tests.nightshift.language import completion_server, models
 from tests.nightshift.language.test_engine import engine
