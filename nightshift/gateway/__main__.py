@@ -29,6 +29,7 @@ def parser() -> StepParser:
     flags.add_argument("--replica-token-file", help="file with the bearer token that replicas ask for")
     flags.add_argument("--keys", help="file with the hashes and limits of API keys; it may change too")
     flags.add_argument("--ledger", help="file that keeps what keys have used; needed with --keys")
+    flags.add_argument("--log", help="folder of a log of requests: sizes, tokens and outcomes, without a text")
     flags.add_argument("--port", default=PORT, help="port to listen on (default: %(default)s)")
     flags.add_argument("--host", default=HOST, help="address to listen on (default: %(default)s)")
     return flags
@@ -51,7 +52,7 @@ def _read_options(args: argparse.Namespace) -> GatewayOptions:
         raise UserError(f"host is {args.host!r}, which other machines can reach; give --keys FILE and --ledger FILE")
     port = parse_number("port", args.port, 65535)
     token = read_secret("replica-token-file", args.replica_token_file, EXAMPLE) if args.replica_token_file else ""
-    return GatewayOptions(args.host, port, _read_replicas(args), _read_keys(args.keys), args.ledger, token)
+    return GatewayOptions(args.host, port, _read_replicas(args), _read_keys(args.keys), args.ledger, token, args.log)
 
 
 def _read_replicas(args: argparse.Namespace) -> Callable[[], Sequence[Address]]:

@@ -8,8 +8,10 @@ from nightshift.contracts.suite import FILE as SUITE
 from nightshift.contracts.suite import SuiteScores
 from nightshift.contracts.verdict import FILE as VERDICT
 from nightshift.contracts.verdict import Decision, Verdict
+from nightshift.dates import parse_date
 from nightshift.errors import UserError, require_extra
 from nightshift.step import USER_ERROR
+from pipelines import arguments
 from pipelines.cli import options
 
 EXTRA = "language"
@@ -40,6 +42,12 @@ def add(commands: options.Commands) -> None:
     command.add_argument("--items", type=int, default=200, help="items of a task, at most (default: %(default)s)")
     command.set_defaults(command=suite)
     _add_evaluate(options.add_command(actions, "evaluate", evaluate.__doc__))
+    command = options.add_command(actions, "drift", drift.__doc__)
+    command.add_argument("log", help="folder of the gateway's --log")
+    command.add_argument("--date", default=arguments.yesterday(), help="UTC day, YYYY-MM-DD (default: yesterday)")
+    command.add_argument("--days", type=int, default=7, help="earlier days to compare with (default: %(default)s)")
+    options.add_json(command, "verdict")
+    command.set_defaults(command=drift)
 
 
 def _add_judge(command: argparse.ArgumentParser) -> None:
@@ -131,6 +139,15 @@ def evaluate(args: argparse.Namespace) -> int:
     judged = comparison.compare_scores(challenger, champion, subject)
     judged.write(storage.join(args.output, VERDICT))
     return _show_verdict(args, judged)
+
+
+def drift(args: argparse.Namespace) -> int:
+    """Compare a day's requests at the gateway with those before; exit with code 2 if they have changed."""
+    from nightshift.language import traffic
+
+    if args.days < 1:
+        raise UserError(f"--days is {args.days}; give at least 1")
+    return _show_verdict(args, traffic.compare_days(args.log, parse_date(args.date), args.days))
 
 
 def _read_documents(path: Path) -> list[str]:

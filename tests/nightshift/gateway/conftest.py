@@ -62,12 +62,15 @@ def routing(
     replicas: Sequence[SimulatedReplica],
     keys: Mapping[str, ApiKey] | None = None,
     ledger: Path | None = None,
+    log: Path | None = None,
 ) -> Iterator[RunningGateway]:
     """Serve replicas behind a gateway, once all of them answer it."""
     with ExitStack() as stack:
         addresses = [Address(stack.enter_context(replying(replica))) for replica in replicas]
         listener = listen(free_port())
-        options = GatewayOptions("", 0, lambda: addresses, (lambda: keys) if keys else None, ledger and str(ledger))
+        options = GatewayOptions(
+            "", 0, lambda: addresses, (lambda: keys) if keys else None, ledger and str(ledger), log=log and str(log)
+        )
         stack.enter_context(running(options, listener))
         gateway = RunningGateway(f"http://127.0.0.1:{listener.getsockname()[1]}", replicas, addresses)
         wait_until(lambda: all(state["healthy"] for state in gateway.health().values()) and gateway.health(), "health")
