@@ -8,10 +8,11 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from nightshift.gateway.completions import CHAT, TEXT, parse_completion
 from nightshift.gateway.errors import InvalidKeyError, name_refusal, render_failure, render_refusal
 from nightshift.gateway.fleet import Fleet
-from nightshift.gateway.forwarding import Forwarder
+from nightshift.gateway.forwarding import Accounts, Forwarder
 from nightshift.gateway.keys import ANYONE, ApiKey, find_key
 from nightshift.gateway.ledger import Ledger
 from nightshift.gateway.metrics import GatewayMetrics
+from nightshift.gateway.prices import Prices
 from nightshift.gateway.request_log import RequestLog, RequestRecord, now
 from nightshift.serving.errors import MethodError, NotFoundError, RefusedError
 from nightshift.serving.messages import Handler, HttpRequest, HttpResponse
@@ -36,6 +37,7 @@ class GatewayApplication:
         fleet: Fleet,
         ledger: Ledger,
         read_keys: Callable[[], Mapping[str, ApiKey]] | None = None,
+        prices: Prices | None = None,
         request_log: RequestLog | None = None,
     ) -> None:
         """Set up the routes.
@@ -44,12 +46,14 @@ class GatewayApplication:
             fleet: the replicas.
             ledger: budgets of the keys.
             read_keys: returns hash -> key; None: anyone may ask.
+            prices: of the versions; None: all cost nothing.
             request_log: of completions; None: none is kept.
         """
         self.max_body = MAX_BODY
         self._fleet, self._read_keys, self._log = fleet, read_keys, request_log
         self._metrics = GatewayMetrics(fleet)
-        self._forwarder = Forwarder(fleet, ledger, self._metrics, request_log)
+        accounts = Accounts(ledger, self._metrics, prices or Prices(), request_log)
+        self._forwarder = Forwarder(fleet, accounts, self._metrics)
 
     def admit(self, request: HttpRequest) -> None:
         """Find the handler of a request before its body is read, or refuse it."""

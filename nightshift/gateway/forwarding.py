@@ -6,6 +6,7 @@ nothing is repeated: a stream that breaks ends with an error event, and without 
 
 import time
 from collections import defaultdict
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -13,12 +14,14 @@ from http import HTTPStatus
 import msgspec
 
 from nightshift.gateway.answers import AnswerOpening
+from nightshift.gateway.budgets import Amount
 from nightshift.gateway.completions import TEMPLATE_TOKENS, CompletionRequest
 from nightshift.gateway.errors import DECODE_ERRORS, BadGatewayError, NoReplicaError, SilenceError
 from nightshift.gateway.fleet import EngineReplica, Fleet, Lease
 from nightshift.gateway.keys import ApiKey
-from nightshift.gateway.ledger import NOTHING, Ledger, Reservation, TokenUsage
+from nightshift.gateway.ledger import NOTHING, Ledger, Reservation, TokenUsage, measure_cost
 from nightshift.gateway.metrics import GatewayMetrics
+from nightshift.gateway.prices import Prices
 from nightshift.gateway.request_log import INTERRUPTED, RequestLog, RequestRecord, now, sketch_prompt
 from nightshift.gateway.sse import DONE, SseReader, encode_interruption
 from nightshift.gateway.upstream import SilentReplicaError, UpstreamConnection, UpstreamError
@@ -82,23 +85,25 @@ class EndedRequest:
 class Accounts:
     """What requests reserve, and what they are charged."""
 
-    def __init__(self, ledger: Ledger, metrics: GatewayMetrics, request_log: RequestLog | None) -> None:
-        self._ledger, self._metrics, self._log = ledger, metrics, request_log
+    def __init__(self, ledger: Ledger, metrics: GatewayMetrics, prices: Prices, request_log: RequestLog | None) -> None:
+        self._ledger, self._metrics, self._prices, self._log = ledger, metrics, prices, request_log
         # model -> most tokens of a prompt beyond the bytes of its request
         self._templates: defaultdict[str, int] = defaultdict(lambda: TEMPLATE_TOKENS)
 
-    async def reserve(self, key: ApiKey, completion: CompletionRequest) -> Reservation:
-        """Hold the most that a request can use; raises as `Ledger.reserve`."""
-        tokens = completion.prompt_tokens + self._templates[completion.model] + completion.limit
-        return await self._ledger.reserve(key, tokens)
+    async def reserve(self, key: ApiKey, completion: CompletionRequest, versions: Iterable[str]) -> Reservation:
+        """Hold the most that a request can use at one of some versions; raises as `Ledger.reserve`."""
+        prompt, rate = completion.prompt_tokens + self._templates[completion.model], self._prices.find_highest(versions)
+        amount = Amount(prompt + completion.limit, rate.cost(prompt, completion.limit))
+        return await self._ledger.reserve(key, amount, rate)
 
     def settle(self, ended: EndedRequest) -> None:
         """Charge what a request has used, once; without a usage, what it has reserved."""
         completion, reservation, usage = ended.completion, ended.reservation, ended.usage
         if reservation.is_settled:
             return
-        self._ledger.settle(reservation, ended.version, usage)
-        self._metrics.count_tokens(reservation, usage)
+        rate = self._prices.find_rate(ended.version)
+        self._ledger.settle(reservation, ended.version, usage, rate)
+        self._metrics.count_tokens(reservation, usage, measure_cost(reservation, usage, rate))
         self._metrics.count_answer(ended.version, is_declined=ended.is_declined)
         if self._log:
             self._log.add(ended.describe())
@@ -119,10 +124,8 @@ class Accounts:
 class Forwarder:
     """Sends requests to the replicas of a fleet, within the budgets of their keys."""
 
-    def __init__(
-        self, fleet: Fleet, ledger: Ledger, metrics: GatewayMetrics, request_log: RequestLog | None = None
-    ) -> None:
-        self._fleet, self._accounts, self._metrics = fleet, Accounts(ledger, metrics, request_log), metrics
+    def __init__(self, fleet: Fleet, accounts: Accounts, metrics: GatewayMetrics) -> None:
+        self._fleet, self._accounts, self._metrics = fleet, accounts, metrics
 
     async def complete(self, key: ApiKey, completion: CompletionRequest) -> HttpResponse:
         """Answer a request; a stream is settled at its end.
@@ -130,8 +133,9 @@ class Forwarder:
         Raises:
             GatewayError: when it is refused, or all attempts have failed.
         """
-        self._fleet.find_candidates(completion.model)  # an unknown model reserves nothing
-        reservation = await self._accounts.reserve(key, completion)
+        candidates = self._fleet.find_candidates(completion.model)  # an unknown model reserves nothing
+        versions = {replica.address.version or completion.model for replica in candidates}
+        reservation = await self._accounts.reserve(key, completion, versions)
         try:
             return await self._attempt(completion, reservation)
         except BaseException:  # also a client that leaves before a replica has the request

@@ -5,7 +5,9 @@ from collections.abc import Callable, Iterator
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 
+from nightshift.gateway.budgets import Amount
 from nightshift.gateway.fleet import EngineReplica, Fleet
+from nightshift.gateway.keys import NANODOLLARS
 from nightshift.gateway.ledger import Reservation, TokenUsage
 
 TOKEN_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1.0)
@@ -38,6 +40,7 @@ class GatewayMetrics:
         self.refusals = self._count("refusals", "requests that the gateway has refused", "code")
         self._answers = self._count("answers", "answers, and whether the model has declined", "version", "declined")
         self._tokens = self._count("tokens", "tokens charged", "key", "kind")
+        self._dollars = self._count("dollars", "cost of the tokens charged", "key")
         self._blocks = self._count("prompt_blocks", "blocks of prompts, and whether they were cached", "cached")
         self._first_byte = self._time("first_byte", "from admission to the first byte of the answer", SECONDS, "stream")
         self._token_time = self._time("token", "from the first event of a stream to its last, by token", TOKEN_SECONDS)
@@ -68,13 +71,14 @@ class GatewayMetrics:
         """Count an answer."""
         self._answers.labels(version, "yes" if is_declined else "no").inc()
 
-    def count_tokens(self, reservation: Reservation, usage: TokenUsage | None) -> None:
-        """Count the tokens of a settled request; without a usage, those that were reserved."""
+    def count_tokens(self, reservation: Reservation, usage: TokenUsage | None, used: Amount) -> None:
+        """Count the tokens of a settled request, and what they cost; without a usage, those that were reserved."""
+        self._dollars.labels(reservation.key).inc(used.nanodollars / NANODOLLARS)
         if usage:
             self._tokens.labels(reservation.key, "prompt").inc(usage.prompt_tokens)
             self._tokens.labels(reservation.key, "completion").inc(usage.completion_tokens)
         else:
-            self._tokens.labels(reservation.key, "estimated").inc(reservation.tokens)
+            self._tokens.labels(reservation.key, "estimated").inc(used.tokens)
 
     def render(self) -> bytes:
         """Return all metrics in Prometheus' text format."""

@@ -13,6 +13,7 @@ from nightshift.gateway.application import GatewayApplication
 from nightshift.gateway.fleet import Address, Fleet
 from nightshift.gateway.keys import ApiKey
 from nightshift.gateway.ledger import IN_MEMORY, Ledger
+from nightshift.gateway.prices import Prices
 from nightshift.gateway.request_log import RequestLog
 from nightshift.serving.addresses import listen
 from nightshift.serving.http import HttpServer, Timeouts, allow_connections, serve_until_signal
@@ -34,6 +35,7 @@ class GatewayOptions:
         read_keys: returns hash -> key; None: anyone may ask.
         ledger: file of the ledger; None: it is kept in memory.
         token: bearer token that replicas ask for; empty: they ask for none.
+        prices: of the versions; None: all cost nothing.
         log: folder of the log of requests; None: none is kept.
     """
 
@@ -43,6 +45,7 @@ class GatewayOptions:
     read_keys: Callable[[], Mapping[str, ApiKey]] | None
     ledger: str | None
     token: str = ""
+    prices: Prices | None = None
     log: str | None = None
 
 
@@ -76,7 +79,7 @@ async def open_application(options: GatewayOptions) -> AsyncIterator[GatewayAppl
     request_log = RequestLog(options.log) if options.log else None
     following = asyncio.create_task(fleet.follow())
     try:
-        yield GatewayApplication(fleet, ledger, options.read_keys, request_log)
+        yield GatewayApplication(fleet, ledger, options.read_keys, options.prices, request_log)
     finally:
         following.cancel()
         fleet.close()
