@@ -76,6 +76,11 @@ class LanguageEvaluationGate(EvaluationGate):
     )
     min_rows: Positive = Field(100, description="test texts that are needed to decide")
     max_bits_per_byte: Effect = Field(8.0, description="above which no model passes; 8 are as many as guessing takes")
+    max_memorized: Share | None = Field(
+        None,
+        description="share of training passages that are given back word for word, above which no model passes; "
+        "null: it is only reported",
+    )
 
 
 class LanguageServedFiles(ServedGraph):

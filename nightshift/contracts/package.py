@@ -35,6 +35,7 @@ MANIFEST = "model.json"
 REFERENCE = "reference.parquet"
 INPUT = "inputs"
 OUTPUT = "score"
+GREEDY = "greedy"  # of graphs of language models: 1 where a token is the likeliest; no part of the signature either
 EMBEDDING = "embedding"  # what graphs of networks give besides, for drift; no part of the signature
 
 Size = Annotated[int, annotated_types.Ge(0)]

@@ -82,9 +82,10 @@ def test_a_better_model_replaces_the_champion(nights: tuple[Night, Night]) -> No
     ("limits", "decision", "reason"),
     [
         ({"min_rows": 20, "max_bits_per_byte": 1.0}, "fail", r"Bits per byte .* is above 1\."),
+        ({"min_rows": 20, "max_memorized": 0.0}, "pass", r"The challenger takes .*"),
         ({"min_rows": 49}, "undecided", r"There are 48 test texts; at least 49 are needed to decide\."),
     ],
-    ids=["too many bits", "too few texts"],
+    ids=["too many bits", "nothing memorized", "too few texts"],
 )
 def test_a_gate_refuses_or_decides_nothing(night: Night, limits: dict[str, float], decision: str, reason: str) -> None:
     strict = Night(night.workspace, SECOND, night.config | {"evaluation": limits})
@@ -116,7 +117,8 @@ def test_the_evaluation_gives_bits_per_byte_of_all_texts_and_of_parts_of_them(ni
     assert {part.name for part in sources} == {f"source {name}" for name in ("finance", "health", "sports", "travel")}
     assert sum(part.rows for part in sources) == figures.test.rows == 48
     titles = [block.title for block in read_section(str(night.folder / "evaluation")).blocks if hasattr(block, "title")]
-    assert {"Metrics on the test days", "Parts of the test texts"} <= set(titles)
+    tables = {"Metrics on the test days", "Parts of the test texts", "Passages given back word for word"}
+    assert tables <= set(titles)
     assert "bits per byte" in (night.folder / "evaluation/model_card.md").read_text()
 
 
