@@ -6,7 +6,6 @@ The manifest is written last and names every other file with its hash; how frame
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Self, TypeVar, Union
 
 import annotated_types
@@ -256,29 +255,34 @@ def save(
     package: ModelPackage,
     graphs: Mapping[str, bytes],
     reference: "pd.DataFrame",
-    files: Mapping[str, bytes] = MappingProxyType({}),
+    files: Iterable[tuple[str, bytes]] = (),
 ) -> ModelPackage:
     """Write a model below a URI: its files, a sample of rows with their scores, the manifest.
 
     Args:
         uri: folder of the model.
-        package: its manifest, which names the files.
+        package: its manifest, which names the graphs' files.
         graphs: candidate -> serialized ONNX graph of the package's signature.
         reference: rows against which drift is measured.
-        files: name of each other file -> its bytes.
+        files: names and bytes of others; of those that are made as they are asked for, one is held at a time.
 
     Returns:
         the manifest with all files.
     """
-    named = {package.candidates[name].file: graph for name, graph in graphs.items()}
-    for name, content in {**named, **files}.items():
-        storage.write_bytes(storage.join(uri, name), content)
+    for name, graph in graphs.items():
+        storage.write_bytes(storage.join(uri, package.candidates[name].file), graph)
+    others = [_write(uri, name, content) for name, content in files]
     sample = storage.join(uri, REFERENCE)
     storage.write_frame(sample, reference)
     written = File.describe(REFERENCE, storage.read_bytes(sample), Format.PARQUET)
-    complete = package.model_copy(update={"files": [*package.files, written]})
+    complete = package.model_copy(update={"files": [*package.files, *others, written]})
     complete.write(storage.join(uri, MANIFEST))
     return complete
+
+
+def _write(uri: str, name: str, content: bytes) -> File:
+    storage.write_bytes(storage.join(uri, name), content)
+    return File.describe(name, content, Format(name.rpartition(".")[2]))
 
 
 def load(uri: str) -> ModelPackage:
