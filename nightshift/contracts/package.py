@@ -34,6 +34,7 @@ MANIFEST = "model.json"
 REFERENCE = "reference.parquet"
 INPUT = "inputs"
 OUTPUT = "score"
+GREEDY = "greedy"  # of graphs of language models: 1 where a token is the likeliest; no part of the signature either
 EMBEDDING = "embedding"  # what graphs of networks give besides, for drift; no part of the signature
 
 Size = Annotated[int, annotated_types.Ge(0)]
@@ -49,6 +50,7 @@ class Format(StrEnum):
     SAFETENSORS = "safetensors"
     JSON = "json"
     PARQUET = "parquet"
+    GGUF = "gguf"
 
 
 class Datatype(StrEnum):
@@ -169,15 +171,21 @@ class ModelPackage(Artifact):
     decision: DecisionRule
     selected: str = Field(description="name of the candidate that scores")
     candidates: dict[str, PackagedCandidate]
+    engine_file: FileName | None = Field(
+        None, description="the file by which an engine generates text, of a language model; null where there is none"
+    )
     dropped: dict[str, str] = Field(description="candidate that was left out -> why, a sentence")
     lineage: Lineage
 
-    @computed_field(description="identity of what scores: signature, preprocessing, decision and every graph")  # type: ignore[prop-decorator]
+    @computed_field(  # type: ignore[prop-decorator]
+        description="identity of what answers: signature, preprocessing, decision, every graph, the engine's file"
+    )
     @property
     def sha256(self) -> str:
-        """Identity of what scores: signature, preprocessing, decision and every graph."""
+        """Identity of what answers: signature, preprocessing, decision, every graph, the engine's file."""
         scoring = self.model_dump(mode="json", include={"signature", "preprocessing", "decision", "selected"})
-        return storage.fingerprint([scoring, {name: self.graph(name).sha256 for name in self.candidates}])
+        engine = [file.sha256 for file in self.files if file.name == self.engine_file]
+        return storage.fingerprint([scoring, {name: self.graph(name).sha256 for name in self.candidates}, *engine])
 
     @property
     def kind(self) -> str:
