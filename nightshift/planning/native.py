@@ -84,7 +84,7 @@ def _activations(model: Transformer, cluster: Cluster, layout: ParallelLayout, r
     kept = held * layers * tokens * count_kept_bytes(model, layout, layout.checkpointing)
     if layout.zero and layout.micro_batches(cluster) == 1:  # gradients come as activations go
         kept = max(kept, 4 * sum(block.parameters for block in stage) / layout.shards(cluster))
-    logits = min(LOGITS, tokens * model.vocabulary / layout.tensor) * (not stage[-1].is_layer)
+    logits = min(LOGITS, tokens * model.vocabulary) * (not stage[-1].is_layer)  # every GPU of a layer has them all
     return kept + max(LOGIT * logits, tokens * count_passing_bytes(model, layout))
 
 
