@@ -7,7 +7,7 @@ from pydantic import Field
 
 from nightshift.config.classes import Group
 from nightshift.config.columns import Columns, Holds
-from nightshift.config.policy import Effect, EmbeddingDriftLimits, EvaluationGate
+from nightshift.config.policy import Effect, EmbeddingDriftLimits, EvaluationGate, ServedGraph
 from nightshift.config.section import Positive, Share
 from nightshift.config.task import CandidateConfig, CandidateName, TaskConfig
 from nightshift.config.texts import TextSimulator
@@ -83,6 +83,16 @@ class LanguageEvaluationGate(EvaluationGate):
     )
 
 
+class LanguageServedFiles(ServedGraph):
+    """Which form of the graph scores, and which file generates text."""
+
+    weight_types: list[Literal["Q8_0", "Q6_K", "Q5_K_M", "Q5_0", "Q4_K_M", "Q4_0"]] = Field(
+        [],
+        description="of llama.cpp, tried beside F16; the smallest file that passes is packaged; []: none, nor F16",
+    )
+    max_added_bits: Share = Field(0.02, description="share of F16's bits per byte that a type may add")
+
+
 class LanguageDriftLimits(EmbeddingDriftLimits):
     """Effect sizes above which something counts as drifted."""
 
@@ -97,4 +107,5 @@ class LanguageConfig(Config):
     simulator: TextSimulator = TextSimulator()
     task: LanguageTaskConfig
     evaluation: LanguageEvaluationGate = LanguageEvaluationGate()
+    optimization: LanguageServedFiles = LanguageServedFiles()
     drift: LanguageDriftLimits = LanguageDriftLimits()

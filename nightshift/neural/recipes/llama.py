@@ -3,6 +3,7 @@
 Touvron et al., LLaMA, 2023. Rows are packed with documents, and no token sees another document than its own.
 """
 
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from copy import deepcopy
@@ -23,7 +24,7 @@ from nightshift.config.section import BatchSize, Epochs, Layers, Threads, Width
 from nightshift.errors import UserError
 from nightshift.neural import attention
 from nightshift.neural.attention import Visible
-from nightshift.neural.blocks import ConditionedBlocks
+from nightshift.neural.blocks import ConditionedBlocks, RecomputingBlock
 from nightshift.neural.data import ResidentDataset
 from nightshift.neural.recipes import Group, check_parameters, decay_groups, pretrained
 from nightshift.neural.recipes.pretrained import Continued
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from torch.distributed.tensor.parallel import ParallelStyle
 
 HEAD = 64  # numbers of an attention head, and of the width for each layer, as in nanochat
-LOGITS = 1 << 25  # numbers that exist at once on the way to a loss
+LOGITS = 1 << 27  # that exist at once on the way to a loss; each piece reads the whole output layer
 BETAS = (0.9, 0.95)  # of Adam; Brown et al., GPT-3, appendix B
 ATTENTION = "documents"
 COLUMNS = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "mlp.gate_proj", "mlp.up_proj")
@@ -121,7 +122,7 @@ class Layer(nn.Module):
         return out
 
 
-class Prediction(nn.Module):
+class Prediction(RecomputingBlock):
     """How unlikely each next token was: the last block."""
 
     def __init__(self, norm: LlamaRMSNorm, output: nn.Linear) -> None:
@@ -134,6 +135,10 @@ class Prediction(nn.Module):
         size = max(1, self.logits // (self.output.out_features * len(targets)))
         pieces = zip(torch.split(hidden, size, 1), torch.split(targets, size, 1), strict=True)
         return torch.cat([checkpoint(self._nats, *piece, use_reentrant=False) for piece in pieces], 1)
+
+    def compile(self, *options: Any, **named_options: Any) -> None:
+        """Compile what is computed of a piece; as one graph the logits of all pieces would exist at once."""
+        self._nats = torch.compile(self._nats, *options, **named_options)  # type: ignore[method-assign]
 
     def _nats(self, hidden: Tensor, targets: Tensor) -> Tensor:
         logits = self.output(self.norm(hidden)).flatten(0, 1).float()
@@ -207,13 +212,18 @@ class Llama:
         """Return the trained parameters, vectors apart where weights decay."""
         return [{**group, "betas": BETAS} for group in decay_groups(self.fit, trained)]
 
-    def tensor_plan(self, part: nn.Sequential) -> "dict[str, ParallelStyle]":
-        """Share heads, the units between two linear layers, and the vocabulary."""
+    def tensor_plan(self, part: nn.Sequential, processes: int) -> "dict[str, ParallelStyle]":
+        """Share heads, the units between two linear layers, and the vocabulary, of which some have a token less.
+
+        Raises:
+            UserError: when so many processes do not divide one of them.
+        """
         from torch.distributed.tensor import Replicate
         from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel
 
         from nightshift.neural.styles import Replicated
 
+        self._check_shared(processes)
         styles: dict[str, Callable[[], ParallelStyle]] = {
             "tokens": lambda: RowwiseParallel(input_layouts=Replicate()),
             "output": lambda: ColwiseParallel(output_layouts=Replicate()),
@@ -313,6 +323,22 @@ class Llama:
             )
         if fit.heads % fit.kv_heads:
             raise UserError(f"{self.field}.kv_heads: is {fit.kv_heads}, which does not divide {fit.heads} heads")
+
+    def _check_shared(self, processes: int) -> None:
+        shape = self.shape
+        counts = {
+            "heads": shape.num_attention_heads,
+            "kv_heads": shape.num_key_value_heads or shape.num_attention_heads,
+            "units between two linear layers": shape.intermediate_size,
+        }
+        for name, count in counts.items():
+            if count % processes:
+                common = math.gcd(*counts.values())
+                allowed = ", ".join(str(number) for number in range(1, common + 1) if common % number == 0)
+                raise UserError(
+                    f"task.trainer.tensor: is {processes}, which does not divide the {count} {name} of {self.field}; "
+                    f"write one of {allowed}, or change them"
+                )
 
     def _check(self, shape: LlamaConfig) -> None:
         field = self._source

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from nightshift.config.neural import Compile, Decay, Fit, Precision
+from nightshift.config.neural import Compile, Decay, Fit, Precision, Recompute
 from nightshift.errors import UserError
 from nightshift.neural import devices, replica, trainer
 from nightshift.neural.data import ResidentDataset
@@ -185,17 +185,26 @@ def test_what_is_kept_is_the_moving_average_of_the_weights_after_each_step():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("change", [{"microbatches": 3}, {"recompute": True}, {"recompute": True, "microbatches": 64}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"microbatches": 3},
+        {"recompute": Recompute.SELECTIVE},
+        {"recompute": Recompute.FULL},
+        {"recompute": Recompute.FULL, "microbatches": 64},
+    ],
+)
 def test_accumulated_gradients_and_recomputed_activations_train_the_same_network(change):
     assert gap(trained(), trained(SMALL.model_copy(update=change))) < 1e-5
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of what torch.compile imports
-def test_a_compiled_network_is_the_same_network():
+@pytest.mark.parametrize("recompute", [Recompute.NONE, Recompute.SELECTIVE])
+def test_a_compiled_network_is_the_same_network(recompute):
     short = SMALL.model_copy(update={"epochs": 1, "batch_size": 300, "layers": 1})
 
-    compiled = trained(short.model_copy(update={"compile": Compile.DEFAULT}))
+    compiled = trained(short.model_copy(update={"compile": Compile.DEFAULT, "recompute": recompute}))
 
     assert gap(trained(short), compiled) < 1e-5
 
