@@ -1,7 +1,8 @@
 """Where a pipeline runs: where its state lies, and what each of its steps gets there.
 
-The first is given when a run starts, the second is fixed when a pipeline is compiled. To run on a cluster of
-your own, change `AWS` or `GCP` here and compile again; `docs/kubeflow.md` says what each of them assumes.
+The first is given when a run starts, the second is fixed when a pipeline is compiled, but for the images: compiled
+pipelines name those of an example registry, and `NIGHTSHIFT_IMAGES` those that were pushed. `docs/kubeflow.md` says
+what each environment assumes; to change it, change `AWS` or `GCP` here and compile again.
 """
 
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ from nightshift.costs.prices import MACHINE
 from nightshift.errors import UserError, nearest
 from nightshift.image import image
 from nightshift.telemetry import GATEWAY
+from pipelines.images import EXAMPLE_REGISTRY, find_pushed_images
 from pipelines.ir import Retry
 
 # Kubeflow's API as the steps see it
@@ -121,15 +123,18 @@ class Site:
     placements: Mapping[Role, Placement]
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
-    def registry(self) -> str:
-        """Where its images are pulled from, `infra/cluster` those of its manifests too."""
-        return self.placements[Role.LIGHT].image.rpartition("/")[0]
-
     def with_variables(self, **variables: str) -> Self:
         """Return the site with more environment variables for all steps."""
         placements = {
             role: replace(placement, environment={**placement.environment, **variables})
+            for role, placement in self.placements.items()
+        }
+        return replace(self, placements=placements)
+
+    def with_images(self, references: Mapping[str, str]) -> Self:
+        """Return the site with other images: example -> the one in its place."""
+        placements = {
+            role: replace(placement, image=references.get(placement.image, placement.image))
             for role, placement in self.placements.items()
         }
         return replace(self, placements=placements)
@@ -154,28 +159,27 @@ def local(workspace: Path, target: str = DeploymentTarget.LOCAL) -> State:
 
 
 def site(name: str) -> Site:
-    """Return a site by its name.
+    """Return a site by its name, with the images that were pushed.
 
     Raises:
         UserError: when there is none of that name.
     """
     if name not in SITES:
         raise UserError(f"environment {name!r} is none of: {', '.join(SITES)}{nearest(name, SITES)}")
-    return SITES[name]
+    return SITES[name].with_images(find_pushed_images())
 
 
-def _cluster(name: str, images: str, machines: Mapping[Role, str]) -> Site:
+def _cluster(name: str, machines: Mapping[Role, str]) -> Site:
     """Return a cluster with Lustre, MLflow, on-demand nodes, and GPU nodes that may be spot.
 
     Args:
         name: of the environment.
-        images: where they are pulled from.
         machines: what nodes of a role usually are, by which costs are counted; nobody asks the node itself.
     """
     lustre = Volume("nightshift-lustre", "/lustre")
     login = {"username": "MLFLOW_TRACKING_USERNAME", "password": "MLFLOW_TRACKING_PASSWORD"}
     light = Placement(
-        image=image("base", images),
+        image=image("base", EXAMPLE_REGISTRY),
         cpu_request="1",
         cpu_limit="2",
         memory_request="2Gi",
@@ -188,7 +192,7 @@ def _cluster(name: str, images: str, machines: Mapping[Role, str]) -> Site:
         environment={MACHINE: machines[Role.LIGHT]},
     )
     gpu = Placement(
-        image=image("rapids", images),
+        image=image("rapids", EXAMPLE_REGISTRY),
         cpu_request="4",
         cpu_limit="8",
         memory_request="16Gi",
@@ -222,10 +226,6 @@ _STEP = Placement(image=image("base"), cpu_request="1", memory_request="1G", mem
 _LIGHT = replace(_STEP, retry=Retry(2, 10.0, 2.0))
 _LOCAL = {Role.GPU: _STEP, Role.TRAINING: _STEP, Role.LIGHT: _LIGHT, Role.LAUNCHER: _LIGHT, Role.RELEASE: _LIGHT}
 LOCAL = Site("local", _LOCAL)
-AWS = _cluster(
-    "aws", "registry.example.com/nightshift", {Role.LIGHT: "m7i.xlarge on-demand", Role.GPU: "g6.2xlarge spot"}
-)
-GCP = _cluster(
-    "gcp", "registry.example.com/nightshift", {Role.LIGHT: "e2-standard-8 on-demand", Role.GPU: "g2-standard-12 spot"}
-)
+AWS = _cluster("aws", {Role.LIGHT: "m7i.xlarge on-demand", Role.GPU: "g6.2xlarge spot"})
+GCP = _cluster("gcp", {Role.LIGHT: "e2-standard-8 on-demand", Role.GPU: "g2-standard-12 spot"})
 SITES = {site.name: site for site in (LOCAL, AWS, GCP)}
