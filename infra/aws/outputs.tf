@@ -19,7 +19,7 @@ output "repositories" {
 }
 
 output "lustre" {
-  description = "What infra/kubernetes/aws-dev or aws-prod asks for: id, DNS name, mount name and capacity of the file system"
+  description = "What the persistent volume says: id, DNS name, mount name and capacity of the file system"
   value       = module.lustre.file_system
 }
 

@@ -7,7 +7,7 @@ from enum import StrEnum
 from importlib.metadata import version
 
 from infra.cloud.answers import Answers, Cloud, Provisioning
-from infra.cloud.rendering import IMAGES, OUTPUTS, VARIABLES, Infrastructure, make, references
+from infra.cloud.rendering import IMAGES, OUTPUTS, RENDERED, VARIABLES, Infrastructure, make, references
 from infra.cluster import core as cluster
 from infra.terraform import INFRA
 from pipelines.images import PUSHED_IMAGES
@@ -97,7 +97,7 @@ def install(
     has_pools = answers.gpu.provisioning is Provisioning.KARPENTER
     pools = ['kubectl apply -k "$OVERLAYS/karpenter"'] if has_pools else []
     return [
-        *_set(_settings(answers, made, digests)),
+        *_set(settings(answers, made, digests)),
         *connect(answers),
         *cluster.install(charts, answers.cloud, answers.cluster),
         *pools,
@@ -159,8 +159,8 @@ def script(commands: Sequence[str]) -> list[str]:
     return [cluster.STOPPED, *commands]
 
 
-def _settings(answers: Answers, made: Infrastructure, digests: Mapping[str, str]) -> dict[str, str]:
-    """What the commands of `infra/cluster` name as variables of the shell."""
+def settings(answers: Answers, made: Infrastructure, digests: Mapping[str, str]) -> dict[str, str]:
+    """Return what the commands of `infra/cluster` name as variables of the shell."""
     return {
         "AIRFLOW_DIGEST": digests.get("airflow", ""),
         "ARTIFACTS": made.models,
@@ -196,12 +196,12 @@ def _terraform(answers: Answers) -> str:
 
 def _rendered(answers: Answers, name: str = "") -> str:
     """The path of a rendered file, or of the folder, from the repository's root, where a shell runs."""
-    return f"infra/rendered/{answers.name}/{name}".removesuffix("/")
+    return f"{RENDERED.relative_to(INFRA.parent)}/{answers.name}/{name}".removesuffix("/")
 
 
 def _within(answers: Answers, name: str) -> str:
     """The path of a rendered file for Terraform, which runs in the folder of the cloud."""
-    return f"../rendered/{answers.name}/{name}"
+    return f"../../{_rendered(answers, name)}"
 
 
 def _variables(answers: Answers) -> str:

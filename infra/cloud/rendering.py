@@ -15,7 +15,7 @@ from infra.terraform import INFRA
 from nightshift.errors import UserError, check_names
 from pipelines.images import EXAMPLE_REGISTRY
 
-RENDERED = INFRA / "rendered"
+RENDERED = INFRA.parent / "runs" / "cloud"
 VARIABLES, OUTPUTS, IMAGES = "terraform.tfvars.json", "outputs.json", "images.txt"
 HEADER = "# rendered by infra/cloud from infra/answers and Terraform's outputs: do not edit\n"
 FILESTORE = "filestore.csi.storage.gke.io"

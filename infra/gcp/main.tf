@@ -25,6 +25,10 @@ locals {
   ]
 }
 
+data "google_project" "this" {
+  project_id = var.project_id
+}
+
 # others may use the same project, so a destroy leaves the APIs on
 resource "google_project_service" "needed" {
   for_each = toset(local.services)
@@ -132,11 +136,12 @@ module "filestore" {
 module "identity" {
   source = "./modules/identity"
 
-  name          = local.name
-  workload_pool = module.cluster.workload_pool
-  buckets       = module.storage.buckets
-  repository    = module.storage.repository
-  sources       = var.sources
+  name           = local.name
+  project_number = data.google_project.this.number
+  workload_pool  = module.cluster.workload_pool
+  buckets        = module.storage.buckets
+  repository     = module.storage.repository
+  sources        = var.sources
   workloads = {
     # the accounts of infra/kubernetes/base/accounts.yaml, under which steps run
     steps    = { namespace = "kubeflow", account = "nightshift", reads = ["lake"], writes = ["pipelines"] }

@@ -4,7 +4,7 @@ output "cluster" {
 }
 
 output "repository" {
-  description = "Where the images go: the registry that pipelines/environments.py names."
+  description = "Where the images go."
   value       = module.storage.repository_url
 }
 
@@ -14,13 +14,8 @@ output "buckets" {
 }
 
 output "volume" {
-  description = "What infra/kubernetes/gcp-dev or gcp-prod has to say: volume handle, address, share or file system, and capacity."
+  description = "What the persistent volume says: volume handle, address, share or file system, and capacity."
   value       = one(concat(module.lustre[*].volume, module.filestore[*].volume))
-}
-
-output "identities" {
-  description = "Google service accounts by workload: what the Kubernetes service accounts are annotated with."
-  value       = module.identity.emails
 }
 
 output "vertex_service_account" {
