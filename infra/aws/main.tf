@@ -61,6 +61,7 @@ module "general_pool" {
   min            = var.general_pool.min
   max            = var.general_pool.max
   disk_gib       = var.general_pool.disk_gib
+  node_repair    = var.node_repair
   tags           = local.tags
 }
 
@@ -84,6 +85,9 @@ module "gpu_pools" {
   fabric                = each.value.fabric
   placement_group       = each.value.placement_group
   reservation_id        = each.value.reservation_id
+  sharing               = each.value.sharing
+  node_repair           = var.node_repair
+  preload_images        = var.preload_images
   tags                  = local.tags
 }
 
@@ -94,6 +98,7 @@ module "addons" {
   cluster_name       = module.general_pool.cluster_name
   kubernetes_version = module.cluster.kubernetes_version
   name               = local.full_name
+  node_repair        = var.node_repair
   tags               = local.tags
 }
 

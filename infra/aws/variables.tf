@@ -173,6 +173,7 @@ variable "gpu_pools" {
     fabric          = optional(string, "none")
     placement_group = optional(bool, false)
     reservation_id  = optional(string)
+    sharing         = optional(string, "none")
   }))
 
   validation {
@@ -194,6 +195,18 @@ variable "gpu_pools" {
     condition     = alltrue([for pool in values(var.gpu_pools) : pool.zones == null ? true : length(setsubtract(pool.zones, var.zones)) == 0])
     error_message = "gpu_pools may name only zones of the variable zones."
   }
+}
+
+variable "node_repair" {
+  description = "Let EKS replace nodes whose GPU, kernel, network or disk its monitoring agent reports"
+  type        = bool
+  default     = false
+}
+
+variable "preload_images" {
+  description = "Pull and unpack images faster on GPU nodes, onto their instance store"
+  type        = bool
+  default     = false
 }
 
 variable "lustre" {

@@ -91,6 +91,7 @@ module "gpu_pools" {
   cluster_zones   = var.zones
   service_account = module.cluster.node_service_account
   key             = module.storage.key
+  compute_class   = var.compute_class
   pools           = var.gpu_pools
   labels          = local.labels
 }

@@ -155,11 +155,23 @@ variable "gpu_pools" {
     reservation   = optional(string, "")
     fabric        = optional(string, "standard")
     max_run_hours = optional(number, 24)
+    sharing       = optional(string, "none")
   }))
 
   validation {
     condition     = length(var.gpu_pools) > 0
     error_message = "gpu_pools has one pool at least: features, training and profiling run on GPUs."
+  }
+}
+
+variable "compute_class" {
+  description = "ComputeClass that the GPU pools belong to, in whose order GKE tries them; null leaves that to the autoscaler."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.compute_class == null || can(regex("^[a-z][a-z0-9-]{0,62}$", var.compute_class))
+    error_message = "compute_class is the name of a ComputeClass: lowercase letters, digits and hyphens."
   }
 }
 
