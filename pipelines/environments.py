@@ -10,6 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Self
 
+from nightshift.cluster import PRIORITY_LABEL, QUEUE_LABEL, QUEUE_OF_TRAINJOBS, TRAINING_PRIORITY
 from nightshift.contracts.state import ROOTS, DeploymentTarget, State
 from nightshift.costs.prices import MACHINE
 from nightshift.errors import UserError, nearest
@@ -21,6 +22,8 @@ from pipelines.ir import Retry
 KUBEFLOW_INSIDE = "http://ml-pipeline.kubeflow.svc.cluster.local:8888"
 SERVICE_ACCOUNT = "nightshift"  # of steps whose placement has none of its own
 GPU = "nvidia.com/gpu"
+QUEUE, STEP_PRIORITY = "nightshift", "nightshift-step"  # of infra/cluster/kueue
+COMPUTE_CLASS = "cloud.google.com/compute-class"  # label of GKE's nodes, and what a pod selects them by
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - the mount itself
 GRACE = "nightshift/grace-seconds"  # annotation of a pod; kfp-kubernetes 2.17 has no field for it
 FOLLOWED_SECONDS = 24 * 3600  # a TrainJob with all its preemptions
@@ -145,6 +148,27 @@ class Site:
             account="nightshift-training",
         )
         return replace(self, placements={**self.placements, Role.TRAINING: follower})
+
+    def with_queue(self) -> Self:
+        """Return the site where steps with GPUs, and TrainJobs, wait in Kueue's queue instead of being refused."""
+
+        def queue(role: Role, placement: Placement) -> Placement:
+            if placement.gpus:
+                priority = TRAINING_PRIORITY if role is Role.TRAINING else STEP_PRIORITY
+                return replace(placement, labels={**placement.labels, QUEUE_LABEL: QUEUE, PRIORITY_LABEL: priority})
+            if role is Role.TRAINING:  # follows a TrainJob, and that is what waits
+                return replace(placement, environment={**placement.environment, QUEUE_OF_TRAINJOBS: QUEUE})
+            return placement
+
+        return replace(self, placements={role: queue(role, usual) for role, usual in self.placements.items()})
+
+    def with_compute_class(self, name: str) -> Self:
+        """Return the site where steps with GPUs select a ComputeClass, whose order of node pools GKE follows."""
+        placements = {
+            role: replace(placement, nodes={**placement.nodes, COMPUTE_CLASS: name}) if placement.gpus else placement
+            for role, placement in self.placements.items()
+        }
+        return replace(self, placements=placements)
 
 
 def local(workspace: Path, target: str = DeploymentTarget.LOCAL) -> State:

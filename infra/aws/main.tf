@@ -6,6 +6,24 @@ locals {
   tags       = merge(var.tags, { project = var.name, environment = var.environment })
   # where Lustre is
   nearest = [var.zones[0]]
+
+  shared_pool = {
+    instance_types  = ["g6.2xlarge", "g5.2xlarge"]
+    capacity        = "on_demand"
+    max             = 1
+    min             = 0
+    zones           = null
+    disk_gib        = 200
+    fabric          = "none"
+    placement_group = false
+    reservation_id  = null
+    sharing         = var.gpu_sharing
+  }
+  gpu_pools = merge(
+    # Karpenter's nodes have no EFA
+    { for name, pool in var.gpu_pools : name => pool if !var.karpenter || pool.fabric == "efa" },
+    { for name in ["shared"] : name => local.shared_pool if var.gpu_sharing != "none" },
+  )
 }
 
 module "encryption" {
@@ -67,7 +85,7 @@ module "general_pool" {
 
 module "gpu_pools" {
   source   = "./modules/node_pool"
-  for_each = var.gpu_pools
+  for_each = local.gpu_pools
 
   name                  = each.key
   kind                  = "gpu"

@@ -5,6 +5,11 @@ locals {
     environment = var.environment
     managed-by  = "terraform"
   })
+  # small models on few GPUs: in turns on an L4, or in the partitions of an A100
+  shared_pools = {
+    time-slicing = { accelerator = "nvidia-l4", gpus = 1, max_nodes = 1, capacity = "on_demand", zones = [var.zones[0]], sharing = "time-slicing" }
+    mig          = { accelerator = "nvidia-tesla-a100", gpus = 1, max_nodes = 1, capacity = "on_demand", zones = [var.zones[0]], sharing = "mig" }
+  }
   # of the one file system that steps share
   files = var.lustre == null ? "file.googleapis.com" : "lustre.googleapis.com"
   services = [
@@ -92,7 +97,7 @@ module "gpu_pools" {
   service_account = module.cluster.node_service_account
   key             = module.storage.key
   compute_class   = var.compute_class
-  pools           = var.gpu_pools
+  pools           = merge(var.gpu_pools, { for kind, pool in local.shared_pools : "shared" => pool if kind == var.gpu_sharing })
   labels          = local.labels
 }
 

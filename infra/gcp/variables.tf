@@ -175,6 +175,22 @@ variable "compute_class" {
   }
 }
 
+variable "gpu_sharing" {
+  description = "How small models share a GPU, on nodes of the pool shared: none, time-slicing (four take turns) or mig (seven partitions)."
+  type        = string
+  default     = "none"
+
+  validation {
+    condition     = contains(["none", "time-slicing", "mig"], var.gpu_sharing)
+    error_message = "gpu_sharing is none, time-slicing or mig."
+  }
+
+  validation {
+    condition     = var.gpu_sharing == "none" || !contains(keys(var.gpu_pools), "shared")
+    error_message = "gpu_pools names no pool shared where gpu_sharing makes one."
+  }
+}
+
 variable "filestore" {
   description = "A shared file system for little data, instead of Lustre: its zone and its size in GiB."
   type = object({
