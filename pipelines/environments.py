@@ -1,7 +1,8 @@
 """Where a pipeline runs: where its state lies, and what each of its steps gets there.
 
-The first is given when a run starts, the second is fixed when a pipeline is compiled. To run on a cluster of
-your own, change `AWS` or `GCP` here and compile again; `docs/kubeflow.md` says what each of them assumes.
+The first is given when a run starts, the second is fixed when a pipeline is compiled, but for the images: compiled
+pipelines name those of an example registry, and `NIGHTSHIFT_IMAGES` those that were pushed. `docs/kubeflow.md` says
+what each environment assumes; to change it, change `AWS` or `GCP` here and compile again.
 """
 
 from collections.abc import Mapping
@@ -10,20 +11,19 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Self
 
-from nightshift.cluster import PRIORITY_LABEL, QUEUE_LABEL, QUEUE_OF_TRAINJOBS, TRAINING_PRIORITY
+from nightshift.cluster import STEP, TRAINING, queue_labels
 from nightshift.contracts.state import ROOTS, DeploymentTarget, State
 from nightshift.costs.prices import MACHINE
 from nightshift.errors import UserError, nearest
 from nightshift.image import image
 from nightshift.telemetry import GATEWAY
+from pipelines.images import EXAMPLE_REGISTRY, find_pushed_images
 from pipelines.ir import Retry
 
 # Kubeflow's API as the steps see it
 KUBEFLOW_INSIDE = "http://ml-pipeline.kubeflow.svc.cluster.local:8888"
 SERVICE_ACCOUNT = "nightshift"  # of steps whose placement has none of its own
 GPU = "nvidia.com/gpu"
-QUEUE, STEP_PRIORITY = "nightshift", "nightshift-step"  # of infra/cluster/kueue
-COMPUTE_CLASS = "cloud.google.com/compute-class"  # label of GKE's nodes, and what a pod selects them by
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - the mount itself
 GRACE = "nightshift/grace-seconds"  # annotation of a pod; kfp-kubernetes 2.17 has no field for it
 FOLLOWED_SECONDS = 24 * 3600  # a TrainJob with all its preemptions
@@ -124,15 +124,18 @@ class Site:
     placements: Mapping[Role, Placement]
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
-    def registry(self) -> str:
-        """Where its images are pulled from, `infra/cluster` those of its manifests too."""
-        return self.placements[Role.LIGHT].image.rpartition("/")[0]
-
     def with_variables(self, **variables: str) -> Self:
         """Return the site with more environment variables for all steps."""
         placements = {
             role: replace(placement, environment={**placement.environment, **variables})
+            for role, placement in self.placements.items()
+        }
+        return replace(self, placements=placements)
+
+    def with_images(self, references: Mapping[str, str]) -> Self:
+        """Return the site with other images: example -> the one in its place."""
+        placements = {
+            role: replace(placement, image=references.get(placement.image, placement.image))
             for role, placement in self.placements.items()
         }
         return replace(self, placements=placements)
@@ -149,27 +152,6 @@ class Site:
         )
         return replace(self, placements={**self.placements, Role.TRAINING: follower})
 
-    def with_queue(self) -> Self:
-        """Return the site where steps with GPUs, and TrainJobs, wait in Kueue's queue instead of being refused."""
-
-        def queue(role: Role, placement: Placement) -> Placement:
-            if placement.gpus:
-                priority = TRAINING_PRIORITY if role is Role.TRAINING else STEP_PRIORITY
-                return replace(placement, labels={**placement.labels, QUEUE_LABEL: QUEUE, PRIORITY_LABEL: priority})
-            if role is Role.TRAINING:  # follows a TrainJob, and that is what waits
-                return replace(placement, environment={**placement.environment, QUEUE_OF_TRAINJOBS: QUEUE})
-            return placement
-
-        return replace(self, placements={role: queue(role, usual) for role, usual in self.placements.items()})
-
-    def with_compute_class(self, name: str) -> Self:
-        """Return the site where steps with GPUs select a ComputeClass, whose order of node pools GKE follows."""
-        placements = {
-            role: replace(placement, nodes={**placement.nodes, COMPUTE_CLASS: name}) if placement.gpus else placement
-            for role, placement in self.placements.items()
-        }
-        return replace(self, placements=placements)
-
 
 def local(workspace: Path, target: str = DeploymentTarget.LOCAL) -> State:
     """Return the state of one machine: everything below a folder."""
@@ -178,28 +160,27 @@ def local(workspace: Path, target: str = DeploymentTarget.LOCAL) -> State:
 
 
 def site(name: str) -> Site:
-    """Return a site by its name.
+    """Return a site by its name, with the images that were pushed.
 
     Raises:
         UserError: when there is none of that name.
     """
     if name not in SITES:
         raise UserError(f"environment {name!r} is none of: {', '.join(SITES)}{nearest(name, SITES)}")
-    return SITES[name]
+    return SITES[name].with_images(find_pushed_images())
 
 
-def _cluster(name: str, images: str, machines: Mapping[Role, str]) -> Site:
+def _cluster(name: str, machines: Mapping[Role, str]) -> Site:
     """Return a cluster with Lustre, MLflow, on-demand nodes, and GPU nodes that may be spot.
 
     Args:
         name: of the environment.
-        images: where they are pulled from.
         machines: what nodes of a role usually are, by which costs are counted; nobody asks the node itself.
     """
     lustre = Volume("nightshift-lustre", "/lustre")
     login = {"username": "MLFLOW_TRACKING_USERNAME", "password": "MLFLOW_TRACKING_PASSWORD"}
     light = Placement(
-        image=image("base", images),
+        image=image("base", EXAMPLE_REGISTRY),
         cpu_request="1",
         cpu_limit="2",
         memory_request="2Gi",
@@ -212,7 +193,7 @@ def _cluster(name: str, images: str, machines: Mapping[Role, str]) -> Site:
         environment={MACHINE: machines[Role.LIGHT]},
     )
     gpu = Placement(
-        image=image("rapids", images),
+        image=image("rapids", EXAMPLE_REGISTRY),
         cpu_request="4",
         cpu_limit="8",
         memory_request="16Gi",
@@ -226,6 +207,7 @@ def _cluster(name: str, images: str, machines: Mapping[Role, str]) -> Site:
         timeout=4 * 3600,
         shared_memory="8Gi",
         volumes=(lustre,),
+        labels=queue_labels(STEP),
         environment={MACHINE: machines[Role.GPU]},
         grace=120,  # as long as AWS' notice: a checkpoint is written in it
     )
@@ -235,7 +217,7 @@ def _cluster(name: str, images: str, machines: Mapping[Role, str]) -> Site:
     launcher = replace(light, labels={"access-ml-pipeline": "true"})
     token = Secret("nightshift-serving", {"token": "NIGHTSHIFT_SERVING_TOKEN"})
     release = replace(light, secrets=(*light.secrets, token), account="nightshift-release")
-    placements = {Role.LIGHT: light, Role.GPU: gpu, Role.TRAINING: gpu}
+    placements = {Role.LIGHT: light, Role.GPU: gpu, Role.TRAINING: replace(gpu, labels=queue_labels(TRAINING))}
     placements |= {Role.LAUNCHER: launcher, Role.RELEASE: release}
     cluster = Site(name, placements, {"state": state, "device": "cuda"})
     return cluster.with_variables(**{GATEWAY: "http://pushgateway.nightshift:9091"})
@@ -246,10 +228,6 @@ _STEP = Placement(image=image("base"), cpu_request="1", memory_request="1G", mem
 _LIGHT = replace(_STEP, retry=Retry(2, 10.0, 2.0))
 _LOCAL = {Role.GPU: _STEP, Role.TRAINING: _STEP, Role.LIGHT: _LIGHT, Role.LAUNCHER: _LIGHT, Role.RELEASE: _LIGHT}
 LOCAL = Site("local", _LOCAL)
-AWS = _cluster(
-    "aws", "registry.example.com/nightshift", {Role.LIGHT: "m7i.xlarge on-demand", Role.GPU: "g6.2xlarge spot"}
-)
-GCP = _cluster(
-    "gcp", "registry.example.com/nightshift", {Role.LIGHT: "e2-standard-8 on-demand", Role.GPU: "g2-standard-12 spot"}
-)
+AWS = _cluster("aws", {Role.LIGHT: "m7i.xlarge on-demand", Role.GPU: "g6.2xlarge spot"})
+GCP = _cluster("gcp", {Role.LIGHT: "e2-standard-8 on-demand", Role.GPU: "g2-standard-12 spot"})
 SITES = {site.name: site for site in (LOCAL, AWS, GCP)}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from components.training import section
 from components.training.trainjob import TrainJob, TrainJobWork, here
-from nightshift import cluster, step, storage, tasks
+from nightshift import step, storage, tasks
 from nightshift.config import Config
 from nightshift.context import StepContext
 from nightshift.contracts import package
@@ -84,8 +84,7 @@ def _work(context: StepContext) -> TrainJobWork:
     """Return this step as the work of several machines."""
     flags = [word for name in FLAGS for word in (f"--{name}", getattr(context.args, name))]
     variables = {MACHINE: os.environ[MACHINE]} if MACHINE in os.environ else {}
-    nodes, queue = context.config.task.trainer.nodes, os.environ.get(cluster.QUEUE_OF_TRAINJOBS, "")
-    return TrainJobWork(tuple(flags), nodes, variables, queue)
+    return TrainJobWork(tuple(flags), context.config.task.trainer.nodes, variables)
 
 
 def _elsewhere(context: StepContext, trainjob: TrainJob) -> dict[str, float | None]:

@@ -52,13 +52,11 @@ class TrainJobWork:
         flags: of the training step.
         nodes: machines that do it together.
         environment: variables of their processes.
-        queue: Kueue's, in which it waits until all nodes are free; empty where there is none.
     """
 
     flags: tuple[str, ...]
     nodes: int
     environment: Mapping[str, str] = field(default_factory=dict)
-    queue: str = ""
 
     @cached_property
     def sha256(self) -> str:
@@ -74,11 +72,14 @@ class TrainJobWork:
     def body(self) -> Object:
         """The TrainJob."""
         variables = [{"name": name, "value": value} for name, value in self.environment.items()]
-        labels = {cluster.QUEUE_LABEL: self.queue, cluster.PRIORITY_LABEL: cluster.TRAINING_PRIORITY} if self.queue else {}
         return {
             "apiVersion": f"{GROUP}/{TRAINJOBS['version']}",
             "kind": "TrainJob",
-            "metadata": {"name": self.name, "labels": labels, "annotations": {MADE_OF: self.sha256}},
+            "metadata": {
+                "name": self.name,
+                "labels": cluster.queue_labels(cluster.TRAINING),
+                "annotations": {MADE_OF: self.sha256},
+            },
             "spec": {
                 "runtimeRef": {"apiGroup": GROUP, "kind": "TrainingRuntime", "name": RUNTIME},
                 "trainer": {"numNodes": self.nodes, "command": [*LAUNCHER, *self.flags], "env": variables},

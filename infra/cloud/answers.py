@@ -2,7 +2,7 @@
 
 import json
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -72,6 +72,7 @@ OF_ONE_CLOUD = {
     Provisioning.KARPENTER: Cloud.AWS,
     Provisioning.COMPUTE_CLASS: Cloud.GCP,
     Capacity.FLEX_START: Cloud.GCP,
+    Sharing.MIG: Cloud.GCP,
     Fabric.EFA: Cloud.AWS,
     Fabric.GIB: Cloud.GCP,
 }
@@ -95,7 +96,9 @@ class AwsAccount(Section):
 class GoogleProject(Section):
     """The project on Google Cloud, and who works there."""
 
-    id: str = Field(description="id of the project, which exists and is billed", pattern=r"^[a-z][a-z0-9-]{4,28}[a-z0-9]$")
+    id: str = Field(
+        description="id of the project, which exists and is billed", pattern=r"^[a-z][a-z0-9-]{4,28}[a-z0-9]$"
+    )
     billing_account: str = Field(
         description="what pays for it: gcloud billing accounts list",
         pattern=r"^[0-9A-F]{6}-[0-9A-F]{6}-[0-9A-F]{6}$",
@@ -182,9 +185,11 @@ class Answers(Section):
         if not isinstance(self.account, wanted):
             fields = ", ".join(wanted.model_fields)
             raise ValueError(f"account is none of cloud {self.cloud}, which has: {fields}")
-        for choice in (self.gpu.provisioning, *self.gpu.fallback, self.gpu.fabric):
+        for choice in (self.gpu.provisioning, *self.gpu.fallback, self.gpu.sharing, self.gpu.fabric):
             if OF_ONE_CLOUD.get(choice, self.cloud) is not self.cloud:
-                raise ValueError(f"gpu: {choice.value} is a choice of {OF_ONE_CLOUD[choice]} only; this is {self.cloud}")
+                raise ValueError(
+                    f"gpu: {choice.value} is a choice of {OF_ONE_CLOUD[choice]} only; this is {self.cloud}"
+                )
         return self
 
     @model_validator(mode="after")
@@ -204,8 +209,22 @@ def parse(content: bytes, name: str) -> Answers:
     value = strict_yaml.load(content, name)
     if not isinstance(value, dict):
         raise UserError(f"{name} holds no keys; write it with: nightshift cloud init")
+    return check(lambda: Answers.model_validate_json(json.dumps(value), strict=True), value, name)
+
+
+def check(validate: Callable[[], Answers], value: Mapping[str, Any], name: str) -> Answers:
+    """Validate answers.
+
+    Args:
+        validate: does it.
+        value: the answers.
+        name: of what they are from, for messages.
+
+    Raises:
+        UserError: naming every wrong field, its value and what is allowed.
+    """
     try:
-        return Answers.model_validate_json(json.dumps(value), strict=True)
+        return validate()
     except ValidationError as error:
         # of the two kinds of account, the one of this cloud
         other = {Cloud.AWS: GoogleProject, Cloud.GCP: AwsAccount}.get(value.get("cloud"))

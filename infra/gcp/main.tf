@@ -81,6 +81,7 @@ module "cluster" {
   people_domain       = var.people_domain
   deletion_protection = var.deletion_protection
   legacy_lustre_port  = try(var.lustre.legacy_port, false)
+  compute_class       = var.compute_class
   general_pool        = var.general_pool
   key                 = module.storage.key
   repository          = module.storage.repository
@@ -96,7 +97,6 @@ module "gpu_pools" {
   cluster_zones   = var.zones
   service_account = module.cluster.node_service_account
   key             = module.storage.key
-  compute_class   = var.compute_class
   pools           = merge(var.gpu_pools, { for kind, pool in local.shared_pools : "shared" => pool if kind == var.gpu_sharing })
   labels          = local.labels
 }

@@ -165,14 +165,9 @@ variable "gpu_pools" {
 }
 
 variable "compute_class" {
-  description = "ComputeClass that the GPU pools belong to, in whose order GKE tries them; null leaves that to the autoscaler."
-  type        = string
-  default     = null
-
-  validation {
-    condition     = var.compute_class == null || can(regex("^[a-z][a-z0-9-]{0,62}$", var.compute_class))
-    error_message = "compute_class is the name of a ComputeClass: lowercase letters, digits and hyphens."
-  }
+  description = "Try node pools in the order of the ComputeClass default, instead of the autoscaler's."
+  type        = bool
+  default     = false
 }
 
 variable "gpu_sharing" {

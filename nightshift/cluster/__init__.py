@@ -12,16 +12,19 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 # annotation of a step's pod with its service account; kfp-kubernetes 2.17 has no field for it
 ACCOUNT = "nightshift/service-account"
-# Kueue's: the queue that a pod or TrainJob waits in, and who is next there; the same as a variable, for who makes one
-QUEUE_LABEL, PRIORITY_LABEL = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class"
-QUEUE_OF_TRAINJOBS = "NIGHTSHIFT_QUEUE"
-TRAINING_PRIORITY = "nightshift-training"
+# classes of infra/cluster/kueue, by which Kueue says who is next
+STEP, TRAINING = "nightshift-step", "nightshift-training"
 # a namespace's quota is used up; there may be room later
 FULL = "is forbidden: exceeded quota"
 
 
 class MissingError(UserError):
     """A missing object."""
+
+
+def queue_labels(priority: str) -> dict[str, str]:
+    """Return the labels by which a pod or TrainJob waits in Kueue's queue; nobody reads them where there is no Kueue."""
+    return {"kueue.x-k8s.io/queue-name": "nightshift", "kueue.x-k8s.io/priority-class": priority}
 
 
 def call(action: str, name: str, request: Callable[[], Answer]) -> Answer:

@@ -202,7 +202,6 @@ run "small_models_share_gpus_on_nodes_that_no_step_chooses" {
   }
 
   variables {
-    compute_class = "nightshift-gpu"
     pools = {
       l4     = { accelerator = "nvidia-l4", gpus = 1, max_nodes = 1, capacity = "on_demand", zones = ["europe-west4-a"] }
       turns  = { accelerator = "nvidia-rtx-pro-6000", gpus = 1, max_nodes = 1, capacity = "on_demand", zones = ["europe-west4-a"], sharing = "time-slicing" }
@@ -221,14 +220,6 @@ run "small_models_share_gpus_on_nodes_that_no_step_chooses" {
   assert {
     condition     = { for name, pool in google_container_node_pool.gpu : name => pool.node_config[0].guest_accelerator[0].gpu_partition_size } == { l4 = null, turns = null, pieces = "1g.5gb" }
     error_message = "an A100 in seven pieces"
-  }
-  assert {
-    condition     = { for name, pool in google_container_node_pool.gpu : name => lookup(pool.node_config[0].labels, "cloud.google.com/compute-class", "") } == { l4 = "nightshift-gpu", turns = "", pieces = "" }
-    error_message = "only what steps use belongs to the class"
-  }
-  assert {
-    condition     = [for taint in google_container_node_pool.gpu["l4"].node_config[0].taint : taint.key] == ["nvidia.com/gpu", "cloud.google.com/compute-class"]
-    error_message = "the class has a taint of its own"
   }
 }
 

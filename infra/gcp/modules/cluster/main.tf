@@ -132,6 +132,8 @@ resource "google_container_cluster" "this" {
   # pools are scaled by the autoscaler of each; the profile decides how soon an idle node goes
   cluster_autoscaling {
     autoscaling_profile = "OPTIMIZE_UTILIZATION"
+    # for pods that select no class, so that none has to
+    default_compute_class_enabled = var.compute_class
   }
 
   cost_management_config {

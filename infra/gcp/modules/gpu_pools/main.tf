@@ -48,14 +48,10 @@ locals {
     nvidia-h200-141gb     = "1g.18gb"
     nvidia-b200           = "1g.23gb"
   }
-  # a pool that is shared is none of the class: steps select the class, and no shared node
-  classes = { for name, pool in var.pools : name => pool.sharing == "none" ? var.compute_class : null }
-  taints = { for name, pool in var.pools : name => concat(
-    [{ key = "nvidia.com/gpu", value = "present" }],
-    pool.capacity == "spot" ? [{ key = "nightshift/spot", value = "true" }] : [],
-    # GKE gives a pod that selects the class a toleration
-    local.classes[name] == null ? [] : [{ key = "cloud.google.com/compute-class", value = local.classes[name] }],
-  ) }
+  taints = {
+    gpu  = { key = "nvidia.com/gpu", value = "present" }
+    spot = { key = "nightshift/spot", value = "true" }
+  }
 }
 
 resource "google_container_node_pool" "gpu" {
@@ -117,12 +113,11 @@ resource "google_container_node_pool" "gpu" {
     labels = merge(
       # by the second a step chooses a node that has no more GPUs than it takes
       { "nightshift/pool" = "gpu", "nightshift/gpus" = each.value.sharing == "none" ? tostring(each.value.gpus) : "shared" },
-      local.classes[each.key] == null ? {} : { "cloud.google.com/compute-class" = local.classes[each.key] },
       each.value.fabric == "rdma" ? { "cloud.google.com/gke-networking-dra-driver" = "true" } : {},
     )
 
     dynamic "taint" {
-      for_each = local.taints[each.key]
+      for_each = each.value.capacity == "spot" ? [local.taints.gpu, local.taints.spot] : [local.taints.gpu]
       content {
         key    = taint.value.key
         value  = taint.value.value

@@ -23,12 +23,6 @@ variable "labels" {
   type        = map(string)
 }
 
-variable "compute_class" {
-  description = "ComputeClass that the pools belong to, in whose order GKE tries them; null leaves that to the autoscaler."
-  type        = string
-  default     = null
-}
-
 variable "pools" {
   description = "Pools by name. Each scales from no node to max_nodes, counted over its zones."
   type = map(object({
