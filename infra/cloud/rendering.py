@@ -212,16 +212,16 @@ def _interfaces(answers: Answers, made: Infrastructure) -> list[Json]:
 
 def _namespaces(answers: Answers) -> Json:
     """On EKS the groups of people are known by their names, on GKE by their addresses."""
+    people = [
+        _patch("RoleBinding", name, [_group(answers, group)])
+        for group in GROUPS
+        for name in (group, f"nightshift-{group}")
+    ]
     # Kueue has steps wait for GPUs, whose pods the quota would refuse; it does not count claims
     quota = [_patch("ResourceQuota", "runs", [_replace("/spec/hard", {"persistentvolumeclaims": "10"})])]
     return {
         "resources": ["cluster/namespaces"],
-        "patches": [
-            *(quota if answers.gpu.kueue else []),
-            _patch("RoleBinding", name, [_group(answers, group)])
-            for group in GROUPS
-            for name in (group, f"nightshift-{group}")
-        ],
+        "patches": [*people, *(quota if answers.gpu.kueue else [])],
     }
 
 

@@ -23,9 +23,7 @@ FOR_RUNS = [
 ESTABLISHED = "kubectl wait --for=condition=established customresourcedefinitions --all --timeout=2m"
 
 
-def install(
-    charts: Sequence[Chart], cloud: str, cluster: str, choices: AbstractSet[str] = frozenset()
-) -> list[str]:
+def install(charts: Sequence[Chart], cloud: str, cluster: str, choices: AbstractSet[str] = frozenset()) -> list[str]:
     """Return the commands that bring a cluster to what is described here; giving them again changes nothing.
 
     They name what is an environment's own as variables of the shell, which `infra/cloud` sets.
@@ -83,11 +81,7 @@ def uninstall(charts: Sequence[Chart], cloud: str) -> list[str]:
     ]
 
 
-    namespaces = 'kubectl apply --server-side --force-conflicts -k "$OVERLAYS/namespaces"'
-    disks = ["kubectl apply -k infra/cluster/storage"] if cloud == "aws" else []
-    wanted = [chart for chart in charts if cloud in chart["clouds"] and chart.get("choice") in {None, *choices}]
-    commands = [command for chart in wanted for command in _install(chart, cloud, cluster, choices)]
-    secrets = 'infra/cluster/secrets.sh "$ARTIFACTS"'
+def _install(chart: Chart, cloud: str, cluster: str, choices: AbstractSet[str]) -> list[str]:
     if chart["version"] is None:
         raise UserError(
             f"infra/cluster/charts.yaml: {chart['name']} has no version; fill in one that you have looked up"

@@ -23,7 +23,7 @@ class MissingError(UserError):
 
 
 def queue_labels(priority: str) -> dict[str, str]:
-    """Return the labels by which a pod or TrainJob waits in Kueue's queue; nobody reads them where there is no Kueue."""
+    """Return the labels by which a pod or TrainJob waits in Kueue's queue; without Kueue nobody reads them."""
     return {"kueue.x-k8s.io/queue-name": "nightshift", "kueue.x-k8s.io/priority-class": priority}
 
 

@@ -160,7 +160,7 @@ resource "google_container_cluster" "this" {
   depends_on = [google_project_iam_member.nodes]
 }
 
-# GKE lets the control plane call nodes at 443 and 10250 only, and webhooks answer at their pods' ports
+# GKE lets the control plane call nodes at 443 and 10250 only; webhooks answer at their pods' ports, and Kueue its API at 8082
 resource "google_compute_firewall" "webhooks" {
   name                    = "${var.name}-webhooks"
   network                 = var.network
@@ -170,7 +170,7 @@ resource "google_compute_firewall" "webhooks" {
 
   allow {
     protocol = "tcp"
-    ports    = ["8443", "9443"]
+    ports    = ["8082", "8443", "9443"]
   }
 }
 
