@@ -32,3 +32,8 @@ output "sagemaker_role_arn" {
   description = "ARN of the role under which SageMaker runs an endpoint"
   value       = module.identity.sagemaker_role_arn
 }
+
+output "efa_interfaces" {
+  description = "EFA interfaces of a node for trainings on several, which the component infra/kubernetes/efa asks for; 0 without such nodes"
+  value       = max(0, [for pool in module.gpu_pools : pool.efa_interfaces]...)
+}

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from importlib.metadata import version
 
+from infra.cloud import gpu
 from infra.cloud.answers import Answers, Cloud, Provisioning
-from infra.cloud.rendering import IMAGES, OUTPUTS, RENDERED, VARIABLES, Infrastructure, make, references
+from infra.cloud.rendering import COMPUTE_CLASS, IMAGES, OUTPUTS, RENDERED, VARIABLES, Infrastructure, make, references
 from infra.cluster import core as cluster
 from infra.terraform import INFRA
 from pipelines.images import PUSHED_IMAGES
@@ -94,13 +95,17 @@ def install(
     charts: Sequence[cluster.Chart], answers: Answers, made: Infrastructure, digests: Mapping[str, str]
 ) -> list[str]:
     """Return the commands that install what the cluster runs."""
-    has_pools = answers.gpu.provisioning is Provisioning.KARPENTER
-    pools = ['kubectl apply -k "$OVERLAYS/karpenter"'] if has_pools else []
+    pools = {
+        Provisioning.AUTOSCALER: [],
+        Provisioning.KARPENTER: ['kubectl apply -k "$OVERLAYS/karpenter"'],
+        Provisioning.COMPUTE_CLASS: [f'kubectl apply --server-side --filename "$OVERLAYS/{COMPUTE_CLASS}"'],
+    }
+    choices = gpu.name_choices(answers.gpu)
     return [
         *_set(settings(answers, made, digests)),
         *connect(answers),
-        *cluster.install(charts, answers.cloud, answers.cluster),
-        *pools,
+        *cluster.install(charts, answers.cloud, answers.cluster, choices),
+        *pools[answers.gpu.provisioning],
     ]
 
 

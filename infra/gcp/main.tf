@@ -5,6 +5,11 @@ locals {
     environment = var.environment
     managed-by  = "terraform"
   })
+  # small models on few GPUs: in turns on an L4, or in the partitions of an A100
+  shared_pools = {
+    time-slicing = { accelerator = "nvidia-l4", gpus = 1, max_nodes = 1, capacity = "on_demand", zones = [var.zones[0]], sharing = "time-slicing" }
+    mig          = { accelerator = "nvidia-tesla-a100", gpus = 1, max_nodes = 1, capacity = "on_demand", zones = [var.zones[0]], sharing = "mig" }
+  }
   # of the one file system that steps share
   files = var.lustre == null ? "file.googleapis.com" : "lustre.googleapis.com"
   services = [
@@ -80,6 +85,7 @@ module "cluster" {
   people_domain       = var.people_domain
   deletion_protection = var.deletion_protection
   legacy_lustre_port  = try(var.lustre.legacy_port, false)
+  compute_class       = var.compute_class
   general_pool        = var.general_pool
   key                 = module.storage.key
   repository          = module.storage.repository
@@ -95,7 +101,7 @@ module "gpu_pools" {
   cluster_zones   = var.zones
   service_account = module.cluster.node_service_account
   key             = module.storage.key
-  pools           = var.gpu_pools
+  pools           = merge(var.gpu_pools, { for kind, pool in local.shared_pools : "shared" => pool if kind == var.gpu_sharing })
   labels          = local.labels
 }
 

@@ -22,3 +22,8 @@ output "vertex_service_account" {
   description = "The account a Vertex AI endpoint runs as."
   value       = module.identity.vertex_email
 }
+
+output "gpu_pools" {
+  description = "Capacities of the GPU pools that steps use, by name: the ComputeClass tries them in the order of the answers."
+  value       = { for name, pool in var.gpu_pools : name => pool.capacity if pool.sharing == "none" }
+}

@@ -33,6 +33,7 @@ def _aws(answers: Answers) -> Json:
     registry = f"{answers.account.id}.dkr.ecr.{answers.region}.amazonaws.com/{answers.cluster}"
     return {
         "bucket": f"{answers.cluster}-{answers.account.id}",
+        "efa_interfaces": 0,
         "karpenter": {"queue": f"{answers.cluster}-interruptions", "node_role": f"{answers.cluster}-nodes"},
         "lustre": {
             "id": FILE_SYSTEM,
@@ -54,6 +55,7 @@ def _gcp(answers: Answers) -> Json:
         volume = {"handle": handle, "ip": "10.0.0.2", "filesystem": "lustre", "capacity_gib": 18000}
     return {
         "buckets": {use: f"{answers.account.id}-{answers.cluster}-{use}" for use in ("lake", "pipelines", "models")},
+        "gpu_pools": {"l4": "on_demand", "l4-spot": "spot"},
         "repository": f"{answers.region}-docker.pkg.dev/{answers.account.id}/{answers.cluster}",
         "volume": volume,
     }
