@@ -19,6 +19,8 @@ from pipelines.ir import Retry
 
 # Kubeflow's API as the steps see it
 KUBEFLOW_INSIDE = "http://ml-pipeline.kubeflow.svc.cluster.local:8888"
+IMAGES = "registry.example.com/nightshift"  # where clusters pull them from
+LUSTRE = "/lustre"
 SERVICE_ACCOUNT = "nightshift"  # of steps whose placement has none of its own
 GPU = "nvidia.com/gpu"
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - the mount itself
@@ -164,18 +166,18 @@ def site(name: str) -> Site:
     return SITES[name]
 
 
-def _cluster(name: str, images: str, machines: Mapping[Role, str]) -> Site:
-    """Return a cluster with Lustre, MLflow, on-demand nodes, and GPU nodes that may be spot.
+def _cluster(name: str, machines: Mapping[Role, str], bucket: str = "") -> Site:
+    """Return a cluster with MLflow, general nodes, and GPU nodes that may be spot.
 
     Args:
         name: of the environment.
-        images: where they are pulled from.
         machines: what nodes of a role usually are, by which costs are counted; nobody asks the node itself.
+        bucket: URI below which the smallest cluster keeps its state; empty for one with Lustre and a Pushgateway.
     """
-    lustre = Volume("nightshift-lustre", "/lustre")
+    volumes = () if bucket else (Volume("nightshift-lustre", LUSTRE),)
     login = {"username": "MLFLOW_TRACKING_USERNAME", "password": "MLFLOW_TRACKING_PASSWORD"}
     light = Placement(
-        image=image("base", images),
+        image=image("base", IMAGES),
         cpu_request="1",
         cpu_limit="2",
         memory_request="2Gi",
@@ -183,12 +185,12 @@ def _cluster(name: str, images: str, machines: Mapping[Role, str]) -> Site:
         nodes={"nightshift/pool": "general"},
         retry=Retry(2, 30.0, 2.0),
         timeout=3600,
-        volumes=(lustre,),
+        volumes=volumes,
         secrets=(Secret("nightshift-mlflow", login),),
         environment={MACHINE: machines[Role.LIGHT]},
     )
     gpu = Placement(
-        image=image("rapids", images),
+        image=image("rapids", IMAGES),
         cpu_request="4",
         cpu_limit="8",
         memory_request="16Gi",
@@ -201,11 +203,11 @@ def _cluster(name: str, images: str, machines: Mapping[Role, str]) -> Site:
         retry=Retry(5, 60.0, 2.0),
         timeout=4 * 3600,
         shared_memory="8Gi",
-        volumes=(lustre,),
+        volumes=volumes,
         environment={MACHINE: machines[Role.GPU]},
         grace=120,  # as long as AWS' notice: a checkpoint is written in it
     )
-    state: dict[str, Any] = {root: f"{lustre.path}/{root}" for root in ROOTS}
+    state: dict[str, Any] = {root: f"{bucket or LUSTRE}/{root}" for root in ROOTS}
     state |= {"registry": "http://mlflow.nightshift:5000", "target": DeploymentTarget.REGISTER_ONLY.value}
     # by the label a multi-user Kubeflow mounts a token for its API into a pod
     launcher = replace(light, labels={"access-ml-pipeline": "true"})
@@ -214,7 +216,7 @@ def _cluster(name: str, images: str, machines: Mapping[Role, str]) -> Site:
     placements = {Role.LIGHT: light, Role.GPU: gpu, Role.TRAINING: gpu}
     placements |= {Role.LAUNCHER: launcher, Role.RELEASE: release}
     cluster = Site(name, placements, {"state": state, "device": "cuda"})
-    return cluster.with_variables(**{GATEWAY: "http://pushgateway.nightshift:9091"})
+    return cluster if bucket else cluster.with_variables(**{GATEWAY: "http://pushgateway.nightshift:9091"})
 
 
 _STEP = Placement(image=image("base"), cpu_request="1", memory_request="1G", memory_limit="2G")
@@ -222,10 +224,14 @@ _STEP = Placement(image=image("base"), cpu_request="1", memory_request="1G", mem
 _LIGHT = replace(_STEP, retry=Retry(2, 10.0, 2.0))
 _LOCAL = {Role.GPU: _STEP, Role.TRAINING: _STEP, Role.LIGHT: _LIGHT, Role.LAUNCHER: _LIGHT, Role.RELEASE: _LIGHT}
 LOCAL = Site("local", _LOCAL)
-AWS = _cluster(
-    "aws", "registry.example.com/nightshift", {Role.LIGHT: "m7i.xlarge on-demand", Role.GPU: "g6.2xlarge spot"}
+AWS = _cluster("aws", {Role.LIGHT: "m7i.xlarge on-demand", Role.GPU: "g6.2xlarge spot"})
+GCP = _cluster("gcp", {Role.LIGHT: "e2-standard-8 on-demand", Role.GPU: "g2-standard-12 spot"})
+AWS_TRY = _cluster(
+    "aws-try", {Role.LIGHT: "t3a.xlarge spot", Role.GPU: "g6.2xlarge spot"}, "s3://nightshift-try-000000000000/state"
 )
-GCP = _cluster(
-    "gcp", "registry.example.com/nightshift", {Role.LIGHT: "e2-standard-8 on-demand", Role.GPU: "g2-standard-12 spot"}
+GCP_TRY = _cluster(
+    "gcp-try",
+    {Role.LIGHT: "e2-standard-4 spot", Role.GPU: "g2-standard-12 spot"},
+    "gs://example-nightshift-try-nightshift-try-lake/state",
 )
-SITES = {site.name: site for site in (LOCAL, AWS, GCP)}
+SITES = {site.name: site for site in (LOCAL, AWS, GCP, AWS_TRY, GCP_TRY)}
