@@ -1,9 +1,12 @@
 """Where a pipeline runs: where its state lies, and what each of its steps gets there.
 
-The first is given when a run starts, the second is fixed when a pipeline is compiled. To run on a cluster of
-your own, change `AWS` or `GCP` here and compile again; `docs/kubeflow.md` says what each of them assumes.
+The first is given when a run starts, the second is fixed when a pipeline is compiled, but for the images: compiled
+pipelines name those of an example registry, and `NIGHTSHIFT_IMAGES` those that were pushed. The smallest clusters keep
+their state in a bucket, which `NIGHTSHIFT_STATE` names. `docs/kubeflow.md` says
+what each environment assumes; to change it, change `AWS` or `GCP` here and compile again.
 """
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -15,11 +18,12 @@ from nightshift.costs.prices import MACHINE
 from nightshift.errors import UserError, nearest
 from nightshift.image import image
 from nightshift.telemetry import GATEWAY
+from pipelines.images import EXAMPLE_REGISTRY, find_pushed_images
 from pipelines.ir import Retry
 
 # Kubeflow's API as the steps see it
 KUBEFLOW_INSIDE = "http://ml-pipeline.kubeflow.svc.cluster.local:8888"
-IMAGES = "registry.example.com/nightshift"  # where clusters pull them from
+STATE = "NIGHTSHIFT_STATE"  # environment variable: URI below which the smallest clusters keep their state
 LUSTRE = "/lustre"
 SERVICE_ACCOUNT = "nightshift"  # of steps whose placement has none of its own
 GPU = "nvidia.com/gpu"
@@ -123,11 +127,6 @@ class Site:
     placements: Mapping[Role, Placement]
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
-    def registry(self) -> str:
-        """Where its images are pulled from, `infra/cluster` those of its manifests too."""
-        return self.placements[Role.LIGHT].image.rpartition("/")[0]
-
     def with_variables(self, **variables: str) -> Self:
         """Return the site with more environment variables for all steps."""
         placements = {
@@ -135,6 +134,21 @@ class Site:
             for role, placement in self.placements.items()
         }
         return replace(self, placements=placements)
+
+    def with_images(self, references: Mapping[str, str]) -> Self:
+        """Return the site with other images: example -> the one in its place."""
+        placements = {
+            role: replace(placement, image=references.get(placement.image, placement.image))
+            for role, placement in self.placements.items()
+        }
+        return replace(self, placements=placements)
+
+    def with_bucket(self, uri: str) -> Self:
+        """Return the site with its state below a URI instead of the example's; empty for what it is."""
+        if not uri or "state" not in self.parameters:
+            return self
+        roots = {root: f"{uri}/{root}" for root in ROOTS if root != "registry"}
+        return replace(self, parameters={**self.parameters, "state": self.parameters["state"] | roots})
 
     def with_trainjobs(self) -> Self:
         """Return the site for trainings on several nodes: their step is a light one, and follows a TrainJob."""
@@ -156,14 +170,14 @@ def local(workspace: Path, target: str = DeploymentTarget.LOCAL) -> State:
 
 
 def site(name: str) -> Site:
-    """Return a site by its name.
+    """Return a site by its name, with the images that were pushed and the bucket that was made.
 
     Raises:
         UserError: when there is none of that name.
     """
     if name not in SITES:
         raise UserError(f"environment {name!r} is none of: {', '.join(SITES)}{nearest(name, SITES)}")
-    return SITES[name]
+    return SITES[name].with_images(find_pushed_images()).with_bucket(os.environ.get(STATE, ""))
 
 
 def _cluster(name: str, machines: Mapping[Role, str], bucket: str = "") -> Site:
@@ -177,7 +191,7 @@ def _cluster(name: str, machines: Mapping[Role, str], bucket: str = "") -> Site:
     volumes = () if bucket else (Volume("nightshift-lustre", LUSTRE),)
     login = {"username": "MLFLOW_TRACKING_USERNAME", "password": "MLFLOW_TRACKING_PASSWORD"}
     light = Placement(
-        image=image("base", IMAGES),
+        image=image("base", EXAMPLE_REGISTRY),
         cpu_request="1",
         cpu_limit="2",
         memory_request="2Gi",
@@ -190,7 +204,7 @@ def _cluster(name: str, machines: Mapping[Role, str], bucket: str = "") -> Site:
         environment={MACHINE: machines[Role.LIGHT]},
     )
     gpu = Placement(
-        image=image("rapids", IMAGES),
+        image=image("rapids", EXAMPLE_REGISTRY),
         cpu_request="4",
         cpu_limit="8",
         memory_request="16Gi",
@@ -226,12 +240,6 @@ _LOCAL = {Role.GPU: _STEP, Role.TRAINING: _STEP, Role.LIGHT: _LIGHT, Role.LAUNCH
 LOCAL = Site("local", _LOCAL)
 AWS = _cluster("aws", {Role.LIGHT: "m7i.xlarge on-demand", Role.GPU: "g6.2xlarge spot"})
 GCP = _cluster("gcp", {Role.LIGHT: "e2-standard-8 on-demand", Role.GPU: "g2-standard-12 spot"})
-AWS_TRY = _cluster(
-    "aws-try", {Role.LIGHT: "t3a.xlarge spot", Role.GPU: "g6.2xlarge spot"}, "s3://nightshift-try-000000000000/state"
-)
-GCP_TRY = _cluster(
-    "gcp-try",
-    {Role.LIGHT: "e2-standard-4 spot", Role.GPU: "g2-standard-12 spot"},
-    "gs://example-nightshift-try-nightshift-try-lake/state",
-)
+AWS_TRY = _cluster("aws-try", {Role.LIGHT: "t3a.xlarge spot", Role.GPU: "g6.2xlarge spot"}, "s3://example/state")
+GCP_TRY = _cluster("gcp-try", {Role.LIGHT: "e2-standard-4 spot", Role.GPU: "g2-standard-12 spot"}, "gs://example/state")
 SITES = {site.name: site for site in (LOCAL, AWS, GCP, AWS_TRY, GCP_TRY)}

@@ -1,6 +1,5 @@
 """The commands that install what `charts.yaml` names, for a shell."""
 
-import re
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,16 +9,23 @@ from nightshift.errors import UserError
 Chart = Mapping[str, Any]
 # a shell gives the commands one after the other and ends at the first that fails
 STOPPED = (
-    "trap 'echo \"cluster-install: the command above failed, and nothing after it was done; fix it, then run the same"
-    " command again\" >&2' ERR"
+    "trap 'echo \"cloud: the command above failed, and nothing after it was done; fix it, then run the same command"
+    " again\" >&2' ERR"
 )
-# what is committed names an example in the place of the registry
-REGISTRY = "registry.example.com/nightshift"
+OWNER = "--namespace kubeflow job/nightshift-lustre-owner"
+# a Job never changes: a new one hands the file system's root to the steps, who can write from then on
+FOR_RUNS = [
+    f"kubectl delete --ignore-not-found {OWNER}",
+    'kubectl apply -k "$OVERLAYS"',
+    f"kubectl wait --for=condition=complete --timeout=10m {OWNER}",
+]
 ESTABLISHED = "kubectl wait --for=condition=established customresourcedefinitions --all --timeout=2m"
 
 
 def install(charts: Sequence[Chart], cloud: str, cluster: str) -> list[str]:
     """Return the commands that bring a cluster to what is described here; giving them again changes nothing.
+
+    They name what is an environment's own as variables of the shell, which `infra/cloud` sets.
 
     Args:
         charts: the rows of `charts.yaml`, in order.
@@ -29,16 +35,13 @@ def install(charts: Sequence[Chart], cloud: str, cluster: str) -> list[str]:
     Raises:
         UserError: when a version is not filled in.
     """
-    namespaces = "kubectl apply --server-side --force-conflicts -k infra/cluster/namespaces"
+    namespaces = 'kubectl apply --server-side --force-conflicts -k "$OVERLAYS/namespaces"'
     disks = ["kubectl apply -k infra/cluster/storage"] if cloud == "aws" else []
     wanted = [chart for chart in charts if cloud in chart["clouds"]]
     commands = [command for chart in wanted for command in _install(chart, cloud, cluster)]
-    last = [*_for_runs(f"infra/kubernetes/{cloud}-{cluster.rpartition('-')[2]}"), _with_images("infra/monitoring")]
-    # missed before the first change, not in the middle
-    variables = sorted(set(re.findall(r"\$([A-Z_]+)", " ".join([*commands, *last]))))
-    checks = [f': "${{{name}:?is not set; see docs/runbooks/bring-up.md}}"' for name in variables]
+    secrets = 'infra/cluster/secrets.sh "$ARTIFACTS"'
     # Kubeflow brings its own namespace object: ours again, for the labels it lacks
-    return [STOPPED, *checks, namespaces, *disks, *commands, namespaces, *last]
+    return [namespaces, secrets, *disks, *commands, namespaces, *FOR_RUNS]
 
 
 def uninstall(charts: Sequence[Chart], cloud: str) -> list[str]:
@@ -74,20 +77,6 @@ def uninstall(charts: Sequence[Chart], cloud: str) -> list[str]:
         *volumes,
         balancers,
     ]
-
-
-def _for_runs(folder: str) -> list[str]:
-    owner = "--namespace kubeflow job/nightshift-lustre-owner"
-    # a Job never changes: a new one hands the file system's root to the steps, who can write from then on
-    return [
-        f"kubectl delete --ignore-not-found {owner}",
-        _with_images(folder),
-        f"kubectl wait --for=condition=complete --timeout=10m {owner}",
-    ]
-
-
-def _with_images(folder: str) -> str:
-    return f'kubectl kustomize {folder} | sed "s|{REGISTRY}/|$REGISTRY/|" | kubectl apply --filename -'
 
 
 def _install(chart: Chart, cloud: str, cluster: str) -> list[str]:
