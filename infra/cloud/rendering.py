@@ -33,6 +33,7 @@ class Infrastructure:
         registry: where images are, with its folder.
         store: bucket of the pipelines' artifacts, s3:// or gs://.
         models: folder of MLflow's artifacts.
+        state: folder of what outlives a step; empty where there is a shared file system.
         volume: changes of the persistent volume; none where there is no shared file system.
         node_role: AWS: name of the role that nodes have.
     """
@@ -40,6 +41,7 @@ class Infrastructure:
     registry: str
     store: str
     models: str
+    state: str
     volume: Patch
     node_role: str = ""
 
@@ -97,6 +99,7 @@ def _read_aws(values: Json) -> Infrastructure:
         registry=repository.rpartition("/")[0],
         store=store,
         models=f"{store}/mlflow",
+        state="" if values["lustre"] else f"{store}/state",
         volume=_fsx(values["lustre"]) if values["lustre"] else [],
         node_role=values["karpenter"]["node_role"],
     )
@@ -108,6 +111,7 @@ def _read_gcp(values: Json) -> Infrastructure:
         registry=values["repository"],
         store=f"gs://{buckets['pipelines']}",
         models=f"gs://{buckets['models']}/mlflow",
+        state="" if values["volume"] else f"gs://{buckets['lake']}/state",
         volume=_google_files(values["volume"]) if values["volume"] else [],
     )
 
@@ -170,6 +174,8 @@ def _runs(answers: Answers, made: Infrastructure, digests: Mapping[str, str]) ->
         {"name": f"{EXAMPLE_REGISTRY}/{name}", "newName": f"{made.registry}/{name}", "digest": digest}
         for name, digest in sorted(digests.items())
     ]
+    if made.state:
+        return {"resources": [f"kubernetes/{answers.cloud}-try"], "images": images}
     volume = _patch("PersistentVolume", "nightshift-lustre", made.volume)
     return {"resources": [f"kubernetes/{answers.cloud}", "monitoring"], "images": images, "patches": [volume]}
 
