@@ -104,13 +104,17 @@ def install(
     return [
         *_set(settings(answers, made, digests)),
         *connect(answers),
-        *cluster.install(charts, answers.cloud, answers.cluster, choices),
+        *cluster.install(charts, answers.cloud, answers.cluster, choices, smallest=bool(made.state)),
         *pools[answers.gpu.provisioning],
     ]
 
 
 def schedule(answers: Answers, made: Infrastructure, digests: Mapping[str, str]) -> list[str]:
-    """Return the commands that check the environment and schedule its nights."""
+    """Return the commands that check the environment and schedule its nights; without Kubeflow, Airflow's."""
+    if made.state:
+        unpause = f"airflow dags unpause --yes --treat-dag-id-as-regex '^{answers.schedule.config}_'"
+        airflow = "kubectl exec --namespace airflow deployment/airflow-api-server --container api-server"
+        return [*connect(answers), f"{airflow} -- {unpause}"]
     chosen = f"--config {shlex.quote(answers.schedule.config)} --data {shlex.quote(answers.schedule.data)}"
     return [
         f'export {PUSHED_IMAGES}="{references(made, digests)}" KFP_ENDPOINT=http://localhost:{KUBEFLOW_PORT}',
@@ -170,9 +174,11 @@ def settings(answers: Answers, made: Infrastructure, digests: Mapping[str, str])
         "AIRFLOW_DIGEST": digests.get("airflow", ""),
         "ARTIFACTS": made.models,
         "AWS_REGION": answers.region,
+        "DATA": answers.schedule.data,
         "IMAGES": references(made, digests),
         "OVERLAYS": _rendered(answers),
         "REGISTRY": made.registry,
+        "STATE": made.state,
         "STORE": made.store,
     }
 

@@ -1,6 +1,11 @@
 output "cluster" {
-  description = "Name of the cluster, for: gcloud container clusters get-credentials NAME --location REGION --dns-endpoint"
+  description = "Name of the cluster, for: gcloud container clusters get-credentials NAME --location LOCATION --dns-endpoint"
   value       = module.cluster.name
+}
+
+output "location" {
+  description = "Where its control plane is: the region, or the zone if there is only one."
+  value       = module.cluster.location
 }
 
 output "repository" {
@@ -14,7 +19,7 @@ output "buckets" {
 }
 
 output "volume" {
-  description = "What the persistent volume says: volume handle, address, share or file system, and capacity."
+  description = "What the persistent volume says: volume handle, address, share or file system, and capacity; null without one."
   value       = one(concat(module.lustre[*].volume, module.filestore[*].volume))
 }
 
