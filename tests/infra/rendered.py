@@ -7,10 +7,10 @@ from pathlib import Path
 
 from infra.cloud import answers as questions
 from infra.cloud import core, rendering
-from infra.cloud.answers import Answers, Cloud
+from infra.cloud.answers import Answers, Cloud, Size
 from tests.infra.plans import Json
 
-NAMES = ("aws-dev", "aws-prod", "gcp-dev", "gcp-prod")
+NAMES = ("aws-dev", "aws-prod", "aws-try", "gcp-dev", "gcp-prod", "gcp-try")
 DIGESTS = {
     name: f"sha256:{digit * 64}" for digit, name in zip("1234", ("airflow", "base", "rapids", "serving"), strict=True)
 }
@@ -35,7 +35,9 @@ def _aws(answers: Answers) -> Json:
         "bucket": f"{answers.cluster}-{answers.account.id}",
         "efa_interfaces": 0,
         "karpenter": {"queue": f"{answers.cluster}-interruptions", "node_role": f"{answers.cluster}-nodes"},
-        "lustre": {
+        "lustre": None
+        if answers.size is Size.TRY
+        else {
             "id": FILE_SYSTEM,
             "dns_name": f"{FILE_SYSTEM}.fsx.{answers.region}.amazonaws.com",
             "mount": "fsx",
@@ -46,11 +48,11 @@ def _aws(answers: Answers) -> Json:
 
 
 def _gcp(answers: Answers) -> Json:
-    zone = answers.zones[0]
-    if answers.size == "dev":
+    zone, volume = answers.zones[0], None
+    if answers.size is Size.DEV:
         handle = f"modeInstance/{zone}/{answers.cluster}/nightshift"
         volume = {"handle": handle, "ip": "10.0.0.2", "share": "nightshift", "capacity_gib": 1024}
-    else:
+    elif answers.size is Size.PROD:
         handle = f"{answers.account.id}/{zone}/{answers.cluster}"
         volume = {"handle": handle, "ip": "10.0.0.2", "filesystem": "lustre", "capacity_gib": 18000}
     return {

@@ -19,6 +19,7 @@ from typing import IO
 import pytest
 import yaml
 
+from infra.cloud.answers import Answers, Cloud, GpuChoices, Provisioning
 from infra.cluster import core
 from pipelines.environments import SITES, Role
 from tests.cluster.cluster import CRDS, Cluster, running
@@ -125,6 +126,12 @@ def tools(folder: Path, config: Path) -> dict[str, str]:
     return {"KUBECONFIG": str(config), "PATH": f"{folder}:{os.environ['PATH']}", "HOME": str(folder)}
 
 
+def with_karpenter(answers: Answers) -> Answers:
+    """The answers, with Karpenter where there is one."""
+    chosen = answers.cloud is Cloud.AWS
+    return answers.model_copy(update={"gpu": GpuChoices(provisioning=Provisioning.KARPENTER)}) if chosen else answers
+
+
 def furnish(nodes: Cluster, cloud: str) -> None:
     gpu, light = (SITES[cloud].placements[role] for role in (Role.GPU, Role.LIGHT))
     taints = [{"key": taint.key, "value": taint.value, "effect": "NoSchedule"} for taint in gpu.tolerations]
@@ -142,7 +149,7 @@ def empty(cloud: str, folder: Path) -> Iterator[tuple[Cluster, Callable[..., Non
         furnish(nodes, cloud)
         (overlays := folder / "overlays").mkdir()
         environment = tools(folder, nodes.config(folder / "config"))
-        environment |= rendered.lay_out(rendered.read(f"{cloud}-dev"), overlays)
+        environment |= rendered.lay_out(with_karpenter(rendered.read(f"{cloud}-dev")), overlays)
 
         def run(*commands: str) -> None:
             done = subprocess.run(
@@ -190,7 +197,7 @@ def test_a_cluster_takes_all_that_is_installed_again_too_and_every_pod_of_it_sta
         for _ in range(times):
             run(*commands)
         if cloud == "aws":
-            run("kubectl apply -k infra/cluster/karpenter")
+            run('kubectl apply -k "$OVERLAYS/karpenter"')
         for namespace, name in MADE_THERE:
             nodes.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": namespace}})
 
