@@ -342,17 +342,6 @@ def test_airflow_runs_the_image_that_was_pushed_and_starts_those_that_were() -> 
     assert values("airflow")["env"][2] == {"name": PUSHED_IMAGES} and '--set "env[2].value=$IMAGES"' in command
 
 
-def test_secrets_are_made_once(script: Script) -> None:
-    secrets = str(ROOT / "infra/cluster/secrets.sh")
-    done, calls = script([secrets])
-    assert done.returncode and "folder of the artifacts of MLflow" in done.stderr and calls == []
-
-    done, calls = script([f"{secrets} s3://bucket/mlflow"], says="secret/grafana-admin")
-    assert done.returncode == 0 and "were not changed" in done.stdout
-    assert all(call.startswith("get ") for call in calls)
-
-
-@pytest.mark.parametrize("there", ["", "customresourcedefinition/clusterstoragecontainers.serving.kserve.io"])
 def test_a_kind_of_kserve_that_its_chart_leaves_out_the_second_time_is_kept(script: Script, there: str) -> None:
     commands = core.install(CHARTS, "aws", "c")
     kinds = next(number for number, line in enumerate(commands) if "--install kserve-crd" in line)
@@ -668,4 +657,4 @@ def test_secrets_are_made_once_and_all_again_after_a_run_that_was_cut_off(kubect
 def test_secrets_without_a_place_for_artifacts_are_refused(kubectl: Path) -> None:
     refused = secrets(kubectl)
 
-    assert refused.returncode == 2 and "ARTIFACTS is empty" in refused.stderr
+    assert refused.returncode and "folder of the artifacts of MLflow" in refused.stderr

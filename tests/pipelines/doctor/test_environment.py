@@ -12,7 +12,7 @@ from nightshift.contracts.health import CheckStatus, HealthCheck
 from nightshift.errors import UnavailableError
 from pipelines.doctor import access, services
 from pipelines.doctor.environment import diagnose_inside
-from pipelines.environments import AWS, GCP, SITES, Role
+from pipelines.environments import AWS, SITES, Role
 from tests.cluster.rbac import User
 from tests.nightshift import s3
 from tests.pipelines.doctor.cluster import (
@@ -24,7 +24,6 @@ from tests.pipelines.doctor.cluster import (
     Environment,
     connected,
     healthy,
-    relocate,
     restored,
 )
 
@@ -105,7 +104,7 @@ LEAST = [{"type": "Container", "min": {"cpu": "2"}}]
 FAULTS: dict[str, tuple[Sow, str, CheckStatus, str, str]] = {
     "a namespace is missing": (
         lambda env: env.remove("Namespace", "nightshift"),
-        "namespace nightshift", FAILED, "missing", "infra/cluster/namespaces",
+        "namespace nightshift", FAILED, "missing", "make cloud-install",
     ),
     "a namespace is being deleted": (
         lambda env: env.edit("Namespace", "nightshift", lambda value: value.update(status={"phase": "Terminating"})),
@@ -383,14 +382,6 @@ def test_nodes_that_pull_by_their_own_identity_are_not_asked_for_a_pull_secret(e
 
     images = [entry for entry in report.checks if entry.name.startswith("image ")]
     assert {entry.status for entry in images} == {SKIPPED} and report.exit_code == 0
-
-
-def test_on_google_cloud_an_account_without_its_identity_is_a_fault(environment: Environment) -> None:
-    environment.site = relocate(GCP)
-
-    result = check(environment.diagnose(), "account kubeflow/nightshift")
-
-    assert result.status == FAILED and "iam.gke.io/gcp-service-account is missing" in result.seen
 
 
 @pytest.mark.parametrize(("minutes", "status"), [(-4, CheckStatus.OK), (-6, FAILED), (6, FAILED)])
