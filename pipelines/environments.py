@@ -1,10 +1,12 @@
 """Where a pipeline runs: where its state lies, and what each of its steps gets there.
 
 The first is given when a run starts, the second is fixed when a pipeline is compiled, but for the images: compiled
-pipelines name those of an example registry, and `NIGHTSHIFT_IMAGES` those that were pushed. `docs/kubeflow.md` says
-what each environment assumes; to change it, change `AWS` or `GCP` here and compile again.
+pipelines name those of an example registry, and `NIGHTSHIFT_IMAGES` those that were pushed. The smallest clusters keep
+their state in a bucket, which `NIGHTSHIFT_STATE` names. `docs/kubeflow.md` says what each environment assumes; to
+change it, change its site here and compile again.
 """
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -22,6 +24,8 @@ from pipelines.ir import Retry
 
 # Kubeflow's API as the steps see it
 KUBEFLOW_INSIDE = "http://ml-pipeline.kubeflow.svc.cluster.local:8888"
+STATE = "NIGHTSHIFT_STATE"  # environment variable: URI below which the smallest clusters keep their state
+LUSTRE = "/lustre"
 SERVICE_ACCOUNT = "nightshift"  # of steps whose placement has none of its own
 GPU = "nvidia.com/gpu"
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - the mount itself
@@ -140,6 +144,13 @@ class Site:
         }
         return replace(self, placements=placements)
 
+    def with_bucket(self, uri: str) -> Self:
+        """Return the site with its state below a URI instead of the example's; empty for what it is."""
+        if not uri or "state" not in self.parameters:
+            return self
+        roots = {root: f"{uri}/{root}" for root in ROOTS if root != "registry"}
+        return replace(self, parameters={**self.parameters, "state": self.parameters["state"] | roots})
+
     def with_trainjobs(self) -> Self:
         """Return the site for trainings on several nodes: their step is a light one, and follows a TrainJob."""
         light, training = self.placements[Role.LIGHT], self.placements[Role.TRAINING]
@@ -160,24 +171,25 @@ def local(workspace: Path, target: str = DeploymentTarget.LOCAL) -> State:
 
 
 def site(name: str) -> Site:
-    """Return a site by its name, with the images that were pushed.
+    """Return a site by its name, with the images that were pushed and the bucket that was made.
 
     Raises:
         UserError: when there is none of that name.
     """
     if name not in SITES:
         raise UserError(f"environment {name!r} is none of: {', '.join(SITES)}{nearest(name, SITES)}")
-    return SITES[name].with_images(find_pushed_images())
+    return SITES[name].with_images(find_pushed_images()).with_bucket(os.environ.get(STATE, ""))
 
 
-def _cluster(name: str, machines: Mapping[Role, str]) -> Site:
-    """Return a cluster with Lustre, MLflow, on-demand nodes, and GPU nodes that may be spot.
+def _cluster(name: str, machines: Mapping[Role, str], bucket: str = "") -> Site:
+    """Return a cluster with MLflow, general nodes, and GPU nodes that may be spot.
 
     Args:
         name: of the environment.
         machines: what nodes of a role usually are, by which costs are counted; nobody asks the node itself.
+        bucket: URI below which the smallest cluster keeps its state; empty for one with Lustre and a Pushgateway.
     """
-    lustre = Volume("nightshift-lustre", "/lustre")
+    volumes = () if bucket else (Volume("nightshift-lustre", LUSTRE),)
     login = {"username": "MLFLOW_TRACKING_USERNAME", "password": "MLFLOW_TRACKING_PASSWORD"}
     light = Placement(
         image=image("base", EXAMPLE_REGISTRY),
@@ -188,7 +200,7 @@ def _cluster(name: str, machines: Mapping[Role, str]) -> Site:
         nodes={"nightshift/pool": "general"},
         retry=Retry(2, 30.0, 2.0),
         timeout=3600,
-        volumes=(lustre,),
+        volumes=volumes,
         secrets=(Secret("nightshift-mlflow", login),),
         environment={MACHINE: machines[Role.LIGHT]},
     )
@@ -206,12 +218,12 @@ def _cluster(name: str, machines: Mapping[Role, str]) -> Site:
         retry=Retry(5, 60.0, 2.0),
         timeout=4 * 3600,
         shared_memory="8Gi",
-        volumes=(lustre,),
+        volumes=volumes,
         labels=queue_labels(STEP),
         environment={MACHINE: machines[Role.GPU]},
         grace=120,  # as long as AWS' notice: a checkpoint is written in it
     )
-    state: dict[str, Any] = {root: f"{lustre.path}/{root}" for root in ROOTS}
+    state: dict[str, Any] = {root: f"{bucket or LUSTRE}/{root}" for root in ROOTS}
     state |= {"registry": "http://mlflow.nightshift:5000", "target": DeploymentTarget.REGISTER_ONLY.value}
     # by the label a multi-user Kubeflow mounts a token for its API into a pod
     launcher = replace(light, labels={"access-ml-pipeline": "true"})
@@ -220,7 +232,7 @@ def _cluster(name: str, machines: Mapping[Role, str]) -> Site:
     placements = {Role.LIGHT: light, Role.GPU: gpu, Role.TRAINING: replace(gpu, labels=queue_labels(TRAINING))}
     placements |= {Role.LAUNCHER: launcher, Role.RELEASE: release}
     cluster = Site(name, placements, {"state": state, "device": "cuda"})
-    return cluster.with_variables(**{GATEWAY: "http://pushgateway.nightshift:9091"})
+    return cluster if bucket else cluster.with_variables(**{GATEWAY: "http://pushgateway.nightshift:9091"})
 
 
 _STEP = Placement(image=image("base"), cpu_request="1", memory_request="1G", memory_limit="2G")
@@ -230,4 +242,6 @@ _LOCAL = {Role.GPU: _STEP, Role.TRAINING: _STEP, Role.LIGHT: _LIGHT, Role.LAUNCH
 LOCAL = Site("local", _LOCAL)
 AWS = _cluster("aws", {Role.LIGHT: "m7i.xlarge on-demand", Role.GPU: "g6.2xlarge spot"})
 GCP = _cluster("gcp", {Role.LIGHT: "e2-standard-8 on-demand", Role.GPU: "g2-standard-12 spot"})
-SITES = {site.name: site for site in (LOCAL, AWS, GCP)}
+AWS_TRY = _cluster("aws-try", {Role.LIGHT: "t3a.xlarge spot", Role.GPU: "g6.2xlarge spot"}, "s3://example/state")
+GCP_TRY = _cluster("gcp-try", {Role.LIGHT: "e2-standard-4 spot", Role.GPU: "g2-standard-12 spot"}, "gs://example/state")
+SITES = {site.name: site for site in (LOCAL, AWS, GCP, AWS_TRY, GCP_TRY)}

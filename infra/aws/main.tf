@@ -42,6 +42,7 @@ module "network" {
   zones               = var.zones
   cidr                = var.cidr
   nat_per_zone        = var.nat_per_zone
+  public_nodes        = var.public_nodes
   interface_endpoints = var.interface_endpoints
   log_days            = var.log_days
   kms_key_arn         = module.encryption.key_arn
@@ -75,7 +76,7 @@ module "general_pool" {
   # a disk does not leave its zone, and the autoscaler could not choose that of the next node
   subnet_ids     = [for zone in local.nearest : module.network.subnet_ids[zone]]
   instance_types = var.general_pool.instance_types
-  capacity       = "on_demand"
+  capacity       = var.general_pool.capacity
   min            = var.general_pool.min
   max            = var.general_pool.max
   disk_gib       = var.general_pool.disk_gib
@@ -142,6 +143,7 @@ module "storage" {
 
 module "lustre" {
   source = "./modules/lustre"
+  count  = var.lustre == null ? 0 : 1
 
   name                  = local.full_name
   vpc_id                = module.network.vpc_id
@@ -165,6 +167,7 @@ module "identity" {
   cluster_name = module.cluster.name
   bucket_arn   = module.storage.bucket_arn
   sources      = var.sources
+  state        = var.lustre == null
   repositories = module.storage.repository_arns
   kms_key_arn  = module.encryption.key_arn
 }

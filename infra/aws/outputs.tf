@@ -19,8 +19,8 @@ output "repositories" {
 }
 
 output "lustre" {
-  description = "What infra/kubernetes/aws-dev or aws-prod asks for: id, DNS name, mount name and capacity of the file system"
-  value       = module.lustre.file_system
+  description = "What the persistent volume says: id, DNS name, mount name and capacity of the file system; null without one"
+  value       = one(module.lustre[*].file_system)
 }
 
 output "karpenter" {

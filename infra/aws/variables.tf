@@ -55,6 +55,12 @@ variable "nat_per_zone" {
   type        = bool
 }
 
+variable "public_nodes" {
+  description = "Nodes have public addresses, at which nobody can call them, in the place of NAT gateways: cheap for few nodes"
+  type        = bool
+  default     = false
+}
+
 variable "interface_endpoints" {
   description = "AWS services reached without the NAT gateway, each paid for by the hour and zone; S3 always is, and free"
   type        = set(string)
@@ -146,9 +152,10 @@ variable "deletion_protection" {
 }
 
 variable "general_pool" {
-  description = "On-demand nodes for light steps and for what the cluster runs beside the pipelines"
+  description = "Nodes for light steps and for what the cluster runs beside the pipelines; on spot all of it ends and starts anew now and then"
   type = object({
     instance_types = optional(list(string), ["m7i.xlarge", "m6i.xlarge"])
+    capacity       = optional(string, "on_demand")
     min            = optional(number, 1)
     max            = optional(number, 6)
     disk_gib       = optional(number, 100)
@@ -232,7 +239,7 @@ variable "preload_images" {
 }
 
 variable "lustre" {
-  description = "The FSx for Lustre file system: capacity in GiB, throughput in MB/s for each TiB, metadata IOPS, EFA"
+  description = "The FSx for Lustre file system: capacity in GiB, throughput in MB/s for each TiB, metadata IOPS, EFA; null for state in the bucket"
   type = object({
     capacity_gib  = optional(number, 1200)
     throughput    = optional(number, 125)
@@ -242,7 +249,7 @@ variable "lustre" {
   default = {}
 
   validation {
-    condition     = !var.lustre.efa || anytrue([for pool in values(var.gpu_pools) : pool.fabric == "efa"])
+    condition     = !try(var.lustre.efa, false) || anytrue([for pool in values(var.gpu_pools) : pool.fabric == "efa"])
     error_message = "lustre.efa asks for a pool in gpu_pools with fabric efa: no other node would use it."
   }
 }

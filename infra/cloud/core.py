@@ -8,7 +8,7 @@ from importlib.metadata import version
 
 from infra.cloud import gpu
 from infra.cloud.answers import Answers, Cloud, Provisioning
-from infra.cloud.rendering import COMPUTE_CLASS, IMAGES, OUTPUTS, VARIABLES, Infrastructure, make, references
+from infra.cloud.rendering import COMPUTE_CLASS, IMAGES, OUTPUTS, RENDERED, VARIABLES, Infrastructure, make, references
 from infra.cluster import core as cluster
 from infra.terraform import INFRA
 from pipelines.images import PUSHED_IMAGES
@@ -102,15 +102,19 @@ def install(
     }
     choices = gpu.name_choices(answers.gpu)
     return [
-        *_set(_settings(answers, made, digests)),
+        *_set(settings(answers, made, digests)),
         *connect(answers),
-        *cluster.install(charts, answers.cloud, answers.cluster, choices),
+        *cluster.install(charts, answers.cloud, answers.cluster, choices, smallest=bool(made.state)),
         *pools[answers.gpu.provisioning],
     ]
 
 
 def schedule(answers: Answers, made: Infrastructure, digests: Mapping[str, str]) -> list[str]:
-    """Return the commands that check the environment and schedule its nights."""
+    """Return the commands that check the environment and schedule its nights; without Kubeflow, Airflow's."""
+    if made.state:
+        unpause = f"airflow dags unpause --yes --treat-dag-id-as-regex '^{answers.schedule.config}_'"
+        airflow = "kubectl exec --namespace airflow deployment/airflow-api-server --container api-server"
+        return [*connect(answers), f"{airflow} -- {unpause}"]
     chosen = f"--config {shlex.quote(answers.schedule.config)} --data {shlex.quote(answers.schedule.data)}"
     return [
         f'export {PUSHED_IMAGES}="{references(made, digests)}" KFP_ENDPOINT=http://localhost:{KUBEFLOW_PORT}',
@@ -164,15 +168,17 @@ def script(commands: Sequence[str]) -> list[str]:
     return [cluster.STOPPED, *commands]
 
 
-def _settings(answers: Answers, made: Infrastructure, digests: Mapping[str, str]) -> dict[str, str]:
-    """What the commands of `infra/cluster` name as variables of the shell."""
+def settings(answers: Answers, made: Infrastructure, digests: Mapping[str, str]) -> dict[str, str]:
+    """Return what the commands of `infra/cluster` name as variables of the shell."""
     return {
         "AIRFLOW_DIGEST": digests.get("airflow", ""),
         "ARTIFACTS": made.models,
         "AWS_REGION": answers.region,
+        "DATA": answers.schedule.data,
         "IMAGES": references(made, digests),
         "OVERLAYS": _rendered(answers),
         "REGISTRY": made.registry,
+        "STATE": made.state,
         "STORE": made.store,
     }
 
@@ -201,12 +207,12 @@ def _terraform(answers: Answers) -> str:
 
 def _rendered(answers: Answers, name: str = "") -> str:
     """The path of a rendered file, or of the folder, from the repository's root, where a shell runs."""
-    return f"infra/rendered/{answers.name}/{name}".removesuffix("/")
+    return f"{RENDERED.relative_to(INFRA.parent)}/{answers.name}/{name}".removesuffix("/")
 
 
 def _within(answers: Answers, name: str) -> str:
     """The path of a rendered file for Terraform, which runs in the folder of the cloud."""
-    return f"../rendered/{answers.name}/{name}"
+    return f"../../{_rendered(answers, name)}"
 
 
 def _variables(answers: Answers) -> str:

@@ -16,7 +16,7 @@ from infra.terraform import INFRA
 from nightshift.errors import UserError, check_names
 from pipelines.images import EXAMPLE_REGISTRY
 
-RENDERED = INFRA / "rendered"
+RENDERED = INFRA.parent / "runs" / "cloud"
 VARIABLES, OUTPUTS, IMAGES = "terraform.tfvars.json", "outputs.json", "images.txt"
 COMPUTE_CLASS = "compute-class.yaml"
 HEADER = "# rendered by infra/cloud from infra/answers and Terraform's outputs: do not edit\n"
@@ -41,6 +41,7 @@ class Infrastructure:
         registry: where images are, with its folder.
         store: bucket of the pipelines' artifacts, s3:// or gs://.
         models: folder of MLflow's artifacts.
+        state: folder of what outlives a step; empty where there is a shared file system.
         volume: changes of the persistent volume; none where there is no shared file system.
         node_role: AWS: name of the role that nodes have.
         efa_interfaces: AWS: of a node for trainings on several; 0 where there are none.
@@ -50,6 +51,7 @@ class Infrastructure:
     registry: str
     store: str
     models: str
+    state: str
     volume: Patch
     node_role: str = ""
     efa_interfaces: int = 0
@@ -110,6 +112,7 @@ def _read_aws(values: Json) -> Infrastructure:
         registry=repository.rpartition("/")[0],
         store=store,
         models=f"{store}/mlflow",
+        state="" if values["lustre"] else f"{store}/state",
         volume=_fsx(values["lustre"]) if values["lustre"] else [],
         node_role=values["karpenter"]["node_role"],
         efa_interfaces=values["efa_interfaces"],
@@ -122,6 +125,7 @@ def _read_gcp(values: Json) -> Infrastructure:
         registry=values["repository"],
         store=f"gs://{buckets['pipelines']}",
         models=f"gs://{buckets['models']}/mlflow",
+        state="" if values["volume"] else f"gs://{buckets['lake']}/state",
         volume=_google_files(values["volume"]) if values["volume"] else [],
         gpu_pools=values["gpu_pools"],
     )
@@ -192,6 +196,8 @@ def _runs(answers: Answers, made: Infrastructure, digests: Mapping[str, str]) ->
         {"name": f"{EXAMPLE_REGISTRY}/{name}", "newName": f"{made.registry}/{name}", "digest": digest}
         for name, digest in sorted(digests.items())
     ]
+    if made.state:
+        return {"resources": [f"kubernetes/{answers.cloud}-try"], "images": images}
     preloading = ["cluster/images"] if answers.gpu.preload_images else []
     fabric = [] if answers.gpu.fabric is Fabric.NONE else [f"kubernetes/{answers.gpu.fabric}"]
     return {

@@ -21,7 +21,7 @@ def main() -> None:
     """Print both tables and exit: 2 for a user's mistake, 1 when Terraform failed."""
     parser = argparse.ArgumentParser(prog="infra.costs", description=__doc__)
     parser.add_argument("cloud", choices=("aws", "gcp"))
-    parser.add_argument("environment", help="name of a .tfvars file: dev or prod")
+    parser.add_argument("environment", help="name of a .tfvars file: try, dev or prod")
     args = parser.parse_args()
     try:
         check(args.cloud, args.environment)
@@ -91,11 +91,9 @@ def _notes(
     prices: Mapping[str, core.Price],
     by_use: Mapping[str, Mapping[str, core.MonthlyCost]],
 ) -> list[str]:
-    named = table["free"] | table["not_estimated"]
-    standing = {resource.type for resource in core.resources(plan)}
     unknown = sorted({name for costs in by_use.values() for cost in costs.values() for name in cost.unknown})
-    left_out = sorted(standing & set(table["not_estimated"])) + core.find_unpriced(plan, named)
-    dates = sorted(price.date for price in prices.values() if price.usd is not None)
+    unpriced = core.find_unpriced(plan, table["free"])
+    dates = sorted(price.date for price in prices.values())
     lines = [
         f"Prices of {table['region']}, from sources of {dates[0]} to {dates[-1]}: refresh infra/costs/prices.yaml.",
         f"Not in it: {table['left_out']}.",
@@ -103,7 +101,7 @@ def _notes(
     region = plan.get("variables", {}).get("region", {}).get("value")
     if region not in (None, table["region"]):
         lines.append(f"The plan is for {region}, whose prices differ.")
-    return lines + _list_names("No price known for", unknown) + _list_names("Not estimated:", left_out)
+    return lines + _list_names("No price known for", unknown) + _list_names("Not estimated:", unpriced)
 
 
 def _list_names(heading: str, names: list[str]) -> list[str]:

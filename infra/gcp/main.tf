@@ -10,10 +10,10 @@ locals {
     time-slicing = { accelerator = "nvidia-l4", gpus = 1, max_nodes = 1, capacity = "on_demand", zones = [var.zones[0]], sharing = "time-slicing" }
     mig          = { accelerator = "nvidia-tesla-a100", gpus = 1, max_nodes = 1, capacity = "on_demand", zones = [var.zones[0]], sharing = "mig" }
   }
-  # of the one file system that steps share
-  files = var.lustre == null ? "file.googleapis.com" : "lustre.googleapis.com"
-  services = [
-    local.files,
+  # of the one file system that steps share, if any; without it their state is in the lake's bucket
+  files = concat(var.lustre == null ? [] : ["lustre.googleapis.com"], var.filestore == null ? [] : ["file.googleapis.com"])
+  state = length(local.files) == 0 ? ["lake"] : []
+  services = concat(local.files, [
     "aiplatform.googleapis.com",
     "artifactregistry.googleapis.com",
     "billingbudgets.googleapis.com",
@@ -27,7 +27,11 @@ locals {
     "monitoring.googleapis.com",
     "servicenetworking.googleapis.com",
     "storage.googleapis.com",
-  ]
+  ])
+}
+
+data "google_project" "this" {
+  project_id = var.project_id
 }
 
 # others may use the same project, so a destroy leaves the APIs on
@@ -138,16 +142,17 @@ module "filestore" {
 module "identity" {
   source = "./modules/identity"
 
-  name          = local.name
-  workload_pool = module.cluster.workload_pool
-  buckets       = module.storage.buckets
-  repository    = module.storage.repository
-  sources       = var.sources
+  name           = local.name
+  project_number = data.google_project.this.number
+  workload_pool  = module.cluster.workload_pool
+  buckets        = module.storage.buckets
+  repository     = module.storage.repository
+  sources        = var.sources
   workloads = {
     # the accounts of infra/kubernetes/base/accounts.yaml, under which steps run
-    steps    = { namespace = "kubeflow", account = "nightshift", reads = ["lake"], writes = ["pipelines"] }
-    release  = { namespace = "kubeflow", account = "nightshift-release", reads = ["lake"], writes = ["pipelines"] }
-    training = { namespace = "kubeflow", account = "nightshift-training", reads = ["lake"], writes = ["pipelines"] }
+    steps    = { namespace = "kubeflow", account = "nightshift", reads = ["lake"], writes = concat(["pipelines"], local.state) }
+    release  = { namespace = "kubeflow", account = "nightshift-release", reads = ["lake"], writes = concat(["pipelines"], local.state) }
+    training = { namespace = "kubeflow", account = "nightshift-training", reads = ["lake"], writes = concat(["pipelines"], local.state) }
     ui       = { namespace = "kubeflow", account = "ml-pipeline-ui", reads = ["pipelines"] }
     mlflow   = { namespace = "nightshift", account = "mlflow", writes = ["models"] }
     # what KServe loads a model with

@@ -131,11 +131,13 @@ variable "deletion_protection" {
 }
 
 variable "general_pool" {
-  description = "Nodes of the light steps, Kubeflow, MLflow and Airflow: machine type, and how many there are in all zones together."
+  description = "Nodes of the light steps, Kubeflow, MLflow and Airflow: machine type, how many there are in all zones together, and the size of their disks; on spot all of it ends and starts anew now and then."
   type = object({
     machine_type = string
     min_nodes    = number
     max_nodes    = number
+    spot         = optional(bool, false)
+    disk_gib     = optional(number, 100)
   })
 
   validation {
@@ -200,8 +202,8 @@ variable "filestore" {
   }
 
   validation {
-    condition     = (var.filestore == null) != (var.lustre == null)
-    error_message = "filestore and lustre are two ways to the one file system that steps share: give one of them."
+    condition     = var.filestore == null || var.lustre == null
+    error_message = "filestore and lustre are two ways to the one file system that steps share: give one of them, or none for state in the lake's bucket."
   }
 }
 

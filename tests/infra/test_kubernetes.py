@@ -109,34 +109,6 @@ def image_user() -> tuple[int, int]:
     return int(user), int(group)
 
 
-@pytest.mark.parametrize(
-    ("cloud", "folder"), [(site.name, path) for site in CLUSTERS for path in sorted(FOLDER.glob(f"{site.name}-*"))]
-)
-def test_one_commit_holds_what_each_environment_has_of_its_own(cloud: str, folder: Path) -> None:
-    """The same objects, but for the file system and the account of the cloud."""
-    overlay = kustomization(folder)
-    kinds = {patch["target"]["kind"] for patch in overlay["patches"]}
-
-    assert overlay["resources"] == [f"../{cloud}"]
-    assert {"PersistentVolume"} <= kinds <= {"PersistentVolume", "ServiceAccount"}
-    targets = {patch["target"]["name"] for patch in overlay["patches"]}
-    assert targets <= {value["metadata"]["name"] for value in objects(FOLDER / cloud)}
-
-
-@pytest.mark.parametrize("folder", sorted(FOLDER.glob("gcp-*")), ids=lambda folder: folder.name)
-def test_accounts_act_on_google_cloud_as_what_terraform_ties_them_to(folder: Path) -> None:
-    accounts = {
-        patch["target"]["name"]: re.search(rf"-{folder.name.removeprefix('gcp-')}-(\w+)@", patch["patch"])
-        for patch in kustomization(folder)["patches"]
-        if patch["target"]["kind"] == "ServiceAccount"
-    }
-    text = (FOLDER.parent / "gcp" / "main.tf").read_text()
-    tied = re.findall(r'(\w+) += \{ namespace = "kubeflow", account = "(nightshift[\w-]*)"', text)
-
-    assert {account: match and match[1] for account, match in accounts.items()} == {key: name for name, key in tied}
-    assert set(accounts) == {account["metadata"]["name"] for account in of_kind(FOLDER / "gcp", "ServiceAccount")}
-
-
 @pytest.mark.parametrize("site", CLUSTERS, ids=lambda site: site.name)
 def test_volumes_are_mounted_with_the_locks_by_which_writers_take_turns(site: Site) -> None:
     volumes = of_kind(FOLDER / site.name, "PersistentVolume")

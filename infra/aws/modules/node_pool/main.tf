@@ -33,7 +33,7 @@ locals {
   taints = merge(
     var.kind == "gpu" ? { "nvidia.com/gpu" = "present" } : {},
     # a key of our own: those below eks.amazonaws.com are AWS's
-    var.capacity == "spot" ? { "nightshift/spot" = "true" } : {},
+    var.kind == "gpu" && var.capacity == "spot" ? { "nightshift/spot" = "true" } : {},
   )
   # what an autoscaler has to know of a node while there is none to look at
   template = merge(

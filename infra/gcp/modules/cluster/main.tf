@@ -18,9 +18,10 @@ resource "google_artifact_registry_repository_iam_member" "nodes" {
 }
 
 resource "google_container_cluster" "this" {
-  name                = var.name
-  location            = var.region
-  node_locations      = var.zones
+  name = var.name
+  # one zone pays for no others, and Google's free tier for a zonal control plane
+  location            = length(var.zones) > 1 ? var.region : var.zones[0]
+  node_locations      = length(var.zones) > 1 ? var.zones : null
   network             = var.network
   subnetwork          = var.subnetwork
   networking_mode     = "VPC_NATIVE"
@@ -215,9 +216,10 @@ resource "google_container_node_pool" "general" {
 
   node_config {
     machine_type      = var.general_pool.machine_type
+    spot              = var.general_pool.spot
     image_type        = "COS_CONTAINERD"
     disk_type         = "pd-balanced"
-    disk_size_gb      = 100
+    disk_size_gb      = var.general_pool.disk_gib
     boot_disk_kms_key = var.key
     service_account   = google_service_account.nodes.email
     oauth_scopes      = ["https://www.googleapis.com/auth/cloud-platform"]
