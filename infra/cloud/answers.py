@@ -193,6 +193,12 @@ class Answers(Section):
         return self
 
     @model_validator(mode="after")
+    def _check_size(self) -> Self:
+        if self.size is Size.TRY and self.gpu != GpuChoices():
+            raise ValueError("gpu: size try has none of these choices; leave the section out, or choose size dev")
+        return self
+
+    @model_validator(mode="after")
     def _check_zones(self) -> Self:
         for zone in self.zones:
             if not zone.startswith(self.region):

@@ -183,7 +183,9 @@ def main() -> None:
     try:
         device = devices.torch_device(args.device)
         with processes.join_processes(device):
-            check_bandwidth(_print(args.sizes, device, args.json), args.at_least)
+            points = _print(args.sizes, device, args.json)
+        if step.is_first():
+            check_bandwidth(points, args.at_least)
     except (UserError, UnavailableError) as error:
         print(f"collectives: {error}", file=sys.stderr)
         sys.exit(step.USER_ERROR if isinstance(error, UserError) else 1)

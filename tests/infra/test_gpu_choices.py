@@ -32,6 +32,7 @@ MADE = Infrastructure(
     registry="registry.test/nightshift",
     store="s3://store",
     models="s3://store/mlflow",
+    state="",
     volume=[{"op": "replace", "path": "/spec/capacity/storage", "value": "4800Gi"}],
     node_role="nightshift-dev-nodes",
     efa_interfaces=32,
@@ -159,6 +160,13 @@ def test_the_variables_are_ones_that_terraform_has(cloud: str) -> None:
 def test_a_choice_that_a_cloud_does_not_have_is_refused(cloud: str, choice: str, value: str) -> None:
     with pytest.raises(UserError, match=f"gpu: {value} is a choice of"):
         choose(cloud, **{choice: value})
+
+
+def test_the_smallest_cluster_has_none_of_the_choices() -> None:
+    shipped = questions.read("aws", "try").model_dump(mode="json")
+
+    with pytest.raises(UserError, match="gpu: size try has none of these choices"):
+        questions.parse(yaml.safe_dump(shipped | {"gpu": {"kueue": True}}).encode(), "aws-try.yaml")
 
 
 # Kueue

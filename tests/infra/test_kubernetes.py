@@ -30,10 +30,15 @@ def kustomization(folder: Path) -> dict[str, Any]:
 def files(folder: Path) -> list[Path]:
     """The files a kustomization brings together, those of its bases included."""
     paths = []
-    for name in kustomization(folder)["resources"]:
+    for name in kustomization(folder).get("resources", []):
         path = (folder / name).resolve()
         paths += files(path) if path.is_dir() else [path]
     return paths
+
+
+def patch_files(folder: Path) -> list[Path]:
+    """The files of a kustomization that change what others bring."""
+    return [(folder / patch["path"]).resolve() for patch in kustomization(folder).get("patches", []) if "path" in patch]
 
 
 def objects(folder: Path) -> list[dict[str, Any]]:
@@ -45,7 +50,8 @@ def of_kind(folder: Path, kind: str) -> list[dict[str, Any]]:
 
 
 def test_every_file_belongs_to_a_kustomization() -> None:
-    used = {path for file in FOLDER.glob("*/kustomization.yaml") for path in files(file.parent)}
+    folders = [file.parent for file in FOLDER.glob("*/kustomization.yaml")]
+    used = {path for folder in folders for path in (*files(folder), *patch_files(folder))}
 
     assert used == {path for path in FOLDER.rglob("*.yaml") if path.name != "kustomization.yaml"}
 
