@@ -23,6 +23,13 @@ ANOMALY = 0.05  # of a month's budget, from which on AWS reports an unusual cost
 GROUPS = ("operators", "readers")
 Json = dict[str, Any]
 Patch = list[Json]
+# kind -> name of what a cluster without a shared file system lacks: that, and what is Kubeflow Trainer's
+ABSENT = {
+    "PersistentVolume|PersistentVolumeClaim|Job": "nightshift-lustre.*",
+    "TrainingRuntime": "nightshift",
+    "Role|RoleBinding": "nightshift-training",
+}
+DELETED = {"$patch": "delete", "apiVersion": "v1", "kind": "any", "metadata": {"name": "any"}}
 
 
 @dataclass(frozen=True)
@@ -175,7 +182,8 @@ def _runs(answers: Answers, made: Infrastructure, digests: Mapping[str, str]) ->
         for name, digest in sorted(digests.items())
     ]
     if made.state:
-        return {"resources": [f"kubernetes/{answers.cloud}-try"], "images": images}
+        absent = [_patch(kind, name, DELETED) for kind, name in ABSENT.items()]
+        return {"resources": [f"kubernetes/{answers.cloud}"], "images": images, "patches": absent}
     volume = _patch("PersistentVolume", "nightshift-lustre", made.volume)
     return {"resources": [f"kubernetes/{answers.cloud}", "monitoring"], "images": images, "patches": [volume]}
 
@@ -213,7 +221,7 @@ def _replace(path: str, value: Any) -> Json:
     return {"op": "replace", "path": path, "value": value}
 
 
-def _patch(kind: str, name: str, changes: Patch) -> Json:
+def _patch(kind: str, name: str, changes: Patch | Json) -> Json:
     return {"target": {"kind": kind, "name": name}, "patch": yaml.safe_dump(changes, sort_keys=False)}
 
 

@@ -47,13 +47,13 @@ def who_is_in_a_group_of_people_is_said(plan: Json) -> Iterator[str]:
 
 def the_volume_in_kubernetes_is_the_file_system(plan: Json) -> Iterator[str]:
     """As far as it is known before there is one."""
-    (system,), own = resources(plan, "aws_fsx_lustre_file_system"), volume("aws", plan)
-    size = f"{system.values['storage_capacity']}Gi"
-    if own["/spec/capacity/storage"] != size:
-        yield f"{system.address} has {size}, the volume {own['/spec/capacity/storage']}"
-    region = plan["variables"]["region"]["value"]
-    if not own["/spec/csi/volumeAttributes/dnsname"].endswith(f".fsx.{region}.amazonaws.com"):
-        yield f"the volume is not looked for in {region}"
+    for system in resources(plan, "aws_fsx_lustre_file_system"):
+        own, size = volume("aws", plan), f"{system.values['storage_capacity']}Gi"
+        if own["/spec/capacity/storage"] != size:
+            yield f"{system.address} has {size}, the volume {own['/spec/capacity/storage']}"
+        region = plan["variables"]["region"]["value"]
+        if not own["/spec/csi/volumeAttributes/dnsname"].endswith(f".fsx.{region}.amazonaws.com"):
+            yield f"the volume is not looked for in {region}"
 
 
 def what_costs_by_the_hour_bears_the_tags_of_the_budget(plan: Json) -> Iterator[str]:

@@ -63,7 +63,7 @@ def pools_have_the_labels_and_taints_that_steps_expect(plan: Json) -> Iterator[s
             wanted["nightshift/gpus"] = str(node(pool)["guest_accelerator"][0]["count"])
         if not wanted.items() <= node(pool)["labels"].items():
             yield f"{pool.address} is labeled {node(pool)['labels']}, not {wanted}"
-        expected = [gpu] * heavy + [spot] * bool(node(pool)["spot"])
+        expected = [gpu, *[spot] * bool(node(pool)["spot"])] * heavy
         taints = [Toleration(taint["key"], taint["value"]) for taint in node(pool)["taint"]]
         if taints != expected or any(taint["effect"] != "NO_SCHEDULE" for taint in node(pool)["taint"]):
             yield f"{pool.address} has the taints {taints}, not {expected}"
@@ -114,11 +114,10 @@ def steps_act_as_the_accounts_that_kubernetes_gives_them(plan: Json) -> Iterator
 
 
 def the_volume_in_kubernetes_is_the_instance(plan: Json) -> Iterator[str]:
-    own = volume("gcp", plan)
     for instance in resources(plan, "google_lustre_instance"):
-        yield from _differences(own, _lustre(instance, plan["variables"]["project_id"]["value"]))
+        yield from _differences(volume("gcp", plan), _lustre(instance, plan["variables"]["project_id"]["value"]))
     for instance in resources(plan, "google_filestore_instance"):
-        yield from _differences(own, _filestore(instance))
+        yield from _differences(volume("gcp", plan), _filestore(instance))
 
 
 def _lustre(instance: Resource, project: str) -> Json:
