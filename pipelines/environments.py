@@ -13,6 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Self
 
+from nightshift.cluster import STEP, TRAINING, queue_labels
 from nightshift.contracts.state import ROOTS, DeploymentTarget, State
 from nightshift.costs.prices import MACHINE
 from nightshift.errors import UserError, nearest
@@ -218,6 +219,7 @@ def _cluster(name: str, machines: Mapping[Role, str], bucket: str = "") -> Site:
         timeout=4 * 3600,
         shared_memory="8Gi",
         volumes=volumes,
+        labels=queue_labels(STEP),
         environment={MACHINE: machines[Role.GPU]},
         grace=120,  # as long as AWS' notice: a checkpoint is written in it
     )
@@ -227,7 +229,7 @@ def _cluster(name: str, machines: Mapping[Role, str], bucket: str = "") -> Site:
     launcher = replace(light, labels={"access-ml-pipeline": "true"})
     token = Secret("nightshift-serving", {"token": "NIGHTSHIFT_SERVING_TOKEN"})
     release = replace(light, secrets=(*light.secrets, token), account="nightshift-release")
-    placements = {Role.LIGHT: light, Role.GPU: gpu, Role.TRAINING: gpu}
+    placements = {Role.LIGHT: light, Role.GPU: gpu, Role.TRAINING: replace(gpu, labels=queue_labels(TRAINING))}
     placements |= {Role.LAUNCHER: launcher, Role.RELEASE: release}
     cluster = Site(name, placements, {"state": state, "device": "cuda"})
     return cluster if bucket else cluster.with_variables(**{GATEWAY: "http://pushgateway.nightshift:9091"})

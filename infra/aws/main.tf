@@ -6,6 +6,24 @@ locals {
   tags       = merge(var.tags, { project = var.name, environment = var.environment })
   # where Lustre is
   nearest = [var.zones[0]]
+
+  shared_pool = {
+    instance_types  = ["g6.2xlarge", "g5.2xlarge"]
+    capacity        = "on_demand"
+    max             = 1
+    min             = 0
+    zones           = null
+    disk_gib        = 200
+    fabric          = "none"
+    placement_group = false
+    reservation_id  = null
+    sharing         = var.gpu_sharing
+  }
+  gpu_pools = merge(
+    # Karpenter's nodes have no EFA
+    { for name, pool in var.gpu_pools : name => pool if !var.karpenter || pool.fabric == "efa" },
+    { for name in ["shared"] : name => local.shared_pool if var.gpu_sharing != "none" },
+  )
 }
 
 module "encryption" {
@@ -62,12 +80,13 @@ module "general_pool" {
   min            = var.general_pool.min
   max            = var.general_pool.max
   disk_gib       = var.general_pool.disk_gib
+  node_repair    = var.node_repair
   tags           = local.tags
 }
 
 module "gpu_pools" {
   source   = "./modules/node_pool"
-  for_each = var.gpu_pools
+  for_each = local.gpu_pools
 
   name                  = each.key
   kind                  = "gpu"
@@ -85,6 +104,9 @@ module "gpu_pools" {
   fabric                = each.value.fabric
   placement_group       = each.value.placement_group
   reservation_id        = each.value.reservation_id
+  sharing               = each.value.sharing
+  node_repair           = var.node_repair
+  preload_images        = var.preload_images
   tags                  = local.tags
 }
 
@@ -95,6 +117,7 @@ module "addons" {
   cluster_name       = module.general_pool.cluster_name
   kubernetes_version = module.cluster.kubernetes_version
   name               = local.full_name
+  node_repair        = var.node_repair
   tags               = local.tags
 }
 

@@ -180,6 +180,7 @@ variable "gpu_pools" {
     fabric          = optional(string, "none")
     placement_group = optional(bool, false)
     reservation_id  = optional(string)
+    sharing         = optional(string, "none")
   }))
 
   validation {
@@ -201,6 +202,40 @@ variable "gpu_pools" {
     condition     = alltrue([for pool in values(var.gpu_pools) : pool.zones == null ? true : length(setsubtract(pool.zones, var.zones)) == 0])
     error_message = "gpu_pools may name only zones of the variable zones."
   }
+}
+
+variable "karpenter" {
+  description = "Leave the nodes of GPU steps to Karpenter: of gpu_pools those with fabric efa are made"
+  type        = bool
+  default     = false
+}
+
+variable "gpu_sharing" {
+  description = "How small models share a GPU, on nodes of the pool shared: none, or time-slicing among four pods"
+  type        = string
+  default     = "none"
+
+  validation {
+    condition     = contains(["none", "time-slicing"], var.gpu_sharing)
+    error_message = "gpu_sharing must be none or time-slicing: partitions (MIG) ask for NVIDIA's GPU operator on EKS, which is not installed."
+  }
+
+  validation {
+    condition     = var.gpu_sharing == "none" || !contains(keys(var.gpu_pools), "shared")
+    error_message = "gpu_pools may name no pool shared where gpu_sharing makes one."
+  }
+}
+
+variable "node_repair" {
+  description = "Let EKS replace nodes whose GPU, kernel, network or disk its monitoring agent reports"
+  type        = bool
+  default     = false
+}
+
+variable "preload_images" {
+  description = "Pull and unpack images faster on GPU nodes, onto their instance store"
+  type        = bool
+  default     = false
 }
 
 variable "lustre" {

@@ -10,14 +10,12 @@ import yaml
 
 from infra.cloud import answers as questions
 from infra.cloud import asking, core, rendering
-from infra.cloud.answers import Answers, Cloud
+from infra.cloud.answers import Answers, Cloud, Size
 from infra.cloud.rendering import IMAGES, OUTPUTS, RENDERED, Infrastructure, make
 from infra.terraform import INFRA
 from nightshift.errors import UserError
 
 CHARTS = INFRA / "cluster" / "charts.yaml"
-# what stands in a dry run for what Terraform has not made yet
-UNKNOWN = Infrastructure("<registry>", "<store>", "<models>", [])
 
 
 def main() -> None:
@@ -124,7 +122,9 @@ def _charts() -> Sequence[Mapping[str, object]]:
 def _infrastructure(answers: Answers, is_dry: bool) -> Infrastructure:
     file = RENDERED / answers.name / OUTPUTS
     if is_dry and not file.exists():
-        return UNKNOWN
+        # stands for what Terraform has not made yet
+        state = "<store>/state" if answers.size is Size.TRY else ""
+        return Infrastructure("<registry>", "<store>", "<store>/mlflow", state, volume=[])
     return rendering.read_outputs(answers, _content(file, make("cloud-up", answers)))
 
 

@@ -72,6 +72,7 @@ OF_ONE_CLOUD = {
     Provisioning.KARPENTER: Cloud.AWS,
     Provisioning.COMPUTE_CLASS: Cloud.GCP,
     Capacity.FLEX_START: Cloud.GCP,
+    Sharing.MIG: Cloud.GCP,
     Fabric.EFA: Cloud.AWS,
     Fabric.GIB: Cloud.GCP,
 }
@@ -184,11 +185,17 @@ class Answers(Section):
         if not isinstance(self.account, wanted):
             fields = ", ".join(wanted.model_fields)
             raise ValueError(f"account is none of cloud {self.cloud}, which has: {fields}")
-        for choice in (self.gpu.provisioning, *self.gpu.fallback, self.gpu.fabric):
+        for choice in (self.gpu.provisioning, *self.gpu.fallback, self.gpu.sharing, self.gpu.fabric):
             if OF_ONE_CLOUD.get(choice, self.cloud) is not self.cloud:
                 raise ValueError(
                     f"gpu: {choice.value} is a choice of {OF_ONE_CLOUD[choice]} only; this is {self.cloud}"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _check_size(self) -> Self:
+        if self.size is Size.TRY and self.gpu != GpuChoices():
+            raise ValueError("gpu: size try has none of these choices; leave the section out, or choose size dev")
         return self
 
     @model_validator(mode="after")

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from importlib.metadata import version
 
+from infra.cloud import gpu
 from infra.cloud.answers import Answers, Cloud, Provisioning
-from infra.cloud.rendering import IMAGES, OUTPUTS, VARIABLES, Infrastructure, make, references
+from infra.cloud.rendering import COMPUTE_CLASS, IMAGES, OUTPUTS, RENDERED, VARIABLES, Infrastructure, make, references
 from infra.cluster import core as cluster
 from infra.terraform import INFRA
 from pipelines.images import PUSHED_IMAGES
@@ -94,13 +95,17 @@ def install(
     charts: Sequence[cluster.Chart], answers: Answers, made: Infrastructure, digests: Mapping[str, str]
 ) -> list[str]:
     """Return the commands that install what the cluster runs."""
-    has_pools = answers.gpu.provisioning is Provisioning.KARPENTER
-    pools = ['kubectl apply -k "$OVERLAYS/karpenter"'] if has_pools else []
+    pools = {
+        Provisioning.AUTOSCALER: [],
+        Provisioning.KARPENTER: ['kubectl apply -k "$OVERLAYS/karpenter"'],
+        Provisioning.COMPUTE_CLASS: [f'kubectl apply --server-side --filename "$OVERLAYS/{COMPUTE_CLASS}"'],
+    }
+    choices = gpu.name_choices(answers.gpu)
     return [
-        *_set(_settings(answers, made, digests)),
+        *_set(settings(answers, made, digests)),
         *connect(answers),
-        *cluster.install(charts, answers.cloud, answers.cluster, smallest=bool(made.state)),
-        *pools,
+        *cluster.install(charts, answers.cloud, answers.cluster, choices, smallest=bool(made.state)),
+        *pools[answers.gpu.provisioning],
     ]
 
 
@@ -163,8 +168,8 @@ def script(commands: Sequence[str]) -> list[str]:
     return [cluster.STOPPED, *commands]
 
 
-def _settings(answers: Answers, made: Infrastructure, digests: Mapping[str, str]) -> dict[str, str]:
-    """What the commands of `infra/cluster` name as variables of the shell."""
+def settings(answers: Answers, made: Infrastructure, digests: Mapping[str, str]) -> dict[str, str]:
+    """Return what the commands of `infra/cluster` name as variables of the shell."""
     return {
         "AIRFLOW_DIGEST": digests.get("airflow", ""),
         "ARTIFACTS": made.models,
@@ -202,12 +207,12 @@ def _terraform(answers: Answers) -> str:
 
 def _rendered(answers: Answers, name: str = "") -> str:
     """The path of a rendered file, or of the folder, from the repository's root, where a shell runs."""
-    return f"infra/rendered/{answers.name}/{name}".removesuffix("/")
+    return f"{RENDERED.relative_to(INFRA.parent)}/{answers.name}/{name}".removesuffix("/")
 
 
 def _within(answers: Answers, name: str) -> str:
     """The path of a rendered file for Terraform, which runs in the folder of the cloud."""
-    return f"../rendered/{answers.name}/{name}"
+    return f"../../{_rendered(answers, name)}"
 
 
 def _variables(answers: Answers) -> str:

@@ -4,23 +4,31 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from infra.cloud.answers import Answers, AwsAccount, Cloud
+from infra.cloud import gpu
+from infra.cloud.answers import Answers, AwsAccount, Cloud, Fabric, Provisioning
 from infra.terraform import INFRA
 from nightshift.errors import UserError, check_names
 from pipelines.images import EXAMPLE_REGISTRY
 
-RENDERED = INFRA / "rendered"
+RENDERED = INFRA.parent / "runs" / "cloud"
 VARIABLES, OUTPUTS, IMAGES = "terraform.tfvars.json", "outputs.json", "images.txt"
+COMPUTE_CLASS = "compute-class.yaml"
 HEADER = "# rendered by infra/cloud from infra/answers and Terraform's outputs: do not edit\n"
+# nodeadm's, as in infra/aws/modules/node_pool: Karpenter's nodes have an instance store too
+FAST_PULLS = yaml.safe_dump(
+    {"apiVersion": "node.eks.aws/v1alpha1", "kind": "NodeConfig", "spec": {"featureGates": {"FastImagePull": True}}}
+)
 FILESTORE = "filestore.csi.storage.gke.io"
 ANOMALY = 0.05  # of a month's budget, from which on AWS reports an unusual cost
 GROUPS = ("operators", "readers")
+# a machine of a TrainJob, in the runtime of infra/kubernetes/base/training.yaml
+MACHINE = "/spec/template/spec/replicatedJobs/0/template/spec/template/spec"
 Json = dict[str, Any]
 Patch = list[Json]
 # kind -> name of what a cluster without a shared file system lacks: that, and what is Kubeflow Trainer's
@@ -43,6 +51,8 @@ class Infrastructure:
         state: folder of what outlives a step; empty where there is a shared file system.
         volume: changes of the persistent volume; none where there is no shared file system.
         node_role: AWS: name of the role that nodes have.
+        efa_interfaces: AWS: of a node for trainings on several; 0 where there are none.
+        gpu_pools: Google Cloud: capacities of the pools by name.
     """
 
     registry: str
@@ -51,6 +61,8 @@ class Infrastructure:
     state: str
     volume: Patch
     node_role: str = ""
+    efa_interfaces: int = 0
+    gpu_pools: Mapping[str, str] = field(default_factory=dict)
 
 
 def variables(answers: Answers) -> Json:
@@ -64,6 +76,7 @@ def variables(answers: Answers) -> Json:
         "region": answers.region,
         "zones": answers.zones,
         "deletion_protection": answers.deletion_protection,
+        **gpu.set_variables(answers),
         **_owner_variables(answers),
     }
     known = re.findall(r'^variable "(\w+)"', (INFRA / answers.cloud / "variables.tf").read_text(), re.MULTILINE)
@@ -109,6 +122,7 @@ def _read_aws(values: Json) -> Infrastructure:
         state="" if values["lustre"] else f"{store}/state",
         volume=_fsx(values["lustre"]) if values["lustre"] else [],
         node_role=values["karpenter"]["node_role"],
+        efa_interfaces=values["efa_interfaces"],
     )
 
 
@@ -120,6 +134,7 @@ def _read_gcp(values: Json) -> Infrastructure:
         models=f"gs://{buckets['models']}/mlflow",
         state="" if values["volume"] else f"gs://{buckets['lake']}/state",
         volume=_google_files(values["volume"]) if values["volume"] else [],
+        gpu_pools=values["gpu_pools"],
     )
 
 
@@ -162,18 +177,25 @@ def references(made: Infrastructure, digests: Mapping[str, str]) -> str:
 def render(answers: Answers, made: Infrastructure, digests: Mapping[str, str], folder: Path) -> dict[str, str]:
     """Return the overlays of an environment by their path below its folder."""
     overlays = {"": _runs(answers, made, digests), "namespaces": _namespaces(answers)}
-    if answers.cloud is Cloud.AWS:
+    files = {}
+    if answers.gpu.provisioning is Provisioning.KARPENTER:
         overlays["karpenter"] = _karpenter(answers, made)
-    return {
+    if answers.gpu.provisioning is Provisioning.COMPUTE_CLASS:
+        files[COMPUTE_CLASS] = HEADER + yaml.safe_dump(gpu.make_compute_class(answers.gpu, made.gpu_pools))
+    return files | {
         str(Path(name, "kustomization.yaml")): HEADER + _dump(overlay, folder / name)
         for name, overlay in overlays.items()
     }
 
 
 def _dump(overlay: Json, folder: Path) -> str:
-    resources = [os.path.relpath(INFRA / name, folder) for name in overlay["resources"]]
-    head = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": resources}
-    return yaml.safe_dump({**head, **{key: overlay[key] for key in overlay.keys() - {"resources"}}}, sort_keys=False)
+    head = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
+    folders = {
+        key: [os.path.relpath(INFRA / name, folder) for name in overlay[key]]
+        for key in ("resources", "components")
+        if key in overlay
+    }
+    return yaml.safe_dump({**head, **overlay, **folders}, sort_keys=False)
 
 
 def _runs(answers: Answers, made: Infrastructure, digests: Mapping[str, str]) -> Json:
@@ -184,19 +206,36 @@ def _runs(answers: Answers, made: Infrastructure, digests: Mapping[str, str]) ->
     if made.state:
         absent = [_patch(kind, name, DELETED) for kind, name in ABSENT.items()]
         return {"resources": [f"kubernetes/{answers.cloud}"], "images": images, "patches": absent}
-    volume = _patch("PersistentVolume", "nightshift-lustre", made.volume)
-    return {"resources": [f"kubernetes/{answers.cloud}", "monitoring"], "images": images, "patches": [volume]}
+    preloading = ["cluster/images"] if answers.gpu.preload_images else []
+    fabric = [] if answers.gpu.fabric is Fabric.NONE else [f"kubernetes/{answers.gpu.fabric}"]
+    return {
+        "resources": [f"kubernetes/{answers.cloud}", "monitoring", *preloading],
+        "components": fabric,
+        "images": images,
+        "patches": [_patch("PersistentVolume", "nightshift-lustre", made.volume), *_interfaces(answers, made)],
+    }
+
+
+def _interfaces(answers: Answers, made: Infrastructure) -> list[Json]:
+    """A machine of a TrainJob has all EFA interfaces of its node."""
+    if answers.gpu.fabric is not Fabric.EFA or not made.efa_interfaces:
+        return []
+    limit = f"{MACHINE}/containers/0/resources/limits/vpc.amazonaws.com~1efa"
+    return [_patch("TrainingRuntime", "nightshift", [_replace(limit, str(made.efa_interfaces))])]
 
 
 def _namespaces(answers: Answers) -> Json:
     """On EKS the groups of people are known by their names, on GKE by their addresses."""
+    people = [
+        _patch("RoleBinding", name, [_group(answers, group)])
+        for group in GROUPS
+        for name in (group, f"nightshift-{group}")
+    ]
+    # Kueue has steps wait for GPUs, whose pods the quota would refuse; it does not count claims
+    quota = [_patch("ResourceQuota", "runs", [_replace("/spec/hard", {"persistentvolumeclaims": "10"})])]
     return {
         "resources": ["cluster/namespaces"],
-        "patches": [
-            _patch("RoleBinding", name, [_group(answers, group)])
-            for group in GROUPS
-            for name in (group, f"nightshift-{group}")
-        ],
+        "patches": [*people, *(quota if answers.gpu.kueue else [])],
     }
 
 
@@ -213,8 +252,19 @@ def _karpenter(answers: Answers, made: Infrastructure) -> Json:
         "securityGroupSelectorTerms": [{"tags": {f"kubernetes.io/cluster/{answers.cluster}": "owned"}}],
         "tags/environment": answers.environment,
     }
+    if answers.gpu.preload_images:
+        names["userData"] = FAST_PULLS
     changes = [{"op": "add", "path": f"/spec/{key}", "value": value} for key, value in names.items()]
-    return {"resources": ["cluster/karpenter"], "patches": [_patch("EC2NodeClass", "gpu", changes)]}
+    pools = [_weigh(pool, weight) for pool, weight in gpu.weigh_pools(answers.gpu).items()]
+    return {"resources": ["cluster/karpenter"], "patches": [_patch("EC2NodeClass", "gpu", changes), *pools]}
+
+
+def _weigh(pool: str, weight: int | None) -> Json:
+    target = {"kind": "NodePool", "name": pool}
+    if weight is not None:
+        return _patch(**target, changes=[_replace("/spec/weight", weight)])
+    head = {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": pool}}
+    return {"target": target, "patch": yaml.safe_dump({"$patch": "delete", **head})}
 
 
 def _replace(path: str, value: Any) -> Json:

@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from nightshift.errors import UserError
@@ -23,7 +24,13 @@ FOR_RUNS = [
 ESTABLISHED = "kubectl wait --for=condition=established customresourcedefinitions --all --timeout=2m"
 
 
-def install(charts: Sequence[Chart], cloud: str, cluster: str, smallest: bool = False) -> list[str]:
+def install(
+    charts: Sequence[Chart],
+    cloud: str,
+    cluster: str,
+    choices: AbstractSet[str] = frozenset(),
+    smallest: bool = False,
+) -> list[str]:
     """Return the commands that bring a cluster to what is described here; giving them again changes nothing.
 
     They name what is an environment's own as variables of the shell, which `infra/cloud` sets.
@@ -32,6 +39,7 @@ def install(charts: Sequence[Chart], cloud: str, cluster: str, smallest: bool = 
         charts: the rows of `charts.yaml`, in order.
         cloud: aws or gcp.
         cluster: name of the cluster, which ends with the environment's.
+        choices: what is installed beside what every cluster has, see docs/gpus-on-clusters.md.
         smallest: a cluster without a shared file system, for one day's runs on Airflow.
 
     Raises:
@@ -39,9 +47,10 @@ def install(charts: Sequence[Chart], cloud: str, cluster: str, smallest: bool = 
     """
     namespaces = 'kubectl apply --server-side --force-conflicts -k "$OVERLAYS/namespaces"'
     disks = ["kubectl apply -k infra/cluster/storage"] if cloud == "aws" else []
-    wanted = [chart for chart in charts if cloud in chart["clouds"] and (chart.get("smallest") or not smallest)]
+    is_wanted = [chart.get("choice") in {None, *choices} and chart.get("smallest", not smallest) for chart in charts]
+    wanted = [chart for chart, is_on in zip(charts, is_wanted, strict=True) if is_on and cloud in chart["clouds"]]
     names = {"cloud": cloud, "cluster": cluster, "site": f"{cloud}-try" if smallest else cloud}
-    commands = [command for chart in wanted for command in _install(chart, names)]
+    commands = [command for chart in wanted for command in _install(chart, names, choices)]
     secrets = 'infra/cluster/secrets.sh "$ARTIFACTS"'
     # Kubeflow brings its own namespace object: ours again, for the labels it lacks
     return [namespaces, secrets, *disks, *commands, namespaces, *([APPLY] if smallest else FOR_RUNS)]
@@ -82,12 +91,12 @@ def uninstall(charts: Sequence[Chart], cloud: str) -> list[str]:
     ]
 
 
-def _install(chart: Chart, names: Mapping[str, str]) -> list[str]:
+def _install(chart: Chart, names: Mapping[str, str], choices: AbstractSet[str]) -> list[str]:
     if chart["version"] is None:
         raise UserError(
             f"infra/cluster/charts.yaml: {chart['name']} has no version; fill in one that you have looked up"
         )
-    steps = _apply_kustomization(chart) if "kustomize" in chart else [_upgrade(chart, names)]
+    steps = _apply_kustomization(chart) if "kustomize" in chart else [_upgrade(chart, names, choices)]
     return [*chart.get("before", []), *steps, *chart.get("after", [])]
 
 
@@ -99,11 +108,12 @@ def _apply_kustomization(chart: Chart) -> list[str]:
     return [command for apply in applied for command in (apply, ESTABLISHED)]
 
 
-def _upgrade(chart: Chart, names: Mapping[str, str]) -> str:
+def _upgrade(chart: Chart, names: Mapping[str, str], choices: AbstractSet[str]) -> str:
     argv = ["helm upgrade --install", chart["name"], chart["chart"], "--version", chart["version"]]
     argv += ["--repo", chart["repository"]] if "repository" in chart else []
     argv += ["--namespace", chart["namespace"], "--create-namespace"]
-    argv += ["--values", f"infra/cluster/values/{chart['name']}.yaml"]
+    variants = [f"{choice}/" for choice in chart.get("variants", []) if choice in choices]
+    argv += [f"--values infra/cluster/values/{folder}{chart['name']}.yaml" for folder in ("", *variants)]
     # in double quotes, so that the shell fills in its variables
     named = {key: value.format(**names) for key, value in chart.get("set", {}).items()}
     argv += [f'--set "{key}={value}"' for key, value in named.items()]

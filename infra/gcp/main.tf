@@ -5,6 +5,11 @@ locals {
     environment = var.environment
     managed-by  = "terraform"
   })
+  # small models on few GPUs: in turns on an L4, or in the partitions of an A100
+  shared_pools = {
+    time-slicing = { accelerator = "nvidia-l4", gpus = 1, max_nodes = 1, capacity = "on_demand", zones = [var.zones[0]], sharing = "time-slicing" }
+    mig          = { accelerator = "nvidia-tesla-a100", gpus = 1, max_nodes = 1, capacity = "on_demand", zones = [var.zones[0]], sharing = "mig" }
+  }
   # of the one file system that steps share, if any; without it their state is in the lake's bucket
   files = concat(var.lustre == null ? [] : ["lustre.googleapis.com"], var.filestore == null ? [] : ["file.googleapis.com"])
   state = length(local.files) == 0 ? ["lake"] : []
@@ -23,6 +28,10 @@ locals {
     "servicenetworking.googleapis.com",
     "storage.googleapis.com",
   ])
+}
+
+data "google_project" "this" {
+  project_id = var.project_id
 }
 
 # others may use the same project, so a destroy leaves the APIs on
@@ -76,6 +85,7 @@ module "cluster" {
   people_domain       = var.people_domain
   deletion_protection = var.deletion_protection
   legacy_lustre_port  = try(var.lustre.legacy_port, false)
+  compute_class       = var.compute_class
   general_pool        = var.general_pool
   key                 = module.storage.key
   repository          = module.storage.repository
@@ -91,7 +101,7 @@ module "gpu_pools" {
   cluster_zones   = var.zones
   service_account = module.cluster.node_service_account
   key             = module.storage.key
-  pools           = var.gpu_pools
+  pools           = merge(var.gpu_pools, { for kind, pool in local.shared_pools : "shared" => pool if kind == var.gpu_sharing })
   labels          = local.labels
 }
 
@@ -132,11 +142,12 @@ module "filestore" {
 module "identity" {
   source = "./modules/identity"
 
-  name          = local.name
-  workload_pool = module.cluster.workload_pool
-  buckets       = module.storage.buckets
-  repository    = module.storage.repository
-  sources       = var.sources
+  name           = local.name
+  project_number = data.google_project.this.number
+  workload_pool  = module.cluster.workload_pool
+  buckets        = module.storage.buckets
+  repository     = module.storage.repository
+  sources        = var.sources
   workloads = {
     # the accounts of infra/kubernetes/base/accounts.yaml, under which steps run
     steps    = { namespace = "kubeflow", account = "nightshift", reads = ["lake"], writes = concat(["pipelines"], local.state) }

@@ -157,11 +157,34 @@ variable "gpu_pools" {
     reservation   = optional(string, "")
     fabric        = optional(string, "standard")
     max_run_hours = optional(number, 24)
+    sharing       = optional(string, "none")
   }))
 
   validation {
     condition     = length(var.gpu_pools) > 0
     error_message = "gpu_pools has one pool at least: features, training and profiling run on GPUs."
+  }
+}
+
+variable "compute_class" {
+  description = "Try node pools in the order of the ComputeClass default, instead of the autoscaler's."
+  type        = bool
+  default     = false
+}
+
+variable "gpu_sharing" {
+  description = "How small models share a GPU, on nodes of the pool shared: none, time-slicing (four take turns) or mig (seven partitions)."
+  type        = string
+  default     = "none"
+
+  validation {
+    condition     = contains(["none", "time-slicing", "mig"], var.gpu_sharing)
+    error_message = "gpu_sharing is none, time-slicing or mig."
+  }
+
+  validation {
+    condition     = var.gpu_sharing == "none" || !contains(keys(var.gpu_pools), "shared")
+    error_message = "gpu_pools names no pool shared where gpu_sharing makes one."
   }
 }
 

@@ -14,8 +14,8 @@ import pytest
 import yaml
 
 from infra import terraform
-from infra.cluster import core
 from nightshift.image import image
+from pipelines.images import EXAMPLE_REGISTRY
 from tests.infra.plans import Json
 
 CLOUDS = tuple(cloud for cloud in ("aws", "gcp") if (terraform.INFRA / cloud / "main.tf").exists())
@@ -38,7 +38,7 @@ def environments(cloud: str) -> list[str]:
 
 def example_image(name: str) -> str:
     """An image as manifests name it; the installation puts the registry in."""
-    return image(name, core.REGISTRY)
+    return image(name, EXAMPLE_REGISTRY)
 
 
 def missing(what: str) -> None:

@@ -47,14 +47,6 @@ def expressions(plan: Json, *types: str) -> dict[str, Json]:
     return dict(walk(plan["configuration"]["root_module"]))
 
 
-def volume(cloud: str, plan: Json) -> Json:
-    """What the environment of a plan says of its own of the volume in Kubernetes, by the field's path."""
-    folder = INFRA / "kubernetes" / f"{cloud}-{plan['variables']['environment']['value']}"
-    patches = yaml.safe_load((folder / "kustomization.yaml").read_text())["patches"]
-    (patch,) = (entry["patch"] for entry in patches if entry["target"]["kind"] == "PersistentVolume")
-    return {change["path"]: change["value"] for change in yaml.safe_load(patch)}
-
-
 def groups_of_people() -> set[str]:
     """The groups to which Kubernetes gives rights in our namespaces."""
     objects = yaml.safe_load_all((INFRA / "cluster/namespaces/common/people.yaml").read_text())

@@ -16,6 +16,7 @@ variables {
   people_domain       = "example.com"
   deletion_protection = true
   legacy_lustre_port  = true
+  compute_class       = false
   general_pool        = { machine_type = "e2-standard-8", min_nodes = 1, max_nodes = 4, spot = false, disk_gib = 100 }
   key                 = "key"
   repository          = { location = "europe-west4", id = "images" }

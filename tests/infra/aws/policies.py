@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 
 from pipelines.environments import AWS, GPU
-from tests.infra.plans import Json, Resource, groups_of_people, resources, volume
+from tests.infra.plans import Json, Resource, groups_of_people, resources
 
 
 def _label(group: Resource) -> str:
@@ -45,17 +45,6 @@ def who_is_in_a_group_of_people_is_said(plan: Json) -> Iterator[str]:
     yield from (f"{group} may do nothing" for group in sorted(named - wanted))
 
 
-def the_volume_in_kubernetes_is_the_file_system(plan: Json) -> Iterator[str]:
-    """As far as it is known before there is one."""
-    for system in resources(plan, "aws_fsx_lustre_file_system"):
-        own, size = volume("aws", plan), f"{system.values['storage_capacity']}Gi"
-        if own["/spec/capacity/storage"] != size:
-            yield f"{system.address} has {size}, the volume {own['/spec/capacity/storage']}"
-        region = plan["variables"]["region"]["value"]
-        if not own["/spec/csi/volumeAttributes/dnsname"].endswith(f".fsx.{region}.amazonaws.com"):
-            yield f"the volume is not looked for in {region}"
-
-
 def what_costs_by_the_hour_bears_the_tags_of_the_budget(plan: Json) -> Iterator[str]:
     """Nodes, their disks and those of claims: the provider's default tags do not reach what others create."""
     (budget,) = resources(plan, "aws_budgets_budget")
@@ -79,5 +68,4 @@ POLICIES = (
     what_costs_by_the_hour_bears_the_tags_of_the_budget,
     nodes_are_what_the_pipelines_ask_for,
     who_is_in_a_group_of_people_is_said,
-    the_volume_in_kubernetes_is_the_file_system,
 )

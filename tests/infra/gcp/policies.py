@@ -1,13 +1,12 @@
 """Where Google Cloud's plans have to fit what the pipelines, Kubernetes and the charts say."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import yaml
 
 from infra.terraform import INFRA
 from pipelines.environments import GCP, Role, Toleration
-from tests.infra.plans import Json, Resource, groups_of_people, resources, volume
+from tests.infra.plans import Json, Resource, groups_of_people, resources
 
 OVERLAY = INFRA / "kubernetes" / "gcp"
 # what the control plane calls nodes at, beside 443 and 10250, which GKE opens itself: webhooks of Kubeflow Pipelines
@@ -103,49 +102,14 @@ def who_is_in_a_group_of_people_is_said(plan: Json) -> Iterator[str]:
     yield from (f"nobody in {group} finds the cluster" for group in sorted(wanted) if f"group:{group}" not in members)
 
 
-def steps_act_as_the_accounts_that_kubernetes_gives_them(plan: Json) -> Iterator[str]:
+def buckets_know_the_accounts_of_steps(plan: Json) -> Iterator[str]:
     namespace = yaml.safe_load((OVERLAY / "kustomization.yaml").read_text())["namespace"]
     objects = yaml.safe_load_all((OVERLAY.parent / "base" / "accounts.yaml").read_text())
     accounts = [account["metadata"]["name"] for account in objects if account["kind"] == "ServiceAccount"]
-    bindings = [binding.values.get("member", "") for binding in resources(plan, "google_service_account_iam_member")]
+    members = [grant.values.get("member", "") for grant in resources(plan, "google_storage_bucket_iam_member")]
     for account in accounts:
-        if not any(member.endswith(f".svc.id.goog[{namespace}/{account}]") for member in bindings):
-            yield f"nothing ties {namespace}/{account} to an account of Google's"
-
-
-def the_volume_in_kubernetes_is_the_instance(plan: Json) -> Iterator[str]:
-    for instance in resources(plan, "google_lustre_instance"):
-        yield from _differences(volume("gcp", plan), _lustre(instance, plan["variables"]["project_id"]["value"]))
-    for instance in resources(plan, "google_filestore_instance"):
-        yield from _differences(volume("gcp", plan), _filestore(instance))
-
-
-def _lustre(instance: Resource, project: str) -> Json:
-    return {
-        "/spec/capacity/storage": f"{instance.values['capacity_gib']}Gi",
-        "/spec/csi/volumeHandle": f"{project}/{instance.values['location']}/{instance.values['instance_id']}",
-        "/spec/csi/volumeAttributes/filesystem": instance.values["filesystem"],
-    }
-
-
-def _filestore(instance: Resource) -> Json:
-    (share,) = instance.values["file_shares"]
-    named = (instance.values["location"], instance.values["name"], share["name"])
-    return {
-        "/spec/capacity/storage": f"{share['capacity_gb']}Gi",
-        "/spec/csi/driver": "filestore.csi.storage.gke.io",
-        "/spec/csi/volumeHandle": "/".join(("modeInstance", *named)),
-        "/spec/csi/volumeAttributes": {"ip": "10.0.0.2", "volume": share["name"]},
-    }
-
-
-def _differences(own: Json, wanted: Json) -> Iterator[str]:
-    """The environment's own fields; what it leaves is the cloud's, in lustre.yaml."""
-    mounted = next(yaml.safe_load_all(Path(OVERLAY / "lustre.yaml").read_text()))["spec"]["csi"]
-    common = {f"/spec/csi/volumeAttributes/{name}": value for name, value in mounted["volumeAttributes"].items()}
-    for path, value in wanted.items():
-        if (common | own)[path] != value:
-            yield f"{path} is {(common | own)[path]}, not {value}"
+        if not any(member.endswith(f"/subject/ns/{namespace}/sa/{account}") for member in members):
+            yield f"no bucket knows {namespace}/{account}"
 
 
 POLICIES = (
@@ -153,6 +117,5 @@ POLICIES = (
     webhooks_are_reached_from_the_control_plane,
     every_api_that_is_asked_is_on,
     who_is_in_a_group_of_people_is_said,
-    steps_act_as_the_accounts_that_kubernetes_gives_them,
-    the_volume_in_kubernetes_is_the_instance,
+    buckets_know_the_accounts_of_steps,
 )

@@ -133,6 +133,8 @@ resource "google_container_cluster" "this" {
   # pools are scaled by the autoscaler of each; the profile decides how soon an idle node goes
   cluster_autoscaling {
     autoscaling_profile = "OPTIMIZE_UTILIZATION"
+    # for pods that select no class, so that none has to
+    default_compute_class_enabled = var.compute_class
   }
 
   cost_management_config {
@@ -159,7 +161,7 @@ resource "google_container_cluster" "this" {
   depends_on = [google_project_iam_member.nodes]
 }
 
-# GKE lets the control plane call nodes at 443 and 10250 only, and webhooks answer at their pods' ports
+# GKE lets the control plane call nodes at 443 and 10250 only; webhooks answer at their pods' ports, and Kueue its API at 8082
 resource "google_compute_firewall" "webhooks" {
   name                    = "${var.name}-webhooks"
   network                 = var.network
@@ -169,7 +171,7 @@ resource "google_compute_firewall" "webhooks" {
 
   allow {
     protocol = "tcp"
-    ports    = ["8443", "9443"]
+    ports    = ["8082", "8443", "9443"]
   }
 }
 

@@ -106,3 +106,8 @@ variable "labels" {
   description = "Labels on the cluster and its nodes' machines, which the provider's defaults do not reach."
   type        = map(string)
 }
+
+variable "compute_class" {
+  description = "Whether the ComputeClass default says in which order node pools are tried."
+  type        = bool
+}
