@@ -38,12 +38,35 @@ def table_of(cloud: str) -> dict[str, Any]:
 
 def show(plan: Mapping[str, Any], table: Mapping[str, Any], console: Console) -> None:
     """Print what a plan would change and what it would cost."""
-    prices = {name: core.Price(**fields) for name, fields in table["prices"].items()}
+    prices = _prices(table)
     console.print(_changes(core.changes(plan)))
-    by_use = {name: core.costs(core.charges(plan, use), prices) for name, use in core.PROFILES.items()}
+    by_use = _costs_by_use(plan, prices)
     console.print(_costs(by_use))
     for line in _notes(plan, table, prices, by_use):
         console.print(line, highlight=False)
+
+
+def estimate(plan: Mapping[str, Any], cloud: str) -> dict[str, str | int]:
+    """Return what a plan costs a month in US dollars, idle and working, and what most of the first is for.
+
+    Raises:
+        ValueError: when something in it has no price.
+    """
+    by_use = _costs_by_use(plan, _prices(table_of(cloud)))
+    totals = {f"{name}, USD": sum(costs.values(), core.NOTHING) for name, costs in by_use.items()}
+    unknown = sorted({name for total in totals.values() for name in total.unknown})
+    if unknown:
+        raise ValueError(f"no price known for {', '.join(unknown)}: add it to infra/costs/prices.yaml")
+    largest = [f"{group} {cost.usd:,.0f}" for group, cost in [*by_use["idle"].items()][:3]]
+    return {**{name: round(total.usd) for name, total in totals.items()}, "largest parts, idle": ", ".join(largest)}
+
+
+def _prices(table: Mapping[str, Any]) -> dict[str, core.Price]:
+    return {name: core.Price(**fields) for name, fields in table["prices"].items()}
+
+
+def _costs_by_use(plan: Mapping[str, Any], prices: Mapping[str, core.Price]) -> dict[str, dict[str, core.MonthlyCost]]:
+    return {name: core.costs(core.charges(plan, use), prices) for name, use in core.PROFILES.items()}
 
 
 def _changes(counted: Mapping[str, Mapping[str, int]]) -> Table:

@@ -62,7 +62,7 @@ def pools_have_the_labels_and_taints_that_steps_expect(plan: Json) -> Iterator[s
             wanted["nightshift/gpus"] = str(node(pool)["guest_accelerator"][0]["count"])
         if not wanted.items() <= node(pool)["labels"].items():
             yield f"{pool.address} is labeled {node(pool)['labels']}, not {wanted}"
-        expected = [gpu] * heavy + [spot] * bool(node(pool)["spot"])
+        expected = [gpu, *[spot] * bool(node(pool)["spot"])] * heavy
         taints = [Toleration(taint["key"], taint["value"]) for taint in node(pool)["taint"]]
         if taints != expected or any(taint["effect"] != "NO_SCHEDULE" for taint in node(pool)["taint"]):
             yield f"{pool.address} has the taints {taints}, not {expected}"
