@@ -159,7 +159,9 @@ def connect(answers: Answers) -> list[str]:
     ]
     if answers.cloud is Cloud.AWS:
         return [*begin, f"AWS_REGION={answers.region} infra/aws/connect.sh {answers.cluster} &", *end]
-    place = f"--project {answers.account.id} --location {answers.region}"
+    # as infra/gcp/modules/cluster has it: one zone has a control plane of its own
+    location = answers.region if len(answers.zones) > 1 else answers.zones[0]
+    place = f"--project {answers.account.id} --location {location}"
     return [*begin, f"gcloud container clusters get-credentials {answers.cluster} {place} --dns-endpoint", *end]
 
 
