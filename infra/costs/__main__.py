@@ -10,9 +10,9 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
-from infra import terraform
+from infra.cloud import plans
 from infra.costs import core
-from nightshift.errors import UnavailableError, UserError, check_names
+from nightshift.errors import UnavailableError, UserError
 
 PRICES = Path(__file__).with_name("prices.yaml")
 
@@ -21,24 +21,13 @@ def main() -> None:
     """Print both tables and exit: 2 for a user's mistake, 1 when Terraform failed."""
     parser = argparse.ArgumentParser(prog="infra.costs", description=__doc__)
     parser.add_argument("cloud", choices=("aws", "gcp"))
-    parser.add_argument("environment", help="name of a .tfvars file: try, dev or prod")
+    parser.add_argument("environment", help="its file is infra/answers/<cloud>-<environment>.yaml")
     args = parser.parse_args()
     try:
-        check(args.cloud, args.environment)
-        show(terraform.plan(args.cloud, args.environment), table_of(args.cloud), Console())
+        show(plans.plan(args.cloud, args.environment), table_of(args.cloud), Console())
     except (UserError, UnavailableError) as error:
         print(f"infra-plan: {error}", file=sys.stderr)
         sys.exit(2 if isinstance(error, UserError) else 1)
-
-
-def check(cloud: str, environment: str) -> None:
-    """Refuse an environment that a cloud has no file for.
-
-    Raises:
-        UserError: naming those it has.
-    """
-    environments = sorted(path.stem for path in (terraform.INFRA / cloud).glob("*.tfvars"))
-    check_names("ENV", [environment], environments)
 
 
 def table_of(cloud: str) -> dict[str, Any]:

@@ -330,8 +330,10 @@ def test_the_collectives_are_tried_on_two_machines_of_the_runtime_that_trainings
     validate(kind_of(job), job)
     command = job["spec"]["trainer"]["command"]
 
-    assert job["spec"]["runtimeRef"] == trainjob.TrainJobWork((), 2).body["spec"]["runtimeRef"]
-    assert job["spec"]["trainer"]["numNodes"] == 2
+    training = trainjob.TrainJobWork((), 2).body
+    assert job["spec"]["runtimeRef"] == training["spec"]["runtimeRef"]
+    assert job["spec"]["trainer"]["numNodes"] == training["spec"]["trainer"]["numNodes"]
+    assert job["metadata"]["labels"] == training["metadata"]["labels"]
     assert command[:5] == [*trainjob.LAUNCHER[:3], "-m", collectives.__name__]
     assert any(re.fullmatch(r"--at-least=\d+", word) for word in command)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from infra import terraform
+from infra.cloud.answers import Size
 from tests.infra import checks
 from tests.infra.plans import Json, resources
 
@@ -142,7 +143,7 @@ def test_every_module_has_the_same_three_files(cloud: str) -> None:
 def test_terraform_reads_no_other_file_and_no_other_value_than_those_that_are_planned_here(cloud: str) -> None:
     """It takes values from every *.auto.tfvars by itself, and lets every override.tf change what stands elsewhere."""
     root = terraform.INFRA / cloud
-    environments = [f"{name}.tfvars" for name in checks.environments(cloud) if name != "terraform" and "." not in name]
+    environments = [f"{size}.tfvars" for size in Size]
 
     paths = [path.relative_to(root) for path in root.rglob("*.tf*") if "tests" not in path.relative_to(root).parts]
     modules = {Path("modules", path.name, name) for path in (root / "modules").iterdir() for name in FILES}

@@ -59,7 +59,9 @@ def pools_have_the_labels_and_taints_that_steps_expect(plan: Json) -> Iterator[s
         heavy = pool in gpu_pools(plan)
         wanted = dict((GCP.placements[Role.GPU] if heavy else GCP.placements[Role.LIGHT]).nodes)
         if heavy:
-            wanted["nightshift/gpus"] = str(node(pool)["guest_accelerator"][0]["count"])
+            (accelerator,) = node(pool)["guest_accelerator"]
+            is_shared = accelerator.get("gpu_partition_size") or accelerator.get("gpu_sharing_config")
+            wanted["nightshift/gpus"] = "shared" if is_shared else str(accelerator["count"])
         if not wanted.items() <= node(pool)["labels"].items():
             yield f"{pool.address} is labeled {node(pool)['labels']}, not {wanted}"
         expected = [gpu, *[spot] * bool(node(pool)["spot"])] * heavy
