@@ -254,8 +254,8 @@ def _cost(charge: Charge, prices: Mapping[str, Price]) -> MonthlyCost:
 
 
 def _nodes(pools: Sequence[Pool], use: Use) -> list[Charge]:
-    at_night = [_choose_pool(pools, gpu) for gpu in (True, False)]
-    return [charge for pool in pools for charge in _charge_nodes(pool, use if pool in at_night else Use())]
+    at_night = {id(_choose_pool(pools, gpu)) for gpu in (True, False)}
+    return [charge for pool in pools for charge in _charge_nodes(pool, use if id(pool) in at_night else Use())]
 
 
 def _choose_pool(pools: Sequence[Pool], gpu: bool) -> Pool | None:
