@@ -122,6 +122,12 @@ def test_a_night_takes_a_spot_node_where_there_are_any_and_one_more_general_node
     assert costs["general nodes"].usd == pytest.approx(730 + 30 * 2)
 
 
+def test_of_two_pools_that_are_alike_a_night_takes_a_node_of_one() -> None:
+    nodes = plan(*[node_group("gpu", "big", 0, 1)] * 2)
+
+    assert cost(nodes, core.Use(nights=30), **{"big on-demand": 1.0})["GPU nodes"].usd == pytest.approx(30)
+
+
 def test_a_pool_that_cannot_grow_has_no_node_more_at_night() -> None:
     nodes = plan(node_group("general", "small", 2, 2))
 
