@@ -472,3 +472,16 @@ def test_a_person_gives_five_commands_a_cloud_and_edits_one_file() -> None:
     assert set(re.findall(r"`(infra/\S+|pipelines/\S+)`", runbook)) == {"infra/answers/<cloud>-<environment>.yaml"}
     page = (ROOT / "docs/infrastructure.md").read_text()
     assert re.search(r"^\| now \| 5 \| 1 \| 5 \| 1 \|$", page, re.MULTILINE)
+
+
+@pytest.mark.slow
+def test_the_command_line_hands_on_to_a_checkouts_infra_and_says_where_there_is_none(tmp_path: Path) -> None:
+    line = [sys.executable, "-m", "pipelines.cli", "cloud", "schema"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    here, elsewhere = (
+        subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+        for folder in (ROOT, tmp_path)
+    )
+
+    assert here.stdout == (ROOT / "docs/schemas/answers.json").read_text()
+    assert elsewhere.returncode == 2 and "has no infra/cloud; run nightshift cloud in a checkout" in elsewhere.stderr
