@@ -168,7 +168,9 @@ def connect(answers: EnvironmentAnswers) -> list[str]:
     ]
     if answers.cloud is Cloud.AWS:
         return [*begin, f"AWS_REGION={answers.region} infra/aws/connect.sh {answers.cluster} &", *end]
-    location = f"--project {answers.account.id} --location {answers.region}"
+    # as infra/gcp/modules/cluster has it: one zone has a control plane of its own
+    region_or_zone = answers.region if len(answers.zones) > 1 else answers.zones[0]
+    location = f"--project {answers.account.id} --location {region_or_zone}"
     return [*begin, f"gcloud container clusters get-credentials {answers.cluster} {location} --dns-endpoint", *end]
 
 

@@ -50,7 +50,7 @@ run "state_in_the_bucket_is_written_and_replaced_by_steps_alone" {
   }
 
   assert {
-    condition     = sort([for name, role in aws_iam_role_policy.pods : name if strcontains(role.policy, "/state/*")]) == ["release", "steps", "training"]
+    condition     = [for name, role in aws_iam_role_policy.pods : name if strcontains(role.policy, "/state/*")] == ["release", "steps", "training"]
     error_message = "of those who run steps"
   }
 
