@@ -95,7 +95,7 @@ module "gpu_pools" {
   node_role_arn         = module.cluster.node_role_arn
   security_group_id     = module.cluster.security_group_id
   efa_security_group_id = module.network.efa_security_group_id
-  subnet_ids            = [for zone in coalesce(each.value.zones, local.nearest) : module.network.subnet_ids[zone]]
+  subnet_ids            = [for zone in coalesce(each.value.zones, each.value.capacity == "spot" ? var.zones : local.nearest) : module.network.subnet_ids[zone]]
   instance_types        = each.value.instance_types
   capacity              = each.value.capacity
   min                   = each.value.min

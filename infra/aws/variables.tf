@@ -30,7 +30,7 @@ variable "region" {
 }
 
 variable "zones" {
-  description = "Availability zones with a subnet; Lustre, general nodes and the pools that name no zones are in the first"
+  description = "Availability zones with a subnet; Lustre, general nodes and pools that name no zones are in the first, spot pools in all"
   type        = list(string)
 
   validation {

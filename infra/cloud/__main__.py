@@ -93,7 +93,7 @@ ACTIONS = (init, schema, render, state, up, images, install, schedule, down)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="infra.cloud", description=__doc__)
+    parser = argparse.ArgumentParser(prog="nightshift cloud", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="action")
     for action in ACTIONS:
         command = commands.add_parser(action.__name__, help=action.__doc__, description=action.__doc__)

@@ -44,7 +44,8 @@ def write(flags: Mapping[str, Any], ask: Ask | None, folder: Path = FOLDER) -> t
 
 def _gather(flags: Mapping[str, Any], ask: Ask | None) -> dict[str, Any]:
     cloud = flags.get("cloud") or (ask("cloud, aws or gcp: ") if ask else "")
-    values: dict[str, Any] = {"cloud": cloud}
+    # so that what is missing of a section is named
+    values: dict[str, Any] = {"cloud": cloud, "account": {}, "budget": {}}
     for path, field in _list_fields(Answers, ACCOUNTS.get(cloud, AwsAccount)):
         text = flags.get(path) or (values.get(path) if path == "cloud" else None)
         if text is None and ask and field.is_required():

@@ -31,6 +31,13 @@ GROUPS = ("operators", "readers")
 MACHINE = "/spec/template/spec/replicatedJobs/0/template/spec/template/spec"
 Json = dict[str, Any]
 Patch = list[Json]
+# kind -> name of what a cluster without a shared file system lacks: that, and what is Kubeflow Trainer's
+ABSENT = {
+    "PersistentVolume|PersistentVolumeClaim|Job": "nightshift-lustre.*",
+    "TrainingRuntime": "nightshift",
+    "Role|RoleBinding": "nightshift-training",
+}
+DELETED = {"$patch": "delete", "apiVersion": "v1", "kind": "any", "metadata": {"name": "any"}}
 
 
 @dataclass(frozen=True)
@@ -197,7 +204,8 @@ def _runs(answers: Answers, made: Infrastructure, digests: Mapping[str, str]) ->
         for name, digest in sorted(digests.items())
     ]
     if made.state:
-        return {"resources": [f"kubernetes/{answers.cloud}-try"], "images": images}
+        absent = [_patch(kind, name, DELETED) for kind, name in ABSENT.items()]
+        return {"resources": [f"kubernetes/{answers.cloud}"], "images": images, "patches": absent}
     preloading = ["cluster/images"] if answers.gpu.preload_images else []
     fabric = [] if answers.gpu.fabric is Fabric.NONE else [f"kubernetes/{answers.gpu.fabric}"]
     return {
@@ -263,7 +271,7 @@ def _replace(path: str, value: Any) -> Json:
     return {"op": "replace", "path": path, "value": value}
 
 
-def _patch(kind: str, name: str, changes: Patch) -> Json:
+def _patch(kind: str, name: str, changes: Patch | Json) -> Json:
     return {"target": {"kind": kind, "name": name}, "patch": yaml.safe_dump(changes, sort_keys=False)}
 
 

@@ -10,6 +10,7 @@ locals {
     time-slicing = { accelerator = "nvidia-l4", gpus = 1, max_nodes = 1, capacity = "on_demand", zones = [var.zones[0]], sharing = "time-slicing" }
     mig          = { accelerator = "nvidia-tesla-a100", gpus = 1, max_nodes = 1, capacity = "on_demand", zones = [var.zones[0]], sharing = "mig" }
   }
+  gpu_pools = merge(var.gpu_pools, { for kind, pool in local.shared_pools : "shared" => pool if kind == var.gpu_sharing })
   # of the one file system that steps share, if any; without it their state is in the lake's bucket
   files = concat(var.lustre == null ? [] : ["lustre.googleapis.com"], var.filestore == null ? [] : ["file.googleapis.com"])
   state = length(local.files) == 0 ? ["lake"] : []
@@ -101,7 +102,7 @@ module "gpu_pools" {
   cluster_zones   = var.zones
   service_account = module.cluster.node_service_account
   key             = module.storage.key
-  pools           = merge(var.gpu_pools, { for kind, pool in local.shared_pools : "shared" => pool if kind == var.gpu_sharing })
+  pools           = { for name, pool in local.gpu_pools : name => merge(pool, { zones = coalesce(pool.zones, var.zones) }) }
   labels          = local.labels
 }
 
@@ -110,7 +111,7 @@ module "lustre" {
   count  = var.lustre == null ? 0 : 1
 
   name               = local.name
-  zone               = var.lustre.zone
+  zone               = coalesce(var.lustre.zone, var.zones[0])
   capacity_gib       = var.lustre.capacity_gib
   throughput         = var.lustre.throughput
   legacy_port        = var.lustre.legacy_port
@@ -131,7 +132,7 @@ module "filestore" {
   count  = var.filestore == null ? 0 : 1
 
   name         = local.name
-  zone         = var.filestore.zone
+  zone         = coalesce(var.filestore.zone, var.zones[0])
   capacity_gib = var.filestore.capacity_gib
   network      = module.network.network_id
   labels       = local.labels

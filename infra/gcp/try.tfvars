@@ -16,8 +16,8 @@ deletion_protection = false
 general_pool = { machine_type = "e2-standard-4", min_nodes = 1, max_nodes = 2, spot = true, disk_gib = 50 }
 
 gpu_pools = {
-  l4-spot = { accelerator = "nvidia-l4", gpus = 1, max_nodes = 1, capacity = "spot", zones = ["europe-west4-a"] }
-  l4      = { accelerator = "nvidia-l4", gpus = 1, max_nodes = 1, capacity = "on_demand", zones = ["europe-west4-a"] }
+  l4-spot = { accelerator = "nvidia-l4", gpus = 1, max_nodes = 1, capacity = "spot" }
+  l4      = { accelerator = "nvidia-l4", gpus = 1, max_nodes = 1, capacity = "on_demand" }
 }
 
 budget = { amount = 200, emails = ["ml-platform@example.com"] }

@@ -147,13 +147,13 @@ variable "general_pool" {
 }
 
 variable "gpu_pools" {
-  description = "GPU node pools by name. Each scales from no node to max_nodes, counted over its zones."
+  description = "GPU node pools by name. Each scales from no node to max_nodes, counted over its zones, by default all."
   type = map(object({
     accelerator   = string
     gpus          = number
     max_nodes     = number
     capacity      = string
-    zones         = list(string)
+    zones         = optional(list(string))
     reservation   = optional(string, "")
     fabric        = optional(string, "standard")
     max_run_hours = optional(number, 24)
@@ -189,15 +189,15 @@ variable "gpu_sharing" {
 }
 
 variable "filestore" {
-  description = "A shared file system for little data, instead of Lustre: its zone and its size in GiB."
+  description = "A shared file system for little data, instead of Lustre: its zone, by default the first, and its size in GiB."
   type = object({
-    zone         = string
+    zone         = optional(string)
     capacity_gib = optional(number, 1024)
   })
   default = null
 
   validation {
-    condition     = var.filestore == null ? true : contains(var.zones, var.filestore.zone)
+    condition     = var.filestore == null ? true : contains(var.zones, coalesce(var.filestore.zone, var.zones[0]))
     error_message = "filestore.zone is one of the zones of the variable zones, beside the nodes."
   }
 
@@ -208,9 +208,9 @@ variable "filestore" {
 }
 
 variable "lustre" {
-  description = "The Lustre file system, for much data: its zone, its size in GiB, its throughput in MB/s for each TiB, and whether it speaks GKE's legacy port 6988."
+  description = "The Lustre file system, for much data: its zone, by default the first, its size in GiB, its throughput in MB/s for each TiB, and whether it speaks GKE's legacy port 6988."
   type = object({
-    zone         = string
+    zone         = optional(string)
     capacity_gib = number
     throughput   = number
     legacy_port  = optional(bool, false)
@@ -218,7 +218,7 @@ variable "lustre" {
   default = null
 
   validation {
-    condition     = var.lustre == null ? true : contains(var.zones, var.lustre.zone)
+    condition     = var.lustre == null ? true : contains(var.zones, coalesce(var.lustre.zone, var.zones[0]))
     error_message = "lustre.zone is one of the zones of the variable zones, beside the nodes."
   }
 }

@@ -10,7 +10,7 @@ from nightshift.contracts.state import ROOTS
 from pipelines import arguments
 from pipelines.environments import AWS_TRY, GCP_TRY, Site
 from tests.e2e.command import newest, nightshift
-from tests.e2e.test_daily_run import DATE, small_world
+from tests.e2e.nights import config as small_world
 from tests.nightshift import s3
 
 
@@ -31,8 +31,10 @@ def test_a_model_is_trained_and_promoted_without_a_shared_file_system(tmp_path: 
 
     with s3.bucket() as url, s3.reached_at(url):
         words = [word for name in roots for word in ("--set", f"state.{name}=s3://lake/state/{name}")]
-        nightshift(tmp_path, "run", "--config", str(config), "--date", DATE, "--target", "register-only", *words)
+        nightshift(
+            tmp_path, "run", "--config", str(config), "--date", "2025-06-30", "--target", "register-only", *words
+        )
 
-        assert newest(tmp_path)["deployment"]["promoted"], newest(tmp_path)["deployment"]
+        assert newest(tmp_path)["verdicts"]["deployment"]["decision"] == "promoted"
         assert {name for name in roots if storage.names(f"s3://lake/state/{name}")} >= {"lake"}
     assert {path.name for path in tmp_path.iterdir()} & set(roots) == set()

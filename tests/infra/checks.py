@@ -32,8 +32,9 @@ class Policy(Protocol):
 
 
 def environments(cloud: str) -> list[str]:
-    """The environments of a cloud: the examples, and whatever a user has put beside them."""
-    return sorted(path.stem for path in (terraform.INFRA / cloud).glob("*.tfvars"))
+    """The environments of a cloud: the examples, and whatever a user has answered for beside them."""
+    answered = (terraform.INFRA / "answers").glob(f"{cloud}-*.yaml")
+    return sorted(path.stem.removeprefix(f"{cloud}-") for path in answered)
 
 
 def example_image(name: str) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from infra.cloud import answers as questions
 from infra.cloud import core, rendering
 from infra.cloud.answers import Answers, Cloud, Size
+from tests.infra.charts import CHARTS
 from tests.infra.plans import Json
 
 NAMES = ("aws-dev", "aws-prod", "aws-try", "gcp-dev", "gcp-prod", "gcp-try")
@@ -75,6 +76,19 @@ def lay_out(answers: Answers, folder: Path) -> dict[str, str]:
     for _ in rendering.write(answers, folder):
         pass
     return core.settings(answers, infrastructure(answers), DIGESTS) | {"OVERLAYS": str(folder)}
+
+
+def commands(answers: Answers) -> dict[str, list[str]]:
+    """The commands of an environment by action, once Terraform has made what it makes."""
+    made = infrastructure(answers)
+    return {
+        "state": core.state(answers),
+        "up": core.up(answers),
+        "images": core.images(answers, made),
+        "install": core.install(CHARTS, answers, made, DIGESTS),
+        "schedule": core.schedule(answers, made, DIGESTS),
+        "down": core.down(CHARTS, answers, core.Data.DELETE),
+    }
 
 
 @functools.cache

@@ -19,7 +19,7 @@ from moto.server import ThreadedMotoServer
 from infra import terraform
 from infra.cloud import answers as questions
 from infra.cloud import asking, core, rendering
-from infra.cloud.answers import Answers, Cloud, GpuChoices
+from infra.cloud.answers import Cloud, GpuChoices, Provisioning
 from infra.terraform import INFRA
 from nightshift.errors import UserError
 from pipelines.images import EXAMPLE_REGISTRY
@@ -55,19 +55,6 @@ def wrong(text: str) -> str:
     with pytest.raises(UserError) as refused:
         questions.parse(text.encode(), "infra/answers/aws-dev.yaml")
     return str(refused.value)
-
-
-def commands(action: str, answers: Answers) -> list[str]:
-    """The commands of an action, as they are once Terraform has made what it makes."""
-    made = rendered.infrastructure(answers)
-    return {
-        "state": lambda: core.state(answers),
-        "up": lambda: core.up(answers),
-        "images": lambda: core.images(answers, made),
-        "install": lambda: core.install(CHARTS, answers, made, rendered.DIGESTS),
-        "schedule": lambda: core.schedule(answers, made, rendered.DIGESTS),
-        "down": lambda: core.down(CHARTS, answers, core.Data.DELETE),
-    }[action]()
 
 
 # the answers
@@ -199,8 +186,8 @@ def test_an_output_that_is_read_is_one_of_terraforms(cloud: str) -> None:
 @pytest.mark.slow
 @each_example
 def test_the_commands_are_a_script_that_a_shell_reads(name: str) -> None:
-    for action in ("state", "up", "images", "install", "schedule", "down"):
-        script = "\n".join(core.script(commands(action, rendered.read(name))))
+    for commands in rendered.commands(rendered.read(name)).values():
+        script = "\n".join(core.script(commands))
 
         subprocess.run(["bash", "-n", "-c", script], check=True)
         assert EXAMPLE_REGISTRY not in script
@@ -245,7 +232,7 @@ def test_the_api_is_reached_by_a_kubeconfig_of_its_own(cloud: str) -> None:
     """Whatever context somebody has chosen: nothing is installed into, or removed from, another cluster."""
     answers = rendered.read(f"{cloud}-dev")
     for action in ("install", "schedule", "down"):
-        lines = commands(action, answers)
+        lines = rendered.commands(answers)[action]
         chosen = lines.index(f"export KUBECONFIG=$PWD/runs/cloud/{answers.name}/kubeconfig")
         assert not any(re.search(r"\b(kubectl|helm)\b", line) for line in lines[:chosen]), action
 
@@ -260,13 +247,12 @@ def test_an_environment_that_runs_anothers_images_builds_none() -> None:
     assert any(line.startswith(f"containers/digests.sh {answers.registry} ") for line in lines)
 
 
-@pytest.mark.parametrize("choice", [{"provisioning": "karpenter"}])
-def test_karpenters_pools_come_with_the_choice_only(choice: dict[str, str]) -> None:
+def test_karpenters_pools_come_with_the_choice_only() -> None:
     answers = rendered.read("aws-dev")
-    chosen = answers.model_copy(update={"gpu": GpuChoices.model_validate(choice)})
+    chosen = answers.model_copy(update={"gpu": GpuChoices(provisioning=Provisioning.KARPENTER)})
     pools = 'kubectl apply -k "$OVERLAYS/karpenter"'
 
-    assert pools in commands("install", chosen) and pools not in commands("install", answers)
+    assert pools in rendered.commands(chosen)["install"] and pools not in rendered.commands(answers)["install"]
 
 
 # for real, as far as there is something that answers
@@ -422,7 +408,12 @@ TOOLS = {
     "gcloud": "true",
     "nightshift": 'test -s "$5" && case "$*" in "doctor --cloud "*) exit ;; esac; exit 1',
     # the state is in a file, and not in a bucket
-    "terraform": 'for word; do case $word in -backend-config=*) ;; *) set -- "$@" "$word" ;; esac; shift; done\nexec {terraform} "$@"',
+    "terraform": """for word; do
+  shift
+  case $word in -backend-config=*) ;; *) set -- "$@" "$word" ;; esac
+done
+exec {terraform} "$@"
+""",
     "python": 'PYTHONPATH={root} exec {python} "$@"',
 }
 
@@ -473,7 +464,7 @@ def test_up_given_twice_changes_nothing_and_down_leaves_the_data_or_nothing(
 
 
 def test_a_person_gives_five_commands_a_cloud_and_edits_one_file() -> None:
-    """By the rule of the table in docs/infrastructure.md: what the runbook has somebody type, and files to write into."""
+    """What the runbook has somebody type, and the files to write into: the table in docs/infrastructure.md."""
     runbook = (ROOT / "docs/runbooks/bring-up.md").read_text()
     for cloud in Cloud:
         typed = re.findall(rf"^ *(make cloud-\w+) CLOUD={cloud} ENV=dev$", runbook, re.MULTILINE)
@@ -481,3 +472,16 @@ def test_a_person_gives_five_commands_a_cloud_and_edits_one_file() -> None:
     assert set(re.findall(r"`(infra/\S+|pipelines/\S+)`", runbook)) == {"infra/answers/<cloud>-<environment>.yaml"}
     page = (ROOT / "docs/infrastructure.md").read_text()
     assert re.search(r"^\| now \| 5 \| 1 \| 5 \| 1 \|$", page, re.MULTILINE)
+
+
+@pytest.mark.slow
+def test_the_command_line_hands_on_to_a_checkouts_infra_and_says_where_there_is_none(tmp_path: Path) -> None:
+    line = [sys.executable, "-m", "pipelines.cli", "cloud", "schema"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    here, elsewhere = (
+        subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+        for folder in (ROOT, tmp_path)
+    )
+
+    assert here.stdout == (ROOT / "docs/schemas/answers.json").read_text()
+    assert elsewhere.returncode == 2 and "has no infra/cloud; run nightshift cloud in a checkout" in elsewhere.stderr

@@ -108,6 +108,19 @@ run "filestore_stands_in_for_lustre" {
   }
 }
 
+run "without_a_file_system_steps_keep_their_state_in_the_lake" {
+  command = plan
+
+  variables {
+    lustre = null
+  }
+
+  assert {
+    condition     = local.state == ["lake"] && length(local.files) == 0
+    error_message = "and no API of files is on"
+  }
+}
+
 run "steps_share_one_file_system" {
   command = plan
 

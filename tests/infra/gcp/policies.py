@@ -64,7 +64,7 @@ def pools_have_the_labels_and_taints_that_steps_expect(plan: Json) -> Iterator[s
             wanted["nightshift/gpus"] = "shared" if is_shared else str(accelerator["count"])
         if not wanted.items() <= node(pool)["labels"].items():
             yield f"{pool.address} is labeled {node(pool)['labels']}, not {wanted}"
-        expected = [gpu] * heavy + [spot] * bool(node(pool)["spot"])
+        expected = [gpu, *[spot] * bool(node(pool)["spot"])] * heavy
         taints = [Toleration(taint["key"], taint["value"]) for taint in node(pool)["taint"]]
         if taints != expected or any(taint["effect"] != "NO_SCHEDULE" for taint in node(pool)["taint"]):
             yield f"{pool.address} has the taints {taints}, not {expected}"
