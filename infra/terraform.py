@@ -70,3 +70,17 @@ def plan(cloud: str, environment: str, source: Path = INFRA) -> dict[str, Any]:
     )
     planned: dict[str, Any] = json.loads(run(cloud, commands, source))
     return planned
+
+
+def applied(cloud: str, environment: str, source: Path = INFRA) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the plan of an environment, and what an apply without a cloud makes of it, whose answers are made up.
+
+    Raises:
+        UserError: without the offline providers, with which alone nothing real is made.
+    """
+    if not OFFLINE.exists():
+        raise UserError(f"{OFFLINE} is not there: an apply would be a real one")
+    planned = f"terraform plan -input=false -out=plan -var-file={environment}.tfvars >/dev/null"
+    shown = "terraform show -json plan && terraform apply plan >/dev/null && terraform show -json"
+    plan_text, state_text = run(cloud, f"{planned} && {shown}", source).splitlines()
+    return json.loads(plan_text), json.loads(state_text)
