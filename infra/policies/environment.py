@@ -50,18 +50,25 @@ def describe(
         if change["mode"] == "managed" and change["address"].startswith(module)
     )
     looked_up = [each for each in _walk(plan["prior_state"]["values"]) if each["address"].startswith(module)]
-    objects = tuple(value for folder in _folders(cloud, name, infra) for value in render(folder))
     return Environment(
         cloud,
         name,
         managed,
-        objects,
-        _values(infra),
+        *manifests(cloud, name, infra),
         infra,
         _region(managed),
         _account(looked_up),
         _variable(plan, module, "people") or {},
     )
+
+
+def manifests(cloud: str, name: str, infra: Path) -> tuple[tuple[Json, ...], dict[str, Json]]:
+    """Return the objects of an environment and the values of its charts.
+
+    Raises:
+        UserError: when kustomize refuses a folder.
+    """
+    return tuple(value for folder in _folders(cloud, name, infra) for value in render(folder)), _values(infra)
 
 
 def render(folder: Path) -> list[Json]:
@@ -82,6 +89,12 @@ def _folders(cloud: str, name: str, infra: Path) -> Iterator[Path]:
     for folder in ("cluster/namespaces", *own):
         if (infra / folder / "kustomization.yaml").exists():
             yield infra / folder
+
+
+def _is_made_up(key: str, value: Any) -> bool:
+    """Say whether a list is what the offline providers put where nothing was set."""
+    first = value[0] if isinstance(value, list) and value else None
+    return isinstance(first, str) and first.startswith(f"mock-{key.replace('_', '-')}-")
 
 
 def _values(infra: Path) -> dict[str, Json]:
@@ -110,7 +123,8 @@ def _known(planned: Any, unknown: Any, created: Any) -> Any:
         return created if isinstance(created, str | list | dict) else None
     if isinstance(planned, dict) and unknown:
         keys = {*planned, *unknown}
-        return {key: _known(planned.get(key), unknown.get(key), (created or {}).get(key)) for key in keys}
+        known = {key: _known(planned.get(key), unknown.get(key), (created or {}).get(key)) for key in keys}
+        return {key: value for key, value in known.items() if not _is_made_up(key, value)}
     if isinstance(planned, list) and unknown and len(planned) == len(unknown) == len(created or ()):
         return [_known(*triple) for triple in zip(planned, unknown, created, strict=True)]
     return created if isinstance(planned, list) and unknown else planned

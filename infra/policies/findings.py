@@ -1,9 +1,33 @@
 """All rules over one environment."""
 
-from infra.policies import identities, limits, names, networks
+from infra.policies import (
+    identities,
+    limits,
+    machines,
+    names,
+    networks,
+    pipelines,
+    queries,
+    secrets,
+    storage,
+    volumes,
+    workloads,
+)
 from infra.policies.model import POLICIES, Environment
 
-RULES = (identities, limits, names, networks)  # each registers its rules
+RULES = (
+    identities,
+    limits,
+    machines,
+    names,
+    networks,
+    pipelines,
+    queries,
+    secrets,
+    storage,
+    volumes,
+    workloads,
+)  # each registers its rules
 
 
 def judge(environment: Environment) -> list[str]:

@@ -138,7 +138,7 @@ def _is(account: Resource, tie: Resource) -> bool:
 
 @policy("https://docs.cloud.google.com/kubernetes-engine/docs/how-to/workload-identity")
 def annotations_name_the_account_that_is_tied_to_them(environment: Environment) -> Iterator[Problem]:
-    """The Google account of an annotation lies in this project, and is the one that the Kubernetes account may act as."""
+    """The Google account of an annotation is of this project, and tied to the account that bears it."""
     tied = {
         _kubernetes(tie.values.get("member")): account.values["account_id"]
         for tie in environment.of_type("google_service_account_iam_member")
@@ -207,6 +207,10 @@ def groups_are_of_the_domain_that_is_asked(environment: Environment) -> Iterator
             member = str(grant.values.get("member", ""))
             if asked and member.startswith("group:") and not member.endswith(f"@{asked}"):
                 yield Problem(grant.address, "member", member, f"the cluster asks about groups of {asked}")
+        for binding in environment.of_kind("RoleBinding"):
+            for name in (subject["name"] for subject in binding.get("subjects", []) if "@" in subject["name"]):
+                if asked and not name.endswith(f"@{asked}"):
+                    yield Problem(label(binding), "subjects", name, f"the cluster asks about groups of {asked}")
 
 
 @policy("https://docs.cloud.google.com/artifact-registry/docs/access-control")

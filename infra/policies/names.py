@@ -58,7 +58,9 @@ def every_event_rule_has_a_target_that_lets_it_in(environment: Environment) -> I
     }
     for rule in environment.of_type("aws_cloudwatch_event_rule"):
         if targets and rule.values.get("name") not in targets:
-            yield Problem(rule.address, "name", rule.values.get("name"), "an aws_cloudwatch_event_target has to name it")
+            yield Problem(
+                rule.address, "name", rule.values.get("name"), "an aws_cloudwatch_event_target has to name it"
+            )
         if admitted and rule.values.get("arn") and rule.values["arn"] not in admitted:
             yield Problem(rule.address, "arn", rule.values["arn"], "the queue's policy has to name it in aws:SourceArn")
 

@@ -9,6 +9,15 @@ from infra.policies.model import Environment, Problem, Resource, policy, table
 # Lustre's own port, and those at which clients are called back
 _LUSTRE = ((988, 988), (1018, 1023))
 
+# what lies in the region, and the argument that says so
+_PLACES = {
+    "google_storage_bucket": "location",
+    "google_kms_key_ring": "location",
+    "google_compute_subnetwork": "region",
+    "google_artifact_registry_repository": "location",
+    "google_compute_router_nat": "region",
+}
+
 
 @policy("https://docs.aws.amazon.com/vpc/latest/userguide/subnet-sizing.html")
 def ranges_do_not_overlap(environment: Environment) -> Iterator[Problem]:
@@ -63,7 +72,9 @@ def a_nat_gateway_reaches_the_internet_by_its_own_subnet(environment: Environmen
         subnet = str(gateway.values.get("subnet_id"))
         if ways.get(subnet) not in (None, "aws_internet_gateway"):
             where = environment.owners[subnet].address
-            yield Problem(gateway.address, "subnet_id", where, "it lies in a subnet with a route to the Internet gateway")
+            yield Problem(
+                gateway.address, "subnet_id", where, "it lies in a subnet with a route to the Internet gateway"
+            )
     for group in environment.of_type("aws_eks_node_group", "aws_fsx_lustre_file_system"):
         for subnet in group.values.get("subnet_ids") or ():
             if ways.get(subnet) not in (None, "aws_nat_gateway"):
@@ -86,7 +97,7 @@ def _ways(environment: Environment) -> Iterator[tuple[str, str]]:
 
 @policy("https://docs.aws.amazon.com/vpc/latest/userguide/nat-gateway-basics.html")
 def a_zones_way_out_lies_in_the_zone(environment: Environment) -> Iterator[Problem]:
-    """Where each zone has a NAT gateway, its subnets use that one: another costs by the byte, and fails with its zone."""
+    """Where a zone has a NAT gateway its subnets use that: another costs by the byte, and fails with its zone."""
     zones = {
         gateway.values.get("id"): _zone(environment, gateway.values.get("subnet_id"))
         for gateway in environment.of_type("aws_nat_gateway")
@@ -206,12 +217,21 @@ def lustre_and_its_clients_let_each_other_in(environment: Environment) -> Iterat
     nodes = [cluster.block("vpc_config").get("cluster_security_group_id") for cluster in _clusters(environment)]
     for system in environment.of_type("aws_fsx_lustre_file_system"):
         servers = system.values.get("security_group_ids") or []
-        pairs = (("servers", servers, "servers", servers), ("servers", servers, "nodes", nodes), ("nodes", nodes, "servers", servers))
+        pairs = (
+            ("servers", servers, "servers", servers),
+            ("servers", servers, "nodes", nodes),
+            ("nodes", nodes, "servers", servers),
+        )
         for into, groups, who, peers in pairs if servers and nodes[:1] != [None] else ():
             for ports in _LUSTRE:
                 if not _lets(rules, groups, peers, ports):
                     allowed = f"no ingress rule lets {who} into {into}' group at {ports[0]} to {ports[1]}"
-                    yield Problem(system.address, "security_group_ids (lustre)", [_called(environment, group) for group in groups], allowed)
+                    yield Problem(
+                        system.address,
+                        "security_group_ids (lustre)",
+                        [_called(environment, group) for group in groups],
+                        allowed,
+                    )
 
 
 @policy("https://docs.cloud.google.com/kubernetes-engine/docs/how-to/private-clusters#add_firewall_rules")
@@ -258,15 +278,17 @@ def lustre_calls_back_at_the_port_it_speaks(environment: Environment) -> Iterato
 @policy("infra/gcp/README.md")
 def what_lies_together_is_in_one_place(environment: Environment) -> Iterator[Problem]:
     """Buckets, keys, images and the cluster are of one region, and what has a zone lies in one of the cluster's."""
-    fields = {"google_storage_bucket": "location", "google_kms_key_ring": "location", "google_compute_subnetwork": "region",
-              "google_artifact_registry_repository": "location", "google_compute_router_nat": "region"}  # fmt: skip
-    for kind, field in fields.items():
+    for kind, field in _PLACES.items():
         for resource in environment.of_type(kind):
             place = str(resource.values.get(field, "")).lower()
             if place and place != environment.region:
                 allowed = f"the cluster is in {environment.region}: traffic between regions is slow and paid for"
                 yield Problem(resource.address, field, resource.values[field], allowed)
-    zones = {zone for cluster in environment.of_type("google_container_cluster") for zone in cluster.values.get("node_locations") or ()}
+    zones = {
+        zone
+        for cluster in environment.of_type("google_container_cluster")
+        for zone in cluster.values.get("node_locations") or ()
+    }
     for resource in environment.of_type("google_lustre_instance", "google_filestore_instance"):
         if zones and resource.values["location"] not in zones:
             allowed = f"nodes are in {', '.join(sorted(zones))}"
