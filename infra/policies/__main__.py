@@ -2,18 +2,19 @@
 
 import argparse
 import sys
+from collections.abc import Sequence
 
 from infra.policies import environment
 from infra.policies.findings import judge
 from nightshift.errors import UserError
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Print the findings and exit: 0 without any, 2 with some or when there is no such environment."""
     parser = argparse.ArgumentParser(prog="infra.policies", description=__doc__)
     parser.add_argument("cloud", choices=("aws", "gcp"))
     parser.add_argument("environment", help="name of a file of values, infra/<cloud>/<environment>.tfvars")
-    args = parser.parse_args()
+    args = parser.parse_args(argv)
     try:
         findings = judge(environment.read(args.cloud, args.environment))
     except UserError as error:
