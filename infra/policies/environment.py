@@ -68,7 +68,16 @@ def manifests(cloud: str, name: str, infra: Path) -> tuple[tuple[Json, ...], dic
     Raises:
         UserError: when kustomize refuses a folder.
     """
-    return tuple(value for folder in _folders(cloud, name, infra) for value in render(folder)), _values(infra)
+    rendered = [value for folder in _folders(cloud, name, infra) for value in render(folder)]
+    return (*rendered, *_patches(infra / "cluster" / "pipelines")), _values(infra)
+
+
+def _patches(folder: Path) -> Iterator[Json]:
+    """Yield what is changed of Kubeflow's manifests, which lie elsewhere and are not rendered here."""
+    for patch in yaml.safe_load((folder / "kustomization.yaml").read_text())["patches"]:
+        value = yaml.safe_load(patch["patch"])
+        if "$patch" not in value:
+            yield value | {"metadata": {"namespace": "kubeflow"} | value["metadata"]}
 
 
 def render(folder: Path) -> list[Json]:

@@ -43,6 +43,24 @@ def _trusted(role: Resource) -> str:
     return "/".join(filter(None, named)) or str(statement.get("Principal", {}).get("Service"))
 
 
+# what takes a role, the argument that names it, and the service that has to be trusted
+_TAKERS = (
+    ("aws_eks_cluster", "role_arn", "eks.amazonaws.com"),
+    ("aws_eks_node_group", "node_role_arn", "ec2.amazonaws.com"),
+    ("aws_flow_log", "iam_role_arn", "vpc-flow-logs.amazonaws.com"),
+)
+
+
+@policy("https://docs.aws.amazon.com/IAM/latest/UserGuide/id_roles_create_for-service.html")
+def roles_trust_who_takes_them(environment: Environment) -> Iterator[Problem]:
+    """A service that is given a role of another service is refused."""
+    for kind, field, service in _TAKERS:
+        for resource in environment.of_type(kind):
+            role = environment.owners.get(str(resource.values.get(field)))
+            if role and (role.type != "aws_iam_role" or _trusted(role) != service):
+                yield Problem(resource.address, field, role.address, f"it is a role that trusts {service}")
+
+
 @policy("https://docs.aws.amazon.com/eks/latest/userguide/add-ons-iam.html")
 def an_addon_has_the_role_under_its_own_account(environment: Environment) -> Iterator[Problem]:
     """An add-on's pods run under an account that the add-on names, so that an association to another does nothing."""

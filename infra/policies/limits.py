@@ -4,6 +4,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import yaml
+
 from infra.policies import quantities
 from infra.policies.model import Environment, Json, Problem, label, leaves, policy, table
 
@@ -31,7 +33,14 @@ def values_are_what_they_mean(environment: Environment) -> Iterator[Problem]:
 def _described(environment: Environment) -> Iterator[tuple[str, str, Json]]:
     yield from ((resource.type, resource.address, resource.values) for resource in environment.resources)
     yield from ((value["kind"], label(value), value) for value in environment.objects)
+    yield from (("workflow defaults", where, spec) for where, spec in _workflows(environment))
     yield from ((f"chart {name}", f"infra/cluster/values/{name}.yaml", our) for name, our in environment.values.items())
+
+
+def _workflows(environment: Environment) -> Iterator[tuple[str, Json]]:
+    for value in environment.of_kind("ConfigMap"):
+        if text := value.get("data", {}).get("workflowDefaults"):
+            yield f"{label(value)} workflowDefaults", yaml.safe_load(text)["spec"]
 
 
 def _ends(path: tuple[str, ...], field: list[str]) -> bool:

@@ -174,7 +174,9 @@ def karpenters_nodes_are_of_this_cluster(environment: Environment) -> Iterator[P
     """Role, subnets and groups of an EC2NodeClass bear the cluster's name."""
     cluster = environment.facts["cluster"]
     nodes = {role.values.get("name") for role in environment.of_type("aws_iam_role")}
-    tags = {"kubernetes.io/cluster/" + cluster: "owned", "karpenter.sh/discovery": cluster}
+    tags = {f"kubernetes.io/cluster/{cluster}": "owned"}
+    for subnet in environment.of_type("aws_subnet"):
+        tags |= {key: value for key, value in (subnet.values.get("tags") or {}).items() if "/" in key}
     for each in environment.of_kind("EC2NodeClass"):
         role = each["spec"].get("role")
         if nodes and role not in nodes:

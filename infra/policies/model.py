@@ -1,6 +1,7 @@
 """What the rules read, an environment, and what they report: findings."""
 
 import functools
+import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -148,8 +149,13 @@ def label(value: Json) -> str:
 
 
 def leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield every text, number and bool within a value, with the keys that lead to it; places in lists are left out."""
-    if isinstance(value, dict):
+    """Yield every text, number and bool within a value, with the keys that lead to it; places in lists are left out.
+
+    A text that holds a JSON object, as arguments of Terraform do, is read as that object.
+    """
+    if isinstance(value, str) and value.startswith("{") and value.endswith("}") and not value.startswith("{{"):
+        yield from leaves(json.loads(value), path)
+    elif isinstance(value, dict):
         for key, nested in value.items():
             yield from leaves(nested, (*path, str(key)))
     elif isinstance(value, list):

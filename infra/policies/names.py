@@ -184,6 +184,73 @@ def tags_that_rights_ask_for_are_borne(environment: Environment) -> Iterator[Pro
                     yield Problem(resource.address, f"{argument}.Condition.ssm:resourceTag/Name", name, allowed)
 
 
+@policy("infra/policies/tables/names.yaml, tags")
+def tags_are_those_that_are_looked_for(environment: Environment) -> Iterator[Problem]:
+    """A tag with a service's prefix is one that the service looks for, with the value that it looks for."""
+    known = table("names")["tags"]
+    for where, field, key, value in _tags(environment):
+        pattern = next((row for name, row in known.items() if re.fullmatch(filled(environment, name), key)), None)
+        if pattern is None:
+            yield Problem(where, field, key, f"nobody looks for it; there are {', '.join(known)}")
+        elif not re.fullmatch(filled(environment, pattern), str(value)):
+            yield Problem(where, f"{field}.{key}", value, f"it is {filled(environment, pattern)}")
+
+
+def _tags(environment: Environment) -> Iterator[tuple[str, str, str, str]]:
+    for resource in environment.resources:
+        for key, value in (resource.values.get("tags") or {}).items():
+            if "/" in key:
+                yield resource.address, "tags", key, value
+        if resource.type == "aws_autoscaling_group_tag":
+            yield resource.address, "tag", resource.block("tag")["key"], resource.block("tag")["value"]
+
+
+@policy("https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/cloudprovider/aws/README.md")
+def an_empty_group_is_described_as_its_nodes_are(environment: Environment) -> Iterator[Problem]:
+    """What the autoscaler is told of a group by tags is what its nodes have: labels, taints, GPUs."""
+    for group in environment.of_type("aws_eks_node_group"):
+        module = group.address.rpartition(".aws_eks_node_group")[0]
+        said = {
+            tag.block("tag")["key"].partition("node-template/")[2]: tag.block("tag")["value"]
+            for tag in environment.of_type("aws_autoscaling_group_tag")
+            if tag.address.startswith(f"{module}.")
+        }
+        labels = {f"label/{key}": value for key, value in (group.values.get("labels") or {}).items()}
+        taints = {f"taint/{taint['key']}": f"{taint['value']}:NoSchedule" for taint in group.values.get("taint") or ()}
+        gpus = (group.values.get("labels") or {}).get("nightshift/gpus")
+        wanted = labels | taints | ({"resources/nvidia.com/gpu": gpus} if gpus else {})
+        for key in sorted({*wanted, *said} - {"resources/vpc.amazonaws.com/efa"}):
+            if said and said.get(key) != wanted.get(key):
+                field = f"k8s.io/cluster-autoscaler/node-template/{key}"
+                yield Problem(group.address, field, said.get(key), f"its nodes have {wanted.get(key)}")
+
+
+@policy("https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-targets.html")
+def events_go_to_the_queue_that_is_read(environment: Environment) -> Iterator[Problem]:
+    """A target is a queue, and the queue's policy and Karpenter's right are about that one."""
+    queues = environment.of_type("aws_sqs_queue")
+    for target in environment.of_type("aws_cloudwatch_event_target"):
+        owner = environment.owners.get(str(target.values.get("arn")))
+        if queues and owner and owner not in queues:
+            yield Problem(target.address, "arn", owner.address, f"it is {queues[0].address}")
+
+
+@policy("https://docs.aws.amazon.com/cost-management/latest/userguide/getting-started-ad.html")
+def anomalies_are_looked_for_where_the_budget_looks(environment: Environment) -> Iterator[Problem]:
+    """The monitor's tag is one of the budget's, with its value."""
+    watched = {
+        (tag["key"], value)
+        for budget in environment.of_type("aws_budgets_budget")
+        for part in budget.block("filter_expression").get("and") or ()
+        for tag in part["tags"]
+        for value in tag["values"]
+    }
+    for monitor in environment.of_type("aws_ce_anomaly_monitor"):
+        tags = json.loads(monitor.values.get("monitor_specification") or "{}").get("Tags") or {}
+        if watched and any((tags.get("Key"), value) not in watched for value in tags.get("Values", [None])):
+            yield Problem(monitor.address, "monitor_specification.Tags", tags, f"the budget watches {sorted(watched)}")
+
+
 @policy("https://docs.cloud.google.com/iam/docs/roles-overview")
 def roles_fit_what_they_are_granted_on(environment: Environment) -> Iterator[Problem]:
     """A role of Google Cloud holds permissions on what it is granted on, and on little else."""

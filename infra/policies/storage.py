@@ -7,11 +7,22 @@ from datetime import datetime
 
 from infra.policies.model import Environment, Problem, policy
 
-_KEYS = {
-    "aws_cloudwatch_log_group": "kms_key_id",
-    "aws_fsx_lustre_file_system": "kms_key_id",
-    "google_artifact_registry_repository": "kms_key_name",
-    "google_lustre_instance": "kms_key",
+# where what is encrypted names its key
+_KEYS: dict[str, tuple[str, ...]] = {
+    "aws_cloudwatch_log_group": ("kms_key_id",),
+    "aws_fsx_lustre_file_system": ("kms_key_id",),
+    "aws_ecr_repository": ("encryption_configuration", "kms_key"),
+    "aws_eks_cluster": ("encryption_config", "provider", "key_arn"),
+    "aws_s3_bucket_server_side_encryption_configuration": (
+        "rule",
+        "apply_server_side_encryption_by_default",
+        "kms_master_key_id",
+    ),
+    "google_artifact_registry_repository": ("kms_key_name",),
+    "google_container_cluster": ("database_encryption", "key_name"),
+    "google_container_node_pool": ("node_config", "boot_disk_kms_key"),
+    "google_lustre_instance": ("kms_key",),
+    "google_storage_bucket": ("encryption", "default_kms_key_name"),
 }
 
 
@@ -100,13 +111,14 @@ def what_is_protected_is_protected_as_a_whole(environment: Environment) -> Itera
 @policy("https://docs.aws.amazon.com/kms/latest/developerguide/concepts.html")
 def everything_is_encrypted_with_the_environments_key(environment: Environment) -> Iterator[Problem]:
     """What takes a key has ours, by which the key's policy says who reads it."""
-    for kind, field in _KEYS.items():
+    keys = environment.of_type("aws_kms_key", "google_kms_crypto_key")
+    if not any(key.values.get("id") for key in keys):
+        return
+    for kind, path in _KEYS.items():
         for resource in environment.of_type(kind):
-            owner = environment.owners.get(str(resource.values.get(field)))
-            if resource.values.get(field) is None and environment.owners:
-                yield Problem(resource.address, field, None, "it names the environment's key")
-            elif owner and owner.type not in ("aws_kms_key", "google_kms_crypto_key"):
-                yield Problem(resource.address, field, owner.address, "it names the environment's key")
+            named = resource.block(*path[:-1]).get(path[-1])
+            if environment.owners.get(str(named)) not in keys:
+                yield Problem(resource.address, ".".join(path), named, f"it is {keys[0].address}")
 
 
 @policy("https://docs.aws.amazon.com/fsx/latest/LustreGuide/create-dra-linked-data-repo.html")

@@ -15,7 +15,8 @@ _LABELS = "infra/policies/tables/kubernetes.yaml, labels"
 def pods(environment: Environment) -> Iterator[tuple[Json, Json]]:
     """Yield each workload with its pod's template."""
     for value in environment.of_kind("Deployment", "StatefulSet", "DaemonSet", "Job"):
-        yield value, value["spec"]["template"]
+        template = value["spec"]["template"]
+        yield value, template | {"metadata": {"labels": {}} | template.get("metadata", {})}
 
 
 def containers(environment: Environment) -> Iterator[tuple[str, Json]]:
