@@ -1,6 +1,6 @@
 """A Llama of a billion parameters on one GPU: trained on the King James Bible, and decoding.
 
-    python -m benchmarks.llama TEXT [parity] [training] [decoding] [--depth 16] [--width 2048] [--device cuda]
+    python -m benchmarks.llama TEXT [parity] [training] [decoding] [recomputation] [--depth 16] [--device cuda]
 
 TEXT is a file of documents with an empty line between them, such as what `benchmarks.king_james` trains on.
 Tokens are bytes; the embeddings are those of a vocabulary of Llama's size, so that the work is that of any text.
@@ -18,26 +18,28 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks import figures
+from benchmarks import figures, planned
 from benchmarks.timing import wait_for_gpu
 from nightshift import hardware
-from nightshift.config.neural import Trainer
+from nightshift.config.neural import Recompute, Trainer
 from nightshift.neural import devices, processes
 from nightshift.neural.data import ResidentDataset
 from nightshift.neural.recipes import llama
 from nightshift.neural.recipes.llama import Llama
 from nightshift.neural.trainer import NetworkTraining
+from nightshift.planning.layout import Cluster
 
 VOCABULARY, START = 128_256, 256
 STEPS, WARM = 200, 50
 TOKENS = 16_384  # of a step
 HELD_OUT = 16  # the last rows
 VARIANTS = ((2048, "default"), (2048, "none"))  # length of a row, compile
+LENGTH = 2048
 DECODED = 256
 NATS_PER_BIT = float(np.log(2))
 
 
-def recipe(arguments: argparse.Namespace, length: int, **fit: str | float) -> Llama:
+def recipe(arguments: argparse.Namespace, length: int, **fit: Any) -> Llama:
     """Return the network: its shape but for the vocabulary is that of Llama 3.2 1B, with fewer units between layers."""
     heads = arguments.width // 64
     shape = {"depth": arguments.depth, "width": arguments.width, "kv_heads": max(1, heads // 4)}
@@ -58,7 +60,7 @@ def measure_training(arguments: argparse.Namespace) -> None:
     """Steps of `TOKENS` tokens, beside the peak of the GPU and what is published of torchtitan."""
     rows: list[figures.Row] = []
     for length, compiled in VARIANTS:
-        rows.append(train(arguments, length, compiled))
+        rows.append(train(arguments, recipe(arguments, length, compile=compiled, precision="bf16")))
         print(rows[-1], flush=True)
         torch.cuda.empty_cache()
     note = (
@@ -70,9 +72,39 @@ def measure_training(arguments: argparse.Namespace) -> None:
     figures.publish("llama-training", rows, note)
 
 
-def train(arguments: argparse.Namespace, length: int, compiled: str) -> figures.Row:
+def measure_recomputation(arguments: argparse.Namespace) -> None:
+    """Steps in two pieces, with what is computed again backward, beside the planner."""
+    rows: list[figures.Row] = []
+    for extent in Recompute:
+        options = {"precision": "bf16", "compile": arguments.compile, "microbatches": 2, "recompute": extent.value}
+        rows.append(compare_plan(arguments, recipe(arguments, LENGTH, **options)))
+        print(rows[-1], flush=True)
+        if arguments.device == "cuda":
+            torch.cuda.empty_cache()
+    note = f"{arguments.tokens:,} tokens a step in two pieces, {LENGTH:,} a row, bf16; without what CUDA itself takes."
+    figures.publish("llama-recomputation", rows, note)
+
+
+def compare_plan(arguments: argparse.Namespace, architecture: Llama) -> figures.Row:
+    """Return what a training takes, and what the planner says of it."""
+    expected = planned.plan_training(architecture, Trainer(), Cluster(hardware.gpu(arguments.gpu), 1, 1, 50e9))
+    taken = train(arguments, architecture)
+    memory = (expected.memory.states + expected.memory.activations) / 1e9
+    return {
+        "recompute": architecture.fit.recompute.value,
+        "tokens/s": taken["tokens/s"],
+        "planned tokens/s": round(expected.throughput),
+        "of the peak": taken["of the peak"],
+        "peak GB": taken["peak GB"],
+        "planned GB": memory,
+        "off by": f"{memory / taken['peak GB'] - 1:+.1%}" if taken["peak GB"] else None,
+        "bits a byte, after": taken["after"],
+    }
+
+
+def train(arguments: argparse.Namespace, architecture: Llama) -> figures.Row:
     """Take the steps of one variant; the first ones do not count."""
-    device, architecture = torch.device(arguments.device), recipe(arguments, length, compile=compiled, precision="bf16")
+    device, length = torch.device(arguments.device), architecture.length
     tokens = read_rows(arguments.text, length).to(device)
     weights = torch.full((len(tokens), length), 1 / length, device=device)
     unseen, seen = slice(-HELD_OUT, None), slice(None, -HELD_OUT)
@@ -96,7 +128,7 @@ def train(arguments: argparse.Namespace, length: int, compiled: str) -> figures.
     peak = hardware.gpu(arguments.gpu).peaks["bf16"] if device.type == "cuda" else float("nan")
     return {
         "tokens a row": length,
-        "compile": compiled,
+        "compile": architecture.fit.compile.value,
         "tokens/s": round(steps * length / seconds),
         "TFLOP/s": architecture.flops() * steps / seconds / 1e12,
         "of the peak": f"{architecture.flops() * steps / seconds / peak:.1%}",
@@ -180,6 +212,7 @@ def decode(causal: Any, arguments: argparse.Namespace, count: int) -> figures.Ro
 
 
 MEASUREMENTS = {"parity": measure_parity, "training": measure_training, "decoding": measure_decoding}
+MEASUREMENTS["recomputation"] = measure_recomputation
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m benchmarks.llama", description=__doc__)
@@ -195,6 +228,7 @@ if __name__ == "__main__":
     parser.add_argument("--warm", type=int, default=WARM)
     parser.add_argument("--decoded", type=int, default=DECODED)
     parser.add_argument("--threads", type=int, default=8)
+    parser.add_argument("--compile", choices=("none", "default"), default="default", help="for `recomputation`")
     arguments = parser.parse_args()
     for name in arguments.measurements:
         MEASUREMENTS[name](arguments)

@@ -43,6 +43,7 @@ ELSEWHERE = {
 # commands of nightshift -> the test that runs them
 RUN_BY = {
     "backfill": "tests/e2e/test_monitoring.py",
+    "cloud": "tests/infra/test_cloud.py",
     "collectives": "tests/pipelines/cli/test_tune.py",
     "compile": "tests/test_documented_commands.py",
     "config": "tests/pipelines/cli/test_cli.py",

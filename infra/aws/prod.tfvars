@@ -23,7 +23,6 @@ gpu_pools = {
     instance_types = ["g6e.4xlarge", "g6.4xlarge", "g5.4xlarge", "g4dn.4xlarge"]
     capacity       = "spot"
     max            = 8
-    zones          = ["us-east-1a", "us-east-1b", "us-east-1c"]
   }
   on-demand = {
     instance_types = ["g6e.4xlarge", "g6.4xlarge"]

@@ -1,6 +1,9 @@
 """An environment, read from Terraform, kustomize and the charts' values."""
 
+import json
+import os
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,76 +11,103 @@ from typing import Any
 import yaml
 
 from infra import terraform
+from infra.cloud import answers as questions
+from infra.cloud import rendering
+from infra.cloud.answers import Answers, AwsAccount
 from infra.policies.model import Environment, Json, Resource
 from nightshift.errors import UserError
+
+# what is judged whether an environment has chosen it or not
+_SHARED = {
+    "aws": ("cluster/storage", "cluster/karpenter", "kubernetes/language", "kubernetes/multi-user"),
+    "gcp": ("kubernetes/language", "kubernetes/multi-user"),
+}
 
 
 def read(cloud: str, name: str, infra: Path = terraform.INFRA) -> Environment:
     """Read an environment; without the offline providers what a cloud answers is unknown, and rules about it pass.
 
     Raises:
-        UserError: when there is no such environment, or kustomize refuses its manifests.
+        UserError: when nobody has answered for it, or kustomize refuses its manifests.
     """
-    if not (infra / cloud / f"{name}.tfvars").exists():
-        raise UserError(f"infra/{cloud}/{name}.tfvars is not there; name one that is, or copy dev.tfvars")
+    answers = questions.read(cloud, name, infra / "answers")
     if not terraform.OFFLINE.exists():
-        return describe(cloud, name, terraform.plan(cloud, name, infra), {}, infra)
-    plan, state = terraform.applied(cloud, name, infra)
-    return describe(cloud, name, plan, state, infra)
+        return describe(answers, terraform.plan(cloud, answers.size, infra, rendering.variables(answers)), {}, infra)
+    plan, state = terraform.applied(cloud, answers.size, infra, rendering.variables(answers))
+    return describe(answers, plan, state, infra)
 
 
-def describe(
-    cloud: str, name: str, plan: Json, state: Json, infra: Path = terraform.INFRA, module: str = ""
-) -> Environment:
+def describe(answers: Answers, plan: Json, state: Json, infra: Path = terraform.INFRA, module: str = "") -> Environment:
     """Put an environment together from a plan, and from what an apply made of it, if there is that.
 
     Args:
-        cloud: aws or gcp.
-        name: of the environment.
+        answers: of its owner.
         plan: as `terraform show -json` writes it.
         state: the same of the state afterwards; empty where nothing was applied.
         infra: the folder with the manifests.
-        module: address with a dot of the module that the environment is; empty for the root.
+        module: name of the module that the environment is; empty for the root.
     """
+    start = f"module.{module}." if module else ""
     created = {resource["address"]: resource["values"] for resource in _walk(state.get("values", {}))}
     managed = tuple(
         Resource(
-            change["address"].removeprefix(module),
+            change["address"].removeprefix(start),
             change["type"],
             _known(change["change"]["after"], change["change"]["after_unknown"], created.get(change["address"])) or {},
         )
         for change in plan["resource_changes"]
-        if change["mode"] == "managed" and change["address"].startswith(module)
+        if change["mode"] == "managed" and change["address"].startswith(start)
     )
-    looked_up = [each for each in _walk(plan["prior_state"]["values"]) if each["address"].startswith(module)]
+    outputs = _outputs(state, module)
+    looked_up = _walk(plan.get("prior_state", {}).get("values", {}))
     return Environment(
-        cloud,
-        name,
+        answers.cloud,
+        answers.environment,
         managed,
-        *manifests(cloud, name, infra),
+        *manifests(answers, outputs, infra),
         infra,
-        _region(managed),
-        _account(looked_up),
-        _variable(plan, module, "people") or {},
+        answers.region,
+        _account([each for each in looked_up if each["address"].startswith(start)]),
+        _people(answers),
+        outputs,
     )
 
 
-def manifests(cloud: str, name: str, infra: Path) -> tuple[tuple[Json, ...], dict[str, Json]]:
-    """Return the objects of an environment and the values of its charts.
+def _people(answers: Answers) -> dict[str, list[str]]:
+    account = answers.account
+    return {"operators": account.operators, "readers": account.readers} if isinstance(account, AwsAccount) else {}
+
+
+def _outputs(state: Json, module: str) -> Json:
+    """Return what `terraform output -json` would print; nothing where nothing was applied."""
+    outputs: Json = state.get("values", {}).get("outputs", {})
+    return {name: {"value": value} for name, value in outputs[module]["value"].items()} if module else outputs
+
+
+def manifests(answers: Answers, outputs: Json, infra: Path) -> tuple[tuple[Json, ...], dict[str, Json]]:
+    """Return the objects of an environment, with its own overlays where outputs are known, and the charts' values.
 
     Raises:
         UserError: when kustomize refuses a folder.
     """
-    rendered = [value for folder in _folders(cloud, name, infra) for value in render(folder)]
-    return (*rendered, *_patches(infra / "cluster" / "pipelines")), _values(infra)
+    with tempfile.TemporaryDirectory(dir=infra.parent) as own:
+        folders = [infra / name for name in _SHARED[answers.cloud]]
+        if outputs:
+            (Path(own) / rendering.OUTPUTS).write_text(json.dumps(outputs))
+            folders += _overlays(answers, Path(own), infra)
+        else:
+            folders += [infra / "cluster" / "namespaces", infra / "kubernetes" / answers.cloud, infra / "monitoring"]
+        objects = [value for folder in folders for value in render(folder)]
+    return (*objects, *_patches(infra / "cluster" / "pipelines")), _values(infra)
 
 
-def _patches(folder: Path) -> Iterator[Json]:
-    """Yield what is changed of Kubeflow's manifests, which lie elsewhere and are not rendered here."""
-    for patch in yaml.safe_load((folder / "kustomization.yaml").read_text())["patches"]:
-        value = yaml.safe_load(patch["patch"])
-        if "$patch" not in value:
-            yield value | {"metadata": {"namespace": "kubeflow"} | value["metadata"]}
+def _overlays(answers: Answers, own: Path, infra: Path) -> Iterator[Path]:
+    """Write the overlays of an environment over the manifests of a folder; yields theirs."""
+    for path in [*rendering.write(answers, own)]:
+        if path.name == "kustomization.yaml":
+            here, there = (os.path.relpath(base, path.parent) for base in (terraform.INFRA, infra))
+            path.write_text(path.read_text().replace(f"- {here}/", f"- {there}/"))
+            yield path.parent
 
 
 def render(folder: Path) -> list[Json]:
@@ -90,6 +120,14 @@ def render(folder: Path) -> list[Json]:
     if done.returncode:
         raise UserError(f"kustomize refuses {folder}: {done.stderr.strip()}; fix the file that it names")
     return [value for value in yaml.load_all(done.stdout, yaml.CSafeLoader) if value]
+
+
+def _patches(folder: Path) -> Iterator[Json]:
+    """Yield what is changed of Kubeflow's manifests, which lie elsewhere and are not rendered here."""
+    for patch in yaml.safe_load((folder / "kustomization.yaml").read_text())["patches"]:
+        value = yaml.safe_load(patch["patch"])
+        if "$patch" not in value:
+            yield value | {"metadata": {"namespace": "kubeflow"} | value["metadata"]}
 
 
 def _folders(cloud: str, name: str, infra: Path) -> Iterator[Path]:
@@ -111,14 +149,6 @@ def _values(infra: Path) -> dict[str, Json]:
     return {path.stem: yaml.safe_load(path.read_text()) or {} for path in paths}
 
 
-def _variable(plan: Json, module: str, name: str) -> Any:
-    """Return a variable's value: of the root, or the constant that a call of a module gives."""
-    if not module:
-        return plan["variables"].get(name, {}).get("value")
-    call = plan["configuration"]["root_module"]["module_calls"][module.split(".")[1]]
-    return call["expressions"].get(name, {}).get("constant_value")
-
-
 def _walk(values: Json) -> Iterator[Json]:
     module = values.get("root_module", values)
     yield from module.get("resources", [])
@@ -137,16 +167,6 @@ def _known(planned: Any, unknown: Any, created: Any) -> Any:
     if isinstance(planned, list) and unknown and len(planned) == len(unknown) == len(created or ()):
         return [_known(*triple) for triple in zip(planned, unknown, created, strict=True)]
     return created if isinstance(planned, list) and unknown else planned
-
-
-def _region(resources: tuple[Resource, ...]) -> str:
-    """Return the region: of the cluster on Google Cloud, of the zone of a subnet on AWS."""
-    for resource in resources:
-        if resource.type == "google_container_cluster":
-            return str(resource.values["location"])
-        if resource.type == "aws_subnet":
-            return str(resource.values["availability_zone"])[:-1]
-    return ""
 
 
 def _account(looked_up: list[Json]) -> str:

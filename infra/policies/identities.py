@@ -3,13 +3,16 @@
 import json
 import re
 from collections.abc import Iterator
-from typing import Any
 
 from infra.policies.model import Environment, Problem, Resource, label, policy, table
 from infra.policies.names import listed
 
 _RIGHTS = {"s3:GetObject": "reads", "s3:PutObject": "writes"}
 _ROLES = {"roles/storage.objectViewer": ("reads",), "roles/storage.objectUser": ("reads", "writes")}
+_PRINCIPAL = re.compile(
+    r"principal://iam\.googleapis\.com/projects/[^/]+/locations/global/workloadIdentityPools/(?P<pool>[^/]+)"
+    r"/subject/ns/(?P<namespace>[a-z0-9-]+)/sa/(?P<account>[a-z0-9-]+)"
+)
 # which of Kubernetes' own roles the members of a group have, by how the group's name ends
 _PEOPLE = {"operators": "edit", "readers": "view"}
 
@@ -108,68 +111,24 @@ def _rights_on_aws(environment: Environment) -> Iterator[tuple[str, str, str]]:
 
 
 def _rights_on_gcp(environment: Environment) -> Iterator[tuple[str, str, str]]:
-    accounts = {
-        str(tie.values.get("service_account_id")): _kubernetes(tie.values.get("member"))
-        for tie in environment.of_type("google_service_account_iam_member")
-    }
+    buckets = {bucket.values["name"] for bucket in environment.of_type("google_storage_bucket")}
     for grant in environment.of_type("google_storage_bucket_iam_member"):
-        owner = environment.owners.get(str(grant.values.get("member")))
-        account = accounts.get(str(owner.values.get("name"))) if owner else None
-        bucket = next((one for one in _buckets(environment) if one.values["name"] == grant.values["bucket"]), None)
-        if account and bucket:
+        match = _PRINCIPAL.fullmatch(str(grant.values.get("member")))
+        if match and grant.values["bucket"] in buckets:
             for use in _ROLES.get(grant.values["role"], ()):
-                yield account, use, bucket.values["name"].rpartition("-")[2]
+                yield f"{match['namespace']}/{match['account']}", use, grant.values["bucket"].rpartition("-")[2]
 
 
-def _buckets(environment: Environment) -> list[Resource]:
-    return environment.of_type("google_storage_bucket")
-
-
-def _kubernetes(member: Any) -> str:
-    """Return the account in serviceAccount:<pool>[<namespace>/<account>]."""
-    match = re.search(r"\[(.+)\]", str(member))
-    return match[1] if match else ""
-
-
-@policy("https://docs.cloud.google.com/kubernetes-engine/docs/how-to/workload-identity")
-def members_are_accounts_of_this_pool(environment: Environment) -> Iterator[Problem]:
-    """A workload's member is its account, in the pool of this project, and tied to the Google account of its name."""
-    shape = rf"serviceAccount:{re.escape(environment.facts['project'])}\.svc\.id\.goog\[[a-z0-9-]+/[a-z0-9-]+\]"
-    for tie in environment.of_type("google_service_account_iam_member"):
-        member = str(tie.values.get("member", ""))
-        if member and not re.fullmatch(shape, member):
-            allowed = f"it is serviceAccount:{environment.facts['project']}.svc.id.goog[NAMESPACE/ACCOUNT]"
-            yield Problem(tie.address, "member", member, allowed)
-        account = next(
-            (each for each in environment.of_type("google_service_account") if _is(each, tie)),
-            None,
-        )
-        shown = str(account.values.get("display_name", "")) if account else ""
-        if "/" in shown and not shown.startswith(f"{_kubernetes(member)} "):
-            allowed = f"{account.values['account_id'] if account else ''} is of {shown}"
-            yield Problem(tie.address, "member", member, allowed)
-
-
-def _is(account: Resource, tie: Resource) -> bool:
-    return account.values.get("name") == tie.values.get("service_account_id") is not None
-
-
-@policy("https://docs.cloud.google.com/kubernetes-engine/docs/how-to/workload-identity")
-def annotations_name_the_account_that_is_tied_to_them(environment: Environment) -> Iterator[Problem]:
-    """The Google account of an annotation is of this project, and tied to the account that bears it."""
-    tied = {
-        _kubernetes(tie.values.get("member")): account.values["account_id"]
-        for tie in environment.of_type("google_service_account_iam_member")
-        for account in environment.of_type("google_service_account")
-        if _is(account, tie)
-    }
-    for account in environment.of_kind("ServiceAccount"):
-        email = account["metadata"].get("annotations", {}).get("iam.gke.io/gcp-service-account")
-        name = f"{account['metadata'].get('namespace')}/{account['metadata']['name']}"
-        project = environment.facts["project"]
-        wanted = f"{tied.get(name)}@{project}.iam.gserviceaccount.com"
-        if email and tied and email != wanted:
-            yield Problem(label(account), "iam.gke.io/gcp-service-account", email, f"{name} may act as {wanted}")
+@policy("https://docs.cloud.google.com/kubernetes-engine/docs/concepts/workload-identity")
+def principals_are_accounts_of_this_pool(environment: Environment) -> Iterator[Problem]:
+    """A workload is named as a subject of the pool of this project: of another, nobody is it."""
+    pool = f"{environment.facts['project']}.svc.id.goog"
+    shape = f"principal://iam.googleapis.com/projects/NUMBER/locations/global/workloadIdentityPools/{pool}"
+    for grant in environment.resources:
+        member = str(grant.values.get("member", ""))
+        match = _PRINCIPAL.fullmatch(member)
+        if "principal" in member and (match is None or match["pool"] != pool):
+            yield Problem(grant.address, "member", member, f"it is {shape}/subject/ns/NAMESPACE/sa/ACCOUNT")
 
 
 @policy("https://kubernetes.io/docs/reference/access-authn-authz/rbac/#user-facing-roles")
@@ -236,9 +195,7 @@ def grants_are_to_who_uses_them(environment: Environment) -> Iterator[Problem]:
     """A grant within a module is to the account that the grant is called after, such as `nodes` or `vertex`."""
     for grant in environment.resources:
         owner = environment.owners.get(str(grant.values.get("member")))
-        name = re.search(r'_iam_member\.(nodes|vertex|workloads)(?:\["(\w+))?', grant.address)
-        if owner and name and owner.type == "google_service_account":
-            wanted = re.split(r"\W", name[2] or name[1])[0]
-            if not str(owner.values["account_id"]).endswith(f"-{wanted}"):
-                allowed = f"it is the account whose id ends with -{wanted}"
-                yield Problem(grant.address, "member", owner.values["account_id"], allowed)
+        name = re.search(r"_iam_member\.(nodes|vertex)", grant.address)
+        if owner and name and not str(owner.values.get("account_id")).endswith(f"-{name[1]}"):
+            allowed = f"it is the account whose id ends with -{name[1]}"
+            yield Problem(grant.address, "member", owner.address, allowed)

@@ -46,6 +46,7 @@ class Environment:
         region: of the cluster.
         account: on AWS its number; empty where it is not known.
         people: the variable `people` of AWS: ARNs of roles by what they are.
+        outputs: of Terraform, as `terraform output -json` prints them; empty where nothing was applied.
     """
 
     cloud: str
@@ -57,6 +58,7 @@ class Environment:
     region: str
     account: str
     people: Mapping[str, list[str]] = field(default_factory=dict, hash=False)
+    outputs: Json = field(default_factory=dict, hash=False)
 
     def of_type(self, *types: str) -> list[Resource]:
         """Return the resources of some types."""

@@ -57,7 +57,10 @@ def nodes_are_what_the_pipelines_ask_for(environment: Environment) -> Iterator[P
     pools = [*_pools(environment)]
     for kind, placement in _wanted(environment).items():
         own = [pool for pool in pools if pool[1].get("nightshift/pool") == kind]
-        if pools and not any(placement.nodes.items() <= labels.items() for _, labels, *_ in own):
+        # with the general pool alone, GPU nodes are made by Karpenter or of a ComputeClass
+        if (len(pools) > 1 or kind == "general") and not any(
+            placement.nodes.items() <= labels.items() for _, labels, *_ in own
+        ):
             yield Problem("node pools", "labels", [dict(pool[1]) for pool in pools], f"one has {dict(placement.nodes)}")
         for pool, _, spot, taints in own:
             tolerated = {(each.key, each.value) for each in placement.tolerations if each.key == GPU or spot}
@@ -71,10 +74,12 @@ def nodes_are_what_the_pipelines_ask_for(environment: Environment) -> Iterator[P
 def pools_say_how_many_gpus_they_have(environment: Environment) -> Iterator[Problem]:
     """By the label nightshift/gpus a step chooses a node that has no more GPUs than it takes."""
     for pool in environment.of_type("google_container_node_pool"):
-        count = pool.block("node_config", "guest_accelerator").get("count")
-        labels = pool.block("node_config").get("labels") or {}
-        if labels.get("nightshift/gpus") != (str(count) if count else None):
-            yield Problem(pool.address, "labels.nightshift/gpus", labels, f"its machines have {count}")
+        accelerator = pool.block("node_config", "guest_accelerator")
+        is_shared = accelerator.get("gpu_partition_size") or accelerator.get("gpu_sharing_config")
+        wanted = "shared" if is_shared else str(accelerator["count"]) if accelerator else None
+        label_of_pool = (pool.block("node_config").get("labels") or {}).get("nightshift/gpus")
+        if label_of_pool != wanted:
+            yield Problem(pool.address, "labels.nightshift/gpus", label_of_pool, f"it is {wanted}")
 
 
 @policy("https://docs.aws.amazon.com/awsaccountbilling/latest/aboutv2/cost-alloc-tags.html")
@@ -99,7 +104,8 @@ def _tagged(environment: Environment) -> Iterator[tuple[str, str, Json]]:
             controller = json.loads(driver.values.get("configuration_values") or "{}").get("controller", {})
             yield driver.address, "configuration_values.extraVolumeTags", controller.get("extraVolumeTags", {})
     for nodes in environment.of_kind("EC2NodeClass"):
-        yield label(nodes), "tags", nodes["spec"].get("tags", {})
+        if "role" in nodes["spec"]:  # the one that all environments share has neither yet
+            yield label(nodes), "tags", nodes["spec"].get("tags", {})
 
 
 @policy("https://docs.cloud.google.com/kubernetes-engine/docs/how-to/private-clusters#add_firewall_rules")
@@ -133,14 +139,14 @@ def every_api_that_is_asked_is_on(environment: Environment) -> Iterator[Problem]
 @policy("pipelines/environments.py")
 def steps_act_as_the_accounts_that_kubernetes_gives_them(environment: Environment) -> Iterator[Problem]:
     """Every account of a step is tied to an identity of the cloud, under its own name and namespace."""
-    ties = [str(tie.values.get("member", "")) for tie in environment.of_type("google_service_account_iam_member")]
-    ties += [
-        f"[{tie.values['namespace']}/{tie.values['service_account']}]"
+    ties = {str(grant.values.get("member")) for grant in environment.of_type("google_storage_bucket_iam_member")}
+    ties |= {
+        f"/ns/{tie.values['namespace']}/sa/{tie.values['service_account']}"
         for tie in environment.of_type("aws_eks_pod_identity_association")
-    ]
+    }
     for account in environment.of_kind("ServiceAccount"):
         meta = account["metadata"]
-        name = f"{meta.get('namespace')}/{meta['name']}"
+        name = f"/ns/{meta.get('namespace')}/sa/{meta['name']}"
         steps = meta["name"].startswith("nightshift") and meta.get("namespace") == "kubeflow"
-        if ties and steps and not any(tie.endswith(f"[{name}]") for tie in ties):
+        if ties and steps and not any(tie.endswith(name) for tie in ties):
             yield Problem(label(account), "metadata.name", name, "no identity of the cloud is tied to it")

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from infra.policies import quantities
-from infra.policies.model import Environment, Json, Problem, label, policy, table
+from infra.policies.model import Environment, Json, Problem, Resource, label, policy, table
 from infra.policies.workloads import containers
 
 
@@ -19,20 +19,29 @@ def a_volume_is_the_file_system(environment: Environment) -> Iterator[Problem]:
                 yield Problem(where, field, value, f"the file system has {wanted}")
 
 
+def _existing(environment: Environment, kind: str) -> list[Resource]:
+    """Return file systems that are there: before, no volume can be theirs."""
+    return [system for system in environment.of_type(kind) if system.values.get("id")]
+
+
 def _of_fsx(environment: Environment, spec: Json) -> Iterator[tuple[str, object, str]]:
     size, csi = spec["capacity"]["storage"], spec["csi"]
-    for system in environment.of_type("aws_fsx_lustre_file_system"):
+    for system in _existing(environment, "aws_fsx_lustre_file_system"):
         if size != f"{system.values['storage_capacity']}Gi":
             yield "capacity.storage", size, f"{system.values['storage_capacity']}Gi"
-        name = csi["volumeAttributes"]["dnsname"]
-        if name != f"{csi['volumeHandle']}.fsx.{environment.region}.amazonaws.com":
-            yield "csi.volumeAttributes.dnsname", name, f"{csi['volumeHandle']}.fsx.{environment.region}.amazonaws.com"
+        for field, value, name in (
+            ("volumeHandle", csi["volumeHandle"], "id"),
+            ("volumeAttributes.dnsname", csi["volumeAttributes"]["dnsname"], "dns_name"),
+            ("volumeAttributes.mountname", csi["volumeAttributes"]["mountname"], "mount_name"),
+        ):
+            if system.values.get(name) not in (None, value):
+                yield f"csi.{field}", value, system.values[name]
 
 
 def _of_lustre(environment: Environment, spec: Json) -> Iterator[tuple[str, object, str]]:
     size, csi = spec["capacity"]["storage"], spec["csi"]
-    for system in environment.of_type("google_lustre_instance"):
-        handle = f"{environment.facts['project']}/{system.values['location']}/{system.values['instance_id']}"
+    for system in _existing(environment, "google_lustre_instance"):
+        handle = "/".join(str(system.values[name]) for name in ("project", "location", "instance_id"))
         if size != f"{system.values['capacity_gib']}Gi":
             yield "capacity.storage", size, f"{system.values['capacity_gib']}Gi"
         if csi["volumeHandle"] != handle:
@@ -43,7 +52,7 @@ def _of_lustre(environment: Environment, spec: Json) -> Iterator[tuple[str, obje
 
 def _of_filestore(environment: Environment, spec: Json) -> Iterator[tuple[str, object, str]]:
     size, csi = spec["capacity"]["storage"], spec["csi"]
-    for system in environment.of_type("google_filestore_instance"):
+    for system in _existing(environment, "google_filestore_instance"):
         (share,) = system.values["file_shares"]
         handle = f"modeInstance/{system.values['location']}/{system.values['name']}/{share['name']}"
         if size != f"{share['capacity_gb']}Gi":

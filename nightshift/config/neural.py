@@ -43,6 +43,14 @@ class Compile(StrEnum):
     CUDA_GRAPHS = "cuda-graphs"
 
 
+class Recompute(StrEnum):
+    """Which activations of a block are computed again in the backward pass instead of being kept."""
+
+    NONE = "none"
+    SELECTIVE = "selective"
+    FULL = "full"
+
+
 class Decay(StrEnum):
     """How the learning rate falls to 0."""
 
@@ -77,7 +85,11 @@ class Fit(ConfigSection):
     clip: Annotated[float, annotated_types.Interval(ge=0, le=1e6)] = Field(
         0, description="largest norm of the gradients; 0: no limit"
     )
-    recompute: bool = Field(False, description="activations of a block are computed again backward, not kept")
+    recompute: Recompute = Field(
+        Recompute.NONE,
+        description="activations of a block that are computed again backward, not kept: all (full), or all but those "
+        "of attention and of every second matrix product or convolution (selective)",
+    )
     compile: Compile = Field(
         Compile.NONE,
         description="by torch.compile, block by block; cuda-graphs: a block's kernels are launched as one, on one GPU",

@@ -130,7 +130,7 @@ def _explain_unknown(section: type[Config], path: list[str]) -> str:
     *parents, key = path
     others = [name for name, kind in kinds.load_kinds().items() if key in _keys_at(kind.config_class, parents)]
     if others:
-        return f"a key of task {' and '.join(others)} only; leave it out"
+        return f"a key of task {', '.join(others)} only; leave it out"
     allowed = _keys_at(section, parents)
     return f"unknown key; allowed here: {', '.join(allowed)}{nearest(key, allowed)}"
 

@@ -44,3 +44,7 @@ class ConditionedBlocks(nn.Sequential):
         if length % count:
             raise UserError(f"task.length: is {length}, which {count} processes that share rows do not divide evenly")
         return slice(rank * length // count, (rank + 1) * length // count)
+
+
+class RecomputingBlock(nn.Module):
+    """A block that computes its activations again by itself, so that the trainer does not ask for it once more."""

@@ -2,17 +2,16 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from nightshift.config.neural import Compile, Fit, Precision
 from nightshift.errors import UserError
 from nightshift.neural.data import Batch
 from nightshift.neural.recipes import Recipe
+from nightshift.neural.recomputation import recompute
 
 if TYPE_CHECKING:
     from nightshift.neural.hangs import HangWatch
@@ -141,8 +140,7 @@ def autocast(fit: Fit, device: torch.device) -> AbstractContextManager[object]:
 def prepare(part: nn.Sequential, fit: Fit) -> None:
     """Have the blocks of a network recomputed and compiled as the fit says; their names stay."""
     for block in part:
-        if fit.recompute:
-            block.forward = partial(checkpoint, block.forward, use_reentrant=False)
+        recompute(block, fit.recompute)
         if fit.compile is not Compile.NONE:
             block.compile(mode=MODES[fit.compile])
 

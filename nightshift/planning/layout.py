@@ -59,6 +59,8 @@ class ParallelLayout:
         flash: whether attention keeps its scores on the chip, and skips those of later tokens.
         fused: whether elementwise operations are compiled into few kernels.
         precision: of the matrix products.
+        native: whether Nightshift's trainer runs it, with states in float32 and the loss piece by piece, else one like
+            Megatron's and DeepSpeed's.
     """
 
     batch: int
@@ -74,6 +76,7 @@ class ParallelLayout:
     flash: bool = True
     fused: bool = True
     precision: str = "bf16"
+    native: bool = False
 
     def data(self, cluster: Cluster) -> int:
         """Return the number of data-parallel replicas."""

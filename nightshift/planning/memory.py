@@ -8,8 +8,9 @@ gradients, parameters and Adam's two moments in 4 bytes each. DeepSpeed: `estima
 
 from dataclasses import dataclass
 
+from nightshift.planning import native
 from nightshift.planning.layout import Checkpointing, Cluster, ParallelLayout
-from nightshift.planning.models import LayerWork, Model
+from nightshift.planning.models import LayerWork, Model, Transformer
 
 GIB = 2**30
 CONTEXT = 1.5e9  # of CUDA, NCCL and the allocator's rounding
@@ -37,6 +38,8 @@ class Memory:
 
 def estimate_memory(model: Model, cluster: Cluster, layout: ParallelLayout) -> Memory:
     """Return what the fullest GPU, that of the first pipeline stage, holds."""
+    if layout.native and isinstance(model, Transformer):
+        return Memory(native.states(model, cluster, layout), native.activations(model, cluster, layout))
     return Memory(states(model, layout, layout.shards(cluster)), activations(model, cluster, layout))
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any, NamedTuple, Self
 
-from nightshift.config.neural import Compile, Compression, Precision
+from nightshift.config.neural import Compile, Compression, Precision, Recompute
 from nightshift.contracts.verdict import Decision
 from nightshift.errors import UserError
 from nightshift.interpreter import isolate
@@ -129,7 +129,7 @@ AXES: dict[str, Callable[[Variant, TuningSetting], Iterable[Value]]] = {
     "precision": _precisions,
     "channels_last": lambda _, on: (True, False) if "side" in on.network.shape else (),
     "compile": _compile_modes,
-    "recompute": lambda _, __: (False,),
+    "recompute": lambda _, __: (Recompute.NONE.value,),
     "microbatches": _microbatches,
     "compression": _compression,
     "batch_size": lambda _, on: on.batch_sizes,

@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 
@@ -11,6 +12,7 @@ from nightshift.step import USER_ERROR
 from nightshift.storage import stores
 
 INTERRUPTED = 130
+CLOSED = 141  # as a shell reports a program that SIGPIPE ended
 # module, which is imported when one of its commands is named -> command -> its help, the docstring of its function
 COMMANDS = {
     "runs": {
@@ -34,6 +36,9 @@ COMMANDS = {
         "promote": "Make a version the champion and serve it.",
         "rollback": "Restore the previous champion.",
         "stop": "Stop the local endpoint.",
+    },
+    "cloud": {
+        "cloud": "Answer what is asked about an environment in a cloud; needs a checkout, which has `infra/`.",
     },
     "release": {
         "release": "Start, show, pause, resume or abort a release; `nightshift run release` advances it.",
@@ -85,13 +90,18 @@ def main() -> None:
     """Run one command and exit: 0 on success, 1 when a step failed, 2 when the user has something to fix."""
     args = parse_command_line(sys.argv[1:])
     try:
-        sys.exit(args.command(args))
+        code = args.command(args)
+        sys.stdout.flush()
+        sys.exit(code)
     except UserError as error:
         print(f"nightshift: {printable_lines(str(error))}", file=sys.stderr)
         sys.exit(USER_ERROR)
     except UnavailableError as error:
         print(f"nightshift: {printable_lines(str(error))}", file=sys.stderr)
         sys.exit(1)
+    except BrokenPipeError:  # the reader, such as `head`, has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(CLOSED)
     except OSError as error:  # of this machine's files: stores are read and written by the steps
         print(f"nightshift: {stores.explain(error, error.filename)}", file=sys.stderr)
         sys.exit(USER_ERROR)

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from infra import terraform
-from infra.cluster import core
 from nightshift.image import image
+from pipelines.images import EXAMPLE_REGISTRY
 from tests.infra.plans import Json
 
 CLOUDS = tuple(cloud for cloud in ("aws", "gcp") if (terraform.INFRA / cloud / "main.tf").exists())
@@ -21,13 +21,14 @@ TOOLS = Path(__file__).parents[2] / ".venv-infra" / "bin"
 
 
 def environments(cloud: str) -> list[str]:
-    """The environments of a cloud: the examples, and whatever a user has put beside them."""
-    return sorted(path.stem for path in (terraform.INFRA / cloud).glob("*.tfvars"))
+    """The environments of a cloud: the examples, and whatever a user has answered for beside them."""
+    answered = (terraform.INFRA / "answers").glob(f"{cloud}-*.yaml")
+    return sorted(path.stem.removeprefix(f"{cloud}-") for path in answered)
 
 
 def example_image(name: str) -> str:
     """An image as manifests name it; the installation puts the registry in."""
-    return image(name, core.REGISTRY)
+    return image(name, EXAMPLE_REGISTRY)
 
 
 def missing(what: str) -> None:

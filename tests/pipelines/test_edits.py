@@ -42,23 +42,23 @@ def put(text: str, **values: Any) -> str | None:
 
 
 def test_values_of_one_line_are_changed_and_added_there() -> None:
-    old, new = "{hidden: 256, batch_size: 256}", "{hidden: 256, batch_size: 512, precision: bf16, recompute: true}"
+    old, new = "{hidden: 256, batch_size: 256}", "{hidden: 256, batch_size: 512, precision: bf16, channels_last: true}"
 
-    assert put(FLOW, batch_size=512, precision="bf16", recompute=True) == FLOW.replace(old, new)
+    assert put(FLOW, batch_size=512, precision="bf16", channels_last=True) == FLOW.replace(old, new)
 
 
 def test_values_of_several_lines_are_changed_and_added_below_the_last() -> None:
-    old, new = "batch_size: 256  # rows\n", "batch_size: 512  # rows\n        recompute: true\n"
+    old, new = "batch_size: 256  # rows\n", "batch_size: 512  # rows\n        channels_last: true\n"
 
-    assert put(BLOCK, batch_size=512, recompute=True) == BLOCK.replace(old, new)
+    assert put(BLOCK, batch_size=512, channels_last=True) == BLOCK.replace(old, new)
 
 
 def test_sections_that_are_missing_are_added() -> None:
     text = FLOW.replace("      parameters: {hidden: 256, batch_size: 256}  # chosen by search\n", "")
-    values = {(*AT, "recompute"): True, ("task", "trainer", "compression"): "bf16"}
+    values = {(*AT, "channels_last"): True, ("task", "trainer", "compression"): "bf16"}
 
     assert edits.set_values(text, values) == text.replace(
-        "      kind: mlp\n", "      kind: mlp\n      parameters: {recompute: true}\n"
+        "      kind: mlp\n", "      kind: mlp\n      parameters: {channels_last: true}\n"
     ).replace("# the only one\n", "# the only one\n  trainer: {compression: bf16}\n")
 
 
@@ -75,13 +75,13 @@ def test_sections_that_are_missing_are_added() -> None:
     ],
 )
 def test_any_layout_means_the_same_afterwards_but_for_the_values(text: str) -> None:
-    changed = put(text, batch_size=512, recompute=True)
+    changed = put(text, batch_size=512, channels_last=True)
 
     assert changed is not None
     edited, before = yaml.safe_load(changed), yaml.safe_load(text)
     parameters = edited["task"]["candidates"]["mlp"].pop("parameters")
     old = before.get("task", {}).get("candidates", {}).get("mlp", {}).pop("parameters", {})
-    assert parameters == {**old, "batch_size": 512, "recompute": True}
+    assert parameters == {**old, "batch_size": 512, "channels_last": True}
     assert "task" not in before or edited == before
     assert changed.count("#") == text.count("#")
 
@@ -100,14 +100,14 @@ def test_what_cannot_be_changed_alone_is_left_to_a_person(text: str) -> None:
 def test_an_anchor_that_would_be_replaced_before_another_value_is_left_to_a_person() -> None:
     text = FLOW.replace("hidden: 256, batch_size: 256", "hidden: &h 256, batch_size: *h")
 
-    assert put(text, hidden=512, recompute=True) is None
+    assert put(text, hidden=512, channels_last=True) is None
 
 
 def test_the_lines_for_a_person_are_those_values() -> None:
-    values = {(*AT, "recompute"): True, ("task", "trainer", "compression"): "bf16"}
+    values = {(*AT, "channels_last"): True, ("task", "trainer", "compression"): "bf16"}
 
     assert yaml.safe_load(edits.lines(values)) == {
-        "task": {"candidates": {"mlp": {"parameters": {"recompute": True}}}, "trainer": {"compression": "bf16"}}
+        "task": {"candidates": {"mlp": {"parameters": {"channels_last": True}}}, "trainer": {"compression": "bf16"}}
     }
 
 

@@ -23,7 +23,7 @@ from nightshift.config.section import BatchSize, Epochs, Layers, Threads, Width
 from nightshift.errors import UserError
 from nightshift.neural import attention
 from nightshift.neural.attention import Visible
-from nightshift.neural.blocks import ConditionedBlocks
+from nightshift.neural.blocks import ConditionedBlocks, RecomputingBlock
 from nightshift.neural.data import ResidentDataset
 from nightshift.neural.recipes import Group, check_parameters, decay_groups, pretrained
 from nightshift.neural.recipes.pretrained import Continued
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from torch.distributed.tensor.parallel import ParallelStyle
 
 HEAD = 64  # numbers of an attention head, and of the width for each layer, as in nanochat
-LOGITS = 1 << 25  # numbers that exist at once on the way to a loss
+LOGITS = 1 << 27  # that exist at once on the way to a loss; each piece reads the whole output layer
 BETAS = (0.9, 0.95)  # of Adam; Brown et al., GPT-3, appendix B
 ATTENTION = "documents"
 COLUMNS = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "mlp.gate_proj", "mlp.up_proj")
@@ -121,7 +121,7 @@ class Layer(nn.Module):
         return out
 
 
-class Prediction(nn.Module):
+class Prediction(RecomputingBlock):
     """How unlikely each next token was: the last block."""
 
     def __init__(self, norm: LlamaRMSNorm, output: nn.Linear) -> None:
@@ -134,6 +134,10 @@ class Prediction(nn.Module):
         size = max(1, self.logits // (self.output.out_features * len(targets)))
         pieces = zip(torch.split(hidden, size, 1), torch.split(targets, size, 1), strict=True)
         return torch.cat([checkpoint(self._nats, *piece, use_reentrant=False) for piece in pieces], 1)
+
+    def compile(self, *options: Any, **named_options: Any) -> None:
+        """Compile what is computed of a piece; as one graph the logits of all pieces would exist at once."""
+        self._nats = torch.compile(self._nats, *options, **named_options)  # type: ignore[method-assign]
 
     def _nats(self, hidden: Tensor, targets: Tensor) -> Tensor:
         logits = self.output(self.norm(hidden)).flatten(0, 1).float()

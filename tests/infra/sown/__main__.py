@@ -4,7 +4,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-from infra.terraform import INFRA
 from tests.infra.checks import CLOUDS
 from tests.infra.sown import judge
 from tests.infra.sown.judge import ENVIRONMENT
@@ -17,7 +16,7 @@ def main(name: str) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         for cloud in CLOUDS:
             groups = judge.grouped([mistake for mistake in mistakes if mistake.cloud == cloud])
-            copies = {"sound": (ENVIRONMENT, INFRA)} | {
+            copies = {"sound": (ENVIRONMENT, judge.copy_of(Path(scratch, cloud), []))} | {
                 f"m{at}": (ENVIRONMENT, judge.copy_of(Path(scratch, f"{cloud}{at}"), group))
                 for at, group in enumerate(groups)
             }

@@ -1,5 +1,7 @@
 """What the policies say of copies of `infra/` with mistakes in them."""
 
+import dataclasses
+import json
 import re
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,10 +10,14 @@ from pathlib import Path
 
 import yaml
 
+from infra.cloud import answers as questions
+from infra.cloud import rendering
+from infra.cloud.answers import Answers
 from infra.policies import environment
 from infra.policies.findings import judge
 from infra.policies.model import Environment
 from infra.terraform import INFRA
+from tests.infra import hcl
 from tests.infra.golden import terraform
 
 FOLDER = Path(__file__).parent
@@ -87,14 +93,34 @@ def described(cloud: str, environments: Mapping[str, tuple[str, Path]]) -> dict[
 
     Args:
         cloud: aws or gcp.
-        environments: the environment and the folder like `infra/` of each copy.
+        environments: the environment and the folder like `infra/`, a copy that may be changed, of each.
     """
-    copies = {name: terraform.Copy(infra / cloud, own) for name, (own, infra) in environments.items()}
+    copies, answered = {}, {}
+    for name, (own, infra) in environments.items():
+        answers = answered[name] = questions.read(cloud, own, infra / "answers")
+        copies[name] = terraform.Copy(infra / cloud, f"of-{own}")
+        copies[name].values.write_text(_arguments(infra / cloud / f"{answers.size}.tfvars", answers))
     observed = terraform.observe(cloud, copies, SHOWN)
     return {
-        name: environment.describe(cloud, own, observed.plan, observed.state, infra, f"module.{name}.")
-        for name, (own, infra) in environments.items()
+        name: environment.describe(answered[name], observed.plan, observed.state, infra, name)
+        for name, (_, infra) in environments.items()
     }
+
+
+def _arguments(size: Path, answers: Answers) -> str:
+    """Return the variables of a size with those of an environment laid over them."""
+    own, text = rendering.variables(answers), size.read_text()
+    for part in reversed(hcl.parts(text)):
+        if part.kind == "argument" and part.path in [(name,) for name in own]:
+            text = text[: part.start] + text[part.end :]
+    return text + "".join(f"\n{name} = {json.dumps(value)}" for name, value in own.items())
+
+
+def manifests_of(sound: Environment, infra: Path) -> Environment:
+    """Return an environment with the manifests of another folder, over what was applied before."""
+    answers = questions.read(sound.cloud, sound.name, infra / "answers")
+    objects, values = environment.manifests(answers, dict(sound.outputs), infra)
+    return dataclasses.replace(sound, objects=objects, values=values, infra=infra)
 
 
 def new_findings(sound: Environment, broken: Environment) -> set[str]:

@@ -42,11 +42,11 @@ def test_a_config_with_classes_travels_as_json_and_stays_the_same() -> None:
         ({"task": {"candidates": {"r": {"kind": "xgboost"}}}}, "task.candidates.r.kind: Input should be 'resnet'"),
         ({"columns": {"image": None}}, "columns.image: Input should be a valid string, got None"),
         ({"columns": {"amount": "price"}}, "columns.amount: a key of task tabular only; leave it out"),
-        ({"columns": {"text": "words"}}, "columns.text: a key of task text-classification and language-modeling only"),
+        ({"columns": {"text": "words"}}, "columns.text: a key of task text-classification, language-modeling only"),
         ({"columns": {"imge": "file"}}, "columns.imge: unknown key; allowed here: event_id, event_time, group, image,"),
         ({"limits": {"longest_id": 9}}, "limits: a key of task tabular only; leave it out"),
         ({"simulator": {"night_fraud": True}}, "simulator.night_fraud: a key of task tabular only; leave it out"),
-        ({"simulator": {"new_words": 0.1}}, "simulator.new_words: a key of task text-classification and language-m"),
+        ({"simulator": {"new_words": 0.1}}, "simulator.new_words: a key of task text-classification, language-mod"),
         ({"evaluation": {"top_k": 7}}, "evaluation.top_k: a key of task tabular only; leave it out"),
         ({"protocol": {"drop_compromised": False}}, "protocol.drop_compromised: a key of task tabular only; leave it"),
         ({"drift": {"positive_wasserstein": 0.2}}, "drift.positive_wasserstein: a key of task tabular only; leave it"),
@@ -58,7 +58,7 @@ def test_the_field_is_named_with_its_value_and_what_is_allowed(changes: dict[str
 
 def test_a_key_that_two_other_tasks_have_names_both() -> None:
     raw = text(task={"kind": "tabular", "windows_days": [], "candidates": {"a": {"kind": "mlp"}}}, columns=ROLES)
-    both = "a key of task image-classification and text-classification only; leave it out"
+    both = "a key of task image-classification, text-classification only; leave it out"
     assert message(raw | {"evaluation": {"min_accuracy": 0.9}}) == f"evaluation.min_accuracy: {both}"
 
 

@@ -24,6 +24,7 @@ from tests.nightshift.neural import resumable
 CPU = torch.device("cpu")
 BASE = {"hidden": 8, "layers": 3, "epochs": 2, "batch_size": 32, "learning_rate": 0.02, "ema_decay": 0.9}
 DECODER = {"depth": 3, "width": 32, "heads": 4, "kv_heads": 2, "batch_size": 32, "learning_rate": 0.001}
+SELECTIVE = {"recompute": "selective"}  # beside one process that keeps all
 PIPELINE = {"pipeline": 2}
 PIECES = {"microbatches": 4}
 DECAYED = {"weight_decay": 0.5}
@@ -31,20 +32,20 @@ PLANS: dict[int, dict[str, tuple[dict[str, Any], dict[str, Any]]]] = {
     2: {
         "ddp": ({}, {}),
         "ddp, accumulated, clipped": ({}, {**PIECES, "clip": 0.05}),
-        "ddp, recomputed, bf16": ({}, {"recompute": True, "precision": "bf16"}),
+        "ddp, recomputed, bf16": ({}, {"recompute": "full", "precision": "bf16"}),
         "ddp, fp16": ({}, {"precision": "fp16", "clip": 0.05}),
         "ddp, weights decay": ({}, DECAYED),
         "ddp, gradients as bf16": ({"compression": "bf16"}, {}),
         "ddp, gradients by PowerSGD": ({"compression": "powersgd"}, {}),
         "fsdp": ({"shard": 2}, {}),
-        "fsdp, accumulated, clipped, recomputed": ({"shard": 2}, {**PIECES, "clip": 0.05, "recompute": True}),
+        "fsdp, accumulated, clipped, recomputed": ({"shard": 2}, {**PIECES, "clip": 0.05, "recompute": "full"}),
         "fsdp, mixed": ({"shard": 2}, PIECES),
         "zero-2": ({"zero": 2}, {}),
-        "zero-2, accumulated, clipped, recomputed": ({"zero": 2}, {**PIECES, "clip": 0.05, "recompute": True}),
+        "zero-2, accumulated, clipped, recomputed": ({"zero": 2}, {**PIECES, "clip": 0.05, "recompute": "full"}),
         "zero-2, warmed up, bf16": ({"zero": 2}, {"warmup": 0.3, "decay": "cosine", "precision": "bf16"}),
         "zero-2, mixed": ({"zero": 2}, PIECES),
         "zero-3": ({"zero": 3}, {}),
-        "zero-3, accumulated, clipped, recomputed": ({"zero": 3}, {**PIECES, "clip": 0.05, "recompute": True}),
+        "zero-3, accumulated, clipped, recomputed": ({"zero": 3}, {**PIECES, "clip": 0.05, "recompute": "full"}),
         "zero-3, warmed up, bf16": ({"zero": 3}, {"warmup": 0.3, "decay": "cosine", "precision": "bf16"}),
         "zero-3, mixed": ({"zero": 3}, PIECES),
         "zero-3, clipped, weights decay": ({"zero": 3}, {"clip": 0.05, **DECAYED}),
@@ -56,7 +57,7 @@ PLANS: dict[int, dict[str, tuple[dict[str, Any], dict[str, Any]]]] = {
         "pp 1f1b, clipped, weights decay": (PIPELINE, {**PIECES, "clip": 0.05, **DECAYED}),
         "pp interleaved": ({**PIPELINE, "schedule": "interleaved"}, PIECES),
         "pp zero-bubble": ({**PIPELINE, "schedule": "zero-bubble"}, PIECES),
-        "llama, fsdp, accumulated, clipped, recomputed": ({"shard": 2}, {**PIECES, "clip": 0.05, "recompute": True}),
+        "llama, fsdp, accumulated, clipped, recomputed": ({"shard": 2}, {**PIECES, "clip": 0.05, "recompute": "full"}),
         "llama, tp, clipped": ({"tensor": 2}, {"clip": 0.05}),
         "llama, pp 1f1b": (PIPELINE, PIECES),
         "llama, cp": ({"shard": 2, "context": 2}, {"clip": 0.05}),
@@ -111,7 +112,7 @@ def subject(name: str, overrides: dict[str, Any]) -> tuple[Recipe, ResidentDatas
 
 def decoder(overrides: dict[str, Any]) -> tuple[Recipe, ResidentDataset]:
     """Return a small Llama, and rows of documents with tokens of which some are not learned."""
-    recipe = llama.build("", {"vocabulary": 32, "start": 0, "length": 16}, DECODER | overrides)
+    recipe = llama.build("", {"vocabulary": 32, "start": 0, "length": 16}, DECODER | SELECTIVE | overrides)
     drawn = torch.Generator().manual_seed(0)
     rows = torch.randint(0, 32, (103, 17), dtype=torch.int32, generator=drawn)
     weights = torch.rand(103, 16, generator=drawn).round()
@@ -159,9 +160,10 @@ def local_size(value: torch.Tensor) -> int:
 def main() -> None:
     with processes.join_processes(CPU):
         for name, (shared, overrides) in PLANS[dist.get_world_size()].items():
-            report(name, fitted(name, shared, overrides), fitted(name, None, overrides))
+            alone = overrides | {"recompute": "none"}
+            report(name, fitted(name, shared, overrides), fitted(name, None, alone))
             if name.startswith("llama"):
-                report(f"{name}, gradients", gradients(name, shared, overrides), gradients(name, None, overrides))
+                report(f"{name}, gradients", gradients(name, shared, overrides), gradients(name, None, alone))
 
 
 def report(name: str, together: dict[str, torch.Tensor], alone: dict[str, torch.Tensor]) -> None:

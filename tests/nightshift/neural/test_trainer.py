@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from nightshift.config.neural import Compile, Decay, Fit, Precision
+from nightshift.config.neural import Compile, Decay, Fit, Precision, Recompute
 from nightshift.errors import UserError
 from nightshift.neural import devices, replica, trainer
 from nightshift.neural.data import ResidentDataset
@@ -185,7 +185,15 @@ def test_what_is_kept_is_the_moving_average_of_the_weights_after_each_step():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("change", [{"microbatches": 3}, {"recompute": True}, {"recompute": True, "microbatches": 64}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"microbatches": 3},
+        {"recompute": Recompute.SELECTIVE},
+        {"recompute": Recompute.FULL},
+        {"recompute": Recompute.FULL, "microbatches": 64},
+    ],
+)
 def test_accumulated_gradients_and_recomputed_activations_train_the_same_network(change):
     assert gap(trained(), trained(SMALL.model_copy(update=change))) < 1e-5
 

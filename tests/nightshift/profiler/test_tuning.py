@@ -112,12 +112,12 @@ def test_a_win_is_found_in_spite_of_noise() -> None:
 
 def test_what_cannot_run_is_said_and_the_search_goes_on() -> None:
     tuned, tried = searched(
-        {("compile", "default"): 0, ("recompute", False): 0.8},
-        replace(INITIAL, parameters={**PARAMETERS, "recompute": True}),
+        {("compile", "default"): 0, ("recompute", "none"): 0.8},
+        replace(INITIAL, parameters={**PARAMETERS, "recompute": "full"}),
     )
 
     assert [trial.refused for trial in tried if trial.axis == "compile"] == ["no compiler"]
-    assert tuned.changes == {"recompute": False}
+    assert tuned.changes == {"recompute": "none"}
 
 
 def test_a_value_is_not_blamed_when_the_best_so_far_ends_beside_it() -> None:
@@ -180,7 +180,7 @@ def test_what_is_there_and_cannot_run_is_an_error() -> None:
         ("cpu", 1, {}, {}, {"channels_last": []}),
         ("cuda", 1, {}, {"microbatches": 2}, {"microbatches": [1]}),
         ("cuda", 2, {"pipeline": 2}, {"microbatches": 2}, {"microbatches": [4, 8], "compression": []}),
-        ("cuda", 1, {}, {"microbatches": 2, "recompute": True}, {"compile": ["default"], "recompute": [False]}),
+        ("cuda", 1, {}, {"microbatches": 2, "recompute": "full"}, {"compile": ["default"], "recompute": ["none"]}),
     ],
 )
 def test_an_axis_has_the_values_that_apply(

@@ -160,6 +160,15 @@ def test_an_output_that_cannot_be_written_is_named_by_no_path(tmp_path: Path) ->
     assert done.stderr.splitlines()[0].startswith("nightshift: No space left on device; make room")
 
 
+def test_a_reader_that_has_enough_ends_a_command_without_a_message() -> None:
+    with subprocess.Popen(engine("config", "schema"), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as command:
+        assert command.stdout
+        assert command.stderr
+        command.stdout.close()
+        assert command.stderr.read() == b""
+    assert command.returncode == 141
+
+
 def test_a_run_that_serves_its_model_is_not_resumed_in_containers(tmp_path: Path) -> None:
     def pipeline(state: dict[str, Any]) -> None:
         shell(script="exit 1")
