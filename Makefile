@@ -174,8 +174,8 @@ constraints: $(VENV)/.dev ## Resolve constraints/ again for every supported Pyth
 infra-plan: $(VENV)/.dev ## Print what Terraform would change and what it would cost a month: make infra-plan CLOUD=aws ENV=dev
 	@$(BIN)/python -m infra.costs $(CLOUD) $(ENV)
 
-infra-check: $(VENV)/.dev $(INFRA_VENV)/.installed ## Check all of infra/: formats, plans, policies, manifests, rules
-	$(BIN)/pytest -n 2 --dist loadgroup tests/infra
+infra-check: $(VENV)/.dev $(INFRA_VENV)/.installed ## Check all of infra/, or judge one environment: make infra-check [CLOUD=aws ENV=mine]
+	$(if $(filter file,$(origin ENV)),$(BIN)/pytest -n 2 --dist loadgroup tests/infra,@$(BIN)/python -m infra.policies "$(CLOUD)" "$(ENV)")
 
 infra-golden: $(VENV)/.dev ## Write anew what a person reads of all that is planned and installed: tests/infra/golden/
 	@$(BIN)/python -m tests.infra.golden

@@ -73,10 +73,28 @@ def plan(cloud: str, size: str, source: Path = INFRA, variables: Mapping[str, An
         source: the folder to copy.
         variables: laid over those of the size.
     """
+    planned: dict[str, Any] = json.loads(_plan(cloud, size, source, variables, "terraform show -json plan"))
+    return planned
+
+
+def applied(
+    cloud: str, size: str, source: Path = INFRA, variables: Mapping[str, Any] | None = None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a plan as above, and what an apply without a cloud makes of it, whose answers are made up.
+
+    Raises:
+        UserError: without the offline providers, with which alone nothing real is made.
+    """
+    if not OFFLINE.exists():
+        raise UserError(f"{OFFLINE} is not there: an apply would be a real one")
+    shown = "terraform show -json plan && terraform apply plan >/dev/null && terraform show -json"
+    plan_text, state_text = _plan(cloud, size, source, variables, shown).splitlines()
+    return json.loads(plan_text), json.loads(state_text)
+
+
+def _plan(cloud: str, size: str, source: Path, variables: Mapping[str, Any] | None, shown: str) -> str:
     with tempfile.NamedTemporaryFile("w", suffix=".tfvars.json") as own:
         json.dump(variables or {}, own)
         own.flush()
         files = f"-var-file={size}.tfvars -var-file={own.name}"
-        commands = f"terraform plan -input=false -out=plan {files} >/dev/null && terraform show -json plan"
-        planned: dict[str, Any] = json.loads(run(cloud, commands, source))
-    return planned
+        return run(cloud, f"terraform plan -input=false -out=plan {files} >/dev/null && {shown}", source)

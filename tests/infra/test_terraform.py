@@ -1,6 +1,5 @@
 """What holds for every cloud's Terraform."""
 
-import copy
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -9,7 +8,10 @@ from pathlib import Path
 import pytest
 
 from infra import terraform
+from infra.cloud import answers as questions
 from infra.cloud.answers import Size
+from infra.policies.environment import describe
+from infra.policies.findings import judge
 from tests.infra import checks
 from tests.infra.plans import Json, resources
 
@@ -24,10 +26,6 @@ each_environment = pytest.mark.parametrize(
     ],
 )
 BLOCK = re.MULTILINE | re.DOTALL
-POOL, TIED = "google_container_node_pool", "google_storage_bucket_iam_member"
-GPU = {"nightshift/pool": "gpu"}
-NODE = {"guest_accelerator": [{"count": 1}], "labels": {}, "spot": False, "taint": []}
-CLOSED = {"protocol": "tcp", "ports": ["443"]}
 # keys of AWS, Google, GitHub, Slack and of certificates, and what is random and as long as such keys are
 CREDENTIAL = re.compile(
     r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\bAIza[\w-]{35}|-----BEGIN [A-Z ]*PRIVATE KEY|\bgh[opsu]_\w{36}|\bxox[abps]-\w{10}"
@@ -66,62 +64,9 @@ def test_every_environment_plans_only_new_resources(cloud: str, environment: str
 
 @each_environment
 def test_the_plan_keeps_every_policy(cloud: str, environment: str, planned: Callable) -> None:
-    plan = planned(cloud, environment)
+    answers = questions.read(cloud, environment)
 
-    assert {name: list(policy(plan)) for name, policy in checks.policies(cloud).items() if list(policy(plan))} == {}
-
-
-@pytest.mark.parametrize(
-    ("cloud", "name", "kind", "argument", "value", "says"),
-    [
-        ("aws", "nodes_are_what_the_pipelines_ask_for", "aws_eks_node_group", "taint", [], "has the taints []"),
-        ("aws", "nodes_are_what_the_pipelines_ask_for", "aws_eks_node_group", "labels", GPU, "no node is labeled"),
-        (
-            "aws",
-            "who_is_in_a_group_of_people_is_said",
-            "aws_eks_access_entry",
-            "kubernetes_groups",
-            ["a"],
-            "nobody can",
-        ),
-        (
-            "aws",
-            "what_costs_by_the_hour_bears_the_tags_of_the_budget",
-            "aws_launch_template",
-            "tag_specifications",
-            [],
-            "a volume bears None",
-        ),
-        (
-            "aws",
-            "what_costs_by_the_hour_bears_the_tags_of_the_budget",
-            "aws_eks_addon",
-            "configuration_values",
-            None,
-            "disks of claims bear {}",
-        ),
-        ("gcp", "pools_have_the_labels_and_taints_that_steps_expect", POOL, "node_config", [NODE], "is labeled"),
-        ("gcp", "webhooks_are_reached_from_the_control_plane", "google_compute_firewall", "allow", [CLOSED], "in vain"),
-        (
-            "gcp",
-            "every_api_that_is_asked_is_on",
-            "google_project_service",
-            "service",
-            "x",
-            "cloudresourcemanager is off",
-        ),
-        ("gcp", "who_is_in_a_group_of_people_is_said", "google_project_iam_member", "member", "x", "finds the cluster"),
-        ("gcp", "buckets_know_the_accounts_of_steps", TIED, "member", "x", "no bucket knows kubeflow/"),
-    ],
-)
-def test_a_policy_says_what_breaks_it(
-    cloud: str, name: str, kind: str, argument: str, value: object, says: str, planned: Callable
-) -> None:
-    plan = copy.deepcopy(planned(cloud, "dev"))
-    for resource in resources(plan, kind):
-        resource.values[argument] = value
-
-    assert [complaint for complaint in checks.policies(cloud)[name](plan) if says in complaint]
+    assert judge(describe(answers, planned(cloud, environment), {})) == []
 
 
 @each_cloud
