@@ -64,11 +64,12 @@ def state(answers: EnvironmentAnswers) -> list[str]:
 
 
 def up(answers: EnvironmentAnswers) -> list[str]:
-    """Return the commands that make the infrastructure, once the account has room for it."""
+    """Return the commands that make the infrastructure, once it keeps every policy and the account has room for it."""
     run, plan = _terraform(answers), _locate(answers, "plan.json")
     return [
         *_check_login(answers),
         _render(answers),
+        f"python -m infra.policies {answers.cloud} {answers.environment}",
         *_initialize(answers),
         f"{run} plan -input=false {_variables(answers)} -out={_within(answers, 'plan')}",
         f"{run} show -json {_within(answers, 'plan')} >{plan}",

@@ -219,11 +219,12 @@ def test_what_is_missing_is_said_without_a_traceback() -> None:
 
 
 @each_cloud
-def test_quotas_are_checked_before_anything_is_made(cloud: str) -> None:
+def test_policies_and_quotas_are_checked_before_anything_is_made(cloud: str) -> None:
     lines = core.up(rendered.read(f"{cloud}-dev"))
     (check,) = [number for number, line in enumerate(lines) if line.startswith(f"nightshift doctor --cloud {cloud}")]
 
     assert "plan" in lines[check - 2] and " apply " in lines[check + 1]
+    assert f"python -m infra.policies {cloud} dev" in lines[:check]
     assert not any(" apply " in line for line in lines[:check])
 
 
@@ -414,7 +415,7 @@ TOOLS = {
 done
 exec {terraform} "$@"
 """,
-    "python": 'PYTHONPATH={root} exec {python} "$@"',
+    "python": 'test $2 = infra.policies || PYTHONPATH={root} exec {python} "$@"',
 }
 
 
