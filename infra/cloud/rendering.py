@@ -113,14 +113,15 @@ def read_outputs(answers: EnvironmentAnswers, content: str) -> Infrastructure:
 
 
 def _read_aws(values: Json) -> Infrastructure:
+    """Terraform prints no output that is null: where there is no shared file system, it says nothing of one."""
     repository = values["repositories"]["base"]
     store = f"s3://{values['bucket']}"
     return Infrastructure(
         registry=repository.rpartition("/")[0],
         store=store,
         models=f"{store}/mlflow",
-        state="" if values["lustre"] else f"{store}/state",
-        volume=_fsx(values["lustre"]) if values["lustre"] else [],
+        state="" if values.get("lustre") else f"{store}/state",
+        volume=_fsx(values["lustre"]) if values.get("lustre") else [],
         node_role=values["karpenter"]["node_role"],
         efa_interfaces=values["efa_interfaces"],
     )
@@ -132,8 +133,8 @@ def _read_gcp(values: Json) -> Infrastructure:
         registry=values["repository"],
         store=f"gs://{buckets['pipelines']}",
         models=f"gs://{buckets['models']}/mlflow",
-        state="" if values["volume"] else f"gs://{buckets['lake']}/state",
-        volume=_google_files(values["volume"]) if values["volume"] else [],
+        state="" if values.get("volume") else f"gs://{buckets['lake']}/state",
+        volume=_google_files(values["volume"]) if values.get("volume") else [],
         gpu_pools=values["gpu_pools"],
     )
 

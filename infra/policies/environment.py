@@ -13,7 +13,7 @@ import yaml
 from infra import terraform
 from infra.cloud import answers as questions
 from infra.cloud import rendering
-from infra.cloud.answers import EnvironmentAnswers, AwsAccount
+from infra.cloud.answers import AwsAccount, EnvironmentAnswers
 from infra.policies.model import Environment, Json, Resource
 from nightshift.errors import UserError
 

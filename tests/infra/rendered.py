@@ -27,7 +27,7 @@ def read(name: str) -> EnvironmentAnswers:
 def outputs(answers: EnvironmentAnswers) -> Json:
     """What `terraform output -json` prints of an environment."""
     made = _aws(answers) if answers.cloud is Cloud.AWS else _gcp(answers)
-    return {name: {"value": value} for name, value in made.items()}
+    return {name: {"value": value} for name, value in made.items() if value is not None}
 
 
 def _aws(answers: EnvironmentAnswers) -> Json:

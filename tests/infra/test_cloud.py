@@ -147,7 +147,8 @@ def test_overlays_name_what_terraform_made_and_nothing_of_the_examples(name: str
     used = re.findall(rf"{re.escape(rendered.infrastructure(answers).registry)}/(\w+)@(sha256:\w+)", text)
     assert all(rendered.DIGESTS[image] == digest for image, digest in used)
     volumes = [value for value in kustomize.built(rendered.overlays(name)) if value["kind"] == "PersistentVolume"]
-    shared = rendered.outputs(answers).get("lustre", rendered.outputs(answers).get("volume", {}))["value"]
+    outputs = rendered.outputs(answers)
+    shared = outputs.get("lustre", outputs.get("volume", {})).get("value")
     assert [volume["spec"]["csi"]["volumeHandle"] for volume in volumes] == (
         [shared.get("id", shared.get("handle"))] if shared else []
     )
