@@ -375,22 +375,25 @@ def a_pool_has_its_own_pods_and_picker(environment: Environment) -> Iterator[Pro
 
 @policy("https://kueue.sigs.k8s.io/docs/concepts/cluster_queue/")
 def queues_lead_to_flavors_that_are_there(environment: Environment) -> Iterator[Problem]:
-    """A local queue names a cluster queue, that one flavors, and these the labels that pools have."""
+    """A local queue names a cluster queue, and that one flavors with a quota of what it covers."""
     queues = {value["metadata"]["name"] for value in environment.of_kind("ClusterQueue")}
     flavors = {value["metadata"]["name"] for value in environment.of_kind("ResourceFlavor")}
     for local in environment.of_kind("LocalQueue"):
         if local["spec"]["clusterQueue"] not in queues:
             yield Problem(label(local), "clusterQueue", local["spec"]["clusterQueue"], f"there is {sorted(queues)}")
     for queue in environment.of_kind("ClusterQueue"):
-        for group in queue["spec"]["resourceGroups"]:
-            for flavor in group["flavors"]:
-                if flavor["name"] not in flavors:
-                    yield Problem(label(queue), "flavors.name", flavor["name"], f"there is {sorted(flavors)}")
-                covered = {resource["name"] for resource in flavor["resources"]}
-                if covered != {*group["coveredResources"]}:
-                    yield Problem(
-                        label(queue), "coveredResources", group["coveredResources"], f"quotas are of {covered}"
-                    )
+        groups = queue["spec"]["resourceGroups"]
+        for group, flavor in ((group, flavor) for group in groups for flavor in group["flavors"]):
+            covered = {resource["name"] for resource in flavor["resources"]}
+            if flavor["name"] not in flavors:
+                yield Problem(label(queue), "flavors.name", flavor["name"], f"there is {sorted(flavors)}")
+            if covered != {*group["coveredResources"]}:
+                yield Problem(label(queue), "coveredResources", group["coveredResources"], f"quotas are of {covered}")
+
+
+@policy("https://kueue.sigs.k8s.io/docs/concepts/resource_flavor/")
+def flavors_are_of_pools_that_are_there(environment: Environment) -> Iterator[Problem]:
+    """A flavor's labels are those of nodes: of others no node is ever made."""
     for flavor in environment.of_kind("ResourceFlavor"):
         labels = flavor["spec"].get("nodeLabels", {})
         if labels.get("nightshift/pool", "gpu") not in ("gpu", "general"):
