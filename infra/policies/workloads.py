@@ -383,12 +383,12 @@ def queues_lead_to_flavors_that_are_there(environment: Environment) -> Iterator[
             yield Problem(label(local), "clusterQueue", local["spec"]["clusterQueue"], f"there is {sorted(queues)}")
     for queue in environment.of_kind("ClusterQueue"):
         groups = queue["spec"]["resourceGroups"]
-        for group, flavor in ((group, flavor) for group in groups for flavor in group["flavors"]):
+        for wanted, flavor in [(group["coveredResources"], flavor) for group in groups for flavor in group["flavors"]]:
             covered = {resource["name"] for resource in flavor["resources"]}
             if flavor["name"] not in flavors:
                 yield Problem(label(queue), "flavors.name", flavor["name"], f"there is {sorted(flavors)}")
-            if covered != {*group["coveredResources"]}:
-                yield Problem(label(queue), "coveredResources", group["coveredResources"], f"quotas are of {covered}")
+            if covered != {*wanted}:
+                yield Problem(label(queue), "coveredResources", wanted, f"quotas are of {covered}")
 
 
 @policy("https://kueue.sigs.k8s.io/docs/concepts/resource_flavor/")

@@ -1,4 +1,4 @@
-"""`python -m tests.infra.sown [mistakes] [held_back]`: sow mistakes and print which of them the policies name."""
+"""`python -m tests.infra.sown [mistakes] [held_back] [held_back_again]`: sow mistakes and print which of them the policies name."""
 
 import sys
 import tempfile
@@ -31,4 +31,4 @@ def main(*names: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:] or ("mistakes", "held_back"))
+    main(*sys.argv[1:] or ("mistakes", "held_back", "held_back_again"))
