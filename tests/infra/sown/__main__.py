@@ -1,4 +1,4 @@
-"""`python -m tests.infra.sown [mistakes] [held_back] [held_back_again]`: sow mistakes and print which of them the policies name."""
+"""`python -m tests.infra.sown [FILE...]`: sow the mistakes of files here and print which the policies name."""
 
 import sys
 import tempfile
