@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nightshift.contracts.package import EMBEDDING, OUTPUT
+from nightshift.contracts.package import EMBEDDING, GREEDY, OUTPUT
 from nightshift.errors import UserError
 from nightshift.tensors import Array, Tensors, by_name
 
@@ -54,6 +54,10 @@ class Graph:
     def embedding(self, inputs: Array | Tensors) -> npt.NDArray[np.float32]:
         """Return what a network's last layer takes of each row, float32 (n, width)."""
         return self._run(EMBEDDING, inputs)
+
+    def find_greedy(self, inputs: Array | Tensors) -> npt.NDArray[np.float32]:
+        """Return of a language model 1 for each token that is its likeliest one, else 0, float32 (n, length)."""
+        return self._run(GREEDY, inputs)
 
     def _run(self, output: str, inputs: Array | Tensors) -> npt.NDArray[np.float32]:
         (values,) = self._session.run([output], by_name(inputs))

@@ -12,6 +12,7 @@ import yaml
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "infra" / "monitoring"
 PAGE = ROOT / "docs" / "metrics.md"
+GATEWAY_PAGE = ROOT / "docs" / "gateway.md"
 SHARED = {
     "What a step pushes": {"pipeline", "use_case", "step"},
     "What the endpoint exposes": {"use_case"},
@@ -29,7 +30,8 @@ class Query:
 
     def filled(self) -> str:
         """With values for Grafana's variables."""
-        return self.expression.replace("$__rate_interval", "1m").replace("$use_case", ".*")
+        filled = self.expression.replace("$__rate_interval", "1m").replace("$use_case", ".*").replace("$gateway", ".*")
+        return re.sub(r"\$\w+_dollars", "2.5", filled)
 
     def metrics(self) -> set[str]:
         """The names of the metrics it asks for."""
@@ -39,15 +41,15 @@ class Query:
         return set(words) - {"and", "or", "unless", "offset"}
 
 
-def documented() -> dict[str, set[str]]:
-    """Metric -> its labels, as the page says."""
+def documented(page: Path = PAGE) -> dict[str, set[str]]:
+    """Metric -> its labels, as a page says."""
     labels = {}
-    for section in PAGE.read_text().split("\n## ")[1:]:
+    for section in page.read_text().split("\n## ")[1:]:
         shared = SHARED.get(section.partition("\n")[0], set())
         for name, row in re.findall(r"^\| `(nightshift_\w+)` \|(.*)", section, re.MULTILINE):
             own = re.sub(r":[^|]*", "", row.rpartition("|")[0].rpartition("|")[0])
             labels[name] = shared | set(re.findall(r"`(\w+)`", own))
-    return labels | {"nightshift_kubeflow_up": set()}
+    return labels | ({"nightshift_kubeflow_up": set()} if page == PAGE else {})
 
 
 def of_gpus() -> set[str]:

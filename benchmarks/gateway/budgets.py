@@ -20,7 +20,7 @@ from benchmarks import figures
 from benchmarks.gateway.__main__ import free_ports, wait_for
 from benchmarks.gateway.faults import run_gateway, simulate
 from benchmarks.gateway.streams import CheckedStream, StreamEnd, read_stream
-from nightshift.gateway.budgets import KeyBudget, Limits, Outcome
+from nightshift.gateway.budgets import UNLIMITED, Amount, KeyBudget, Limits, Outcome
 from nightshift.gateway.keys import ANYONE
 from nightshift.gateway.ledger import Ledger, TokenUsage, read_report
 from nightshift.gateway.upstream import ConnectionPool
@@ -60,7 +60,7 @@ def main() -> None:
 
 def simulate_budgets(requests: int, keys: int, kills: int) -> figures.Row:
     """Admit and settle requests in random order, and compare each decision with exact sums."""
-    generator, limits = random.Random(1), Limits(tokens_per_day=SIMULATED_LIMIT)
+    generator, limits = random.Random(1), Limits(Amount(SIMULATED_LIMIT, UNLIMITED))
     budgets, used, held = [KeyBudget() for _ in range(keys)], Counter[int](), Counter[int]()
     in_progress: list[tuple[int, int]] = []
     outcomes, checks, seconds = Counter[Outcome](), Counter[str](), 0.0
@@ -69,7 +69,7 @@ def simulate_budgets(requests: int, keys: int, kills: int) -> figures.Row:
         key, tokens = generator.randrange(keys), generator.randint(50, 500)
         left = SIMULATED_LIMIT - used[key] - held[key]
         started = time.perf_counter()
-        outcome = budgets[key].admit(limits, tokens, DAY)
+        outcome = budgets[key].admit(limits, Amount(tokens), DAY)
         seconds += time.perf_counter() - started
         outcomes[outcome] += 1
         checks["overspent"] += outcome is Outcome.ADMITTED and tokens > left
@@ -82,7 +82,7 @@ def simulate_budgets(requests: int, keys: int, kills: int) -> figures.Row:
         while len(in_progress) > (0 if is_killed else OPEN):
             key, tokens = in_progress.pop(generator.randrange(len(in_progress)))
             spent = tokens if is_killed else generator.randint(1, tokens)
-            budgets[key].settle(budgets[key].day, tokens, spent)
+            budgets[key].settle(budgets[key].day, Amount(tokens), Amount(spent))
             used[key] += spent
             held[key] -= tokens
     return {
@@ -93,7 +93,7 @@ def simulate_budgets(requests: int, keys: int, kills: int) -> figures.Row:
         "refused": outcomes[Outcome.OVER_BUDGET],
         "overspent": checks["overspent"],
         "wrongly refused": checks["wrongly refused"],
-        "ledger - tokens": sum(budget.spent for budget in budgets) - used.total(),
+        "ledger - tokens": sum(budget.spent.tokens for budget in budgets) - used.total(),
         "us a request": 1e6 * seconds / requests,
     }
 
@@ -175,7 +175,7 @@ async def time_ledger(requests: int) -> figures.Row:
 
         async def ask() -> None:
             for _ in numbers:
-                ledger.settle(await ledger.reserve(ANYONE, 100), "1", TokenUsage(10, 5))
+                ledger.settle(await ledger.reserve(ANYONE, Amount(100)), "1", TokenUsage(10, 5))
                 await ledger.flush()
 
         started, cpu = time.perf_counter(), time.process_time()

@@ -15,7 +15,7 @@ from nightshift.contracts.state import DeploymentTarget, State
 from nightshift.contracts.verdict import FILE, Verdict
 from nightshift.costs.spending import Account
 from nightshift.lineage import code_version
-from nightshift.local import endpoint, examples
+from nightshift.local import endpoint, engine, examples
 from nightshift.progress import Patience
 from nightshift.registry import Version
 from nightshift.step import StepParser, log, run
@@ -181,7 +181,9 @@ def _serve(context: StepContext, version: Version, patience: Patience, is_live: 
     beside = endpoint.find_challenger(state.registry, version)
     server = endpoint.start_or_update(state, version, example, challenger=beside, patience=patience)
     log.info("%s answers with version %d", server.url, version.version)
-    return silent | {"endpoint": server.url, "endpoint_checked": True, "curl": example.curl(server.url)}
+    text = engine.find_running(state.registry, version.name)
+    answering = {"endpoint": server.url, "endpoint_checked": True, "curl": example.curl(server.url)}
+    return silent | answering | {"engine": f"{text.url}/v1" if text else None}
 
 
 def _record(state: State, version: Version, settled: DeploymentResult) -> Deployment:

@@ -1,5 +1,7 @@
 """What deployment shows on the page of its run: which version is live, why, and how to call it."""
 
+import json
+
 from nightshift.contracts.deployment import Deployment
 from nightshift.contracts.section import Block, Code, Row, Section, SectionOutcome, TableBlock, TableColumn
 
@@ -16,6 +18,8 @@ def build(record: Deployment) -> Section:
     blocks: list[Block] = [TableBlock(title="Versions", columns=columns, rows=_rows(record))]
     if record.curl:
         blocks.append(Code(title="Send a request", text=record.curl, is_key=True))
+    if record.engine:
+        blocks.append(Code(title="Generate text", text=_completion(record), is_key=True))
     return Section(title="Release", weight=WEIGHT, outcome=_outcome(record), blocks=blocks)
 
 
@@ -32,12 +36,20 @@ def _outcome(record: Deployment) -> SectionOutcome:
     return SectionOutcome(headline=headline, label=decision, tone=tone, reasons=record.reasons)
 
 
+def _completion(record: Deployment) -> str:
+    body = json.dumps({"model": record.model, "prompt": "The", "max_tokens": 32})
+    return f"curl -s {record.engine}/completions -H 'content-type: application/json' -d '{body}'"
+
+
 def _rows(record: Deployment) -> list[Row]:
     named = {
         "new version": record.version,
         "live version": record.champion_version,
         "live before this run": record.previous_champion_version,
         "endpoint": record.endpoint,
+        "engine": record.engine,
         "registry": record.registry,
     }
+    if record.engine is None:  # as of most models
+        del named["engine"]
     return [Row(cells=[name, value]) for name, value in named.items()]

@@ -1,5 +1,7 @@
 """Flags in, files out: see `components/optimization/__init__.py`."""
 
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from components.optimization import section
@@ -7,7 +9,8 @@ from nightshift import step, storage, tasks
 from nightshift.context import StepContext
 from nightshift.contracts import optimization as contract
 from nightshift.contracts import package, verdict
-from nightshift.contracts.optimization import ORIGINAL, Optimization
+from nightshift.contracts.optimization import ORIGINAL, EngineVariant, Optimization
+from nightshift.contracts.package import File, Format, ModelPackage
 from nightshift.contracts.section import write_section
 from nightshift.tensors import row_count
 
@@ -26,41 +29,62 @@ def parser() -> step.StepParser:
 
 
 def body(context: StepContext) -> dict[str, str]:
-    """Make the form, have it judged, and write the package with it, or as it was."""
+    """Make the form and the file for engines, have them judged, and write the package with those that pass."""
     from components.optimization import core
 
     args = context.args
     name = context.config.optimization.form
     form, result = (None, core.keep_original(context.model)) if name == ORIGINAL else _judge_form(context, name)
+    changed = core.replace_graph(context.model, form) if form else context.model
+    variants, file = _write_engine_file(context)
+    changed = core.add_engine_file(changed, file) if file else changed
+    result = core.add_engine_variants(result, changed, variants)
     judged = core.verdict(result)
-    step.log.info("%s", judged.reasons[0])
+    for reason in judged.reasons:
+        step.log.info("%s", reason)
     judged.write(storage.join(args.optimized, verdict.FILE))
     result.write(storage.join(args.optimized, contract.FILE))
     write_section(args.optimized, section.build(result, judged))
-    package.copy(args.model, args.optimized)
-    if form and result.chosen == form.name:
-        _write(context, form)
+    _write_package(context, changed, form)
     return {"form": result.chosen}
 
 
-def _judge_form(context: StepContext, name: str) -> "tuple[Form, Optimization]":
-    """Return a form of the model, and what it loses on the validation rows."""
+def _judge_form(context: StepContext, name: str) -> "tuple[Form | None, Optimization]":
+    """Return a form of the model, None where it loses too much, and what it loses on the validation rows."""
     from components.optimization import core, forms, subjects
 
     subject = subjects.read(context)
     form = forms.make_form(name, subject.original.content, subject.sample)
     step.log.info("judging %s of %s on %d rows", name, context.model.selected, row_count(subject.rows.inputs))
     attempts = core.judge_by_loss(subject.original, form, subject.rows)
-    chosen = form if attempts[-1].accepted else subject.original
-    return form, core.summarize(context.model, chosen, attempts, subject.rows)
+    accepted = form if attempts[-1].accepted else None
+    return accepted, core.summarize(context.model, accepted or subject.original, attempts, subject.rows)
 
 
-def _write(context: StepContext, form: "Form") -> None:
-    """Write the package with a form as the graph of its selected candidate."""
+def _write_engine_file(context: StepContext) -> tuple[list[EngineVariant], File | None]:
+    """Make and judge files by which engines generate text; copy the one that goes into the package."""
     from components.optimization import core
 
+    args, task = context.args, tasks.find(context.model.kind).optimization
+    with tempfile.TemporaryDirectory() as folder:
+        variants = task.engine_variants(context.config, context.features, args.model, context.model, Path(folder))
+        chosen = core.choose_engine_variant(variants)
+        if chosen is None:
+            return variants, None
+        assert chosen.file is not None
+        assert chosen.size is not None
+        sha256 = storage.copy(str(Path(folder, chosen.file)), storage.join(args.optimized, chosen.file))
+    return variants, File(name=chosen.file, sha256=sha256, size=chosen.size, format=Format.GGUF)
+
+
+def _write_package(context: StepContext, changed: ModelPackage, form: "Form | None") -> None:
+    """Write the package with its changed manifest, and a form as the graph of its selected candidate."""
+    args = context.args
+    package.copy(args.model, args.optimized)
+    if form is None:
+        changed.write(storage.join(args.optimized, package.MANIFEST))
+        return
     assert form.graph is not None
-    args, changed = context.args, core.replace_graph(context.model, form)
     task = tasks.find(context.model.kind).optimization
     reference = task.reference(context.features, args.model, context.model, form.graph)
     package.save(args.optimized, changed, {changed.selected: form.content}, reference)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from components.optimization.forms import Form
-from nightshift.contracts.optimization import ORIGINAL, Attempt, Latency, Optimization
+from nightshift.contracts.optimization import ORIGINAL, Attempt, EngineVariant, Latency, Optimization
 from nightshift.contracts.package import REFERENCE, File, Format, ModelPackage, Optimized
 from nightshift.contracts.section import Estimate
 from nightshift.contracts.verdict import Decision, Measure, Verdict
@@ -232,6 +232,43 @@ def summarize(model: ModelPackage, chosen: Form, tried: Sequence[Attempt], rows:
     )
 
 
+def choose_engine_variant(variants: Sequence[EngineVariant]) -> EngineVariant | None:
+    """Return the smallest variant that passes its gate; None where there is none."""
+    passed = [variant for variant in variants if variant.decision is Decision.PASS]
+    return min(passed, key=lambda variant: variant.size or 0, default=None)
+
+
+def add_engine_variants(result: Optimization, changed: ModelPackage, variants: Sequence[EngineVariant]) -> Optimization:
+    """Return the result with the variants, and the identity of the model that goes on."""
+    chosen = choose_engine_variant(variants)
+    return result.model_copy(
+        update={
+            "sha256": changed.sha256,
+            "engine_variants": list(variants),
+            "engine_variant": chosen and chosen.name,
+        }
+    )
+
+
+def add_engine_file(model: ModelPackage, file: File) -> ModelPackage:
+    """Return a package's manifest with a file by which an engine generates text."""
+    return model.model_copy(update={"files": [*model.files, file], "engine_file": file.name})
+
+
+def _explain_engine_file(result: Optimization) -> list[str]:
+    """Return which variant engines get and why not a smaller one; nothing where none was wanted."""
+    if not result.engine_variants:
+        return []
+    refused = [
+        f"Not {variant.name} ({variant.decision}): {' '.join(variant.reasons)}"
+        for variant in result.engine_variants
+        if variant.decision is not Decision.PASS
+    ]
+    if result.engine_variant is None:
+        return ["There is no file for engines that generate text.", *refused]
+    return [f"Engines generate text by the weights in {result.engine_variant}.", *refused]
+
+
 def verdict(result: Optimization) -> Verdict:
     """Say what goes on; it blocks nothing, since the original always may."""
     *_, last = result.attempts
@@ -246,7 +283,7 @@ def verdict(result: Optimization) -> Verdict:
     return Verdict(
         gate="optimization",
         decision=Decision.UNDECIDED if is_undecided else Decision.PASS,
-        reasons=[kept if chosen.name == ORIGINAL else replacement_reason],
+        reasons=[kept if chosen.name == ORIGINAL else replacement_reason, *_explain_engine_file(result)],
         measures=[_loss(result, last)] if last.name != ORIGINAL else [],
         subject=result.sha256,
         advisory=True,

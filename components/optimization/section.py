@@ -1,6 +1,6 @@
-"""What optimization shows on the page of its run: the form that was asked for, and what it loses."""
+"""What optimization shows on the page of its run: the form and the file for engines, and what they lose."""
 
-from nightshift.contracts.optimization import ORIGINAL, Attempt, Optimization
+from nightshift.contracts.optimization import ORIGINAL, Attempt, EngineVariant, Optimization
 from nightshift.contracts.section import Row, Section, SectionOutcome, TableBlock, TableColumn, Text
 from nightshift.contracts.verdict import Verdict
 
@@ -14,8 +14,9 @@ def build(result: Optimization, verdict: Verdict) -> Section:
         result: `optimization.json`.
         verdict: what it says.
     """
-    if len(result.attempts) == 1:  # nothing was asked for, so there is no outcome to show
-        return Section(title=TITLE, weight=WEIGHT, blocks=[Text(sentences=verdict.reasons)])
+    if len(result.attempts) == 1:  # no other form was asked for, so there is no outcome to show
+        blocks = [Text(sentences=verdict.reasons), *_engine_variants(result)]
+        return Section(title=TITLE, weight=WEIGHT, blocks=blocks)
     is_changed = result.chosen != ORIGINAL
     outcome = SectionOutcome(
         headline=f"The graph of {result.candidate}: {result.chosen}",
@@ -23,7 +24,7 @@ def build(result: Optimization, verdict: Verdict) -> Section:
         tone="good" if is_changed else "neutral",
         reasons=verdict.reasons,
     )
-    return Section(title=TITLE, weight=WEIGHT, outcome=outcome, blocks=_forms(result))
+    return Section(title=TITLE, weight=WEIGHT, outcome=outcome, blocks=[*_forms(result), *_engine_variants(result)])
 
 
 def _forms(result: Optimization) -> list[TableBlock | Text]:
@@ -40,6 +41,35 @@ def _forms(result: Optimization) -> list[TableBlock | Text]:
         TableBlock(title="Forms of the selected graph", columns=columns, rows=rows),
         Text(sentences=[legend], is_fine_print=True),
     ]
+
+
+def _engine_variants(result: Optimization) -> list[TableBlock | Text]:
+    if not result.engine_variants:
+        return []
+    columns = [
+        TableColumn(title="Weights"),
+        TableColumn(title="Size, bytes", format="count"),
+        TableColumn(title="Bits per byte", format="score"),
+        TableColumn(title="Added"),
+        TableColumn(title="Tokens/s", format="count"),
+        TableColumn(title="Gate"),
+        TableColumn(title="Why"),
+    ]
+    rows = [_variant_row(variant, variant.name == result.engine_variant) for variant in result.engine_variants]
+    legend = "Bits per byte of validation texts in llama.cpp; added to those of F16, with the paired 95 % interval."
+    return [
+        TableBlock(title="Files for engines that generate text", columns=columns, rows=rows),
+        Text(sentences=[legend], is_fine_print=True),
+    ]
+
+
+def _variant_row(variant: EngineVariant, is_chosen: bool) -> Row:
+    added = variant.added_bits
+    # smaller by far than what is written of other estimates
+    interval = added and f"{added.value:+z.4f} [{added.low:+z.4f}, {added.high:+z.4f}]"
+    figures = [variant.size, variant.bits_per_byte, interval, variant.tokens_per_second]
+    cells = [variant.name, *figures, variant.decision, " ".join(variant.reasons)]
+    return Row(cells=cells, tag="chosen" if is_chosen else "", tone="good" if is_chosen else "neutral")
 
 
 def _row(attempt: Attempt, is_chosen: bool) -> Row:

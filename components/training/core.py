@@ -5,6 +5,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Self
 
 import pandas as pd
@@ -29,7 +30,7 @@ class FittedCandidate:
     graph: bytes
     seconds: float
     losses: Points = field(default_factory=list)
-    save_files: Callable[[], Mapping[str, bytes]] = dict
+    save_files: Callable[[], Iterable[tuple[str, bytes]]] = tuple
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ class TrainedModel:
     package: ModelPackage
     graphs: dict[str, bytes]
     reference: pd.DataFrame
-    files: Mapping[str, bytes] = field(default_factory=dict)
+    files: Iterable[tuple[str, bytes]] = ()
 
 
 def train(setup: TrainingSetup[Any], rows: TrainingRows[Any], code: str) -> TrainedModel:
@@ -104,13 +105,10 @@ def train(setup: TrainingSetup[Any], rows: TrainingRows[Any], code: str) -> Trai
     selected, reason = select(usable, task.select_by, plan.validation.test, is_less_better)
     log.info("%s", reason)
     graphs = {name: candidate.graph for name, candidate in fits.candidates.items()}
-    files = {**sample.files, **fits.candidates[selected].save_files()}
+    files = chain(sample.files.items(), fits.candidates[selected].save_files())
     reference, days = rows.reference(sample, graphs[selected])
     package = ModelPackage(
-        files=[
-            *(File.describe(f"{name}.onnx", graph, Format.ONNX) for name, graph in graphs.items()),
-            *(File.describe(name, content, Format(name.rpartition(".")[2])) for name, content in files.items()),
-        ],
+        files=[File.describe(f"{name}.onnx", graph, Format.ONNX) for name, graph in graphs.items()],
         signature=sample.signature,
         preprocessing=sample.preprocessing,
         decision=validation.measured[selected].decision,

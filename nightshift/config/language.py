@@ -7,7 +7,7 @@ from pydantic import Field
 
 from nightshift.config.classes import Group
 from nightshift.config.columns import Columns, Holds
-from nightshift.config.policy import Effect, EmbeddingDriftLimits, EvaluationGate
+from nightshift.config.policy import Effect, EmbeddingDriftLimits, EvaluationGate, ServedGraph
 from nightshift.config.section import Positive, Share
 from nightshift.config.task import CandidateConfig, CandidateName, TaskConfig
 from nightshift.config.texts import TextSimulator
@@ -76,6 +76,21 @@ class LanguageEvaluationGate(EvaluationGate):
     )
     min_rows: Positive = Field(100, description="test texts that are needed to decide")
     max_bits_per_byte: Effect = Field(8.0, description="above which no model passes; 8 are as many as guessing takes")
+    max_memorized: Share | None = Field(
+        None,
+        description="share of training passages that are given back word for word, above which no model passes; "
+        "null: it is only reported",
+    )
+
+
+class LanguageServedFiles(ServedGraph):
+    """Which form of the graph scores, and which file generates text."""
+
+    weight_types: list[Literal["Q8_0", "Q6_K", "Q5_K_M", "Q5_0", "Q4_K_M", "Q4_0"]] = Field(
+        [],
+        description="of llama.cpp, tried beside F16; the smallest file that passes is packaged; []: none, nor F16",
+    )
+    max_added_bits: Share = Field(0.02, description="share of F16's bits per byte that a type may add")
 
 
 class LanguageDriftLimits(EmbeddingDriftLimits):
@@ -92,4 +107,5 @@ class LanguageConfig(Config):
     simulator: TextSimulator = TextSimulator()
     task: LanguageTaskConfig
     evaluation: LanguageEvaluationGate = LanguageEvaluationGate()
+    optimization: LanguageServedFiles = LanguageServedFiles()
     drift: LanguageDriftLimits = LanguageDriftLimits()

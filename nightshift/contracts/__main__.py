@@ -35,6 +35,7 @@ from nightshift.contracts.release import Release
 from nightshift.contracts.request import Launch, RetrainingRequest
 from nightshift.contracts.section import Page, Section
 from nightshift.contracts.streams import StreamLoadTest
+from nightshift.contracts.suite import SuiteScores
 from nightshift.contracts.tables import Manifest
 from nightshift.contracts.verdict import Verdict
 
@@ -72,6 +73,7 @@ ARTIFACTS: dict[str, type[Artifact]] = {
     "serving_plan": ServingPlan,
     "settings": ServerSettings,
     "stream_loadtest": StreamLoadTest,
+    "suite": SuiteScores,
     "table": Manifest,
     "trace_profile": TraceProfile,
     "training_plan": TrainingPlan,

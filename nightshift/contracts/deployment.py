@@ -33,6 +33,9 @@ class Deployment(Artifact):
     endpoint: str | None = Field(description="URL that serves the champion; null where nothing was started")
     endpoint_checked: bool = Field(description="whether it was called and answered with that version")
     curl: str | None = Field(description="a command that scores one event there")
+    engine: str | None = Field(
+        None, description="URL below which OpenAI's API generates text by the champion's file; null where it has none"
+    )
     example: dict[str, int | float | str | None] = Field(
         description="that event: the user's columns, its features where there is no online state, or an item's file; "
         "null for a missing number"

@@ -88,6 +88,22 @@ class LanguageSlice(Part):
     bits_per_byte: float
 
 
+class MemorizedShare(Part):
+    """How many passages of some texts a language model gives back word for word."""
+
+    name: str = Field(description="of which texts")
+    passages: int = Field(description="beginnings of texts, chosen by their hashes")
+    share: float = Field(description="of them that are given back, 0 to 1")
+    interval: tuple[float, float] = Field(description="95 % interval, Wilson's")
+
+
+class Memorization(Part):
+    """What a language model gives back of texts when it generates the likeliest tokens after their beginnings."""
+
+    tokens: int = Field(description="of a beginning, and of what has to follow")
+    shares: list[MemorizedShare] = Field(description="of the training texts, of each source of them, of the test texts")
+
+
 class Curves(Part):
     """Curves of the selected candidate."""
 
@@ -132,3 +148,4 @@ class LanguageEvaluation(EvaluationFigures):
     left_out: int = Field(description="texts of the test days that have too much in common with training texts")
     bytes: int = Field(description="of all test texts")
     slices: list[LanguageSlice] = Field(description="of the selected candidate: by source, and thirds by bytes")
+    memorization: Memorization | None = Field(description="of the selected candidate; null where texts are too short")

@@ -6,7 +6,6 @@ The manifest is written last and names every other file with its hash; how frame
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Self, TypeVar, Union
 
 import annotated_types
@@ -35,6 +34,7 @@ MANIFEST = "model.json"
 REFERENCE = "reference.parquet"
 INPUT = "inputs"
 OUTPUT = "score"
+GREEDY = "greedy"  # of graphs of language models: 1 where a token is the likeliest; no part of the signature either
 EMBEDDING = "embedding"  # what graphs of networks give besides, for drift; no part of the signature
 
 Size = Annotated[int, annotated_types.Ge(0)]
@@ -50,6 +50,7 @@ class Format(StrEnum):
     SAFETENSORS = "safetensors"
     JSON = "json"
     PARQUET = "parquet"
+    GGUF = "gguf"
 
 
 class Datatype(StrEnum):
@@ -170,15 +171,21 @@ class ModelPackage(Artifact):
     decision: DecisionRule
     selected: str = Field(description="name of the candidate that scores")
     candidates: dict[str, PackagedCandidate]
+    engine_file: FileName | None = Field(
+        None, description="the file by which an engine generates text, of a language model; null where there is none"
+    )
     dropped: dict[str, str] = Field(description="candidate that was left out -> why, a sentence")
     lineage: Lineage
 
-    @computed_field(description="identity of what scores: signature, preprocessing, decision and every graph")  # type: ignore[prop-decorator]
+    @computed_field(  # type: ignore[prop-decorator]
+        description="identity of what answers: signature, preprocessing, decision, every graph, the engine's file"
+    )
     @property
     def sha256(self) -> str:
-        """Identity of what scores: signature, preprocessing, decision and every graph."""
+        """Identity of what answers: signature, preprocessing, decision, every graph, the engine's file."""
         scoring = self.model_dump(mode="json", include={"signature", "preprocessing", "decision", "selected"})
-        return storage.fingerprint([scoring, {name: self.graph(name).sha256 for name in self.candidates}])
+        engine = [file.sha256 for file in self.files if file.name == self.engine_file]
+        return storage.fingerprint([scoring, {name: self.graph(name).sha256 for name in self.candidates}, *engine])
 
     @property
     def kind(self) -> str:
@@ -248,29 +255,34 @@ def save(
     package: ModelPackage,
     graphs: Mapping[str, bytes],
     reference: "pd.DataFrame",
-    files: Mapping[str, bytes] = MappingProxyType({}),
+    files: Iterable[tuple[str, bytes]] = (),
 ) -> ModelPackage:
     """Write a model below a URI: its files, a sample of rows with their scores, the manifest.
 
     Args:
         uri: folder of the model.
-        package: its manifest, which names the files.
+        package: its manifest, which names the graphs' files.
         graphs: candidate -> serialized ONNX graph of the package's signature.
         reference: rows against which drift is measured.
-        files: name of each other file -> its bytes.
+        files: names and bytes of others; of those that are made as they are asked for, one is held at a time.
 
     Returns:
         the manifest with all files.
     """
-    named = {package.candidates[name].file: graph for name, graph in graphs.items()}
-    for name, content in {**named, **files}.items():
-        storage.write_bytes(storage.join(uri, name), content)
+    for name, graph in graphs.items():
+        storage.write_bytes(storage.join(uri, package.candidates[name].file), graph)
+    others = [_write(uri, name, content) for name, content in files]
     sample = storage.join(uri, REFERENCE)
     storage.write_frame(sample, reference)
     written = File.describe(REFERENCE, storage.read_bytes(sample), Format.PARQUET)
-    complete = package.model_copy(update={"files": [*package.files, written]})
+    complete = package.model_copy(update={"files": [*package.files, *others, written]})
     complete.write(storage.join(uri, MANIFEST))
     return complete
+
+
+def _write(uri: str, name: str, content: bytes) -> File:
+    storage.write_bytes(storage.join(uri, name), content)
+    return File.describe(name, content, Format(name.rpartition(".")[2]))
 
 
 def load(uri: str) -> ModelPackage:

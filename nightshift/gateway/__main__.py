@@ -8,8 +8,9 @@ from nightshift.context import StepContext
 from nightshift.errors import UserError
 from nightshift.gateway import server
 from nightshift.gateway.fleet import Address, parse_address, parse_addresses
-from nightshift.gateway.followed import FollowedFile
+from nightshift.gateway.followed import FollowedFile, read_file
 from nightshift.gateway.keys import ApiKey, parse_keys
+from nightshift.gateway.prices import Prices, parse_prices
 from nightshift.gateway.server import GatewayOptions
 from nightshift.serving.addresses import HOST, is_loopback
 from nightshift.serving.bearer import read_secret
@@ -29,6 +30,8 @@ def parser() -> StepParser:
     flags.add_argument("--replica-token-file", help="file with the bearer token that replicas ask for")
     flags.add_argument("--keys", help="file with the hashes and limits of API keys; it may change too")
     flags.add_argument("--ledger", help="file that keeps what keys have used; needed with --keys")
+    flags.add_argument("--prices", help="file with the prices of versions; needed by keys with dollars_per_day")
+    flags.add_argument("--log", help="folder of a log of requests: sizes, tokens and outcomes, without a text")
     flags.add_argument("--port", default=PORT, help="port to listen on (default: %(default)s)")
     flags.add_argument("--host", default=HOST, help="address to listen on (default: %(default)s)")
     return flags
@@ -51,7 +54,9 @@ def _read_options(args: argparse.Namespace) -> GatewayOptions:
         raise UserError(f"host is {args.host!r}, which other machines can reach; give --keys FILE and --ledger FILE")
     port = parse_number("port", args.port, 65535)
     token = read_secret("replica-token-file", args.replica_token_file, EXAMPLE) if args.replica_token_file else ""
-    return GatewayOptions(args.host, port, _read_replicas(args), _read_keys(args.keys), args.ledger, token)
+    prices = parse_prices(args.prices, read_file("prices", args.prices)) if args.prices else None
+    read_keys = _read_keys(args.keys, prices)
+    return GatewayOptions(args.host, port, _read_replicas(args), read_keys, args.ledger, token, prices, args.log)
 
 
 def _read_replicas(args: argparse.Namespace) -> Callable[[], Sequence[Address]]:
@@ -63,8 +68,17 @@ def _read_replicas(args: argparse.Namespace) -> Callable[[], Sequence[Address]]:
     return lambda: addresses
 
 
-def _read_keys(path: str | None) -> Callable[[], Mapping[str, ApiKey]] | None:
-    return FollowedFile("keys", path, parse_keys).read if path else None
+def _read_keys(path: str | None, prices: Prices | None) -> Callable[[], Mapping[str, ApiKey]] | None:
+    def parse(path: str, text: bytes) -> Mapping[str, ApiKey]:
+        keys = parse_keys(path, text)
+        for key in keys.values():
+            if key.dollars_per_day is not None and prices is None:
+                raise UserError(
+                    f"keys {path!r}: {key.name} has dollars_per_day, and there are no prices; give --prices"
+                )
+        return keys
+
+    return FollowedFile("keys", path, parse).read if path else None
 
 
 if __name__ == "__main__":

@@ -6,12 +6,14 @@ from http import HTTPStatus
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from nightshift.gateway.completions import CHAT, TEXT, parse_completion
-from nightshift.gateway.errors import InvalidKeyError, render_failure, render_refusal
+from nightshift.gateway.errors import InvalidKeyError, name_refusal, render_failure, render_refusal
 from nightshift.gateway.fleet import Fleet
-from nightshift.gateway.forwarding import Forwarder
+from nightshift.gateway.forwarding import Accounts, Forwarder
 from nightshift.gateway.keys import ANYONE, ApiKey, find_key
 from nightshift.gateway.ledger import Ledger
 from nightshift.gateway.metrics import GatewayMetrics
+from nightshift.gateway.prices import Prices
+from nightshift.gateway.request_log import RequestLog, RequestRecord, now
 from nightshift.serving.errors import MethodError, NotFoundError, RefusedError
 from nightshift.serving.messages import Handler, HttpRequest, HttpResponse
 from nightshift.step import log
@@ -19,6 +21,7 @@ from nightshift.step import log
 MODELS = "/v1/models"
 MAX_BODY = 16 * 1024 * 1024  # bytes
 ROUTES = {CHAT: "POST", TEXT: "POST", MODELS: "GET", "/healthz": "GET", "/metrics": "GET"}
+BY_ENGINE = "engine"  # the code of what the engine has refused, for whatever reason
 OPEN = frozenset({"/healthz", "/metrics"})  # health checks and scrapes carry no key
 
 
@@ -30,7 +33,12 @@ class GatewayApplication:
     """
 
     def __init__(
-        self, fleet: Fleet, ledger: Ledger, read_keys: Callable[[], Mapping[str, ApiKey]] | None = None
+        self,
+        fleet: Fleet,
+        ledger: Ledger,
+        read_keys: Callable[[], Mapping[str, ApiKey]] | None = None,
+        prices: Prices | None = None,
+        request_log: RequestLog | None = None,
     ) -> None:
         """Set up the routes.
 
@@ -38,11 +46,14 @@ class GatewayApplication:
             fleet: the replicas.
             ledger: budgets of the keys.
             read_keys: returns hash -> key; None: anyone may ask.
+            prices: of the versions; None: all cost nothing.
+            request_log: of completions; None: none is kept.
         """
         self.max_body = MAX_BODY
-        self._fleet, self._read_keys = fleet, read_keys
+        self._fleet, self._read_keys, self._log = fleet, read_keys, request_log
         self._metrics = GatewayMetrics(fleet)
-        self._forwarder = Forwarder(fleet, ledger, self._metrics)
+        accounts = Accounts(ledger, self._metrics, prices or Prices(), request_log)
+        self._forwarder = Forwarder(fleet, accounts, self._metrics)
 
     def admit(self, request: HttpRequest) -> None:
         """Find the handler of a request before its body is read, or refuse it."""
@@ -56,7 +67,7 @@ class GatewayApplication:
         try:
             response = await self._handle(request)
         except RefusedError as error:
-            response = render_refusal(error)
+            response = self._refuse(error)
         except Exception:  # a bug: logged, not shown to the client
             log.exception("a request failed")
             response = render_failure()
@@ -65,7 +76,7 @@ class GatewayApplication:
 
     async def _handle(self, request: HttpRequest) -> HttpResponse:
         if request.refusal:
-            return render_refusal(request.refusal)
+            return self._refuse(request.refusal)
         assert request.handler
         return await request.handler(request)
 
@@ -95,7 +106,20 @@ class GatewayApplication:
         raise InvalidKeyError("the API key is missing or unknown; send Authorization: Bearer KEY")
 
     async def _complete(self, key: ApiKey, request: HttpRequest) -> HttpResponse:
-        return await self._forwarder.complete(key, parse_completion(request.path, request.body))
+        response = await self._forwarder.complete(key, parse_completion(request.path, request.body))
+        if response.status >= HTTPStatus.BAD_REQUEST:
+            self._log_refusal(response.status, BY_ENGINE)
+        return response
+
+    def _refuse(self, error: RefusedError) -> HttpResponse:
+        response, code = render_refusal(error), name_refusal(error)
+        self._metrics.refusals.labels(code).inc()
+        self._log_refusal(response.status, code)
+        return response
+
+    def _log_refusal(self, status: int, code: str) -> None:
+        if self._log:
+            self._log.add(RequestRecord(now(), int(status), code))
 
     async def _list_models(self, _: HttpRequest) -> HttpResponse:
         models = [{"id": name, "object": "model", "owned_by": "nightshift"} for name in self._fleet.list_models()]

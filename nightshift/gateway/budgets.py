@@ -7,21 +7,51 @@ that fits as soon as others are settled waits for them. Only one that exceeds wh
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 DAY, MINUTE = 86_400, 60  # seconds
 DAYS_AHEAD, MINUTES_AHEAD = 1, 5  # of the clock, beyond which it was wrong before; less is a clock that is set back
 
 
-@dataclass(frozen=True)
-class Limits:
-    """Limits of a key; None: there is none.
+class Amount(NamedTuple):
+    """What a request uses, or may use.
 
     Attributes:
-        tokens_per_day: prompt and completion tokens of a UTC day.
-        requests_per_minute: requests admitted in a minute of the clock.
+        tokens: of the prompt and the completion.
+        nanodollars: what they cost, in 1e-9 dollars; integers, so that sums are exact.
     """
 
-    tokens_per_day: int | None = None
+    tokens: int
+    nanodollars: int = 0
+
+    def plus(self, other: "Amount") -> "Amount":
+        """Return both together."""
+        return Amount(self.tokens + other.tokens, self.nanodollars + other.nanodollars)
+
+    def minus(self, other: "Amount") -> "Amount":
+        """Return what is left without another one."""
+        return Amount(self.tokens - other.tokens, self.nanodollars - other.nanodollars)
+
+    def exceeds(self, other: "Amount") -> bool:
+        """Return whether it is more than another one, in tokens or in money."""
+        return self.tokens > other.tokens or self.nanodollars > other.nanodollars
+
+
+NOTHING = Amount(0)
+UNLIMITED = 2**62  # more than any sum of a day
+ALL = Amount(UNLIMITED, UNLIMITED)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of a key.
+
+    Attributes:
+        per_day: tokens and money of a UTC day.
+        requests_per_minute: requests admitted in a minute of the clock; None: as many as come.
+    """
+
+    per_day: Amount = ALL
     requests_per_minute: int | None = None
 
 
@@ -39,55 +69,55 @@ class KeyBudget:
     """What a key has used: in the current minute and day, both counted from 1970 in UTC.
 
     Attributes:
-        spent: tokens that settled requests of the day have used.
-        reserved: tokens held by the day's requests in progress.
+        spent: what settled requests of the day have used.
+        reserved: what the day's requests in progress hold.
         requests: requests admitted in the minute.
     """
 
     day: int = 0
-    spent: int = 0
-    reserved: int = 0
+    spent: Amount = NOTHING
+    reserved: Amount = NOTHING
     minute: int = 0
     requests: int = 0
 
-    def admit(self, limits: Limits, tokens: int, now: float) -> Outcome:
-        """Reserve a request's tokens if it is admitted.
+    def admit(self, limits: Limits, amount: Amount, now: float) -> Outcome:
+        """Reserve what a request can use if it is admitted.
 
         Args:
             limits: limits of the key.
-            tokens: the most that the request can use.
+            amount: the most that the request can use.
             now: seconds since 1970.
         """
         self._turn_to(now)
-        outcome = self._decide(limits, tokens)
+        outcome = self._decide(limits, amount)
         if outcome is Outcome.ADMITTED:
-            self.reserved += tokens
+            self.reserved = self.reserved.plus(amount)
             self.requests += 1
         return outcome
 
-    def settle(self, day: int, reserved: int, used: int) -> None:
-        """Replace a reservation of a day by the tokens that were used."""
+    def settle(self, day: int, reserved: Amount, used: Amount) -> None:
+        """Replace a reservation of a day by what was used."""
         if day == self.day:
-            self.reserved -= reserved
-            self.spent += used
+            self.reserved = self.reserved.minus(reserved)
+            self.spent = self.spent.plus(used)
 
-    def remaining(self, limits: Limits) -> int | None:
-        """Return the tokens left today if all that is reserved were returned; None without a limit."""
-        return None if limits.tokens_per_day is None else limits.tokens_per_day - self.spent
+    def remaining(self, limits: Limits) -> Amount:
+        """Return what is left today if all that is reserved were returned."""
+        return limits.per_day.minus(self.spent)
 
     def _turn_to(self, now: float) -> None:
         day, minute = int(now // DAY), int(now // MINUTE)
         if not day <= self.day <= day + DAYS_AHEAD:
-            self.day, self.spent, self.reserved = day, 0, 0
+            self.day, self.spent, self.reserved = day, NOTHING, NOTHING
         if not minute <= self.minute <= minute + MINUTES_AHEAD:
             self.minute, self.requests = minute, 0
 
-    def _decide(self, limits: Limits, tokens: int) -> Outcome:
+    def _decide(self, limits: Limits, amount: Amount) -> Outcome:
         remaining = self.remaining(limits)
-        if remaining is not None and tokens > remaining:
+        if amount.exceeds(remaining):
             return Outcome.OVER_BUDGET
         if limits.requests_per_minute is not None and self.requests >= limits.requests_per_minute:
             return Outcome.OVER_RATE
-        if remaining is not None and tokens > remaining - self.reserved:
+        if amount.exceeds(remaining.minus(self.reserved)):
             return Outcome.WAITING
         return Outcome.ADMITTED

@@ -11,6 +11,7 @@ from nightshift.gateway.prefixes import hash_prefixes
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 DEFAULT_TOKENS = 1024  # of a completion whose request has no limit: without one nothing could be reserved
 MAX_TOKENS = 1_000_000
+SAMPLE_BYTES = 4096  # of a prompt, for the log's sketch
 TEMPLATE_TOKENS = 256  # that a model's chat template adds to the messages, until one has added more
 BOTH_FIELDS = """
     model max_tokens n stream stream_options seed stop temperature top_p frequency_penalty presence_penalty logit_bias
@@ -77,6 +78,8 @@ class CompletionRequest(msgspec.Struct):
         model: that it names.
         body: for the replica, with a limit of tokens, and a stream's usage asked for.
         prefixes: hashes of the prompt's prefixes.
+        sample: the first bytes of the prompt, in JSON.
+        prompt_bytes: of the whole prompt.
         prompt_tokens: the most of its prompt, without the model's template: its bytes, as a token has at least one.
         limit: of the completion's tokens.
         is_stream: whether the response is a stream.
@@ -87,6 +90,8 @@ class CompletionRequest(msgspec.Struct):
     model: str
     body: bytes
     prefixes: list[int]
+    sample: bytes
+    prompt_bytes: int
     prompt_tokens: int
     limit: int
     is_stream: bool
@@ -107,13 +112,16 @@ def parse_completion(path: str, body: bytes) -> CompletionRequest:
         raise GatewayError(f"the body is not a request of {path}: {error}") from None
     _check_names(path, raw)
     _check(path, fields)
+    prompt = _find_prompt(path, raw)
     limit = fields.max_completion_tokens or fields.max_tokens or DEFAULT_TOKENS
     is_stream = bool(fields.stream)
     return CompletionRequest(
         path=path,
         model=fields.model,
         body=_encode_body(raw, limit, is_stream),
-        prefixes=hash_prefixes(_find_prompt(path, raw)),
+        prefixes=hash_prefixes(prompt),
+        sample=prompt[:SAMPLE_BYTES],
+        prompt_bytes=len(prompt),
         prompt_tokens=len(body),
         limit=limit,
         is_stream=is_stream,

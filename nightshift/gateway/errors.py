@@ -85,10 +85,17 @@ def render_refusal(error: RefusedError) -> HttpResponse:
     """Return the response to a refused request; the transport's own refusals keep their statuses."""
     if not isinstance(error, GatewayError):
         response = HttpResponse.refusal(error)
-        code = "overloaded" if response.status >= HTTPStatus.INTERNAL_SERVER_ERROR else "invalid_request"
-        return _render(response.status, str(error), code, None, response.headers)
+        return _render(response.status, str(error), name_refusal(error), None, response.headers)
     headers = {} if error.retry_after is None else {"retry-after": str(error.retry_after)}
     return _render(int(error.status), str(error), error.code, error.param, headers)
+
+
+def name_refusal(error: RefusedError) -> str:
+    """Return the code of a refusal, for programs."""
+    if isinstance(error, GatewayError):
+        return error.code
+    is_overload = HttpResponse.refusal(error).status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    return "overloaded" if is_overload else "invalid_request"
 
 
 def render_failure() -> HttpResponse:

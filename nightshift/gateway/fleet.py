@@ -22,9 +22,8 @@ SILENCE_SECONDS = 300.0  # without a byte of a response, after which it is ended
 RUNNING = "vllm:num_requests_running|llamacpp:requests_processing|sglang:num_running_reqs"
 WAITING = "vllm:num_requests_waiting|llamacpp:requests_deferred|sglang:num_queue_reqs"
 CACHE = "vllm:kv_cache_usage_perc|vllm:gpu_cache_usage_perc|llamacpp:kv_cache_usage_ratio|sglang:token_usage"
-REPORTED = re.compile(
-    rf"^(?:(?P<requests>{RUNNING}|{WAITING})|(?P<cache>{CACHE}))(?:\{{[^}}]*\}})? (?P<value>[\d.eE+-]+)$", re.MULTILINE
-)
+KINDS = f"(?P<running>{RUNNING})|(?P<waiting>{WAITING})|(?P<cache>{CACHE})"
+REPORTED = re.compile(rf"^(?:{KINDS})(?:\{{[^}}]*\}})? (?P<value>[\d.eE+-]+)$", re.MULTILINE)
 
 
 class Address(NamedTuple):
@@ -43,12 +42,19 @@ class ReportedLoad(NamedTuple):
     """What a replica says about itself.
 
     Attributes:
-        requests: running and waiting.
+        running: requests that it computes.
+        waiting: requests that wait for a slot.
         cache_usage: share of its cache in use, 0..1.
     """
 
-    requests: int = 0
+    running: int = 0
+    waiting: int = 0
     cache_usage: float = 0.0
+
+    @property
+    def requests(self) -> int:
+        """Running and waiting."""
+        return self.running + self.waiting
 
 
 class ModelEntry(msgspec.Struct):
@@ -73,6 +79,7 @@ class EngineReplica:
         is_healthy: whether it answers.
         is_draining: whether it gets no further requests.
         cached: prefixes that it probably has.
+        reported: what it says about its load.
         running: requests that the gateway has there.
         queued: blocks of those that wait for their first token.
     """
@@ -84,7 +91,7 @@ class EngineReplica:
         self.pool = ConnectionPool(str(parts.hostname), parts.port or 80)
         self.models: frozenset[str] = frozenset()
         self.is_healthy = self.is_draining = False
-        self.cached, self._reported = PrefixCache(), ReportedLoad()
+        self.cached, self.reported = PrefixCache(), ReportedLoad()
         self.running = self.queued = 0
 
     @property
@@ -97,8 +104,8 @@ class EngineReplica:
         return ReplicaLoad(
             missing=len(prefixes) - self.cached.count_cached(prefixes),
             queued=self.queued,
-            running=max(self.running, self._reported.requests),
-            cache_usage=self._reported.cache_usage,
+            running=max(self.running, self.reported.requests),
+            cache_usage=self.reported.cache_usage,
             known=len(self.cached),
         )
 
@@ -125,7 +132,7 @@ class EngineReplica:
             async with asyncio.timeout(HEALTH_SECONDS):
                 await self._get("/health")
                 models = msgspec.json.decode(await self._get("/v1/models"), type=ServedModels)
-                self._reported = await self._read_load()
+                self.reported = await self._read_load()
         except (UpstreamError, TimeoutError, *DECODE_ERRORS) as error:
             self.mark_failed(str(error) or "no answer in time")
             return
@@ -271,13 +278,13 @@ class Fleet:
 
 def parse_load(page: str) -> ReportedLoad:
     """Read a replica's load from its metrics, in Prometheus' text format."""
-    requests, usage = 0, 0.0
+    totals, usage = dict.fromkeys(("running", "waiting"), 0), 0.0
     for match in REPORTED.finditer(page):
         if match["cache"]:
             usage = max(usage, float(match["value"]))
         else:
-            requests += int(float(match["value"]))
-    return ReportedLoad(requests, usage)
+            totals["running" if match["running"] else "waiting"] += int(float(match["value"]))
+    return ReportedLoad(**totals, cache_usage=usage)
 
 
 def parse_address(field: str, text: str) -> Address:

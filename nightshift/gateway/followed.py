@@ -51,7 +51,16 @@ class FollowedFile(Generic[Value]):
             log.error("still as before: %s", error)
 
     def _load(self) -> bytes:
-        try:
-            return Path(self._path).read_bytes()
-        except OSError as error:
-            raise UserError(f"{self._flag} is {self._path!r}: {error.strerror}; give a file that exists") from None
+        return read_file(self._flag, self._path)
+
+
+def read_file(flag: str, path: str) -> bytes:
+    """Return the content of a flag's file.
+
+    Raises:
+        UserError: when it cannot be read.
+    """
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise UserError(f"{flag} is {path!r}: {error.strerror}; give a file that exists") from None

@@ -6,17 +6,23 @@ nothing is repeated: a stream that breaks ends with an error event, and without 
 
 import time
 from collections import defaultdict
+from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from http import HTTPStatus
 
 import msgspec
 
+from nightshift.gateway.answers import AnswerOpening
+from nightshift.gateway.budgets import Amount
 from nightshift.gateway.completions import TEMPLATE_TOKENS, CompletionRequest
 from nightshift.gateway.errors import DECODE_ERRORS, BadGatewayError, NoReplicaError, SilenceError
 from nightshift.gateway.fleet import EngineReplica, Fleet, Lease
 from nightshift.gateway.keys import ApiKey
-from nightshift.gateway.ledger import Ledger, Reservation, TokenUsage
+from nightshift.gateway.ledger import NOTHING, Ledger, Reservation, TokenUsage, measure_cost
 from nightshift.gateway.metrics import GatewayMetrics
+from nightshift.gateway.prices import Prices
+from nightshift.gateway.request_log import INTERRUPTED, RequestLog, RequestRecord, now, sketch_prompt
 from nightshift.gateway.sse import DONE, SseReader, encode_interruption
 from nightshift.gateway.upstream import SilentReplicaError, UpstreamConnection, UpstreamError
 from nightshift.serving.messages import HttpResponse, Stream
@@ -37,27 +43,70 @@ class RefusedStatusError(UpstreamError):
     """A replica that answers, but not this request."""
 
 
+@dataclass(frozen=True)
+class EndedRequest:
+    """A request at its end.
+
+    Attributes:
+        completion: that was asked for.
+        reservation: of its tokens.
+        version: of the model that has answered.
+        usage: tokens that the engine has counted; None: it has not.
+        is_declined: whether the model has declined to answer.
+        seconds: since it was sent to the replica.
+    """
+
+    completion: CompletionRequest
+    reservation: Reservation
+    version: str
+    usage: TokenUsage | None
+    is_declined: bool
+    seconds: float
+
+    def describe(self) -> RequestRecord:
+        """Return it as the log keeps it."""
+        usage = self.usage or NOTHING
+        return RequestRecord(
+            at=now(),
+            status=int(HTTPStatus.OK),
+            code="" if self.usage else INTERRUPTED,
+            key=self.reservation.key,
+            model=self.completion.model,
+            version=self.version,
+            prompt_bytes=self.completion.prompt_bytes,
+            prompt_tokens=usage.prompt_tokens,
+            completion_tokens=usage.completion_tokens,
+            seconds=round(self.seconds, 3),
+            is_declined=self.is_declined,
+            sketch=sketch_prompt(self.completion.sample),
+        )
+
+
 class Accounts:
     """What requests reserve, and what they are charged."""
 
-    def __init__(self, ledger: Ledger, metrics: GatewayMetrics) -> None:
-        self._ledger, self._metrics = ledger, metrics
+    def __init__(self, ledger: Ledger, metrics: GatewayMetrics, prices: Prices, request_log: RequestLog | None) -> None:
+        self._ledger, self._metrics, self._prices, self._log = ledger, metrics, prices, request_log
         # model -> most tokens of a prompt beyond the bytes of its request
         self._templates: defaultdict[str, int] = defaultdict(lambda: TEMPLATE_TOKENS)
 
-    async def reserve(self, key: ApiKey, completion: CompletionRequest) -> Reservation:
-        """Hold the most that a request can use; raises as `Ledger.reserve`."""
-        tokens = completion.prompt_tokens + self._templates[completion.model] + completion.limit
-        return await self._ledger.reserve(key, tokens)
+    async def reserve(self, key: ApiKey, completion: CompletionRequest, versions: Iterable[str]) -> Reservation:
+        """Hold the most that a request can use at one of some versions; raises as `Ledger.reserve`."""
+        prompt, rate = completion.prompt_tokens + self._templates[completion.model], self._prices.find_highest(versions)
+        amount = Amount(prompt + completion.limit, rate.cost(prompt, completion.limit))
+        return await self._ledger.reserve(key, amount, rate)
 
-    def settle(
-        self, completion: CompletionRequest, reservation: Reservation, version: str, usage: TokenUsage | None
-    ) -> None:
+    def settle(self, ended: EndedRequest) -> None:
         """Charge what a request has used, once; without a usage, what it has reserved."""
+        completion, reservation, usage = ended.completion, ended.reservation, ended.usage
         if reservation.is_settled:
             return
-        self._ledger.settle(reservation, version, usage)
-        self._metrics.count_tokens(reservation, usage)
+        rate = self._prices.find_rate(ended.version)
+        self._ledger.settle(reservation, ended.version, usage, rate)
+        self._metrics.count_tokens(reservation, usage, measure_cost(reservation, usage, rate))
+        self._metrics.count_answer(ended.version, is_declined=ended.is_declined)
+        if self._log:
+            self._log.add(ended.describe())
         if usage:
             beyond = usage.prompt_tokens - completion.prompt_tokens
             self._templates[completion.model] = max(self._templates[completion.model], beyond)
@@ -75,8 +124,8 @@ class Accounts:
 class Forwarder:
     """Sends requests to the replicas of a fleet, within the budgets of their keys."""
 
-    def __init__(self, fleet: Fleet, ledger: Ledger, metrics: GatewayMetrics) -> None:
-        self._fleet, self._accounts, self._metrics = fleet, Accounts(ledger, metrics), metrics
+    def __init__(self, fleet: Fleet, accounts: Accounts, metrics: GatewayMetrics) -> None:
+        self._fleet, self._accounts, self._metrics = fleet, accounts, metrics
 
     async def complete(self, key: ApiKey, completion: CompletionRequest) -> HttpResponse:
         """Answer a request; a stream is settled at its end.
@@ -84,8 +133,9 @@ class Forwarder:
         Raises:
             GatewayError: when it is refused, or all attempts have failed.
         """
-        self._fleet.find_candidates(completion.model)  # an unknown model reserves nothing
-        reservation = await self._accounts.reserve(key, completion)
+        candidates = self._fleet.find_candidates(completion.model)  # an unknown model reserves nothing
+        versions = {replica.address.version or completion.model for replica in candidates}
+        reservation = await self._accounts.reserve(key, completion, versions)
         try:
             return await self._attempt(completion, reservation)
         except BaseException:  # also a client that leaves before a replica has the request
@@ -104,7 +154,9 @@ class Forwarder:
             except UpstreamError as error:
                 errors[lease.replica] = error
             else:
-                self._metrics.count_first_byte(lease.prompt_blocks, lease.cached_blocks, time.perf_counter() - started)
+                self._metrics.count_prompt(lease.prompt_blocks, lease.cached_blocks)
+                seconds = time.perf_counter() - started
+                self._metrics.count_first_byte(seconds, is_stream=response.stream is not None)
                 return response
         raise BadGatewayError(f"no replica has answered; tried: {len(errors)}, the last: {list(errors.values())[-1]}")
 
@@ -132,6 +184,7 @@ class Exchange:
         self._completion, self._reservation, self._lease = completion, reservation, lease
         self._accounts, self._metrics = accounts, metrics
         self._version = lease.replica.address.version or completion.model
+        self._started = time.perf_counter()
 
     async def run(self) -> HttpResponse:
         """Send the request; return the response once its first byte is there.
@@ -175,7 +228,9 @@ class Exchange:
             return HttpResponse(b"", headers=EVENT_STREAM, stream=self._relay(reader, events))
         body = await connection.read_all()
         if is_success:
-            self._settle(_read_usage(body))
+            opening = AnswerOpening()
+            opening.add(body)
+            self._settle(_read_usage(body), opening)
             await self._accounts.flush()
         else:
             self._accounts.release(self._reservation)
@@ -183,17 +238,19 @@ class Exchange:
 
     async def _relay(self, reader: SseReader, events: bytes) -> Stream:
         """Yield the events, settle what they have used, and yield how the stream has ended."""
+        started = time.perf_counter()
         try:
             with suppress(UpstreamError):
                 while events:
                     yield events
                     events = await reader.read()
-            self._settle(reader.usage)
+            self._metrics.count_stream(time.perf_counter() - started, reader.usage)
+            self._settle(reader.usage, reader.opening)
             await self._accounts.flush()
             yield DONE if reader.is_done else self._interrupt()
         finally:  # also when the client leaves
             self._lease.close()
-            self._settle(reader.usage)
+            self._settle(reader.usage, reader.opening)
 
     def _interrupt(self) -> bytes:
         url = self._lease.replica.address.url
@@ -202,8 +259,10 @@ class Exchange:
         self._metrics.interruptions.inc()
         return encode_interruption()
 
-    def _settle(self, usage: TokenUsage | None) -> None:
-        self._accounts.settle(self._completion, self._reservation, self._version, usage)
+    def _settle(self, usage: TokenUsage | None, opening: AnswerOpening | None = None) -> None:
+        is_declined, seconds = opening is not None and opening.is_declined, time.perf_counter() - self._started
+        ended = EndedRequest(self._completion, self._reservation, self._version, usage, is_declined, seconds)
+        self._accounts.settle(ended)
 
 
 def _read_usage(body: bytes) -> TokenUsage | None:

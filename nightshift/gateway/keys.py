@@ -8,9 +8,11 @@ from typing import Annotated
 import msgspec
 
 from nightshift.errors import UserError
-from nightshift.gateway.budgets import Limits
+from nightshift.gateway.budgets import UNLIMITED, Amount, Limits
 
 SHA256 = "^[0-9a-f]{64}$"
+NANODOLLARS = 10**9  # in a dollar
+Dollars = Annotated[float, msgspec.Meta(gt=0, le=1e9)]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 
 
@@ -20,19 +22,22 @@ class ApiKey(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     Attributes:
         name: its holder, in the ledger.
         sha256: SHA-256 of the key, in hexadecimal.
-        tokens_per_day: see `Limits`.
+        tokens_per_day: of prompts and completions, in a UTC day; None: as many as come.
+        dollars_per_day: that they may cost, in a UTC day; None: whatever it is.
         requests_per_minute: see `Limits`.
     """
 
     name: Annotated[str, msgspec.Meta(min_length=1)]
     sha256: Annotated[str, msgspec.Meta(pattern=SHA256)]
     tokens_per_day: Positive | None = None
+    dollars_per_day: Dollars | None = None
     requests_per_minute: Positive | None = None
 
     @property
     def limits(self) -> Limits:
         """The limits of its budget."""
-        return Limits(self.tokens_per_day, self.requests_per_minute)
+        money = UNLIMITED if self.dollars_per_day is None else int(self.dollars_per_day * NANODOLLARS)
+        return Limits(Amount(self.tokens_per_day or UNLIMITED, money), self.requests_per_minute)
 
 
 ANYONE = ApiKey("anyone", "0" * 64)  # where no keys are asked for

@@ -21,37 +21,40 @@ from urllib.parse import quote
 import msgspec
 
 from nightshift.errors import UserError
-from nightshift.gateway.budgets import DAY, DAYS_AHEAD, MINUTE, KeyBudget, Outcome
+from nightshift.gateway.budgets import DAY, DAYS_AHEAD, MINUTE, Amount, KeyBudget, Outcome
 from nightshift.gateway.errors import BudgetError, GatewayError, LedgerError, RateError
-from nightshift.gateway.keys import ApiKey
+from nightshift.gateway.keys import NANODOLLARS, ApiKey
+from nightshift.gateway.prices import Rate
 from nightshift.serving.futures import resolve
 from nightshift.serving.group_commit import GroupCommit
 from nightshift.step import log
 
 IN_MEMORY = ":memory:"
+FREE = Rate()
 RECOVERED = "unknown"  # version of requests in progress when the gateway was killed
 SCHEMA = """
-create table if not exists reservations (id integer primary key, key text, day integer, tokens integer) strict;
+create table if not exists reservations (id integer primary key, key text, day integer, tokens integer,
+    nanodollars integer) strict;
 create table if not exists minutes (key text primary key, minute integer, requests integer) strict;
 create table if not exists usage (key text, version text, day integer, requests integer, prompt_tokens integer,
-    completion_tokens integer, estimated_tokens integer, primary key (key, version, day)) strict;
+    completion_tokens integer, estimated_tokens integer, nanodollars integer, primary key (key, version, day)) strict;
 """
-RESERVE = "insert into reservations values (?, ?, ?, ?)"
+RESERVE = "insert into reservations values (?, ?, ?, ?, ?)"
 COUNT = "insert or replace into minutes values (?, ?, ?)"
 RELEASE = "delete from reservations where id = ?"
 CHARGE = """
-insert into usage values (?, ?, ?, ?, ?, ?, ?) on conflict do update set requests = requests + excluded.requests,
+insert into usage values (?, ?, ?, ?, ?, ?, ?, ?) on conflict do update set requests = requests + excluded.requests,
     prompt_tokens = prompt_tokens + excluded.prompt_tokens,
     completion_tokens = completion_tokens + excluded.completion_tokens,
-    estimated_tokens = estimated_tokens + excluded.estimated_tokens
+    estimated_tokens = estimated_tokens + excluded.estimated_tokens, nanodollars = nanodollars + excluded.nanodollars
 """
-RECOVER = "select key, day, count(*), sum(tokens) from reservations group by key, day"
+RECOVER = "select key, day, count(*), sum(tokens), sum(nanodollars) from reservations group by key, day"
 SPENT = """
-select key, day, sum(prompt_tokens + completion_tokens + estimated_tokens) from usage
+select key, day, sum(prompt_tokens + completion_tokens + estimated_tokens), sum(nanodollars) from usage
 where day = (select max(day) from usage as last where last.key = usage.key and last.day <= ?) group by key, day
 """
 REPORT = """
-select key, version, day, requests, prompt_tokens, completion_tokens, estimated_tokens from usage
+select key, version, day, requests, prompt_tokens, completion_tokens, estimated_tokens, nanodollars from usage
 order by day, key, version
 """
 
@@ -76,20 +79,22 @@ NOTHING = TokenUsage(0, 0)
 
 @dataclass
 class Reservation:
-    """Tokens held for a request.
+    """What is held for a request.
 
     Attributes:
         id: in the ledger.
         key: name of the key.
         day: since 1970, in UTC, that is charged.
-        tokens: the most that the request can use.
+        amount: the most that the request can use.
+        rate: what its tokens cost at most.
         is_settled: whether they have been replaced by what was used.
     """
 
     id: int
     key: str
     day: int
-    tokens: int
+    amount: Amount
+    rate: Rate = FREE
     is_settled: bool = False
 
 
@@ -105,6 +110,7 @@ class LedgerRow:
         prompt_tokens: as the engine has counted.
         completion_tokens: as the engine has counted.
         estimated_tokens: reservations charged in full, of requests that ended without a count.
+        nanodollars: what all of them have cost, in 1e-9 dollars.
     """
 
     key: str
@@ -114,6 +120,7 @@ class LedgerRow:
     prompt_tokens: int
     completion_tokens: int
     estimated_tokens: int
+    nanodollars: int
 
 
 Statement = tuple[str, tuple[Any, ...]]
@@ -151,8 +158,8 @@ class Ledger:
         self._recover()
         self._load()
 
-    async def reserve(self, key: ApiKey, tokens: int) -> Reservation:
-        """Hold tokens for a request, durably.
+    async def reserve(self, key: ApiKey, amount: Amount, rate: Rate = FREE) -> Reservation:
+        """Hold tokens and money for a request, durably.
 
         While requests in progress hold what it needs, it waits until they return enough or have used too much, or for
         the next day; the requests of a key are admitted in their order.
@@ -164,18 +171,18 @@ class Ledger:
         """
         state = self._keys[key.name]
         async with state.turn:
-            while (outcome := state.budget.admit(key.limits, tokens, self._clock())) is Outcome.WAITING:
+            while (outcome := state.budget.admit(key.limits, amount, self._clock())) is Outcome.WAITING:
                 state.settlement = asyncio.get_running_loop().create_future()
                 midnight = DAY - self._clock() % DAY  # seconds until all tokens are there again
                 await asyncio.wait([state.settlement], timeout=midnight)
         if outcome is not Outcome.ADMITTED:
-            raise _refuse(key, state.budget, tokens, outcome, self._clock())
-        reservation = Reservation(next(self._ids), key.name, state.budget.day, tokens)
+            raise _refuse(key, state.budget, amount, outcome, self._clock())
+        reservation = Reservation(next(self._ids), key.name, state.budget.day, amount, rate)
         await self._write_reservation(reservation, state.budget)
         return reservation
 
     async def _write_reservation(self, reservation: Reservation, budget: KeyBudget) -> None:
-        row = (reservation.id, reservation.key, reservation.day, reservation.tokens)
+        row = (reservation.id, reservation.key, reservation.day, *reservation.amount)
         minute = (reservation.key, budget.minute, budget.requests)
         try:
             await self._commits.submit([(RESERVE, row), (COUNT, minute)])
@@ -187,23 +194,25 @@ class Ledger:
             self.release(reservation)
             raise
 
-    def settle(self, reservation: Reservation, version: str, usage: TokenUsage | None) -> None:
-        """Charge what a request has used.
+    def settle(self, reservation: Reservation, version: str, usage: TokenUsage | None, rate: Rate = FREE) -> None:
+        """Charge what a request has used; at the rate at which it was admitted, or a lower one.
 
         Args:
             reservation: of the request.
             version: of the model that has answered.
             usage: tokens that the engine has counted; None: it has not, and the reservation is charged.
+            rate: of the version.
         """
-        counted, estimated = usage or NOTHING, 0 if usage else reservation.tokens
-        self._return(reservation, counted.total + estimated)
+        counted, estimated = usage or NOTHING, 0 if usage else reservation.amount.tokens
+        used = measure_cost(reservation, usage, rate)
+        self._return(reservation, used)
         key, day = reservation.key, reservation.day
-        charge = (key, version, day, 1, counted.prompt_tokens, counted.completion_tokens, estimated)
+        charge = (key, version, day, 1, counted.prompt_tokens, counted.completion_tokens, estimated, used.nanodollars)
         self._write([(RELEASE, (reservation.id,)), (CHARGE, charge)])
 
     def release(self, reservation: Reservation) -> None:
         """Return all tokens of a request that has used none."""
-        self._return(reservation, 0)
+        self._return(reservation, Amount(0))
         self._write([(RELEASE, (reservation.id,))])
 
     async def flush(self) -> None:
@@ -220,12 +229,12 @@ class Ledger:
         """Return what keys have used by version and day, the latest day last."""
         return _read_report(self._database)
 
-    def _return(self, reservation: Reservation, used: int) -> None:
+    def _return(self, reservation: Reservation, used: Amount) -> None:
         """Replace a reservation by what was used, and let the next request of the key try again."""
         assert not reservation.is_settled
         reservation.is_settled = True
         state = self._keys[reservation.key]
-        state.budget.settle(reservation.day, reservation.tokens, used)
+        state.budget.settle(reservation.day, reservation.amount, used)
         if state.settlement:
             resolve(state.settlement, None)
 
@@ -249,15 +258,15 @@ class Ledger:
     def _recover(self) -> None:
         """Charge requests that were in progress when the ledger was closed."""
         rows = self._database.execute(RECOVER).fetchall()
-        charges = [(CHARGE, (key, RECOVERED, day, requests, 0, 0, tokens)) for key, day, requests, tokens in rows]
+        charges = [(CHARGE, (key, RECOVERED, day, requests, 0, 0, *amount)) for key, day, requests, *amount in rows]
         self._commit([[*charges, ("delete from reservations", ())]])
         if rows:
             requests, tokens = (sum(row[column] for row in rows) for column in (2, 3))
             log.warning("%d requests were in progress: charged in full, %d tokens", requests, tokens)
 
     def _load(self) -> None:
-        for key, day, tokens in self._database.execute(SPENT, (int(self._clock() // DAY) + DAYS_AHEAD,)):
-            self._keys[key].budget = KeyBudget(day=day, spent=tokens)
+        for key, day, *spent in self._database.execute(SPENT, (int(self._clock() // DAY) + DAYS_AHEAD,)):
+            self._keys[key].budget = KeyBudget(day=day, spent=Amount(*spent))
         for key, minute, requests in self._database.execute("select key, minute, requests from minutes"):
             budget = self._keys[key].budget
             budget.minute, budget.requests = minute, requests
@@ -285,15 +294,33 @@ def _format_day(day: int) -> str:
     return datetime.fromtimestamp(day * DAY, UTC).date().isoformat()
 
 
-def _refuse(key: ApiKey, budget: KeyBudget, tokens: int, outcome: Outcome, now: float) -> GatewayError:
+def measure_cost(reservation: Reservation, usage: TokenUsage | None, rate: Rate) -> Amount:
+    """Return what a request has used; without a usage, what it has reserved."""
+    if usage is None:
+        return reservation.amount
+    agreed = rate.at_most(reservation.rate)
+    return Amount(usage.total, agreed.cost(usage.prompt_tokens, usage.completion_tokens))
+
+
+def _refuse(key: ApiKey, budget: KeyBudget, amount: Amount, outcome: Outcome, now: float) -> GatewayError:
     if outcome is Outcome.OVER_RATE:
         wait = math.ceil(MINUTE - now % MINUTE)
         message = f"{key.name} has used its {key.requests_per_minute} requests of this minute; retry in {wait} s"
         return RateError(message, retry_after=wait)
+    left = budget.remaining(key.limits)
+    if amount.tokens > left.tokens:
+        return BudgetError(
+            f"the request may use up to {amount.tokens} tokens; {key.name} has {left.tokens} of "
+            f"{key.tokens_per_day} left today, until midnight UTC; lower max_tokens, or ask for a higher tokens_per_day"
+        )
     return BudgetError(
-        f"the request may use up to {tokens} tokens; {key.name} has {budget.remaining(key.limits)} of "
-        f"{key.tokens_per_day} left today, until midnight UTC; lower max_tokens, or ask for a higher tokens_per_day"
+        f"the request may cost up to {_format_dollars(amount)} dollars; {key.name} has {_format_dollars(left)} of "
+        f"{key.dollars_per_day:g} left today, until midnight UTC; lower max_tokens, or ask for a higher dollars_per_day"
     )
+
+
+def _format_dollars(amount: Amount) -> str:
+    return f"{amount.nanodollars / NANODOLLARS:.6f}"
 
 
 def _log_failure(future: "asyncio.Future[None]") -> None:

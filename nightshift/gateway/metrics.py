@@ -1,13 +1,24 @@
 """The gateway's Prometheus metrics, `nightshift_gateway_...`."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 
-from nightshift.gateway.fleet import Fleet
+from nightshift.gateway.budgets import Amount
+from nightshift.gateway.fleet import EngineReplica, Fleet
+from nightshift.gateway.keys import NANODOLLARS
 from nightshift.gateway.ledger import Reservation, TokenUsage
 
+TOKEN_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1.0)
+# name, meaning, its value of a replica
+GAUGES: tuple[tuple[str, str, Callable[[EngineReplica], float]], ...] = (
+    ("requests_in_flight", "requests in progress", lambda replica: replica.running),
+    ("replica_healthy", "1: it answers", lambda replica: replica.is_healthy),
+    ("replica_running", "requests that it computes, as it reports", lambda replica: replica.reported.running),
+    ("replica_waiting", "requests that wait there, as it reports", lambda replica: replica.reported.waiting),
+    ("replica_cache_usage", "share of its cache in use, as it reports", lambda replica: replica.reported.cache_usage),
+)
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
@@ -18,6 +29,7 @@ class GatewayMetrics:
         requests: responses, by status.
         retries: attempts that failed before their first byte, and were repeated elsewhere.
         interruptions: streams that ended with an error event.
+        refusals: refused requests, by their code.
     """
 
     def __init__(self, fleet: Fleet) -> None:
@@ -25,32 +37,48 @@ class GatewayMetrics:
         self.requests = self._count("requests", "responses", "code")
         self.retries = self._count("retries", "attempts that were repeated at another replica")
         self.interruptions = self._count("interruptions", "streams that ended with an error event")
+        self.refusals = self._count("refusals", "requests that the gateway has refused", "code")
+        self._answers = self._count("answers", "answers, and whether the model has declined", "version", "declined")
         self._tokens = self._count("tokens", "tokens charged", "key", "kind")
+        self._dollars = self._count("dollars", "cost of the tokens charged", "key")
         self._blocks = self._count("prompt_blocks", "blocks of prompts, and whether they were cached", "cached")
-        self._first_byte = Histogram(
-            "nightshift_gateway_first_byte_seconds",
-            "time from the admission of a request to the first byte of its answer",
-            buckets=SECONDS,
-            registry=self._registry,
-        )
+        self._first_byte = self._time("first_byte", "from admission to the first byte of the answer", SECONDS, "stream")
+        self._token_time = self._time("token", "from the first event of a stream to its last, by token", TOKEN_SECONDS)
         self._registry.register(self)
 
     def _count(self, name: str, meaning: str, *labels: str) -> Counter:
         return Counter(f"nightshift_gateway_{name}", meaning, labels, registry=self._registry)
 
-    def count_first_byte(self, blocks: int, cached: int, seconds: float) -> None:
-        """Count an answer that begins: blocks of its prompt, those that were probably cached, and its delay."""
+    def _time(self, name: str, meaning: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
+        name = f"nightshift_gateway_{name}_seconds"
+        return Histogram(name, meaning, labels, buckets=buckets, registry=self._registry)
+
+    def count_prompt(self, blocks: int, cached: int) -> None:
+        """Count the blocks of a prompt whose answer begins, and those that were probably cached."""
         self._blocks.labels("yes").inc(cached)
         self._blocks.labels("no").inc(blocks - cached)
-        self._first_byte.observe(seconds)
 
-    def count_tokens(self, reservation: Reservation, usage: TokenUsage | None) -> None:
-        """Count the tokens of a settled request; without a usage, those that were reserved."""
+    def count_first_byte(self, seconds: float, *, is_stream: bool) -> None:
+        """Count how long the first byte of an answer took: the first token of a stream, or a whole answer."""
+        self._first_byte.labels("yes" if is_stream else "no").observe(seconds)
+
+    def count_stream(self, seconds: float, usage: TokenUsage | None) -> None:
+        """Count how long the tokens of a stream took after the first one."""
+        if usage and usage.completion_tokens > 1:
+            self._token_time.observe(seconds / (usage.completion_tokens - 1))
+
+    def count_answer(self, version: str, *, is_declined: bool) -> None:
+        """Count an answer."""
+        self._answers.labels(version, "yes" if is_declined else "no").inc()
+
+    def count_tokens(self, reservation: Reservation, usage: TokenUsage | None, used: Amount) -> None:
+        """Count the tokens of a settled request, and what they cost; without a usage, those that were reserved."""
+        self._dollars.labels(reservation.key).inc(used.nanodollars / NANODOLLARS)
         if usage:
             self._tokens.labels(reservation.key, "prompt").inc(usage.prompt_tokens)
             self._tokens.labels(reservation.key, "completion").inc(usage.completion_tokens)
         else:
-            self._tokens.labels(reservation.key, "estimated").inc(reservation.tokens)
+            self._tokens.labels(reservation.key, "estimated").inc(used.tokens)
 
     def render(self) -> bytes:
         """Return all metrics in Prometheus' text format."""
@@ -58,9 +86,8 @@ class GatewayMetrics:
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Yield the values at the moment of the scrape; prometheus-client calls this."""
-        running = GaugeMetricFamily("nightshift_gateway_requests_in_flight", "requests in progress", labels=["replica"])
-        healthy = GaugeMetricFamily("nightshift_gateway_replica_healthy", "1: it answers", labels=["replica"])
-        for replica in self._fleet.replicas.values():
-            running.add_metric([replica.address.url], replica.running)
-            healthy.add_metric([replica.address.url], replica.is_healthy)
-        yield from (running, healthy)
+        for name, meaning, read in GAUGES:
+            gauge = GaugeMetricFamily(f"nightshift_gateway_{name}", meaning, labels=["replica"])
+            for replica in self._fleet.replicas.values():
+                gauge.add_metric([replica.address.url], read(replica))
+            yield gauge

@@ -13,6 +13,8 @@ from nightshift.gateway.application import GatewayApplication
 from nightshift.gateway.fleet import Address, Fleet
 from nightshift.gateway.keys import ApiKey
 from nightshift.gateway.ledger import IN_MEMORY, Ledger
+from nightshift.gateway.prices import Prices
+from nightshift.gateway.request_log import RequestLog
 from nightshift.serving.addresses import listen
 from nightshift.serving.http import HttpServer, Timeouts, allow_connections, serve_until_signal
 from nightshift.step import log
@@ -33,6 +35,8 @@ class GatewayOptions:
         read_keys: returns hash -> key; None: anyone may ask.
         ledger: file of the ledger; None: it is kept in memory.
         token: bearer token that replicas ask for; empty: they ask for none.
+        prices: of the versions; None: all cost nothing.
+        log: folder of the log of requests; None: none is kept.
     """
 
     host: str
@@ -41,6 +45,8 @@ class GatewayOptions:
     read_keys: Callable[[], Mapping[str, ApiKey]] | None
     ledger: str | None
     token: str = ""
+    prices: Prices | None = None
+    log: str | None = None
 
 
 def serve(options: GatewayOptions) -> None:
@@ -70,12 +76,15 @@ def make_server(application: GatewayApplication) -> HttpServer:
 async def open_application(options: GatewayOptions) -> AsyncIterator[GatewayApplication]:
     """Open the ledger, and follow the replicas during the block."""
     ledger, fleet = Ledger(options.ledger or IN_MEMORY), Fleet(options.read_addresses, options.token)
+    request_log = RequestLog(options.log) if options.log else None
     following = asyncio.create_task(fleet.follow())
     try:
-        yield GatewayApplication(fleet, ledger, options.read_keys)
+        yield GatewayApplication(fleet, ledger, options.read_keys, options.prices, request_log)
     finally:
         following.cancel()
         fleet.close()
+        if request_log:
+            request_log.flush()
         await ledger.close()
 
 

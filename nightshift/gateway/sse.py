@@ -4,6 +4,7 @@ import re
 
 import msgspec
 
+from nightshift.gateway.answers import AnswerOpening
 from nightshift.gateway.completions import StreamOptions
 from nightshift.gateway.errors import DECODE_ERRORS, describe_error
 from nightshift.gateway.ledger import TokenUsage
@@ -27,6 +28,7 @@ class SseReader:
 
     Attributes:
         usage: the last one that was reported; None so far.
+        opening: how the answer begins.
         is_done: whether the stream has come to its regular end.
     """
 
@@ -41,6 +43,7 @@ class SseReader:
         self._rest = bytearray()
         self._has_data = False  # comments before the first data only keep the connection alive
         self.usage: TokenUsage | None = None
+        self.opening = AnswerOpening()
         self.is_done = False
 
     async def read(self) -> bytes:
@@ -79,6 +82,7 @@ class SseReader:
         self._has_data = self._has_data or bool(data)
         if not self._has_data:
             return b""
+        self.opening.add(data)
         if b'"usage"' in data:
             event = self._read_usage(event, data)
         return event + b"\n\n" if event else b""

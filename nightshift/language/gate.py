@@ -6,6 +6,7 @@ that a slow moment of the machine slows both.
 """
 
 import re
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,8 +36,10 @@ Floats = npt.NDArray[np.floating[Any]]
 BITS = "bits_per_byte"
 SPEEDUP = "speedup"
 LAYER = re.compile(r"blk\.(\d+)\.")
-SPEED_PAIRS = 12
+SPEED_PAIRS = 12  # at least
+SPEED_SECONDS = 1.0  # at least, since what takes a millisecond is measured seldom without a disturbance
 SPEED_TOKENS = 32
+MIN_PAIRS = 10  # documents or items, of which fewer say next to nothing about how much they differ
 
 
 class QuantizationLimits(ConfigSection):
@@ -44,7 +47,9 @@ class QuantizationLimits(ConfigSection):
 
     bits: Share = Field(0.02, description="of the original's bits per byte that may be added")
     task_loss: Share = Field(0.02, description="of a task's mean loss that may be added")
-    speedup: Factor = Field(1, description="tokens a second over those of the original, at least")
+    speedup: Factor | None = Field(
+        1, description="tokens a second over those of the original, at least; null: measured only"
+    )
 
 
 @dataclass(frozen=True)
@@ -77,17 +82,41 @@ class PairedLosses:
 
 
 @dataclass(frozen=True)
+class PairedSpeeds:
+    """Tokens a second of both models, measured in turn.
+
+    Attributes:
+        original: float64 of shape (n,).
+        quantized: the same of the other.
+    """
+
+    original: Floats
+    quantized: Floats
+
+    @property
+    def medians(self) -> tuple[float, float]:
+        """The original's median and the quantized one's."""
+        return float(np.median(self.original)), float(np.median(self.quantized))
+
+    def speedup(self) -> BootstrapEstimate:
+        """Return how many times as fast the quantized model is, a median of pairs."""
+        ratios = self.quantized / self.original
+        rows = np.random.default_rng(SEED).integers(0, len(ratios), (RESAMPLES, len(ratios)))
+        return BootstrapEstimate.from_value(float(np.median(ratios)), np.median(ratios[rows], axis=1))
+
+
+@dataclass(frozen=True)
 class Evidence:
     """What both models were measured by.
 
     Attributes:
         documents: bits, weighted by bytes.
-        speedups: tokens a second of the quantized model over those of the original, of pairs measured in turn.
+        speeds: of generating text.
         tasks: name -> losses of its items.
     """
 
     documents: PairedLosses
-    speedups: list[float]
+    speeds: PairedSpeeds
     tasks: Mapping[str, PairedLosses] = field(default_factory=dict)
 
 
@@ -96,7 +125,22 @@ def compare_models(
 ) -> Verdict:
     """Measure and judge a quantized model, and write the verdict into a folder.
 
-    What a file was measured by stands beside it, and is not measured again for the same file and documents.
+    The arguments and errors are those of `measure_evidence`.
+    """
+    evidence = measure_evidence(original, quantized, documents, folder, options)
+    verdict = judge(evidence, QuantizationLimits(), storage.digest(str(quantized)))
+    if verdict.decision is Decision.FAIL:
+        verdict = verdict.model_copy(update={"reasons": [*verdict.reasons, explain_damage(original, quantized)]})
+    verdict.write(storage.join(folder, VERDICT))
+    return verdict
+
+
+def measure_evidence(
+    original: Path, quantized: Path, documents: Sequence[str], folder: str, options: ContextOptions
+) -> Evidence:
+    """Measure both models on the same documents, and their speeds in turn.
+
+    What a file was measured by stays in the folder, and is not measured again for the same file and documents.
 
     Args:
         original: GGUF file.
@@ -113,12 +157,8 @@ def compare_models(
         for name, file in (("original", original), ("quantized", quantized))
     ]
     with llamacpp.load(original, options) as first, llamacpp.load(quantized, options) as second:
-        speedups = measure_speedups(first, second, max(documents, key=len))
-    verdict = judge(Evidence(pair_documents(*pair), speedups), QuantizationLimits(), pair[1].model_sha256)
-    if verdict.decision is Decision.FAIL:
-        verdict = verdict.model_copy(update={"reasons": [*verdict.reasons, explain_damage(original, quantized)]})
-    verdict.write(storage.join(folder, VERDICT))
-    return verdict
+        speeds = measure_speeds(first, second, max(documents, key=len))
+    return Evidence(pair_documents(*pair), speeds)
 
 
 def pair_documents(original: Likelihoods, quantized: Likelihoods) -> PairedLosses:
@@ -132,10 +172,13 @@ def pair_documents(original: Likelihoods, quantized: Likelihoods) -> PairedLosse
     return PairedLosses(np.array(original.bits), np.array(quantized.bits), np.array(original.bytes, dtype=np.float64))
 
 
-def measure_speedups(original: LoadedModel, quantized: LoadedModel, text: str, pairs: int = SPEED_PAIRS) -> list[float]:
-    """Return how many times as fast the quantized model reads a text's tokens one by one, measured in turn."""
+def measure_speeds(original: LoadedModel, quantized: LoadedModel, text: str, pairs: int = SPEED_PAIRS) -> PairedSpeeds:
+    """Return how fast both models read a text's tokens one by one, measured in turn, for so many pairs at least."""
     tokens = original.tokenize(text)[: min(original.context, SPEED_TOKENS)]
-    return [original.decode_seconds(tokens) / quantized.decode_seconds(tokens) for _ in range(pairs)]
+    seconds, deadline = [], time.monotonic() + SPEED_SECONDS
+    while len(seconds) < pairs or time.monotonic() < deadline:
+        seconds.append([model.decode_seconds(tokens) for model in (original, quantized)])
+    return PairedSpeeds(*len(tokens) / np.array(seconds).T)
 
 
 def judge(evidence: Evidence, limits: QuantizationLimits, subject: str) -> Verdict:
@@ -147,12 +190,13 @@ def judge(evidence: Evidence, limits: QuantizationLimits, subject: str) -> Verdi
         subject: hash of the quantized file.
 
     Returns:
-        `fail` where a measure is beyond its limit and not by chance, `undecided` where it may be.
+        `fail` where a measure is beyond its limit and not by chance, `undecided` where it may be, or where there are
+        too few documents or items to tell.
     """
     before, _ = evidence.documents.means
     judged = [_judge_loss(BITS, evidence.documents, limits.bits * before)]
     judged += [_judge_loss(name, losses, limits.task_loss) for name, losses in sorted(evidence.tasks.items())]
-    judged.append(_judge_speed(evidence.speedups, limits.speedup))
+    judged.append(_judge_speed(evidence.speeds.speedup(), limits.speedup))
     order = (Decision.FAIL, Decision.UNDECIDED, Decision.PASS)
     worst = next(decision for decision in order if decision in [decision for decision, _, _ in judged])
     return Verdict(
@@ -167,7 +211,8 @@ def judge(evidence: Evidence, limits: QuantizationLimits, subject: str) -> Verdi
 def _judge_loss(name: str, losses: PairedLosses, limit: float) -> tuple[Decision, str, Measure]:
     (before, after), added = losses.means, losses.increase()
     label = name.replace("_", " ").capitalize()
-    figures = f"{label} went from {before:.4f} to {after:.4f}, {added.value:+.4f} [{added.low:+.4f}, {added.high:+.4f}]"
+    interval = f"{added.value:+z.4f} [{added.low:+z.4f}, {added.high:+z.4f}]"
+    figures = f"{label} went from {before:.4f} to {after:.4f}, {interval}"
     measure = Measure(
         name=f"added_{name}",
         value=added.value,
@@ -175,6 +220,8 @@ def _judge_loss(name: str, losses: PairedLosses, limit: float) -> tuple[Decision
         interval=(added.low, added.high),
         higher_is_better=False,
     )
+    if (count := len(losses.weights)) < MIN_PAIRS:
+        return Decision.UNDECIDED, f"{figures}: on {count}; at least {MIN_PAIRS} are needed to decide.", measure
     if added.low > limit:
         return Decision.FAIL, f"{figures}: above the limit of {limit:+.4f}, and not by chance.", measure
     if added.high > limit:
@@ -182,20 +229,16 @@ def _judge_loss(name: str, losses: PairedLosses, limit: float) -> tuple[Decision
     return Decision.PASS, f"{figures}: within the limit of {limit:+.4f}.", measure
 
 
-def _judge_speed(speedups: list[float], limit: float) -> tuple[Decision, str, Measure]:
-    speed = _median(speedups)
+def _judge_speed(speed: BootstrapEstimate, limit: float | None) -> tuple[Decision, str, Measure]:
     figures = f"It generates {speed.value:.2f} [{speed.low:.2f}, {speed.high:.2f}] times as fast as the original"
     measure = Measure(name=SPEEDUP, value=speed.value, limit=limit, interval=(speed.low, speed.high))
+    if limit is None:
+        return Decision.PASS, f"{figures}.", measure
     if speed.high < limit:
         return Decision.FAIL, f"{figures}: less than the limit of {limit:g}, and not by chance.", measure
     if speed.low < limit:
         return Decision.UNDECIDED, f"{figures}: perhaps less than {limit:g}; measure on a quieter machine.", measure
     return Decision.PASS, f"{figures}.", measure
-
-
-def _median(values: list[float]) -> BootstrapEstimate:
-    rows = np.random.default_rng(SEED).integers(0, len(values), (RESAMPLES, len(values)))
-    return BootstrapEstimate.from_value(median(values), np.median(np.array(values)[rows], axis=1))
 
 
 def explain_damage(original: Path, quantized: Path) -> str:

@@ -1,29 +1,24 @@
-"""Starts, updates, checks and stops the local server; its files lie in `<registry>/endpoint/<name>/`."""
+"""Starts, updates, checks and stops the local server that scores; its files lie in `<registry>/endpoint/<name>/`."""
 
 import http.client
-import json
-import os
-import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 from nightshift import registry, release, storage
 from nightshift.contracts.loadtest import ServerSettings
 from nightshift.contracts.state import DeploymentTarget, State
 from nightshift.errors import UnavailableError, UserError
-from nightshift.interpreter import isolate
+from nightshift.local import engine, processes
 from nightshift.progress import Patience, Progress, cpu_seconds
 from nightshift.serving import files
 from nightshift.serving.files import Challenger, DeploymentPointer, RunningServer
-from nightshift.step import USER_ERROR, log
+from nightshift.step import log
 from nightshift.storage import locks
 from nightshift.tasks.examples import ScoredExample
 
@@ -31,9 +26,7 @@ PORT = 8321
 PATIENCE = Patience()
 CALL_SECONDS = 10
 BUSY = (http.client.TOO_MANY_REQUESTS, http.client.SERVICE_UNAVAILABLE)
-STOP_SECONDS = 15
 TOLERANCE = 1e-6
-NO_HEADERS: Mapping[str, str] = {}
 
 
 def check(state: State) -> None:
@@ -57,7 +50,7 @@ def start_or_update(
     challenger: Challenger | None = None,
     patience: Patience = PATIENCE,
 ) -> RunningServer:
-    """Make the local endpoint serve a version, and check its answer.
+    """Make the local endpoint serve a version, check its answer, and have the engine generate text by its file.
 
     Args:
         state: locations of the registry, a folder, and of the lake, for the prediction log.
@@ -68,7 +61,7 @@ def start_or_update(
         patience: limits of the wait for the server.
 
     Raises:
-        UserError: when the server does not start or does not serve this version; the old version then serves again.
+        UserError: when a server does not start or does not serve this version; the old version then serves again.
         UnavailableError: when it stalls, or has ended for a reason that may pass; the old version then serves again.
     """
     root, name = registry.root(state.registry), version.name
@@ -80,7 +73,9 @@ def start_or_update(
         storage.write_json(uri, asdict(pointer))
         try:
             start = _Start(port, storage.join(state.lake, name, "predictions"), patience)
-            return _check_answer(root, name, pointer, expected, start)
+            server = _check_answer(root, name, pointer, expected, start)
+            engine.follow(root, version, patience)
+            return server
         except BaseException:
             _restore_pointer(root, name, before)
             raise
@@ -112,7 +107,7 @@ def find_challenger(registry_uri: str, version: registry.Version) -> Challenger 
 
 
 def stop(registry_uri: str, name: str | None = None) -> list[str]:
-    """Stop the server of a model, or of all models of a registry.
+    """Stop the server of a model and its engine, or those of all models of a registry.
 
     Returns:
         names of the models with a stopped server.
@@ -120,16 +115,14 @@ def stop(registry_uri: str, name: str | None = None) -> list[str]:
     root = registry.root(registry_uri)
     models = [name] if name else storage.names(storage.join(root, "endpoint"))
     with registry.lock(root):
-        return [model for model in models if _stop(root, model)]
+        return [model for model in models if any([_stop(root, model), engine.stop(root, model)])]
 
 
 def _stop(root: str, name: str) -> bool:
     server = find_running(root, name)
     if server is None:
         return False
-    os.kill(server.pid, signal.SIGTERM)
-    if not _wait_until(STOP_SECONDS, lambda: find_running(root, name) is None):
-        os.kill(server.pid, signal.SIGKILL)
+    processes.end(server.pid, lambda: find_running(root, name) is None)
     return True
 
 
@@ -149,7 +142,8 @@ def _check_answer(
     # the challenger may answer this entity otherwise
     headers = {"X-Model-Version": str(pointer.version)}
     seconds = min(CALL_SECONDS, start.patience.still)
-    while (reply := _call(server, "/score", seconds, expected.request, headers)) is None or reply.status in BUSY:
+    score = partial(processes.call, server, "/score", seconds, expected.request, headers)
+    while (reply := score()) is None or reply.status in BUSY:
         _pause(progress, root, name, pointer, server.pid)
     content = reply.content
     if not _is_right(content, pointer.version, expected.score):
@@ -175,7 +169,7 @@ def _await_version(
     process: subprocess.Popen[bytes] | None = None
     while True:
         if process and process.poll() is not None:
-            _explain_end(process.returncode, root, name)
+            processes.explain_end("the endpoint", process.returncode, _log_path(root, name))
         # checked repeatedly: a killed server may hold its lock a moment longer
         if not process and not locks.is_held(files.lock_path(root, name)):
             process = _launch(root, name, start)
@@ -194,16 +188,8 @@ def _await_version(
 
 def _read_health(server: RunningServer, seconds: float) -> dict[str, Any]:
     """Return the server's health; empty when it does not answer."""
-    reply = _call(server, "/healthz", seconds)
+    reply = processes.call(server, "/healthz", seconds)
     return reply.content if reply and reply.status == http.client.OK and isinstance(reply.content, dict) else {}
-
-
-def _explain_end(code: int, root: str, name: str) -> NoReturn:
-    path = _log_path(root, name)
-    message = f"the endpoint did not start: {_last_line(path)}; its log is {path}"
-    if code == USER_ERROR:
-        raise UserError(message)
-    raise UnavailableError(f"{message} (exit code {code}); run the same command again")
 
 
 def _pause(
@@ -248,58 +234,9 @@ def _launch(root: str, name: str, start: _Start) -> "subprocess.Popen[bytes]":
     storage.remove(files.state_uri(root, name))
     arguments = ["--registry", root, "--name", name, "--port", str(last.port if last else start.port)]
     arguments += ["--predictions", start.predictions, *_read_settings(root, name).flags]
-    command = [sys.executable, "-m", "nightshift.serving", *arguments]
-    with open(_log_path(root, name), "ab", opener=partial(os.open, mode=0o600)) as output:
-        process = subprocess.Popen(
-            command,
-            env=isolate(os.environ),
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-        )
-    # the server outlives this process; if it ends first, the wait prevents a zombie
-    threading.Thread(target=process.wait, daemon=True).start()
-    return process
+    return processes.launch([sys.executable, "-m", "nightshift.serving", *arguments], _log_path(root, name))
 
 
 def _read_settings(root: str, name: str) -> ServerSettings:
     uri = files.settings_uri(root, name)
     return ServerSettings.read(uri) if storage.exists(uri) else ServerSettings()
-
-
-class _Reply(NamedTuple):
-    """The response of a route: its status and JSON."""
-
-    status: int
-    content: Any
-
-
-def _call(
-    server: RunningServer, path: str, seconds: float, body: object = None, headers: Mapping[str, str] = NO_HEADERS
-) -> _Reply | None:
-    """Call a route; return None when it does not answer with JSON."""
-    connection = http.client.HTTPConnection(server.host, server.port, timeout=seconds)
-    method, content = ("GET", None) if body is None else ("POST", json.dumps(body))
-    try:
-        connection.request(method, path, content, headers)
-        response = connection.getresponse()
-        return _Reply(response.status, json.loads(response.read()))
-    except (OSError, http.client.HTTPException, ValueError):
-        return None
-    finally:
-        connection.close()
-
-
-def _wait_until(seconds: float, condition: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
-
-
-def _last_line(path: Path) -> str:
-    lines = path.read_text(errors="replace").strip().splitlines()
-    return lines[-1] if lines else "its log is empty"

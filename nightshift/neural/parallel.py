@@ -57,7 +57,7 @@ class ParallelReplica(Replica):
         """Share the layers of a part of the network, then the parameters of its blocks."""
         mesh = self.mesh
         if mesh["tensor"].size() > 1:
-            parallelize_module(part, mesh["tensor"], self.recipe.tensor_plan(part))
+            parallelize_module(part, mesh["tensor"], self.recipe.tensor_plan(part, mesh["tensor"].size()))
         # a hybrid of both: with one process along `shard` it only replicates, which DDP does not for shared layers
         if mesh["shard"].size() > 1 or (
             mesh["replicate"].size() > 1 and mesh["tensor"].size() > 1 and not is_cut(mesh)

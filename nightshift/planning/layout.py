@@ -115,12 +115,33 @@ def check(model: Model, cluster: Cluster, layout: ParallelLayout) -> None:
         raise UserError(f"zero is {layout.zero}; give 0, 1, 2 or 3 (FSDP)")
     if layout.shard and layout.zero != 3:
         raise UserError(f"shard is {layout.shard} with zero {layout.zero}; give zero 3 (FSDP) with it, or leave it out")
-    _divides("tensor", layout.tensor, "the model's heads", model.heads)
+    for name, count in _list_shared(model).items():
+        _divides("tensor", layout.tensor, f"the model's {name}", count)
     _divides("context", layout.context, "the model's sequence", model.tokens)
     _divides("tensor x context x pipeline", layout.tensor * layout.context * layout.pipeline, "the GPUs", cluster.gpus)
     _divides("replicas x micro_batch", layout.data(cluster) * layout.micro_batch, "batch", layout.batch)
     _divides("shard", layout.shards(cluster), "the GPUs with the same parameters", layout.holders(cluster))
     _check_pipeline(model, layout, layout.micro_batches(cluster))
+    _check_native(layout)
+
+
+def _list_shared(model: Model) -> dict[str, int]:
+    """Return what of a model the GPUs that share a layer divide."""
+    if isinstance(model, Convolutions):
+        return {"heads": model.heads}
+    return {"heads": model.heads, "key and value heads": model.groups or model.heads, "units": model.feed_forward}
+
+
+def _check_native(layout: ParallelLayout) -> None:
+    """Refuse what Nightshift's trainer does not do."""
+    if not layout.native:
+        return
+    if layout.zero == 1:
+        raise UserError("zero is 1; the trainer has 0, 2 and 3 (FSDP): give one of these")
+    if layout.zero == 2 and layout.tensor * layout.pipeline * layout.context > 1:
+        raise UserError("zero is 2 beside tensor, pipeline or context, which the trainer does not do: give 0 or 3")
+    if layout.interleave > 2:
+        raise UserError(f"interleave is {layout.interleave}; the trainer has 1 or 2 chunks per stage: give 1 or 2")
 
 
 def _positive(cluster: Cluster, layout: ParallelLayout) -> dict[str, int]:

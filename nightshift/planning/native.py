@@ -59,7 +59,9 @@ def count_stage_bytes(stage: list[Block], cluster: Cluster, layout: ParallelLayo
     if layout.zero == 0:
         return STATE * own + copies
     gathered = own if layout.zero == 2 else max(block.parameters for block in stage)
-    return STATE * own / layout.shards(cluster) + 4 * gathered + copies
+    # gradients are shared out after the last micro-batch
+    gradients = own if layout.micro_batches(cluster) > 1 else own / layout.shards(cluster)
+    return 4 * (gathered + gradients) + (STATE - 4) * own / layout.shards(cluster) + copies
 
 
 def activations(model: Transformer, cluster: Cluster, layout: ParallelLayout) -> float:

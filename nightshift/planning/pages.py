@@ -35,7 +35,12 @@ LAYOUT_COLUMNS = (
     *("tokens/s per GPU", "USD per billion tokens"),
 )
 FULL, SELECTIVE = Checkpointing.FULL, Checkpointing.SELECTIVE
-TEN, THIRTEEN = ParallelLayout(batch=64), ParallelLayout(batch=1024)
+TEN, THIRTEEN = (ParallelLayout(batch=batch, native=True, sequence_parallel=False) for batch in (64, 1024))
+# the layouts of the shipped configs; processes next to each other share a layer, or parameters, and stages come last
+CHOSEN = {
+    "llama-10b": "FSDP in the node, PP 2 across, half recomputed",
+    "llama-13b": "TP 2 in the node, PP 4 across, replicas",
+}
 # size -> cluster, and what is compared on it
 TRAININGS: dict[str, tuple[Cluster, dict[str, ParallelLayout]]] = {
     "llama-10b": (
@@ -46,8 +51,12 @@ TRAININGS: dict[str, tuple[Cluster, dict[str, ParallelLayout]]] = {
             "FSDP": replace(TEN, zero=3, checkpointing=FULL),
             "HSDP, shards in the node": replace(TEN, zero=3, shard=4, checkpointing=FULL),
             "TP 4 in the node": replace(TEN, tensor=4),
-            "FSDP in the node, PP 2 across, all recomputed": replace(TEN, zero=3, pipeline=2, checkpointing=FULL),
-            "FSDP in the node, PP 2 across, half recomputed": replace(TEN, zero=3, pipeline=2, checkpointing=SELECTIVE),
+            "FSDP in the node, PP 2 across, all recomputed": replace(
+                TEN, zero=3, shard=4, pipeline=2, checkpointing=FULL
+            ),
+            "FSDP in the node, PP 2 across, half recomputed": replace(
+                TEN, zero=3, shard=4, pipeline=2, checkpointing=SELECTIVE
+            ),
         },
     ),
     "llama-13b": (
@@ -60,7 +69,9 @@ TRAININGS: dict[str, tuple[Cluster, dict[str, ParallelLayout]]] = {
             "HSDP, shards in the node": replace(THIRTEEN, zero=3, shard=8, checkpointing=SELECTIVE),
             "TP 8 in the node": replace(THIRTEEN, tensor=8),
             "TP 8 in the node, PP 8 across": replace(THIRTEEN, tensor=8, pipeline=8),
-            "TP 2 and PP 4 in the node, ZeRO-1 across": replace(THIRTEEN, tensor=2, pipeline=4, zero=1),
+            "TP 4 in the node, PP 2 across, replicas": replace(THIRTEEN, tensor=4, pipeline=2),
+            "TP 2 in the node, PP 4 across, replicas": replace(THIRTEEN, tensor=2, pipeline=4),
+            "TP 8 in the node, HSDP 2 across": replace(THIRTEEN, tensor=8, zero=3, shard=2),
             "TP 8 in the node, FSDP across": replace(THIRTEEN, tensor=8, zero=3),
         },
     ),
@@ -115,6 +126,10 @@ def write_training(name: str) -> Iterator[str]:
     plans |= {"the planner's proposal, below": proposal}
     yield from _table(LAYOUT_COLUMNS, (_describe_layout(*row) for row in plans.items()))
     yield f"\nThe proposal is `{search.flags(proposal.layout)}`.\n"
+    yield _paragraph(
+        f"The config [{name}.yaml](../../pipelines/configs/{name}.yaml) has the layout **{CHOSEN[name]}**. The memory "
+        "is that of Nightshift's trainer, tensor by tensor: states in float32, the loss in pieces."
+    )
     yield _paragraph(
         "Bubble and communication are shares of the step; communication that computation hides is not counted, nor are "
         "the loading of data, evaluation, checkpoints and failures."

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from nightshift.contracts import evaluation as contract
 from nightshift.contracts.verdict import Decision
-from nightshift.stats.bootstrap import BootstrapInterval
+from nightshift.stats.bootstrap import RESAMPLES, SEED, BootstrapInterval
 
 Floats = npt.NDArray[np.floating[Any]]
 
@@ -29,6 +29,12 @@ class BootstrapEstimate(BootstrapInterval):
     def __str__(self) -> str:
         digits = 3 if max(abs(self.low), abs(self.high)) < 10 else 0
         return f"{self.value:z.{digits}f} [{self.low:z.{digits}f}, {self.high:z.{digits}f}]"
+
+
+def estimate_mean(values: Floats) -> BootstrapEstimate:
+    """Return the mean of independent values, (n,), with the interval of a bootstrap over them."""
+    draws = np.random.default_rng(SEED).integers(0, len(values), (RESAMPLES, len(values)))
+    return BootstrapEstimate.from_value(float(values.mean()), values[draws].mean(axis=1))
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """What every task fits: a candidate's circumstances, what comes of them, and estimators of scikit-learn's interface."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -54,13 +54,13 @@ class Fitted:
         export: gives the model as ONNX.
         predict: the library's own probabilities of what the graph takes, to compare that with.
         losses: (step, mean training loss since the point before) of what is trained in steps.
-        save_files: gives files by which others than the server load it, JSON or safetensors, name -> bytes.
+        save_files: makes files by which others than the server load it, JSON or safetensors: names and bytes.
     """
 
     export: Callable[[], bytes]
     predict: Callable[[Any], Any]
     losses: Points = field(default_factory=list)
-    save_files: Callable[[], Mapping[str, bytes]] = dict
+    save_files: Callable[[], Iterable[tuple[str, bytes]]] = tuple
 
     @cached_property
     def graph(self) -> bytes:

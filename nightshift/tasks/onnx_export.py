@@ -210,10 +210,17 @@ class Drawing:
         embedding, classes = widths
         return self._finish(nodes, input_info, {OUTPUT: [None, classes], EMBEDDING: [None, embedding]})
 
-    def scorer(self, input_info: ValueInfoProto, score: str, width: int) -> bytes:
-        """Return the whole graph: its input -> `score` (n,), by the name of that output, and `embedding` of a width."""
-        nodes = [*self.nodes, helper.make_node("Identity", [score], [OUTPUT])]
-        return self._finish(nodes, input_info, {OUTPUT: [None], EMBEDDING: [None, width]})
+    def scorer(self, input_info: ValueInfoProto, outputs: Mapping[str, str], shapes: Mapping[str, list[int]]) -> bytes:
+        """Return the whole graph: its input -> outputs (n, ...), of which `embedding` is drawn already.
+
+        Args:
+            input_info: name, type and shape of the input.
+            outputs: name of an output -> what is drawn for it.
+            shapes: name of an output -> its shape, without that of the rows.
+        """
+        nodes = [helper.make_node("Identity", [drawn], [name]) for name, drawn in outputs.items()]
+        rows = {name: [None, *shape] for name, shape in shapes.items()}
+        return self._finish([*self.nodes, *nodes], input_info, rows)
 
     def _finish(
         self, nodes: list[NodeProto], input_info: ValueInfoProto, shapes: Mapping[str, list[int | None]]

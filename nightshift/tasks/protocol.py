@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import date
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from nightshift import splits
@@ -11,6 +12,7 @@ from nightshift.config import Config
 from nightshift.config.columns import Holds
 from nightshift.contracts.artifact import Artifact, FoldWindow, Window
 from nightshift.contracts.drift import Promise
+from nightshift.contracts.optimization import EngineVariant
 from nightshift.contracts.package import DecisionRule, ModelPackage, Signature
 from nightshift.contracts.profile import PhaseName
 from nightshift.contracts.tables import Partition, Table
@@ -452,6 +454,22 @@ class OptimizationTask(Protocol):
 
     def reference(self, features: Table, uri: str, model: ModelPackage, graph: "Graph", /) -> "pd.DataFrame":
         """Return the sample that drift is measured against, as another form of the graph sees it."""
+
+    def engine_variants(
+        self, config: Any, features: Table, uri: str, model: ModelPackage, folder: Path, /
+    ) -> list[EngineVariant]:
+        """Write files by which engines generate text into a folder, and judge them; none where none is wanted.
+
+        Args:
+            config: the use case.
+            features: by day.
+            uri: folder of the model.
+            model: its manifest.
+            folder: to write into.
+
+        Returns:
+            the unquantized one first, unless none can be made; what cannot be made or measured says why.
+        """
 
 
 class DayScorer(Protocol):

@@ -3,18 +3,25 @@
 import argparse
 from pathlib import Path
 
-from nightshift.contracts.verdict import Decision
+from nightshift import storage
+from nightshift.contracts.suite import FILE as SUITE
+from nightshift.contracts.suite import SuiteScores
+from nightshift.contracts.verdict import FILE as VERDICT
+from nightshift.contracts.verdict import Decision, Verdict
+from nightshift.dates import parse_date
 from nightshift.errors import UserError, require_extra
 from nightshift.step import USER_ERROR
+from pipelines import arguments
 from pipelines.cli import options
 
 EXTRA = "language"
 WEIGHTS = ("F16", "BF16", "F32")
+DOCUMENTS = "file of texts that it was not trained on, one on each line"
 
 
 def add(commands: options.Commands) -> None:
     """Add the commands."""
-    text = "Write a language model as a GGUF file, quantize it, and judge what that costs."
+    text = "Write a language model as a GGUF file, quantize it, judge what that costs, and evaluate a served one."
     actions = options.add_command(commands, "language", text).add_subparsers(required=True, metavar="action")
     command = options.add_command(actions, "convert", convert.__doc__)
     command.add_argument("folder", type=Path, help="config.json, safetensors and tokenizer.json of a Llama")
@@ -29,14 +36,24 @@ def add(commands: options.Commands) -> None:
     command.add_argument("--form", default="Q4_K_M", help="types of llama.cpp, such as Q8_0 (default: %(default)s)")
     command.set_defaults(command=quantize)
     _add_judge(options.add_command(actions, "judge", judge.__doc__))
+    command = options.add_command(actions, "suite", suite.__doc__)
+    command.add_argument("documents", type=Path, help=DOCUMENTS)
+    command.add_argument("folder", help="folder or URI to write; lm-evaluation-harness runs its tasks too")
+    command.add_argument("--items", type=int, default=200, help="items of a task, at most (default: %(default)s)")
+    command.set_defaults(command=suite)
+    _add_evaluate(options.add_command(actions, "evaluate", evaluate.__doc__))
+    command = options.add_command(actions, "drift", drift.__doc__)
+    command.add_argument("log", help="folder of the gateway's --log")
+    command.add_argument("--date", default=arguments.yesterday(), help="UTC day, YYYY-MM-DD (default: yesterday)")
+    command.add_argument("--days", type=int, default=7, help="earlier days to compare with (default: %(default)s)")
+    options.add_json(command, "verdict")
+    command.set_defaults(command=drift)
 
 
 def _add_judge(command: argparse.ArgumentParser) -> None:
     command.add_argument("original", type=Path, help="GGUF file of the original")
     command.add_argument("quantized", type=Path, help="GGUF file of the quantized model")
-    command.add_argument(
-        "--documents", type=Path, required=True, help="file of texts that it was not trained on, one on each line"
-    )
+    command.add_argument("--documents", type=Path, required=True, help=DOCUMENTS)
     command.add_argument(
         "--output",
         required=True,
@@ -48,6 +65,18 @@ def _add_judge(command: argparse.ArgumentParser) -> None:
     command.add_argument("--threads", type=int, default=2, help="threads of the CPU (default: %(default)s)")
     options.add_json(command, "verdict")
     command.set_defaults(command=judge)
+
+
+def _add_evaluate(command: argparse.ArgumentParser) -> None:
+    command.add_argument("url", help="of the engine or gateway, such as http://127.0.0.1:8080")
+    command.add_argument("--suite", required=True, help="folder or URI that nightshift language suite wrote")
+    command.add_argument("--tokenizer", type=Path, required=True, help="the model's tokenizer.json")
+    command.add_argument("--output", required=True, help="folder or URI of the scores and the verdict")
+    command.add_argument("--champion", help="folder or URI of the scores of the model to compare with")
+    command.add_argument("--model", help="name of the model in requests (default: the first that the server lists)")
+    command.add_argument("--token-file", help="file with the bearer token, or API key, of requests")
+    options.add_json(command, "suite", "verdict")
+    command.set_defaults(command=evaluate, endpoint="completions")
 
 
 def convert(args: argparse.Namespace) -> int:
@@ -77,11 +106,69 @@ def judge(args: argparse.Namespace) -> int:
 
     if args.context < 2 or args.threads < 1:
         raise UserError(f"--context is {args.context} and --threads {args.threads}; give 2 or more and 1 or more")
-    if not args.documents.is_file():
-        raise UserError(f"--documents {args.documents} is no file; give one with a text on each line")
-    documents = [line for line in args.documents.read_text().splitlines() if line.strip()]
-    context = ContextOptions(args.context, args.threads)
+    documents, context = _read_documents(args.documents), ContextOptions(args.context, args.threads)
     verdict = gate.compare_models(args.original, args.quantized, documents, args.output, context)
+    return _show_verdict(args, verdict)
+
+
+def suite(args: argparse.Namespace) -> int:
+    """Make a task suite of texts that a model was not trained on."""
+    with require_extra("nightshift language suite", EXTRA):
+        from nightshift.language.suite import harness, items
+
+    tasks = items.build_suite(_read_documents(args.documents), args.items)
+    harness.write_suite(args.folder, tasks)
+    return options.say(f"{args.folder}: {len(tasks[items.CHOICE])} items for each of {', '.join(tasks)}")
+
+
+def evaluate(args: argparse.Namespace) -> int:
+    """Score a served model on a task suite; exit with code 2 if it is worse than the champion."""
+    with require_extra("nightshift language evaluate", EXTRA):
+        from nightshift.language import loadtest
+        from nightshift.language.suite import comparison, endpoint, harness, scores
+
+    tasks, tokenizer = harness.read_suite(args.suite), endpoint.load_tokenizer(args.tokenizer)
+    champion = SuiteScores.read(storage.join(args.champion, SUITE)) if args.champion else None
+    target = loadtest.read_target(args)
+    served = endpoint.CompletionEndpoint(target, args.model or loadtest.ask_model(target))
+    challenger = scores.score_suite(served, tokenizer, tasks)
+    challenger.write(storage.join(args.output, SUITE))
+    if champion is None:
+        return options.print_document(challenger) if args.json else _show_scores(challenger)
+    subject = storage.fingerprint(challenger.model_dump(mode="json"))
+    judged = comparison.compare_scores(challenger, champion, subject)
+    judged.write(storage.join(args.output, VERDICT))
+    return _show_verdict(args, judged)
+
+
+def drift(args: argparse.Namespace) -> int:
+    """Compare a day's requests at the gateway with those before; exit with code 2 if they have changed."""
+    from nightshift.language import traffic
+
+    if args.days < 1:
+        raise UserError(f"--days is {args.days}; give at least 1")
+    return _show_verdict(args, traffic.compare_days(args.log, parse_date(args.date), args.days))
+
+
+def _read_documents(path: Path) -> list[str]:
+    """Read texts, one on each line.
+
+    Raises:
+        UserError: when it is no file.
+    """
+    if not path.is_file():
+        raise UserError(f"--documents {path} is no file; give one with a text on each line")
+    return [line for line in path.read_text().splitlines() if line.strip()]
+
+
+def _show_scores(scores: SuiteScores) -> int:
+    for metric in scores.metrics:
+        low, high = metric.interval
+        options.say(f"{metric.name:<24} {metric.value:.3f} [{low:.3f}, {high:.3f}]  {len(metric.items)} items")
+    return 0
+
+
+def _show_verdict(args: argparse.Namespace, verdict: Verdict) -> int:
     code = USER_ERROR if verdict.decision is Decision.FAIL else 0
     if args.json:
         return options.print_document(verdict, code)

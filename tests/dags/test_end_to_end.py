@@ -1,4 +1,4 @@
-"""The real Airflow, all parts of it on SQLite: a table of a small simulated world that drifts, and texts beside it."""
+"""The real Airflow, all parts of it on SQLite: a small simulated world that drifts, texts and a language model."""
 
 import json
 import re
@@ -38,7 +38,12 @@ TEXTS: dict[str, Any] = TOPICS | {
     "protocol": CONFIG["protocol"],
     "task": TOPICS["task"] | {"candidates": {"words": {"kind": "tfidf"}}},
 }
-USE_CASES = ("small", "texts")
+TALES: dict[str, Any] = configs.load("tales") | {
+    "protocol": CONFIG["protocol"],
+    "evaluation": {"min_rows": 20},
+    "optimization": {"weight_types": ["Q8_0"]},
+}
+USE_CASES = ("small", "texts", "tales")
 
 
 class Slack:
@@ -84,12 +89,12 @@ def example() -> str:
 
 @pytest.fixture(scope="module")
 def airflow(tmp_path_factory: pytest.TempPathFactory, by_hand: ByHand) -> Iterator[Installed]:
-    """An Airflow in which two trainings, a run that fails, and one on missing data are under way."""
+    """An Airflow in which three trainings, a run that fails, and one on missing data are under way."""
     folder = tmp_path_factory.mktemp("airflow")
     workspace, slack = folder / "workspace", Slack()
     dags = shutil.copytree(Path(__file__).parent / "fixing", folder / "dags")
     (dags / "follower.py").write_text(example())
-    for config in (CONFIG, TEXTS):
+    for config in (CONFIG, TEXTS, TALES):
         path = folder / f"{config['name']}.yaml"
         path.write_text(yaml.safe_dump(config))
         standalone.add_use_case(str(path), dags)
@@ -170,7 +175,7 @@ def test_a_run_makes_what_the_command_line_makes(airflow: Installed, by_hand: By
     assert summary["verdicts"]["deployment"]["decision"] == "promoted"
 
 
-def test_a_table_and_texts_that_were_started_at_once_both_succeed_and_share_no_lock_asset_or_model(
+def test_tasks_of_every_kind_that_were_started_at_once_succeed_and_share_no_lock_asset_or_model(
     airflow: Installed,
 ) -> None:
     runs = {}
@@ -185,13 +190,22 @@ def test_a_table_and_texts_that_were_started_at_once_both_succeed_and_share_no_l
     assert {name: (release["model"], release["version"]) for name, release in releases.items()} == {
         name: (name, 1) for name in USE_CASES
     }
-    assert releases["small"]["sha256"] != releases["texts"]["sha256"]
+    assert len({release["sha256"] for release in releases.values()}) == len(USE_CASES)
     for name in USE_CASES:
         (event,) = airflow.events(f"{name}/model")
         assert event["source_dag_id"] == f"{name}_training"
     locks = {path.name for path in (airflow.folder / "workspace/runs/.locks").iterdir()}
     assert {f"{name}.gate" for name in USE_CASES} <= locks
     assert all(lock.startswith(USE_CASES) for lock in locks - {".gate"})  # .gate: of the pipeline without a use case
+
+
+def test_a_language_model_is_released_with_its_quantized_weights(airflow: Installed) -> None:
+    assert airflow.end("tales_training", "first") == "success", airflow.states("tales_training", "first")
+    release = airflow.artifact(f"runs/tales-training-{DATE}-first/deployment/deployment")
+    model = airflow.artifact(f"runs/tales-training-{DATE}-first/optimization/optimized/model.json")
+    assert release["decision"] == "promoted"
+    assert release["sha256"] == model["sha256"]
+    assert model["engine_file"] == "llama.Q8_0.gguf"
 
 
 def test_a_promoted_model_starts_the_dag_that_the_docs_show_and_no_other_use_cases_does(airflow: Installed) -> None:

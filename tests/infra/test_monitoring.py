@@ -9,16 +9,18 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from nightshift.gateway.__main__ import PORT as GATEWAY_PORT
 from nightshift.local.endpoint import PORT
 from pipelines.arguments import COMPILED
 from pipelines.cli.__main__ import parse_command_line
 from pipelines.environments import KUBEFLOW_INSIDE, SITES, Role
 from tests.infra import checks
-from tests.metrics import FOLDER, ROOT, Query, base, dashboards, documented, of_gpus, panels, rules
+from tests.metrics import FOLDER, GATEWAY_PAGE, PAGE, ROOT, Query, base, dashboards, documented, of_gpus, panels, rules
 from tests.prometheus import program
 
 ALERTS = [Query(rule["alert"], rule["expr"]) for rule in rules()]
 OF_THE_PROCESS = {"process_resident_memory_bytes", "process_cpu_seconds_total"}
+MONITORS = {"exporter.yaml", "gke.yaml", "serving.yaml", "language.yaml"}
 OF_THE_CLUSTER = {"kube_node_status_capacity"}  # kube-state-metrics, which kube-prometheus-stack brings
 
 
@@ -72,7 +74,9 @@ def test_every_alert_says_how_bad_it_is_what_it_is_and_what_to_do() -> None:
         annotations = rule["annotations"]
         assert set(annotations) == {"summary", "description", "runbook_url"}
         assert annotations["runbook_url"] == f"docs/runbooks/alerts.md#{rule['alert'].lower()}"
-    assert sections == [alert.title for path in ("runs", "models", "serving", "gpus") for alert in in_file(path)]
+    assert sections == [
+        alert.title for path in ("runs", "models", "serving", "language", "gpus") for alert in in_file(path)
+    ]
 
 
 def in_file(name: str) -> list[Query]:
@@ -94,7 +98,7 @@ def test_only_metrics_are_asked_for_that_somebody_exposes(query: Query) -> None:
 
     assert metrics
     assert {base(name) for name in metrics} <= {
-        base(name) for name in documented()
+        base(name) for page in (PAGE, GATEWAY_PAGE) for name in documented(page)
     } | of_gpus() | OF_THE_PROCESS | OF_THE_CLUSTER
 
 
@@ -122,6 +126,7 @@ def test_what_alerts_ask_for_is_scraped_where_it_is_exposed() -> None:
     scraped = {
         "kube_": "kubeStateMetrics" not in stack,
         "DCGM_": monitored("gke.yaml")["podMetricsEndpoints"],
+        "nightshift_gateway_": monitored("language.yaml")["podMetricsEndpoints"][0]["portNumber"] == int(GATEWAY_PORT),
         "nightshift_endpoint_": served["portNumber"] == PORT and f"EXPOSE {PORT}\n" in image,
         **dict.fromkeys(("nightshift_run_", "nightshift_schedule_", "nightshift_kubeflow_"), exported),
         **{
@@ -142,10 +147,11 @@ def test_queries_name_pipelines_that_are_compiled() -> None:
     assert pipelines == {"monitoring", "training"} <= {path.stem for path in (COMPILED / "aws").glob("*.yaml")}
 
 
-def test_a_dashboard_shows_the_use_cases_that_are_chosen_alone() -> None:
+def test_a_dashboard_shows_the_use_cases_or_gateways_that_are_chosen_alone() -> None:
     for panel in panels():
-        selectors = re.findall(r"nightshift_\w+(?:\{([^}]*)\})?", panel.expression)
-        assert all('use_case=~"$use_case"' in labels for labels in selectors), panel.title
+        for name, labels in re.findall(r"(nightshift_\w+)(?:\{([^}]*)\})?", panel.expression):
+            chosen = 'instance=~"$gateway"' if name.startswith("nightshift_gateway_") else 'use_case=~"$use_case"'
+            assert chosen in labels, panel.title
 
 
 def test_names_of_metrics_are_found_in_a_query() -> None:
@@ -170,7 +176,7 @@ def test_every_file_belongs_to_the_kustomization() -> None:
     files = [*FOLDER.glob("rules/*.yaml"), *FOLDER.glob("dashboards/*.json")]
     paths = {str(path.relative_to(FOLDER)) for path in files}
 
-    assert {*kustomization["resources"], *generated["files"]} == paths | {"exporter.yaml", "gke.yaml", "serving.yaml"}
+    assert {*kustomization["resources"], *generated["files"]} == paths | MONITORS
     assert kustomization["namespace"] == "nightshift"
 
 

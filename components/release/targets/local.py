@@ -14,7 +14,7 @@ from nightshift import registry
 from nightshift.contracts.state import State
 from nightshift.errors import UnavailableError, UserError
 from nightshift.local import endpoint, examples
-from nightshift.local.endpoint import NO_HEADERS
+from nightshift.local.processes import NO_HEADERS
 from nightshift.progress import Patience, Progress, cpu_seconds
 from nightshift.serving.files import Challenger, RunningServer
 

@@ -49,8 +49,12 @@ class Recipe(Protocol):
         those of its part, so that a group may be empty.
         """
 
-    def tensor_plan(self, part: nn.Sequential) -> "dict[str, ParallelStyle]":
-        """Return how each layer of a part of the network is shared, by name; every parameter has to be in it."""
+    def tensor_plan(self, part: nn.Sequential, processes: int) -> "dict[str, ParallelStyle]":
+        """Return how so many processes share each layer of a part, by name; every parameter has to be in it.
+
+        Raises:
+            UserError: when they cannot.
+        """
 
     def flops(self) -> int:
         """Return floating-point operations per row of a step, forward and backward."""

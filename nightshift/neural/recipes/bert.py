@@ -125,7 +125,7 @@ class Bert:
         """Return the trained parameters, vectors apart where weights decay."""
         return decay_groups(self.fit, trained)
 
-    def tensor_plan(self, part: nn.Sequential) -> "dict[str, ParallelStyle]":  # noqa: ARG002  # no part can be
+    def tensor_plan(self, part: nn.Sequential, processes: int) -> "dict[str, ParallelStyle]":  # noqa: ARG002
         """Refuse: its layers are not shared.
 
         Raises:

@@ -3,6 +3,7 @@
 Touvron et al., LLaMA, 2023. Rows are packed with documents, and no token sees another document than its own.
 """
 
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from copy import deepcopy
@@ -211,13 +212,18 @@ class Llama:
         """Return the trained parameters, vectors apart where weights decay."""
         return [{**group, "betas": BETAS} for group in decay_groups(self.fit, trained)]
 
-    def tensor_plan(self, part: nn.Sequential) -> "dict[str, ParallelStyle]":
-        """Share heads, the units between two linear layers, and the vocabulary."""
+    def tensor_plan(self, part: nn.Sequential, processes: int) -> "dict[str, ParallelStyle]":
+        """Share heads, the units between two linear layers, and the vocabulary, of which some have a token less.
+
+        Raises:
+            UserError: when so many processes do not divide one of them.
+        """
         from torch.distributed.tensor import Replicate
         from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel
 
         from nightshift.neural.styles import Replicated
 
+        self._check_shared(processes)
         styles: dict[str, Callable[[], ParallelStyle]] = {
             "tokens": lambda: RowwiseParallel(input_layouts=Replicate()),
             "output": lambda: ColwiseParallel(output_layouts=Replicate()),
@@ -317,6 +323,22 @@ class Llama:
             )
         if fit.heads % fit.kv_heads:
             raise UserError(f"{self.field}.kv_heads: is {fit.kv_heads}, which does not divide {fit.heads} heads")
+
+    def _check_shared(self, processes: int) -> None:
+        shape = self.shape
+        counts = {
+            "heads": shape.num_attention_heads,
+            "kv_heads": shape.num_key_value_heads or shape.num_attention_heads,
+            "units between two linear layers": shape.intermediate_size,
+        }
+        for name, count in counts.items():
+            if count % processes:
+                common = math.gcd(*counts.values())
+                allowed = ", ".join(str(number) for number in range(1, common + 1) if common % number == 0)
+                raise UserError(
+                    f"task.trainer.tensor: is {processes}, which does not divide the {count} {name} of {self.field}; "
+                    f"write one of {allowed}, or change them"
+                )
 
     def _check(self, shape: LlamaConfig) -> None:
         field = self._source

@@ -61,7 +61,7 @@ class MLP:
         """Return the trained parameters, vectors apart where weights decay."""
         return decay_groups(self.fit, trained)
 
-    def tensor_plan(self, part: nn.Sequential) -> "dict[str, ParallelStyle]":
+    def tensor_plan(self, part: nn.Sequential, processes: int) -> "dict[str, ParallelStyle]":  # noqa: ARG002
         """Share units in one layer and the sums over them in the next, so that only every second layer communicates."""
         from torch.distributed.tensor import Replicate
         from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel

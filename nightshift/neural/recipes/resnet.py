@@ -234,7 +234,7 @@ class ResNet:
         """Return the trained parameters, vectors apart where weights decay."""
         return decay_groups(self.fit, trained)
 
-    def tensor_plan(self, part: nn.Sequential) -> "dict[str, ParallelStyle]":  # noqa: ARG002  # no part can be
+    def tensor_plan(self, part: nn.Sequential, processes: int) -> "dict[str, ParallelStyle]":  # noqa: ARG002
         """Refuse: convolutions are not shared.
 
         Raises:

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
-from scipy.stats import chi2, norm
 
 from nightshift import storage
 from nightshift.classification import shards
@@ -24,8 +23,8 @@ from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.section import Block
 from nightshift.errors import UserError
 from nightshift.stats import embeddings
-from nightshift.stats.embeddings import RARE, EffectSize, Floats
-from nightshift.stats.shift import BINS
+from nightshift.stats.embeddings import EffectSize, Floats
+from nightshift.stats.shift import BINS, find_chance_limits
 from nightshift.tasks.classification import descriptors, kinds, unusual
 from nightshift.tasks.protocol import DriftInputs
 
@@ -147,18 +146,13 @@ def stack(embedded: pd.Series) -> Floats:
 def beyond_chance(limits: L, reference: pd.DataFrame, rows: int) -> L:
     """Return limits of columns that samples of these sizes exceed by chance once in 1 / `RARE` times at most.
 
-    Where nothing has changed, the stability index is a multiple of chi square (Yurdakul, Statistical properties of
-    population stability index, 2018). The 1-Wasserstein distance is no less than that of the means, and has been seen
-    to exceed what those exceed as rarely, within a tenth, for normal, log-normal, uniform and confidence-like values.
-
     Args:
         limits: the config's.
         reference: what is compared; a class that is predicted has more bins than a number where there are many.
         rows: with which it is compared.
     """
     classes = reference[PREDICTED].nunique() if PREDICTED in reference else 0
-    scale, bins = 1 / len(reference) + 1 / max(rows, 1), max(BINS, classes)
-    psi, distance = float(chi2.isf(RARE, bins)) * scale, float(norm.isf(RARE / 2)) * scale**0.5
+    psi, distance = find_chance_limits(len(reference), rows, max(BINS, classes))
     return limits.model_copy(update={"psi": max(limits.psi, psi), "wasserstein": max(limits.wasserstein, distance)})
 
 

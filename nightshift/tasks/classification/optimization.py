@@ -13,6 +13,7 @@ from nightshift.classification.metrics import Labels, Scores
 from nightshift.classification.shards import ItemTable
 from nightshift.config.classes import ClassConfig
 from nightshift.contracts import package
+from nightshift.contracts.optimization import EngineVariant
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.tables import Table
 from nightshift.graph import Graph
@@ -78,3 +79,8 @@ def reference(features: Table, uri: str, model: ModelPackage, graph: Graph) -> p
     items = ItemTable.read(features, Days(days.first, days.last))
     kept, all_rows = (pd.MultiIndex.from_frame(frame[drift_reference.KEYS]) for frame in (sample, items.rows))
     return drift_reference.reference(items.rows[all_rows.isin(kept)], items, model.classes, graph)
+
+
+def engine_variants(*_: object) -> list[EngineVariant]:
+    """Return none: such a model generates no text."""
+    return []

@@ -1,7 +1,7 @@
 """Networks that predict the next token: their recipes, how they are fitted, and what a package holds of them."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,12 +10,14 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import torch
+from huggingface_hub import split_torch_state_dict_into_shards
 from safetensors.torch import save
 from torch import nn
 
 from nightshift.classification.tokens import Tokens
 from nightshift.config.language import LanguageTaskConfig
 from nightshift.errors import UserError
+from nightshift.language import checkpoint
 from nightshift.neural import packing
 from nightshift.neural.packing import PackedDataset
 from nightshift.neural.recipes import check_parameters
@@ -28,6 +30,8 @@ from nightshift.tasks.language.tokens import ByteTokenizer, load_tokenizer
 
 if TYPE_CHECKING:
     from transformers import LlamaForCausalLM
+
+SHARD = 2 << 30  # bytes of a file of weights: as many are held twice while it is written
 
 
 def fit(setting: Setting[LanguageTaskConfig], name: str, rows: pd.DataFrame) -> Fitted:
@@ -85,7 +89,19 @@ def measure_rows(model: nn.Sequential, tokenizer: ByteTokenizer, rows: Tokens) -
     return scores
 
 
-def save_weights(causal: "LlamaForCausalLM") -> Mapping[str, bytes]:
-    """Return the files by which engines load a model of `transformers`: its shape, and its weights in safetensors."""
+def save_weights(causal: "LlamaForCausalLM", shard: int = SHARD) -> Iterator[tuple[str, bytes]]:
+    """Yield the files by which engines load a model of `transformers`: its shape, and its weights, one after the other.
+
+    Args:
+        causal: the model.
+        shard: bytes of a file of weights, from which on there are several and an index.
+    """
     shape = causal.config.to_dict() | {"architectures": [type(causal).__name__]}
-    return {"config.json": json.dumps(shape, indent=2).encode(), "model.safetensors": save(causal.state_dict())}
+    yield checkpoint.CONFIG, json.dumps(shape, indent=2).encode()
+    weights = causal.state_dict()
+    split = split_torch_state_dict_into_shards(weights, max_shard_size=shard)
+    for file, names in split.filename_to_tensors.items():
+        yield file, save({name: weights[name] for name in names})
+    if split.is_sharded:
+        index = {"metadata": split.metadata, "weight_map": split.tensor_to_filename}
+        yield checkpoint.INDEX, json.dumps(index, indent=2).encode()

@@ -13,13 +13,14 @@ from nightshift.classification import bootstrap, shards
 from nightshift.classification.tokens import Tokens
 from nightshift.config.language import LanguageConfig
 from nightshift.contracts.artifact import FoldWindow
-from nightshift.contracts.evaluation import LanguageEvaluation, LanguageSlice
+from nightshift.contracts.evaluation import LanguageEvaluation, LanguageSlice, Memorization
 from nightshift.contracts.package import ModelPackage
+from nightshift.contracts.preprocessing import LanguagePreprocessing
 from nightshift.contracts.tables import Table
 from nightshift.splits import Days, Fold
 from nightshift.tasks import trials
 from nightshift.tasks.classification.slices import split_thirds
-from nightshift.tasks.language import documents, quality
+from nightshift.tasks.language import documents, memorization, quality
 from nightshift.tasks.language.metrics import LOWER_IS_BETTER, PROMISE, TITLE
 from nightshift.tasks.language.scores import DocumentScorer, DocumentScores
 from nightshift.tasks.protocol import EvaluationReport
@@ -43,12 +44,14 @@ class DocumentsUnderTest:
         days: on which they lie.
         left_out: texts of these days that have too much in common with training texts.
         rows: of the features table.
+        training: those of training texts by which memory is measured.
     """
 
     config: LanguageConfig
     days: Days
     left_out: int
     rows: pd.DataFrame
+    training: pd.DataFrame
     _scored: dict[tuple[str, str], DocumentScores] = field(default_factory=dict, repr=False)
 
     def __str__(self) -> str:
@@ -72,7 +75,8 @@ class DocumentsUnderTest:
     ) -> EvaluationReport:
         """Judge a model and describe it."""
         challenger, scores = candidates[model.selected], self._score(uri, model, model.selected)
-        verdict = trials.judge(challenger, champion, self._gate(challenger))
+        memorized = self._measure_memorization(uri, model)
+        verdict = trials.judge(challenger, champion, self._gate(challenger, memorized))
         window = FoldWindow(first=self.days.first, last=self.days.last, rows=len(self.rows))
         trial = Trial(self.config, model, window, candidates, champion, verdict)
         figures = LanguageEvaluation(
@@ -80,6 +84,7 @@ class DocumentsUnderTest:
             left_out=self.left_out,
             bytes=int(scores.sizes.sum()),
             slices=list(slices(self.rows, scores)),
+            memorization=memorized,
         )
         return EvaluationReport(
             verdict=verdict,
@@ -90,18 +95,27 @@ class DocumentsUnderTest:
             metrics=challenger.metrics,
         )
 
-    def _gate(self, challenger: LanguageContender) -> Gate:
+    def _measure_memorization(self, uri: str, model: ModelPackage) -> Memorization | None:
+        """Return what the selected candidate gives back of training and test texts."""
+        scorer = DocumentScorer.open(uri, model)
+        test = memorization.select_passages(self.rows, scorer.preprocessing.length)
+        return memorization.measure_memorization(scorer, self.training, test)
+
+    def _gate(self, challenger: LanguageContender, memorized: Memorization | None) -> Gate:
         limits, loss = self.config.evaluation, challenger.estimates()[PROMISE]
-        limit, floor = limits.max_bits_per_byte, []
+        limit, floor, measures = limits.max_bits_per_byte, [], [quality.measure(loss, limits.max_bits_per_byte)]
         if loss.value > limit:
             floor = [f"{TITLE} {loss} is above {limit:g}."]
+        if memorized:
+            measures.append(quality.measure_memorized(memorized.shares[0], limits.max_memorized))
+            floor += quality.refuse_memorized(memorized, limits.max_memorized)
         return Gate(
             metric=PROMISE,
             tolerance=limits.tolerance,
             undecidable=list(self._find_shortages()),
             refused=floor,
             passed=f"The challenger takes {loss} bits per byte of {len(self.rows)} texts; {limit:g} are allowed.",
-            measures=[quality.measure(loss, limit)],
+            measures=measures,
         )
 
     def _find_shortages(self) -> Iterator[str]:
@@ -147,4 +161,6 @@ def rows(config: LanguageConfig, features: Table, fold: Fold, model: ModelPackag
     table = features.read(Days(fold.train.first, fold.test.last))
     unseen = documents.unseen_documents(table, fold, config.task.max_overlap)
     left_out = len(splits.rows_of(table, fold.test)) - len(unseen)
-    return DocumentsUnderTest(config, fold.test, left_out, unseen)
+    length = model.preprocessing_as(LanguagePreprocessing).length
+    training = memorization.select_passages(splits.rows_of(table, fold.train), length)
+    return DocumentsUnderTest(config, fold.test, left_out, unseen, training)

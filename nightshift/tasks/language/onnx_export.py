@@ -1,5 +1,6 @@
 """The ONNX graph of a Llama: `inputs` int32 (n, length + 1) -> `score` float32 (n,), the bits per byte of each row.
 
+Its `greedy`, float32 (n, length), is 1 where a token is the likeliest one after those before it, else 0.
 Its `embedding`, float32 (n, width), is the mean over tokens of what the last layer takes (Muennighoff, SGPT, 2022).
 Numbers from the vocabulary on are of tokens that are only read: they are those less the vocabulary, and count nothing.
 A row is one text from its start, or a later part of one: it is filled up at its end, which no token before it sees.
@@ -12,7 +13,7 @@ import torch
 from onnx import TensorProto, helper
 
 from nightshift.classification.tokens import Tokens
-from nightshift.contracts.package import INPUT
+from nightshift.contracts.package import EMBEDDING, GREEDY, INPUT, OUTPUT
 from nightshift.tasks.onnx_export import Drawing
 
 if TYPE_CHECKING:
@@ -35,8 +36,11 @@ def export_llama(model: "LlamaForCausalLM", length: int, byte_lengths: Tokens) -
     for number in range(drawn.shape.num_hidden_layers):
         hidden = drawn.layer(f"model.layers.{number}", hidden)
     last = drawn.normalize("model.norm", hidden)
-    likely = graph.node("LogSoftmax", drawn.linear("lm_head", last), axis=-1)
-    likely = graph.node("GatherElements", likely, graph.unsqueeze(drawn.lower(targets), 2), axis=2)
+    logits, following = drawn.linear("lm_head", last), drawn.lower(targets)
+    likeliest = graph.node("Cast", graph.node("ArgMax", logits, axis=-1, keepdims=0), to=TensorProto.INT32)
+    greedy = graph.node("Cast", graph.node("Equal", likeliest, following), to=TensorProto.FLOAT)
+    likely = graph.node("LogSoftmax", logits, axis=-1)
+    likely = graph.node("GatherElements", likely, graph.unsqueeze(following, 2), axis=2)
     sizes = graph.node("Gather", graph.constant(byte_lengths.astype(np.float32)), targets)
     is_counted = graph.node("Sign", sizes)
     nats = drawn.sum_tokens(graph.node("Mul", graph.node("Squeeze", likely, graph.axes(2)), is_counted))
@@ -45,7 +49,8 @@ def export_llama(model: "LlamaForCausalLM", length: int, byte_lengths: Tokens) -
     graph.embedding("Div", total, graph.unsqueeze(drawn.at_least_1(drawn.sum_tokens(is_counted)), 1))
     score = graph.node("Div", bits, drawn.at_least_1(drawn.sum_tokens(sizes)))
     inputs = helper.make_tensor_value_info(INPUT, TensorProto.INT32, [None, length + 1])
-    return graph.scorer(inputs, score, drawn.shape.hidden_size)
+    shapes = {OUTPUT: [], GREEDY: [length], EMBEDDING: [drawn.shape.hidden_size]}
+    return graph.scorer(inputs, {OUTPUT: score, GREEDY: greedy}, shapes)
 
 
 class _Llama:

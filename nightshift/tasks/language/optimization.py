@@ -1,7 +1,8 @@
-"""The texts on which forms of a graph are measured."""
+"""The texts on which forms of a graph, and files for engines that generate text, are measured."""
 
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,16 +13,21 @@ from nightshift import splits
 from nightshift.classification import bootstrap, shards
 from nightshift.config.language import LanguageConfig
 from nightshift.contracts import package
+from nightshift.contracts.optimization import EngineVariant
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.preprocessing import LanguagePreprocessing
 from nightshift.contracts.tables import Table
+from nightshift.errors import UserError, require_extra
 from nightshift.graph import Graph
 from nightshift.splits import Days
 from nightshift.tasks.classification.drift_reference import KEYS, REFERENCE
 from nightshift.tasks.classification.optimization import SAMPLE
 from nightshift.tasks.language import documents, scores
 from nightshift.tasks.language.scores import DocumentScorer, DocumentScores, Floats
+from nightshift.tasks.language.tokens import open_tokenizer
 from nightshift.tensors import Tensors, by_name
+
+JUDGED = 256  # texts on which files for engines are compared
 
 Scores = npt.NDArray[np.float32]
 
@@ -72,15 +78,24 @@ def rows(
     config: LanguageConfig, features: Table, uri: str, model: ModelPackage, limit: float
 ) -> tuple[Tensors, DocumentOptimizationRows]:
     """Return a sample of training texts' rows, and the validation texts."""
-    train, fold = model.lineage.train, splits.fold(config, model.lineage.validation.last)
-    scorer = DocumentScorer.open(uri, model)
-    shards.check(features, scorer.preprocessing)
+    train, scorer = model.lineage.train, DocumentScorer.open(uri, model)
     seen = features.read(Days(train.first, train.last))
     some = documents.read_tokens(seen.iloc[:: -(-len(seen) // SAMPLE)])
-    table = features.read(Days(fold.train.first, fold.test.last))
-    unseen = documents.unseen_documents(table, fold, config.task.max_overlap)
     sample, _ = documents.cut_rows(some, scorer.preprocessing)
+    unseen = _read_validation_texts(config, features, model)
     return by_name(sample), DocumentOptimizationRows(scorer, unseen, limit)
+
+
+def _read_validation_texts(config: LanguageConfig, features: Table, model: ModelPackage) -> pd.DataFrame:
+    """Return the texts of the validation days that have little in common with those that trained the candidates.
+
+    Raises:
+        UserError: when there are none, or the features are of other tokens than the model takes.
+    """
+    shards.check(features, model.preprocessing)
+    fold = splits.fold(config, model.lineage.validation.last)
+    table = features.read(Days(fold.train.first, fold.test.last))
+    return documents.unseen_documents(table, fold, config.task.max_overlap)
 
 
 def reference(features: Table, uri: str, model: ModelPackage, graph: Graph) -> pd.DataFrame:
@@ -92,3 +107,21 @@ def reference(features: Table, uri: str, model: ModelPackage, graph: Graph) -> p
     opened = DocumentScorer.open(uri, model)
     scorer = DocumentScorer(graph, model.preprocessing_as(LanguagePreprocessing), opened.byte_lengths)
     return scores.describe(scorer, rows[known.isin(kept)], REFERENCE)
+
+
+def engine_variants(
+    config: LanguageConfig, features: Table, uri: str, model: ModelPackage, folder: Path
+) -> list[EngineVariant]:
+    """Write the weights in F16 and in the types of the config, and have those judged on the validation texts."""
+    wanted = config.optimization.weight_types
+    if not wanted:
+        return []
+    try:
+        with require_extra("optimization.weight_types", "language"):
+            from nightshift.tasks.language import engine
+        tokenizer, texts = open_tokenizer(uri, model), _read_validation_texts(config, features, model)
+        every = -(-len(texts) // JUDGED)
+        judged = [tokenizer.decode(document) for document in documents.read_tokens(texts.iloc[::every])]
+        return engine.write_variants(config.optimization, uri, model, list(filter(None, judged)), folder)
+    except UserError as error:  # the model scores all the same
+        return [EngineVariant.missing(name, f"{error}.") for name in wanted]

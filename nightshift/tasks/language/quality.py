@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from nightshift.contracts.evaluation import LanguageEvaluation
+from nightshift.contracts.evaluation import LanguageEvaluation, Memorization, MemorizedShare
 from nightshift.contracts.section import Block, Estimate, Fact, Row, TableBlock, TableColumn, Text
 from nightshift.contracts.verdict import Measure
 from nightshift.markdown import items, page, strong, table
@@ -20,6 +20,23 @@ def measure(loss: BootstrapEstimate, limit: float) -> Measure:
     """Return bits per byte as a measure of the verdict."""
     interval = (loss.low, loss.high)
     return Measure(name=PROMISE, value=loss.value, limit=limit, interval=interval, higher_is_better=False)
+
+
+def measure_memorized(share: MemorizedShare, limit: float | None) -> Measure:
+    """Return the share of passages that are given back as a measure of the verdict."""
+    return Measure(name="memorized", value=share.share, limit=limit, interval=share.interval, higher_is_better=False)
+
+
+def refuse_memorized(memorized: Memorization, limit: float | None) -> list[str]:
+    """Return why a model is refused that gives back too much of its training texts; nothing without a limit."""
+    share = memorized.shares[0]
+    if limit is None or share.share <= limit:
+        return []
+    low, high = share.interval
+    return [
+        f"It gives back {share.share:.1%} [{low:.1%}, {high:.1%}] of {share.passages} training passages word for word, "
+        f"above {limit:.1%}."
+    ]
 
 
 def highlights(trial: Trial[Any], figures: LanguageEvaluation) -> Iterator[Fact]:
@@ -49,6 +66,20 @@ def blocks(trial: Trial[Any], figures: LanguageEvaluation) -> Iterator[Block]:
     columns = [TableColumn(title="Part"), TableColumn(title="Texts", format="count"), columns[1]]
     parts = [Row(cells=[part.name, part.rows, part.bits_per_byte]) for part in figures.slices]
     yield TableBlock(title="Parts of the test texts", columns=columns, rows=parts, shown=SHOWN)
+    if figures.memorization:
+        yield from _show_memorization(figures.memorization)
+
+
+def _show_memorization(memorized: Memorization) -> Iterator[Block]:
+    columns = [TableColumn(title="Texts"), TableColumn(title="Passages", format="count")]
+    rows = [
+        Row(cells=[part.name, part.passages, Estimate(value=part.share, low=part.interval[0], high=part.interval[1])])
+        for part in memorized.shares
+    ]
+    columns.append(TableColumn(title="Given back", format="percent"))
+    yield TableBlock(title="Passages given back word for word", columns=columns, rows=rows, shown=SHOWN)
+    note = f"The likeliest {memorized.tokens} tokens after a text's first {memorized.tokens} are the text's own."
+    yield Text(sentences=[note], is_fine_print=True)
 
 
 def render_card(trial: Trial[Any], figures: LanguageEvaluation) -> str:
@@ -69,9 +100,20 @@ def render_card(trial: Trial[Any], figures: LanguageEvaluation) -> str:
         "Metrics on the test days": [*table(("Candidate", TITLE), measured), "", NOTE],
         "Verdict": items([strong(trial.verdict.decision), *trial.verdict.reasons]),
         "Parts": table(("Part", "Texts", TITLE), parts),
+        "Passages given back word for word": _tabulate_memorization(figures.memorization),
         "Limits": items(limits),
     }
     return page(f"Model card: {trial.config.name}, {trial.model.selected}", sections)
+
+
+def _tabulate_memorization(memorized: Memorization | None) -> list[str]:
+    if not memorized:
+        return ["No training text is long enough."]
+    rows = [
+        (part.name, f"{part.passages:,}", f"{part.share:.1%} [{part.interval[0]:.1%}, {part.interval[1]:.1%}]")
+        for part in memorized.shares
+    ]
+    return table(("Texts", "Passages", "Given back"), rows)
 
 
 def _estimate(estimate: BootstrapEstimate) -> Estimate:

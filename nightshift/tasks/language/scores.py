@@ -93,6 +93,10 @@ class DocumentScorer:
         """Return what the network makes of rows, (n, length + 1) -> (n, width)."""
         return self._run_batches(self.graph.embedding, rows)
 
+    def find_greedy(self, rows: Tokens) -> Singles:
+        """Return 1 for each token of rows that is the likeliest one, else 0, (n, length + 1) -> (n, length)."""
+        return self._run_batches(self.graph.find_greedy, rows)
+
     def _run_batches(self, run: Callable[[Tokens], Singles], rows: Tokens) -> Singles:
         """Run a few rows at a time, since each token has many logits."""
         size = max(1, LOGITS // (self.preprocessing.length * self.preprocessing.vocabulary))

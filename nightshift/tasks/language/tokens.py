@@ -76,6 +76,11 @@ class ByteTokenizer:
         numbered = map(self._encode_chat, texts) if self.chat else self._encode_texts(texts)
         return [np.array([self.start, *numbers], np.int32) for numbers in numbered]
 
+    def decode(self, tokens: Tokens) -> str:
+        """Return the text of tokens, int32 (n,), without its marks."""
+        text: str = _library(self.content).decode([*(tokens % self.vocabulary)], skip_special_tokens=True)
+        return text
+
     def _encode_texts(self, texts: Sequence[str]) -> Iterator[list[int]]:
         encodings = _library(self.content).encode_batch_fast(list(texts), add_special_tokens=False)
         return (encoding.ids for encoding in encodings)

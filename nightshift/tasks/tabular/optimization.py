@@ -11,6 +11,7 @@ from sklearn.metrics import average_precision_score
 from nightshift import splits
 from nightshift.config.tabular import TabularConfig
 from nightshift.contracts import package
+from nightshift.contracts.optimization import EngineVariant
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.tables import Table
 from nightshift.graph import Graph
@@ -78,3 +79,8 @@ def rows(
 def reference(_: Table, uri: str, __: ModelPackage, ___: Graph) -> pd.DataFrame:
     """Return the sample of the model as it is: no form changes the rows."""
     return package.read_reference(uri)
+
+
+def engine_variants(*_: object) -> list[EngineVariant]:
+    """Return none: such a model generates no text."""
+    return []

@@ -9,7 +9,7 @@ import pytest
 from components.optimization import core
 from components.optimization.core import Effect
 from components.optimization.forms import Form
-from nightshift.contracts.optimization import ORIGINAL, Attempt, Latency, Optimization
+from nightshift.contracts.optimization import ORIGINAL, Attempt, EngineVariant, Latency, Optimization
 from nightshift.contracts.section import Estimate
 from nightshift.contracts.verdict import Decision, Measure
 from nightshift.tasks.tabular.optimization import TableOptimizationRows
@@ -86,6 +86,30 @@ def test_a_form_is_accepted_when_it_is_as_accurate_and_clearly_faster(fields, ac
     is_accepted, reason = judged(**fields)
     assert is_accepted is accepted
     assert says in reason
+
+
+def variant(name: str, size: int, decision: Decision = Decision.PASS) -> EngineVariant:
+    return EngineVariant(name=name, file=f"{name}.gguf", size=size, decision=decision, reasons=["It is so."])
+
+
+def test_of_the_files_for_engines_the_smallest_that_passes_is_served_and_others_say_why_not() -> None:
+    variants = [variant("F16", 16), variant("Q8_0", 8), variant("Q4_0", 4, Decision.FAIL)]
+    result = core.add_engine_variants(optimization([attempt(ORIGINAL, 1.0)]), packages.manifest({"a": b""}), variants)
+    assert result.engine_variant == "Q8_0"
+    assert core.verdict(result).reasons[1:] == [
+        "Engines generate text by the weights in Q8_0.",
+        "Not Q4_0 (fail): It is so.",
+    ]
+
+
+def test_without_a_file_that_passes_engines_have_none_and_the_reasons_say_so() -> None:
+    variants = [EngineVariant.missing("Q8_0", "llama.cpp is missing.")]
+    result = core.add_engine_variants(optimization([attempt(ORIGINAL, 1.0)]), packages.manifest({"a": b""}), variants)
+    assert result.engine_variant is None
+    assert core.verdict(result).reasons[1:] == [
+        "There is no file for engines that generate text.",
+        "Not Q8_0 (undecided): llama.cpp is missing.",
+    ]
 
 
 def test_with_one_class_only_the_original_stays() -> None:

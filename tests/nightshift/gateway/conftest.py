@@ -14,6 +14,7 @@ import uvloop
 
 from nightshift.gateway.fleet import Address
 from nightshift.gateway.keys import ApiKey
+from nightshift.gateway.prices import Prices
 from nightshift.gateway.server import GatewayOptions, make_server, open_application
 from nightshift.serving.addresses import listen
 from nightshift.serving.http import HttpServer
@@ -62,12 +63,15 @@ def routing(
     replicas: Sequence[SimulatedReplica],
     keys: Mapping[str, ApiKey] | None = None,
     ledger: Path | None = None,
+    log: Path | None = None,
+    prices: Prices | None = None,
 ) -> Iterator[RunningGateway]:
     """Serve replicas behind a gateway, once all of them answer it."""
     with ExitStack() as stack:
         addresses = [Address(stack.enter_context(replying(replica))) for replica in replicas]
         listener = listen(free_port())
-        options = GatewayOptions("", 0, lambda: addresses, (lambda: keys) if keys else None, ledger and str(ledger))
+        read_keys, files = (lambda: keys) if keys else None, [path and str(path) for path in (ledger, log)]
+        options = GatewayOptions("", 0, lambda: addresses, read_keys, files[0], prices=prices, log=files[1])
         stack.enter_context(running(options, listener))
         gateway = RunningGateway(f"http://127.0.0.1:{listener.getsockname()[1]}", replicas, addresses)
         wait_until(lambda: all(state["healthy"] for state in gateway.health().values()) and gateway.health(), "health")
@@ -95,7 +99,7 @@ def running(options: GatewayOptions, listener: Any) -> Iterator[None]:
         loop.close()
 
 
-def key(name: str, **limits: int) -> tuple[str, ApiKey]:
+def key(name: str, **limits: float) -> tuple[str, ApiKey]:
     """A key of a test, which is its name: (hash, key)."""
     digest = hashlib.sha256(name.encode()).hexdigest()
     return digest, ApiKey(name, digest, **limits)

@@ -18,9 +18,9 @@ LLAMA = "llamacpp:requests_processing 1\nllamacpp:requests_deferred 4\nllamacpp:
 
 def test_a_load_is_read_from_the_metrics_of_the_engines() -> None:
     assert [parse_load(page) for page in (VLLM, LLAMA, "")] == [
-        ReportedLoad(5, 0.25),
-        ReportedLoad(5, 0.0),
-        ReportedLoad(0, 0.0),
+        ReportedLoad(3, 2, 0.25),
+        ReportedLoad(1, 4, 0.0),
+        ReportedLoad(0, 0, 0.0),
     ]
 
 

@@ -11,10 +11,11 @@ import pytest
 from nightshift.gateway.completions import CHAT, TEMPLATE_TOKENS, parse_completion
 from nightshift.gateway.errors import SilenceError
 from nightshift.gateway.fleet import Address, EngineReplica, Fleet
-from nightshift.gateway.forwarding import Forwarder
+from nightshift.gateway.forwarding import Accounts, Forwarder
 from nightshift.gateway.keys import ApiKey
 from nightshift.gateway.ledger import Ledger
 from nightshift.gateway.metrics import GatewayMetrics
+from nightshift.gateway.prices import Prices
 from nightshift.serving.messages import HttpResponse
 from tests.nightshift.gateway.simulated import MODEL
 
@@ -52,7 +53,8 @@ class ScriptedReplicas:
                     address = Address(f"http://127.0.0.1:{port}", str(number))
                     fleet.replicas[address] = replica = EngineReplica(address)
                     replica.models, replica.is_healthy = frozenset({MODEL}), True
-                self.forwarder = Forwarder(fleet, self.ledger, GatewayMetrics(fleet))
+                metrics = GatewayMetrics(fleet)
+                self.forwarder = Forwarder(fleet, Accounts(self.ledger, metrics, Prices(), None), metrics)
                 try:
                     return await work(list(fleet.replicas.values()))
                 finally:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from nightshift.errors import UserError
-from nightshift.gateway.budgets import DAY
+from nightshift.gateway.budgets import DAY, Amount
 from nightshift.gateway.errors import BudgetError, LedgerError, RateError
 from nightshift.gateway.keys import ApiKey
 from nightshift.gateway.ledger import RECOVERED, Ledger, LedgerRow, TokenUsage, read_report
@@ -41,17 +41,17 @@ def with_ledger(path: Path, work: Callable[[Ledger], Awaitable[Any]], now: float
 def test_tokens_are_charged_by_key_version_and_day_and_add_up_over_restarts(tmp_path) -> None:
     async def work(ledger: Ledger) -> None:
         for version, usage in (("1", TokenUsage(10, 5)), ("1", TokenUsage(20, 1)), ("2", None)):
-            ledger.settle(await ledger.reserve(team(), 100), version, usage)
-        ledger.release(await ledger.reserve(team(), 100))
+            ledger.settle(await ledger.reserve(team(), Amount(100)), version, usage)
+        ledger.release(await ledger.reserve(team(), Amount(100)))
 
     for _ in range(2):
         with_ledger(tmp_path / "ledger", work)
     with_ledger(tmp_path / "ledger", work, TODAY + DAY)
     assert read_report(str(tmp_path / "ledger")) == [
-        LedgerRow("team", "1", DATE, 4, 60, 12, 0),
-        LedgerRow("team", "2", DATE, 2, 0, 0, 200),
-        LedgerRow("team", "1", "2024-10-05", 2, 30, 6, 0),
-        LedgerRow("team", "2", "2024-10-05", 1, 0, 0, 100),
+        LedgerRow("team", "1", DATE, 4, 60, 12, 0, 0),
+        LedgerRow("team", "2", DATE, 2, 0, 0, 200, 0),
+        LedgerRow("team", "1", "2024-10-05", 2, 30, 6, 0, 0),
+        LedgerRow("team", "2", "2024-10-05", 1, 0, 0, 100, 0),
     ]
 
 
@@ -60,10 +60,10 @@ def test_requests_of_a_key_wait_in_their_order_for_tokens_that_others_return(tmp
 
     async def work(ledger: Ledger) -> None:
         key = team(tokens_per_day=100)
-        first = await ledger.reserve(key, 90)
+        first = await ledger.reserve(key, Amount(90))
 
         async def ask(tokens: int) -> None:
-            reservation = await ledger.reserve(key, tokens)
+            reservation = await ledger.reserve(key, Amount(tokens))
             admitted.append(tokens)
             ledger.settle(reservation, "1", TokenUsage(tokens, 0))
 
@@ -80,8 +80,8 @@ def test_requests_of_a_key_wait_in_their_order_for_tokens_that_others_return(tmp
 def test_a_request_is_refused_once_the_others_have_used_what_it_needs(tmp_path) -> None:
     async def work(ledger: Ledger) -> None:
         key = team(tokens_per_day=100)
-        first = await ledger.reserve(key, 90)
-        waiting = asyncio.create_task(ledger.reserve(key, 50))
+        first = await ledger.reserve(key, Amount(90))
+        waiting = asyncio.create_task(ledger.reserve(key, Amount(50)))
         await asyncio.sleep(0)
         ledger.settle(first, "1", TokenUsage(60, 0))
         with pytest.raises(BudgetError, match="up to 50 tokens; team has 40 of 100 left today"):
@@ -93,16 +93,16 @@ def test_a_request_is_refused_once_the_others_have_used_what_it_needs(tmp_path) 
 def test_a_client_that_leaves_while_it_waits_holds_nothing(tmp_path) -> None:
     async def work(ledger: Ledger) -> None:
         key = team(tokens_per_day=100)
-        first = await ledger.reserve(key, 90)
-        waiting = asyncio.create_task(ledger.reserve(key, 50))
+        first = await ledger.reserve(key, Amount(90))
+        waiting = asyncio.create_task(ledger.reserve(key, Amount(50)))
         await asyncio.sleep(0)
         waiting.cancel()
         ledger.release(first)
-        ledger.release(await ledger.reserve(key, 100))
-        committing = asyncio.create_task(ledger.reserve(key, 100))
+        ledger.release(await ledger.reserve(key, Amount(100)))
+        committing = asyncio.create_task(ledger.reserve(key, Amount(100)))
         await asyncio.sleep(0)
         committing.cancel()
-        ledger.release(await ledger.reserve(key, 100))
+        ledger.release(await ledger.reserve(key, Amount(100)))
 
     with_ledger(tmp_path / "ledger", work)
     assert read_report(str(tmp_path / "ledger")) == []
@@ -112,9 +112,9 @@ def test_a_request_that_waits_is_admitted_at_midnight() -> None:
     async def work() -> list[str]:
         shift = TODAY - TODAY % DAY + DAY - 0.1 - time.monotonic()
         ledger, key = Ledger(clock=lambda: time.monotonic() + shift), team(tokens_per_day=100)
-        reservations = [await ledger.reserve(key, 90)]
+        reservations = [await ledger.reserve(key, Amount(90))]
         async with asyncio.timeout(SECONDS):
-            reservations += [await ledger.reserve(key, 50)]
+            reservations += [await ledger.reserve(key, Amount(50))]
         for reservation in reservations:
             ledger.settle(reservation, "1", None)
         await ledger.flush()
@@ -127,7 +127,7 @@ def test_a_day_that_is_far_ahead_hides_no_other_day(tmp_path) -> None:
     key = team(tokens_per_day=100)
 
     async def work(ledger: Ledger) -> None:
-        ledger.settle(await ledger.reserve(key, 60), "1", None)
+        ledger.settle(await ledger.reserve(key, Amount(60)), "1", None)
 
     with_ledger(tmp_path / "ledger", work, TODAY + 30 * DAY)
     with_ledger(tmp_path / "ledger", work)
@@ -138,10 +138,10 @@ def test_a_day_that_is_far_ahead_hides_no_other_day(tmp_path) -> None:
 def test_a_number_that_is_too_large_for_the_ledger_ends_its_transaction() -> None:
     async def work() -> list[int]:
         ledger = Ledger()
-        ledger.settle(await ledger.reserve(team(), 1), "1", TokenUsage(2**64, 0))
+        ledger.settle(await ledger.reserve(team(), Amount(1)), "1", TokenUsage(2**64, 0))
         with suppress(OverflowError):
             await ledger.flush()
-        ledger.settle(await ledger.reserve(team(), 1), "1", TokenUsage(5, 0))
+        ledger.settle(await ledger.reserve(team(), Amount(1)), "1", TokenUsage(5, 0))
         await ledger.flush()
         return [row.prompt_tokens for row in ledger.report()]
 
@@ -152,7 +152,7 @@ def test_a_rate_holds_over_a_restart(tmp_path) -> None:
     key = team(requests_per_minute=3)
 
     async def work(ledger: Ledger) -> None:
-        ledger.release(await ledger.reserve(key, 1))
+        ledger.release(await ledger.reserve(key, Amount(1)))
 
     for _ in range(3):
         with_ledger(tmp_path / "ledger", work)
@@ -165,9 +165,9 @@ def test_a_ledger_that_cannot_be_written_admits_nothing_and_holds_nothing(tmp_pa
     async def work(ledger: Ledger) -> None:
         ledger._database.execute("pragma query_only = on")
         with pytest.raises(LedgerError, match="cannot be written"):
-            await ledger.reserve(team(tokens_per_day=100), 60)
+            await ledger.reserve(team(tokens_per_day=100), Amount(60))
         ledger._database.execute("pragma query_only = off")
-        await ledger.reserve(team(tokens_per_day=100), 60)
+        await ledger.reserve(team(tokens_per_day=100), Amount(60))
 
     with_ledger(tmp_path / "ledger", work)
 
@@ -182,12 +182,13 @@ def test_a_file_that_is_no_ledger_is_refused(tmp_path) -> None:
 
 HOLD = """
 import asyncio, sys
+from nightshift.gateway.budgets import Amount
 from nightshift.gateway.keys import ApiKey
 from nightshift.gateway.ledger import Ledger, TokenUsage
 async def hold():
     ledger = Ledger(sys.argv[1], lambda: float(sys.argv[3]))
     key = ApiKey("team", "0" * 64, tokens_per_day=1000)
-    settled, _, _ = [await ledger.reserve(key, tokens) for tokens in (500, 200, 100)]
+    settled, _, _ = [await ledger.reserve(key, Amount(tokens)) for tokens in (500, 200, 100)]
     ledger.settle(settled, "1", TokenUsage(30, 3))
     await ledger.flush()
     open(sys.argv[2], "w").write("held")
@@ -204,7 +205,7 @@ def test_what_was_in_progress_when_the_process_was_killed_is_charged_in_full_and
 
     async def work(ledger: Ledger) -> list[LedgerRow]:
         with pytest.raises(BudgetError, match="team has 667 of 1000 left"):
-            await ledger.reserve(team(tokens_per_day=1000), 668)
+            await ledger.reserve(team(tokens_per_day=1000), Amount(668))
         return ledger.report()
 
     rows = with_ledger(path, work)

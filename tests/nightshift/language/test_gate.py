@@ -12,14 +12,14 @@ from nightshift.contracts.likelihoods import Likelihoods
 from nightshift.contracts.verdict import Decision
 from nightshift.errors import UserError
 from nightshift.language import gate, llamacpp
-from nightshift.language.gate import Evidence, PairedLosses, QuantizationLimits, judge
+from nightshift.language.gate import Evidence, PairedLosses, PairedSpeeds, QuantizationLimits, judge
 from nightshift.language.likelihood import measure_likelihoods, resume_likelihoods
 from nightshift.language.llamacpp import ContextOptions
 from nightshift.language.quantization import quantize
 from tests.nightshift.language.conftest import CONTEXT
 
 OPTIONS = ContextOptions(CONTEXT)
-FASTER = [1.2, 1.25, 1.3, 1.22, 1.27, 1.24]
+FASTER = PairedSpeeds(np.full(6, 100.0), np.array([120, 125, 130, 122, 127, 124.0]))
 LIMITS = QuantizationLimits(bits=0.005)
 BLOCK_BYTES = 18  # of Q4_0: a scale in float16, 32 numbers of 4 bits
 
@@ -90,19 +90,30 @@ def test_the_interval_decides(added: float, decision: Decision) -> None:
         assert [reason.split(" went")[0] for reason in verdict.reasons] == ["Copying"]
 
 
+@pytest.mark.parametrize("count", [1, gate.MIN_PAIRS - 1])
+@pytest.mark.parametrize("added", [-1.0, 5.0])
+def test_too_few_documents_decide_nothing(added: float, count: int) -> None:
+    verdict = judge(Evidence(losses(added, count), FASTER), QuantizationLimits(), "0" * 64)
+    assert verdict.decision is Decision.UNDECIDED
+    assert verdict.reasons[0].endswith(f": on {count}; at least {gate.MIN_PAIRS} are needed to decide.")
+
+
 @pytest.mark.parametrize(
     ("speedups", "decision"),
     [([1.3] * 6, Decision.PASS), ([0.9, 0.95, 1.1, 1.2, 1.3], Decision.UNDECIDED), ([0.8] * 6, Decision.FAIL)],
 )
 def test_a_model_that_is_no_faster_is_no_gain(speedups: list[float], decision: Decision) -> None:
-    verdict = judge(Evidence(losses(0.0), speedups), QuantizationLimits(), "0" * 64)
+    speeds = PairedSpeeds(np.full(len(speedups), 50.0), 50 * np.array(speedups))
+    verdict = judge(Evidence(losses(0.0), speeds), QuantizationLimits(), "0" * 64)
     assert verdict.decision is decision
     assert "times as fast as the original" in verdict.reasons[-1]
 
 
 def test_speeds_are_measured_in_turn(original: Path) -> None:
     with llamacpp.load(original, ContextOptions(16)) as first, llamacpp.load(original, ContextOptions(16)) as second:
-        assert all(speedup > 0 for speedup in gate.measure_speedups(first, second, "In the beginning", pairs=2))
+        speeds = gate.measure_speeds(first, second, "In the beginning", pairs=2)
+    assert len(speeds.original) == len(speeds.quantized) >= 2
+    assert min(speeds.medians) > 0
 
 
 def test_a_gate_that_goes_on_knows_its_file_and_its_documents(

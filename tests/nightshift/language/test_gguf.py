@@ -3,6 +3,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from gguf import GGUFReader
@@ -10,12 +11,16 @@ from tokenizers import Regex, Tokenizer, pre_tokenizers
 from tokenizers import models as bpe
 from transformers import LlamaForCausalLM
 
+from nightshift import storage
+from nightshift.contracts import package
+from nightshift.contracts.package import Format
 from nightshift.errors import UserError
 from nightshift.language import gguf, llamacpp, tokenizer
 from nightshift.language.gguf import WeightType, convert
 from nightshift.language.llamacpp import ContextOptions
-from nightshift.tasks.language.candidates import save_weights
+from nightshift.tasks.language.candidates import SHARD, save_weights
 from nightshift.tasks.language.tokens import build_bytes_tokenizer
+from tests import packages
 from tests.nightshift.language import models
 
 BYTES = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -107,7 +112,7 @@ def test_a_package_of_ours_is_read_without_settings_of_its_tokenizer(tmp_path: P
     tokens = Tokenizer.from_str(content.decode())
     start = tokens.token_to_id("<|endoftext|>")
     model = models.tiny_llama(tokens.get_vocab_size(), bos_token_id=start, eos_token_id=start)
-    for name, data in (*save_weights(model).items(), ("tokenizer.json", content)):
+    for name, data in (*save_weights(model), ("tokenizer.json", content)):
         (tmp_path / name).write_bytes(data)
     convert(tmp_path, tmp_path / "model.gguf", "F32")
     with llamacpp.load(tmp_path / "model.gguf", ContextOptions(64)) as loaded:
@@ -117,6 +122,29 @@ def test_a_package_of_ours_is_read_without_settings_of_its_tokenizer(tmp_path: P
     with torch.no_grad():
         expected = model(torch.tensor([ids])).logits[0].numpy()
     assert np.abs(log_likelihoods(logits) - log_likelihoods(expected)).max() < TOLERANCES["F32"]
+
+
+def test_weights_in_shards_are_listed_loaded_and_converted_as_those_of_one_file(tmp_path: Path) -> None:
+    content = build_bytes_tokenizer("<|endoftext|>")
+    model = models.tiny_llama(Tokenizer.from_str(content.decode()).get_vocab_size())
+    graphs = {"llama": b""}
+    for folder, size in (("whole", SHARD), ("shards", 50_000)):
+        files = [*save_weights(model, size), ("tokenizer.json", content)]
+        package.save(str(tmp_path / folder), packages.manifest(graphs), graphs, pd.DataFrame(), files)
+        convert(tmp_path / folder, tmp_path / f"{folder}.gguf")
+
+    shards = [file for file in package.load(str(tmp_path / "shards")).files if file.format is Format.SAFETENSORS]
+    assert len(shards) > 2
+    assert all(storage.digest(str(tmp_path / "shards" / file.name)) == file.sha256 for file in shards)
+    assert all((tmp_path / "shards" / file.name).stat().st_size == file.size < 150_000 for file in shards)
+    loaded = LlamaForCausalLM.from_pretrained(tmp_path / "shards").state_dict()
+    assert all(torch.equal(value, loaded[name]) for name, value in model.state_dict().items())
+    split, whole = (
+        {tensor.name: tensor.data for tensor in GGUFReader(tmp_path / f"{folder}.gguf").tensors}
+        for folder in ("shards", "whole")
+    )
+    assert set(split) == set(whole)
+    assert all(np.array_equal(split[name], whole[name]) for name in whole)
 
 
 def test_what_a_chat_needs_is_in_the_file(original: Path) -> None:

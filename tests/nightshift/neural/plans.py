@@ -1,8 +1,9 @@
 """Started by torchrun: train one network under every plan for so many processes, and compare with one process.
 
-Prints a line a plan, in rank 0: its name, and by how much weights and losses differ.
+Arguments name some of the plans. Prints a line a plan, in rank 0: its name, and by how much weights and losses differ.
 """
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -157,9 +158,11 @@ def local_size(value: torch.Tensor) -> int:
     return (value.to_local() if isinstance(value, DTensor) else value).numel()
 
 
-def main() -> None:
+def main(*names: str) -> None:
     with processes.join_processes(CPU):
-        for name, (shared, overrides) in PLANS[dist.get_world_size()].items():
+        plans = PLANS[dist.get_world_size()]
+        for name in names or plans:
+            shared, overrides = plans[name]
             alone = overrides | {"recompute": "none"}
             report(name, fitted(name, shared, overrides), fitted(name, None, alone))
             if name.startswith("llama"):
@@ -175,4 +178,4 @@ def report(name: str, together: dict[str, torch.Tensor], alone: dict[str, torch.
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

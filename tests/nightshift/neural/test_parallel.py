@@ -11,10 +11,24 @@ from nightshift.config.neural import Trainer
 from nightshift.errors import UserError
 from nightshift.neural import mesh, pipeline
 from nightshift.neural.recipes.mlp import MLP, MLPParameters
+from pipelines import configs
 from tests.nightshift.neural.plans import PLANS
 
 # what is computed or sent in fewer bits differs by more
 COARSE = {"bf16": 0.01, "fp16": 0.01, "PowerSGD": 0.2}
+
+
+# of a shipped config, the plan for 8 processes that has its axes
+TWINS = {"llama-10b": "llama, pp 2 x fsdp 4", "llama-13b": "llama, pp 2 x dp 2 x tp 2"}
+
+
+def compare(processes: int, *plans: str) -> dict[str, float]:
+    """By how much weights, and gradients, of each plan or of some differ from one process's."""
+    module = ["--standalone", "--nproc-per-node", str(processes), "-m", "tests.nightshift.neural.plans", *plans]
+    command = [sys.executable, "-m", "torch.distributed.run", *module]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1200)
+    assert done.returncode == 0, done.stderr[-5000:]
+    return {name: float(gap) for name, gap in re.findall(r"^(.+): ([\d.e-]+)$", done.stdout, re.MULTILINE)}
 
 
 @pytest.mark.slow
@@ -23,19 +37,26 @@ COARSE = {"bf16": 0.01, "fp16": 0.01, "PowerSGD": 0.2}
     [2, 4],  # and 8: python -m benchmarks.trainer plans
 )
 def test_processes_that_share_a_training_in_any_way_get_the_weights_of_one_process(processes):
-    module = ["--standalone", "--nproc-per-node", str(processes), "-m", "tests.nightshift.neural.plans"]
-    command = [sys.executable, "-m", "torch.distributed.run", *module]
+    gaps = compare(processes)
 
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1200)
-
-    assert done.returncode == 0, done.stderr[-5000:]
-    gaps = {name: float(gap) for name, gap in re.findall(r"^(.+): ([\d.e-]+)$", done.stdout, re.MULTILINE)}
     decoders = {f"{name}, gradients" for name in PLANS[processes] if name.startswith("llama")}
     assert set(gaps) == set(PLANS[processes]) | decoders
     for name, gap in gaps.items():
         limits = [limit for word, limit in COARSE.items() if word in name]
         assert gap < (limits[0] if limits else 1e-6 if name in decoders else 1e-5), name
         assert not limits or gap > 1e-6, name  # fewer bits it has been
+
+
+@pytest.mark.slow
+def test_small_twins_of_the_shipped_configs_have_the_gradients_of_one_process():
+    for name, plan in TWINS.items():
+        shipped = configs.load(name)["task"]["trainer"]
+        sizes = {axis: size for axis, size in shipped.items() if axis != "nodes"}
+        assert set(sizes) == set(PLANS[8][plan][0])
+
+    gaps = compare(8, *TWINS.values())
+
+    assert all(gaps[f"{plan}, gradients"] < 1e-6 for plan in TWINS.values())
 
 
 @pytest.mark.parametrize(

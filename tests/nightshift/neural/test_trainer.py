@@ -200,10 +200,11 @@ def test_accumulated_gradients_and_recomputed_activations_train_the_same_network
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of what torch.compile imports
-def test_a_compiled_network_is_the_same_network():
+@pytest.mark.parametrize("recompute", [Recompute.NONE, Recompute.SELECTIVE])
+def test_a_compiled_network_is_the_same_network(recompute):
     short = SMALL.model_copy(update={"epochs": 1, "batch_size": 300, "layers": 1})
 
-    compiled = trained(short.model_copy(update={"compile": Compile.DEFAULT}))
+    compiled = trained(short.model_copy(update={"compile": Compile.DEFAULT, "recompute": recompute}))
 
     assert gap(trained(short), compiled) < 1e-5
 

@@ -205,6 +205,13 @@ def test_the_proposal_is_at_least_as_fast_as_every_published_layout_that_fits() 
     (
         (ParallelLayout(16, tensor=3), r"tensor is 3, which does not divide the model's heads, 32; give 2 or 4"),
         (
+            ParallelLayout(16, tensor=16),
+            r"tensor is 16, which does not divide the model's key and value heads, 8",
+        ),
+        (ParallelLayout(16, zero=1, native=True), r"zero is 1; the trainer has 0, 2 and 3 \(FSDP\): give one of these"),
+        (ParallelLayout(16, zero=2, tensor=2, native=True), r"zero is 2 beside tensor, pipeline or context"),
+        (ParallelLayout(16, pipeline=2, interleave=4, native=True), r"interleave is 4; the trainer has 1 or 2 chunks"),
+        (
             ParallelLayout(16, pipeline=8, interleave=8),
             r"pipeline x interleave is 64, and the model has 32 layers; give as many or",
         ),

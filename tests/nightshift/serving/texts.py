@@ -8,7 +8,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from nightshift.classification import tokens
 from nightshift.contracts import package
-from nightshift.contracts.package import DecisionRule, File, Format
+from nightshift.contracts.package import DecisionRule
 from nightshift.tasks.texts import candidates as texts
 from nightshift.tasks.texts.onnx_export import Line, bag
 from tests import packages
@@ -28,8 +28,7 @@ def saved(folder: Path, **task: str) -> str:
     manifest = packages.manifest(
         graphs, signature=texts.signature(topic_task), preprocessing=seen, decision=DecisionRule(threshold=None)
     )
-    manifest.files.extend(File.describe(name, content, Format.JSON) for name, content in files.items())
-    package.save(str(folder), manifest, graphs, pd.DataFrame(), files)
+    package.save(str(folder), manifest, graphs, pd.DataFrame(), files.items())
     return str(folder)
 
 

@@ -179,3 +179,17 @@ def test_networks_that_no_graph_is_drawn_for_are_refused_before_the_training(pre
 
     with pytest.raises(UserError, match=rf"its {field} is {value!r}; choose a network with"):
         _ = build(pretrained=str(tmp_path)).shape
+
+
+@pytest.mark.parametrize(
+    ("tensor", "changes", "message"),
+    [
+        (3, {}, r"task\.trainer\.tensor: is 3, which does not divide the 4 heads of task\.candidates"),
+        (4, {}, "is 4, which does not divide the 2 kv_heads of .*; write one of 1, or change them"),
+        (5, {"heads": 5, "kv_heads": 5, "width": 40}, "is 5, which does not divide the 128 units between"),
+    ],
+)
+def test_processes_that_do_not_divide_what_they_share_are_refused(tensor, changes, message):
+    recipe = build(**changes)
+    with pytest.raises(UserError, match=message):
+        recipe.tensor_plan(recipe.model(), tensor)

@@ -38,7 +38,7 @@ def test_every_layer_has_a_place_in_the_plan_for_sharing_it(layers):
     recipe = MLP(5, MLPParameters(hidden=7, layers=layers))
     model = recipe.model()
 
-    plan = recipe.tensor_plan(model)
+    plan = recipe.tensor_plan(model, 2)
 
     assert set(plan) == {name for name, module in model.named_modules() if isinstance(module, nn.Linear)}
 

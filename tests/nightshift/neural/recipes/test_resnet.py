@@ -80,7 +80,7 @@ def test_operations_are_those_that_pytorch_counts_for_each_image():
 def test_processes_that_share_layers_are_told_that_they_cannot():
     recipe = ResNet("parameters", 16, 1, 5, ResNetParameters())
     with pytest.raises(UserError, match=r"task.trainer.tensor: .*write tensor: 1"):
-        recipe.tensor_plan(recipe.model())
+        recipe.tensor_plan(recipe.model(), 2)
 
 
 @pytest.mark.parametrize(("name", "value"), [("stages", "1,0"), ("stages", "two"), ("stem", "huge"), ("shift", 0.5)])

@@ -30,8 +30,10 @@ from nightshift.contracts.verdict import Verdict
 from nightshift.errors import UserError
 from nightshift.serving.batching import ServerLimits
 from nightshift.serving.prediction_log import PredictionLog
+from nightshift.splits import Days
 from nightshift.tasks.language import documents, release
 from nightshift.tasks.language import evaluation as documents_under_test
+from nightshift.tasks.language import optimization as language
 from nightshift.tasks.language.scores import DocumentScorer
 from tests.components.tales import CONFIG, Night
 from tests.nightshift.serving.conftest import serving
@@ -80,9 +82,10 @@ def test_a_better_model_replaces_the_champion(nights: tuple[Night, Night]) -> No
     ("limits", "decision", "reason"),
     [
         ({"min_rows": 20, "max_bits_per_byte": 1.0}, "fail", r"Bits per byte .* is above 1\."),
+        ({"min_rows": 20, "max_memorized": 0.0}, "pass", r"The challenger takes .*"),
         ({"min_rows": 49}, "undecided", r"There are 48 test texts; at least 49 are needed to decide\."),
     ],
-    ids=["too many bits", "too few texts"],
+    ids=["too many bits", "nothing memorized", "too few texts"],
 )
 def test_a_gate_refuses_or_decides_nothing(night: Night, limits: dict[str, float], decision: str, reason: str) -> None:
     strict = Night(night.workspace, SECOND, night.config | {"evaluation": limits})
@@ -114,7 +117,8 @@ def test_the_evaluation_gives_bits_per_byte_of_all_texts_and_of_parts_of_them(ni
     assert {part.name for part in sources} == {f"source {name}" for name in ("finance", "health", "sports", "travel")}
     assert sum(part.rows for part in sources) == figures.test.rows == 48
     titles = [block.title for block in read_section(str(night.folder / "evaluation")).blocks if hasattr(block, "title")]
-    assert {"Metrics on the test days", "Parts of the test texts"} <= set(titles)
+    tables = {"Metrics on the test days", "Parts of the test texts", "Passages given back word for word"}
+    assert tables <= set(titles)
     assert "bits per byte" in (night.folder / "evaluation/model_card.md").read_text()
 
 
@@ -163,15 +167,73 @@ def test_a_package_is_where_the_next_training_goes_on_with_adapters(night: Night
 
 
 def test_int8_is_judged_by_bits_per_byte(night: Night) -> None:
-    config = night.config | {"optimization": {"form": "int8 dynamic"}, "evaluation": {"tolerance": 0.5}}
+    wanted = {"form": "int8 dynamic", "weight_types": ["Q8_0"]}
+    config = night.config | {"optimization": wanted, "evaluation": {"tolerance": 0.5}}
     flags = {"features": "features.json", "model": "model", "optimized": "int8"}
     outcome = optimization.body(Night(night.workspace, SECOND, config).context(**flags))
     judged = Optimization.read(str(night.folder / "int8/optimization.json"))
     assert (outcome["form"], judged.metric) == ("int8 dynamic", "bits per byte")
     assert -0.05 < judged.attempts[-1].loss.value < 0.05
+    packaged = package.load(str(night.folder / "int8"))
+    assert (packaged.graph("llama").name, packaged.engine_file) == ("llama.int8-dynamic.onnx", "llama.Q8_0.gguf")
+    assert packaged.sha256 == judged.sha256
     assert len(package.read_reference(str(night.folder / "int8"))) == len(
         package.read_reference(str(night.folder / "model"))
     )
+
+
+@pytest.fixture(scope="module")
+def quantized(night: Night) -> Path:
+    """The package with a file for engines, beside what was made of other types."""
+    config = night.config | {"optimization": {"weight_types": ["Q8_0", "Q4_0"], "max_added_bits": 0.05}}
+    flags = {"features": "features.json", "model": "model", "optimized": "quantized"}
+    optimization.body(Night(night.workspace, SECOND, config).context(**flags))
+    return night.folder / "quantized"
+
+
+def test_the_smallest_file_for_engines_that_its_gate_passes_is_packaged(night: Night, quantized: Path) -> None:
+    result, model = Optimization.read(str(quantized / "optimization.json")), package.load(str(quantized))
+    original, larger, smaller = result.engine_variants
+    assert [variant.name for variant in result.engine_variants] == ["F16", "Q8_0", "Q4_0"]
+    assert original.size > larger.size > smaller.size
+    assert result.engine_variant == "Q4_0"
+    packaged = next(file for file in model.files if file.name == model.engine_file)
+    assert (packaged.name, packaged.size) == ("llama.Q4_0.gguf", smaller.size)
+    assert packaged.sha256 == storage.digest(str(quantized / packaged.name))
+    assert not list(quantized.glob("*F16*"))
+    assert result.sha256 == model.sha256 != package.load(str(night.folder / "model")).sha256
+
+
+def test_files_for_engines_take_as_many_bits_as_the_graph(
+    night: Night, quantized: Path, scorer: DocumentScorer
+) -> None:
+    days = package.load(str(quantized)).lineage.validation
+    texts = features(night).read(Days(days.first, days.last))
+    original, *others = Optimization.read(str(quantized / "optimization.json")).engine_variants
+    expected = scorer.score(documents.read_tokens(texts)).bits_per_byte
+    assert original.bits_per_byte == pytest.approx(expected, rel=0.02)
+    for variant in others:
+        added = variant.added_bits
+        assert added.low <= variant.bits_per_byte - original.bits_per_byte <= added.high
+
+
+def test_a_report_shows_every_file_for_engines_with_its_bits_speed_and_size(quantized: Path) -> None:
+    section = read_section(str(quantized))
+    (table,) = [block for block in section.blocks if getattr(block, "title", "").startswith("Files for engines")]
+    assert [column.title for column in table.columns[:5]] == [
+        "Weights", "Size, bytes", "Bits per byte", "Added", "Tokens/s"
+    ]  # fmt: skip
+    assert [(row.cells[0], row.tag) for row in table.rows] == [("F16", ""), ("Q8_0", ""), ("Q4_0", "chosen")]
+    assert all(row.cells[4] > 0 for row in table.rows)
+
+
+def test_a_model_that_cannot_be_converted_scores_without_a_file_for_engines(night: Night, tmp_path: Path) -> None:
+    config = parse(night.config | {"optimization": {"weight_types": ["Q8_0"]}})
+    model = package.load(str(night.folder / "model"))
+    bare = model.model_copy(update={"files": [file for file in model.files if file.name == "tokenizer.json"]})
+    (variant,) = language.engine_variants(config, features(night), str(night.folder / "model"), bare, tmp_path)
+    assert (variant.name, variant.decision, variant.file) == ("Q8_0", "undecided", None)
+    assert "is missing" in variant.reasons[0]
 
 
 def test_a_release_weighs_every_text_of_a_day(nights: tuple[Night, Night]) -> None:

@@ -33,6 +33,23 @@ def test_a_graph_scores_as_its_network_does_whoever_shares_keys_and_values(shape
     assert expected.std() > 0.01
 
 
+def test_greedy_tokens_are_those_of_the_highest_logit():
+    fit = LlamaParameters.parse_value({"depth": 1, "width": 16, "heads": 1})
+    recipe = Llama("", TOKENIZER.vocabulary, TOKENIZER.start, LENGTH, fit)
+    torch.manual_seed(0)
+    causal = recipe.causal(recipe.model().eval())
+    row = torch.from_numpy(TOKENIZER.encode(["a night shift"])[0].astype(np.int64))[None]
+    with torch.no_grad():
+        for _ in range(LENGTH + 1 - row.shape[1]):  # greedy from here on
+            row = torch.cat([row, causal(row).logits[:, -1:].argmax(-1)], dim=1)
+        expected = causal(row[:, :-1]).logits.argmax(-1) == row[:, 1:]
+    graph = Graph(onnx_export.export_llama(causal, LENGTH, TOKENIZER.byte_lengths))
+    greedy = graph.find_greedy(row.numpy().astype(np.int32))
+    assert greedy.tolist() == expected.float().tolist()
+    assert greedy[0, -3:].all()
+    assert not greedy.all()
+
+
 def test_a_row_without_a_token_to_predict_scores_0():
     fit = LlamaParameters.parse_value({"depth": 1, "width": 16, "heads": 1})
     recipe = Llama("", TOKENIZER.vocabulary, TOKENIZER.start, LENGTH, fit)

@@ -1,0 +1,62 @@
+"""How an answer begins: enough to see whether the model has declined to answer. No more of its text is kept."""
+
+import re
+
+import msgspec
+
+from nightshift.gateway.errors import DECODE_ERRORS
+
+OPENING = 160  # characters
+FILTERED = "content_filter"  # the reason of an engine that has ended an answer for its content
+# a heuristic for English, as engines report no such thing
+REGRET = r"(.{0,20}\b(sorry|unfortunately|apologize|as an AI)\b.{0,24})?"
+INABILITY = r"\bI( ?'?a?m)? (can'?t|cannot|can not|won'?t( be able)?|will not|not able|unable)( to)?( \w+)?"
+VERBS = "help|assist|provide|comply|answer|fulfill|create|write|discuss|share|give|engage|generate|offer|do"
+DECLINED = re.compile(rf"\W*{REGRET}{INABILITY}( ({VERBS})\b|$)", re.IGNORECASE | re.DOTALL)
+
+
+class AnswerText(msgspec.Struct):
+    """A message, or a piece of one."""
+
+    content: str | None = None
+    refusal: str | None = None
+
+
+class AnswerPiece(msgspec.Struct):
+    """What the gateway reads of a choice, or of a piece of it in a stream."""
+
+    text: str | None = None
+    delta: AnswerText | None = None
+    message: AnswerText | None = None
+    finish_reason: str | None = None
+
+
+class AnswerChunk(msgspec.Struct):
+    """An answer, or an event of one."""
+
+    choices: list[AnswerPiece] = []
+
+
+class AnswerOpening:
+    """The first characters of an answer, collected from its events."""
+
+    def __init__(self) -> None:
+        self._text, self._is_refused = "", False
+
+    @property
+    def is_declined(self) -> bool:
+        """Whether the model, or the engine's filter, has declined to answer."""
+        return self._is_refused or DECLINED.match(self._text.replace("\u2019", "'")) is not None
+
+    def add(self, data: bytes) -> None:
+        """Read an answer, or an event of one, in JSON; once there is enough, nothing more."""
+        if len(self._text) >= OPENING or self._is_refused:
+            return
+        try:
+            pieces = msgspec.json.decode(data, type=AnswerChunk).choices[:1]
+        except DECODE_ERRORS:  # an event of another kind
+            return
+        for piece in pieces:
+            message = piece.delta or piece.message or AnswerText(piece.text)
+            self._text = (self._text + (message.content or ""))[:OPENING]
+            self._is_refused = bool(message.refusal) or piece.finish_reason == FILTERED

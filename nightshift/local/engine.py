@@ -1,0 +1,130 @@
+"""The engine that generates text by the champion's file, beside the endpoint that scores; see `nightshift.language`."""
+
+import http.client
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from nightshift import registry, storage
+from nightshift.contracts import package
+from nightshift.errors import UnavailableError
+from nightshift.local import processes
+from nightshift.progress import Patience, Progress, cpu_seconds
+from nightshift.registry import Version
+from nightshift.serving import files
+from nightshift.serving.files import RunningServer
+from nightshift.step import log
+from nightshift.storage import locks
+
+HOST, PORT = "127.0.0.1", 8421
+PORTS = 100
+DRAIN_SECONDS = 10
+CALL_SECONDS = 10
+PROBE = {"prompt": "a", "max_tokens": 1}
+
+
+@dataclass(frozen=True)
+class RunningEngine(RunningServer):
+    """Process, address and file of a running engine."""
+
+    file: str
+
+
+def find_running(registry_uri: str, name: str) -> RunningEngine | None:
+    """Return the running engine of a model; None without one."""
+    folder = _folder(registry_uri, name)
+    state = folder / "engine.json"
+    # a starting engine holds its lock before its address is written
+    is_running = locks.is_held(folder / "engine.lock") and state.exists()
+    return RunningEngine(**storage.read_json(str(state))) if is_running else None
+
+
+def follow(registry_uri: str, version: Version, patience: Patience) -> None:
+    """Have the engine of a model generate text by a version's file; stop it where the version has none.
+
+    While files change, nobody answers for a moment: the engine keeps its port.
+
+    Raises:
+        UserError: when it does not start with the file; the engine before then answers again.
+        UnavailableError: when it stalls, or has ended for a reason that may pass; the same holds.
+    """
+    before, name = find_running(registry_uri, version.name), version.name
+    file = package.load(version.uri).engine_file
+    wanted = storage.join(version.uri, file) if file else None
+    if before and before.file == wanted:
+        return
+    stop(registry_uri, name)
+    if wanted is None:
+        return
+    port = before.port if before else PORT
+    folder = _folder(registry_uri, name)
+    try:
+        engine = _start(folder, name, wanted, port, patience)
+    except BaseException:
+        if before:
+            _start(folder, name, before.file, port, patience)
+        raise
+    log.info("%s/v1 generates text by %s", engine.url, file)
+
+
+def stop(registry_uri: str, name: str) -> bool:
+    """Stop the engine of a model; return whether one was running."""
+    if (engine := find_running(registry_uri, name)) is None:
+        return False
+    processes.end(engine.pid, lambda: find_running(registry_uri, name) is None)
+    return True
+
+
+def _folder(registry_uri: str, name: str) -> Path:
+    return Path(files.folder(registry.root(registry_uri), name))
+
+
+def _start(folder: Path, name: str, file: str, port: int, patience: Patience) -> RunningEngine:
+    state, output = folder / "engine.json", folder / "engine.log"
+    port = _find_port(port)
+    flags = {"model": file, "name": name, "host": HOST, "port": port, "drain-seconds": DRAIN_SECONDS}
+    words = [word for flag, value in flags.items() for word in (f"--{flag}", str(value))]
+    # the engine holds the lock as long as it runs
+    with locks.hold(folder / "engine.lock", seconds=processes.STOP_SECONDS, inheritable=True) as lock:
+        storage.remove(str(state))
+        command = [sys.executable, "-m", "nightshift.language.engine", *words]
+        process = processes.launch(command, output, [lock.fileno()])
+    engine = RunningEngine(process.pid, HOST, port, file)
+    try:
+        _await_text(process, engine, output, Progress(patience))
+    except BaseException:
+        with suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGKILL)
+        raise
+    storage.write_json(str(state), asdict(engine))
+    return engine
+
+
+def _find_port(port: int) -> int:
+    """Return a port that nobody listens on, this one or a later one."""
+    for candidate in range(port, port + PORTS):
+        with suppress(OSError), socket.create_server((HOST, candidate)):
+            return candidate
+    raise UnavailableError(f"no port from {port} to {port + PORTS - 1} is free for the engine; end what listens there")
+
+
+def _await_text(process: "subprocess.Popen[bytes]", engine: RunningEngine, output: Path, progress: Progress) -> None:
+    """Wait until the engine generates a token."""
+    while True:
+        if process.poll() is not None:
+            processes.explain_end("the engine", process.returncode, output)
+        reply = processes.call(engine, "/v1/completions", CALL_SECONDS, PROBE)
+        if reply and reply.status == http.client.OK:
+            return
+        # whole seconds: an idle engine takes a little CPU time too
+        if stalled := progress.stall_reason(output.stat().st_size, int(cpu_seconds(process.pid) or 0)):
+            raise UnavailableError(
+                f"the engine did not generate text {stalled}; its log is {output}; run the same command again"
+            )
+        time.sleep(0.05)

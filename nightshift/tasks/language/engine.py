@@ -1,0 +1,101 @@
+"""A language model's weights as files by which engines generate text, the quantized ones judged beside the original."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from nightshift import storage
+from nightshift.config.language import LanguageServedFiles
+from nightshift.contracts import package
+from nightshift.contracts.optimization import EngineVariant
+from nightshift.contracts.package import Format, ModelPackage
+from nightshift.contracts.preprocessing import LanguagePreprocessing
+from nightshift.contracts.section import Estimate
+from nightshift.contracts.verdict import Decision
+from nightshift.language import gate, gguf, quantization
+from nightshift.language.gate import Evidence, QuantizationLimits
+from nightshift.language.llamacpp import ContextOptions
+
+ORIGINAL = "F16"
+SUFFIX = ".{}.gguf"
+LOADED = (Format.JSON, Format.SAFETENSORS)  # what a file for engines is made of
+
+
+@dataclass(frozen=True)
+class QuantizationTrial:
+    """What quantized files are judged by.
+
+    Attributes:
+        original: file in F16; the quantized ones are written beside it.
+        documents: texts that the model was not trained on.
+        options: of the contexts in which they are read.
+        limits: of what may be lost.
+    """
+
+    original: Path
+    documents: Sequence[str]
+    options: ContextOptions
+    limits: QuantizationLimits
+
+    def measure(self, name: str) -> tuple[Path, Evidence]:
+        """Write the file of a type, and measure both."""
+        file = self.original.with_name(self.original.name.removesuffix(SUFFIX.format(ORIGINAL)) + SUFFIX.format(name))
+        quantization.quantize(self.original, file, name)
+        folder = str(self.original.parent)
+        return file, gate.measure_evidence(self.original, file, self.documents, folder, self.options)
+
+    def describe(self, name: str, file: Path, evidence: Evidence) -> EngineVariant:
+        """Judge a quantized file."""
+        verdict, added = gate.judge(evidence, self.limits, storage.digest(str(file))), evidence.documents.increase()
+        is_refused = verdict.decision is Decision.FAIL
+        damage = [gate.explain_damage(self.original, file)] if is_refused else []
+        return EngineVariant(
+            name=name,
+            file=file.name,
+            size=file.stat().st_size,
+            bits_per_byte=evidence.documents.means[1],
+            added_bits=Estimate(value=added.value, low=added.low, high=added.high),
+            tokens_per_second=evidence.speeds.medians[1],
+            decision=verdict.decision,
+            reasons=[*verdict.reasons, *damage],
+        )
+
+    def describe_original(self, evidence: Evidence) -> EngineVariant:
+        """Describe the original, as it was measured beside a quantized file."""
+        return EngineVariant(
+            name=ORIGINAL,
+            file=self.original.name,
+            size=self.original.stat().st_size,
+            bits_per_byte=evidence.documents.means[0],
+            tokens_per_second=evidence.speeds.medians[0],
+            decision=Decision.PASS,
+            reasons=["It is what was trained, in 16 bits."],
+        )
+
+
+def write_variants(
+    settings: LanguageServedFiles, uri: str, model: ModelPackage, documents: Sequence[str], folder: Path
+) -> list[EngineVariant]:
+    """Write the original and the types of the settings into a folder, and judge these.
+
+    Args:
+        settings: types and limits.
+        uri: folder of the model.
+        model: its manifest.
+        documents: texts that the model was not trained on.
+        folder: to write into.
+
+    Raises:
+        UserError: when a file cannot be made or measured.
+    """
+    original = folder / (model.selected + SUFFIX.format(ORIGINAL))
+    checkpoint = folder / model.selected  # this name is part of the file
+    package.copy(uri, str(checkpoint), [file.name for file in model.files if file.format in LOADED])
+    gguf.convert(checkpoint, original)
+    options = ContextOptions(model.preprocessing_as(LanguagePreprocessing).length)
+    # how fast they are depends on what else the machine does, and equal nights serve equal bytes
+    limits = QuantizationLimits(bits=settings.max_added_bits, speedup=None)
+    trial = QuantizationTrial(original, documents, options, limits)
+    measured = {name: trial.measure(name) for name in settings.weight_types}
+    variants = [trial.describe(name, *evidence) for name, evidence in measured.items()]
+    return [trial.describe_original(evidence) for _, evidence in [*measured.values()][:1]] + variants
