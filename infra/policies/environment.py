@@ -19,8 +19,14 @@ from nightshift.errors import UserError
 
 # what is judged whether an environment has chosen it or not
 _SHARED = {
-    "aws": ("cluster/storage", "cluster/karpenter", "kubernetes/language", "kubernetes/multi-user"),
-    "gcp": ("kubernetes/language", "kubernetes/multi-user"),
+    "aws": (
+        "cluster/storage",
+        "cluster/karpenter",
+        "cluster/kueue",
+        "kubernetes/language",
+        "kubernetes/multi-user",
+    ),
+    "gcp": ("cluster/kueue", "kubernetes/language", "kubernetes/multi-user"),
 }
 
 

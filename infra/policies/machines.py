@@ -131,6 +131,29 @@ def efa_interfaces_are_numbered_as_cards(environment: Environment) -> Iterator[P
             yield Problem(template.address, "network_interfaces.network_card_index", cards, "cards are counted from 0")
 
 
+@policy(_TABLE)
+def a_group_has_the_gpus_of_its_instances(environment: Environment) -> Iterator[Problem]:
+    """The label of GPUs and the number of EFA interfaces are those of the instance type."""
+    known = table("machines")
+    for group, template in _images(environment):
+        kind = (group.values.get("instance_types") or [template.values.get("instance_type")])[0]
+        gpus = next((count for name, count in known["gpus"].items() if re.fullmatch(name, str(kind))), None)
+        labels = group.values.get("labels") or {}
+        shown = labels.get("nightshift/gpus")
+        if gpus and shown not in (str(gpus), "shared"):
+            yield Problem(group.address, "labels.nightshift/gpus", shown, f"{kind} has {gpus}")
+        if gpus and "k8s.amazonaws.com/accelerator" not in labels:
+            allowed = "the autoscaler knows nodes with GPUs by k8s.amazonaws.com/accelerator"
+            yield Problem(group.address, "labels", sorted(labels), allowed)
+        interfaces = [
+            each for each in template.values.get("network_interfaces") or () if "efa" in each["interface_type"]
+        ]
+        if interfaces and len(interfaces) != known["cards"].get(kind, len(interfaces)):
+            yield Problem(
+                template.address, "network_interfaces", len(interfaces), f"{kind} has {known['cards'][kind]} cards"
+            )
+
+
 @policy("https://karpenter.sh/docs/concepts/scheduling/")
 def karpenter_knows_the_values_it_is_asked_for(environment: Environment) -> Iterator[Problem]:
     """A requirement with a value that no instance has is a pool that starts none."""

@@ -75,7 +75,8 @@ class Environment:
             value: resource
             for resource in self.resources
             for name in _IDENTITIES
-            if isinstance(value := resource.values.get(name), str)
+            # a grant's member is somebody else's
+            if isinstance(value := resource.values.get(name), str) and not resource.type.endswith("_iam_member")
         }
 
     @functools.cached_property

@@ -5,6 +5,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import yaml
+
 from infra.policies.model import Environment, Json, Problem, Resource, policy, table
 
 # arguments that hold a document of IAM
@@ -217,12 +219,77 @@ def an_empty_group_is_described_as_its_nodes_are(environment: Environment) -> It
         }
         labels = {f"label/{key}": value for key, value in (group.values.get("labels") or {}).items()}
         taints = {f"taint/{taint['key']}": f"{taint['value']}:NoSchedule" for taint in group.values.get("taint") or ()}
-        gpus = (group.values.get("labels") or {}).get("nightshift/gpus")
-        wanted = labels | taints | ({"resources/nvidia.com/gpu": gpus} if gpus else {})
-        for key in sorted({*wanted, *said} - {"resources/vpc.amazonaws.com/efa"}):
+        gpus = (group.values.get("labels") or {}).get("nightshift/gpus", "shared")
+        wanted = labels | taints | ({} if gpus == "shared" else {"resources/nvidia.com/gpu": gpus})
+        ignored = {"resources/vpc.amazonaws.com/efa"} | ({"resources/nvidia.com/gpu"} if gpus == "shared" else {*()})
+        for key in sorted({*wanted, *said} - ignored):
             if said and said.get(key) != wanted.get(key):
                 field = f"k8s.io/cluster-autoscaler/node-template/{key}"
                 yield Problem(group.address, field, said.get(key), f"its nodes have {wanted.get(key)}")
+
+
+@policy("https://karpenter.sh/docs/concepts/disruption/#interruption")
+def karpenter_hears_of_every_interruption(environment: Environment) -> Iterator[Problem]:
+    """Each of the four events has its rule."""
+    rules = environment.of_type("aws_cloudwatch_event_rule")
+    heard = {detail for rule in rules for detail in json.loads(rule.values["event_pattern"]).get("detail-type", [])}
+    for detail in {*table("names")["of_karpenter"]} - heard if rules else ():
+        yield Problem("aws_cloudwatch_event_rule", "event_pattern.detail-type", sorted(heard), f"{detail} has no rule")
+
+
+@policy("https://docs.aws.amazon.com/AmazonCloudWatch/latest/logs/iam-access-control-overview-cwl.html")
+def rights_to_write_logs_are_to_streams(environment: Environment) -> Iterator[Problem]:
+    """Events are put into the streams of a group: without :* or /* behind it the ARN names the group alone."""
+    for resource, argument, statement in documents(environment):
+        if "logs:PutLogEvents" in listed(statement["Action"]):
+            for arn in listed(statement.get("Resource", [])):
+                if not arn.endswith("*"):
+                    yield Problem(resource.address, f"{argument}.Resource", arn, "it ends with :*, for the streams")
+
+
+@policy("https://docs.aws.amazon.com/AmazonS3/latest/userguide/security-best-practices.html")
+def everybody_is_refused_and_not_let_in(environment: Environment) -> Iterator[Problem]:
+    """A statement for everybody denies what is not encrypted, or is about callers of this account."""
+    for resource, argument, statement in documents(environment):
+        keys = {key for keys in statement.get("Condition", {}).values() for key in keys}
+        if "aws:SecureTransport" in keys and statement["Effect"] != "Deny":
+            yield Problem(
+                resource.address, f"{argument}.Effect", statement["Effect"], "with aws:SecureTransport it is Deny"
+            )
+        anybody = statement.get("Principal") in ("*", {"AWS": "*"})
+        if anybody and statement["Effect"] == "Allow" and not {"kms:CallerAccount", "aws:PrincipalAccount"} & keys:
+            allowed = "everybody is let in: a condition names the caller's account"
+            yield Problem(resource.address, f"{argument}.Principal", statement["Principal"], allowed)
+
+
+@policy("https://docs.aws.amazon.com/systems-manager/latest/userguide/getting-started-restrict-access-examples.html")
+def documents_that_rights_name_are_there(environment: Environment) -> Iterator[Problem]:
+    """A right to a session's document is to one that is made here."""
+    names = {document.values.get("name") for document in environment.of_type("aws_ssm_document")}
+    for resource, argument, statement in documents(environment):
+        for arn in listed(statement.get("Resource", [])):
+            name = arn.partition(":document/")[2]
+            if name and name not in names:
+                yield Problem(resource.address, f"{argument}.Resource", arn, f"there is {', '.join(map(str, names))}")
+
+
+@policy("infra/cluster/charts.yaml")
+def charts_are_told_what_terraform_makes(environment: Environment) -> Iterator[Problem]:
+    """The cluster, queue and folders that the command line gives charts are those that are there."""
+    queues = {queue.values.get("name") for queue in environment.of_type("aws_sqs_queue")}
+    cluster, stores = environment.facts["cluster"], table("names")["stores"][environment.cloud]
+    written = {folder for uses in stores.values() for folder in uses["writes"]} | {"airflow"}
+    for chart in yaml.safe_load((environment.infra / "cluster" / "charts.yaml").read_text()):
+        where = f"infra/cluster/charts.yaml {chart['name']}"
+        for key, text in chart.get("set", {}).items():
+            value = str(text).replace("{cluster}", cluster)
+            if environment.cloud in chart["clouds"] and key.endswith("lusterName") and value != cluster:
+                yield Problem(where, key, text, f"the cluster is {cluster}")
+            if key.endswith("interruptionQueue") and queues and value not in queues:
+                yield Problem(where, key, text, f"the queue is {', '.join(map(str, queues))}")
+            folder = value.partition("$STORE/")[2]
+            if folder and folder not in written:
+                yield Problem(where, key, text, f"folders that pods write are {', '.join(sorted(written))}")
 
 
 @policy("https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-targets.html")

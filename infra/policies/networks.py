@@ -155,6 +155,41 @@ def interface_endpoints_let_the_network_in(environment: Environment) -> Iterator
             yield Problem(endpoint.address, "security_group_ids", where, allowed)
 
 
+@policy("https://docs.aws.amazon.com/vpc/latest/privatelink/gateway-endpoints.html")
+def gateway_endpoints_are_on_the_nodes_way(environment: Environment) -> Iterator[Problem]:
+    """A gateway endpoint takes what goes by the tables that it names: those of subnets behind a NAT gateway."""
+    ways = dict(_ways(environment))
+    tables = {
+        tie.values.get("route_table_id")
+        for tie in environment.of_type("aws_route_table_association")
+        if ways.get(str(tie.values.get("subnet_id"))) == "aws_nat_gateway"
+    }
+    for endpoint in environment.of_type("aws_vpc_endpoint"):
+        named = {*(endpoint.values.get("route_table_ids") or ())}
+        if endpoint.values.get("vpc_endpoint_type") == "Gateway" and tables - named:
+            missing = ", ".join(sorted(_called(environment, each) for each in tables - named))
+            yield Problem(endpoint.address, "route_table_ids", len(named), f"it lacks {missing}")
+
+
+@policy("https://docs.cloud.google.com/kubernetes-engine/docs/concepts/alias-ips")
+def pods_and_services_have_their_own_ranges(environment: Environment) -> Iterator[Problem]:
+    """Pods have the larger of the secondary ranges, a /24 a node, and services the other one."""
+    sizes = {
+        second["range_name"]: ipaddress.ip_network(second["ip_cidr_range"]).num_addresses
+        for subnet in environment.of_type("google_compute_subnetwork")
+        for second in subnet.values.get("secondary_ip_range") or ()
+    }
+    for cluster in environment.of_type("google_container_cluster"):
+        ranges = cluster.block("ip_allocation_policy")
+        pods, services = (ranges.get(f"{kind}_secondary_range_name") for kind in ("cluster", "services"))
+        for field, name in (("cluster_secondary_range_name", pods), ("services_secondary_range_name", services)):
+            if name not in sizes:
+                yield Problem(cluster.address, field, name, f"the subnetwork has {', '.join(sizes)}")
+        if pods in sizes and services in sizes and sizes[pods] <= sizes[services]:
+            allowed = f"it is the larger of {sizes}, and not the services' {services}"
+            yield Problem(cluster.address, "cluster_secondary_range_name", pods, allowed)
+
+
 def _called(environment: Environment, identity: object) -> str:
     owner = environment.owners.get(str(identity))
     return owner.address if owner else str(identity)

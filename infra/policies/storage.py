@@ -138,6 +138,29 @@ def lustre_is_linked_with_the_folder_that_steps_read(environment: Environment) -
                 yield Problem(link.address, f"s3.{way}.events", sorted(events), allowed)
 
 
+@policy("https://docs.cloud.google.com/managed-lustre/docs/transfer-data")
+def lustre_moves_files_to_and_from_the_lake(environment: Environment) -> Iterator[Problem]:
+    """The service agent reads and writes the bucket that steps read raw data from."""
+    for grant in environment.of_type("google_storage_bucket_iam_member"):
+        if ".transfer" in grant.address:
+            bucket, role = str(grant.values["bucket"]), grant.values["role"]
+            if not bucket.endswith("-lake"):
+                yield Problem(grant.address, "bucket (lustre)", bucket, "it is the lake, which steps may read")
+            if role != "roles/storage.objectUser":
+                yield Problem(grant.address, "role (lustre)", role, "an export writes: roles/storage.objectUser")
+
+
+@policy("https://docs.aws.amazon.com/cost-management/latest/userguide/getting-started-ad.html")
+def an_anomaly_is_a_part_of_the_budget(environment: Environment) -> Iterator[Problem]:
+    """Both are in USD: from a hundredth to a half of a month's limit is neither noise nor news too late."""
+    limits = [float(budget.values["limit_amount"]) for budget in environment.of_type("aws_budgets_budget")]
+    for subscription in environment.of_type("aws_ce_anomaly_subscription"):
+        for value in subscription.block("threshold_expression", "dimension").get("values") or ():
+            if limits and not limits[0] / 100 <= float(value) <= limits[0] / 2:
+                field = "threshold_expression.dimension.values (anomaly)"
+                yield Problem(subscription.address, field, value, f"a month's limit is {limits[0]:g} USD")
+
+
 @policy("https://docs.aws.amazon.com/aws-cost-management/latest/APIReference/API_budgets_Notification.html")
 def a_budget_warns_before_it_is_spent(environment: Environment) -> Iterator[Problem]:
     """One threshold below the whole, one at it and one for the forecast, each of its own kind."""

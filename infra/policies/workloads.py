@@ -373,6 +373,43 @@ def a_pool_has_its_own_pods_and_picker(environment: Environment) -> Iterator[Pro
             )
 
 
+@policy("https://kueue.sigs.k8s.io/docs/concepts/cluster_queue/")
+def queues_lead_to_flavors_that_are_there(environment: Environment) -> Iterator[Problem]:
+    """A local queue names a cluster queue, and that one flavors with a quota of what it covers."""
+    queues = {value["metadata"]["name"] for value in environment.of_kind("ClusterQueue")}
+    flavors = {value["metadata"]["name"] for value in environment.of_kind("ResourceFlavor")}
+    for local in environment.of_kind("LocalQueue"):
+        if local["spec"]["clusterQueue"] not in queues:
+            yield Problem(label(local), "clusterQueue", local["spec"]["clusterQueue"], f"there is {sorted(queues)}")
+    for queue in environment.of_kind("ClusterQueue"):
+        groups = queue["spec"]["resourceGroups"]
+        for wanted, flavor in [(group["coveredResources"], flavor) for group in groups for flavor in group["flavors"]]:
+            covered = {resource["name"] for resource in flavor["resources"]}
+            if flavor["name"] not in flavors:
+                yield Problem(label(queue), "flavors.name", flavor["name"], f"there is {sorted(flavors)}")
+            if covered != {*wanted}:
+                yield Problem(label(queue), "coveredResources", wanted, f"quotas are of {covered}")
+
+
+@policy("https://kueue.sigs.k8s.io/docs/concepts/resource_flavor/")
+def flavors_are_of_pools_that_are_there(environment: Environment) -> Iterator[Problem]:
+    """A flavor's labels are those of nodes: of others no node is ever made."""
+    for flavor in environment.of_kind("ResourceFlavor"):
+        labels = flavor["spec"].get("nodeLabels", {})
+        if labels.get("nightshift/pool", "gpu") not in ("gpu", "general"):
+            yield Problem(label(flavor), "nodeLabels", labels, "pools are gpu and general")
+
+
+@policy("https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/expander/priority/readme.md")
+def spot_comes_before_all_others(environment: Environment) -> Iterator[Problem]:
+    """The highest priority of the autoscaler is that of groups with spot in their names."""
+    priorities = environment.values.get("cluster-autoscaler", {}).get("expanderPriorities", {})
+    first = priorities.get(max(priorities, default=0), [])
+    if priorities and not any("spot" in pattern for pattern in first):
+        where = "infra/cluster/values/cluster-autoscaler.yaml"
+        yield Problem(where, "expanderPriorities", priorities, "the largest number is the one of .*spot.*")
+
+
 @policy("infra/cluster/values")
 def what_watches_gpus_tolerates_their_taints(environment: Environment) -> Iterator[Problem]:
     """What runs on GPU nodes tolerates every taint that a pool may have, or leaves some of them alone."""

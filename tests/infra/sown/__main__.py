@@ -1,4 +1,4 @@
-"""`python -m tests.infra.sown [mistakes|held_back]`: sow mistakes and print which of them the policies name."""
+"""`python -m tests.infra.sown [FILE...]`: sow the mistakes of files here and print which the policies name."""
 
 import sys
 import tempfile
@@ -9,9 +9,9 @@ from tests.infra.sown import judge
 from tests.infra.sown.judge import ENVIRONMENT
 
 
-def main(name: str) -> None:
+def main(*names: str) -> None:
     """Print a line a mistake, and the share that was named."""
-    mistakes = judge.read(name)
+    mistakes = [mistake for name in names for mistake in judge.read(name)]
     verdicts = []
     with tempfile.TemporaryDirectory() as scratch:
         for cloud in CLOUDS:
@@ -31,4 +31,4 @@ def main(name: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:] or ["mistakes"])
+    main(*sys.argv[1:] or ("mistakes", "held_back", "held_back_again"))
