@@ -76,6 +76,7 @@ def describe(answers: Answers, plan: Json, state: Json, infra: Path = terraform.
         _account([each for each in looked_up if each["address"].startswith(start)]),
         _people(answers),
         outputs,
+        answers.gpu.provisioning,
     )
 
 
