@@ -66,7 +66,7 @@ def user_data_are_what_the_image_reads(environment: Environment) -> Iterator[Pro
                 allowed = f"nodeadm reads parts of {known['content_type']}"
                 yield Problem(template.address, "user_data.Content-Type", part.get_content_type(), allowed)
             else:
-                for field, value, allowed in _node_config(yaml.safe_load(part.get_payload()), known):
+                for field, value, allowed in _node_config(yaml.safe_load(str(part.get_payload())), known):
                     yield Problem(template.address, f"user_data.{field}", value, f"{allowed} ({_NODEADM})")
 
 
