@@ -250,7 +250,7 @@ def a_reservation_is_named_by_its_key(environment: Environment) -> Iterator[Prob
                 pool.address, "reservation_affinity.values", affinity.get("values"), "it names the reservation"
             )
         elsewhere = pool.block("node_config").get("spot") or pool.block("node_config").get("flex_start")
-        if elsewhere and kind != "NO_RESERVATION":
+        if elsewhere and kind not in (None, "NO_RESERVATION"):
             field = "reservation_affinity.consume_reservation_type"
             yield Problem(pool.address, field, kind, "spot and flex-start are NO_RESERVATION")
 
