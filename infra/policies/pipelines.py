@@ -57,8 +57,8 @@ def nodes_are_what_the_pipelines_ask_for(environment: Environment) -> Iterator[P
     pools = [*_pools(environment)]
     for kind, placement in _wanted(environment).items():
         own = [pool for pool in pools if pool[1].get("nightshift/pool") == kind]
-        # with the general pool alone, GPU nodes are made by Karpenter or of a ComputeClass
-        if (len(pools) > 1 or kind == "general") and not any(
+        # otherwise Karpenter makes them, or GKE of a ComputeClass
+        if (kind == "general" or environment.provisioning == "autoscaler") and not any(
             placement.nodes.items() <= labels.items() for _, labels, *_ in own
         ):
             yield Problem("node pools", "labels", [dict(pool[1]) for pool in pools], f"one has {dict(placement.nodes)}")
