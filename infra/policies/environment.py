@@ -78,6 +78,7 @@ def describe(
         _account([each for each in looked_up if each["address"].startswith(start)]),
         _people(answers),
         outputs,
+        answers.gpu.provisioning,
     )
 
 

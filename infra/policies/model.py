@@ -47,6 +47,7 @@ class Environment:
         account: on AWS its number; empty where it is not known.
         people: the variable `people` of AWS: ARNs of roles by what they are.
         outputs: of Terraform, as `terraform output -json` prints them; empty where nothing was applied.
+        provisioning: who makes GPU nodes, as the answers say.
     """
 
     cloud: str
@@ -59,6 +60,7 @@ class Environment:
     account: str
     people: Mapping[str, list[str]] = field(default_factory=dict, hash=False)
     outputs: Json = field(default_factory=dict, hash=False)
+    provisioning: str = "autoscaler"
 
     def of_type(self, *types: str) -> list[Resource]:
         """Return the resources of some types."""

@@ -55,12 +55,12 @@ def _wanted(environment: Environment) -> Mapping[str, Placement]:
 def nodes_are_what_the_pipelines_ask_for(environment: Environment) -> Iterator[Problem]:
     """Labels and taints are those by which steps choose nodes."""
     pools = [*_pools(environment)]
-    # Karpenter's are judged by themselves; only what is rendered for an environment names a role
-    is_karpenters = any("role" in nodes["spec"] for nodes in environment.of_kind("EC2NodeClass"))
     for kind, placement in _wanted(environment).items():
         own = [pool for pool in pools if pool[1].get("nightshift/pool") == kind]
-        has_nodes = any(placement.nodes.items() <= labels.items() for _, labels, *_ in own)
-        if not has_nodes and not (placement.gpus and (is_karpenters or len(pools) == 1)):
+        # otherwise Karpenter makes them, or GKE of a ComputeClass
+        if (kind == "general" or environment.provisioning == "autoscaler") and not any(
+            placement.nodes.items() <= labels.items() for _, labels, *_ in own
+        ):
             yield Problem("node pools", "labels", [dict(pool[1]) for pool in pools], f"one has {dict(placement.nodes)}")
         for pool, _, spot, taints in own:
             tolerated = {(each.key, each.value) for each in placement.tolerations if each.key == GPU or spot}

@@ -97,12 +97,13 @@ def _units(text: str) -> list[str]:
     known = table("monitoring")
     bare = re.sub(r'"[^"]*"', "", text)
     metrics = _SERIES.findall(bare)
-    if not metrics or re.match(r"(sum by \([^)]*\) )?\(?increase", bare):
+    if not metrics or "*" in bare or "increase(" in bare:
         return []
-    if re.match(r"\s*count\(", bare):
+    if re.match(r"\s*count\([^)]*\)$", bare):
         return ["short", "none"]
     if " / " in bare:
-        return ["percentunit"]
+        # a share is of the same metric; anything else has a unit of its own
+        return ["percentunit"] if metrics[0] in metrics[1:] else []
     if "time() - " in bare:
         return ["s", "dtdurations"]
     if "histogram_quantile" not in bare and _RATE.search(bare):

@@ -7,6 +7,7 @@ from typing import Any
 import yaml
 
 from infra.policies.model import Environment, Json, Problem, label, policy, table
+from pipelines.environments import SITES
 
 _MADE = re.compile(r'^ *secret (\$?\w+) ([\w-]+) <<< "(.*?)(?<!\\)"$', re.MULTILINE | re.DOTALL)
 _LOOP = re.compile(r"for namespace in ([\w ]+); do")
@@ -36,11 +37,21 @@ def secrets_have_the_keys_that_are_read(environment: Environment) -> Iterator[Pr
 
 
 def _read(environment: Environment) -> Iterator[tuple[str, str, str, str, str]]:
+    """Yield who reads a key, in which field, and the namespace, name and key of the secret."""
     for value in environment.objects:
         namespace = value["metadata"].get("namespace", "")
         for field, reference in _references(value):
             for key in [reference["key"]] if "key" in reference else _of_image(value, reference["name"]):
                 yield label(value), field, namespace, reference["name"], key
+    yield from _of_charts(environment)
+    for placement in SITES[environment.cloud].placements.values():
+        for secret in placement.secrets:
+            yield from (("pipelines/environments.py", "secrets", "kubeflow", secret.name, key) for key in secret.keys)
+    for name, wanted in table("kubernetes")["of_kubeflow"].items():
+        yield from (("infra/cluster/pipelines", "secret", "kubeflow", name, key) for key in wanted)
+
+
+def _of_charts(environment: Environment) -> Iterator[tuple[str, str, str, str, str]]:
     charts = yaml.safe_load((environment.infra / "cluster" / "charts.yaml").read_text())
     namespaces = {chart["name"]: chart["namespace"] for chart in charts}
     for chart, paths in table("kubernetes")["secrets"].items():
@@ -48,8 +59,6 @@ def _read(environment: Environment) -> Iterator[tuple[str, str, str, str, str]]:
             for name in _at(environment.values.get(chart), path.split(".")):
                 where = f"infra/cluster/values/{chart}.yaml"
                 yield from ((where, path, namespaces[chart], name, key) for key in wanted)
-    for name, wanted in table("kubernetes")["of_kubeflow"].items():
-        yield from (("infra/cluster/pipelines", "secret", "kubeflow", name, key) for key in wanted)
 
 
 def _references(content: Any) -> Iterator[tuple[str, Json]]:

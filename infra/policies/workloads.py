@@ -44,6 +44,17 @@ def probes_ask_ports_that_are_open(environment: Environment) -> Iterator[Problem
                 )
 
 
+@policy("infra/policies/tables/kubernetes.yaml, listens")
+def containers_declare_the_port_of_their_program(environment: Environment) -> Iterator[Problem]:
+    """A port that is declared and not listened at is one that services and monitors ask in vain."""
+    for where, container in containers(environment):
+        program = " ".join(container.get("command", [])) or container.get("image", "").rpartition("/")[2]
+        ports = [port["containerPort"] for port in container.get("ports", [])]
+        for name, port in table("kubernetes")["listens"].items():
+            if program.startswith(name) and ports and port not in ports:
+                yield Problem(where, "ports.containerPort", ports, f"{name} listens at {port}")
+
+
 @policy("https://kubernetes.io/docs/tasks/configure-pod-container/configure-liveness-readiness-startup-probes/")
 def probes_end_before_the_next_and_leave_time_to_start(environment: Environment) -> Iterator[Problem]:
     """A probe lasts no longer than its period, and a startup probe allows five minutes to a process that has one."""
