@@ -166,15 +166,22 @@ def _walk(values: Json) -> Iterator[Json]:
 
 
 def _known(planned: Any, unknown: Any, created: Any) -> Any:
-    """Return what is planned, and of what is not known yet the texts that an apply made of it: they are references."""
+    """Return what is planned, and of what is not known yet the texts that an apply made of it: they are references.
+
+    Without an apply, what is not known is left out.
+    """
     if unknown is True:
         return created if isinstance(created, str | list | dict) else None
     if isinstance(planned, dict) and unknown:
         keys = {*planned, *unknown}
         known = {key: _known(planned.get(key), unknown.get(key), (created or {}).get(key)) for key in keys}
-        return {key: value for key, value in known.items() if not _is_made_up(key, value)}
-    if isinstance(planned, list) and unknown and len(planned) == len(unknown) == len(created or ()):
-        return [_known(*triple) for triple in zip(planned, unknown, created, strict=True)]
+        asked = {key for key, value in known.items() if value is None and unknown.get(key)}
+        return {key: value for key, value in known.items() if key not in asked and not _is_made_up(key, value)}
+    if isinstance(planned, list) and unknown and created is None:
+        created = [None] * len(planned)
+    if isinstance(planned, list) and unknown and len(planned) == len(unknown) == len(created):
+        known_parts = (_known(*triple) for triple in zip(planned, unknown, created, strict=True))
+        return [part for part in known_parts if part is not None]
     return created if isinstance(planned, list) and unknown else planned
 
 

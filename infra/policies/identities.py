@@ -79,7 +79,7 @@ def an_addon_has_the_role_under_its_own_account(environment: Environment) -> Ite
 @policy("infra/policies/tables/names.yaml, stores")
 def accounts_reach_the_stores_that_they_use(environment: Environment) -> Iterator[Problem]:
     """Each account of Kubernetes reads and writes where it is told to, and nowhere else."""
-    uses = table("names")["stores"][environment.cloud]
+    uses = _uses(environment)
     rights = _rights_on_aws(environment) if environment.cloud == "aws" else _rights_on_gcp(environment)
     by_account: dict[str, dict[str, set[str]]] = {}
     for account, use, store in rights:
@@ -97,6 +97,21 @@ def accounts_reach_the_stores_that_they_use(environment: Environment) -> Iterato
         Problem(f"the role of {account}", "account", None, "it has no right to any store")
         for account in (uses.keys() - by_account.keys() if by_account else ())
     )
+
+
+_FILES = ("aws_fsx_lustre_file_system", "google_lustre_instance", "google_filestore_instance")
+
+
+def _uses(environment: Environment) -> dict[str, dict[str, list[str]]]:
+    """Return what accounts read and write; without a shared file system steps keep their state in a bucket."""
+    names = table("names")
+    state = [] if environment.of_type(*_FILES) else [names["of_steps_without_files"][environment.cloud]]
+    return {
+        account: {
+            use: folders + (state if account.startswith("kubeflow/nightshift") else []) for use, folders in uses.items()
+        }
+        for account, uses in names["stores"][environment.cloud].items()
+    }
 
 
 def _rights_on_aws(environment: Environment) -> Iterator[tuple[str, str, str]]:

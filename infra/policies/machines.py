@@ -66,7 +66,7 @@ def user_data_are_what_the_image_reads(environment: Environment) -> Iterator[Pro
                 allowed = f"nodeadm reads parts of {known['content_type']}"
                 yield Problem(template.address, "user_data.Content-Type", part.get_content_type(), allowed)
             else:
-                for field, value, allowed in _node_config(yaml.safe_load(part.get_payload()), known):
+                for field, value, allowed in _node_config(yaml.safe_load(str(part.get_payload())), known):
                     yield Problem(template.address, f"user_data.{field}", value, f"{allowed} ({_NODEADM})")
 
 
@@ -250,7 +250,7 @@ def a_reservation_is_named_by_its_key(environment: Environment) -> Iterator[Prob
                 pool.address, "reservation_affinity.values", affinity.get("values"), "it names the reservation"
             )
         elsewhere = pool.block("node_config").get("spot") or pool.block("node_config").get("flex_start")
-        if elsewhere and kind != "NO_RESERVATION":
+        if elsewhere and kind not in (None, "NO_RESERVATION"):
             field = "reservation_affinity.consume_reservation_type"
             yield Problem(pool.address, field, kind, "spot and flex-start are NO_RESERVATION")
 

@@ -335,7 +335,7 @@ def service_agents_are_called_so(environment: Environment) -> Iterator[Problem]:
     grants = environment.of_type("google_kms_crypto_key_iam_member")
     members = {str(grant.values.get("member", "")): grant.address for grant in grants}
     for kind, pattern in patterns.items():
-        if environment.of_type(kind) and grants and not any(re.fullmatch(pattern, member) for member in members):
+        if environment.of_type(kind) and any(members) and not any(re.fullmatch(pattern, each) for each in members):
             yield Problem("google_kms_crypto_key_iam_member", "member", sorted(members), f"{kind} needs {pattern}")
     for member, address in members.items():
         written = "@" in member and ".iam." in member and "service-" in member

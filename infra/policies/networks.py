@@ -75,7 +75,12 @@ def a_nat_gateway_reaches_the_internet_by_its_own_subnet(environment: Environmen
             yield Problem(
                 gateway.address, "subnet_id", where, "it lies in a subnet with a route to the Internet gateway"
             )
-    for group in environment.of_type("aws_eks_node_group", "aws_fsx_lustre_file_system"):
+    # the smallest size has none, and nodes with addresses of their own
+    has_gateway = environment.of_type("aws_nat_gateway")
+    for subnet in environment.of_type("aws_subnet"):
+        if subnet.values.get("map_public_ip_on_launch") and has_gateway:
+            yield Problem(subnet.address, "map_public_ip_on_launch", True, "beside NAT gateways no node is public")
+    for group in environment.of_type("aws_eks_node_group", "aws_fsx_lustre_file_system") if has_gateway else ():
         for subnet in group.values.get("subnet_ids") or ():
             if ways.get(subnet) not in (None, "aws_nat_gateway"):
                 where = environment.owners[subnet].address
@@ -226,16 +231,21 @@ def _of_efa(environment: Environment) -> Iterator[tuple[str, str, list[str]]]:
 @policy("https://docs.aws.amazon.com/eks/latest/userguide/sec-group-reqs.html")
 def nodes_are_in_the_clusters_group(environment: Environment) -> Iterator[Problem]:
     """A node's first interface is in the group that EKS makes for control plane and nodes, or it never joins."""
-    groups = [cluster.block("vpc_config").get("cluster_security_group_id") for cluster in _clusters(environment)]
+    groups = [group for each in _clusters(environment) if (group := _group(each))]
     for template in environment.of_type("aws_launch_template"):
         for field, members in _first_interface(template):
-            if groups[:1] != [None] and members and not {*members} & {*groups}:
+            if groups and members and not {*members} & {*groups}:
                 shown = ", ".join(sorted(_called(environment, member) for member in members))
                 yield Problem(template.address, field, shown, "the cluster's security group has to be among them")
 
 
 def _clusters(environment: Environment) -> list[Resource]:
     return environment.of_type("aws_eks_cluster")
+
+
+def _group(cluster: Resource) -> str:
+    """Return the security group that EKS makes; empty where it is not known yet."""
+    return str(cluster.block("vpc_config").get("cluster_security_group_id") or "")
 
 
 def _first_interface(template: Resource) -> Iterator[tuple[str, list[str]]]:
@@ -249,15 +259,15 @@ def _first_interface(template: Resource) -> Iterator[tuple[str, list[str]]]:
 def lustre_and_its_clients_let_each_other_in(environment: Environment) -> Iterator[Problem]:
     """Servers admit themselves and nodes, and nodes admit servers, at 988 and 1018 to 1023."""
     rules = _admitted(environment, "ingress")
-    nodes = [cluster.block("vpc_config").get("cluster_security_group_id") for cluster in _clusters(environment)]
+    nodes = [group for each in _clusters(environment) if (group := _group(each))]
     for system in environment.of_type("aws_fsx_lustre_file_system"):
-        servers = system.values.get("security_group_ids") or []
+        servers: list[str] = system.values.get("security_group_ids") or []
         pairs = (
             ("servers", servers, "servers", servers),
             ("servers", servers, "nodes", nodes),
             ("nodes", nodes, "servers", servers),
         )
-        for into, groups, who, peers in pairs if servers and nodes[:1] != [None] else ():
+        for into, groups, who, peers in pairs if servers and nodes else ():
             for ports in _LUSTRE:
                 if not _lets(rules, groups, peers, ports):
                     allowed = f"no ingress rule lets {who} into {into}' group at {ports[0]} to {ports[1]}"

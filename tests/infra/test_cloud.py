@@ -71,7 +71,7 @@ def test_an_example_is_written_as_init_writes_a_file(name: str) -> None:
     ("old", "new", "says"),
     [
         ("size: dev", "size: huge", "size: Input should be 'try', 'dev' or 'prod', got 'huge'"),
-        ("kueue:", "queue:", "gpu.queue: Extra inputs are not permitted"),
+        ("kueue:", "queue:", "gpu.queue: unknown key; leave it out"),
         ("'000000000000'", "'12'", "account.id: String should match pattern '^[0-9]{12}$', got '12'"),
         ("us-east-1b", "eu-west-1b", "zones: eu-west-1b is none of region us-east-1"),
         ("autoscaler", "compute-class", "gpu: compute-class is a choice of gcp only; this is aws"),
