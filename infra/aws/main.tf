@@ -154,7 +154,6 @@ module "lustre" {
   kms_key_arn           = module.encryption.key_arn
   capacity_gib          = var.lustre.capacity_gib
   throughput            = var.lustre.throughput
-  metadata_iops         = var.lustre.metadata_iops
   efa                   = var.lustre.efa
 }
 

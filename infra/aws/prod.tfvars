@@ -41,9 +41,8 @@ gpu_pools = {
 }
 
 lustre = {
-  capacity_gib  = 4800
-  throughput    = 250
-  metadata_iops = 6000
+  capacity_gib = 4800
+  throughput   = 250
 }
 
 budget = {

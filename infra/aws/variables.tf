@@ -239,12 +239,11 @@ variable "preload_images" {
 }
 
 variable "lustre" {
-  description = "The FSx for Lustre file system: capacity in GiB, throughput in MB/s for each TiB, metadata IOPS, EFA; null for state in the bucket"
+  description = "The FSx for Lustre file system: capacity in GiB, throughput in MB/s for each TiB, EFA; null for state in the bucket"
   type = object({
-    capacity_gib  = optional(number, 1200)
-    throughput    = optional(number, 125)
-    metadata_iops = optional(number)
-    efa           = optional(bool, false)
+    capacity_gib = optional(number, 1200)
+    throughput   = optional(number, 125)
+    efa          = optional(bool, false)
   })
   default = {}
 

@@ -10,7 +10,7 @@ import yaml
 
 from infra.cloud import answers as questions
 from infra.cloud import asking, core, rendering
-from infra.cloud.answers import Answers, Cloud, Size
+from infra.cloud.answers import Cloud, EnvironmentAnswers, Size
 from infra.cloud.rendering import IMAGES, OUTPUTS, RENDERED, Infrastructure, make
 from infra.terraform import INFRA
 from nightshift.errors import UserError
@@ -37,7 +37,7 @@ def init(args: argparse.Namespace) -> Sequence[str]:
 
 def schema(_: argparse.Namespace) -> Sequence[str]:
     """Print the JSON Schema of a file of answers."""
-    return [json.dumps(Answers.model_json_schema(), indent=2)]
+    return [json.dumps(EnvironmentAnswers.model_json_schema(), indent=2)]
 
 
 def render(args: argparse.Namespace) -> Sequence[str]:
@@ -65,15 +65,15 @@ def images(args: argparse.Namespace) -> Sequence[str]:
 def install(args: argparse.Namespace) -> Sequence[str]:
     """Install what the cluster runs."""
     answers = _read(args)
-    made, digests = _infrastructure(answers, args.dry_run), _digests(answers, args.dry_run)
-    return core.script(core.install(_charts(), answers, made, digests))
+    infrastructure, digests = _infrastructure(answers, args.dry_run), _digests(answers, args.dry_run)
+    return core.script(core.install(_charts(), answers, infrastructure, digests))
 
 
 def schedule(args: argparse.Namespace) -> Sequence[str]:
     """Schedule the nights."""
     answers = _read(args)
-    made, digests = _infrastructure(answers, args.dry_run), _digests(answers, args.dry_run)
-    return core.script(core.schedule(answers, made, digests))
+    infrastructure, digests = _infrastructure(answers, args.dry_run), _digests(answers, args.dry_run)
+    return core.script(core.schedule(answers, infrastructure, digests))
 
 
 def down(args: argparse.Namespace) -> Sequence[str]:
@@ -110,7 +110,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _read(args: argparse.Namespace) -> Answers:
+def _read(args: argparse.Namespace) -> EnvironmentAnswers:
     return questions.read(args.cloud, args.environment)
 
 
@@ -119,7 +119,7 @@ def _charts() -> Sequence[Mapping[str, object]]:
     return rows
 
 
-def _infrastructure(answers: Answers, is_dry: bool) -> Infrastructure:
+def _infrastructure(answers: EnvironmentAnswers, is_dry: bool) -> Infrastructure:
     file = RENDERED / answers.name / OUTPUTS
     if is_dry and not file.exists():
         # stands for what Terraform has not made yet
@@ -128,7 +128,7 @@ def _infrastructure(answers: Answers, is_dry: bool) -> Infrastructure:
     return rendering.read_outputs(answers, _content(file, make("cloud-up", answers)))
 
 
-def _digests(answers: Answers, is_dry: bool) -> dict[str, str]:
+def _digests(answers: EnvironmentAnswers, is_dry: bool) -> dict[str, str]:
     file = RENDERED / answers.name / IMAGES
     if is_dry and not file.exists():
         return dict.fromkeys(answers.images, "<digest>")

@@ -78,13 +78,13 @@ OF_ONE_CLOUD = {
 }
 
 
-class Section(BaseModel):
+class AnswerSection(BaseModel):
     """A part of the answers: immutable, and a key it does not know is an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-class AwsAccount(Section):
+class AwsAccount(AnswerSection):
     """The account on AWS, and who works there."""
 
     id: Account = Field(description="id of the account, 12 digits")
@@ -93,7 +93,7 @@ class AwsAccount(Section):
     readers: list[Role] = Field([], description="ARNs of the roles that look")
 
 
-class GoogleProject(Section):
+class GoogleProject(AnswerSection):
     """The project on Google Cloud, and who works there."""
 
     id: str = Field(
@@ -108,14 +108,14 @@ class GoogleProject(Section):
     )
 
 
-class Budget(Section):
+class Budget(AnswerSection):
     """What a month may cost, and who is told."""
 
     monthly: int = Field(description="USD; on Google Cloud in the billing account's currency", ge=1)
     emails: list[Email] = Field(description="who is written to when it is nearly spent", min_length=1)
 
 
-class GpuChoices(Section):
+class GpuChoices(AnswerSection):
     """How GPU nodes come, and are used; everything is off unless it is chosen."""
 
     kueue: bool = Field(False, description="queue work by quota, all nodes of a training or none")
@@ -139,14 +139,14 @@ class GpuChoices(Section):
         return self
 
 
-class Schedule(Section):
+class NightlySchedule(AnswerSection):
     """What runs every night."""
 
     config: str = Field("fraud", description="use case, by its name in pipelines/configs/ or a YAML file")
     data: str = Field("simulator", description="folder of the raw events: s3://, gs:// or /lustre; or the simulator")
 
 
-class Answers(Section):
+class EnvironmentAnswers(AnswerSection):
     """All that is asked about an environment."""
 
     cloud: Cloud = Field(description="aws or gcp")
@@ -163,7 +163,7 @@ class Answers(Section):
     images: list[str] = Field(
         ["base", "serving", "airflow", "rapids"], description="targets of containers/Dockerfile to build", min_length=1
     )
-    schedule: Schedule = Field(Schedule(), description="what runs every night")
+    schedule: NightlySchedule = Field(NightlySchedule(), description="what runs every night")
     gpu: GpuChoices = Field(GpuChoices(), description="how GPU nodes come, and are used")
     terraform: dict[str, Any] = Field(
         {}, description="variables of infra/<cloud>/variables.tf that differ from those of the size"
@@ -206,7 +206,7 @@ class Answers(Section):
         return self
 
 
-def parse(content: bytes, name: str) -> Answers:
+def parse(content: bytes, name: str) -> EnvironmentAnswers:
     """Check the content of a file of answers.
 
     Raises:
@@ -215,10 +215,10 @@ def parse(content: bytes, name: str) -> Answers:
     value = strict_yaml.load(content, name)
     if not isinstance(value, dict):
         raise UserError(f"{name} holds no keys; write it with: nightshift cloud init")
-    return check(lambda: Answers.model_validate_json(json.dumps(value), strict=True), value, name)
+    return check(lambda: EnvironmentAnswers.model_validate_json(json.dumps(value), strict=True), value, name)
 
 
-def check(validate: Callable[[], Answers], value: Mapping[str, Any], name: str) -> Answers:
+def check(validate: Callable[[], EnvironmentAnswers], value: Mapping[str, Any], name: str) -> EnvironmentAnswers:
     """Validate answers.
 
     Args:
@@ -239,7 +239,7 @@ def check(validate: Callable[[], Answers], value: Mapping[str, Any], name: str) 
         raise UserError(f"{name} is not valid:\n  " + "\n  ".join(lines)) from None
 
 
-def read(cloud: str, environment: str, folder: Path = FOLDER) -> Answers:
+def read(cloud: str, environment: str, folder: Path = FOLDER) -> EnvironmentAnswers:
     """Read the file of an environment.
 
     Raises:
@@ -258,16 +258,16 @@ def read(cloud: str, environment: str, folder: Path = FOLDER) -> Answers:
     return answers
 
 
-def render(answers: Answers) -> str:
+def render(answers: EnvironmentAnswers) -> str:
     """Return the answers as a file, with a comment on every key."""
     return "\n".join(_render(answers, "")) + "\n"
 
 
-def _render(section: Section, indent: str) -> Iterator[str]:
+def _render(section: AnswerSection, indent: str) -> Iterator[str]:
     for name, field in type(section).model_fields.items():
         value = getattr(section, name)
         yield f"{indent}# {field.description}"
-        if isinstance(value, Section):
+        if isinstance(value, AnswerSection):
             yield f"{indent}{name}:"
             yield from _render(value, indent + "  ")
         elif isinstance(value, dict) and value:

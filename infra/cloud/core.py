@@ -7,7 +7,7 @@ from enum import StrEnum
 from importlib.metadata import version
 
 from infra.cloud import gpu
-from infra.cloud.answers import Answers, Cloud, Provisioning
+from infra.cloud.answers import Cloud, EnvironmentAnswers, Provisioning
 from infra.cloud.rendering import COMPUTE_CLASS, IMAGES, OUTPUTS, RENDERED, VARIABLES, Infrastructure, make, references
 from infra.cluster import core as cluster
 from infra.terraform import INFRA
@@ -30,13 +30,13 @@ class Data(StrEnum):
     DELETE = "delete"
 
 
-def bucket(answers: Answers) -> str:
+def bucket(answers: EnvironmentAnswers) -> str:
     """Return the name of the bucket with the states of an account's environments; on AWS of those in one region."""
     region = f"-{answers.region}" if answers.cloud is Cloud.AWS else ""
     return f"nightshift-states-{answers.account.id}{region}"
 
 
-def state(answers: Answers) -> list[str]:
+def state(answers: EnvironmentAnswers) -> list[str]:
     """Return the commands that make the bucket with Terraform's states."""
     name, region = bucket(answers), answers.region
     if answers.cloud is Cloud.GCP:
@@ -50,49 +50,59 @@ def state(answers: Answers) -> list[str]:
             f"gcloud storage buckets update {uri} {project} --versioning",
         ]
     # the oldest region is the one that is not named
-    place = "" if region == "us-east-1" else f" --create-bucket-configuration LocationConstraint={region}"
+    location = "" if region == "us-east-1" else f" --create-bucket-configuration LocationConstraint={region}"
     blocked = ",".join(
         f"{rule}=true" for rule in ("BlockPublicAcls", "IgnorePublicAcls", "BlockPublicPolicy", "RestrictPublicBuckets")
     )
     api = f"aws s3api {{}} --bucket {name} --region {region}"
     return [
         *_check_login(answers),
-        f"{api.format('head-bucket')} >/dev/null 2>&1 || {api.format('create-bucket')}{place}",
+        f"{api.format('head-bucket')} >/dev/null 2>&1 || {api.format('create-bucket')}{location}",
         f"{api.format('put-bucket-versioning')} --versioning-configuration Status=Enabled",
         f"{api.format('put-public-access-block')} --public-access-block-configuration {blocked}",
     ]
 
 
-def up(answers: Answers) -> list[str]:
-    """Return the commands that make the infrastructure, once the account has room for it."""
-    run, plan = _terraform(answers), _rendered(answers, "plan.json")
+def up(answers: EnvironmentAnswers) -> list[str]:
+    """Return the commands that make the infrastructure, once it keeps every policy and the account has room for it."""
+    run, plan = _terraform(answers), _locate(answers, "plan.json")
     return [
         *_check_login(answers),
         _render(answers),
+        f"python -m infra.policies {answers.cloud} {answers.environment}",
         *_initialize(answers),
         f"{run} plan -input=false {_variables(answers)} -out={_within(answers, 'plan')}",
         f"{run} show -json {_within(answers, 'plan')} >{plan}",
         f"nightshift doctor --cloud {answers.cloud} --plan {plan}",
         f"{run} apply -input=false {_within(answers, 'plan')}",
-        f"{run} output -json >{_rendered(answers, OUTPUTS)}",
+        f"{run} output -json >{_locate(answers, OUTPUTS)}",
         _render(answers),
         *_activate_tags(answers),
     ]
 
 
-def images(answers: Answers, made: Infrastructure) -> list[str]:
+def images(answers: EnvironmentAnswers, infrastructure: Infrastructure) -> list[str]:
     """Return the commands that build, sign and push images, and write their digests down."""
-    names, digests = " ".join(answers.images), _rendered(answers, IMAGES)
+    names, digests = " ".join(answers.images), _locate(answers, IMAGES)
     if answers.registry is None:
         built = [f'make images sbom IMAGES="{names}"']
-        push = f"containers/push.sh {made.registry} {version('nightshift')} {names}"
+        push = f"containers/push.sh {infrastructure.registry} {version('nightshift')} {names}"
     else:
-        built, push = [], f"containers/digests.sh {made.registry} {version('nightshift')} {names}"
-    return [*_log_in(answers, made), *built, f"{push} >{digests}.new", f"mv {digests}.new {digests}", _render(answers)]
+        built, push = [], f"containers/digests.sh {infrastructure.registry} {version('nightshift')} {names}"
+    return [
+        *_log_in(answers, infrastructure),
+        *built,
+        f"{push} >{digests}.new",
+        f"mv {digests}.new {digests}",
+        _render(answers),
+    ]
 
 
 def install(
-    charts: Sequence[cluster.Chart], answers: Answers, made: Infrastructure, digests: Mapping[str, str]
+    charts: Sequence[cluster.Chart],
+    answers: EnvironmentAnswers,
+    infrastructure: Infrastructure,
+    digests: Mapping[str, str],
 ) -> list[str]:
     """Return the commands that install what the cluster runs."""
     pools = {
@@ -102,22 +112,22 @@ def install(
     }
     choices = gpu.name_choices(answers.gpu)
     return [
-        *_set(settings(answers, made, digests)),
+        *_set(settings(answers, infrastructure, digests)),
         *connect(answers),
-        *cluster.install(charts, answers.cloud, answers.cluster, choices, smallest=bool(made.state)),
+        *cluster.install(charts, answers.cloud, answers.cluster, choices, smallest=bool(infrastructure.state)),
         *pools[answers.gpu.provisioning],
     ]
 
 
-def schedule(answers: Answers, made: Infrastructure, digests: Mapping[str, str]) -> list[str]:
+def schedule(answers: EnvironmentAnswers, infrastructure: Infrastructure, digests: Mapping[str, str]) -> list[str]:
     """Return the commands that check the environment and schedule its nights; without Kubeflow, Airflow's."""
-    if made.state:
+    if infrastructure.state:
         unpause = f"airflow dags unpause --yes --treat-dag-id-as-regex '^{answers.schedule.config}_'"
         airflow = "kubectl exec --namespace airflow deployment/airflow-api-server --container api-server"
         return [*connect(answers), f"{airflow} -- {unpause}"]
     chosen = f"--config {shlex.quote(answers.schedule.config)} --data {shlex.quote(answers.schedule.data)}"
     return [
-        f'export {PUSHED_IMAGES}="{references(made, digests)}" KFP_ENDPOINT=http://localhost:{KUBEFLOW_PORT}',
+        f'export {PUSHED_IMAGES}="{references(infrastructure, digests)}" KFP_ENDPOINT=http://localhost:{KUBEFLOW_PORT}',
         *connect(answers),
         f"kubectl port-forward --namespace kubeflow service/ml-pipeline {KUBEFLOW_PORT} >/dev/null &",
         f"nightshift doctor --environment {answers.cloud}",
@@ -125,7 +135,7 @@ def schedule(answers: Answers, made: Infrastructure, digests: Mapping[str, str])
     ]
 
 
-def down(charts: Sequence[cluster.Chart], answers: Answers, data: Data) -> list[str]:
+def down(charts: Sequence[cluster.Chart], answers: EnvironmentAnswers, data: Data) -> list[str]:
     """Return the commands that remove everything that bears a price: from the inside out, and then what is left.
 
     Args:
@@ -149,9 +159,9 @@ def down(charts: Sequence[cluster.Chart], answers: Answers, data: Data) -> list[
     ]
 
 
-def connect(answers: Answers) -> list[str]:
+def connect(answers: EnvironmentAnswers) -> list[str]:
     """Return the commands that reach the private API server, by a kubeconfig of their own: never another cluster's."""
-    begin = [f"export KUBECONFIG=$PWD/{_rendered(answers, 'kubeconfig')}"]
+    begin = [f"export KUBECONFIG=$PWD/{_locate(answers, 'kubeconfig')}"]
     # what forwards ports ends with the shell, and so does what the AWS CLI has started for it
     end = [
         "trap 'for job in $(jobs -p); do pkill -P $job || true; kill $job || true; done 2>/dev/null' EXIT",
@@ -160,9 +170,9 @@ def connect(answers: Answers) -> list[str]:
     if answers.cloud is Cloud.AWS:
         return [*begin, f"AWS_REGION={answers.region} infra/aws/connect.sh {answers.cluster} &", *end]
     # as infra/gcp/modules/cluster has it: one zone has a control plane of its own
-    location = answers.region if len(answers.zones) > 1 else answers.zones[0]
-    place = f"--project {answers.account.id} --location {location}"
-    return [*begin, f"gcloud container clusters get-credentials {answers.cluster} {place} --dns-endpoint", *end]
+    region_or_zone = answers.region if len(answers.zones) > 1 else answers.zones[0]
+    location = f"--project {answers.account.id} --location {region_or_zone}"
+    return [*begin, f"gcloud container clusters get-credentials {answers.cluster} {location} --dns-endpoint", *end]
 
 
 def script(commands: Sequence[str]) -> list[str]:
@@ -170,18 +180,18 @@ def script(commands: Sequence[str]) -> list[str]:
     return [cluster.STOPPED, *commands]
 
 
-def settings(answers: Answers, made: Infrastructure, digests: Mapping[str, str]) -> dict[str, str]:
+def settings(answers: EnvironmentAnswers, infrastructure: Infrastructure, digests: Mapping[str, str]) -> dict[str, str]:
     """Return what the commands of `infra/cluster` name as variables of the shell."""
     return {
         "AIRFLOW_DIGEST": digests.get("airflow", ""),
-        "ARTIFACTS": made.models,
+        "ARTIFACTS": infrastructure.models,
         "AWS_REGION": answers.region,
         "DATA": answers.schedule.data,
-        "IMAGES": references(made, digests),
-        "OVERLAYS": _rendered(answers),
-        "REGISTRY": made.registry,
-        "STATE": made.state,
-        "STORE": made.store,
+        "IMAGES": references(infrastructure, digests),
+        "OVERLAYS": _locate(answers),
+        "REGISTRY": infrastructure.registry,
+        "STATE": infrastructure.state,
+        "STORE": infrastructure.store,
     }
 
 
@@ -189,7 +199,7 @@ def _set(settings: Mapping[str, str]) -> list[str]:
     return [f"{name}={shlex.quote(value)}" for name, value in settings.items()]
 
 
-def _check_login(answers: Answers) -> list[str]:
+def _check_login(answers: EnvironmentAnswers) -> list[str]:
     """Google's commands name their project, those of AWS ask whichever account one is logged in to."""
     if answers.cloud is Cloud.GCP:
         return []
@@ -199,29 +209,29 @@ def _check_login(answers: Answers) -> list[str]:
     return [f'{login} || {{ echo "{wrong}" >&2; exit 2; }}']
 
 
-def _render(answers: Answers) -> str:
+def _render(answers: EnvironmentAnswers) -> str:
     return f"python -m infra.cloud render {answers.cloud} {answers.environment}"
 
 
-def _terraform(answers: Answers) -> str:
+def _terraform(answers: EnvironmentAnswers) -> str:
     return f"terraform -chdir=infra/{answers.cloud}"
 
 
-def _rendered(answers: Answers, name: str = "") -> str:
+def _locate(answers: EnvironmentAnswers, name: str = "") -> str:
     """The path of a rendered file, or of the folder, from the repository's root, where a shell runs."""
     return f"{RENDERED.relative_to(INFRA.parent)}/{answers.name}/{name}".removesuffix("/")
 
 
-def _within(answers: Answers, name: str) -> str:
+def _within(answers: EnvironmentAnswers, name: str) -> str:
     """The path of a rendered file for Terraform, which runs in the folder of the cloud."""
-    return f"../../{_rendered(answers, name)}"
+    return f"../../{_locate(answers, name)}"
 
 
-def _variables(answers: Answers) -> str:
+def _variables(answers: EnvironmentAnswers) -> str:
     return f"-var-file={answers.size}.tfvars -var-file={_within(answers, VARIABLES)}"
 
 
-def _initialize(answers: Answers) -> list[str]:
+def _initialize(answers: EnvironmentAnswers) -> list[str]:
     """Each environment has its own folder of what Terraform downloads, so that two do not take each other's state."""
     if answers.cloud is Cloud.AWS:
         where = {
@@ -233,12 +243,12 @@ def _initialize(answers: Answers) -> list[str]:
         where = {"bucket": bucket(answers), "prefix": f"nightshift/{answers.environment}"}
     options = " ".join(f"-backend-config={key}={value}" for key, value in where.items())
     return [
-        f"export TF_DATA_DIR=$PWD/{_rendered(answers, '.terraform')}",
+        f"export TF_DATA_DIR=$PWD/{_locate(answers, '.terraform')}",
         f"{_terraform(answers)} init -input=false -reconfigure {options}",
     ]
 
 
-def _activate_tags(answers: Answers) -> list[str]:
+def _activate_tags(answers: EnvironmentAnswers) -> list[str]:
     """A budget sees tags that are active, which AWS lists a day after their first use."""
     if answers.cloud is Cloud.GCP:
         return []
@@ -252,8 +262,8 @@ def _activate_tags(answers: Answers) -> list[str]:
     ]
 
 
-def _log_in(answers: Answers, made: Infrastructure) -> list[str]:
-    host = made.registry.partition("/")[0]
+def _log_in(answers: EnvironmentAnswers, infrastructure: Infrastructure) -> list[str]:
+    host = infrastructure.registry.partition("/")[0]
     if answers.cloud is Cloud.GCP:
         return [f"gcloud auth configure-docker {host} --quiet"]
     return [
@@ -261,7 +271,7 @@ def _log_in(answers: Answers, made: Infrastructure) -> list[str]:
     ]
 
 
-def _find_cluster(answers: Answers) -> str:
+def _find_cluster(answers: EnvironmentAnswers) -> str:
     if answers.cloud is Cloud.GCP:
         query = f"--project {answers.account.id} --filter name={answers.cluster} --format 'value(name)'"
         return f"cluster=$(gcloud container clusters list {query})"
@@ -269,14 +279,14 @@ def _find_cluster(answers: Answers) -> str:
     return f"cluster=$(aws eks list-clusters {query})"
 
 
-def _targets(answers: Answers) -> list[str]:
+def _targets(answers: EnvironmentAnswers) -> list[str]:
     """All modules but those with data: a destroy takes what it is pointed at, and whatever needs that."""
     main = (INFRA / answers.cloud / "main.tf").read_text()
     modules = [name for name in re.findall(r'^module "(\w+)"', main, re.MULTILINE) if name not in KEPT_MODULES]
     return [f"-target={target}" for target in (*(f"module.{name}" for name in modules), REPOSITORIES[answers.cloud])]
 
 
-def _list_left(answers: Answers) -> list[str]:
+def _list_left(answers: EnvironmentAnswers) -> list[str]:
     """What is left of an environment, by its tags, and disks of claims that nobody uses."""
     if answers.cloud is Cloud.GCP:
         project = f"--project {answers.account.id}"

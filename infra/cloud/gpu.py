@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from infra.cloud.answers import Answers, Capacity, Cloud, GpuChoices, Provisioning
+from infra.cloud.answers import Capacity, Cloud, EnvironmentAnswers, GpuChoices, Provisioning
 
 Json = dict[str, Any]
 # NodePools of infra/cluster/karpenter
@@ -29,7 +29,7 @@ def name_choices(gpu: GpuChoices) -> frozenset[str]:
     return frozenset(names | {name for name, is_on in switches.items() if is_on}) - {"autoscaler", "none"}
 
 
-def set_variables(answers: Answers) -> Json:
+def set_variables(answers: EnvironmentAnswers) -> Json:
     """Return the variables of the cloud's Terraform that follow from the choices."""
     gpu = answers.gpu
     if answers.cloud is Cloud.GCP:  # GKE repairs nodes, and streams images, whatever is chosen

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from infra.cloud import gpu
-from infra.cloud.answers import Answers, AwsAccount, Cloud, Fabric, Provisioning
+from infra.cloud.answers import AwsAccount, Cloud, EnvironmentAnswers, Fabric, Provisioning
 from infra.terraform import INFRA
 from nightshift.errors import UserError, check_names
 from pipelines.images import EXAMPLE_REGISTRY
@@ -65,7 +65,7 @@ class Infrastructure:
     gpu_pools: Mapping[str, str] = field(default_factory=dict)
 
 
-def variables(answers: Answers) -> Json:
+def variables(answers: EnvironmentAnswers) -> Json:
     """Return the variables of Terraform that are an environment's own, over those of its size.
 
     Raises:
@@ -84,7 +84,7 @@ def variables(answers: Answers) -> Json:
     return own | answers.terraform
 
 
-def _owner_variables(answers: Answers) -> Json:
+def _owner_variables(answers: EnvironmentAnswers) -> Json:
     account, budget = answers.account, answers.budget
     if isinstance(account, AwsAccount):
         limits = {"monthly_usd": budget.monthly, "anomaly_usd": budget.monthly * ANOMALY, "emails": budget.emails}
@@ -98,7 +98,7 @@ def _owner_variables(answers: Answers) -> Json:
     }
 
 
-def read_outputs(answers: Answers, content: str) -> Infrastructure:
+def read_outputs(answers: EnvironmentAnswers, content: str) -> Infrastructure:
     """Return what `terraform output -json` says.
 
     Raises:
@@ -113,28 +113,28 @@ def read_outputs(answers: Answers, content: str) -> Infrastructure:
 
 
 def _read_aws(values: Json) -> Infrastructure:
-    # Terraform prints no output that is null: the smallest size has no file system
-    repository, lustre = values["repositories"]["base"], values.get("lustre")
+    """Terraform prints no output that is null: where there is no shared file system, it says nothing of one."""
+    repository = values["repositories"]["base"]
     store = f"s3://{values['bucket']}"
     return Infrastructure(
         registry=repository.rpartition("/")[0],
         store=store,
         models=f"{store}/mlflow",
-        state="" if lustre else f"{store}/state",
-        volume=_fsx(lustre) if lustre else [],
+        state="" if values.get("lustre") else f"{store}/state",
+        volume=_fsx(values["lustre"]) if values.get("lustre") else [],
         node_role=values["karpenter"]["node_role"],
         efa_interfaces=values["efa_interfaces"],
     )
 
 
 def _read_gcp(values: Json) -> Infrastructure:
-    buckets, volume = values["buckets"], values.get("volume")
+    buckets = values["buckets"]
     return Infrastructure(
         registry=values["repository"],
         store=f"gs://{buckets['pipelines']}",
         models=f"gs://{buckets['models']}/mlflow",
-        state="" if volume else f"gs://{buckets['lake']}/state",
-        volume=_google_files(volume) if volume else [],
+        state="" if values.get("volume") else f"gs://{buckets['lake']}/state",
+        volume=_google_files(values["volume"]) if values.get("volume") else [],
         gpu_pools=values["gpu_pools"],
     )
 
@@ -170,19 +170,21 @@ def read_digests(content: str) -> dict[str, str]:
     return {name: digest for name, _, digest in (line.split() for line in content.splitlines() if line.strip())}
 
 
-def references(made: Infrastructure, digests: Mapping[str, str]) -> str:
+def references(infrastructure: Infrastructure, digests: Mapping[str, str]) -> str:
     """Return the images that were pushed, apart by spaces: the value of `NIGHTSHIFT_IMAGES`."""
-    return " ".join(f"{made.registry}/{name}@{digest}" for name, digest in sorted(digests.items()))
+    return " ".join(f"{infrastructure.registry}/{name}@{digest}" for name, digest in sorted(digests.items()))
 
 
-def render(answers: Answers, made: Infrastructure, digests: Mapping[str, str], folder: Path) -> dict[str, str]:
+def render(
+    answers: EnvironmentAnswers, infrastructure: Infrastructure, digests: Mapping[str, str], folder: Path
+) -> dict[str, str]:
     """Return the overlays of an environment by their path below its folder."""
-    overlays = {"": _runs(answers, made, digests), "namespaces": _namespaces(answers)}
+    overlays = {"": _runs(answers, infrastructure, digests), "namespaces": _namespaces(answers)}
     files = {}
     if answers.gpu.provisioning is Provisioning.KARPENTER:
-        overlays["karpenter"] = _karpenter(answers, made)
+        overlays["karpenter"] = _karpenter(answers, infrastructure)
     if answers.gpu.provisioning is Provisioning.COMPUTE_CLASS:
-        files[COMPUTE_CLASS] = HEADER + yaml.safe_dump(gpu.make_compute_class(answers.gpu, made.gpu_pools))
+        files[COMPUTE_CLASS] = HEADER + yaml.safe_dump(gpu.make_compute_class(answers.gpu, infrastructure.gpu_pools))
     return files | {
         str(Path(name, "kustomization.yaml")): HEADER + _dump(overlay, folder / name)
         for name, overlay in overlays.items()
@@ -199,12 +201,12 @@ def _dump(overlay: Json, folder: Path) -> str:
     return yaml.safe_dump({**head, **overlay, **folders}, sort_keys=False)
 
 
-def _runs(answers: Answers, made: Infrastructure, digests: Mapping[str, str]) -> Json:
+def _runs(answers: EnvironmentAnswers, infrastructure: Infrastructure, digests: Mapping[str, str]) -> Json:
     images = [
-        {"name": f"{EXAMPLE_REGISTRY}/{name}", "newName": f"{made.registry}/{name}", "digest": digest}
+        {"name": f"{EXAMPLE_REGISTRY}/{name}", "newName": f"{infrastructure.registry}/{name}", "digest": digest}
         for name, digest in sorted(digests.items())
     ]
-    if made.state:
+    if infrastructure.state:
         absent = [_patch(kind, name, DELETED) for kind, name in ABSENT.items()]
         return {"resources": [f"kubernetes/{answers.cloud}"], "images": images, "patches": absent}
     preloading = ["cluster/images"] if answers.gpu.preload_images else []
@@ -213,19 +215,22 @@ def _runs(answers: Answers, made: Infrastructure, digests: Mapping[str, str]) ->
         "resources": [f"kubernetes/{answers.cloud}", "monitoring", *preloading],
         "components": fabric,
         "images": images,
-        "patches": [_patch("PersistentVolume", "nightshift-lustre", made.volume), *_interfaces(answers, made)],
+        "patches": [
+            _patch("PersistentVolume", "nightshift-lustre", infrastructure.volume),
+            *_interfaces(answers, infrastructure),
+        ],
     }
 
 
-def _interfaces(answers: Answers, made: Infrastructure) -> list[Json]:
+def _interfaces(answers: EnvironmentAnswers, infrastructure: Infrastructure) -> list[Json]:
     """A machine of a TrainJob has all EFA interfaces of its node."""
-    if answers.gpu.fabric is not Fabric.EFA or not made.efa_interfaces:
+    if answers.gpu.fabric is not Fabric.EFA or not infrastructure.efa_interfaces:
         return []
     limit = f"{MACHINE}/containers/0/resources/limits/vpc.amazonaws.com~1efa"
-    return [_patch("TrainingRuntime", "nightshift", [_replace(limit, str(made.efa_interfaces))])]
+    return [_patch("TrainingRuntime", "nightshift", [_replace(limit, str(infrastructure.efa_interfaces))])]
 
 
-def _namespaces(answers: Answers) -> Json:
+def _namespaces(answers: EnvironmentAnswers) -> Json:
     """On EKS the groups of people are known by their names, on GKE by their addresses."""
     people = [
         _patch("RoleBinding", name, [_group(answers, group)])
@@ -240,15 +245,15 @@ def _namespaces(answers: Answers) -> Json:
     }
 
 
-def _group(answers: Answers, group: str) -> Json:
+def _group(answers: EnvironmentAnswers, group: str) -> Json:
     domain = None if isinstance(answers.account, AwsAccount) else answers.account.domain
     path = "/subjects/1"
     return _replace(f"{path}/name", f"nightshift-{group}@{domain}") if domain else {"op": "remove", "path": path}
 
 
-def _karpenter(answers: Answers, made: Infrastructure) -> Json:
+def _karpenter(answers: EnvironmentAnswers, infrastructure: Infrastructure) -> Json:
     names = {
-        "role": made.node_role,
+        "role": infrastructure.node_role,
         "subnetSelectorTerms": [{"tags": {"karpenter.sh/discovery": answers.cluster}}],
         "securityGroupSelectorTerms": [{"tags": {f"kubernetes.io/cluster/{answers.cluster}": "owned"}}],
         "tags/environment": answers.environment,
@@ -276,12 +281,12 @@ def _patch(kind: str, name: str, changes: Patch | Json) -> Json:
     return {"target": {"kind": kind, "name": name}, "patch": yaml.safe_dump(changes, sort_keys=False)}
 
 
-def make(target: str, answers: Answers) -> str:
+def make(target: str, answers: EnvironmentAnswers) -> str:
     """Return the command line of a target."""
     return f"make {target} CLOUD={answers.cloud} ENV={answers.environment}"
 
 
-def write(answers: Answers, folder: Path) -> Iterator[Path]:
+def write(answers: EnvironmentAnswers, folder: Path) -> Iterator[Path]:
     """Write the variables of Terraform, and what follows from its outputs once they are there; yields the files."""
     outputs, images = folder / OUTPUTS, folder / IMAGES
     files = {VARIABLES: json.dumps(variables(answers), indent=2) + "\n"}

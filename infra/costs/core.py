@@ -254,8 +254,8 @@ def _cost(charge: Charge, prices: Mapping[str, Price]) -> MonthlyCost:
 
 
 def _nodes(pools: Sequence[Pool], use: Use) -> list[Charge]:
-    at_night = [_choose_pool(pools, gpu) for gpu in (True, False)]
-    return [charge for pool in pools for charge in _charge_nodes(pool, use if pool in at_night else Use())]
+    at_night = {id(_choose_pool(pools, gpu)) for gpu in (True, False)}
+    return [charge for pool in pools for charge in _charge_nodes(pool, use if id(pool) in at_night else Use())]
 
 
 def _choose_pool(pools: Sequence[Pool], gpu: bool) -> Pool | None:
@@ -334,23 +334,7 @@ def _endpoint(endpoint: Resource) -> list[Charge]:
 
 def _fsx(system: Resource) -> list[Charge]:
     kind, speed = system.values.get("deployment_type"), system.values.get("per_unit_storage_throughput")
-    capacity = float(system.values["storage_capacity"])
-    iops = float(system.first("metadata_configuration").get("iops") or 0)
-    return [
-        Charge("Lustre", f"FSx {kind} {speed}", capacity, "GB-month"),
-        Charge("Lustre", "FSx metadata IOPS", max(0.0, iops - _included_iops(capacity)), "IOPS-month"),
-    ]
-
-
-def _included_iops(capacity: float) -> float:
-    """Return the metadata IOPS that a capacity in GiB comes with.
-
-    https://docs.aws.amazon.com/fsx/latest/LustreGuide/performance.html#dne-metadata-performance
-    """
-    if capacity >= 48_000:
-        return capacity // 24_000 * 12_000
-    steps = {12_000: 12_000, 4_800: 6_000, 2_400: 3_000}
-    return next((iops for least, iops in steps.items() if capacity >= least), 1_500)
+    return [Charge("Lustre", f"FSx {kind} {speed}", float(system.values["storage_capacity"]), "GB-month")]
 
 
 def _managed_lustre(system: Resource) -> list[Charge]:

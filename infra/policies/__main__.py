@@ -13,7 +13,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Print the findings and exit: 0 without any, 2 with some or when there is no such environment."""
     parser = argparse.ArgumentParser(prog="infra.policies", description=__doc__)
     parser.add_argument("cloud", choices=("aws", "gcp"))
-    parser.add_argument("environment", help="name of a file of values, infra/<cloud>/<environment>.tfvars")
+    parser.add_argument("environment", help="its file is infra/answers/<cloud>-<environment>.yaml")
     args = parser.parse_args(argv)
     try:
         findings = judge(environment.read(args.cloud, args.environment))

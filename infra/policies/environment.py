@@ -13,7 +13,7 @@ import yaml
 from infra import terraform
 from infra.cloud import answers as questions
 from infra.cloud import rendering
-from infra.cloud.answers import Answers, AwsAccount
+from infra.cloud.answers import AwsAccount, EnvironmentAnswers
 from infra.policies.model import Environment, Json, Resource
 from nightshift.errors import UserError
 
@@ -43,7 +43,9 @@ def read(cloud: str, name: str, infra: Path = terraform.INFRA) -> Environment:
     return describe(answers, plan, state, infra)
 
 
-def describe(answers: Answers, plan: Json, state: Json, infra: Path = terraform.INFRA, module: str = "") -> Environment:
+def describe(
+    answers: EnvironmentAnswers, plan: Json, state: Json, infra: Path = terraform.INFRA, module: str = ""
+) -> Environment:
     """Put an environment together from a plan, and from what an apply made of it, if there is that.
 
     Args:
@@ -80,7 +82,7 @@ def describe(answers: Answers, plan: Json, state: Json, infra: Path = terraform.
     )
 
 
-def _people(answers: Answers) -> dict[str, list[str]]:
+def _people(answers: EnvironmentAnswers) -> dict[str, list[str]]:
     account = answers.account
     return {"operators": account.operators, "readers": account.readers} if isinstance(account, AwsAccount) else {}
 
@@ -91,7 +93,7 @@ def _outputs(state: Json, module: str) -> Json:
     return {name: {"value": value} for name, value in outputs[module]["value"].items()} if module else outputs
 
 
-def manifests(answers: Answers, outputs: Json, infra: Path) -> tuple[tuple[Json, ...], dict[str, Json]]:
+def manifests(answers: EnvironmentAnswers, outputs: Json, infra: Path) -> tuple[tuple[Json, ...], dict[str, Json]]:
     """Return the objects of an environment, with its own overlays where outputs are known, and the charts' values.
 
     Raises:
@@ -108,7 +110,7 @@ def manifests(answers: Answers, outputs: Json, infra: Path) -> tuple[tuple[Json,
     return (*objects, *_patches(infra / "cluster" / "pipelines")), _values(infra)
 
 
-def _overlays(answers: Answers, own: Path, infra: Path) -> Iterator[Path]:
+def _overlays(answers: EnvironmentAnswers, own: Path, infra: Path) -> Iterator[Path]:
     """Write the overlays of an environment over the manifests of a folder; yields theirs."""
     for path in [*rendering.write(answers, own)]:
         if path.name == "kustomization.yaml":

@@ -11,8 +11,8 @@ from pipelines.cli import options
 
 def add(commands: options.Commands) -> None:
     """Add the command, whose flags are those of `infra.cloud`."""
-    command = options.add_command(commands, "cloud", cloud.__doc__, add_help=False)
-    command.add_argument("action", help="init, which writes a file of answers; or --help for all of them")
+    command = options.add_command(commands, "cloud", cloud.__doc__)
+    command.add_argument("action", help="init, which writes a file of answers; its flags: nightshift cloud init --help")
     command.add_argument("flags", nargs=argparse.REMAINDER, help="of the action")
     command.set_defaults(command=cloud)
 

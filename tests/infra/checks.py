@@ -16,7 +16,7 @@ from pipelines.images import EXAMPLE_REGISTRY
 from tests.infra.plans import Json
 
 CLOUDS = tuple(cloud for cloud in ("aws", "gcp") if (terraform.INFRA / cloud / "main.tf").exists())
-EXAMPLES = ("dev", "prod")  # what is shipped, and has golden pages; a user adds others beside them
+EXAMPLES = ("try", "dev", "prod")  # what is shipped, and has golden pages; a user adds others beside them
 TOOLS = Path(__file__).parents[2] / ".venv-infra" / "bin"
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from infra.cloud import answers as questions
 from infra.cloud import core, rendering
-from infra.cloud.answers import Answers, Cloud, Size
+from infra.cloud.answers import Cloud, EnvironmentAnswers, Size
 from tests.infra.charts import CHARTS
 from tests.infra.plans import Json
 
@@ -19,18 +19,18 @@ FILE_SYSTEM = "fs-0123456789abcdef0"
 GIBIBYTES = {"dev": 1200, "prod": 4800}
 
 
-def read(name: str) -> Answers:
+def read(name: str) -> EnvironmentAnswers:
     """The answers of a shipped environment."""
     return questions.read(*name.split("-"))
 
 
-def outputs(answers: Answers) -> Json:
+def outputs(answers: EnvironmentAnswers) -> Json:
     """What `terraform output -json` prints of an environment."""
     made = _aws(answers) if answers.cloud is Cloud.AWS else _gcp(answers)
-    return {name: {"value": value} for name, value in made.items()}
+    return {name: {"value": value} for name, value in made.items() if value is not None}
 
 
-def _aws(answers: Answers) -> Json:
+def _aws(answers: EnvironmentAnswers) -> Json:
     registry = f"{answers.account.id}.dkr.ecr.{answers.region}.amazonaws.com/{answers.cluster}"
     return {
         "bucket": f"{answers.cluster}-{answers.account.id}",
@@ -48,7 +48,7 @@ def _aws(answers: Answers) -> Json:
     }
 
 
-def _gcp(answers: Answers) -> Json:
+def _gcp(answers: EnvironmentAnswers) -> Json:
     zone, volume = answers.zones[0], None
     if answers.size is Size.DEV:
         handle = f"modeInstance/{zone}/{answers.cluster}/nightshift"
@@ -64,12 +64,12 @@ def _gcp(answers: Answers) -> Json:
     }
 
 
-def infrastructure(answers: Answers) -> rendering.Infrastructure:
+def infrastructure(answers: EnvironmentAnswers) -> rendering.Infrastructure:
     """What an environment is, as far as its cluster has to know it."""
     return rendering.read_outputs(answers, json.dumps(outputs(answers)))
 
 
-def lay_out(answers: Answers, folder: Path) -> dict[str, str]:
+def lay_out(answers: EnvironmentAnswers, folder: Path) -> dict[str, str]:
     """Render an environment's overlays into a folder; return the variables of the shell that installs it."""
     (folder / rendering.OUTPUTS).write_text(json.dumps(outputs(answers)))
     (folder / rendering.IMAGES).write_text("".join(f"{name} 0.3.0 {digest}\n" for name, digest in DIGESTS.items()))
@@ -78,7 +78,7 @@ def lay_out(answers: Answers, folder: Path) -> dict[str, str]:
     return core.settings(answers, infrastructure(answers), DIGESTS) | {"OVERLAYS": str(folder)}
 
 
-def commands(answers: Answers) -> dict[str, list[str]]:
+def commands(answers: EnvironmentAnswers) -> dict[str, list[str]]:
     """The commands of an environment by action, once Terraform has made what it makes."""
     made = infrastructure(answers)
     return {

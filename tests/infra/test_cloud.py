@@ -147,7 +147,8 @@ def test_overlays_name_what_terraform_made_and_nothing_of_the_examples(name: str
     used = re.findall(rf"{re.escape(rendered.infrastructure(answers).registry)}/(\w+)@(sha256:\w+)", text)
     assert all(rendered.DIGESTS[image] == digest for image, digest in used)
     volumes = [value for value in kustomize.built(rendered.overlays(name)) if value["kind"] == "PersistentVolume"]
-    shared = rendered.outputs(answers).get("lustre", rendered.outputs(answers).get("volume", {}))["value"]
+    outputs = rendered.outputs(answers)
+    shared = outputs.get("lustre", outputs.get("volume", {})).get("value")
     assert [volume["spec"]["csi"]["volumeHandle"] for volume in volumes] == (
         [shared.get("id", shared.get("handle"))] if shared else []
     )
@@ -219,11 +220,12 @@ def test_what_is_missing_is_said_without_a_traceback() -> None:
 
 
 @each_cloud
-def test_quotas_are_checked_before_anything_is_made(cloud: str) -> None:
+def test_policies_and_quotas_are_checked_before_anything_is_made(cloud: str) -> None:
     lines = core.up(rendered.read(f"{cloud}-dev"))
     (check,) = [number for number, line in enumerate(lines) if line.startswith(f"nightshift doctor --cloud {cloud}")]
 
     assert "plan" in lines[check - 2] and " apply " in lines[check + 1]
+    assert f"python -m infra.policies {cloud} dev" in lines[:check]
     assert not any(" apply " in line for line in lines[:check])
 
 
@@ -414,7 +416,7 @@ TOOLS = {
 done
 exec {terraform} "$@"
 """,
-    "python": 'PYTHONPATH={root} exec {python} "$@"',
+    "python": 'test $2 = infra.policies || PYTHONPATH={root} exec {python} "$@"',
 }
 
 
@@ -472,3 +474,16 @@ def test_a_person_gives_five_commands_a_cloud_and_edits_one_file() -> None:
     assert set(re.findall(r"`(infra/\S+|pipelines/\S+)`", runbook)) == {"infra/answers/<cloud>-<environment>.yaml"}
     page = (ROOT / "docs/infrastructure.md").read_text()
     assert re.search(r"^\| now \| 5 \| 1 \| 5 \| 1 \|$", page, re.MULTILINE)
+
+
+@pytest.mark.slow
+def test_the_command_line_hands_on_to_a_checkouts_infra_and_says_where_there_is_none(tmp_path: Path) -> None:
+    line = [sys.executable, "-m", "pipelines.cli", "cloud", "schema"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    here, elsewhere = (
+        subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+        for folder in (ROOT, tmp_path)
+    )
+
+    assert here.stdout == (ROOT / "docs/schemas/answers.json").read_text()
+    assert elsewhere.returncode == 2 and "has no infra/cloud; run nightshift cloud in a checkout" in elsewhere.stderr

@@ -280,7 +280,8 @@ def test_the_autoscaler_knows_its_cluster() -> None:
 
 
 def test_karpenter_is_the_one_that_terraform_gives_rights_and_a_queue_to() -> None:
-    command = next(line for line in core.install(CHARTS, "aws", "nightshift-dev") if "karpenter" in line)
+    commands = core.install(CHARTS, "aws", "nightshift-dev", {"karpenter"})
+    command = next(line for line in commands if "karpenter" in line)
     terraform = (ROOT / "infra" / "aws" / "modules" / "karpenter" / "main.tf").read_text()
 
     queue = re.search(r'"aws_sqs_queue".*?name += "\$\{var.cluster_name\}(\S+)"', terraform, re.DOTALL)

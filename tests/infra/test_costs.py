@@ -122,6 +122,12 @@ def test_a_night_takes_a_spot_node_where_there_are_any_and_one_more_general_node
     assert costs["general nodes"].usd == pytest.approx(730 + 30 * 2)
 
 
+def test_of_two_pools_that_are_alike_a_night_takes_a_node_of_one() -> None:
+    nodes = plan(*[node_group("gpu", "big", 0, 1)] * 2)
+
+    assert cost(nodes, core.Use(nights=30), **{"big on-demand": 1.0})["GPU nodes"].usd == pytest.approx(30)
+
+
 def test_a_pool_that_cannot_grow_has_no_node_more_at_night() -> None:
     nodes = plan(node_group("general", "small", 2, 2))
 
@@ -244,11 +250,9 @@ def test_without_a_spot_pool_a_night_takes_the_first_that_may_have_a_gpu() -> No
                 "deployment_type": "PERSISTENT_2",
                 "per_unit_storage_throughput": 125,
                 "storage_capacity": 1200,
-                "metadata_configuration": [{"iops": 6000}],
             },
             [
                 ("Lustre", "FSx PERSISTENT_2 125", 1200, "GB-month"),
-                ("Lustre", "FSx metadata IOPS", 4500, "IOPS-month"),
             ],
         ),
     ],
@@ -256,16 +260,6 @@ def test_without_a_spot_pool_a_night_takes_the_first_that_may_have_a_gpu() -> No
 def test_keys_and_file_systems_are_charged_by_the_month(kind: str, values: Json, charged: list[Any]) -> None:
     charges = core.charges(plan({"type": kind, "values": values}), core.Use())
     assert charges == [core.Charge(*row) for row in charged]
-
-
-@pytest.mark.parametrize(
-    ("capacity", "included"), [(1200, 1500), (2400, 3000), (4800, 6000), (9600, 6000), (45600, 12000), (72000, 36000)]
-)
-def test_only_the_metadata_operations_beyond_those_of_the_capacity_are_charged(capacity: int, included: int) -> None:
-    for iops, charged in ((included, 0), (192_000, 192_000 - included), (None, 0)):
-        values = {"storage_capacity": capacity, "metadata_configuration": [{"iops": iops}]}
-        charges = core.charges(plan({"type": "aws_fsx_lustre_file_system", "values": values}), core.Use())
-        assert [charge.amount for charge in charges if charge.price == "FSx metadata IOPS"] == [charged]
 
 
 def test_what_no_rule_covers_and_nobody_names_is_unpriced() -> None:
@@ -362,7 +356,7 @@ def test_what_keeps_a_plan_from_being_shown_is_said_and_is_no_success(
 def test_every_price_has_a_unit_a_source_and_a_day(cloud: str) -> None:
     for name, fields in table_of(cloud)["prices"].items():
         price = core.Price(**fields)
-        assert price.per in {"hour", "month", "GB-month", "IOPS-month", "GB", "image", "million"}, name
+        assert price.per in {"hour", "month", "GB-month", "GB", "image", "million"}, name
         assert price.usd > 0 and price.source and isinstance(price.date, datetime.date), name
 
 

@@ -15,7 +15,7 @@ import yaml
 from components.training import trainjob
 from infra.cloud import answers as questions
 from infra.cloud import core, gpu, rendering
-from infra.cloud.answers import Answers
+from infra.cloud.answers import EnvironmentAnswers
 from infra.cloud.rendering import Infrastructure
 from infra.cluster import core as cluster
 from infra.terraform import INFRA
@@ -64,7 +64,7 @@ with_kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubec
 with_facts = pytest.mark.skipif(not REAL.exists(), reason="needs the facts of the charts in ../shared/charts")
 
 
-def choose(cloud: str, **choices: Any) -> Answers:
+def choose(cloud: str, **choices: Any) -> EnvironmentAnswers:
     """The answers of dev with other choices about GPUs, and all others off."""
     shipped = questions.read(cloud, "dev").model_dump(mode="json")
     return questions.parse(yaml.safe_dump(shipped | {"gpu": choices}).encode(), f"{cloud}-dev.yaml")
@@ -97,7 +97,7 @@ def queue_objects(kind: str) -> list[Json]:
     return [value for value in objects if value["kind"] == kind]
 
 
-def installed(answers: Answers) -> str:
+def installed(answers: EnvironmentAnswers) -> str:
     return "\n".join(core.install(CHARTS, answers, MADE, DIGESTS))
 
 

@@ -19,7 +19,7 @@ from typing import IO
 import pytest
 import yaml
 
-from infra.cloud.answers import Answers, Cloud, GpuChoices, Provisioning
+from infra.cloud.answers import Cloud, EnvironmentAnswers, GpuChoices, Provisioning
 from infra.cluster import core
 from pipelines.environments import SITES, Role
 from tests.cluster.cluster import CRDS, Cluster, running
@@ -126,7 +126,7 @@ def tools(folder: Path, config: Path) -> dict[str, str]:
     return {"KUBECONFIG": str(config), "PATH": f"{folder}:{os.environ['PATH']}", "HOME": str(folder)}
 
 
-def with_karpenter(answers: Answers) -> Answers:
+def with_karpenter(answers: EnvironmentAnswers) -> EnvironmentAnswers:
     """The answers, with Karpenter where there is one."""
     chosen = answers.cloud is Cloud.AWS
     return answers.model_copy(update={"gpu": GpuChoices(provisioning=Provisioning.KARPENTER)}) if chosen else answers

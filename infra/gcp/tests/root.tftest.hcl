@@ -116,7 +116,7 @@ run "without_a_file_system_steps_keep_their_state_in_the_lake" {
   }
 
   assert {
-    condition     = local.state == ["lake"] && length(local.files) == 0
+    condition     = one(local.state) == "lake" && length(local.files) == 0
     error_message = "and no API of files is on"
   }
 }

@@ -101,7 +101,8 @@ def environments() -> Iterator[Fact]:
                 if key in content
             }
             yield Fact(f"overlay {path.relative_to(folder).parent} of {name}", "", {**content, **parts})
-        yield Fact(f"commands for {name}", "", rendered_environments.commands(answers))
+        if name.endswith("-dev"):
+            yield Fact(f"commands for {name}", "", rendered_environments.commands(answers))
 
 
 def prices(infra: Path) -> Iterator[Fact]:

@@ -12,7 +12,7 @@ import yaml
 
 from infra.cloud import answers as questions
 from infra.cloud import rendering
-from infra.cloud.answers import Answers
+from infra.cloud.answers import EnvironmentAnswers
 from infra.policies import environment
 from infra.policies.findings import judge
 from infra.policies.model import Environment
@@ -107,7 +107,7 @@ def described(cloud: str, environments: Mapping[str, tuple[str, Path]]) -> dict[
     }
 
 
-def _arguments(size: Path, answers: Answers) -> str:
+def _arguments(size: Path, answers: EnvironmentAnswers) -> str:
     """Return the variables of a size with those of an environment laid over them."""
     own, text = rendering.variables(answers), size.read_text()
     for part in reversed(hcl.parts(text)):

@@ -84,7 +84,5 @@ def test_a_fabric_that_nccl_does_not_use_is_seen_at_the_largest_all_reduce() -> 
     points = [timing.point for timing in timings]
 
     check_bandwidth(points, 10)
-    with pytest.raises(
-        UnavailableError, match=r"1,000,000,000 bytes reaches 10 GB/s, .* 10\.5; .*NCCL_DEBUG"
-    ):
+    with pytest.raises(UnavailableError, match=r"1,000,000,000 bytes reaches 10 GB/s, .* 10\.5; .*NCCL_DEBUG"):
         check_bandwidth(points, 10.5)
