@@ -194,15 +194,15 @@ def an_access_entry_has_the_group_of_its_variable(environment: Environment) -> I
 def groups_are_of_the_domain_that_is_asked(environment: Environment) -> Iterator[Problem]:
     """GKE knows members of groups of one domain: bindings and the right to connect name that one."""
     for cluster in environment.of_type("google_container_cluster"):
-        asked = str(cluster.block("authenticator_groups_config").get("security_group", "")).partition("@")[2]
+        domain = str(cluster.block("authenticator_groups_config").get("security_group", "")).partition("@")[2]
         for grant in environment.of_type("google_project_iam_member"):
             member = str(grant.values.get("member", ""))
-            if asked and member.startswith("group:") and not member.endswith(f"@{asked}"):
-                yield Problem(grant.address, "member", member, f"the cluster asks about groups of {asked}")
+            if domain and member.startswith("group:") and not member.endswith(f"@{domain}"):
+                yield Problem(grant.address, "member", member, f"the cluster asks about groups of {domain}")
         for binding in environment.of_kind("RoleBinding"):
             for name in (subject["name"] for subject in binding.get("subjects", []) if "@" in subject["name"]):
-                if asked and not name.endswith(f"@{asked}"):
-                    yield Problem(label(binding), "subjects", name, f"the cluster asks about groups of {asked}")
+                if domain and not name.endswith(f"@{domain}"):
+                    yield Problem(label(binding), "subjects", name, f"the cluster asks about groups of {domain}")
 
 
 @policy("https://docs.cloud.google.com/artifact-registry/docs/access-control")

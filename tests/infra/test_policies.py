@@ -12,7 +12,7 @@ from infra.policies.__main__ import main
 from infra.policies.findings import judge
 from infra.policies.limits import READERS
 from infra.policies.model import POLICIES, Environment, Resource, table
-from infra.policies.secrets import made
+from infra.policies.secrets import read_keys
 from infra.terraform import INFRA, OFFLINE
 from tests.infra import checks, customers
 from tests.infra.sown import judge as sown
@@ -45,7 +45,7 @@ def described(with_terraform: None, tmp_path_factory: pytest.TempPathFactory) ->
         pytest.skip("../shared/terraform is missing: what a cloud would answer is not made up")
 
     @functools.cache
-    def of(cloud: str) -> dict[str, Environment]:
+    def describe_cloud(cloud: str) -> dict[str, Environment]:
         folder = tmp_path_factory.mktemp(cloud)
         copies = {name: (name, customers.copy_of(folder / name, cloud, name)) for name in customers.names(cloud)}
         copies |= {
@@ -54,7 +54,7 @@ def described(with_terraform: None, tmp_path_factory: pytest.TempPathFactory) ->
         }
         return sown.described(cloud, copies)
 
-    return of
+    return describe_cloud
 
 
 @pytest.mark.slow
@@ -172,8 +172,10 @@ def test_a_policy_says_what_breaks_it(
 ) -> None:
     sound = described(cloud)["prod"]
     broken = tuple(
-        Resource(each.address, each.type, each.values | {argument: value}) if each.type == kind else each
-        for each in sound.resources
+        Resource(resource.address, resource.type, resource.values | {argument: value})
+        if resource.type == kind
+        else resource
+        for resource in sound.resources
     )
 
     assert [finding for finding in judge(dataclasses.replace(sound, resources=broken)) if says in finding]
@@ -220,7 +222,7 @@ def test_a_number_without_its_unit_is_refused(read: Callable[[object], float], t
 
 
 def test_the_keys_of_secrets_are_read_from_the_script_that_makes_them() -> None:
-    keys = made((INFRA / "cluster" / "secrets.sh").read_text())
+    keys = read_keys((INFRA / "cluster" / "secrets.sh").read_text())
 
     assert keys["kubeflow", "nightshift-serving"] == keys["nightshift", "nightshift-serving"] == {"token"}
     assert keys["nightshift", "postgresql"] == {"POSTGRES_USER", "POSTGRES_PASSWORD", "POSTGRES_DB"}
