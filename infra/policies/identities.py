@@ -205,6 +205,17 @@ def groups_are_of_the_domain_that_is_asked(environment: Environment) -> Iterator
                     yield Problem(label(binding), "subjects", name, f"the cluster asks about groups of {domain}")
 
 
+@policy("https://docs.cloud.google.com/kubernetes-engine/docs/how-to/hardening-your-cluster#use_least_privilege_sa")
+def nodes_run_as_their_own_account(environment: Environment) -> Iterator[Problem]:
+    """Nodes have the account that may pull images and write logs; the project's default one may edit everything."""
+    for pool in environment.of_type("google_container_node_pool"):
+        email = pool.block("node_config").get("service_account")
+        owner = environment.owners.get(str(email))
+        if email and not (owner and str(owner.values.get("account_id")).endswith("-nodes")):
+            shown = owner.address if owner else email
+            yield Problem(pool.address, "node_config.service_account", shown, "it is the account that ends with -nodes")
+
+
 @policy("https://docs.cloud.google.com/artifact-registry/docs/access-control")
 def grants_are_to_who_uses_them(environment: Environment) -> Iterator[Problem]:
     """A grant within a module is to the account that the grant is called after, such as `nodes` or `vertex`."""
