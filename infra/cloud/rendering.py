@@ -128,7 +128,7 @@ def _read_aws(values: Json) -> Infrastructure:
 
 
 def _read_gcp(values: Json) -> Infrastructure:
-    buckets, volume = values["buckets"], values.get("volume")
+    buckets = values["buckets"]
     return Infrastructure(
         registry=values["repository"],
         store=f"gs://{buckets['pipelines']}",
