@@ -128,7 +128,7 @@ def _read_aws(values: Json) -> Infrastructure:
 
 
 def _read_gcp(values: Json) -> Infrastructure:
-    buckets = values["buckets"]
+    buckets, volume = values["buckets"], values.get("volume")
     return Infrastructure(
         registry=values["repository"],
         store=f"gs://{buckets['pipelines']}",
