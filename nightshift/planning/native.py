@@ -53,7 +53,7 @@ def states(model: Transformer, cluster: Cluster, layout: ParallelLayout) -> floa
 def count_stage_bytes(stage: list[Block], cluster: Cluster, layout: ParallelLayout) -> float:
     """Return the bytes of a stage's states, and of weights that are whole or copied for a while."""
     own = sum(block.parameters for block in stage)
-    # the backward pass keeps those of the forward pass, unless it is repeated; the head makes its own piece by piece
+    # the backward pass uses the copies of a forward pass that is not repeated; the head makes its own piece by piece
     copied = sum(block.copied for block in stage if block.is_layer)
     copies = VALUE * copied if layout.checkpointing is Checkpointing.NONE else 0
     if layout.zero == 0:
