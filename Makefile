@@ -33,12 +33,15 @@ ENV ?= dev
 REGISTRY ?=
 SOURCE ?=
 SIGNER ?=
+# keep or delete, with their data
+BUCKETS ?=
 # threads that wait for each other sleep instead of spinning, which on shared cores makes fits many times slower
 export OMP_WAIT_POLICY := PASSIVE
 
 .PHONY: help run stop airflow airflow-stop check test test-project test-dags test-gpu test-cluster lint lint-workflows format docs screenshots compile images scan sbom push promote audit dist \
   bench drift-bench figures \
-  kill-points reproduce search mutants clean constraints infra-plan infra-check infra-golden infra-mutants cluster-secrets cluster-install cluster-uninstall
+  kill-points reproduce search mutants clean constraints infra-plan infra-check infra-golden infra-mutants \
+  cloud-state cloud-up cloud-images cloud-install cloud-schedule cloud-down
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-17s %s\n", $$1, $$2}'
@@ -75,7 +78,7 @@ test-dags:
 test-gpu: $(GPU_VENV)/.installed ## Compare what runs on this machine's GPU with the CPU
 	NIGHTSHIFT_TEST_GPU=1 $(GPU_VENV)/bin/pytest -m gpu $$(grep -rl --include='*.py' mark.gpu tests)
 
-# in a namespace of its own, with the image `base` of the registry in pipelines/environments.py
+# in a namespace of its own, with the image `base` of those in NIGHTSHIFT_IMAGES
 test-cluster: $(VENV)/.dev ## Run the cluster's tests on a real one: make test-cluster KUBECONFIG=file
 	@test -n "$(KUBECONFIG)" || { echo "KUBECONFIG is empty; name the file: make test-cluster KUBECONFIG=~/.kube/config"; exit 2; }
 	NIGHTSHIFT_TEST_KUBECONFIG="$(KUBECONFIG)" $(BIN)/pytest -n 0 -v tests/cluster
@@ -108,6 +111,7 @@ compile: $(VENV)/.dev ## Compile the pipelines to pipelines/compiled/, and write
 	$(BIN)/nightshift compile
 	$(BIN)/nightshift config schema > docs/schemas/config.json
 	$(BIN)/python -m nightshift.contracts docs/schemas
+	$(BIN)/python -m infra.cloud schema > docs/schemas/answers.json
 	$(BIN)/python -m nightshift.planning.published > docs/planning-points.md
 	$(BIN)/python -m nightshift.planning.pages docs/plans
 	$(BIN)/python tests/nightshift/tasks/test_protocol.py
@@ -170,8 +174,8 @@ constraints: $(VENV)/.dev ## Resolve constraints/ again for every supported Pyth
 infra-plan: $(VENV)/.dev ## Print what Terraform would change and what it would cost a month: make infra-plan CLOUD=aws ENV=dev
 	@$(BIN)/python -m infra.costs $(CLOUD) $(ENV)
 
-infra-check: $(VENV)/.dev $(INFRA_VENV)/.installed ## Check all of infra/: formats, plans, policies, manifests, rules
-	$(BIN)/pytest -n 2 --dist loadgroup tests/infra
+infra-check: $(VENV)/.dev $(INFRA_VENV)/.installed ## Check all of infra/, or judge one environment: make infra-check [CLOUD=aws ENV=mine]
+	$(if $(filter file,$(origin ENV)),$(BIN)/pytest -n 2 --dist loadgroup tests/infra,@$(BIN)/python -m infra.policies "$(CLOUD)" "$(ENV)")
 
 infra-golden: $(VENV)/.dev ## Write anew what a person reads of all that is planned and installed: tests/infra/golden/
 	@$(BIN)/python -m tests.infra.golden
@@ -179,14 +183,27 @@ infra-golden: $(VENV)/.dev ## Write anew what a person reads of all that is plan
 infra-mutants: $(VENV)/.dev ## Break infra/ in one place after the other and name what no check sees: make infra-mutants [MUTANTS=400] [SEED=0]
 	@$(BIN)/python -m tests.infra.mutants --count "$(MUTANTS)" --seed "$(or $(SEED),0)"
 
-cluster-secrets: ## Create the namespaces and, once, the secrets a cluster needs: make cluster-secrets ARTIFACTS=s3://bucket/mlflow
-	@infra/cluster/secrets.sh "$(ARTIFACTS)"
+# commands that give themselves to a shell, unless they are only printed
+RUN_CLOUD = @commands=$$($(BIN)/python -m infra.cloud $(1)) && \
+  $(if $(DRY_RUN),echo,PATH="$(CURDIR)/$(BIN):$$PATH" bash -euxo pipefail -c) "$$commands"
 
-cluster-install: $(VENV)/.run ## Install what else a cluster runs: make cluster-install CLOUD=aws ENV=dev [DRY_RUN=1]
-	@commands=$$($(BIN)/python -m infra.cluster install $(CLOUD) $(ENV)) && $(if $(DRY_RUN),echo,bash -euxo pipefail -c) "$$commands"
+cloud-state: $(VENV)/.dev ## Make the bucket with Terraform's states: make cloud-state CLOUD=aws ENV=dev [DRY_RUN=1]
+	$(call RUN_CLOUD,state $(CLOUD) $(ENV))
 
-cluster-uninstall: $(VENV)/.run ## Remove it with all its disks and load balancers: make cluster-uninstall CLOUD=aws ENV=dev [DRY_RUN=1]
-	@commands=$$($(BIN)/python -m infra.cluster uninstall $(CLOUD) $(ENV)) && $(if $(DRY_RUN),echo,bash -euxo pipefail -c) "$$commands"
+cloud-up: $(VENV)/.dev ## Make the infrastructure, once the quotas allow it: make cloud-up CLOUD=aws ENV=dev [DRY_RUN=1]
+	$(call RUN_CLOUD,up $(CLOUD) $(ENV))
+
+cloud-images: $(VENV)/.dev ## Build, sign and push the images: make cloud-images CLOUD=aws ENV=dev [DRY_RUN=1]
+	$(call RUN_CLOUD,images $(CLOUD) $(ENV) $(if $(DRY_RUN),--dry-run))
+
+cloud-install: $(VENV)/.dev ## Install what the cluster runs: make cloud-install CLOUD=aws ENV=dev [DRY_RUN=1]
+	$(call RUN_CLOUD,install $(CLOUD) $(ENV) $(if $(DRY_RUN),--dry-run))
+
+cloud-schedule: $(VENV)/.dev ## Schedule the nights: make cloud-schedule CLOUD=aws ENV=dev [DRY_RUN=1]
+	$(call RUN_CLOUD,schedule $(CLOUD) $(ENV) $(if $(DRY_RUN),--dry-run))
+
+cloud-down: $(VENV)/.dev ## Remove all that costs money: make cloud-down CLOUD=aws ENV=dev BUCKETS=keep|delete [DRY_RUN=1]
+	$(call RUN_CLOUD,down $(CLOUD) $(ENV) $(if $(BUCKETS),--buckets $(BUCKETS)))
 
 clean: ## Remove the environment and everything runs have made
 	rm -rf $(VENV) $(AIRFLOW_VENV) $(INFRA_VENV) $(TRITON_VENV) $(GPU_VENV) lake registry runs audit .airflow *.egg-info

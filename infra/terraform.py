@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -63,10 +64,37 @@ def _offline_cache() -> dict[str, str]:
     return {"OFFLINE_TERRAFORM_CACHE": str(own)}
 
 
-def plan(cloud: str, environment: str, source: Path = INFRA) -> dict[str, Any]:
-    """Return the plan of one environment of a cloud, as `terraform show -json` writes it."""
-    commands = (
-        f"terraform plan -input=false -out=plan -var-file={environment}.tfvars >/dev/null && terraform show -json plan"
-    )
-    planned: dict[str, Any] = json.loads(run(cloud, commands, source))
+def plan(cloud: str, size: str, source: Path = INFRA, variables: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return a plan for a cloud, as `terraform show -json` writes it.
+
+    Args:
+        cloud: aws or gcp.
+        size: name of a .tfvars file.
+        source: the folder to copy.
+        variables: laid over those of the size.
+    """
+    planned: dict[str, Any] = json.loads(_plan(cloud, size, source, variables, "terraform show -json plan"))
     return planned
+
+
+def applied(
+    cloud: str, size: str, source: Path = INFRA, variables: Mapping[str, Any] | None = None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a plan as above, and what an apply without a cloud makes of it, whose answers are made up.
+
+    Raises:
+        UserError: without the offline providers, with which alone nothing real is made.
+    """
+    if not OFFLINE.exists():
+        raise UserError(f"{OFFLINE} is not there: an apply would be a real one")
+    shown = "terraform show -json plan && terraform apply plan >/dev/null && terraform show -json"
+    plan_text, state_text = _plan(cloud, size, source, variables, shown).splitlines()
+    return json.loads(plan_text), json.loads(state_text)
+
+
+def _plan(cloud: str, size: str, source: Path, variables: Mapping[str, Any] | None, shown: str) -> str:
+    with tempfile.NamedTemporaryFile("w", suffix=".tfvars.json") as own:
+        json.dump(variables or {}, own)
+        own.flush()
+        files = f"-var-file={size}.tfvars -var-file={own.name}"
+        return run(cloud, f"terraform plan -input=false -out=plan {files} >/dev/null && {shown}", source)

@@ -10,6 +10,7 @@ from nightshift.dates import parse_date
 from nightshift.errors import UserError, nearest
 from nightshift.splits import last_complete_day
 from pipelines import ir
+from pipelines.images import find_pushed_images
 
 COMPILED = Path(__file__).parent / "compiled"
 DEFAULT = "training"
@@ -70,6 +71,8 @@ def run_name(pipeline: ir.Pipeline, values: dict[str, Any], end: str = "") -> st
 def load_compiled(name_or_file: str, environment: str = "local") -> ir.Pipeline:
     """Read a compiled pipeline by the name of a shipped one, as compiled for an environment, or by its file.
 
+    A shipped one names the images that were pushed, see `pipelines.images`.
+
     Raises:
         UserError: when there is none of that name, or the file is not there.
     """
@@ -81,7 +84,7 @@ def load_compiled(name_or_file: str, environment: str = "local") -> ir.Pipeline:
             f"pipeline {name_or_file!r} does not exist; give a file of compiled YAML or one of "
             f"{', '.join(known)}{nearest(name_or_file, known)}"
         )
-    return ir.load(COMPILED / environment / f"{name_or_file}.yaml")
+    return ir.load(COMPILED / environment / f"{name_or_file}.yaml", find_pushed_images())
 
 
 def list_shipped(environment: str = "local") -> list[str]:

@@ -1,24 +1,31 @@
 """Where a pipeline runs: where its state lies, and what each of its steps gets there.
 
-The first is given when a run starts, the second is fixed when a pipeline is compiled. To run on a cluster of
-your own, change `AWS` or `GCP` here and compile again; `docs/kubeflow.md` says what each of them assumes.
+The first is given when a run starts, the second is fixed when a pipeline is compiled, but for the images: compiled
+pipelines name those of an example registry, and `NIGHTSHIFT_IMAGES` those that were pushed. The smallest clusters keep
+their state in a bucket, which `NIGHTSHIFT_STATE` names. `docs/kubeflow.md` says what each environment assumes; to
+change it, change its site here and compile again.
 """
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Self
 
+from nightshift.cluster import STEP, TRAINING, queue_labels
 from nightshift.contracts.state import ROOTS, DeploymentTarget, State
 from nightshift.costs.prices import MACHINE
 from nightshift.errors import UserError, nearest
 from nightshift.image import image
 from nightshift.telemetry import GATEWAY
+from pipelines.images import EXAMPLE_REGISTRY, find_pushed_images
 from pipelines.ir import Retry
 
 # Kubeflow's API as the steps see it
 KUBEFLOW_INSIDE = "http://ml-pipeline.kubeflow.svc.cluster.local:8888"
+STATE = "NIGHTSHIFT_STATE"  # environment variable: URI below which the smallest clusters keep their state
+LUSTRE = "/lustre"
 SERVICE_ACCOUNT = "nightshift"  # of steps whose placement has none of its own
 GPU = "nvidia.com/gpu"
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - the mount itself
@@ -121,11 +128,6 @@ class Site:
     placements: Mapping[Role, Placement]
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
-    def registry(self) -> str:
-        """Where its images are pulled from, `infra/cluster` those of its manifests too."""
-        return self.placements[Role.LIGHT].image.rpartition("/")[0]
-
     def with_variables(self, **variables: str) -> Self:
         """Return the site with more environment variables for all steps."""
         placements = {
@@ -133,6 +135,21 @@ class Site:
             for role, placement in self.placements.items()
         }
         return replace(self, placements=placements)
+
+    def with_images(self, references: Mapping[str, str]) -> Self:
+        """Return the site with other images: example -> the one in its place."""
+        placements = {
+            role: replace(placement, image=references.get(placement.image, placement.image))
+            for role, placement in self.placements.items()
+        }
+        return replace(self, placements=placements)
+
+    def with_bucket(self, uri: str) -> Self:
+        """Return the site with its state below a URI instead of the example's; empty for what it is."""
+        if not uri or "state" not in self.parameters:
+            return self
+        roots = {root: f"{uri}/{root}" for root in ROOTS if root != "registry"}
+        return replace(self, parameters={**self.parameters, "state": self.parameters["state"] | roots})
 
     def with_trainjobs(self) -> Self:
         """Return the site for trainings on several nodes: their step is a light one, and follows a TrainJob."""
@@ -154,28 +171,28 @@ def local(workspace: Path, target: str = DeploymentTarget.LOCAL) -> State:
 
 
 def site(name: str) -> Site:
-    """Return a site by its name.
+    """Return a site by its name, with the images that were pushed and the bucket that was made.
 
     Raises:
         UserError: when there is none of that name.
     """
     if name not in SITES:
         raise UserError(f"environment {name!r} is none of: {', '.join(SITES)}{nearest(name, SITES)}")
-    return SITES[name]
+    return SITES[name].with_images(find_pushed_images()).with_bucket(os.environ.get(STATE, ""))
 
 
-def _cluster(name: str, images: str, machines: Mapping[Role, str]) -> Site:
-    """Return a cluster with Lustre, MLflow, on-demand nodes, and GPU nodes that may be spot.
+def _cluster(name: str, machines: Mapping[Role, str], bucket: str = "") -> Site:
+    """Return a cluster with MLflow, general nodes, and GPU nodes that may be spot.
 
     Args:
         name: of the environment.
-        images: where they are pulled from.
         machines: what nodes of a role usually are, by which costs are counted; nobody asks the node itself.
+        bucket: URI below which the smallest cluster keeps its state; empty for one with Lustre and a Pushgateway.
     """
-    lustre = Volume("nightshift-lustre", "/lustre")
+    volumes = () if bucket else (Volume("nightshift-lustre", LUSTRE),)
     login = {"username": "MLFLOW_TRACKING_USERNAME", "password": "MLFLOW_TRACKING_PASSWORD"}
     light = Placement(
-        image=image("base", images),
+        image=image("base", EXAMPLE_REGISTRY),
         cpu_request="1",
         cpu_limit="2",
         memory_request="2Gi",
@@ -183,12 +200,12 @@ def _cluster(name: str, images: str, machines: Mapping[Role, str]) -> Site:
         nodes={"nightshift/pool": "general"},
         retry=Retry(2, 30.0, 2.0),
         timeout=3600,
-        volumes=(lustre,),
+        volumes=volumes,
         secrets=(Secret("nightshift-mlflow", login),),
         environment={MACHINE: machines[Role.LIGHT]},
     )
     gpu = Placement(
-        image=image("rapids", images),
+        image=image("rapids", EXAMPLE_REGISTRY),
         cpu_request="4",
         cpu_limit="8",
         memory_request="16Gi",
@@ -201,20 +218,21 @@ def _cluster(name: str, images: str, machines: Mapping[Role, str]) -> Site:
         retry=Retry(5, 60.0, 2.0),
         timeout=4 * 3600,
         shared_memory="8Gi",
-        volumes=(lustre,),
+        volumes=volumes,
+        labels=queue_labels(STEP),
         environment={MACHINE: machines[Role.GPU]},
         grace=120,  # as long as AWS' notice: a checkpoint is written in it
     )
-    state: dict[str, Any] = {root: f"{lustre.path}/{root}" for root in ROOTS}
+    state: dict[str, Any] = {root: f"{bucket or LUSTRE}/{root}" for root in ROOTS}
     state |= {"registry": "http://mlflow.nightshift:5000", "target": DeploymentTarget.REGISTER_ONLY.value}
     # by the label a multi-user Kubeflow mounts a token for its API into a pod
     launcher = replace(light, labels={"access-ml-pipeline": "true"})
     token = Secret("nightshift-serving", {"token": "NIGHTSHIFT_SERVING_TOKEN"})
     release = replace(light, secrets=(*light.secrets, token), account="nightshift-release")
-    placements = {Role.LIGHT: light, Role.GPU: gpu, Role.TRAINING: gpu}
+    placements = {Role.LIGHT: light, Role.GPU: gpu, Role.TRAINING: replace(gpu, labels=queue_labels(TRAINING))}
     placements |= {Role.LAUNCHER: launcher, Role.RELEASE: release}
     cluster = Site(name, placements, {"state": state, "device": "cuda"})
-    return cluster.with_variables(**{GATEWAY: "http://pushgateway.nightshift:9091"})
+    return cluster if bucket else cluster.with_variables(**{GATEWAY: "http://pushgateway.nightshift:9091"})
 
 
 _STEP = Placement(image=image("base"), cpu_request="1", memory_request="1G", memory_limit="2G")
@@ -222,10 +240,8 @@ _STEP = Placement(image=image("base"), cpu_request="1", memory_request="1G", mem
 _LIGHT = replace(_STEP, retry=Retry(2, 10.0, 2.0))
 _LOCAL = {Role.GPU: _STEP, Role.TRAINING: _STEP, Role.LIGHT: _LIGHT, Role.LAUNCHER: _LIGHT, Role.RELEASE: _LIGHT}
 LOCAL = Site("local", _LOCAL)
-AWS = _cluster(
-    "aws", "registry.example.com/nightshift", {Role.LIGHT: "m7i.xlarge on-demand", Role.GPU: "g6.2xlarge spot"}
-)
-GCP = _cluster(
-    "gcp", "registry.example.com/nightshift", {Role.LIGHT: "e2-standard-8 on-demand", Role.GPU: "g2-standard-12 spot"}
-)
-SITES = {site.name: site for site in (LOCAL, AWS, GCP)}
+AWS = _cluster("aws", {Role.LIGHT: "m7i.xlarge on-demand", Role.GPU: "g6.2xlarge spot"})
+GCP = _cluster("gcp", {Role.LIGHT: "e2-standard-8 on-demand", Role.GPU: "g2-standard-12 spot"})
+AWS_TRY = _cluster("aws-try", {Role.LIGHT: "t3a.xlarge spot", Role.GPU: "g6.2xlarge spot"}, "s3://example/state")
+GCP_TRY = _cluster("gcp-try", {Role.LIGHT: "e2-standard-4 spot", Role.GPU: "g2-standard-12 spot"}, "gs://example/state")
+SITES = {site.name: site for site in (LOCAL, AWS, GCP, AWS_TRY, GCP_TRY)}

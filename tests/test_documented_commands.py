@@ -20,7 +20,6 @@ Argv = list[str]
 # programs whose commands are not run here -> the reason
 ELSEWHERE = {
     "aws": "needs an account of AWS",
-    "cd": "changes a shell's folder",
     "cp": "copies a config; tests/e2e/test_use_cases.py writes its own",
     "curl": "needs an endpoint; tests/e2e/test_daily_run.py sends the line that a run prints",
     "df": "needs a mounted Lustre",
@@ -31,8 +30,6 @@ ELSEWHERE = {
     "find": "is not ours",
     "for": "begins a loop of the shell",
     "gcloud": "needs an account of Google Cloud",
-    "grep": "is not ours",
-    "infra/aws/connect.sh": "needs an account of AWS",
     "kubectl": "needs a cluster; tests/infra/test_runbooks.py checks the objects that are named",
     "lm_eval": "is lm-evaluation-harness, which has an environment of its own",
     "pip": "installs packages; .ci/run does",
@@ -44,6 +41,7 @@ ELSEWHERE = {
 # commands of nightshift -> the test that runs them
 RUN_BY = {
     "backfill": "tests/e2e/test_monitoring.py",
+    "cloud": "tests/infra/test_cloud.py",
     "collectives": "tests/pipelines/cli/test_tune.py",
     "compile": "tests/test_documented_commands.py",
     "config": "tests/pipelines/cli/test_cli.py",

@@ -94,9 +94,17 @@ def test_renovate_sees_every_chart_with_its_version() -> None:
 # of each program that our scripts call: what it prints
 ANSWERS = {
     "aws": "echo hidden",
-    "cosign": f'case "$*" in verify*) expr "$*" : ".*{DIGEST}" ;; esac',
+    "cosign": f"""case "$*" in
+    verify*) expr "$*" : ".*{DIGEST}" ;;
+    download*) test -e $RUNNER_TEMP/attested ;;
+    attest*) touch $RUNNER_TEMP/attested ;;
+    esac""",
     "curl": """echo '{"value": "oidc"}'""",
-    "docker": f'case "$*" in "image inspect"*) printf "other/base@x\\nours/base@{DIGEST}\\n" ;; login*) cat ;; esac',
+    "docker": f"""case "$*" in
+    buildx*) test -e $RUNNER_TEMP/pushed && echo {DIGEST} ;;
+    push*) touch $RUNNER_TEMP/pushed ;;
+    login*) cat ;;
+    esac""",
     "gcloud": 'case "$*" in *print-access-token) echo hidden ;; esac',
     "jq": "cat",
 }
@@ -157,6 +165,26 @@ def test_an_image_is_signed_and_listed_by_the_digest_that_our_registry_has_of_it
 
     assert (done.returncode, done.stdout) == (0, f"base 0.3.0 {DIGEST}\n"), done.stderr
     assert f"cosign sign --yes ours/base@{DIGEST}\n" in (tmp_path / "calls").read_text()
+
+
+@pytest.mark.slow
+def test_an_image_that_is_there_and_signed_is_listed_and_stays_as_it_is(run_script: RunScript, tmp_path: Path) -> None:
+    first = run_script("containers/push.sh", "ours", "0.3.0", "base")
+    (tmp_path / "calls").unlink()
+    second = run_script("containers/push.sh", "ours", "0.3.0", "base")
+
+    assert (second.returncode, second.stdout) == (0, first.stdout), second.stderr
+    assert not re.search(r"docker (push|tag)|cosign (sign|attest)", (tmp_path / "calls").read_text())
+
+
+@pytest.mark.slow
+def test_digests_of_another_registrys_images_are_listed_and_a_missing_one_is_an_error(
+    run_script: RunScript, tmp_path: Path
+) -> None:
+    assert run_script("containers/digests.sh", "dev", "0.3.0", "base").returncode
+
+    (tmp_path / "pushed").touch()
+    assert run_script("containers/digests.sh", "dev", "0.3.0", "base").stdout == f"base 0.3.0 {DIGEST}\n"
 
 
 @pytest.mark.slow

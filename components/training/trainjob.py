@@ -75,7 +75,11 @@ class TrainJobWork:
         return {
             "apiVersion": f"{GROUP}/{TRAINJOBS['version']}",
             "kind": "TrainJob",
-            "metadata": {"name": self.name, "annotations": {MADE_OF: self.sha256}},
+            "metadata": {
+                "name": self.name,
+                "labels": cluster.queue_labels(cluster.TRAINING),
+                "annotations": {MADE_OF: self.sha256},
+            },
             "spec": {
                 "runtimeRef": {"apiGroup": GROUP, "kind": "TrainingRuntime", "name": RUNTIME},
                 "trainer": {"numNodes": self.nodes, "command": [*LAUNCHER, *self.flags], "env": variables},

@@ -25,7 +25,6 @@ gpu_pools = {
     instance_types = ["g6.2xlarge", "g5.2xlarge", "g4dn.2xlarge"]
     capacity       = "spot"
     max            = 2
-    zones          = ["us-east-1a", "us-east-1b"]
   }
   # when there is no spot
   on-demand = {

@@ -6,6 +6,24 @@ locals {
   tags       = merge(var.tags, { project = var.name, environment = var.environment })
   # where Lustre is
   nearest = [var.zones[0]]
+
+  shared_pool = {
+    instance_types  = ["g6.2xlarge", "g5.2xlarge"]
+    capacity        = "on_demand"
+    max             = 1
+    min             = 0
+    zones           = null
+    disk_gib        = 200
+    fabric          = "none"
+    placement_group = false
+    reservation_id  = null
+    sharing         = var.gpu_sharing
+  }
+  gpu_pools = merge(
+    # Karpenter's nodes have no EFA
+    { for name, pool in var.gpu_pools : name => pool if !var.karpenter || pool.fabric == "efa" },
+    { for name in ["shared"] : name => local.shared_pool if var.gpu_sharing != "none" },
+  )
 }
 
 module "encryption" {
@@ -24,6 +42,7 @@ module "network" {
   zones               = var.zones
   cidr                = var.cidr
   nat_per_zone        = var.nat_per_zone
+  public_nodes        = var.public_nodes
   interface_endpoints = var.interface_endpoints
   log_days            = var.log_days
   kms_key_arn         = module.encryption.key_arn
@@ -57,16 +76,17 @@ module "general_pool" {
   # a disk does not leave its zone, and the autoscaler could not choose that of the next node
   subnet_ids     = [for zone in local.nearest : module.network.subnet_ids[zone]]
   instance_types = var.general_pool.instance_types
-  capacity       = "on_demand"
+  capacity       = var.general_pool.capacity
   min            = var.general_pool.min
   max            = var.general_pool.max
   disk_gib       = var.general_pool.disk_gib
+  node_repair    = var.node_repair
   tags           = local.tags
 }
 
 module "gpu_pools" {
   source   = "./modules/node_pool"
-  for_each = var.gpu_pools
+  for_each = local.gpu_pools
 
   name                  = each.key
   kind                  = "gpu"
@@ -75,7 +95,7 @@ module "gpu_pools" {
   node_role_arn         = module.cluster.node_role_arn
   security_group_id     = module.cluster.security_group_id
   efa_security_group_id = module.network.efa_security_group_id
-  subnet_ids            = [for zone in coalesce(each.value.zones, local.nearest) : module.network.subnet_ids[zone]]
+  subnet_ids            = [for zone in coalesce(each.value.zones, each.value.capacity == "spot" ? var.zones : local.nearest) : module.network.subnet_ids[zone]]
   instance_types        = each.value.instance_types
   capacity              = each.value.capacity
   min                   = each.value.min
@@ -84,6 +104,9 @@ module "gpu_pools" {
   fabric                = each.value.fabric
   placement_group       = each.value.placement_group
   reservation_id        = each.value.reservation_id
+  sharing               = each.value.sharing
+  node_repair           = var.node_repair
+  preload_images        = var.preload_images
   tags                  = local.tags
 }
 
@@ -94,6 +117,7 @@ module "addons" {
   cluster_name       = module.general_pool.cluster_name
   kubernetes_version = module.cluster.kubernetes_version
   name               = local.full_name
+  node_repair        = var.node_repair
   tags               = local.tags
 }
 
@@ -119,6 +143,7 @@ module "storage" {
 
 module "lustre" {
   source = "./modules/lustre"
+  count  = var.lustre == null ? 0 : 1
 
   name                  = local.full_name
   vpc_id                = module.network.vpc_id
@@ -129,7 +154,6 @@ module "lustre" {
   kms_key_arn           = module.encryption.key_arn
   capacity_gib          = var.lustre.capacity_gib
   throughput            = var.lustre.throughput
-  metadata_iops         = var.lustre.metadata_iops
   efa                   = var.lustre.efa
 }
 
@@ -142,6 +166,7 @@ module "identity" {
   cluster_name = module.cluster.name
   bucket_arn   = module.storage.bucket_arn
   sources      = var.sources
+  state        = var.lustre == null
   repositories = module.storage.repository_arns
   kms_key_arn  = module.encryption.key_arn
 }

@@ -19,8 +19,8 @@ output "repositories" {
 }
 
 output "lustre" {
-  description = "What infra/kubernetes/aws-dev or aws-prod asks for: id, DNS name, mount name and capacity of the file system"
-  value       = module.lustre.file_system
+  description = "What the persistent volume says: id, DNS name, mount name and capacity of the file system; null without one"
+  value       = one(module.lustre[*].file_system)
 }
 
 output "karpenter" {
@@ -31,4 +31,9 @@ output "karpenter" {
 output "sagemaker_role_arn" {
   description = "ARN of the role under which SageMaker runs an endpoint"
   value       = module.identity.sagemaker_role_arn
+}
+
+output "efa_interfaces" {
+  description = "EFA interfaces of a node for trainings on several, which the component infra/kubernetes/efa asks for; 0 without such nodes"
+  value       = max(0, [for pool in module.gpu_pools : pool.efa_interfaces]...)
 }

@@ -23,7 +23,6 @@ gpu_pools = {
     instance_types = ["g6e.4xlarge", "g6.4xlarge", "g5.4xlarge", "g4dn.4xlarge"]
     capacity       = "spot"
     max            = 8
-    zones          = ["us-east-1a", "us-east-1b", "us-east-1c"]
   }
   on-demand = {
     instance_types = ["g6e.4xlarge", "g6.4xlarge"]
@@ -42,9 +41,8 @@ gpu_pools = {
 }
 
 lustre = {
-  capacity_gib  = 4800
-  throughput    = 250
-  metadata_iops = 6000
+  capacity_gib = 4800
+  throughput   = 250
 }
 
 budget = {

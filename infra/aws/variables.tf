@@ -30,7 +30,7 @@ variable "region" {
 }
 
 variable "zones" {
-  description = "Availability zones with a subnet; Lustre, general nodes and the pools that name no zones are in the first"
+  description = "Availability zones with a subnet; Lustre, general nodes and pools that name no zones are in the first, spot pools in all"
   type        = list(string)
 
   validation {
@@ -53,6 +53,12 @@ variable "cidr" {
 variable "nat_per_zone" {
   description = "A NAT gateway in every zone, so that one zone's failure cuts off no other; one in all if false"
   type        = bool
+}
+
+variable "public_nodes" {
+  description = "Nodes have public addresses, at which nobody can call them, in the place of NAT gateways: cheap for few nodes"
+  type        = bool
+  default     = false
 }
 
 variable "interface_endpoints" {
@@ -146,9 +152,10 @@ variable "deletion_protection" {
 }
 
 variable "general_pool" {
-  description = "On-demand nodes for light steps and for what the cluster runs beside the pipelines"
+  description = "Nodes for light steps and for what the cluster runs beside the pipelines; on spot all of it ends and starts anew now and then"
   type = object({
     instance_types = optional(list(string), ["m7i.xlarge", "m6i.xlarge"])
+    capacity       = optional(string, "on_demand")
     min            = optional(number, 1)
     max            = optional(number, 6)
     disk_gib       = optional(number, 100)
@@ -173,6 +180,7 @@ variable "gpu_pools" {
     fabric          = optional(string, "none")
     placement_group = optional(bool, false)
     reservation_id  = optional(string)
+    sharing         = optional(string, "none")
   }))
 
   validation {
@@ -196,18 +204,51 @@ variable "gpu_pools" {
   }
 }
 
+variable "karpenter" {
+  description = "Leave the nodes of GPU steps to Karpenter: of gpu_pools those with fabric efa are made"
+  type        = bool
+  default     = false
+}
+
+variable "gpu_sharing" {
+  description = "How small models share a GPU, on nodes of the pool shared: none, or time-slicing among four pods"
+  type        = string
+  default     = "none"
+
+  validation {
+    condition     = contains(["none", "time-slicing"], var.gpu_sharing)
+    error_message = "gpu_sharing must be none or time-slicing: partitions (MIG) ask for NVIDIA's GPU operator on EKS, which is not installed."
+  }
+
+  validation {
+    condition     = var.gpu_sharing == "none" || !contains(keys(var.gpu_pools), "shared")
+    error_message = "gpu_pools may name no pool shared where gpu_sharing makes one."
+  }
+}
+
+variable "node_repair" {
+  description = "Let EKS replace nodes whose GPU, kernel, network or disk its monitoring agent reports"
+  type        = bool
+  default     = false
+}
+
+variable "preload_images" {
+  description = "Pull and unpack images faster on GPU nodes, onto their instance store"
+  type        = bool
+  default     = false
+}
+
 variable "lustre" {
-  description = "The FSx for Lustre file system: capacity in GiB, throughput in MB/s for each TiB, metadata IOPS, EFA"
+  description = "The FSx for Lustre file system: capacity in GiB, throughput in MB/s for each TiB, EFA; null for state in the bucket"
   type = object({
-    capacity_gib  = optional(number, 1200)
-    throughput    = optional(number, 125)
-    metadata_iops = optional(number)
-    efa           = optional(bool, false)
+    capacity_gib = optional(number, 1200)
+    throughput   = optional(number, 125)
+    efa          = optional(bool, false)
   })
   default = {}
 
   validation {
-    condition     = !var.lustre.efa || anytrue([for pool in values(var.gpu_pools) : pool.fabric == "efa"])
+    condition     = !try(var.lustre.efa, false) || anytrue([for pool in values(var.gpu_pools) : pool.fabric == "efa"])
     error_message = "lustre.efa asks for a pool in gpu_pools with fabric efa: no other node would use it."
   }
 }

@@ -1,8 +1,8 @@
 """The commands that install what `charts.yaml` names, for a shell."""
 
-import re
 import shlex
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from nightshift.errors import UserError
@@ -10,35 +10,50 @@ from nightshift.errors import UserError
 Chart = Mapping[str, Any]
 # a shell gives the commands one after the other and ends at the first that fails
 STOPPED = (
-    "trap 'echo \"cluster-install: the command above failed, and nothing after it was done; fix it, then run the same"
-    " command again\" >&2' ERR"
+    "trap 'echo \"cloud: the command above failed, and nothing after it was done; fix it, then run the same command"
+    " again\" >&2' ERR"
 )
-# what is committed names an example in the place of the registry
-REGISTRY = "registry.example.com/nightshift"
+OWNER = "--namespace kubeflow job/nightshift-lustre-owner"
+APPLY = 'kubectl apply -k "$OVERLAYS"'
+# a Job never changes: a new one hands the file system's root to the steps, who can write from then on
+FOR_RUNS = [
+    f"kubectl delete --ignore-not-found {OWNER}",
+    APPLY,
+    f"kubectl wait --for=condition=complete --timeout=10m {OWNER}",
+]
 ESTABLISHED = "kubectl wait --for=condition=established customresourcedefinitions --all --timeout=2m"
 
 
-def install(charts: Sequence[Chart], cloud: str, cluster: str) -> list[str]:
+def install(
+    charts: Sequence[Chart],
+    cloud: str,
+    cluster: str,
+    choices: AbstractSet[str] = frozenset(),
+    smallest: bool = False,
+) -> list[str]:
     """Return the commands that bring a cluster to what is described here; giving them again changes nothing.
+
+    They name what is an environment's own as variables of the shell, which `infra/cloud` sets.
 
     Args:
         charts: the rows of `charts.yaml`, in order.
         cloud: aws or gcp.
         cluster: name of the cluster, which ends with the environment's.
+        choices: what is installed beside what every cluster has, see docs/gpus-on-clusters.md.
+        smallest: a cluster without a shared file system, for one day's runs on Airflow.
 
     Raises:
         UserError: when a version is not filled in.
     """
-    namespaces = "kubectl apply --server-side --force-conflicts -k infra/cluster/namespaces"
+    namespaces = 'kubectl apply --server-side --force-conflicts -k "$OVERLAYS/namespaces"'
     disks = ["kubectl apply -k infra/cluster/storage"] if cloud == "aws" else []
-    wanted = [chart for chart in charts if cloud in chart["clouds"]]
-    commands = [command for chart in wanted for command in _install(chart, cloud, cluster)]
-    last = [*_for_runs(f"infra/kubernetes/{cloud}-{cluster.rpartition('-')[2]}"), _with_images("infra/monitoring")]
-    # missed before the first change, not in the middle
-    variables = sorted(set(re.findall(r"\$([A-Z_]+)", " ".join([*commands, *last]))))
-    checks = [f': "${{{name}:?is not set; see docs/runbooks/bring-up.md}}"' for name in variables]
+    is_wanted = [chart.get("choice") in {None, *choices} and chart.get("smallest", not smallest) for chart in charts]
+    wanted = [chart for chart, is_on in zip(charts, is_wanted, strict=True) if is_on and cloud in chart["clouds"]]
+    names = {"cloud": cloud, "cluster": cluster, "site": f"{cloud}-try" if smallest else cloud}
+    commands = [command for chart in wanted for command in _install(chart, names, choices)]
+    secrets = 'infra/cluster/secrets.sh "$ARTIFACTS"'
     # Kubeflow brings its own namespace object: ours again, for the labels it lacks
-    return [STOPPED, *checks, namespaces, *disks, *commands, namespaces, *last]
+    return [namespaces, secrets, *disks, *commands, namespaces, *([APPLY] if smallest else FOR_RUNS)]
 
 
 def uninstall(charts: Sequence[Chart], cloud: str) -> list[str]:
@@ -76,26 +91,12 @@ def uninstall(charts: Sequence[Chart], cloud: str) -> list[str]:
     ]
 
 
-def _for_runs(folder: str) -> list[str]:
-    owner = "--namespace kubeflow job/nightshift-lustre-owner"
-    # a Job never changes: a new one hands the file system's root to the steps, who can write from then on
-    return [
-        f"kubectl delete --ignore-not-found {owner}",
-        _with_images(folder),
-        f"kubectl wait --for=condition=complete --timeout=10m {owner}",
-    ]
-
-
-def _with_images(folder: str) -> str:
-    return f'kubectl kustomize {folder} | sed "s|{REGISTRY}/|$REGISTRY/|" | kubectl apply --filename -'
-
-
-def _install(chart: Chart, cloud: str, cluster: str) -> list[str]:
+def _install(chart: Chart, names: Mapping[str, str], choices: AbstractSet[str]) -> list[str]:
     if chart["version"] is None:
         raise UserError(
             f"infra/cluster/charts.yaml: {chart['name']} has no version; fill in one that you have looked up"
         )
-    steps = _apply_kustomization(chart) if "kustomize" in chart else [_upgrade(chart, cloud, cluster)]
+    steps = _apply_kustomization(chart) if "kustomize" in chart else [_upgrade(chart, names, choices)]
     return [*chart.get("before", []), *steps, *chart.get("after", [])]
 
 
@@ -107,13 +108,14 @@ def _apply_kustomization(chart: Chart) -> list[str]:
     return [command for apply in applied for command in (apply, ESTABLISHED)]
 
 
-def _upgrade(chart: Chart, cloud: str, cluster: str) -> str:
+def _upgrade(chart: Chart, names: Mapping[str, str], choices: AbstractSet[str]) -> str:
     argv = ["helm upgrade --install", chart["name"], chart["chart"], "--version", chart["version"]]
     argv += ["--repo", chart["repository"]] if "repository" in chart else []
     argv += ["--namespace", chart["namespace"], "--create-namespace"]
-    argv += ["--values", f"infra/cluster/values/{chart['name']}.yaml"]
+    variants = [f"{choice}/" for choice in chart.get("variants", []) if choice in choices]
+    argv += [f"--values infra/cluster/values/{folder}{chart['name']}.yaml" for folder in ("", *variants)]
     # in double quotes, so that the shell fills in its variables
-    named = {key: value.format(cloud=cloud, cluster=cluster) for key, value in chart.get("set", {}).items()}
+    named = {key: value.format(**names) for key, value in chart.get("set", {}).items()}
     argv += [f'--set "{key}={value}"' for key, value in named.items()]
     argv += [f"--set-file {key}={path}" for key, path in chart.get("files", {}).items()]
     return " ".join([*argv, "--wait", "--timeout 15m"])

@@ -1,12 +1,8 @@
 #!/usr/bin/env bash
-# Make the namespaces, and once the secrets that their pods read. Passwords are random and are no word of any
-# command line; read one with: kubectl get secret --namespace nightshift nightshift-mlflow --output yaml
+# Make once the secrets that pods of our namespaces read. Passwords are random and are no word of any command line; read
+# one with: kubectl get secret --namespace nightshift nightshift-mlflow --output yaml
 set -euo pipefail
-artifacts=${1:-}
-if [ -z "$artifacts" ]; then
-  echo "cluster-secrets: ARTIFACTS is empty; name the folder of MLflow's artifacts, such as s3://bucket/mlflow" >&2
-  exit 2
-fi
+artifacts=${1:?folder of the artifacts of MLflow, such as s3://bucket/mlflow}
 
 password() { head -c 24 /dev/urandom | base64 | tr -d '+/='; }
 
@@ -16,7 +12,6 @@ secret() {
     | kubectl apply --filename -
 }
 
-kubectl apply --server-side --force-conflicts -k "$(dirname "$0")/namespaces"
 # exists NAMESPACE NAME: a secret that is not there is no error
 exists() { [ -n "$(kubectl get secret --namespace "$1" "$2" --ignore-not-found --output name)" ]; }
 
@@ -29,7 +24,7 @@ if ! exists kubeflow nightshift-serving; then
 fi
 # the last one that is made here: passwords belong together, so all are made or none
 if exists monitoring grafana-admin; then
-  echo "cluster-secrets: the other secrets are there; they were not changed"
+  echo "secrets: the other secrets are there; they were not changed"
   exit
 fi
 

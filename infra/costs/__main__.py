@@ -10,9 +10,9 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
-from infra import terraform
+from infra.cloud import plans
 from infra.costs import core
-from nightshift.errors import UnavailableError, UserError, check_names
+from nightshift.errors import UnavailableError, UserError
 
 PRICES = Path(__file__).with_name("prices.yaml")
 
@@ -21,24 +21,13 @@ def main() -> None:
     """Print both tables and exit: 2 for a user's mistake, 1 when Terraform failed."""
     parser = argparse.ArgumentParser(prog="infra.costs", description=__doc__)
     parser.add_argument("cloud", choices=("aws", "gcp"))
-    parser.add_argument("environment", help="name of a .tfvars file: dev or prod")
+    parser.add_argument("environment", help="its file is infra/answers/<cloud>-<environment>.yaml")
     args = parser.parse_args()
     try:
-        check(args.cloud, args.environment)
-        show(terraform.plan(args.cloud, args.environment), table_of(args.cloud), Console())
+        show(plans.plan(args.cloud, args.environment), table_of(args.cloud), Console())
     except (UserError, UnavailableError) as error:
         print(f"infra-plan: {error}", file=sys.stderr)
         sys.exit(2 if isinstance(error, UserError) else 1)
-
-
-def check(cloud: str, environment: str) -> None:
-    """Refuse an environment that a cloud has no file for.
-
-    Raises:
-        UserError: naming those it has.
-    """
-    environments = sorted(path.stem for path in (terraform.INFRA / cloud).glob("*.tfvars"))
-    check_names("ENV", [environment], environments)
 
 
 def table_of(cloud: str) -> dict[str, Any]:
@@ -49,12 +38,35 @@ def table_of(cloud: str) -> dict[str, Any]:
 
 def show(plan: Mapping[str, Any], table: Mapping[str, Any], console: Console) -> None:
     """Print what a plan would change and what it would cost."""
-    prices = {name: core.Price(**fields) for name, fields in table["prices"].items()}
+    prices = _prices(table)
     console.print(_changes(core.changes(plan)))
-    by_use = {name: core.costs(core.charges(plan, use), prices) for name, use in core.PROFILES.items()}
+    by_use = _costs_by_use(plan, prices)
     console.print(_costs(by_use))
     for line in _notes(plan, table, prices, by_use):
         console.print(line, highlight=False)
+
+
+def estimate(plan: Mapping[str, Any], cloud: str) -> dict[str, str | int]:
+    """Return what a plan costs a month in US dollars, idle and working, and what most of the first is for.
+
+    Raises:
+        ValueError: when something in it has no price.
+    """
+    by_use = _costs_by_use(plan, _prices(table_of(cloud)))
+    totals = {f"{name}, USD": sum(costs.values(), core.NOTHING) for name, costs in by_use.items()}
+    unknown = sorted({name for total in totals.values() for name in total.unknown})
+    if unknown:
+        raise ValueError(f"no price known for {', '.join(unknown)}: add it to infra/costs/prices.yaml")
+    largest = [f"{group} {cost.usd:,.0f}" for group, cost in [*by_use["idle"].items()][:3]]
+    return {**{name: round(total.usd) for name, total in totals.items()}, "largest parts, idle": ", ".join(largest)}
+
+
+def _prices(table: Mapping[str, Any]) -> dict[str, core.Price]:
+    return {name: core.Price(**fields) for name, fields in table["prices"].items()}
+
+
+def _costs_by_use(plan: Mapping[str, Any], prices: Mapping[str, core.Price]) -> dict[str, dict[str, core.MonthlyCost]]:
+    return {name: core.costs(core.charges(plan, use), prices) for name, use in core.PROFILES.items()}
 
 
 def _changes(counted: Mapping[str, Mapping[str, int]]) -> Table:
@@ -91,11 +103,9 @@ def _notes(
     prices: Mapping[str, core.Price],
     by_use: Mapping[str, Mapping[str, core.MonthlyCost]],
 ) -> list[str]:
-    named = table["free"] | table["not_estimated"]
-    standing = {resource.type for resource in core.resources(plan)}
     unknown = sorted({name for costs in by_use.values() for cost in costs.values() for name in cost.unknown})
-    left_out = sorted(standing & set(table["not_estimated"])) + core.find_unpriced(plan, named)
-    dates = sorted(price.date for price in prices.values() if price.usd is not None)
+    unpriced = core.find_unpriced(plan, table["free"])
+    dates = sorted(price.date for price in prices.values())
     lines = [
         f"Prices of {table['region']}, from sources of {dates[0]} to {dates[-1]}: refresh infra/costs/prices.yaml.",
         f"Not in it: {table['left_out']}.",
@@ -103,7 +113,7 @@ def _notes(
     region = plan.get("variables", {}).get("region", {}).get("value")
     if region not in (None, table["region"]):
         lines.append(f"The plan is for {region}, whose prices differ.")
-    return lines + _list_names("No price known for", unknown) + _list_names("Not estimated:", left_out)
+    return lines + _list_names("No price known for", unknown) + _list_names("Not estimated:", unpriced)
 
 
 def _list_names(heading: str, names: list[str]) -> list[str]:

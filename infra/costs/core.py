@@ -1,8 +1,8 @@
-"""Monthly costs of a Terraform plan: what it holds, times what that costs, for three ways of using it."""
+"""Monthly costs of a Terraform plan: what it holds, times what that costs, idle and working."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from typing import Any
 
 from nightshift.costs.prices import read_machines
@@ -19,28 +19,32 @@ class Use:
     """How a month is spent. The amounts are assumptions: put your own here.
 
     Attributes:
-        trainings: trainings in the month, on one GPU node each.
-        hours: hours that a training holds its GPU node, the node's start and end included.
-        full: all pools stand at their maximum the whole month.
+        nights: nights of trainings in the month, on one GPU node and one more general node each.
+        hours: hours that a night holds them. In `nights` of docs/figures.json three use cases train within 16 minutes
+            on two CPU cores; a node takes up to 10 to start, and goes when it was idle for 10.
         stored: GB in buckets.
         images: GB in container registries.
-        moved: GB through NAT and private endpoints.
+        scans: images pushed, each of which Google Cloud scans for vulnerabilities.
+        moved: GB through NAT.
         logged: GB of logs taken in.
+        samples: millions of samples that Google's managed Prometheus takes in: 1,200 series, one a minute.
+        messages: millions of requests to Karpenter's queue, which it polls every 20 seconds.
     """
 
-    trainings: float = 0
-    hours: float = 2
-    full: bool = False
+    nights: float = 0
+    hours: float = 1
     stored: float = 100
     images: float = 50
+    scans: float = 5
     moved: float = 10
     logged: float = 5
+    samples: float = 53
+    messages: float = 0.13
 
 
 PROFILES = {
     "idle": Use(),
-    "one training a day": Use(trainings=DAYS, stored=500, moved=100, logged=20),
-    "always on": Use(full=True, stored=1000, moved=500, logged=100),
+    "working": Use(nights=DAYS, stored=500, moved=100, logged=20),
 }
 
 
@@ -49,13 +53,13 @@ class Price:
     """What one unit of something costs.
 
     Attributes:
-        usd: US dollars, or None when no source is known.
-        per: the unit: hour, month, GB-month (a GB held for a month) or GB (moved once).
+        usd: US dollars.
+        per: the unit: hour, month, GB-month (a GB held for a month), GB (moved once), image, or million (of samples).
         date: day of the source, or the day it was looked up when the source has none.
         source: page that names the price.
     """
 
-    usd: float | None
+    usd: float
     per: str
     date: str = ""
     source: str = ""
@@ -83,12 +87,14 @@ class MeteredResource:
     """What is charged by use, once for all resources of a type.
 
     Attributes:
+        type: of the resources, as Terraform names it.
         group: line of the table it belongs to.
         price: its key in the price table.
         by: the attribute of `Use` that says how much.
         per: the unit.
     """
 
+    type: str
     group: str
     price: str
     by: str
@@ -152,6 +158,7 @@ class Pool:
         spot: they may be taken away.
         disk: GB of a node's own disk.
         scratch: GB of a node's local disks, where they are charged beside the machine.
+        addresses: public addresses of a node.
     """
 
     gpu: bool
@@ -161,6 +168,7 @@ class Pool:
     spot: bool
     disk: float
     scratch: float = 0.0
+    addresses: int = 0
 
 
 def resources(plan: Mapping[str, Any]) -> list[Resource]:
@@ -185,15 +193,17 @@ def charges(plan: Mapping[str, Any], use: Use) -> list[Charge]:
     standing = resources(plan)
     charges = [charge for resource in standing if resource.type in RULES for charge in RULES[resource.type](resource)]
     types = {resource.type for resource in standing}
-    charges += [measured.charge(use) for name, measured in MEASURED.items() if name in types]
-    return charges + _nodes(pools(standing), use)
+    charges += [metered.charge(use) for metered in METERED if metered.type in types]
+    return charges + _nodes(pools(standing), use) + _claims(types)
 
 
 def pools(standing: Sequence[Resource]) -> list[Pool]:
     """Return the node pools among resources."""
     templates = {resource.module: resource for resource in standing if resource.type == "aws_launch_template"}
+    public = any(resource.values.get("map_public_ip_on_launch") for resource in standing)
     eks = [_eks_pool(resource, templates.get(resource.module)) for resource in standing if resource.type == EKS_POOL]
-    return eks + [_gke_pool(resource) for resource in standing if resource.type == GKE_POOL]
+    gke = [_gke_pool(resource) for resource in standing if resource.type == GKE_POOL]
+    return [replace(pool, addresses=int(public)) for pool in eks] + gke
 
 
 def with_machines(prices: Mapping[str, Any], cloud: str) -> dict[str, Any]:
@@ -203,6 +213,7 @@ def with_machines(prices: Mapping[str, Any], cloud: str) -> dict[str, Any]:
         for machine in read_machines().values()
         if machine.cloud == cloud
         for name, usd in machine.markets
+        if usd is not None
     }
     return {**prices, **machine_prices}
 
@@ -220,10 +231,9 @@ def costs(charged: Sequence[Charge], prices: Mapping[str, Price]) -> dict[str, M
 
 
 def find_unpriced(plan: Mapping[str, Any], named: Mapping[str, str]) -> list[str]:
-    """Return the types of a plan that no rule covers and nobody has named as free or not estimated."""
-    return sorted(
-        {resource.type for resource in resources(plan)} - set(RULES) - set(MEASURED) - {EKS_POOL, GKE_POOL} - set(named)
-    )
+    """Return the types of a plan that no rule covers and nobody has named as free."""
+    charged = {*RULES, *(metered.type for metered in METERED), EKS_POOL, GKE_POOL}
+    return sorted({resource.type for resource in resources(plan)} - charged - set(named))
 
 
 def _walk(module: Mapping[str, Any], zones: int) -> Iterator[Resource]:
@@ -236,7 +246,7 @@ def _walk(module: Mapping[str, Any], zones: int) -> Iterator[Resource]:
 
 def _cost(charge: Charge, prices: Mapping[str, Price]) -> MonthlyCost:
     price = prices.get(charge.price)
-    if price is None or price.usd is None:
+    if price is None:
         return MonthlyCost(0.0, frozenset({charge.price} if charge.amount else ()))
     if price.per != charge.per:
         raise ValueError(f"{charge.price}: priced by the {price.per}, charged by the {charge.per}")
@@ -244,29 +254,35 @@ def _cost(charge: Charge, prices: Mapping[str, Price]) -> MonthlyCost:
 
 
 def _nodes(pools: Sequence[Pool], use: Use) -> list[Charge]:
-    trains = _trains(pools)
-    return [charge for pool in pools for charge in _of_pool(pool, use, pool is trains)]
+    at_night = {id(_choose_pool(pools, gpu)) for gpu in (True, False)}
+    return [charge for pool in pools for charge in _charge_nodes(pool, use if id(pool) in at_night else Use())]
 
 
-def _trains(pools: Sequence[Pool]) -> Pool | None:
-    """Return the pool a training takes: the first spot one with GPUs, else the first with GPUs."""
-    with_gpus = [pool for pool in pools if pool.gpu and pool.maximum]
-    return next((pool for pool in with_gpus if pool.spot), with_gpus[0] if with_gpus else None)
+def _choose_pool(pools: Sequence[Pool], gpu: bool) -> Pool | None:
+    """Return the pool that a night takes a node of: the first spot one that can grow, else the first that can."""
+    growing = [pool for pool in pools if pool.gpu == gpu and pool.maximum > pool.minimum]
+    return next((pool for pool in growing if pool.spot), growing[0] if growing else None)
 
 
-def _of_pool(pool: Pool, use: Use, trains: bool) -> list[Charge]:
-    """Charge node hours, and the disks for as long as the nodes run."""
-    standing = pool.maximum if use.full else pool.minimum
-    # a node that always runs is there for trainings too
-    extra = use.trainings * use.hours if trains and not standing else 0.0
-    hours = standing * HOURS + extra
+def _charge_nodes(pool: Pool, use: Use) -> list[Charge]:
+    """Charge node hours, and disks and addresses for as long as the nodes run."""
+    hours = pool.minimum * HOURS + use.nights * use.hours
     group = "GPU nodes" if pool.gpu else "general nodes"
     months = hours / HOURS
     return [
         Charge(group, pool.price, hours, "hour"),
-        Charge(group, "node disk", pool.disk * months, "GB-month"),
+        Charge(group, "disk", pool.disk * months, "GB-month"),
         Charge(group, "local SSD", pool.scratch * months, "GB-month"),
+        Charge(group, "public IPv4", pool.addresses * hours, "hour"),
     ]
+
+
+def _claims(types: Set[str]) -> list[Charge]:
+    """Charge the disks that pods of a cluster claim."""
+    if not types & CLUSTERS:
+        return []
+    names = CLAIMS if types & FILE_SYSTEMS else SMALLEST
+    return [Charge("claimed disks", "disk", CLAIMS[name], "GB-month") for name in names]
 
 
 def _eks_pool(pool: Resource, template: Resource | None) -> Pool:
@@ -318,11 +334,7 @@ def _endpoint(endpoint: Resource) -> list[Charge]:
 
 def _fsx(system: Resource) -> list[Charge]:
     kind, speed = system.values.get("deployment_type"), system.values.get("per_unit_storage_throughput")
-    iops = float(system.first("metadata_configuration").get("iops") or 0)
-    return [
-        Charge("Lustre", f"FSx {kind} {speed}", float(system.values["storage_capacity"]), "GB-month"),
-        Charge("Lustre", "FSx metadata IOPS", iops, "IOPS-month"),
-    ]
+    return [Charge("Lustre", f"FSx {kind} {speed}", float(system.values["storage_capacity"]), "GB-month")]
 
 
 def _managed_lustre(system: Resource) -> list[Charge]:
@@ -341,10 +353,22 @@ def _filestore(instance: Resource) -> list[Charge]:
     ]
 
 
+# GB that manifests and charts claim, by whose disks they are: infra/cluster, and Kubeflow's own manifests
+CLAIMS = {
+    "Airflow's database": 20.0,
+    "MLflow's database": 20.0,
+    "Prometheus": 50.0,
+    "Kubeflow's MySQL": 20.0,
+    "Kubeflow's SeaweedFS": 20.0,
+}
+# without a shared file system the others are not installed: infra/cluster
+SMALLEST = ("Airflow's database", "MLflow's database")
+CLUSTERS = {"aws_eks_cluster", "google_container_cluster"}
+FILE_SYSTEMS = {"aws_fsx_lustre_file_system", "google_filestore_instance", "google_lustre_instance"}
 RULES: dict[str, Callable[[Resource], list[Charge]]] = {
     "aws_eks_cluster": _hourly("cluster"),
     "aws_nat_gateway": _hourly("network"),
-    "aws_eip": _hourly("network"),
+    "aws_eip": lambda _: [Charge("network", "public IPv4", HOURS, "hour")],
     "aws_vpc_endpoint": _endpoint,
     "aws_fsx_lustre_file_system": _fsx,
     "aws_kms_key": _key,
@@ -354,14 +378,18 @@ RULES: dict[str, Callable[[Resource], list[Charge]]] = {
     "google_lustre_instance": _managed_lustre,
     "google_kms_crypto_key": _key,
 }
-MEASURED = {
-    "aws_nat_gateway": MeteredResource("network", "aws_nat_gateway data", "moved", "GB"),
-    "aws_s3_bucket": MeteredResource("storage", "aws_s3_bucket", "stored", "GB-month"),
-    "aws_ecr_repository": MeteredResource("storage", "aws_ecr_repository", "images", "GB-month"),
-    "aws_cloudwatch_log_group": MeteredResource("logs", "aws_cloudwatch_log_group", "logged", "GB"),
-    "google_compute_router_nat": MeteredResource("network", "google_compute_router_nat data", "moved", "GB"),
-    "google_storage_bucket": MeteredResource("storage", "google_storage_bucket", "stored", "GB-month"),
-    "google_artifact_registry_repository": MeteredResource(
-        "storage", "google_artifact_registry_repository", "images", "GB-month"
+METERED = (
+    MeteredResource("aws_nat_gateway", "network", "aws_nat_gateway data", "moved", "GB"),
+    MeteredResource("aws_s3_bucket", "storage", "aws_s3_bucket", "stored", "GB-month"),
+    MeteredResource("aws_ecr_repository", "storage", "aws_ecr_repository", "images", "GB-month"),
+    MeteredResource("aws_cloudwatch_log_group", "logs", "aws_cloudwatch_log_group", "logged", "GB"),
+    MeteredResource("aws_sqs_queue", "network", "aws_sqs_queue", "messages", "million"),
+    MeteredResource("google_compute_router_nat", "network", "google_compute_router_nat data", "moved", "GB"),
+    MeteredResource("google_storage_bucket", "storage", "google_storage_bucket", "stored", "GB-month"),
+    MeteredResource(
+        "google_artifact_registry_repository", "storage", "google_artifact_registry_repository", "images", "GB-month"
     ),
-}
+    MeteredResource("google_artifact_registry_repository", "storage", "image scan", "scans", "image"),
+    MeteredResource("google_container_cluster", "logs", "Cloud Logging", "logged", "GB"),
+    MeteredResource("google_container_cluster", "logs", "Managed Prometheus", "samples", "million"),
+)

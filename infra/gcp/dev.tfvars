@@ -16,12 +16,12 @@ image_readers = []
 general_pool = { machine_type = "e2-standard-8", min_nodes = 1, max_nodes = 4 }
 
 gpu_pools = {
-  l4-spot = { accelerator = "nvidia-l4", gpus = 1, max_nodes = 2, capacity = "spot", zones = ["europe-west4-a", "europe-west4-b"] }
-  l4      = { accelerator = "nvidia-l4", gpus = 1, max_nodes = 1, capacity = "on_demand", zones = ["europe-west4-a", "europe-west4-b"] }
+  l4-spot = { accelerator = "nvidia-l4", gpus = 1, max_nodes = 2, capacity = "spot" }
+  l4      = { accelerator = "nvidia-l4", gpus = 1, max_nodes = 1, capacity = "on_demand" }
 }
 
 # Lustre's smallest, 9,000 GiB, would cost more than all else
-filestore = { zone = "europe-west4-a" }
+filestore = {}
 
 budget = { amount = 2000, emails = ["ml-platform@example.com"] }
 

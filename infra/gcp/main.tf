@@ -5,10 +5,16 @@ locals {
     environment = var.environment
     managed-by  = "terraform"
   })
-  # of the one file system that steps share
-  files = var.lustre == null ? "file.googleapis.com" : "lustre.googleapis.com"
-  services = [
-    local.files,
+  # small models on few GPUs: in turns on an L4, or in the partitions of an A100
+  shared_pools = {
+    time-slicing = { accelerator = "nvidia-l4", gpus = 1, max_nodes = 1, capacity = "on_demand", zones = [var.zones[0]], sharing = "time-slicing" }
+    mig          = { accelerator = "nvidia-tesla-a100", gpus = 1, max_nodes = 1, capacity = "on_demand", zones = [var.zones[0]], sharing = "mig" }
+  }
+  gpu_pools = merge(var.gpu_pools, { for kind, pool in local.shared_pools : "shared" => pool if kind == var.gpu_sharing })
+  # of the one file system that steps share, if any; without it their state is in the lake's bucket
+  files = concat(var.lustre == null ? [] : ["lustre.googleapis.com"], var.filestore == null ? [] : ["file.googleapis.com"])
+  state = length(local.files) == 0 ? ["lake"] : []
+  services = concat(local.files, [
     "aiplatform.googleapis.com",
     "artifactregistry.googleapis.com",
     "billingbudgets.googleapis.com",
@@ -22,7 +28,11 @@ locals {
     "monitoring.googleapis.com",
     "servicenetworking.googleapis.com",
     "storage.googleapis.com",
-  ]
+  ])
+}
+
+data "google_project" "this" {
+  project_id = var.project_id
 }
 
 # others may use the same project, so a destroy leaves the APIs on
@@ -76,6 +86,7 @@ module "cluster" {
   people_domain       = var.people_domain
   deletion_protection = var.deletion_protection
   legacy_lustre_port  = try(var.lustre.legacy_port, false)
+  compute_class       = var.compute_class
   general_pool        = var.general_pool
   key                 = module.storage.key
   repository          = module.storage.repository
@@ -91,7 +102,7 @@ module "gpu_pools" {
   cluster_zones   = var.zones
   service_account = module.cluster.node_service_account
   key             = module.storage.key
-  pools           = var.gpu_pools
+  pools           = { for name, pool in local.gpu_pools : name => merge(pool, { zones = coalesce(pool.zones, var.zones) }) }
   labels          = local.labels
 }
 
@@ -100,7 +111,7 @@ module "lustre" {
   count  = var.lustre == null ? 0 : 1
 
   name               = local.name
-  zone               = var.lustre.zone
+  zone               = coalesce(var.lustre.zone, var.zones[0])
   capacity_gib       = var.lustre.capacity_gib
   throughput         = var.lustre.throughput
   legacy_port        = var.lustre.legacy_port
@@ -121,7 +132,7 @@ module "filestore" {
   count  = var.filestore == null ? 0 : 1
 
   name         = local.name
-  zone         = var.filestore.zone
+  zone         = coalesce(var.filestore.zone, var.zones[0])
   capacity_gib = var.filestore.capacity_gib
   network      = module.network.network_id
   labels       = local.labels
@@ -132,16 +143,17 @@ module "filestore" {
 module "identity" {
   source = "./modules/identity"
 
-  name          = local.name
-  workload_pool = module.cluster.workload_pool
-  buckets       = module.storage.buckets
-  repository    = module.storage.repository
-  sources       = var.sources
+  name           = local.name
+  project_number = data.google_project.this.number
+  workload_pool  = module.cluster.workload_pool
+  buckets        = module.storage.buckets
+  repository     = module.storage.repository
+  sources        = var.sources
   workloads = {
     # the accounts of infra/kubernetes/base/accounts.yaml, under which steps run
-    steps    = { namespace = "kubeflow", account = "nightshift", reads = ["lake"], writes = ["pipelines"] }
-    release  = { namespace = "kubeflow", account = "nightshift-release", reads = ["lake"], writes = ["pipelines"] }
-    training = { namespace = "kubeflow", account = "nightshift-training", reads = ["lake"], writes = ["pipelines"] }
+    steps    = { namespace = "kubeflow", account = "nightshift", reads = ["lake"], writes = concat(["pipelines"], local.state) }
+    release  = { namespace = "kubeflow", account = "nightshift-release", reads = ["lake"], writes = concat(["pipelines"], local.state) }
+    training = { namespace = "kubeflow", account = "nightshift-training", reads = ["lake"], writes = concat(["pipelines"], local.state) }
     ui       = { namespace = "kubeflow", account = "ml-pipeline-ui", reads = ["pipelines"] }
     mlflow   = { namespace = "nightshift", account = "mlflow", writes = ["models"] }
     # what KServe loads a model with

@@ -1,10 +1,15 @@
 output "cluster" {
-  description = "Name of the cluster, for: gcloud container clusters get-credentials NAME --location REGION --dns-endpoint"
+  description = "Name of the cluster, for: gcloud container clusters get-credentials NAME --location LOCATION --dns-endpoint"
   value       = module.cluster.name
 }
 
+output "location" {
+  description = "Where its control plane is: the region, or the zone if there is only one."
+  value       = module.cluster.location
+}
+
 output "repository" {
-  description = "Where the images go: the registry that pipelines/environments.py names."
+  description = "Where the images go."
   value       = module.storage.repository_url
 }
 
@@ -14,16 +19,16 @@ output "buckets" {
 }
 
 output "volume" {
-  description = "What infra/kubernetes/gcp-dev or gcp-prod has to say: volume handle, address, share or file system, and capacity."
+  description = "What the persistent volume says: volume handle, address, share or file system, and capacity; null without one."
   value       = one(concat(module.lustre[*].volume, module.filestore[*].volume))
-}
-
-output "identities" {
-  description = "Google service accounts by workload: what the Kubernetes service accounts are annotated with."
-  value       = module.identity.emails
 }
 
 output "vertex_service_account" {
   description = "The account a Vertex AI endpoint runs as."
   value       = module.identity.vertex_email
+}
+
+output "gpu_pools" {
+  description = "Capacities of the GPU pools that steps use, by name: the ComputeClass tries them in the order of the answers."
+  value       = { for name, pool in var.gpu_pools : name => pool.capacity if pool.sharing == "none" }
 }

@@ -131,11 +131,13 @@ variable "deletion_protection" {
 }
 
 variable "general_pool" {
-  description = "Nodes of the light steps, Kubeflow, MLflow and Airflow: machine type, and how many there are in all zones together."
+  description = "Nodes of the light steps, Kubeflow, MLflow and Airflow: machine type, how many there are in all zones together, and the size of their disks; on spot all of it ends and starts anew now and then."
   type = object({
     machine_type = string
     min_nodes    = number
     max_nodes    = number
+    spot         = optional(bool, false)
+    disk_gib     = optional(number, 100)
   })
 
   validation {
@@ -145,16 +147,17 @@ variable "general_pool" {
 }
 
 variable "gpu_pools" {
-  description = "GPU node pools by name. Each scales from no node to max_nodes, counted over its zones."
+  description = "GPU node pools by name. Each scales from no node to max_nodes, counted over its zones, by default all."
   type = map(object({
     accelerator   = string
     gpus          = number
     max_nodes     = number
     capacity      = string
-    zones         = list(string)
+    zones         = optional(list(string))
     reservation   = optional(string, "")
     fabric        = optional(string, "standard")
     max_run_hours = optional(number, 24)
+    sharing       = optional(string, "none")
   }))
 
   validation {
@@ -163,29 +166,51 @@ variable "gpu_pools" {
   }
 }
 
+variable "compute_class" {
+  description = "Try node pools in the order of the ComputeClass default, instead of the autoscaler's."
+  type        = bool
+  default     = false
+}
+
+variable "gpu_sharing" {
+  description = "How small models share a GPU, on nodes of the pool shared: none, time-slicing (four take turns) or mig (seven partitions)."
+  type        = string
+  default     = "none"
+
+  validation {
+    condition     = contains(["none", "time-slicing", "mig"], var.gpu_sharing)
+    error_message = "gpu_sharing is none, time-slicing or mig."
+  }
+
+  validation {
+    condition     = var.gpu_sharing == "none" || !contains(keys(var.gpu_pools), "shared")
+    error_message = "gpu_pools names no pool shared where gpu_sharing makes one."
+  }
+}
+
 variable "filestore" {
-  description = "A shared file system for little data, instead of Lustre: its zone and its size in GiB."
+  description = "A shared file system for little data, instead of Lustre: its zone, by default the first, and its size in GiB."
   type = object({
-    zone         = string
+    zone         = optional(string)
     capacity_gib = optional(number, 1024)
   })
   default = null
 
   validation {
-    condition     = var.filestore == null ? true : contains(var.zones, var.filestore.zone)
+    condition     = var.filestore == null ? true : contains(var.zones, coalesce(var.filestore.zone, var.zones[0]))
     error_message = "filestore.zone is one of the zones of the variable zones, beside the nodes."
   }
 
   validation {
-    condition     = (var.filestore == null) != (var.lustre == null)
-    error_message = "filestore and lustre are two ways to the one file system that steps share: give one of them."
+    condition     = var.filestore == null || var.lustre == null
+    error_message = "filestore and lustre are two ways to the one file system that steps share: give one of them, or none for state in the lake's bucket."
   }
 }
 
 variable "lustre" {
-  description = "The Lustre file system, for much data: its zone, its size in GiB, its throughput in MB/s for each TiB, and whether it speaks GKE's legacy port 6988."
+  description = "The Lustre file system, for much data: its zone, by default the first, its size in GiB, its throughput in MB/s for each TiB, and whether it speaks GKE's legacy port 6988."
   type = object({
-    zone         = string
+    zone         = optional(string)
     capacity_gib = number
     throughput   = number
     legacy_port  = optional(bool, false)
@@ -193,7 +218,7 @@ variable "lustre" {
   default = null
 
   validation {
-    condition     = var.lustre == null ? true : contains(var.zones, var.lustre.zone)
+    condition     = var.lustre == null ? true : contains(var.zones, coalesce(var.lustre.zone, var.zones[0]))
     error_message = "lustre.zone is one of the zones of the variable zones, beside the nodes."
   }
 }

@@ -12,12 +12,19 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 # annotation of a step's pod with its service account; kfp-kubernetes 2.17 has no field for it
 ACCOUNT = "nightshift/service-account"
+# classes of infra/cluster/kueue, by which Kueue says who is next
+STEP, TRAINING = "nightshift-step", "nightshift-training"
 # a namespace's quota is used up; there may be room later
 FULL = "is forbidden: exceeded quota"
 
 
 class MissingError(UserError):
     """A missing object."""
+
+
+def queue_labels(priority: str) -> dict[str, str]:
+    """Return the labels by which a pod or TrainJob waits in Kueue's queue; without Kueue nobody reads them."""
+    return {"kueue.x-k8s.io/queue-name": "nightshift", "kueue.x-k8s.io/priority-class": priority}
 
 
 def call(action: str, name: str, request: Callable[[], Answer]) -> Answer:

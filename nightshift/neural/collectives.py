@@ -11,7 +11,7 @@ bus's counts what a process has to send at least, so it can be held against the 
 import argparse
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -20,7 +20,7 @@ from torch import Tensor
 
 from nightshift import step
 from nightshift.contracts.listings import CollectivePoint, CollectiveReport
-from nightshift.errors import UserError
+from nightshift.errors import UnavailableError, UserError
 from nightshift.neural import devices, processes
 
 SIZES = [1 << power for power in range(10, 27, 2)]  # 1 KiB to 64 MiB
@@ -137,6 +137,25 @@ def _mean(value: float) -> float:
     return total.item() / dist.get_world_size()
 
 
+def check_bandwidth(points: Sequence[CollectivePoint], least: float) -> None:
+    """Check the largest all-reduce: a fabric that NCCL does not use costs bandwidth, and no error.
+
+    Args:
+        points: what was measured.
+        least: bus bandwidth in GB/s.
+
+    Raises:
+        UnavailableError: when it is slower.
+    """
+    largest = max((point for point in points if point.collective == "all-reduce"), key=lambda point: point.size_bytes)
+    bandwidth = largest.bus_bytes_per_second / 1e9
+    if bandwidth < least:
+        raise UnavailableError(
+            f"the all-reduce of {largest.size_bytes:,} bytes reaches {bandwidth:.3g} GB/s, and --at-least is {least:g};"
+            " run it with NCCL_DEBUG=INFO: lines with NET/ say which network NCCL uses"
+        )
+
+
 def main() -> None:
     """Measure, and print a line each in the first process."""
     parser = argparse.ArgumentParser(
@@ -152,19 +171,27 @@ def main() -> None:
         "--sizes", type=int, nargs="+", default=SIZES, help="tensor sizes in bytes (default: 1 KiB to 64 MiB)"
     )
     parser.add_argument(
+        "--at-least",
+        type=float,
+        default=0.0,
+        help="bus bandwidth in GB/s that the largest all-reduce has to reach (default: 0)",
+    )
+    parser.add_argument(
         "--json", action="store_true", help="print a JSON document, see docs/schemas/collective_report.json"
     )
     args = parser.parse_args()
     try:
         device = devices.torch_device(args.device)
         with processes.join_processes(device):
-            _print(args.sizes, device, args.json)
-    except UserError as error:
+            points = _print(args.sizes, device, args.json)
+        if step.is_first():
+            check_bandwidth(points, args.at_least)
+    except (UserError, UnavailableError) as error:
         print(f"collectives: {error}", file=sys.stderr)
-        sys.exit(step.USER_ERROR)
+        sys.exit(step.USER_ERROR if isinstance(error, UserError) else 1)
 
 
-def _print(sizes: list[int], device: torch.device, as_json: bool) -> None:
+def _print(sizes: list[int], device: torch.device, as_json: bool) -> list[CollectivePoint]:
     if not dist.is_initialized():
         raise UserError("one process exchanges nothing; start two or more, as `nightshift collectives` does")
     if min(sizes) < 1:
@@ -180,6 +207,7 @@ def _print(sizes: list[int], device: torch.device, as_json: bool) -> None:
             print(timing, flush=True)
     if step.is_first() and as_json:
         print(CollectiveReport(backend=backend, processes=count, points=points).model_dump_json(indent=2), flush=True)
+    return points
 
 
 if __name__ == "__main__":

@@ -37,6 +37,9 @@ COMMANDS = {
         "rollback": "Restore the previous champion.",
         "stop": "Stop the local endpoint.",
     },
+    "cloud": {
+        "cloud": "Answer what is asked about an environment in a cloud; needs a checkout, which has `infra/`.",
+    },
     "release": {
         "release": "Start, show, pause, resume or abort a release; `nightshift run release` advances it.",
     },

@@ -29,6 +29,12 @@ def add(commands: options.Commands) -> None:
     command.add_argument(
         "--sizes", type=int, nargs="+", default=[], help="tensor sizes in bytes (default: 1 KiB to 64 MiB)"
     )
+    command.add_argument(
+        "--at-least",
+        type=float,
+        default=0.0,
+        help="fail if the largest all-reduce stays below this bus bandwidth in GB/s (default: 0)",
+    )
     options.add_json(command, "collective_report")
     command.set_defaults(command=collectives)
 
@@ -39,7 +45,8 @@ def collectives(args: argparse.Namespace) -> int:
         raise UserError(f"--processes is {args.processes}; two or more exchange something")
     sizes = ["--sizes", *map(str, args.sizes)] if args.sizes else []
     as_json = ["--json"] if args.json else []
-    argv = [*launcher(args.processes), "nightshift.neural.collectives", "--device", args.device, *sizes, *as_json]
+    flags = ["--device", args.device, "--at-least", str(args.at_least), *sizes, *as_json]
+    argv = [*launcher(args.processes), "nightshift.neural.collectives", *flags]
     # torchrun sets it too, with a warning
     environment = isolate({"OMP_NUM_THREADS": "1", **os.environ})
     return subprocess.run([sys.executable, "-m", *argv], env=environment, check=False).returncode

@@ -47,7 +47,7 @@ def schedule(args: argparse.Namespace) -> int:
         changes[pipeline] = submission.change(server, name, wanted, args.replace)
     # only now, so that a refusal leaves everything as it was
     for pipeline, change in changes.items():
-        uploaded = submission.upload(server, pipeline, arguments.COMPILED / args.environment / f"{pipeline}.yaml")
+        uploaded = submission.upload(server, pipeline, arguments.load_compiled(pipeline, args.environment).yaml)
         options.say(f"{pipeline}: {'uploaded' if uploaded else 'the newest version there is the same'}")
         changed = submission.schedule(server, change)
         options.say(f"{change.name}: {change.when}{'' if changed else ', as before'}")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from nightshift.cluster import MissingError
 from nightshift.contracts.health import HealthCheck
 from nightshift.errors import UserError
-from pipelines.doctor.findings import APPLY, NAMESPACES, Checks, judge, skip
+from pipelines.doctor.findings import INSTALL, Checks, judge, skip
 from pipelines.doctor.kubernetes import Json, Kubernetes
 from pipelines.environments import SERVICE_ACCOUNT
 
@@ -77,16 +77,18 @@ _TRAINING = (
     Right(("get",), "", "pods/log"),
 )
 ACCOUNTS = (
-    AccountRights(RUNS, SERVICE_ACCOUNT, _LAUNCHER + _RETRAINING, f"{APPLY} (infra/kubernetes/base/accounts.yaml)"),
+    AccountRights(RUNS, SERVICE_ACCOUNT, _LAUNCHER + _RETRAINING, f"{INSTALL} (infra/kubernetes/base/accounts.yaml)"),
     AccountRights(
         RUNS,
         "nightshift-release",
         _LAUNCHER + _RELEASE,
-        f"{NAMESPACES} (infra/cluster/namespaces/nightshift/release.yaml), then {APPLY}",
+        f"{INSTALL} (infra/cluster/namespaces/nightshift/release.yaml)",
     ),
-    AccountRights(RUNS, "nightshift-training", _LAUNCHER + _TRAINING, f"{APPLY} (infra/kubernetes/base/training.yaml)"),
+    AccountRights(
+        RUNS, "nightshift-training", _LAUNCHER + _TRAINING, f"{INSTALL} (infra/kubernetes/base/training.yaml)"
+    ),
     *(
-        AccountRights("airflow", name, _POD_CREATOR, f"{NAMESPACES} (infra/cluster/namespaces/kubeflow/airflow.yaml)")
+        AccountRights("airflow", name, _POD_CREATOR, f"{INSTALL} (infra/cluster/namespaces/kubeflow/airflow.yaml)")
         for name in ("airflow-worker", "airflow-triggerer")
     ),
 )

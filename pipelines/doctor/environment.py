@@ -33,7 +33,7 @@ def diagnose(
         ("rights of yours", partial(access.check_own_rights, cluster)),
         ("rights of accounts", partial(access.check_accounts, cluster)),
         ("namespaces", partial(objects.check_namespaces, cluster)),
-        ("accounts", partial(objects.check_accounts, cluster, site)),
+        ("accounts", partial(objects.check_accounts, cluster)),
         ("claims", partial(objects.check_claims, cluster, site)),
         ("secrets", partial(objects.check_secrets, cluster, site)),
         ("priority classes", partial(objects.check_priorities, cluster)),

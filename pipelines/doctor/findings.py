@@ -5,11 +5,8 @@ from collections.abc import Callable, Iterable, Iterator
 from nightshift.contracts.health import CheckStatus, HealthCheck
 from nightshift.errors import UnavailableError, UserError
 
-# commands that fixes name; those of infra/kubernetes hold an example in the place of the registry
-OVERLAY = "infra/kubernetes/<your overlay, such as aws-dev>"
-APPLY = f'kubectl kustomize {OVERLAY} | sed "s|registry.example.com/nightshift/|$REGISTRY/|" | kubectl apply -f -'
-NAMESPACES = "kubectl apply --server-side --force-conflicts -k infra/cluster/namespaces"
-INSTALL = "make cluster-install CLOUD=<aws or gcp> ENV=<such as dev>"
+# the command that most fixes name
+INSTALL = "make cloud-install CLOUD=<aws or gcp> ENV=<such as dev>"
 Checks = Iterator[HealthCheck]
 
 

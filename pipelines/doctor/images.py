@@ -12,9 +12,10 @@ from nightshift.cluster import MissingError
 from nightshift.contracts.health import HealthCheck
 from nightshift.errors import UnavailableError, UserError, may_pass
 from pipelines.doctor.access import RUNS
-from pipelines.doctor.findings import APPLY, Checks, failure, skip, success
+from pipelines.doctor.findings import INSTALL, Checks, failure, skip, success
 from pipelines.doctor.kubernetes import Kubernetes
 from pipelines.environments import SERVICE_ACCOUNT, Site
+from pipelines.images import PUSHED_IMAGES
 
 EXAMPLE = "registry.example.com"
 ACCEPT = ", ".join(
@@ -109,16 +110,16 @@ def check_images(cluster: Kubernetes, site: Site, registry: ImageRegistry) -> Ch
 
 
 def split_reference(image: str) -> tuple[str, str, str]:
-    """Return host, name and tag of an image's reference."""
+    """Return host, name and tag, or digest, of an image's reference."""
     host, _, rest = image.partition("/")
-    name, _, tag = rest.partition(":")
+    name, _, tag = rest.partition("@" if "@" in rest else ":")
     return host, name, tag or "latest"
 
 
 def _check_image(registry: ImageRegistry, image: str, login: str) -> HealthCheck:
     name = f"image {image}"
     if image.startswith(f"{EXAMPLE}/"):
-        fix = "put your registry into AWS or GCP in pipelines/environments.py, then nightshift compile"
+        fix = f"export {PUSHED_IMAGES} as make cloud-schedule does, with what make cloud-images has pushed"
         return failure(name, f"{EXAMPLE} does not exist", "your registry", fix)
     try:
         return success(name, registry.resolve(image, login))
@@ -128,7 +129,7 @@ def _check_image(registry: ImageRegistry, image: str, login: str) -> HealthCheck
         fix = f"kubectl create secret docker-registry, named in imagePullSecrets of the account {SERVICE_ACCOUNT}"
         return failure(name, str(error), "a login that may pull", fix)
     except UserError as error:
-        return failure(name, str(error), "an image of this version", f"build and push it: containers/; then {APPLY}")
+        return failure(name, str(error), "an image of this version", f"build and push it: containers/; then {INSTALL}")
 
 
 def _read_logins(cluster: Kubernetes) -> Iterator[tuple[str, str]]:

@@ -7,16 +7,12 @@ from collections.abc import Iterator
 from nightshift.cluster import MissingError
 from nightshift.contracts.health import HealthCheck
 from pipelines.doctor.access import ACCOUNTS, MODELS, RUNS
-from pipelines.doctor.findings import APPLY, INSTALL, NAMESPACES, OVERLAY, Checks, failure, judge, skip
+from pipelines.doctor.findings import INSTALL, Checks, failure, judge, skip
 from pipelines.doctor.kubernetes import Json, Kubernetes, list_objects
-from pipelines.environments import GCP, Role, Secret, Site, Volume
+from pipelines.environments import Role, Secret, Site, Volume
 
-GOOGLE, AMAZON = "iam.gke.io/gcp-service-account", "eks.amazonaws.com/role-arn"
-# an identity as clouds spell it; the examples' own account and project belong to nobody
-IDENTITIES = {
-    GOOGLE: re.compile(r"[a-z][\w-]+@(?!example-)[a-z][\w-]+\.iam\.gserviceaccount\.com"),
-    AMAZON: re.compile(r"arn:aws[\w-]*:iam::(?!0{12})\d{12}:role/\S+"),
-}
+# by which an account acts as another; Terraform gives the rights to the accounts themselves
+IDENTITIES = ("iam.gke.io/gcp-service-account", "eks.amazonaws.com/role-arn")
 EXAMPLE_VOLUME = re.compile(r"fs-0{17}$|^project/|example-nightshift")
 LUSTRE = ("fsx.csi.aws.com", "lustre.csi.storage.gke.io")  # Filestore has locks without an option
 PRIORITIES = {"nightshift-serving": 1000, "nightshift-platform": 500, "nightshift-training": 0}
@@ -31,23 +27,24 @@ def check_namespaces(cluster: Kubernetes) -> Checks:
         try:
             phase = cluster.get(f"/api/v1/namespaces/{namespace}").get("status", {}).get("phase", "Active")
         except MissingError:
-            yield failure(name, "missing", "present", NAMESPACES)
+            yield failure(name, "missing", "present", INSTALL)
             continue
         problems = [] if phase == "Active" else [f"is {phase}"]
-        yield judge(name, phase, problems, "Active", f"wait until it is gone, then {NAMESPACES}")
+        yield judge(name, phase, problems, "Active", f"wait until it is gone, then {INSTALL}")
 
 
-def check_accounts(cluster: Kubernetes, site: Site) -> Checks:
+def check_accounts(cluster: Kubernetes) -> Checks:
     """Check the accounts of steps and their identities in the cloud."""
     for name in [account.name for account in ACCOUNTS if account.namespace == RUNS]:
         try:
             account = cluster.get(f"/api/v1/namespaces/{RUNS}/serviceaccounts/{name}")
         except MissingError:
-            yield failure(f"account {RUNS}/{name}", "missing", "present", APPLY)
+            yield failure(f"account {RUNS}/{name}", "missing", "present", INSTALL)
             continue
-        problems = list(_list_identity_problems(account["metadata"].get("annotations", {}), site))
-        fix = f"put the role that terraform output prints into {OVERLAY}/kustomization.yaml, then {APPLY}"
-        yield judge(f"account {RUNS}/{name}", "present", problems, "an identity of your own project or account", fix)
+        annotations = account["metadata"].get("annotations", {})
+        problems = [f"annotation {key} is {annotations[key]!r}" for key in IDENTITIES if key in annotations]
+        fix = f"kubectl annotate --namespace {RUNS} serviceaccount {name} {' '.join(f'{key}-' for key in IDENTITIES)}"
+        yield judge(f"account {RUNS}/{name}", "present", problems, "rights of its own, by no other identity", fix)
 
 
 def check_claims(cluster: Kubernetes, site: Site) -> Checks:
@@ -70,7 +67,7 @@ def check_priorities(cluster: Kubernetes) -> Checks:
     for name, value in PRIORITIES.items():
         current = classes.get(name, {}).get("value")
         problems = [] if current == value else ["missing" if current is None else f"value is {current}"]
-        fix = f"{NAMESPACES} (infra/cluster/namespaces/priorities.yaml)"
+        fix = f"{INSTALL} (infra/cluster/namespaces/priorities.yaml)"
         if problems and current is not None:  # a value cannot be changed
             fix = f"kubectl delete priorityclass {name}, then {fix}"
         yield judge(f"priority class {name}", f"value {current}", problems, f"value {value}", fix)
@@ -85,7 +82,7 @@ def check_runtime(cluster: Kubernetes, site: Site) -> Checks:
     try:
         runtime = cluster.get(f"/apis/{GROUP}/v1alpha1/namespaces/{RUNS}/trainingruntimes/nightshift")
     except MissingError:
-        yield failure(name, "missing", "present", APPLY)
+        yield failure(name, "missing", "present", INSTALL)
         return
     images = set(_find_images(runtime["spec"]))
     problems = [f"runs {other}" for other in sorted(images - {image})]
@@ -97,14 +94,14 @@ def _check_claim(cluster: Kubernetes, volume: Volume) -> HealthCheck:
     try:
         claim = cluster.get(f"/api/v1/namespaces/{RUNS}/persistentvolumeclaims/{volume.claim}")
     except MissingError:
-        return failure(name, "missing", "bound", APPLY)
+        return failure(name, "missing", "bound", INSTALL)
     phase = claim.get("status", {}).get("phase", "Pending")
     if phase != "Bound":
-        fix = f"put the file system that terraform output lustre prints into {OVERLAY}; kubectl describe pvc says more"
+        fix = f"{INSTALL}, which names the file system of Terraform; kubectl describe pvc says more"
         return failure(name, phase, "Bound", fix)
     problems = [] if "ReadWriteMany" in claim["spec"]["accessModes"] else ["is not ReadWriteMany"]
     problems += _list_volume_problems(cluster.get(f"/api/v1/persistentvolumes/{claim['spec']['volumeName']}"))
-    fix = f"edit the PersistentVolume in {OVERLAY}, delete claim and volume, then {APPLY}"
+    fix = f"delete claim and volume, then {INSTALL}"
     return judge(name, "Bound", problems, "ReadWriteMany, on your file system, Lustre mounted with flock", fix)
 
 
@@ -132,16 +129,7 @@ def _describe_copy(secret: Secret) -> str:
     """Return how a secret is made again: servers have the same one in their namespace."""
     read = f"kubectl get secret --namespace {MODELS} {secret.name} --output yaml"
     edit = f"'/^  uid:/d; /^  resourceVersion:/d; s/namespace: {MODELS}$/namespace: {RUNS}/'"
-    new = "make cluster-secrets ARTIFACTS=<folder of MLflow's artifacts>"
-    return f"{read} | sed {edit} | kubectl apply -f -; in a new cluster {new}"
-
-
-def _list_identity_problems(annotations: dict[str, str], site: Site) -> Iterator[str]:
-    if site.name == GCP.name and GOOGLE not in annotations:
-        yield f"annotation {GOOGLE} is missing"
-    for key, pattern in IDENTITIES.items():
-        if key in annotations and not pattern.fullmatch(annotations[key]):
-            yield f"annotation {key} is {annotations[key]!r}"
+    return f"{read} | sed {edit} | kubectl apply -f -; in a new cluster {INSTALL}"
 
 
 def _find_images(value: object) -> Iterator[str]:

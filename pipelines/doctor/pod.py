@@ -19,7 +19,7 @@ ENDED = ("Succeeded", "Failed")
 STUCK = {
     "ErrImagePull": "push the image, or give the nodes or the account's pull secret the right to pull it",
     "ImagePullBackOff": "push the image, or give the nodes or the account's pull secret the right to pull it",
-    "InvalidImageName": "correct the registry in pipelines/environments.py",
+    "InvalidImageName": "correct NIGHTSHIFT_IMAGES",
     "CreateContainerConfigError": "see the checks of secrets",
 }
 

@@ -8,7 +8,7 @@ from nightshift.contracts.health import HealthCheck
 from nightshift.contracts.state import ROOTS
 from nightshift.errors import UserError
 from pipelines.doctor.access import RUNS
-from pipelines.doctor.findings import APPLY, INSTALL, Checks, failure, success
+from pipelines.doctor.findings import INSTALL, Checks, failure, success
 from pipelines.doctor.kubernetes import Kubernetes
 from pipelines.environments import Site
 
@@ -18,7 +18,7 @@ SCHEMES = ("s3://", "gs://")
 
 def check_pipeline_root(cluster: Kubernetes) -> Checks:
     """Check where Kubeflow puts artifacts, with the credentials of this process."""
-    name, fix = "pipeline root", f"{INSTALL} STORE=<s3:// or gs:// and your bucket>, which writes kfp-launcher"
+    name, fix = "pipeline root", f"{INSTALL}, which writes kfp-launcher"
     try:
         root = cluster.get(LAUNCHER).get("data", {}).get("defaultPipelineRoot", "")
     except MissingError:
@@ -36,7 +36,7 @@ def check_state(site: Site) -> Checks:
     """Check, in a pod, the folders and buckets of an environment's state."""
     state = site.parameters["state"]
     for root in [root for root in ROOTS if not state[root].startswith("http")]:
-        yield probe(f"state.{root}", state[root], f"{APPLY}: its Job gives the file system to the steps' user")
+        yield probe(f"state.{root}", state[root], f"{INSTALL}: its Job gives the file system to the steps' user")
 
 
 def probe(name: str, root: str, fix: str) -> HealthCheck:

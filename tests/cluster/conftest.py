@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 import pytest
 from kubernetes import client, config
 
-from infra.cluster.core import REGISTRY
 from nightshift.image import image
-from pipelines.environments import AWS, KUBEFLOW_INSIDE
+from pipelines.environments import KUBEFLOW_INSIDE
+from pipelines.images import EXAMPLE_REGISTRY
 from tests.cluster import docker
 from tests.cluster.cluster import CRDS, Cluster, running
 from tests.cluster.remote import RemoteCluster, reached
@@ -63,7 +63,7 @@ def containers(remote: RemoteCluster | None, tmp_path: Path) -> Iterator[Cluster
     if not docker.reachable():
         missing("no container engine answers")
     kubeflow = str(urlsplit(KUBEFLOW_INSIDE).hostname)
-    pulled = {image("base", registry): IMAGE for registry in (AWS.registry, REGISTRY)}
+    pulled = {image("base", EXAMPLE_REGISTRY): IMAGE}
     runtime = docker.DockerRuntime(pulled, hosts=(kubeflow,))
     if runtime.user(IMAGE) is None:
         missing(f"image {IMAGE} is not built, run: make images")

@@ -9,14 +9,14 @@ import pytest
 from kubernetes.client import ApiException
 
 from nightshift.image import image
-from pipelines.environments import AWS
+from pipelines.environments import Role, site
 from tests.cluster.cluster import Cluster
 from tests.cluster.kinds import POD, Json
 from tests.processes import wait_until
 
 KUBECONFIG = os.environ.get("NIGHTSHIFT_TEST_KUBECONFIG", "")  # of a cluster other than the stand-in
 NAMESPACE = f"nightshift-tests-{secrets.token_hex(4)}" if KUBECONFIG else "default"
-IMAGE = image("base", AWS.registry) if KUBECONFIG else image("base")
+IMAGE = site("aws").placements[Role.LIGHT].image if KUBECONFIG else image("base")
 needs_the_stand_in = pytest.mark.skipif(
     bool(KUBECONFIG), reason="needs the stand-in: another cluster has other nodes, volumes or names"
 )

@@ -114,7 +114,7 @@ def finished(process: "subprocess.Popen[str]") -> tuple[str, int]:
 
 
 def furnish(nodes: Cluster) -> None:
-    """Add what our manifests describe, nodes, and what Kubeflow's and `make cluster-install` bring."""
+    """Add what our manifests describe, nodes, and what Kubeflow's and `make cloud-install` bring."""
     for name in OURS:
         for value in yaml.safe_load_all((INFRA / name).read_text()):
             if value["kind"] not in ("Job", *CLUSTER_WIDE):

@@ -1,1 +1,1 @@
-"""What judges `infra/`; each cloud's policies are in the folder of its name."""
+"""What judges `infra/`; what each cloud has of its own is in the folder of its name."""

@@ -14,7 +14,9 @@ FOLDER = Path(core.__file__).resolve().parent
 ROOT = FOLDER.parents[1]
 REAL = ROOT.parent / "shared" / "charts"
 CHARTS: list[Json] = yaml.safe_load((FOLDER / "charts.yaml").read_text())
-HELM = [chart for chart in CHARTS if "chart" in chart]
+# whose facts are not in ../shared/charts: its values were held by hand against its repository, at the version installed
+NOT_AT_HAND = {"kueue"}
+HELM = [chart for chart in CHARTS if "chart" in chart and chart["name"] not in NOT_AT_HAND]
 # maps whose keys are the user's own
 FREE = {
     "airflow": ("config", "nodeSelector", "securityContexts.pod"),
@@ -27,21 +29,24 @@ FREE = {
         "prometheus.prometheusSpec.nodeSelector",
         "prometheus.prometheusSpec.storageSpec",
     ),
+    "nvidia-device-plugin": ("config.map",),
     "pushgateway": ("nodeSelector",),
 }
 # keys that a chart reads and its values.yaml does not hold: in a comment there, or of a chart inside it
 UNLISTED = {"dcgm-exporter": ("customMetrics",), "kube-prometheus-stack": ("grafana.nodeSelector",)}
 
 
-def values(name: str) -> Json:
-    """Our values of a chart, without what the command line adds."""
-    read: Json = yaml.safe_load((FOLDER / "values" / f"{name}.yaml").read_text())
+def values(name: str, choice: str = "") -> Json:
+    """Our values of a chart, or those that a choice adds to them, without what the command line adds."""
+    read: Json = yaml.safe_load((FOLDER / "values" / choice / f"{name}.yaml").read_text())
     return read
 
 
 def merge_values(chart: Json) -> Json:
-    """All values that a chart is given, those of the command line as they are written in `charts.yaml`."""
+    """All values that a chart may be given, those of the command line as they are written in `charts.yaml`."""
     filled = values(chart["name"])
+    for choice in chart.get("variants", []):
+        filled |= values(chart["name"], choice)
     for path, value in {**chart.get("set", {}), **chart.get("files", {})}.items():
         set_value(filled, [int(step) if step.isdigit() else step for step in re.findall(r"[^.\[\]]+", path)], value)
     return filled

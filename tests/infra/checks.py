@@ -1,55 +1,39 @@
 """The checks that a configuration has to pass, by name; one that does not pass raises with what it said."""
 
-import importlib
 import json
 import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Protocol
 
 import pytest
 import yaml
 
 from infra import terraform
-from infra.cluster import core
 from nightshift.image import image
+from pipelines.images import EXAMPLE_REGISTRY
 from tests.infra.plans import Json
 
 CLOUDS = tuple(cloud for cloud in ("aws", "gcp") if (terraform.INFRA / cloud / "main.tf").exists())
-EXAMPLES = ("dev", "prod")  # what is shipped, and has golden pages; a user adds others beside them
+EXAMPLES = ("try", "dev", "prod")  # what is shipped, and has golden pages; a user adds others beside them
 TOOLS = Path(__file__).parents[2] / ".venv-infra" / "bin"
 
 
-class Policy(Protocol):
-    """Says what in a plan breaks a rule; the function's name is the rule."""
-
-    __name__: str
-
-    def __call__(self, plan: Json) -> Iterable[str]: ...
-
-
 def environments(cloud: str) -> list[str]:
-    """The environments of a cloud: the examples, and whatever a user has put beside them."""
-    return sorted(path.stem for path in (terraform.INFRA / cloud).glob("*.tfvars"))
+    """The environments of a cloud: the examples, and whatever a user has answered for beside them."""
+    answered = (terraform.INFRA / "answers").glob(f"{cloud}-*.yaml")
+    return sorted(path.stem.removeprefix(f"{cloud}-") for path in answered)
 
 
 def example_image(name: str) -> str:
     """An image as manifests name it; the installation puts the registry in."""
-    return image(name, core.REGISTRY)
+    return image(name, EXAMPLE_REGISTRY)
 
 
 def missing(what: str) -> None:
     """Skip a test whose tool is not there, or fail where all tools have to be."""
     (pytest.fail if os.environ.get("CI") else pytest.skip)(what)
-
-
-def policies(cloud: str) -> dict[str, Policy]:
-    """The policies over a cloud's plans, by name."""
-    functions: tuple[Policy, ...] = importlib.import_module(f"tests.infra.{cloud}.policies").POLICIES
-    return {policy.__name__: policy for policy in functions}
 
 
 def start(name: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from infra import terraform
+from infra.cloud import plans
 from tests.infra import checks
 from tests.infra.plans import Json
 
@@ -19,7 +19,7 @@ def with_terraform() -> None:
 @pytest.fixture(scope="session")
 def planned(with_terraform: None) -> Callable[[str, str], Json]:
     """`planned(cloud, environment)` is that plan, made once."""
-    return functools.cache(terraform.plan)
+    return functools.cache(plans.plan)
 
 
 @pytest.fixture(scope="session")

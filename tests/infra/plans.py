@@ -4,10 +4,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import yaml
-
-from infra.terraform import INFRA
-
 Json = dict[str, Any]
 
 
@@ -32,30 +28,3 @@ def resources(shown: Json, *types: str) -> list[Resource]:
     """The resources of a plan or state, all of them or those of some types."""
     values = shown.get("planned_values") or shown["values"]
     return [resource for resource in _walk(values["root_module"]) if not types or resource.type in types]
-
-
-def expressions(plan: Json, *types: str) -> dict[str, Json]:
-    """The arguments of resources as they were written, by address: their references are there."""
-
-    def walk(module: Json) -> Iterator[tuple[str, Json]]:
-        for resource in module.get("resources", []):
-            if resource["mode"] == "managed" and (not types or resource["type"] in types):
-                yield resource["address"], resource["expressions"]
-        for name, call in module.get("module_calls", {}).items():
-            yield from ((f"module.{name}.{address}", written) for address, written in walk(call["module"]))
-
-    return dict(walk(plan["configuration"]["root_module"]))
-
-
-def volume(cloud: str, plan: Json) -> Json:
-    """What the environment of a plan says of its own of the volume in Kubernetes, by the field's path."""
-    folder = INFRA / "kubernetes" / f"{cloud}-{plan['variables']['environment']['value']}"
-    patches = yaml.safe_load((folder / "kustomization.yaml").read_text())["patches"]
-    (patch,) = (entry["patch"] for entry in patches if entry["target"]["kind"] == "PersistentVolume")
-    return {change["path"]: change["value"] for change in yaml.safe_load(patch)}
-
-
-def groups_of_people() -> set[str]:
-    """The groups to which Kubernetes gives rights in our namespaces."""
-    objects = yaml.safe_load_all((INFRA / "cluster/namespaces/common/people.yaml").read_text())
-    return {subject["name"] for manifest in objects for subject in manifest.get("subjects", ())}

@@ -4,7 +4,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,10 +13,10 @@ import kubernetes_validate
 import pytest
 import yaml
 
-import infra.cluster.__main__ as command_line
 from infra.cluster import core
 from nightshift.errors import UserError
 from pipelines.environments import AWS, GCP, GPU, SITES, Role
+from pipelines.images import PUSHED_IMAGES
 from tests import tracking
 from tests.cluster.kinds import BINDING, ROLE
 from tests.cluster.rbac import Action, User, allowed
@@ -268,10 +267,9 @@ def test_a_version_nobody_has_filled_in_stops_the_installation() -> None:
 def test_namespaces_come_before_charts_and_again_after_kubeflow() -> None:
     commands = core.install(CHARTS, "gcp", "nightshift-dev")
 
-    first = next(line for line in commands if line.startswith("kubectl"))
-    assert "infra/cluster/namespaces" in first and "infra/cluster/namespaces" in commands[-5]
-    assert commands[-3].startswith("kubectl kustomize infra/kubernetes/gcp-dev | ")
-    assert commands[-1].startswith("kubectl kustomize infra/monitoring | ")
+    assert '-k "$OVERLAYS/namespaces"' in commands[0] and commands[0] == commands[-4]
+    assert commands[1] == 'infra/cluster/secrets.sh "$ARTIFACTS"'
+    assert commands[-2] == 'kubectl apply -k "$OVERLAYS"'
     assert not any("nvidia" in command or "autoscaler" in command for command in commands)
 
 
@@ -282,7 +280,8 @@ def test_the_autoscaler_knows_its_cluster() -> None:
 
 
 def test_karpenter_is_the_one_that_terraform_gives_rights_and_a_queue_to() -> None:
-    command = next(line for line in core.install(CHARTS, "aws", "nightshift-dev") if "karpenter" in line)
+    commands = core.install(CHARTS, "aws", "nightshift-dev", {"karpenter"})
+    command = next(line for line in commands if "karpenter" in line)
     terraform = (ROOT / "infra" / "aws" / "modules" / "karpenter" / "main.tf").read_text()
 
     queue = re.search(r'"aws_sqs_queue".*?name += "\$\{var.cluster_name\}(\S+)"', terraform, re.DOTALL)
@@ -336,68 +335,14 @@ def test_airflow_keeps_logs_where_its_pods_may_write_and_read() -> None:
     ]
 
 
-def test_a_store_that_nobody_has_named_stops_the_installation_before_it_starts(script: Script) -> None:
-    done, commands = script(core.install(CHARTS, "aws", "c"), AWS_REGION="us-east-1", REGISTRY="r")
+def test_airflow_runs_the_image_that_was_pushed_and_starts_those_that_were() -> None:
+    command = next(line for line in core.install(CHARTS, "aws", "c") if "--install airflow" in line)
 
-    assert done.returncode and "STORE: is not set; see docs/runbooks/bring-up.md" in done.stderr and commands == []
-    assert "STORE=" in (ROOT / "docs" / "runbooks" / "bring-up.md").read_text()
-
-
-def test_images_come_from_the_registry_that_pipelines_are_compiled_for(script: Script) -> None:
-    commands = core.install(CHARTS, "aws", "c")
-    exporter = commands[-1].replace("kubectl kustomize", f"{shutil.which('kubectl')} kustomize")
-    done, _ = script([exporter.replace("kubectl apply --filename -", "grep image:")], REGISTRY="localhost:5000/acme")
-
-    assert done.stdout.split() == ["image:", f"localhost:5000/acme/{AWS.placements[Role.LIGHT].image.split('/')[-1]}"]
-    assert core.REGISTRY in (ROOT / "infra/monitoring/exporter.yaml").read_text()
-    assert any('--set "images.airflow.repository=$REGISTRY/airflow"' in command for command in commands)
+    for value in ("images.airflow.repository=$REGISTRY/airflow", "images.airflow.digest=$AIRFLOW_DIGEST"):
+        assert f'--set "{value}"' in command
+    assert values("airflow")["env"][2] == {"name": PUSHED_IMAGES} and '--set "env[2].value=$IMAGES"' in command
 
 
-def test_an_installation_that_fails_says_that_what_follows_was_not_done(script: Script) -> None:
-    done, commands = script(
-        core.install(CHARTS, "gcp", "c"), STORE="gs://bucket", REGISTRY="r", fails="--install kserve-crd"
-    )
-
-    assert done.returncode and commands[-1].startswith("upgrade --install kserve-crd")
-    assert done.stderr.strip().endswith("nothing after it was done; fix it, then run the same command again")
-
-
-def make(target: str, *words: str) -> list[str]:
-    """The command for a target of the Makefile, with the interpreter that runs here."""
-    binaries = Path(sys.executable).parent
-    flags = f"BIN={binaries} --old-file={binaries}/python --old-file=.venv/.run"
-    return [f"make --no-print-directory --directory {ROOT} {flags} {target} {' '.join(words)}"]
-
-
-@pytest.mark.parametrize("target", ["cluster-install", "cluster-uninstall"])
-def test_make_ends_at_the_first_command_that_fails_and_only_prints_in_a_dry_run(script: Script, target: str) -> None:
-    environment, failing = {"STORE": "gs://bucket"}, "airflow"
-    done, calls = script(make(target, "CLOUD=gcp", "ENV=prod"), fails=failing, **environment)
-    dry, nothing = script(make(target, "CLOUD=gcp", "ENV=prod", "DRY_RUN=1"), **environment)
-    commands = core.install(CHARTS, "gcp", "nightshift-prod") if "un" not in target else core.uninstall(CHARTS, "gcp")
-
-    assert done.returncode and failing in calls[-1] and not any(failing in command for command in calls[:-1])
-    assert dry.returncode == 0 and nothing == []
-    assert dry.stdout.splitlines() == ([f"REGISTRY={GCP.registry}", *commands] if "un" not in target else commands)
-
-
-def test_make_hands_the_place_of_artifacts_on(script: Script) -> None:
-    done, calls = script(make("cluster-secrets"))
-    assert done.returncode and "ARTIFACTS is empty" in done.stderr and calls == []
-
-    done, calls = script(make("cluster-secrets", "ARTIFACTS=s3://bucket/mlflow"), says="secret/grafana-admin")
-    assert done.returncode == 0 and calls[0].startswith("apply ") and "were not changed" in done.stdout
-
-
-def test_an_installation_gives_every_command_of_both_clouds(script: Script) -> None:
-    for cloud in ("aws", "gcp"):
-        named = {"AWS_REGION": "us-east-1", "STORE": "s3://bucket", "REGISTRY": "r"}
-        done, calls = script(core.install(CHARTS, cloud, "c"), **named)
-        assert done.returncode == 0, done.stderr
-        assert sorted(calls[-2:]) == ["apply --filename -", "kustomize infra/monitoring"]
-
-
-@pytest.mark.parametrize("there", ["", "customresourcedefinition/clusterstoragecontainers.serving.kserve.io"])
 def test_a_kind_of_kserve_that_its_chart_leaves_out_the_second_time_is_kept(script: Script, there: str) -> None:
     commands = core.install(CHARTS, "aws", "c")
     kinds = next(number for number, line in enumerate(commands) if "--install kserve-crd" in line)
@@ -426,6 +371,7 @@ def test_airflow_knows_where_its_steps_run() -> None:
     assert values("airflow")["env"] == [
         {"name": "NIGHTSHIFT_ENVIRONMENT"},
         {"name": "NIGHTSHIFT_NAMESPACE", "value": "kubeflow"},
+        {"name": PUSHED_IMAGES},
     ]
     assert {subject["namespace"] for subject in account["subjects"]} == {"airflow"}
 
@@ -452,37 +398,6 @@ def gigabytes(quantity: str) -> int:
 def test_the_commands_are_a_script_that_a_shell_reads(cloud: str) -> None:
     for commands in (core.install(CHARTS, cloud, "c"), core.uninstall(CHARTS, cloud)):
         subprocess.run(["bash", "-n", "-c", "\n".join(commands)], check=True)
-
-
-def printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    monkeypatch.setattr(sys, "argv", ["infra.cluster", *arguments])
-    command_line.main()
-    return capsys.readouterr().out
-
-
-def test_a_table_that_stops_the_installation_is_no_success(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    table = tmp_path / "charts.yaml"
-    table.write_text("[{name: airflow, chart: airflow, version: null, clouds: [aws]}]")
-    monkeypatch.setattr(command_line, "CHARTS", table)
-
-    with pytest.raises(SystemExit) as stopped:
-        printed(monkeypatch, capsys, "install", "aws", "dev")
-    assert stopped.value.code == 2 and capsys.readouterr().out == ""
-
-
-@pytest.mark.parametrize("cloud", ("aws", "gcp"))
-def test_prod_is_installed_as_dev_is_with_its_own_name_wherever_devs_stands(
-    cloud: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    dev, prod = (printed(monkeypatch, capsys, "install", cloud, environment) for environment in ("dev", "prod"))
-
-    assert dev.splitlines() == [f"REGISTRY={SITES[cloud].registry}", *core.install(CHARTS, cloud, "nightshift-dev")]
-    assert re.sub(r"-dev\b", "-prod", dev) == prod != dev
-    assert printed(monkeypatch, capsys, "uninstall", cloud, "dev").splitlines() == core.uninstall(CHARTS, cloud)
-    local = re.findall(r"(?:-k|kustomize) (infra/\S+)", dev + prod)
-    assert local and [path for path in local if not (ROOT / path / "kustomization.yaml").exists()] == []
 
 
 def test_every_database_has_a_dump_and_a_way_back() -> None:
@@ -743,4 +658,4 @@ def test_secrets_are_made_once_and_all_again_after_a_run_that_was_cut_off(kubect
 def test_secrets_without_a_place_for_artifacts_are_refused(kubectl: Path) -> None:
     refused = secrets(kubectl)
 
-    assert refused.returncode == 2 and "ARTIFACTS is empty" in refused.stderr
+    assert refused.returncode and "folder of the artifacts of MLflow" in refused.stderr

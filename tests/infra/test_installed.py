@@ -1,4 +1,4 @@
-"""`make cluster-secrets` and `make cluster-install` against the cluster of the tests, with kubectl as it is.
+"""What `make cloud-install` does against the cluster of the tests, with kubectl as it is.
 
 `helm` is a few lines of shell that apply what a chart makes of our values (`../shared/charts`), and what Kubeflow's
 manifests make is taken from there too. Containers start where everything that they ask for is there; nothing runs.
@@ -19,11 +19,13 @@ from typing import IO
 import pytest
 import yaml
 
+from infra.cloud.answers import Cloud, EnvironmentAnswers, GpuChoices, Provisioning
 from infra.cluster import core
 from pipelines.environments import SITES, Role
 from tests.cluster.cluster import CRDS, Cluster, running
 from tests.cluster.kinds import EVENT
 from tests.cluster.runtimes import Container, Ended
+from tests.infra import rendered
 from tests.infra.charts import CHARTS, FOLDER, REAL, ROOT, Json, read_objects
 from tests.infra.rebuilt import NAMED_ONLY, rebuilt
 from tests.processes import wait_until
@@ -37,11 +39,6 @@ MADE_THERE = {
     ("kserve", "kserve-webhook-server-cert"): "cert-manager",
     ("kubeflow", "webhook-server-tls"): "cache-deployer-deployment",
     ("monitoring", "kube-prometheus-stack-admission"): "the job kube-prometheus-stack-admission-create",
-}
-# what is applied by hand; infra/kubernetes/multi-user is of a kind that no chart here brings
-LATER = {
-    "aws": ("infra/cluster/karpenter-dev", "infra/cluster/karpenter-prod", "infra/kubernetes/aws-prod"),
-    "gcp": ("infra/kubernetes/gcp-prod",),
 }
 WEBHOOKS = {"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"}
 SECONDS = 60  # until every pod runs
@@ -126,8 +123,13 @@ def tools(folder: Path, config: Path) -> dict[str, str]:
     for name, text in (("helm", HELM), ("kubectl", KUBECTL)):
         (folder / name).write_text(text.format(charts=charts, real=shutil.which("kubectl")))
         (folder / name).chmod(0o755)
-    environment = {"KUBECONFIG": str(config), "PATH": f"{folder}:{os.environ['PATH']}", "HOME": str(folder)}
-    return environment | {"STORE": "s3://bucket", "AWS_REGION": "us-east-1", "REGISTRY": core.REGISTRY}
+    return {"KUBECONFIG": str(config), "PATH": f"{folder}:{os.environ['PATH']}", "HOME": str(folder)}
+
+
+def with_karpenter(answers: EnvironmentAnswers) -> EnvironmentAnswers:
+    """The answers, with Karpenter where there is one."""
+    chosen = answers.cloud is Cloud.AWS
+    return answers.model_copy(update={"gpu": GpuChoices(provisioning=Provisioning.KARPENTER)}) if chosen else answers
 
 
 def furnish(nodes: Cluster, cloud: str) -> None:
@@ -145,7 +147,9 @@ def empty(cloud: str, folder: Path) -> Iterator[tuple[Cluster, Callable[..., Non
     known = [*ours, *(value for objects in of_charts().values() for value in objects)]
     with running(Idle(brief(known)), folder, CRDS) as nodes:
         furnish(nodes, cloud)
+        (overlays := folder / "overlays").mkdir()
         environment = tools(folder, nodes.config(folder / "config"))
+        environment |= rendered.lay_out(with_karpenter(rendered.read(f"{cloud}-dev")), overlays)
 
         def run(*commands: str) -> None:
             done = subprocess.run(
@@ -188,11 +192,12 @@ def test_what_is_left_out_of_the_charts_is_what_nothing_is_known_of() -> None:
 def test_a_cluster_takes_all_that_is_installed_again_too_and_every_pod_of_it_starts(
     cloud: str, times: int, tmp_path: Path
 ) -> None:
-    commands = ["infra/cluster/secrets.sh s3://bucket/mlflow", *core.install(CHARTS, cloud, "nightshift-dev")]
+    commands = core.install(CHARTS, cloud, "nightshift-dev")
     with empty(cloud, tmp_path) as (nodes, run):
         for _ in range(times):
             run(*commands)
-        run(*(f"kubectl apply -k {folder}" for folder in LATER[cloud]))
+        if cloud == "aws":
+            run('kubectl apply -k "$OVERLAYS/karpenter"')
         for namespace, name in MADE_THERE:
             nodes.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": namespace}})
 

@@ -30,10 +30,15 @@ def kustomization(folder: Path) -> dict[str, Any]:
 def files(folder: Path) -> list[Path]:
     """The files a kustomization brings together, those of its bases included."""
     paths = []
-    for name in kustomization(folder)["resources"]:
+    for name in kustomization(folder).get("resources", []):
         path = (folder / name).resolve()
         paths += files(path) if path.is_dir() else [path]
     return paths
+
+
+def patch_files(folder: Path) -> list[Path]:
+    """The files of a kustomization that change what others bring."""
+    return [(folder / patch["path"]).resolve() for patch in kustomization(folder).get("patches", []) if "path" in patch]
 
 
 def objects(folder: Path) -> list[dict[str, Any]]:
@@ -45,7 +50,8 @@ def of_kind(folder: Path, kind: str) -> list[dict[str, Any]]:
 
 
 def test_every_file_belongs_to_a_kustomization() -> None:
-    used = {path for file in FOLDER.glob("*/kustomization.yaml") for path in files(file.parent)}
+    folders = [file.parent for file in FOLDER.glob("*/kustomization.yaml")]
+    used = {path for folder in folders for path in (*files(folder), *patch_files(folder))}
 
     assert used == {path for path in FOLDER.rglob("*.yaml") if path.name != "kustomization.yaml"}
 
@@ -101,34 +107,6 @@ def image_user() -> tuple[int, int]:
     text = (FOLDER.parents[1] / "containers" / "Dockerfile").read_text()
     ((user, group),) = set(re.findall(r"^USER (\d+):(\d+)$", text, re.MULTILINE))
     return int(user), int(group)
-
-
-@pytest.mark.parametrize(
-    ("cloud", "folder"), [(site.name, path) for site in CLUSTERS for path in sorted(FOLDER.glob(f"{site.name}-*"))]
-)
-def test_one_commit_holds_what_each_environment_has_of_its_own(cloud: str, folder: Path) -> None:
-    """The same objects, but for the file system and the account of the cloud."""
-    overlay = kustomization(folder)
-    kinds = {patch["target"]["kind"] for patch in overlay["patches"]}
-
-    assert overlay["resources"] == [f"../{cloud}"]
-    assert {"PersistentVolume"} <= kinds <= {"PersistentVolume", "ServiceAccount"}
-    targets = {patch["target"]["name"] for patch in overlay["patches"]}
-    assert targets <= {value["metadata"]["name"] for value in objects(FOLDER / cloud)}
-
-
-@pytest.mark.parametrize("folder", sorted(FOLDER.glob("gcp-*")), ids=lambda folder: folder.name)
-def test_accounts_act_on_google_cloud_as_what_terraform_ties_them_to(folder: Path) -> None:
-    accounts = {
-        patch["target"]["name"]: re.search(rf"-{folder.name.removeprefix('gcp-')}-(\w+)@", patch["patch"])
-        for patch in kustomization(folder)["patches"]
-        if patch["target"]["kind"] == "ServiceAccount"
-    }
-    text = (FOLDER.parent / "gcp" / "main.tf").read_text()
-    tied = re.findall(r'(\w+) += \{ namespace = "kubeflow", account = "(nightshift[\w-]*)"', text)
-
-    assert {account: match and match[1] for account, match in accounts.items()} == {key: name for name, key in tied}
-    assert set(accounts) == {account["metadata"]["name"] for account in of_kind(FOLDER / "gcp", "ServiceAccount")}
 
 
 @pytest.mark.parametrize("site", CLUSTERS, ids=lambda site: site.name)

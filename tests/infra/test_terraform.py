@@ -1,6 +1,5 @@
 """What holds for every cloud's Terraform."""
 
-import copy
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -9,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from infra import terraform
-from infra.costs import core
-from infra.costs.__main__ import table_of
+from infra.cloud import answers as questions
+from infra.cloud.answers import Size
+from infra.policies.environment import describe
+from infra.policies.findings import judge
 from tests.infra import checks
 from tests.infra.plans import Json, resources
 
@@ -25,10 +26,6 @@ each_environment = pytest.mark.parametrize(
     ],
 )
 BLOCK = re.MULTILINE | re.DOTALL
-POOL, TIED = "google_container_node_pool", "google_service_account_iam_member"
-GPU = {"nightshift/pool": "gpu"}
-NODE = {"guest_accelerator": [{"count": 1}], "labels": {}, "spot": False, "taint": []}
-CLOSED = {"protocol": "tcp", "ports": ["443"]}
 # keys of AWS, Google, GitHub, Slack and of certificates, and what is random and as long as such keys are
 CREDENTIAL = re.compile(
     r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\bAIza[\w-]{35}|-----BEGIN [A-Z ]*PRIVATE KEY|\bgh[opsu]_\w{36}|\bxox[abps]-\w{10}"
@@ -67,90 +64,9 @@ def test_every_environment_plans_only_new_resources(cloud: str, environment: str
 
 @each_environment
 def test_the_plan_keeps_every_policy(cloud: str, environment: str, planned: Callable) -> None:
-    plan = planned(cloud, environment)
+    answers = questions.read(cloud, environment)
 
-    assert {name: list(policy(plan)) for name, policy in checks.policies(cloud).items() if list(policy(plan))} == {}
-
-
-@pytest.mark.parametrize(
-    ("cloud", "name", "kind", "argument", "value", "says"),
-    [
-        ("aws", "nodes_are_what_the_pipelines_ask_for", "aws_eks_node_group", "taint", [], "has the taints []"),
-        ("aws", "nodes_are_what_the_pipelines_ask_for", "aws_eks_node_group", "labels", GPU, "no node is labeled"),
-        (
-            "aws",
-            "who_is_in_a_group_of_people_is_said",
-            "aws_eks_access_entry",
-            "kubernetes_groups",
-            ["a"],
-            "nobody can",
-        ),
-        (
-            "aws",
-            "the_volume_in_kubernetes_is_the_file_system",
-            "aws_fsx_lustre_file_system",
-            "storage_capacity",
-            1,
-            "1Gi",
-        ),
-        (
-            "aws",
-            "what_costs_by_the_hour_bears_the_tags_of_the_budget",
-            "aws_launch_template",
-            "tag_specifications",
-            [],
-            "a volume bears None",
-        ),
-        (
-            "aws",
-            "what_costs_by_the_hour_bears_the_tags_of_the_budget",
-            "aws_eks_addon",
-            "configuration_values",
-            None,
-            "disks of claims bear {}",
-        ),
-        ("gcp", "pools_have_the_labels_and_taints_that_steps_expect", POOL, "node_config", [NODE], "is labeled"),
-        ("gcp", "webhooks_are_reached_from_the_control_plane", "google_compute_firewall", "allow", [CLOSED], "in vain"),
-        (
-            "gcp",
-            "every_api_that_is_asked_is_on",
-            "google_project_service",
-            "service",
-            "x",
-            "cloudresourcemanager is off",
-        ),
-        ("gcp", "who_is_in_a_group_of_people_is_said", "google_project_iam_member", "member", "x", "finds the cluster"),
-        ("gcp", "steps_act_as_the_accounts_that_kubernetes_gives_them", TIED, "member", "x", "nothing ties kubeflow/"),
-        (
-            "gcp",
-            "the_volume_in_kubernetes_is_the_instance",
-            "google_filestore_instance",
-            "name",
-            "x",
-            "not modeInstance/europe-west4-a/x/nightshift",
-        ),
-    ],
-)
-def test_a_policy_says_what_breaks_it(
-    cloud: str, name: str, kind: str, argument: str, value: object, says: str, planned: Callable
-) -> None:
-    plan = copy.deepcopy(planned(cloud, "dev"))
-    for resource in resources(plan, kind):
-        resource.values[argument] = value
-
-    assert [complaint for complaint in checks.policies(cloud)[name](plan) if says in complaint]
-
-
-@each_cloud
-def test_dev_is_priced_as_a_whole_and_its_trainings_stay_inside_the_budget(cloud: str, planned: Callable) -> None:
-    plan, table = planned(cloud, "dev"), table_of(cloud)
-    prices = {name: core.Price(**row) for name, row in table["prices"].items()}
-    groups = core.costs(core.charges(plan, core.PROFILES["one training a day"]), prices)
-    cost = sum(groups.values(), core.NOTHING)
-    budget = plan["variables"]["budget"]["value"]
-
-    assert not cost.unknown
-    assert cost.usd < budget.get("monthly_usd", budget.get("amount"))
+    assert judge(describe(answers, planned(cloud, environment), {})) == []
 
 
 @each_cloud
@@ -172,7 +88,7 @@ def test_every_module_has_the_same_three_files(cloud: str) -> None:
 def test_terraform_reads_no_other_file_and_no_other_value_than_those_that_are_planned_here(cloud: str) -> None:
     """It takes values from every *.auto.tfvars by itself, and lets every override.tf change what stands elsewhere."""
     root = terraform.INFRA / cloud
-    environments = [f"{name}.tfvars" for name in checks.environments(cloud) if name != "terraform" and "." not in name]
+    environments = [f"{size}.tfvars" for size in Size]
 
     paths = [path.relative_to(root) for path in root.rglob("*.tf*") if "tests" not in path.relative_to(root).parts]
     modules = {Path("modules", path.name, name) for path in (root / "modules").iterdir() for name in FILES}

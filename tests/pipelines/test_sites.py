@@ -14,15 +14,17 @@ from kfp.pipeline_spec.pipeline_spec_pb2 import PipelineSpec, PlatformSpec
 
 from components.release.targets.factory import TOKEN
 from nightshift.cluster import ACCOUNT
+from nightshift.contracts.state import ROOTS
 from nightshift.costs.prices import MACHINE, find_price
 from nightshift.errors import UserError
 from nightshift.telemetry import GATEWAY, PIPELINE
 from pipelines import arguments, ir
 from pipelines.compiling import PIPELINES
 from pipelines.engines.local import runs
-from pipelines.environments import GPU, GRACE, LOCAL, SITES, Placement, Role, local, site
+from pipelines.environments import GPU, GRACE, LOCAL, SITES, STATE, Placement, Role, local, site
 
 CLUSTERS = [name for name in SITES if name != LOCAL.name]
+WITH_FILES = [name for name in CLUSTERS if not name.endswith("-try")]
 HEAVY = {"features", "training", "profiling"}
 STARTING = {"launching", "retraining"}
 EVERYWHERE = list(itertools.product(PIPELINES, SITES))
@@ -150,7 +152,8 @@ def test_steps_that_compute_on_a_gpu_and_no_others_ask_for_one(name: str, enviro
 @pytest.mark.parametrize("environment", SITES)
 def test_the_pods_of_steps_that_start_runs_and_no_others_are_given_a_token_on_clusters(environment: str) -> None:
     tasks = {task.name: task for name in PIPELINES for task in arguments.load_compiled(name, environment).tasks}
-    labeled = {name for name, task in tasks.items() if "labels" in task.kubernetes.get("podMetadata", {})}
+    labels = {name: task.kubernetes.get("podMetadata", {}).get("labels", {}) for name, task in tasks.items()}
+    labeled = {name for name, own in labels.items() if "access-ml-pipeline" in own}
 
     assert labeled == (STARTING if environment in CLUSTERS else set())
 
@@ -188,7 +191,7 @@ def test_a_cluster_needs_no_more_than_the_use_case_the_date_the_data_and_what_to
 @pytest.mark.parametrize("environment", CLUSTERS)
 def test_no_secret_is_written_into_a_compiled_pipeline(environment: str) -> None:
     for task in arguments.load_compiled("training", environment).tasks:
-        assert set(task.environment) == {GATEWAY, MACHINE, PIPELINE}
+        assert set(task.environment) <= {GATEWAY, MACHINE, PIPELINE}
 
 
 @pytest.mark.parametrize("environment", CLUSTERS)
@@ -202,7 +205,7 @@ def test_every_step_on_a_cluster_is_told_a_machine_that_has_a_price(environment:
 def test_every_step_is_told_where_its_metrics_go_and_whose_they_are(name: str, environment: str) -> None:
     for task in arguments.load_compiled(name, environment).tasks:
         assert task.environment == {**placement(task.name, environment).environment, PIPELINE: name}
-    assert (GATEWAY in placement("training", environment).environment) == (environment in CLUSTERS)
+    assert (GATEWAY in placement("training", environment).environment) == (environment in WITH_FILES)
 
 
 def test_a_local_run_says_what_of_a_clusters_pipeline_it_ignores(tmp_path: Path) -> None:
@@ -217,7 +220,7 @@ def test_a_local_run_says_what_of_a_clusters_pipeline_it_ignores(tmp_path: Path)
 
 
 def test_an_unknown_environment_is_refused_by_name() -> None:
-    with pytest.raises(UserError, match="'asw' is none of: local, aws, gcp"):
+    with pytest.raises(UserError, match="'asw' is none of: local, aws, gcp, aws-try, gcp-try"):
         site("asw")
 
 
@@ -229,3 +232,16 @@ def test_only_the_step_that_asks_served_models_has_their_token(environment: str)
         if TOKEN in {variable for secret in placement.secrets for variable in secret.keys.values()}
     }
     assert holders == {Role.RELEASE}
+
+
+@pytest.mark.parametrize("environment", sorted(set(CLUSTERS) - set(WITH_FILES)))
+def test_the_bucket_that_was_made_holds_all_the_state_but_the_registry(
+    environment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(STATE, "s3://made/state")
+
+    state, example = (cluster.parameters["state"] for cluster in (site(environment), SITES[environment]))
+
+    assert {name for name in ROOTS if state[name] == f"s3://made/state/{name}"} == set(ROOTS) - {"registry"}
+    assert state["registry"] == example["registry"] == "http://mlflow.nightshift:5000"
+    assert site(LOCAL.name) == LOCAL

@@ -6,6 +6,7 @@ variables {
   account_id   = "000000000000"
   cluster_name = "nightshift-dev"
   bucket_arn   = "arn:aws:s3:::nightshift-dev-000000000000"
+  state        = false
   repositories = {
     serving     = "arn:aws:ecr:us-east-1:000000000000:repository/nightshift-dev/serving"
     serving-gpu = "arn:aws:ecr:us-east-1:000000000000:repository/nightshift-dev/serving-gpu"
@@ -34,5 +35,27 @@ run "raw_data_of_another_account" {
   assert {
     condition     = keys(aws_iam_role_policy.sources) == ["release", "steps", "training"]
     error_message = "and nobody else does"
+  }
+}
+
+run "state_in_the_bucket_is_written_and_replaced_by_steps_alone" {
+  command = plan
+
+  module {
+    source = "./modules/identity"
+  }
+
+  variables {
+    state = true
+  }
+
+  assert {
+    condition     = [for name, role in aws_iam_role_policy.pods : name if strcontains(role.policy, "/state/*")] == ["release", "steps", "training"]
+    error_message = "of those who run steps"
+  }
+
+  assert {
+    condition     = [for rule in jsondecode(aws_iam_role_policy.pods["steps"].policy).Statement : rule.Resource if rule.Action == "s3:DeleteObject"] == ["arn:aws:s3:::nightshift-dev-000000000000/state/*"]
+    error_message = "and deleted nowhere else"
   }
 }

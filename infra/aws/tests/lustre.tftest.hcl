@@ -10,7 +10,6 @@ variables {
   kms_key_arn           = "arn:aws:kms:us-east-1:000000000000:key/0"
   capacity_gib          = 1200
   throughput            = 125
-  metadata_iops         = null
   efa                   = false
 }
 
@@ -28,24 +27,7 @@ run "lustre_is_linked_by_an_association_and_compressed" {
 
   assert {
     condition     = aws_fsx_lustre_file_system.this.metadata_configuration[0].mode == "AUTOMATIC"
-    error_message = "metadata follow the capacity while nobody says how many"
-  }
-}
-
-run "metadata_as_asked_for" {
-  command = plan
-
-  module {
-    source = "./modules/lustre"
-  }
-
-  variables {
-    metadata_iops = 24000
-  }
-
-  assert {
-    condition     = aws_fsx_lustre_file_system.this.metadata_configuration[0].mode == "USER_PROVISIONED"
-    error_message = "a number of one's own is provisioned by the user"
+    error_message = "metadata follow the capacity"
   }
 }
 
@@ -57,12 +39,11 @@ run "what_no_variable_may_be" {
   }
 
   variables {
-    capacity_gib  = 3600
-    throughput    = 200
-    metadata_iops = 9000
+    capacity_gib = 3600
+    throughput   = 200
   }
 
-  expect_failures = [var.capacity_gib, var.throughput, var.metadata_iops]
+  expect_failures = [var.capacity_gib, var.throughput]
 }
 
 run "efa_wants_larger_steps" {

@@ -174,3 +174,68 @@ run "what_no_variable_may_be" {
 
   expect_failures = [var.name, var.kind, var.instance_types, var.capacity, var.reservation_id, var.disk_gib, var.fabric]
 }
+
+run "a_shared_pool_is_chosen_by_no_step_and_offers_four_shares_of_each_gpu" {
+  command = plan
+
+  module {
+    source = "./modules/node_pool"
+  }
+
+  variables {
+    sharing = "time-slicing"
+  }
+
+  assert {
+    condition     = aws_eks_node_group.this.labels["nightshift/gpus"] == "shared" && aws_eks_node_group.this.labels["nvidia.com/device-plugin.config"] == "time-slicing"
+    error_message = "a label that no step asks for, and the device plugin's configuration"
+  }
+
+  assert {
+    condition     = [for tag in aws_autoscaling_group_tag.template["resources/nvidia.com/gpu"].tag : tag.value] == ["4"]
+    error_message = "the autoscaler counts shares"
+  }
+}
+
+run "repair_and_fast_pulls_are_off_until_they_are_chosen" {
+  command = plan
+
+  module {
+    source = "./modules/node_pool"
+  }
+
+  assert {
+    condition     = length(aws_eks_node_group.this.node_repair_config) == 0 && !strcontains(base64decode(aws_launch_template.this.user_data), "featureGates")
+    error_message = "neither"
+  }
+}
+
+run "repair_and_fast_pulls_are_on_where_they_are_chosen" {
+  command = plan
+
+  module {
+    source = "./modules/node_pool"
+  }
+
+  variables {
+    instance_types = ["p6-b200.48xlarge"]
+    fabric         = "efa"
+    node_repair    = true
+    preload_images = true
+  }
+
+  assert {
+    condition     = aws_eks_node_group.this.node_repair_config[0].enabled
+    error_message = "EKS replaces broken nodes"
+  }
+
+  assert {
+    condition     = yamldecode(split("\n\n", base64decode(aws_launch_template.this.user_data))[2]).spec.featureGates.FastImagePull
+    error_message = "nodeadm is told in its own schema"
+  }
+
+  assert {
+    condition     = length(aws_launch_template.this.network_interfaces) == 9
+    error_message = "8 cards and one interface for IP"
+  }
+}

@@ -105,3 +105,46 @@ run "a_pool_in_a_zone_without_a_subnet" {
 
   expect_failures = [var.gpu_pools]
 }
+
+run "karpenter_leaves_the_pools_with_efa_and_the_shared_one" {
+  command = plan
+
+  variables {
+    karpenter   = true
+    gpu_sharing = "time-slicing"
+    gpu_pools = {
+      on-demand = { instance_types = ["g6.xlarge"], capacity = "on_demand", max = 1 }
+      fabric    = { instance_types = ["p5.48xlarge"], capacity = "on_demand", max = 2, fabric = "efa" }
+    }
+  }
+
+  assert {
+    condition     = toset(keys(module.gpu_pools)) == toset(["fabric", "shared"])
+    error_message = "two would start a node for one pod"
+  }
+
+  assert {
+    condition     = output.efa_interfaces == 32
+    error_message = "what a machine of a TrainJob asks for"
+  }
+}
+
+run "without_gpu_pools_there_is_no_interface" {
+  command = plan
+
+  assert {
+    condition     = output.efa_interfaces == 0
+    error_message = "none"
+  }
+}
+
+run "partitions_and_a_second_shared_pool_are_refused" {
+  command = plan
+
+  variables {
+    gpu_sharing = "mig"
+    gpu_pools   = { shared = { instance_types = ["g6.xlarge"], capacity = "on_demand", max = 1 } }
+  }
+
+  expect_failures = [var.gpu_sharing]
+}

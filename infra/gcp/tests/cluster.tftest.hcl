@@ -16,7 +16,8 @@ variables {
   people_domain       = "example.com"
   deletion_protection = true
   legacy_lustre_port  = true
-  general_pool        = { machine_type = "e2-standard-8", min_nodes = 1, max_nodes = 4 }
+  compute_class       = false
+  general_pool        = { machine_type = "e2-standard-8", min_nodes = 1, max_nodes = 4, spot = false, disk_gib = 100 }
   key                 = "key"
   repository          = { location = "europe-west4", id = "images" }
   labels              = {}
@@ -32,6 +33,19 @@ run "the_driver_speaks_the_port_it_is_told" {
   assert {
     condition     = output.legacy_lustre_port
     error_message = "the driver's port is what Lustre's is compared with"
+  }
+}
+
+run "one_zone_has_its_control_plane_there_and_several_have_the_regions" {
+  command = plan
+
+  module {
+    source = "./modules/cluster"
+  }
+
+  assert {
+    condition     = output.location == "europe-west4-a" && google_container_cluster.this.node_locations == null
+    error_message = "a zonal control plane names no other zones"
   }
 }
 

@@ -193,3 +193,46 @@ run "what_google_does_not_sell_is_refused" {
     google_container_node_pool.gpu["l4-rdma"],
   ]
 }
+
+run "small_models_share_gpus_on_nodes_that_no_step_chooses" {
+  command = plan
+
+  module {
+    source = "./modules/gpu_pools"
+  }
+
+  variables {
+    pools = {
+      l4     = { accelerator = "nvidia-l4", gpus = 1, max_nodes = 1, capacity = "on_demand", zones = ["europe-west4-a"] }
+      turns  = { accelerator = "nvidia-rtx-pro-6000", gpus = 1, max_nodes = 1, capacity = "on_demand", zones = ["europe-west4-a"], sharing = "time-slicing" }
+      pieces = { accelerator = "nvidia-tesla-a100", gpus = 1, max_nodes = 1, capacity = "on_demand", zones = ["europe-west4-a"], sharing = "mig" }
+    }
+  }
+
+  assert {
+    condition     = { for name, pool in google_container_node_pool.gpu : name => pool.node_config[0].labels["nightshift/gpus"] } == { l4 = "1", turns = "shared", pieces = "shared" }
+    error_message = "a label that no step asks for"
+  }
+  assert {
+    condition     = google_container_node_pool.gpu["turns"].node_config[0].guest_accelerator[0].gpu_sharing_config[0].max_shared_clients_per_gpu == 4
+    error_message = "four pods take turns"
+  }
+  assert {
+    condition     = { for name, pool in google_container_node_pool.gpu : name => pool.node_config[0].guest_accelerator[0].gpu_partition_size } == { l4 = null, turns = null, pieces = "1g.5gb" }
+    error_message = "an A100 in seven pieces"
+  }
+}
+
+run "an_l4_has_no_partitions" {
+  command = plan
+
+  module {
+    source = "./modules/gpu_pools"
+  }
+
+  variables {
+    pools = { l4 = { accelerator = "nvidia-l4", gpus = 1, max_nodes = 1, capacity = "on_demand", zones = ["europe-west4-a"], sharing = "mig" } }
+  }
+
+  expect_failures = [google_container_node_pool.gpu]
+}

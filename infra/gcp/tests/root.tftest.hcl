@@ -108,6 +108,19 @@ run "filestore_stands_in_for_lustre" {
   }
 }
 
+run "without_a_file_system_steps_keep_their_state_in_the_lake" {
+  command = plan
+
+  variables {
+    lustre = null
+  }
+
+  assert {
+    condition     = one(local.state) == "lake" && length(local.files) == 0
+    error_message = "and no API of files is on"
+  }
+}
+
 run "steps_share_one_file_system" {
   command = plan
 
@@ -127,4 +140,32 @@ run "filestore_lies_where_the_nodes_are" {
   }
 
   expect_failures = [var.filestore]
+}
+
+run "a_compute_class_is_the_clusters_default_and_a_shared_pool_is_none_of_its_order" {
+  command = plan
+
+  variables {
+    compute_class = true
+    gpu_sharing   = "mig"
+  }
+
+  assert {
+    condition     = toset(keys(module.gpu_pools.machine_types)) == toset(["l4", "shared"])
+    error_message = "a pool beside those that steps use"
+  }
+  assert {
+    condition     = output.gpu_pools == tomap({ l4 = "on_demand" })
+    error_message = "in the order are those that steps use"
+  }
+}
+
+run "a_way_to_share_that_there_is_not_is_refused" {
+  command = plan
+
+  variables {
+    gpu_sharing = "mps"
+  }
+
+  expect_failures = [var.gpu_sharing]
 }

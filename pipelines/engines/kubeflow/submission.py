@@ -1,5 +1,6 @@
 """What the command line does on Kubeflow: submit a run and watch it, upload pipelines, schedule them."""
 
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -45,14 +46,14 @@ def watch(server: KubeflowApi, run_id: str, say: Callable[[str], None], every: f
         time.sleep(every)
 
 
-def upload(server: KubeflowApi, name: str, compiled: Path) -> bool:
+def upload(server: KubeflowApi, name: str, compiled: bytes) -> bool:
     """Make a compiled pipeline the newest version of the pipeline of that name.
 
     Returns:
         whether it was not yet.
     """
     service, uploads = api.PipelineServiceApi(server.client), api.PipelineUploadServiceApi(server.client)
-    content = storage.sha256(compiled.read_bytes())[:12]
+    content = storage.sha256(compiled)[:12]
     mark = f"nightshift {content}"
 
     def there() -> list[Any]:
@@ -63,12 +64,18 @@ def upload(server: KubeflowApi, name: str, compiled: Path) -> bool:
         return [version for version in newest if version.description == mark]
 
     def make() -> Any:
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, f"{name}.yaml")
+            file.write_bytes(compiled)
+            return send(str(file))
+
+    def send(file: str) -> Any:
         for pipeline in there():
             # the time keeps it apart from an older version of the same content, to which one may go back
             version = f"{content}-{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
             options = {"name": version, "pipelineid": pipeline.pipeline_id, "description": mark}
-            return uploads.upload_pipeline_version(str(compiled), **options)
-        return uploads.upload_pipeline(str(compiled), name=name, description=mark, **server.inside)
+            return uploads.upload_pipeline_version(file, **options)
+        return uploads.upload_pipeline(file, name=name, description=mark, **server.inside)
 
     return server.find_or_create(same, make)[1]
 

@@ -40,7 +40,7 @@ def server_of(kubeflow: Kubeflow) -> KubeflowApi:
 
 
 def uploaded(kubeflow: Kubeflow, name: str) -> None:
-    command_line.upload(server_of(kubeflow), name, arguments.COMPILED / "aws" / f"{name}.yaml")
+    command_line.upload(server_of(kubeflow), name, arguments.load_compiled(name, "aws").yaml)
 
 
 def outcome(folder: Path) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def outcome(folder: Path) -> dict[str, Any]:
 def test_a_request_starts_the_newest_training_with_the_parameters_of_the_monitoring(
     kubeflow: Kubeflow, tmp_path: Path
 ) -> None:
-    command_line.upload(server_of(kubeflow), "training", arguments.COMPILED / "gcp" / "training.yaml")
+    command_line.upload(server_of(kubeflow), "training", arguments.load_compiled("training", "gcp").yaml)
     uploaded(kubeflow, "training")
     assert body(context(kubeflow, tmp_path)) == {"started": 1.0}
 

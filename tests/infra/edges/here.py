@@ -14,7 +14,7 @@ CLOUDS = ("aws", "gcp")
 
 @functools.cache
 def standing(cloud: str, infra: Path = INFRA) -> Cluster:
-    """Return what `make cluster-install` brings a cloud's cluster to, with the pods that runs start there."""
+    """Return what `make cloud-install` brings a cloud's cluster to, with the pods that runs start there."""
     folders = ("cluster/namespaces", f"kubernetes/{cloud}", "monitoring")
     ours = [value for folder in folders for value in kustomize.built(infra / folder)]
     return cluster([*ours, needs.exposed()], cloud, needs.started(SITES[cloud]))

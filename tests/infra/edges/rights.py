@@ -59,5 +59,8 @@ def _on_gcp(plan: Json) -> Iterator[tuple[str, str]]:
     for grant in (resource for resource in resources(plan) if resource.type.endswith("_iam_member")):
         module = r'^module\.(\w+)(?:\[0\])?\..*?\.(\w+(?:\["(.*)"\])?)$'
         name = re.sub(module, lambda at: f"{at[1]} {at[3] or at[2]}", grant.address)
-        account = re.search(r"\[(.*)\]", grant.values.get("member", ""))
-        yield account[1] if account else name, grant.values.get("role", "a role of ours").removeprefix("roles/")
+        account = re.search(r"/subject/ns/(.+)/sa/(.+)", grant.values.get("member", ""))
+        yield (
+            "/".join(account.groups()) if account else name,
+            grant.values.get("role", "a role of ours").removeprefix("roles/"),
+        )

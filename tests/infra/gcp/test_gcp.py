@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from infra.cluster.core import Chart
-from tests.infra.gcp.policies import WEBHOOKS
+from infra.policies.pipelines import WEBHOOKS
 
 Json = dict[str, Any]
 ROOT = Path(__file__).parents[3]

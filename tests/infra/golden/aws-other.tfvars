@@ -55,3 +55,7 @@ budget = {
 }
 
 tags = { team = "night" }
+
+gpu_sharing    = "time-slicing"
+node_repair    = true
+preload_images = true

@@ -8,7 +8,9 @@ from typing import Any
 import yaml
 
 from infra.cluster import core
+from infra.terraform import INFRA
 from tests.infra import kustomize
+from tests.infra import rendered as rendered_environments
 from tests.infra.golden.facts import Fact
 
 PRICES = Path("costs", "prices.yaml")
@@ -85,6 +87,22 @@ def charts(infra: Path) -> Iterator[Fact]:
     for cloud in ("aws", "gcp"):
         commands = {"install": core.install(rows, cloud, "nightshift-dev"), "uninstall": core.uninstall(rows, cloud)}
         yield Fact(f"commands on {cloud}", "", commands)
+
+
+def environments() -> Iterator[Fact]:
+    """Return what is rendered of the shipped environments, and the commands that bring them up and down."""
+    for name in rendered_environments.NAMES:
+        answers, folder = rendered_environments.read(name), rendered_environments.overlays(name)
+        for path in sorted(folder.rglob("kustomization.yaml")):
+            content = _read(path.parent)
+            parts = {
+                key: [str((path.parent / part).resolve().relative_to(INFRA)) for part in content[key]]
+                for key in ("resources", "components")
+                if key in content
+            }
+            yield Fact(f"overlay {path.relative_to(folder).parent} of {name}", "", {**content, **parts})
+        if name.endswith("-dev"):
+            yield Fact(f"commands for {name}", "", rendered_environments.commands(answers))
 
 
 def prices(infra: Path) -> Iterator[Fact]:

@@ -27,3 +27,6 @@ lustre = { zone = "us-central1-c", capacity_gib = 36000, throughput = 250, legac
 budget = { amount = 300, emails = ["one@example.org"] }
 
 labels = { environment = "theirs", team = "night" }
+
+compute_class = true
+gpu_sharing   = "mig"

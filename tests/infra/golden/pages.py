@@ -21,6 +21,7 @@ def of_cluster(infra: Path = INFRA) -> dict[str, Callable[[], str]]:
     rendered = {name(folder, infra): functools.partial(_kustomization, folder) for folder in folders}
     return rendered | {
         "charts": lambda: text([*cluster.charts(infra)]),
+        "environments": lambda: text([*cluster.environments()]),
         "prices": lambda: text([*cluster.prices(infra)]),
     }
 

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from nightshift.config.neural import Precision
+from nightshift.errors import UnavailableError
 from nightshift.neural import devices, recipes, simulated
-from nightshift.neural.collectives import CollectiveTiming
+from nightshift.neural.collectives import CollectiveTiming, check_bandwidth
 from nightshift.neural.trial import StretchTimer, answer_commands
 
 CPU = torch.device("cpu")
@@ -72,3 +73,16 @@ def test_bus_bandwidth_is_that_of_nccl_tests(name: str, share: float) -> None:
 
     assert timing.algorithm == pytest.approx(1e9)
     assert timing.bus == pytest.approx(share * 1e9)
+
+
+def test_a_fabric_that_nccl_does_not_use_is_seen_at_the_largest_all_reduce() -> None:
+    timings = [
+        CollectiveTiming("all-reduce", size=1_000, seconds=1e-3, processes=2),
+        CollectiveTiming("all-reduce", size=1_000_000_000, seconds=0.1, processes=2),
+        CollectiveTiming("all-gather", size=2_000_000_000, seconds=0.1, processes=2),
+    ]
+    points = [timing.point for timing in timings]
+
+    check_bandwidth(points, 10)
+    with pytest.raises(UnavailableError, match=r"1,000,000,000 bytes reaches 10 GB/s, .* 10\.5; .*NCCL_DEBUG"):
+        check_bandwidth(points, 10.5)

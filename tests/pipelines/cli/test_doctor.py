@@ -72,7 +72,7 @@ def test_an_environment_with_faults_is_exit_code_two_and_each_fault_has_its_fix(
     lines = capsys.readouterr().out.splitlines()
     fault = lines.index("FAILED      Kubeflow Pipelines: version 1.8")
     assert lines[fault + 1].strip() == "allowed: 2.x"
-    assert lines[fault + 2].strip().startswith("fix: make cluster-install")
+    assert lines[fault + 2].strip().startswith("fix: make cloud-install")
 
 
 def test_a_cluster_that_is_down_is_exit_code_one_in_a_document_of_the_schema(

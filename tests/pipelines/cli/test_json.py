@@ -31,6 +31,7 @@ from tests.processes import SECONDS, engine
 SCHEMAS = Path(__file__).parents[3] / "docs" / "schemas"
 # commands without --json -> the reason
 NO_TABLE = {
+    "cloud": "writes a file",
     "compile": "writes files",
     "config": "prints YAML, or a JSON Schema",
     "debug-dump": "writes a file",

@@ -56,7 +56,7 @@ def relocate(site: Site) -> Site:
 @functools.cache
 def manifests() -> tuple[str, ...]:
     """Return what `infra/` installs into an environment, as its users fill it in, an object a text."""
-    objects = built(INFRA / "cluster" / "namespaces") + built(INFRA / "kubernetes" / "aws-dev")
+    objects = built(INFRA / "cluster" / "namespaces") + built(INFRA / "kubernetes" / "aws")
     texts = [
         json.dumps(value).replace("registry.example.com/nightshift", REGISTRY)
         for value in sorted(objects, key=lambda value: value["kind"] != "Namespace")

@@ -3,7 +3,10 @@ data "aws_partition" "current" {}
 locals {
   accounts = { ebs = "ebs-csi-controller-sa", fsx = "fsx-csi-controller-sa" }
   # whose account and role each has; null asks for none
-  addons = { coredns = null, metrics-server = null, aws-ebs-csi-driver = "ebs", aws-fsx-csi-driver = "fsx" }
+  addons = merge(
+    { coredns = null, metrics-server = null, aws-ebs-csi-driver = "ebs", aws-fsx-csi-driver = "fsx" },
+    var.node_repair ? { eks-node-monitoring-agent = null } : {},
+  )
 }
 
 # what EKS itself would install with this version of Kubernetes

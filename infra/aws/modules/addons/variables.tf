@@ -13,6 +13,11 @@ variable "name" {
   type        = string
 }
 
+variable "node_repair" {
+  description = "Install the agent by whose reports EKS and Karpenter replace nodes"
+  type        = bool
+}
+
 variable "tags" {
   description = "Tags of the disks that claims are given, by which the budget finds them"
   type        = map(string)

@@ -4,9 +4,9 @@ locals {
   # which service account reads and writes below which prefixes of the bucket
   components = {
     # who runs steps: infra/kubernetes/base/accounts.yaml
-    steps    = { namespace = "kubeflow", account = "nightshift", reads = ["raw", "lustre"], writes = ["pipelines"] }
-    release  = { namespace = "kubeflow", account = "nightshift-release", reads = ["raw", "lustre"], writes = ["pipelines"] }
-    training = { namespace = "kubeflow", account = "nightshift-training", reads = ["raw", "lustre"], writes = ["pipelines"] }
+    steps    = { namespace = "kubeflow", account = "nightshift", reads = ["raw", "lustre"], writes = local.written }
+    release  = { namespace = "kubeflow", account = "nightshift-release", reads = ["raw", "lustre"], writes = local.written }
+    training = { namespace = "kubeflow", account = "nightshift-training", reads = ["raw", "lustre"], writes = local.written }
     ui       = { namespace = "kubeflow", account = "ml-pipeline-ui", reads = ["pipelines"], writes = [] }
     mlflow   = { namespace = "nightshift", account = "mlflow", reads = [], writes = ["mlflow"] }
     serving  = { namespace = "nightshift", account = "serving", reads = ["mlflow"], writes = [] }
@@ -15,6 +15,10 @@ locals {
     triggers = { namespace = "airflow", account = "airflow-triggerer", reads = [], writes = ["airflow"] }
     pages    = { namespace = "airflow", account = "airflow-api-server", reads = ["airflow"], writes = [] }
   }
+  written = concat(["pipelines"], var.state ? ["state"] : [])
+  # mlflow gc, and what steps replace of their state
+  cleaned = ["mlflow", "state"]
+
   s3    = "arn:${data.aws_partition.current.partition}:s3::"
   read  = ["s3:GetObject"]
   write = ["s3:GetObject", "s3:PutObject", "s3:AbortMultipartUpload"]
@@ -79,8 +83,7 @@ resource "aws_iam_role_policy" "pods" {
       ],
       [for prefix in each.value.reads : { Effect = "Allow", Action = local.read, Resource = "${var.bucket_arn}/${prefix}/*" }],
       [for prefix in each.value.writes : { Effect = "Allow", Action = local.write, Resource = "${var.bucket_arn}/${prefix}/*" }],
-      # mlflow gc
-      [for prefix in each.value.writes : { Effect = "Allow", Action = "s3:DeleteObject", Resource = "${var.bucket_arn}/${prefix}/*" } if each.key == "mlflow"],
+      [for prefix in each.value.writes : { Effect = "Allow", Action = "s3:DeleteObject", Resource = "${var.bucket_arn}/${prefix}/*" } if contains(local.cleaned, prefix)],
     )
   })
 }

@@ -30,6 +30,11 @@ variable "sources" {
   }))
 }
 
+variable "state" {
+  description = "Steps keep their state in the bucket, below `state`: there is no file system"
+  type        = bool
+}
+
 variable "repositories" {
   description = "ARNs of the image repositories by image"
   type        = map(string)

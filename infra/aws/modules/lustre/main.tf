@@ -59,9 +59,9 @@ resource "aws_fsx_lustre_file_system" "this" {
   security_group_ids          = local.groups
   kms_key_id                  = var.kms_key_arn
 
+  # as many operations as the capacity includes
   metadata_configuration {
-    mode = var.metadata_iops == null ? "AUTOMATIC" : "USER_PROVISIONED"
-    iops = var.metadata_iops
+    mode = "AUTOMATIC"
   }
 
   tags = { Name = var.name }

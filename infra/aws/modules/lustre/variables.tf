@@ -53,16 +53,6 @@ variable "throughput" {
   }
 }
 
-variable "metadata_iops" {
-  description = "Metadata operations per second; chosen by capacity if null"
-  type        = number
-
-  validation {
-    condition     = var.metadata_iops == null ? true : contains([1500, 3000, 6000], var.metadata_iops) || (var.metadata_iops % 12000 == 0 && var.metadata_iops >= 12000 && var.metadata_iops <= 192000)
-    error_message = "metadata_iops must be 1500, 3000, 6000, or a multiple of 12000 up to 192000."
-  }
-}
-
 variable "efa" {
   description = "Speak EFA with nodes that do; cannot be changed afterwards"
   type        = bool

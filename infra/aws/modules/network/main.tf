@@ -2,7 +2,7 @@ locals {
   # an eighth of the range for each zone's nodes and pods; of the last eighth a slice each for the NAT gateways
   private  = { for index, zone in var.zones : zone => cidrsubnet(var.cidr, 3, index) }
   public   = { for index, zone in var.zones : zone => cidrsubnet(var.cidr, 8, 224 + index) }
-  nat      = var.nat_per_zone ? toset(var.zones) : toset([var.zones[0]])
+  nat      = toset(var.public_nodes ? [] : var.nat_per_zone ? var.zones : [var.zones[0]])
   nat_zone = { for zone in var.zones : zone => var.nat_per_zone ? zone : var.zones[0] }
 }
 
@@ -18,12 +18,14 @@ resource "aws_default_security_group" "closed" {
   vpc_id = aws_vpc.this.id
 }
 
+# of nodes; with public addresses they still admit nobody, since their security group lets in itself alone
 resource "aws_subnet" "private" {
   for_each = local.private
 
-  vpc_id            = aws_vpc.this.id
-  availability_zone = each.key
-  cidr_block        = each.value
+  vpc_id                  = aws_vpc.this.id
+  availability_zone       = each.key
+  cidr_block              = each.value
+  map_public_ip_on_launch = var.public_nodes
 
   tags = {
     Name                              = "${var.name}-private-${each.key}"
@@ -101,7 +103,8 @@ resource "aws_route" "nat" {
 
   route_table_id         = aws_route_table.private[each.key].id
   destination_cidr_block = "0.0.0.0/0"
-  nat_gateway_id         = aws_nat_gateway.this[local.nat_zone[each.key]].id
+  nat_gateway_id         = var.public_nodes ? null : aws_nat_gateway.this[local.nat_zone[each.key]].id
+  gateway_id             = var.public_nodes ? aws_internet_gateway.this.id : null
 }
 
 resource "aws_route_table_association" "private" {

@@ -28,6 +28,11 @@ variable "nat_per_zone" {
   type        = bool
 }
 
+variable "public_nodes" {
+  description = "Nodes have public addresses in the place of NAT gateways"
+  type        = bool
+}
+
 variable "interface_endpoints" {
   description = "AWS services reached without the NAT gateway"
   type        = set(string)

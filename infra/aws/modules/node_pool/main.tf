@@ -7,10 +7,15 @@ locals {
     { for size in ["xlarge", "2xlarge", "4xlarge", "8xlarge", "16xlarge"] : "g6e.${size}" => 1 },
     { for type in ["g4dn.12xlarge", "g5.12xlarge", "g5.24xlarge", "g6.12xlarge", "g6.24xlarge", "g6e.12xlarge", "g6e.24xlarge"] : type => 4 },
     { for type in ["g5.48xlarge", "g6.48xlarge", "g6e.48xlarge"] : type => 8 },
-    { for type in ["p4d.24xlarge", "p4de.24xlarge", "p5.48xlarge", "p5e.48xlarge", "p5en.48xlarge"] : type => 8 },
+    { "p5.4xlarge" = 1 },
+    { for type in ["p4d.24xlarge", "p4de.24xlarge", "p5.48xlarge", "p5e.48xlarge", "p5en.48xlarge", "p6-b200.48xlarge"] : type => 8 },
   )
   # EFA interfaces, one for each network card, of the types with several
-  cards = { "p4d.24xlarge" = 4, "p4de.24xlarge" = 4, "p5.48xlarge" = 32, "p5e.48xlarge" = 32, "p5en.48xlarge" = 16 }
+  cards = { "p4d.24xlarge" = 4, "p4de.24xlarge" = 4, "p5.48xlarge" = 32, "p5e.48xlarge" = 32, "p5en.48xlarge" = 16, "p6-b200.48xlarge" = 8 }
+  # layers side by side, onto the instance store: without one, on a slow volume, images would come later, not sooner
+  features = var.preload_images ? "\n  featureGates:\n    FastImagePull: true" : ""
+  # pods that share a GPU in turns: infra/cluster/values/nvidia-device-plugin.yaml
+  shares = var.sharing == "time-slicing" ? 4 : 1
 
   gpu_counts  = distinct([for type in var.instance_types : lookup(local.gpus, type, 0)])
   efa         = var.fabric == "efa"
@@ -21,18 +26,20 @@ locals {
     { "nightshift/pool" = var.kind },
     # by the first a step chooses a node that has no more GPUs than it takes; by the second, whose value nobody reads, the
     # autoscaler waits for the GPUs of a node that has just come, and does not start another
-    var.kind == "gpu" ? { "nightshift/gpus" = tostring(local.gpu_counts[0]), "k8s.amazonaws.com/accelerator" = "nvidia" } : {},
+    var.kind == "gpu" ? { "nightshift/gpus" = var.sharing == "none" ? tostring(local.gpu_counts[0]) : "shared", "k8s.amazonaws.com/accelerator" = "nvidia" } : {},
+    # which of its configurations the device plugin follows on these nodes
+    var.sharing == "none" ? {} : { "nvidia.com/device-plugin.config" = var.sharing },
   )
   taints = merge(
     var.kind == "gpu" ? { "nvidia.com/gpu" = "present" } : {},
     # a key of our own: those below eks.amazonaws.com are AWS's
-    var.capacity == "spot" ? { "nightshift/spot" = "true" } : {},
+    var.kind == "gpu" && var.capacity == "spot" ? { "nightshift/spot" = "true" } : {},
   )
   # what an autoscaler has to know of a node while there is none to look at
   template = merge(
     { for key, value in local.labels : "label/${key}" => value },
     { for key, value in local.taints : "taint/${key}" => "${value}:NoSchedule" },
-    var.kind == "gpu" ? { "resources/nvidia.com/gpu" = tostring(local.gpu_counts[0]) } : {},
+    var.kind == "gpu" ? { "resources/nvidia.com/gpu" = tostring(local.gpu_counts[0] * local.shares) } : {},
     local.efa ? { "resources/vpc.amazonaws.com/efa" = tostring(local.efa_cards) } : {},
   )
 }
@@ -53,7 +60,7 @@ resource "aws_launch_template" "this" {
 
     apiVersion: node.eks.aws/v1alpha1
     kind: NodeConfig
-    spec:
+    spec:${local.features}
       instance:
         localStorage:
           strategy: RAID0
@@ -149,6 +156,16 @@ resource "aws_launch_template" "this" {
     }
 
     precondition {
+      condition     = var.kind == "gpu" || !var.preload_images
+      error_message = "preload_images of pool ${var.name} is true, and general nodes have no instance store."
+    }
+
+    precondition {
+      condition     = var.sharing == "none" || var.kind == "gpu"
+      error_message = "sharing of pool ${var.name} is ${var.sharing}, and a general node has no GPU to share."
+    }
+
+    precondition {
       condition     = length(local.gpu_counts) == 1
       error_message = "instance_types of pool ${var.name} must have equally many GPUs: the autoscaler takes the first for all."
     }
@@ -232,6 +249,15 @@ resource "aws_eks_node_group" "this" {
 
   update_config {
     max_unavailable = 1
+  }
+
+  # by what the node monitoring agent of modules/addons reports, beside nodes that are not ready
+  dynamic "node_repair_config" {
+    for_each = var.node_repair ? [true] : []
+
+    content {
+      enabled = node_repair_config.value
+    }
   }
 
   dynamic "taint" {

@@ -117,6 +117,29 @@ variable "placement_group" {
   default     = false
 }
 
+variable "sharing" {
+  description = "How small models share a GPU: none, or time-slicing among four pods; no step lands on nodes that are shared"
+  type        = string
+  default     = "none"
+
+  validation {
+    condition     = contains(["none", "time-slicing"], var.sharing)
+    error_message = "sharing must be none or time-slicing: partitions (MIG) ask for NVIDIA's GPU operator on EKS, which is not installed."
+  }
+}
+
+variable "node_repair" {
+  description = "Let EKS replace nodes whose GPU, kernel, network or disk the node monitoring agent reports"
+  type        = bool
+  default     = false
+}
+
+variable "preload_images" {
+  description = "Pull and unpack an image's layers side by side (SOCI), onto the instance store of GPU nodes"
+  type        = bool
+  default     = false
+}
+
 variable "tags" {
   description = "Tags of instances, disks and network interfaces, by which the budget finds them"
   type        = map(string)

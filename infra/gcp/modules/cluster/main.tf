@@ -18,9 +18,10 @@ resource "google_artifact_registry_repository_iam_member" "nodes" {
 }
 
 resource "google_container_cluster" "this" {
-  name                = var.name
-  location            = var.region
-  node_locations      = var.zones
+  name = var.name
+  # one zone pays for no others, and Google's free tier for a zonal control plane
+  location            = length(var.zones) > 1 ? var.region : var.zones[0]
+  node_locations      = length(var.zones) > 1 ? var.zones : null
   network             = var.network
   subnetwork          = var.subnetwork
   networking_mode     = "VPC_NATIVE"
@@ -132,6 +133,8 @@ resource "google_container_cluster" "this" {
   # pools are scaled by the autoscaler of each; the profile decides how soon an idle node goes
   cluster_autoscaling {
     autoscaling_profile = "OPTIMIZE_UTILIZATION"
+    # for pods that select no class, so that none has to
+    default_compute_class_enabled = var.compute_class
   }
 
   cost_management_config {
@@ -158,7 +161,7 @@ resource "google_container_cluster" "this" {
   depends_on = [google_project_iam_member.nodes]
 }
 
-# GKE lets the control plane call nodes at 443 and 10250 only, and webhooks answer at their pods' ports
+# GKE lets the control plane call nodes at 443 and 10250 only; webhooks answer at their pods' ports, and Kueue its API at 8082
 resource "google_compute_firewall" "webhooks" {
   name                    = "${var.name}-webhooks"
   network                 = var.network
@@ -168,7 +171,7 @@ resource "google_compute_firewall" "webhooks" {
 
   allow {
     protocol = "tcp"
-    ports    = ["8443", "9443"]
+    ports    = ["8082", "8443", "9443"]
   }
 }
 
@@ -213,9 +216,10 @@ resource "google_container_node_pool" "general" {
 
   node_config {
     machine_type      = var.general_pool.machine_type
+    spot              = var.general_pool.spot
     image_type        = "COS_CONTAINERD"
     disk_type         = "pd-balanced"
-    disk_size_gb      = 100
+    disk_size_gb      = var.general_pool.disk_gib
     boot_disk_kms_key = var.key
     service_account   = google_service_account.nodes.email
     oauth_scopes      = ["https://www.googleapis.com/auth/cloud-platform"]

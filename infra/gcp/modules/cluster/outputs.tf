@@ -8,6 +8,11 @@ output "name" {
   value       = google_container_cluster.this.name
 }
 
+output "location" {
+  description = "Region or zone of the control plane."
+  value       = google_container_cluster.this.location
+}
+
 output "workload_pool" {
   description = "What Kubernetes service accounts are members of, for IAM."
   value       = google_container_cluster.this.workload_identity_config[0].workload_pool

@@ -79,11 +79,13 @@ variable "legacy_lustre_port" {
 }
 
 variable "general_pool" {
-  description = "Nodes that run all but GPU steps: machine type, and how many there are in all zones together."
+  description = "Nodes that run all but GPU steps: machine type, how many there are in all zones together, whether they may be taken away, and the size of their disks."
   type = object({
     machine_type = string
     min_nodes    = number
     max_nodes    = number
+    spot         = bool
+    disk_gib     = number
   })
 }
 
@@ -103,4 +105,9 @@ variable "repository" {
 variable "labels" {
   description = "Labels on the cluster and its nodes' machines, which the provider's defaults do not reach."
   type        = map(string)
+}
+
+variable "compute_class" {
+  description = "Whether the ComputeClass default says in which order node pools are tried."
+  type        = bool
 }

@@ -23,6 +23,10 @@ locals {
     "nvidia-h100-80gb x8"      = { type = "a3-highgpu-8g", ssds = 16, disk = "pd-balanced", capacities = local.any_capacity }
     "nvidia-h100-mega-80gb x8" = { type = "a3-megagpu-8g", ssds = 16, disk = "pd-balanced", capacities = local.any_capacity }
     "nvidia-h200-141gb x8"     = { type = "a3-ultragpu-8g", ssds = 32, disk = "hyperdisk-balanced", capacities = local.not_on_demand }
+    "nvidia-rtx-pro-6000 x1"   = { type = "g4-standard-48", ssds = 4, disk = "hyperdisk-balanced", capacities = local.any_capacity }
+    "nvidia-rtx-pro-6000 x2"   = { type = "g4-standard-96", ssds = 8, disk = "hyperdisk-balanced", capacities = local.any_capacity }
+    "nvidia-rtx-pro-6000 x4"   = { type = "g4-standard-192", ssds = 16, disk = "hyperdisk-balanced", capacities = local.any_capacity }
+    "nvidia-rtx-pro-6000 x8"   = { type = "g4-standard-384", ssds = 32, disk = "hyperdisk-balanced", capacities = local.any_capacity }
     "nvidia-b200 x8"           = { type = "a4-highgpu-8g", ssds = 32, disk = "hyperdisk-balanced", capacities = local.not_on_demand }
   }
   machine = { for name, pool in var.pools : name => local.machines["${pool.accelerator} x${pool.gpus}"] }
@@ -33,6 +37,16 @@ locals {
     spot       = "NO_RESERVATION"
     flex_start = "NO_RESERVATION"
     reserved   = "SPECIFIC_RESERVATION"
+  }
+  # the smallest partition of a GPU, seven of which there are of each
+  # https://docs.cloud.google.com/kubernetes-engine/docs/how-to/gpus-multi
+  partitions = {
+    nvidia-tesla-a100     = "1g.5gb"
+    nvidia-a100-80gb      = "1g.10gb"
+    nvidia-h100-80gb      = "1g.10gb"
+    nvidia-h100-mega-80gb = "1g.10gb"
+    nvidia-h200-141gb     = "1g.18gb"
+    nvidia-b200           = "1g.23gb"
   }
   taints = {
     gpu  = { key = "nvidia.com/gpu", value = "present" }
@@ -98,7 +112,7 @@ resource "google_container_node_pool" "gpu" {
     metadata          = { disable-legacy-endpoints = "true" }
     labels = merge(
       # by the second a step chooses a node that has no more GPUs than it takes
-      { "nightshift/pool" = "gpu", "nightshift/gpus" = tostring(each.value.gpus) },
+      { "nightshift/pool" = "gpu", "nightshift/gpus" = each.value.sharing == "none" ? tostring(each.value.gpus) : "shared" },
       each.value.fabric == "rdma" ? { "cloud.google.com/gke-networking-dra-driver" = "true" } : {},
     )
 
@@ -117,6 +131,16 @@ resource "google_container_node_pool" "gpu" {
 
       gpu_driver_installation_config {
         gpu_driver_version = "DEFAULT"
+      }
+
+      gpu_partition_size = each.value.sharing == "mig" ? local.partitions[each.value.accelerator] : null
+
+      dynamic "gpu_sharing_config" {
+        for_each = each.value.sharing == "time-slicing" ? [4] : []
+        content {
+          gpu_sharing_strategy       = "TIME_SHARING"
+          max_shared_clients_per_gpu = gpu_sharing_config.value
+        }
       }
     }
 
@@ -177,6 +201,10 @@ resource "google_container_node_pool" "gpu" {
     precondition {
       condition     = each.value.fabric != "compact" || (length(each.value.zones) == 1 && each.value.capacity != "reserved")
       error_message = "Pool ${each.key} is compact, so it lies in one zone, and its capacity is not reserved: a reservation has the placement it was made with."
+    }
+    precondition {
+      condition     = each.value.sharing != "mig" || contains(keys(local.partitions), each.value.accelerator)
+      error_message = "Pool ${each.key} shares by mig, which ${each.value.accelerator} has not; those that have are ${join(", ", keys(local.partitions))}."
     }
     precondition {
       condition     = each.value.fabric != "rdma" || contains(["nvidia-h200-141gb", "nvidia-b200"], each.value.accelerator)

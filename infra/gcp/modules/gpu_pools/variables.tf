@@ -34,6 +34,7 @@ variable "pools" {
     reservation   = optional(string, "")
     fabric        = optional(string, "standard")
     max_run_hours = optional(number, 24)
+    sharing       = optional(string, "none")
   }))
 
   validation {
@@ -55,6 +56,10 @@ variable "pools" {
   validation {
     condition     = alltrue([for pool in var.pools : contains(["standard", "compact", "rdma"], pool.fabric)])
     error_message = "fabric of a pool is standard, compact (nodes close together) or rdma (GPUDirect RDMA)."
+  }
+  validation {
+    condition     = alltrue([for pool in var.pools : contains(["none", "time-slicing", "mig"], pool.sharing)])
+    error_message = "sharing of a pool is none, time-slicing (four pods take turns) or mig (seven partitions of a GPU)."
   }
   validation {
     condition     = alltrue([for pool in var.pools : pool.max_run_hours >= 1 && pool.max_run_hours <= 168])

@@ -1,4 +1,7 @@
 locals {
+  # a Kubernetes service account, as IAM policies name it: no Google account stands between
+  pool    = "principal://iam.googleapis.com/projects/${var.project_number}/locations/global/workloadIdentityPools/${var.workload_pool}"
+  members = { for name, workload in var.workloads : name => "${local.pool}/subject/ns/${workload.namespace}/sa/${workload.account}" }
   grants = merge([
     for name, workload in var.workloads : merge(
       { for use in workload.reads : "${name} reads ${use}" => { workload = name, bucket = use, role = "roles/storage.objectViewer" } },
@@ -11,27 +14,12 @@ locals {
   }
 }
 
-resource "google_service_account" "workloads" {
-  for_each = var.workloads
-
-  account_id   = "${var.name}-${each.key}"
-  display_name = "${each.value.namespace}/${each.value.account} of ${var.name}"
-}
-
-resource "google_service_account_iam_member" "workloads" {
-  for_each = var.workloads
-
-  service_account_id = google_service_account.workloads[each.key].name
-  role               = "roles/iam.workloadIdentityUser"
-  member             = "serviceAccount:${var.workload_pool}[${each.value.namespace}/${each.value.account}]"
-}
-
 resource "google_storage_bucket_iam_member" "workloads" {
   for_each = local.grants
 
   bucket = var.buckets[each.value.bucket]
   role   = each.value.role
-  member = google_service_account.workloads[each.value.workload].member
+  member = local.members[each.value.workload]
 }
 
 # raw data that lie elsewhere; in another project, whoever applies this needs the right to grant it there
@@ -40,7 +28,7 @@ resource "google_storage_bucket_iam_member" "sources" {
 
   bucket = each.value.bucket
   role   = "roles/storage.objectViewer"
-  member = google_service_account.workloads[each.value.workload].member
+  member = local.members[each.value.workload]
 }
 
 # what an endpoint on Vertex AI runs as: it loads a model and its image, and nothing else

@@ -1,11 +1,16 @@
 variable "name" {
-  description = "What the names of service accounts begin with."
+  description = "What the name of the service account of Vertex AI's endpoints begins with."
   type        = string
 
   validation {
     condition     = can(regex("^[a-z][a-z0-9-]{1,19}[a-z0-9]$", var.name))
     error_message = "name is at most 21 lowercase letters, digits and hyphens: service accounts have 30."
   }
+}
+
+variable "project_number" {
+  description = "Number of the project, by which members of IAM policies name it."
+  type        = string
 }
 
 variable "workload_pool" {
@@ -32,7 +37,7 @@ variable "sources" {
 }
 
 variable "workloads" {
-  description = "Kubernetes service accounts that act as a Google one: the buckets each reads or writes."
+  description = "Kubernetes service accounts: the buckets each reads or writes."
   type = map(object({
     namespace = string
     account   = string
@@ -40,10 +45,6 @@ variable "workloads" {
     writes    = optional(set(string), [])
   }))
 
-  validation {
-    condition     = alltrue([for name, workload in var.workloads : can(regex("^[a-z][a-z0-9]{1,7}$", name)) && name != "vertex"])
-    error_message = "The name of a workload is 2 to 8 lowercase letters and digits, and not vertex, which is taken."
-  }
   validation {
     condition     = alltrue([for workload in var.workloads : length(setsubtract(setunion(workload.reads, workload.writes), keys(var.buckets))) == 0])
     error_message = "A workload reads and writes buckets there are: ${join(", ", keys(var.buckets))}."

@@ -338,7 +338,7 @@ def test_an_older_definition_becomes_the_newest_again_and_a_lost_answer_makes_no
         def pipeline(script: str = script) -> None:
             shell(script=script)
 
-        upload(server, "sample", compiled_file(pipeline, tmp_path))
+        upload(server, "sample", compiled_file(pipeline, tmp_path).read_bytes())
 
     defaults = [v.pipeline_spec["root"]["inputDefinitions"]["parameters"]["script"] for v in kubeflow.versions]
     assert [default["defaultValue"] for default in defaults] == ["one", "two", "one"]

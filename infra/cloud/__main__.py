@@ -1,0 +1,145 @@
+"""`python -m infra.cloud up aws dev` prints commands; `make cloud-up` gives them to a shell."""
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import yaml
+
+from infra.cloud import answers as questions
+from infra.cloud import asking, core, rendering
+from infra.cloud.answers import Cloud, EnvironmentAnswers, Size
+from infra.cloud.rendering import IMAGES, OUTPUTS, RENDERED, Infrastructure, make
+from infra.terraform import INFRA
+from nightshift.errors import UserError
+
+CHARTS = INFRA / "cluster" / "charts.yaml"
+
+
+def main() -> None:
+    """Print one command a line and exit: 2 when something is the user's to fix."""
+    args = _parser().parse_args()
+    try:
+        for line in args.action(args):
+            print(line)
+    except UserError as error:
+        print(f"cloud: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+def init(args: argparse.Namespace) -> Sequence[str]:
+    """Write a file of answers, asking for what no flag gives."""
+    answers, file = asking.write(vars(args), input if sys.stdin.isatty() else None)
+    return [f"wrote {file}; look through it, then: {make('cloud-state', answers)}"]
+
+
+def schema(_: argparse.Namespace) -> Sequence[str]:
+    """Print the JSON Schema of a file of answers."""
+    return [json.dumps(EnvironmentAnswers.model_json_schema(), indent=2)]
+
+
+def render(args: argparse.Namespace) -> Sequence[str]:
+    """Write what follows from the answers, and from Terraform's outputs once they are there."""
+    answers = _read(args)
+    return [f"wrote {path}" for path in rendering.write(answers, RENDERED / answers.name)]
+
+
+def state(args: argparse.Namespace) -> Sequence[str]:
+    """Make the bucket with Terraform's states."""
+    return core.script(core.state(_read(args)))
+
+
+def up(args: argparse.Namespace) -> Sequence[str]:
+    """Make the infrastructure."""
+    return core.script(core.up(_read(args)))
+
+
+def images(args: argparse.Namespace) -> Sequence[str]:
+    """Build, sign and push the images."""
+    answers = _read(args)
+    return core.script(core.images(answers, _infrastructure(answers, args.dry_run)))
+
+
+def install(args: argparse.Namespace) -> Sequence[str]:
+    """Install what the cluster runs."""
+    answers = _read(args)
+    infrastructure, digests = _infrastructure(answers, args.dry_run), _digests(answers, args.dry_run)
+    return core.script(core.install(_charts(), answers, infrastructure, digests))
+
+
+def schedule(args: argparse.Namespace) -> Sequence[str]:
+    """Schedule the nights."""
+    answers = _read(args)
+    infrastructure, digests = _infrastructure(answers, args.dry_run), _digests(answers, args.dry_run)
+    return core.script(core.schedule(answers, infrastructure, digests))
+
+
+def down(args: argparse.Namespace) -> Sequence[str]:
+    """Remove everything that bears a price."""
+    answers = _read(args)
+    if answers.deletion_protection:
+        raise UserError(
+            f"{answers.cluster} is protected; say deletion_protection: false in infra/answers/{answers.name}.yaml,"
+            f" then: {make('cloud-up', answers)}"
+        )
+    if args.buckets is None:
+        raise UserError(f"BUCKETS is empty; give keep or delete: {make('cloud-down', answers)} BUCKETS=keep")
+    return core.script(core.down(_charts(), answers, core.Data(args.buckets)))
+
+
+ACTIONS = (init, schema, render, state, up, images, install, schedule, down)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="nightshift cloud", description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="action")
+    for action in ACTIONS:
+        command = commands.add_parser(action.__name__, help=action.__doc__, description=action.__doc__)
+        command.set_defaults(action=action)
+        if action is init:
+            asking.add_flags(command)
+        elif action is not schema:
+            command.add_argument("cloud", choices=list(Cloud))
+            command.add_argument("environment", help="its file is infra/answers/<cloud>-<environment>.yaml")
+        if action in (images, install, schedule):
+            command.add_argument("--dry-run", action="store_true", help="print the commands before there is a cluster")
+        if action is down:
+            command.add_argument("--buckets", choices=list(core.Data), help="keep or delete them, with their data")
+    return parser
+
+
+def _read(args: argparse.Namespace) -> EnvironmentAnswers:
+    return questions.read(args.cloud, args.environment)
+
+
+def _charts() -> Sequence[Mapping[str, object]]:
+    rows: Sequence[Mapping[str, object]] = yaml.safe_load(CHARTS.read_text())
+    return rows
+
+
+def _infrastructure(answers: EnvironmentAnswers, is_dry: bool) -> Infrastructure:
+    file = RENDERED / answers.name / OUTPUTS
+    if is_dry and not file.exists():
+        # stands for what Terraform has not made yet
+        state = "<store>/state" if answers.size is Size.TRY else ""
+        return Infrastructure("<registry>", "<store>", "<store>/mlflow", state, volume=[])
+    return rendering.read_outputs(answers, _content(file, make("cloud-up", answers)))
+
+
+def _digests(answers: EnvironmentAnswers, is_dry: bool) -> dict[str, str]:
+    file = RENDERED / answers.name / IMAGES
+    if is_dry and not file.exists():
+        return dict.fromkeys(answers.images, "<digest>")
+    return rendering.read_digests(_content(file, make("cloud-images", answers)))
+
+
+def _content(file: Path, before: str) -> str:
+    if not file.exists():
+        raise UserError(f"{file} does not exist; run before: {before}")
+    return file.read_text()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,297 @@
+"""What only its owner knows of an environment: one file, `infra/answers/<cloud>-<environment>.yaml`."""
+
+import json
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from nightshift.errors import UserError, nearest
+from pipelines.configs import strict_yaml
+
+FOLDER = Path(__file__).parents[1] / "answers"
+Account = Annotated[str, Field(pattern=r"^[0-9]{12}$")]
+Role = Annotated[str, Field(pattern=r"^arn:aws[a-z-]*:iam::[0-9]{12}:role/.+$")]
+Email = Annotated[str, Field(pattern=r"^[^@\s]+@[^@\s]+$")]
+
+
+class Cloud(StrEnum):
+    """A cloud that `infra/` has Terraform for."""
+
+    AWS = "aws"
+    GCP = "gcp"
+
+
+class Size(StrEnum):
+    """How large an environment is: `infra/<cloud>/<size>.tfvars`."""
+
+    TRY = "try"
+    DEV = "dev"
+    PROD = "prod"
+
+
+class Provisioning(StrEnum):
+    """Who makes GPU nodes."""
+
+    AUTOSCALER = "autoscaler"
+    KARPENTER = "karpenter"
+    COMPUTE_CLASS = "compute-class"
+
+
+class Capacity(StrEnum):
+    """How a GPU node is bought."""
+
+    RESERVATION = "reservation"
+    SPOT = "spot"
+    FLEX_START = "flex-start"
+    ON_DEMAND = "on-demand"
+
+
+class Sharing(StrEnum):
+    """How small models share one GPU."""
+
+    NONE = "none"
+    TIME_SLICING = "time-slicing"
+    MIG = "mig"
+
+
+class Fabric(StrEnum):
+    """The network between GPU nodes, beside the usual one."""
+
+    NONE = "none"
+    EFA = "efa"
+    GIB = "gib"
+
+
+# choices that only one of the clouds has
+OF_ONE_CLOUD = {
+    Provisioning.KARPENTER: Cloud.AWS,
+    Provisioning.COMPUTE_CLASS: Cloud.GCP,
+    Capacity.FLEX_START: Cloud.GCP,
+    Sharing.MIG: Cloud.GCP,
+    Fabric.EFA: Cloud.AWS,
+    Fabric.GIB: Cloud.GCP,
+}
+
+
+class AnswerSection(BaseModel):
+    """A part of the answers: immutable, and a key it does not know is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class AwsAccount(AnswerSection):
+    """The account on AWS, and who works there."""
+
+    id: Account = Field(description="id of the account, 12 digits")
+    administrators: list[Role] = Field(description="ARNs of the roles that administer the cluster", min_length=1)
+    operators: list[Role] = Field([], description="ARNs of the roles that operate what runs there")
+    readers: list[Role] = Field([], description="ARNs of the roles that look")
+
+
+class GoogleProject(AnswerSection):
+    """The project on Google Cloud, and who works there."""
+
+    id: str = Field(
+        description="id of the project, which exists and is billed", pattern=r"^[a-z][a-z0-9-]{4,28}[a-z0-9]$"
+    )
+    billing_account: str = Field(
+        description="what pays for it: gcloud billing accounts list",
+        pattern=r"^[0-9A-F]{6}-[0-9A-F]{6}-[0-9A-F]{6}$",
+    )
+    domain: str | None = Field(
+        None, description="of the groups nightshift-operators and nightshift-readers; null for administrators only"
+    )
+
+
+class Budget(AnswerSection):
+    """What a month may cost, and who is told."""
+
+    monthly: int = Field(description="USD; on Google Cloud in the billing account's currency", ge=1)
+    emails: list[Email] = Field(description="who is written to when it is nearly spent", min_length=1)
+
+
+class GpuChoices(AnswerSection):
+    """How GPU nodes come, and are used; everything is off unless it is chosen."""
+
+    kueue: bool = Field(False, description="queue work by quota, all nodes of a training or none")
+    provisioning: Provisioning = Field(
+        Provisioning.AUTOSCALER, description="autoscaler, karpenter (AWS) or compute-class (Google Cloud)"
+    )
+    fallback: list[Capacity] = Field(
+        [Capacity.SPOT, Capacity.ON_DEMAND],
+        description="what is tried in turn: reservation, spot, flex-start (Google Cloud), on-demand",
+        min_length=1,
+    )
+    node_repair: bool = Field(False, description="replace nodes whose GPU reports faults")
+    sharing: Sharing = Field(Sharing.NONE, description="of a GPU by small models: none, time-slicing or mig")
+    fabric: Fabric = Field(Fabric.NONE, description="between nodes: none, efa (AWS) or gib (Google Cloud)")
+    preload_images: bool = Field(False, description="pull the GPU image before the first step asks for it")
+
+    @model_validator(mode="after")
+    def _check_fallback(self) -> Self:
+        if len(set(self.fallback)) < len(self.fallback):
+            raise ValueError("gpu.fallback names a capacity twice; name each once")
+        return self
+
+
+class NightlySchedule(AnswerSection):
+    """What runs every night."""
+
+    config: str = Field("fraud", description="use case, by its name in pipelines/configs/ or a YAML file")
+    data: str = Field("simulator", description="folder of the raw events: s3://, gs:// or /lustre; or the simulator")
+
+
+class EnvironmentAnswers(AnswerSection):
+    """All that is asked about an environment."""
+
+    cloud: Cloud = Field(description="aws or gcp")
+    environment: str = Field(description="its name, 2 to 8 letters and digits", pattern=r"^[a-z][a-z0-9]{1,7}$")
+    size: Size = Field(Size.DEV, description="try, dev or prod: infra/<cloud>/<size>.tfvars")
+    region: str = Field(description="where everything is")
+    zones: list[str] = Field(description="of the region, the first has the shared file system", min_length=1)
+    deletion_protection: bool = Field(False, description="refuse to delete the cluster and the data; set it for prod")
+    account: AwsAccount | GoogleProject = Field(description="whose it is, and who works there", union_mode="smart")
+    budget: Budget = Field(description="what a month may cost, and who is told")
+    registry: str | None = Field(
+        None, description="of another environment, whose tested images this one runs; null for its own"
+    )
+    images: list[str] = Field(
+        ["base", "serving", "airflow", "rapids"], description="targets of containers/Dockerfile to build", min_length=1
+    )
+    schedule: NightlySchedule = Field(NightlySchedule(), description="what runs every night")
+    gpu: GpuChoices = Field(GpuChoices(), description="how GPU nodes come, and are used")
+    terraform: dict[str, Any] = Field(
+        {}, description="variables of infra/<cloud>/variables.tf that differ from those of the size"
+    )
+
+    @property
+    def name(self) -> str:
+        """The name of the file, and of what is rendered: `aws-dev`."""
+        return f"{self.cloud}-{self.environment}"
+
+    @property
+    def cluster(self) -> str:
+        """The name of the cluster, as Terraform makes it."""
+        return f"nightshift-{self.environment}"
+
+    @model_validator(mode="after")
+    def _check_cloud(self) -> Self:
+        wanted = AwsAccount if self.cloud is Cloud.AWS else GoogleProject
+        if not isinstance(self.account, wanted):
+            fields = ", ".join(wanted.model_fields)
+            raise ValueError(f"account is none of cloud {self.cloud}, which has: {fields}")
+        for choice in (self.gpu.provisioning, *self.gpu.fallback, self.gpu.sharing, self.gpu.fabric):
+            if OF_ONE_CLOUD.get(choice, self.cloud) is not self.cloud:
+                raise ValueError(
+                    f"gpu: {choice.value} is a choice of {OF_ONE_CLOUD[choice]} only; this is {self.cloud}"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _check_size(self) -> Self:
+        if self.size is Size.TRY and self.gpu != GpuChoices():
+            raise ValueError("gpu: size try has none of these choices; leave the section out, or choose size dev")
+        return self
+
+    @model_validator(mode="after")
+    def _check_zones(self) -> Self:
+        for zone in self.zones:
+            if not zone.startswith(self.region):
+                raise ValueError(f"zones: {zone} is none of region {self.region}; name zones of it")
+        return self
+
+
+def parse(content: bytes, name: str) -> EnvironmentAnswers:
+    """Check the content of a file of answers.
+
+    Raises:
+        UserError: naming the file and every wrong field, its value and what is allowed.
+    """
+    value = strict_yaml.load(content, name)
+    if not isinstance(value, dict):
+        raise UserError(f"{name} holds no keys; write it with: nightshift cloud init")
+    return check(lambda: EnvironmentAnswers.model_validate_json(json.dumps(value), strict=True), value, name)
+
+
+def check(validate: Callable[[], EnvironmentAnswers], value: Mapping[str, Any], name: str) -> EnvironmentAnswers:
+    """Validate answers.
+
+    Args:
+        validate: does it.
+        value: the answers.
+        name: of what they are from, for messages.
+
+    Raises:
+        UserError: naming every wrong field, its value and what is allowed.
+    """
+    try:
+        return validate()
+    except ValidationError as error:
+        # of the two kinds of account, the one of this cloud
+        other = {"aws": GoogleProject.__name__, "gcp": AwsAccount.__name__}.get(str(value.get("cloud")), "")
+        lines = [_explain(dict(item)) for item in error.errors() if other not in item["loc"]]
+        raise UserError(f"{name} is not valid:\n  " + "\n  ".join(lines)) from None
+
+
+def read(cloud: str, environment: str, folder: Path = FOLDER) -> EnvironmentAnswers:
+    """Read the file of an environment.
+
+    Raises:
+        UserError: when there is none, it is not valid, or it is another environment's.
+    """
+    file = folder / f"{cloud}-{environment}.yaml"
+    if not file.exists():
+        known = sorted(path.stem for path in folder.glob("*.yaml"))
+        raise UserError(
+            f"{file} does not exist; there are: {', '.join(known)}{nearest(file.stem, known)}; write one with:"
+            f" nightshift cloud init --cloud {cloud} --environment {environment}"
+        )
+    answers = parse(file.read_bytes(), str(file))
+    if answers.name != file.stem:
+        raise UserError(f"{file} is about {answers.name}; call it {answers.name}.yaml")
+    return answers
+
+
+def render(answers: EnvironmentAnswers) -> str:
+    """Return the answers as a file, with a comment on every key."""
+    return "\n".join(_render(answers, "")) + "\n"
+
+
+def _render(section: AnswerSection, indent: str) -> Iterator[str]:
+    for name, field in type(section).model_fields.items():
+        value = getattr(section, name)
+        yield f"{indent}# {field.description}"
+        if isinstance(value, AnswerSection):
+            yield f"{indent}{name}:"
+            yield from _render(value, indent + "  ")
+        elif isinstance(value, dict) and value:
+            yield f"{indent}{name}:"
+            yield textwrap.indent(strict_yaml.dump(value), indent + "  ")
+        else:
+            yield f"{indent}{name}: {_flow(section.model_dump(mode='json')[name])}"
+
+
+def _flow(value: Any) -> str:
+    """Return a value on one line, quoted where YAML would read another."""
+    if isinstance(value, str) and strict_yaml.is_plain(value):
+        return value
+    text: str = yaml.safe_dump(value, default_flow_style=True, width=10_000, sort_keys=False)
+    return text.removesuffix("\n").removesuffix("\n...")
+
+
+def _explain(item: dict[str, Any]) -> str:
+    path = [str(part) for part in item["loc"] if part not in ("AwsAccount", "GoogleProject")]
+    message = str(item["msg"]).removeprefix("Value error, ")
+    if item["type"] == "value_error":
+        return message
+    field = ".".join(path) or "(top level)"
+    if item["type"] == "missing":
+        return f"{field}: missing, and it has no default; add it"
+    if item["type"] == "extra_forbidden":
+        return f"{field}: unknown key; leave it out, or take one of those that python -m infra.cloud schema prints"
+    return f"{field}: {message}, got {item['input']!r}"

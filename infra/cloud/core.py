@@ -1,0 +1,303 @@
+"""The commands that bring an environment up and take it down, for a shell; giving them again changes nothing."""
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from importlib.metadata import version
+
+from infra.cloud import gpu
+from infra.cloud.answers import Cloud, EnvironmentAnswers, Provisioning
+from infra.cloud.rendering import COMPUTE_CLASS, IMAGES, OUTPUTS, RENDERED, VARIABLES, Infrastructure, make, references
+from infra.cluster import core as cluster
+from infra.terraform import INFRA
+from pipelines.images import PUSHED_IMAGES
+
+READY_SECONDS = 60  # until the API server answers through a connection
+KUBEFLOW_PORT = 8888
+# modules with data and the key that it is encrypted with, of both clouds; of these what is not data
+KEPT_MODULES = ("encryption", "storage")
+REPOSITORIES = {
+    Cloud.AWS: "module.storage.aws_ecr_repository.this",
+    Cloud.GCP: "module.storage.google_artifact_registry_repository.images",
+}
+
+
+class Data(StrEnum):
+    """What becomes of the buckets, and of the key that they are encrypted with."""
+
+    KEEP = "keep"
+    DELETE = "delete"
+
+
+def bucket(answers: EnvironmentAnswers) -> str:
+    """Return the name of the bucket with the states of an account's environments; on AWS of those in one region."""
+    region = f"-{answers.region}" if answers.cloud is Cloud.AWS else ""
+    return f"nightshift-states-{answers.account.id}{region}"
+
+
+def state(answers: EnvironmentAnswers) -> list[str]:
+    """Return the commands that make the bucket with Terraform's states."""
+    name, region = bucket(answers), answers.region
+    if answers.cloud is Cloud.GCP:
+        uri, project = f"gs://{name}", f"--project {answers.account.id}"
+        describe = f"gcloud storage buckets describe {uri} {project} >/dev/null 2>&1"
+        options = f"--location {region} --uniform-bucket-level-access --public-access-prevention"
+        return [
+            # which enable the others
+            f"gcloud services enable serviceusage.googleapis.com cloudresourcemanager.googleapis.com {project}",
+            f"{describe} || gcloud storage buckets create {uri} {project} {options}",
+            f"gcloud storage buckets update {uri} {project} --versioning",
+        ]
+    # the oldest region is the one that is not named
+    location = "" if region == "us-east-1" else f" --create-bucket-configuration LocationConstraint={region}"
+    blocked = ",".join(
+        f"{rule}=true" for rule in ("BlockPublicAcls", "IgnorePublicAcls", "BlockPublicPolicy", "RestrictPublicBuckets")
+    )
+    api = f"aws s3api {{}} --bucket {name} --region {region}"
+    return [
+        *_check_login(answers),
+        f"{api.format('head-bucket')} >/dev/null 2>&1 || {api.format('create-bucket')}{location}",
+        f"{api.format('put-bucket-versioning')} --versioning-configuration Status=Enabled",
+        f"{api.format('put-public-access-block')} --public-access-block-configuration {blocked}",
+    ]
+
+
+def up(answers: EnvironmentAnswers) -> list[str]:
+    """Return the commands that make the infrastructure, once it keeps every policy and the account has room for it."""
+    run, plan = _terraform(answers), _locate(answers, "plan.json")
+    return [
+        *_check_login(answers),
+        _render(answers),
+        f"python -m infra.policies {answers.cloud} {answers.environment}",
+        *_initialize(answers),
+        f"{run} plan -input=false {_variables(answers)} -out={_within(answers, 'plan')}",
+        f"{run} show -json {_within(answers, 'plan')} >{plan}",
+        f"nightshift doctor --cloud {answers.cloud} --plan {plan}",
+        f"{run} apply -input=false {_within(answers, 'plan')}",
+        f"{run} output -json >{_locate(answers, OUTPUTS)}",
+        _render(answers),
+        *_activate_tags(answers),
+    ]
+
+
+def images(answers: EnvironmentAnswers, infrastructure: Infrastructure) -> list[str]:
+    """Return the commands that build, sign and push images, and write their digests down."""
+    names, digests = " ".join(answers.images), _locate(answers, IMAGES)
+    if answers.registry is None:
+        built = [f'make images sbom IMAGES="{names}"']
+        push = f"containers/push.sh {infrastructure.registry} {version('nightshift')} {names}"
+    else:
+        built, push = [], f"containers/digests.sh {infrastructure.registry} {version('nightshift')} {names}"
+    return [
+        *_log_in(answers, infrastructure),
+        *built,
+        f"{push} >{digests}.new",
+        f"mv {digests}.new {digests}",
+        _render(answers),
+    ]
+
+
+def install(
+    charts: Sequence[cluster.Chart],
+    answers: EnvironmentAnswers,
+    infrastructure: Infrastructure,
+    digests: Mapping[str, str],
+) -> list[str]:
+    """Return the commands that install what the cluster runs."""
+    pools = {
+        Provisioning.AUTOSCALER: [],
+        Provisioning.KARPENTER: ['kubectl apply -k "$OVERLAYS/karpenter"'],
+        Provisioning.COMPUTE_CLASS: [f'kubectl apply --server-side --filename "$OVERLAYS/{COMPUTE_CLASS}"'],
+    }
+    choices = gpu.name_choices(answers.gpu)
+    return [
+        *_set(settings(answers, infrastructure, digests)),
+        *connect(answers),
+        *cluster.install(charts, answers.cloud, answers.cluster, choices, smallest=bool(infrastructure.state)),
+        *pools[answers.gpu.provisioning],
+    ]
+
+
+def schedule(answers: EnvironmentAnswers, infrastructure: Infrastructure, digests: Mapping[str, str]) -> list[str]:
+    """Return the commands that check the environment and schedule its nights; without Kubeflow, Airflow's."""
+    if infrastructure.state:
+        unpause = f"airflow dags unpause --yes --treat-dag-id-as-regex '^{answers.schedule.config}_'"
+        airflow = "kubectl exec --namespace airflow deployment/airflow-api-server --container api-server"
+        return [*connect(answers), f"{airflow} -- {unpause}"]
+    chosen = f"--config {shlex.quote(answers.schedule.config)} --data {shlex.quote(answers.schedule.data)}"
+    return [
+        f'export {PUSHED_IMAGES}="{references(infrastructure, digests)}" KFP_ENDPOINT=http://localhost:{KUBEFLOW_PORT}',
+        *connect(answers),
+        f"kubectl port-forward --namespace kubeflow service/ml-pipeline {KUBEFLOW_PORT} >/dev/null &",
+        f"nightshift doctor --environment {answers.cloud}",
+        f"nightshift schedule --environment {answers.cloud} {chosen} --replace",
+    ]
+
+
+def down(charts: Sequence[cluster.Chart], answers: EnvironmentAnswers, data: Data) -> list[str]:
+    """Return the commands that remove everything that bears a price: from the inside out, and then what is left.
+
+    Args:
+        charts: the rows of `charts.yaml`, in order.
+        answers: of an environment that is not protected.
+        data: what becomes of the buckets.
+    """
+    targets = _targets(answers) if data is Data.KEEP else []
+    return [
+        *_check_login(answers),
+        _render(answers),
+        _find_cluster(answers),
+        # a second time it is gone
+        'if [ -n "$cluster" ]; then',
+        *connect(answers),
+        *cluster.uninstall(charts, answers.cloud),
+        "fi",
+        *_initialize(answers),
+        " ".join([_terraform(answers), "destroy -auto-approve -input=false", _variables(answers), *targets]),
+        *_list_left(answers),
+    ]
+
+
+def connect(answers: EnvironmentAnswers) -> list[str]:
+    """Return the commands that reach the private API server, by a kubeconfig of their own: never another cluster's."""
+    begin = [f"export KUBECONFIG=$PWD/{_locate(answers, 'kubeconfig')}"]
+    # what forwards ports ends with the shell, and so does what the AWS CLI has started for it
+    end = [
+        "trap 'for job in $(jobs -p); do pkill -P $job || true; kill $job || true; done 2>/dev/null' EXIT",
+        f"timeout {READY_SECONDS} bash -c 'until kubectl get --raw /readyz >/dev/null 2>&1; do sleep 1; done'",
+    ]
+    if answers.cloud is Cloud.AWS:
+        return [*begin, f"AWS_REGION={answers.region} infra/aws/connect.sh {answers.cluster} &", *end]
+    # as infra/gcp/modules/cluster has it: one zone has a control plane of its own
+    region_or_zone = answers.region if len(answers.zones) > 1 else answers.zones[0]
+    location = f"--project {answers.account.id} --location {region_or_zone}"
+    return [*begin, f"gcloud container clusters get-credentials {answers.cluster} {location} --dns-endpoint", *end]
+
+
+def script(commands: Sequence[str]) -> list[str]:
+    """Return the commands of a script that says so when one of them fails."""
+    return [cluster.STOPPED, *commands]
+
+
+def settings(answers: EnvironmentAnswers, infrastructure: Infrastructure, digests: Mapping[str, str]) -> dict[str, str]:
+    """Return what the commands of `infra/cluster` name as variables of the shell."""
+    return {
+        "AIRFLOW_DIGEST": digests.get("airflow", ""),
+        "ARTIFACTS": infrastructure.models,
+        "AWS_REGION": answers.region,
+        "DATA": answers.schedule.data,
+        "IMAGES": references(infrastructure, digests),
+        "OVERLAYS": _locate(answers),
+        "REGISTRY": infrastructure.registry,
+        "STATE": infrastructure.state,
+        "STORE": infrastructure.store,
+    }
+
+
+def _set(settings: Mapping[str, str]) -> list[str]:
+    return [f"{name}={shlex.quote(value)}" for name, value in settings.items()]
+
+
+def _check_login(answers: EnvironmentAnswers) -> list[str]:
+    """Google's commands name their project, those of AWS ask whichever account one is logged in to."""
+    if answers.cloud is Cloud.GCP:
+        return []
+    login = f'test "$(aws sts get-caller-identity --query Account --output text)" = {answers.account.id}'
+    file = f"infra/answers/{answers.name}.yaml"
+    wrong = f"cloud: you are logged in to another account than account.id in {file}; choose it with AWS_PROFILE"
+    return [f'{login} || {{ echo "{wrong}" >&2; exit 2; }}']
+
+
+def _render(answers: EnvironmentAnswers) -> str:
+    return f"python -m infra.cloud render {answers.cloud} {answers.environment}"
+
+
+def _terraform(answers: EnvironmentAnswers) -> str:
+    return f"terraform -chdir=infra/{answers.cloud}"
+
+
+def _locate(answers: EnvironmentAnswers, name: str = "") -> str:
+    """The path of a rendered file, or of the folder, from the repository's root, where a shell runs."""
+    return f"{RENDERED.relative_to(INFRA.parent)}/{answers.name}/{name}".removesuffix("/")
+
+
+def _within(answers: EnvironmentAnswers, name: str) -> str:
+    """The path of a rendered file for Terraform, which runs in the folder of the cloud."""
+    return f"../../{_locate(answers, name)}"
+
+
+def _variables(answers: EnvironmentAnswers) -> str:
+    return f"-var-file={answers.size}.tfvars -var-file={_within(answers, VARIABLES)}"
+
+
+def _initialize(answers: EnvironmentAnswers) -> list[str]:
+    """Each environment has its own folder of what Terraform downloads, so that two do not take each other's state."""
+    if answers.cloud is Cloud.AWS:
+        where = {
+            "bucket": bucket(answers),
+            "key": f"nightshift/{answers.environment}.tfstate",
+            "region": answers.region,
+        }
+    else:
+        where = {"bucket": bucket(answers), "prefix": f"nightshift/{answers.environment}"}
+    options = " ".join(f"-backend-config={key}={value}" for key, value in where.items())
+    return [
+        f"export TF_DATA_DIR=$PWD/{_locate(answers, '.terraform')}",
+        f"{_terraform(answers)} init -input=false -reconfigure {options}",
+    ]
+
+
+def _activate_tags(answers: EnvironmentAnswers) -> list[str]:
+    """A budget sees tags that are active, which AWS lists a day after their first use."""
+    if answers.cloud is Cloud.GCP:
+        return []
+    tags = " ".join(f"TagKey={key},Status=Active" for key in ("project", "environment"))
+    later = (
+        f"cloud-up: AWS does not know the tags yet, and the budget sees nothing; tomorrow: {make('cloud-up', answers)}"
+    )
+    return [
+        f"aws ce update-cost-allocation-tags-status --cost-allocation-tags-status {tags} >/dev/null"
+        f' || echo "{later}" >&2'
+    ]
+
+
+def _log_in(answers: EnvironmentAnswers, infrastructure: Infrastructure) -> list[str]:
+    host = infrastructure.registry.partition("/")[0]
+    if answers.cloud is Cloud.GCP:
+        return [f"gcloud auth configure-docker {host} --quiet"]
+    return [
+        f"aws ecr get-login-password --region {answers.region} | docker login --username AWS --password-stdin {host}"
+    ]
+
+
+def _find_cluster(answers: EnvironmentAnswers) -> str:
+    if answers.cloud is Cloud.GCP:
+        query = f"--project {answers.account.id} --filter name={answers.cluster} --format 'value(name)'"
+        return f"cluster=$(gcloud container clusters list {query})"
+    query = f"--region {answers.region} --query \"clusters[?@=='{answers.cluster}']\" --output text"
+    return f"cluster=$(aws eks list-clusters {query})"
+
+
+def _targets(answers: EnvironmentAnswers) -> list[str]:
+    """All modules but those with data: a destroy takes what it is pointed at, and whatever needs that."""
+    main = (INFRA / answers.cloud / "main.tf").read_text()
+    modules = [name for name in re.findall(r'^module "(\w+)"', main, re.MULTILINE) if name not in KEPT_MODULES]
+    return [f"-target={target}" for target in (*(f"module.{name}" for name in modules), REPOSITORIES[answers.cloud])]
+
+
+def _list_left(answers: EnvironmentAnswers) -> list[str]:
+    """What is left of an environment, by its tags, and disks of claims that nobody uses."""
+    if answers.cloud is Cloud.GCP:
+        project = f"--project {answers.account.id}"
+        return [
+            f'gcloud compute disks list {project} --filter="-users:*"',
+            f"gcloud compute forwarding-rules list {project}",
+        ]
+    tags = f"Key=project,Values=nightshift Key=environment,Values={answers.environment}"
+    return [
+        f"aws resourcegroupstaggingapi get-resources --region {answers.region} --tag-filters {tags}"
+        " --query 'ResourceTagMappingList[].ResourceARN'",
+        f"aws ec2 describe-volumes --region {answers.region} --filters Name=status,Values=available"
+        " --query 'Volumes[].VolumeId'",
+    ]

@@ -1,0 +1,190 @@
+"""An environment, read from Terraform, kustomize and the charts' values."""
+
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from infra import terraform
+from infra.cloud import answers as questions
+from infra.cloud import rendering
+from infra.cloud.answers import AwsAccount, EnvironmentAnswers
+from infra.policies.model import Environment, Json, Resource
+from nightshift.errors import UserError
+
+# what is judged whether an environment has chosen it or not
+_SHARED = {
+    "aws": (
+        "cluster/storage",
+        "cluster/karpenter",
+        "cluster/kueue",
+        "kubernetes/language",
+        "kubernetes/multi-user",
+    ),
+    "gcp": ("cluster/kueue", "kubernetes/language", "kubernetes/multi-user"),
+}
+
+
+def read(cloud: str, name: str, infra: Path = terraform.INFRA) -> Environment:
+    """Read an environment; without the offline providers what a cloud answers is unknown, and rules about it pass.
+
+    Raises:
+        UserError: when nobody has answered for it, or kustomize refuses its manifests.
+    """
+    answers = questions.read(cloud, name, infra / "answers")
+    if not terraform.OFFLINE.exists():
+        return describe(answers, terraform.plan(cloud, answers.size, infra, rendering.variables(answers)), {}, infra)
+    plan, state = terraform.applied(cloud, answers.size, infra, rendering.variables(answers))
+    return describe(answers, plan, state, infra)
+
+
+def describe(
+    answers: EnvironmentAnswers, plan: Json, state: Json, infra: Path = terraform.INFRA, module: str = ""
+) -> Environment:
+    """Put an environment together from a plan, and from what an apply made of it, if there is that.
+
+    Args:
+        answers: of its owner.
+        plan: as `terraform show -json` writes it.
+        state: the same of the state afterwards; empty where nothing was applied.
+        infra: the folder with the manifests.
+        module: name of the module that the environment is; empty for the root.
+    """
+    start = f"module.{module}." if module else ""
+    created = {resource["address"]: resource["values"] for resource in _walk(state.get("values", {}))}
+    managed = tuple(
+        Resource(
+            change["address"].removeprefix(start),
+            change["type"],
+            _known(change["change"]["after"], change["change"]["after_unknown"], created.get(change["address"])) or {},
+        )
+        for change in plan["resource_changes"]
+        if change["mode"] == "managed" and change["address"].startswith(start)
+    )
+    outputs = _outputs(state, module)
+    looked_up = _walk(plan.get("prior_state", {}).get("values", {}))
+    return Environment(
+        answers.cloud,
+        answers.environment,
+        managed,
+        *manifests(answers, outputs, infra),
+        infra,
+        answers.region,
+        _account([resource for resource in looked_up if resource["address"].startswith(start)]),
+        _people(answers),
+        outputs,
+        answers.gpu.provisioning,
+    )
+
+
+def _people(answers: EnvironmentAnswers) -> dict[str, list[str]]:
+    account = answers.account
+    return {"operators": account.operators, "readers": account.readers} if isinstance(account, AwsAccount) else {}
+
+
+def _outputs(state: Json, module: str) -> Json:
+    """Return what `terraform output -json` would print; nothing where nothing was applied."""
+    outputs: Json = state.get("values", {}).get("outputs", {})
+    return {name: {"value": value} for name, value in outputs[module]["value"].items()} if module else outputs
+
+
+def manifests(answers: EnvironmentAnswers, outputs: Json, infra: Path) -> tuple[tuple[Json, ...], dict[str, Json]]:
+    """Return the objects of an environment, with its own overlays where outputs are known, and the charts' values.
+
+    Raises:
+        UserError: when kustomize refuses a folder.
+    """
+    with tempfile.TemporaryDirectory(dir=infra.parent) as own:
+        folders = [infra / name for name in _SHARED[answers.cloud]]
+        if outputs:
+            (Path(own) / rendering.OUTPUTS).write_text(json.dumps(outputs))
+            folders += _overlays(answers, Path(own), infra)
+        else:
+            folders += [infra / "cluster" / "namespaces", infra / "kubernetes" / answers.cloud, infra / "monitoring"]
+        objects = [value for folder in folders for value in render(folder)]
+    return (*objects, *_patches(infra / "cluster" / "pipelines")), _values(infra)
+
+
+def _overlays(answers: EnvironmentAnswers, own: Path, infra: Path) -> Iterator[Path]:
+    """Write the overlays of an environment over the manifests of a folder; yields theirs."""
+    for path in [*rendering.write(answers, own)]:
+        if path.name == "kustomization.yaml":
+            here, there = (os.path.relpath(base, path.parent) for base in (terraform.INFRA, infra))
+            path.write_text(path.read_text().replace(f"- {here}/", f"- {there}/"))
+            yield path.parent
+
+
+def render(folder: Path) -> list[Json]:
+    """Return the objects of a kustomization.
+
+    Raises:
+        UserError: when kustomize refuses it.
+    """
+    done = subprocess.run(["kubectl", "kustomize", folder], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise UserError(f"kustomize refuses {folder}: {done.stderr.strip()}; fix the file that it names")
+    return [value for value in yaml.load_all(done.stdout, yaml.CSafeLoader) if value]
+
+
+def _patches(folder: Path) -> Iterator[Json]:
+    """Yield what is changed of Kubeflow's manifests, which lie elsewhere and are not rendered here."""
+    for patch in yaml.safe_load((folder / "kustomization.yaml").read_text())["patches"]:
+        value = yaml.safe_load(patch["patch"])
+        if "$patch" not in value:
+            yield value | {"metadata": {"namespace": "kubeflow"} | value["metadata"]}
+
+
+def _folders(cloud: str, name: str, infra: Path) -> Iterator[Path]:
+    own = [f"kubernetes/{cloud}-{name}", "kubernetes/language", "kubernetes/multi-user", "monitoring"]
+    own += ["cluster/storage", f"cluster/karpenter-{name}"] if cloud == "aws" else []
+    for folder in ("cluster/namespaces", *own):
+        if (infra / folder / "kustomization.yaml").exists():
+            yield infra / folder
+
+
+def _is_made_up(key: str, value: Any) -> bool:
+    """Say whether a list is what the offline providers put where nothing was set."""
+    first = value[0] if isinstance(value, list) and value else None
+    return isinstance(first, str) and first.startswith(f"mock-{key.replace('_', '-')}-")
+
+
+def _values(infra: Path) -> dict[str, Json]:
+    paths = sorted((infra / "cluster" / "values").glob("*.yaml"))
+    return {path.stem: yaml.safe_load(path.read_text()) or {} for path in paths}
+
+
+def _walk(values: Json) -> Iterator[Json]:
+    module = values.get("root_module", values)
+    yield from module.get("resources", [])
+    for child in module.get("child_modules", []):
+        yield from _walk(child)
+
+
+def _known(planned: Any, unknown: Any, created: Any) -> Any:
+    """Return what is planned, and of what is not known yet the texts that an apply made of it: they are references.
+
+    Without an apply, what is not known is left out.
+    """
+    if unknown is True:
+        return created if isinstance(created, str | list | dict) else None
+    if isinstance(planned, dict) and unknown:
+        keys = {*planned, *unknown}
+        known = {key: _known(planned.get(key), unknown.get(key), (created or {}).get(key)) for key in keys}
+        undecided = {key for key, value in known.items() if value is None and unknown.get(key)}
+        return {key: value for key, value in known.items() if key not in undecided and not _is_made_up(key, value)}
+    if isinstance(planned, list) and unknown and created is None:
+        created = [None] * len(planned)
+    if isinstance(planned, list) and unknown and len(planned) == len(unknown) == len(created):
+        known_parts = (_known(*triple) for triple in zip(planned, unknown, created, strict=True))
+        return [part for part in known_parts if part is not None]
+    return created if isinstance(planned, list) and unknown else planned
+
+
+def _account(looked_up: list[Json]) -> str:
+    accounts = (resource["values"]["account_id"] for resource in looked_up if resource["type"] == "aws_caller_identity")
+    return str(next(accounts, ""))

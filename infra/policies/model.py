@@ -1,0 +1,170 @@
+"""What the rules read, an environment, and what they report: findings."""
+
+import functools
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+Json = dict[str, Any]
+_TABLES = Path(__file__).with_name("tables")
+# by which resources refer to each other, and what they are called where it is their only identity
+_IDENTITIES = ("arn", "id", "email", "member", "key_id", "url", "cluster_security_group_id")
+
+
+@dataclass(frozen=True)
+class Resource:
+    """A managed resource of a plan or a state, with the values that are known."""
+
+    address: str
+    type: str
+    values: Json = field(hash=False)
+
+    def block(self, *path: str) -> Json:
+        """Return a block by its path, the first where there are several; empty where there is none."""
+        value: Any = self.values
+        for name in path:
+            value = (value or {}).get(name)
+            value = value[0] if isinstance(value, list) and value else value
+        return value if isinstance(value, dict) else {}
+
+
+@dataclass(frozen=True)
+class Environment:
+    """One environment, as Terraform, kustomize and the charts' values describe it.
+
+    Attributes:
+        cloud: aws or gcp.
+        name: such as dev.
+        resources: of Terraform.
+        objects: of Kubernetes, rendered.
+        values: of the charts, by name, without what the command line adds.
+        infra: the folder it is read from.
+        region: of the cluster.
+        account: on AWS its number; empty where it is not known.
+        people: the variable `people` of AWS: ARNs of roles by what they are.
+        outputs: of Terraform, as `terraform output -json` prints them; empty where nothing was applied.
+        provisioning: who makes GPU nodes, as the answers say.
+    """
+
+    cloud: str
+    name: str
+    resources: tuple[Resource, ...] = field(hash=False)
+    objects: tuple[Json, ...] = field(hash=False)
+    values: Mapping[str, Json] = field(hash=False)
+    infra: Path
+    region: str
+    account: str
+    people: Mapping[str, list[str]] = field(default_factory=dict, hash=False)
+    outputs: Json = field(default_factory=dict, hash=False)
+    provisioning: str = "autoscaler"
+
+    def of_type(self, *types: str) -> list[Resource]:
+        """Return the resources of some types."""
+        return [resource for resource in self.resources if resource.type in types]
+
+    def of_kind(self, *kinds: str) -> list[Json]:
+        """Return the objects of some kinds."""
+        return [value for value in self.objects if value["kind"] in kinds]
+
+    @functools.cached_property
+    def owners(self) -> Mapping[str, Resource]:
+        """The resource behind each id, ARN or address."""
+        return {
+            value: resource
+            for resource in self.resources
+            for name in _IDENTITIES
+            # a grant's member is somebody else's
+            if isinstance(value := resource.values.get(name), str) and not resource.type.endswith("_iam_member")
+        }
+
+    @functools.cached_property
+    def facts(self) -> Mapping[str, str]:
+        """What the texts of tables are filled in with: {cluster}, {region}, {account}, {project}."""
+        clusters = self.of_type("aws_eks_cluster", "google_container_cluster")
+        values = clusters[0].values if clusters else {}
+        grants = self.of_type("google_project_iam_member")
+        return {
+            "cluster": str(values.get("name", "")),
+            "region": self.region,
+            "account": self.account,
+            "project": str(grants[0].values.get("project", "")) if grants else "",
+        }
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What a rule complains of: the text names the resource, the field, its value, what is allowed and so the fix."""
+
+    where: str
+    field: str
+    value: object
+    allowed: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.field} is {self.value!r}; {self.allowed}"
+
+
+Rule = Callable[[Environment], Iterator[Problem]]
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A rule, with where what it claims is written."""
+
+    rule: Rule
+    source: str
+
+    @property
+    def id(self) -> str:
+        """The name by which it is known."""
+        return self.rule.__name__
+
+
+POLICIES: list[Policy] = []
+
+
+def policy(source: str) -> Callable[[Rule], Rule]:
+    """Register a rule.
+
+    Args:
+        source: a page of the vendor, or the file of this project that decides it.
+    """
+
+    def register(rule: Rule) -> Rule:
+        POLICIES.append(Policy(rule, source))
+        return rule
+
+    return register
+
+
+@functools.cache
+def table(name: str) -> Any:
+    """Return one of the tables that rules look things up in."""
+    return yaml.safe_load((_TABLES / f"{name}.yaml").read_text())
+
+
+def label(value: Json) -> str:
+    """Return how a finding names an object of Kubernetes."""
+    meta = value["metadata"]
+    return "/".join(filter(None, (meta.get("namespace"), value["kind"], meta["name"])))
+
+
+def leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield every text, number and bool within a value, with the keys that lead to it; places in lists are left out.
+
+    A text that holds a JSON object, as arguments of Terraform do, is read as that object.
+    """
+    if isinstance(value, str) and value.startswith("{") and value.endswith("}") and not value.startswith("{{"):
+        yield from leaves(json.loads(value), path)
+    elif isinstance(value, dict):
+        for key, nested in value.items():
+            yield from leaves(nested, (*path, str(key)))
+    elif isinstance(value, list):
+        for nested in value:
+            yield from leaves(nested, path)
+    elif value is not None:
+        yield path, value

@@ -1,0 +1,186 @@
+"""Queries of dashboards and alerts: rates of counters, units, comparators."""
+
+import ast
+import json
+import operator
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from infra.policies import quantities
+from infra.policies.model import Environment, Json, Problem, label, policy, table
+
+_COUNTER = re.compile(r"\w+_(total|bucket|count|sum)")
+_RATE = re.compile(r"\b(rate|irate|increase)\s*\(\s*(\w+)")
+_SERIES = re.compile(r"\b(nightshift_\w+|DCGM_\w+|process_\w+|kube_\w+|vllm:\w+)")
+_COMPARED = re.compile(r"(<=|>=|==|!=|<|>)\s*([\d.]+(?:\s*[*/+-]\s*[\d.]+)*)\s*\)?\s*(?:\n|$|and\b|unless\b)")
+_OPERATORS = {ast.Mult: operator.mul, ast.Div: operator.truediv, ast.Add: operator.add, ast.Sub: operator.sub}
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One query of a panel: what a finding calls it, its expression, legend and unit."""
+
+    where: str
+    expression: str
+    legend: str
+    unit: str
+
+
+def panels(environment: Environment) -> Iterator[Panel]:
+    """Yield every query of the dashboards."""
+    for board in environment.of_kind("ConfigMap"):
+        for name, text in board.get("data", {}).items():
+            if name.endswith(".json"):
+                for panel in json.loads(text)["panels"]:
+                    unit = panel.get("fieldConfig", {}).get("defaults", {}).get("unit", "")
+                    for target in panel["targets"]:
+                        where = f"dashboards/{name} panel {panel['title']!r}"
+                        yield Panel(where, target["expr"], target.get("legendFormat", ""), unit)
+
+
+def alerts(environment: Environment) -> Iterator[tuple[str, Json]]:
+    """Yield every alert with what a finding calls it."""
+    for rules in environment.of_kind("PrometheusRule"):
+        for rule in (rule for group in rules["spec"]["groups"] for rule in group["rules"]):
+            yield f"{label(rules)} {rule.get('alert', rule.get('record'))}", rule
+
+
+def _expressions(environment: Environment) -> Iterator[tuple[str, str]]:
+    yield from ((panel.where, panel.expression) for panel in panels(environment))
+    yield from ((where, rule["expr"]) for where, rule in alerts(environment))
+
+
+@policy("https://prometheus.io/docs/prometheus/latest/querying/functions/#rate")
+def rates_are_of_counters(environment: Environment) -> Iterator[Problem]:
+    """A rate of a gauge is noise, and a counter without one only grows."""
+    for where, text in _expressions(environment):
+        rated = {metric for _, metric in _RATE.findall(text)}
+        for metric in rated:
+            if not _COUNTER.fullmatch(metric):
+                yield Problem(where, "rate", metric, "a gauge is shown as it is, or with deriv or avg_over_time")
+        for metric in {*_SERIES.findall(text)} - rated:
+            if _COUNTER.fullmatch(metric):
+                yield Problem(where, "expr", metric, "a counter is read with rate or increase")
+
+
+@policy("https://prometheus.io/docs/prometheus/latest/querying/functions/#histogram_quantile")
+def quantiles_are_of_buckets_by_le(environment: Environment) -> Iterator[Problem]:
+    """A quantile is a share, of buckets that kept their label le, and a legend that names one names this one."""
+    for where, text in _expressions(environment):
+        for share, inside in re.findall(r"histogram_quantile\(\s*([\d.]+)\s*,(.*)", text, re.DOTALL):
+            if not 0 < float(share) < 1:
+                yield Problem(where, "histogram_quantile", share, "it is a share, such as 0.99")
+            if "_bucket" not in inside or not re.search(r"by \([^)]*\ble\b", inside):
+                yield Problem(where, "histogram_quantile", inside.strip(), "it sums rates of buckets by (le)")
+    for panel in panels(environment):
+        shown = re.search(r"\bp(\d+)\b", panel.legend)
+        quantile = re.search(r"histogram_quantile\(\s*0\.(\d+)", panel.expression)
+        if shown and quantile and float(f"0.{shown[1]}") != float(f"0.{quantile[1]}"):
+            yield Problem(panel.where, "legendFormat", panel.legend, f"the query is of the quantile 0.{quantile[1]}")
+
+
+@policy("infra/policies/tables/monitoring.yaml, units")
+def panels_show_the_unit_of_their_metric(environment: Environment) -> Iterator[Problem]:
+    """A panel's unit is that of its metric: Grafana takes any and shows a number a thousand times too large."""
+    for panel in panels(environment):
+        units = _units(panel.expression)
+        if units and panel.unit not in units:
+            allowed = f"{panel.expression} is in {' or '.join(units)}"
+            yield Problem(panel.where, "fieldConfig.defaults.unit", panel.unit, allowed)
+        if "* 100" in panel.expression and panel.unit == "percentunit":
+            yield Problem(panel.where, "expr", panel.expression, "percentunit is a share: it is not times 100")
+
+
+def _units(text: str) -> list[str]:
+    """Return the units that show an expression right; nothing where they are not known."""
+    known = table("monitoring")
+    bare = re.sub(r'"[^"]*"', "", text)
+    metrics = _SERIES.findall(bare)
+    if not metrics or "*" in bare or "increase(" in bare:
+        return []
+    if re.match(r"\s*count\([^)]*\)$", bare):
+        return ["short", "none"]
+    if " / " in bare:
+        # a share is of the same metric; anything else has a unit of its own
+        return ["percentunit"] if metrics[0] in metrics[1:] else []
+    if "time() - " in bare:
+        return ["s", "dtdurations"]
+    if "histogram_quantile" not in bare and _RATE.search(bare):
+        return list(known["rates"])
+    name = metrics[0].removesuffix("_bucket")
+    return next((row["units"] for row in known["units"] if re.fullmatch(row["metric"], name)), [])
+
+
+@policy("https://prometheus.io/docs/prometheus/latest/querying/operators/#aggregation-operators")
+def legends_name_labels_that_are_left(environment: Environment) -> Iterator[Problem]:
+    """After `sum by (a)` only a is left to name in a legend."""
+    for panel in panels(environment):
+        kept = re.match(r"\s*(?:sum|max|min|avg|count)\s*(?:by\s*\(([^)]*)\)|\()", panel.expression)
+        if kept:
+            left = {name.strip() for name in (kept[1] or "").split(",")}
+            for name in re.findall(r"\{\{\s*(\w+)\s*\}\}", panel.legend):
+                if name not in left:
+                    yield Problem(panel.where, "legendFormat", name, f"the query leaves {sorted(left - {''})}")
+
+
+@policy("https://prometheus.io/docs/prometheus/latest/querying/functions/#rate")
+def windows_hold_several_samples(environment: Environment) -> Iterator[Problem]:
+    """A window shorter than four scrapes is empty when one fails, and a panel's follows its width."""
+    shortest = table("monitoring")["shortest_window"]
+    for where, text in _expressions(environment):
+        for window in re.findall(r"\[(\d+\w+)(?::\w+)?\]", text):
+            if quantities.duration(window) < shortest:
+                yield Problem(where, "expr", f"[{window}]", f"a window is {shortest} s or longer")
+    for panel in panels(environment):
+        if _RATE.search(panel.expression) and "$__rate_interval" not in panel.expression:
+            yield Problem(panel.where, "expr", panel.expression, "a panel's window is [$__rate_interval]")
+
+
+@policy("infra/policies/tables/monitoring.yaml, alerts")
+def alerts_compare_the_right_way(environment: Environment) -> Iterator[Problem]:
+    """An alert's comparator and threshold fit what its metric means."""
+    known = table("monitoring")
+    for where, rule in alerts(environment):
+        compared = [*_COMPARED.finditer(rule["expr"])]
+        for row in known["alerts"]:
+            if row.get("only", rule["alert"]) != rule["alert"] or not re.search(rf"\b{row['metric']}\b", rule["expr"]):
+                continue
+            sign, number = (compared[0][1], _value(compared[0][2])) if compared else ("", None)
+            if sign != row["operator"] or number is None:
+                yield Problem(where, "expr", rule["expr"], f"it compares with {row['operator']}: {row['why']}")
+            elif not row["from"] <= number <= row["to"]:
+                allowed = f"{number:g} lies outside {row['from']} to {row['to']}: {row['why']}"
+                yield Problem(where, "expr", rule["expr"], allowed)
+            break
+        wait = quantities.duration(rule.get("for", "0s"))
+        if wait > known["longest_wait"]:
+            yield Problem(where, "for", rule["for"], f"{known['longest_wait']} s or less")
+
+
+def _value(text: str) -> float:
+    """Return the value of a sum or product of numbers."""
+
+    def walk(node: ast.expr) -> float:
+        if isinstance(node, ast.BinOp):
+            value: float = _OPERATORS[type(node.op)](walk(node.left), walk(node.right))
+            return value
+        assert isinstance(node, ast.Constant)
+        return float(node.value)  # type: ignore[arg-type]
+
+    return walk(ast.parse(text.strip(), mode="eval").body)
+
+
+@policy("https://prometheus.io/docs/prometheus/latest/configuration/template_reference/#functions")
+def texts_format_the_value_as_it_is(environment: Environment) -> Iterator[Problem]:
+    """Seconds have humanizeDuration, shares humanizePercentage, and points in time humanizeTimestamp."""
+    for where, rule in alerts(environment):
+        text, expression = str(rule.get("annotations", {})), rule["expr"]
+        timed = "_seconds" in expression
+        share = " / " in expression or re.search(r"_(share|ACTIVE)\b", expression)
+        if "humanizeDuration" in text and not timed:
+            yield Problem(where, "annotations", "humanizeDuration", f"{expression} is in no seconds")
+        if "humanizePercentage" in text and not share:
+            yield Problem(where, "annotations", "humanizePercentage", f"{expression} is no share")
+        if "humanizeTimestamp" in text and "_timestamp_" not in expression:
+            yield Problem(where, "annotations", "humanizeTimestamp", f"{expression} is no point in time")

@@ -1,0 +1,94 @@
+"""Secrets that are read, against those that `infra/cluster/secrets.sh` makes."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+
+from infra.policies.model import Environment, Json, Problem, label, policy, table
+from pipelines.environments import SITES
+
+_MADE = re.compile(r'^ *secret (\$?\w+) ([\w-]+) <<< "(.*?)(?<!\\)"$', re.MULTILINE | re.DOTALL)
+_LOOP = re.compile(r"for namespace in ([\w ]+); do")
+
+
+def read_keys(script: str) -> dict[tuple[str, str], set[str]]:
+    """Return the keys of each secret that the script makes, by namespace and name."""
+    keys: dict[tuple[str, str], set[str]] = {}
+    for match in _MADE.finditer(script):
+        loops = _LOOP.findall(script[: match.start()])
+        namespaces = loops[-1].split() if match[1].startswith("$") else [match[1]]
+        names = set(re.findall(r"^([\w.-]+)=", match[3], re.MULTILINE))
+        keys |= {(namespace, match[2]): names for namespace in namespaces}
+    return keys
+
+
+@policy("infra/cluster/secrets.sh")
+def secrets_have_the_keys_that_are_read(environment: Environment) -> Iterator[Problem]:
+    """A key that nobody makes leaves a pod in CreateContainerConfigError."""
+    keys = read_keys((environment.infra / "cluster" / "secrets.sh").read_text())
+    for where, field, namespace, name, key in _read(environment):
+        if (namespace, name) not in keys:
+            yield Problem(where, field, name, f"secrets.sh makes no secret {namespace}/{name}")
+        elif key not in keys[namespace, name]:
+            allowed = f"{namespace}/{name} has {', '.join(sorted(keys[namespace, name]))}"
+            yield Problem(where, f"{field} {name}", key, allowed)
+
+
+def _read(environment: Environment) -> Iterator[tuple[str, str, str, str, str]]:
+    """Yield who reads a key, in which field, and the namespace, name and key of the secret."""
+    for value in environment.objects:
+        namespace = value["metadata"].get("namespace", "")
+        for field, reference in _references(value):
+            for key in [reference["key"]] if "key" in reference else _of_image(value, reference["name"]):
+                yield label(value), field, namespace, reference["name"], key
+    yield from _of_charts(environment)
+    for placement in SITES[environment.cloud].placements.values():
+        for secret in placement.secrets:
+            yield from (("pipelines/environments.py", "secrets", "kubeflow", secret.name, key) for key in secret.keys)
+    for name, wanted in table("kubernetes")["of_kubeflow"].items():
+        yield from (("infra/cluster/pipelines", "secret", "kubeflow", name, key) for key in wanted)
+
+
+def _of_charts(environment: Environment) -> Iterator[tuple[str, str, str, str, str]]:
+    charts = yaml.safe_load((environment.infra / "cluster" / "charts.yaml").read_text())
+    namespaces = {chart["name"]: chart["namespace"] for chart in charts}
+    for chart, paths in table("kubernetes")["secrets"].items():
+        for path, wanted in paths.items():
+            for name in _at(environment.values.get(chart), path.split(".")):
+                where = f"infra/cluster/values/{chart}.yaml"
+                yield from ((where, path, namespaces[chart], name, key) for key in wanted)
+
+
+def _references(content: Any) -> Iterator[tuple[str, Json]]:
+    if isinstance(content, dict):
+        for key, nested in content.items():
+            if key in ("secretKeyRef", "secretRef") and isinstance(nested, dict):
+                yield key, nested
+            else:
+                yield from _references(nested)
+    elif isinstance(content, list):
+        for nested in content:
+            yield from _references(nested)
+
+
+def _of_image(value: Json, name: str) -> list[str]:
+    """Return the variables that an image reads of a secret that its pod is given as a whole."""
+    images = table("kubernetes")["environments"]
+    keys: list[str] = []
+    for container in value["spec"]["template"]["spec"]["containers"]:
+        if name in {source["secretRef"]["name"] for source in container.get("envFrom", []) if "secretRef" in source}:
+            program = re.split(r"[:@]", container["image"].rpartition("/")[2])[0]
+            keys += images.get(program, [])
+    return keys
+
+
+def _at(content: Any, path: list[str]) -> Iterator[str]:
+    if isinstance(content, list):
+        for nested in content:
+            yield from _at(nested, path)
+    elif not path and isinstance(content, str):
+        yield content
+    elif isinstance(content, dict) and path and path[0] in content:
+        yield from _at(content[path[0]], path[1:])

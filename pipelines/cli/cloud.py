@@ -1,0 +1,24 @@
+"""Commands about the environments that `infra/` brings up in a cloud."""
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+
+from nightshift.errors import UserError
+from pipelines.cli import options
+
+
+def add(commands: options.Commands) -> None:
+    """Add the command, whose flags are those of `infra.cloud`."""
+    command = options.add_command(commands, "cloud", cloud.__doc__)
+    command.add_argument("action", help="init, which writes a file of answers; its flags: nightshift cloud init --help")
+    command.add_argument("flags", nargs=argparse.REMAINDER, help="of the action")
+    command.set_defaults(command=cloud)
+
+
+def cloud(args: argparse.Namespace) -> int:
+    """Answer what is asked about an environment in a cloud; needs a checkout, which has `infra/`."""
+    if not Path("infra", "cloud").is_dir():
+        raise UserError(f"{Path.cwd()} has no infra/cloud; run nightshift cloud in a checkout of the repository")
+    return subprocess.run([sys.executable, "-m", "infra.cloud", args.action, *args.flags], check=False).returncode

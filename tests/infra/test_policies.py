@@ -1,0 +1,236 @@
+"""Policies by meaning: realistic mistakes are named, and what others have otherwise is left alone."""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from infra.policies import quantities
+from infra.policies.__main__ import main
+from infra.policies.findings import judge
+from infra.policies.limits import READERS
+from infra.policies.model import POLICIES, Environment, Resource, table
+from infra.policies.secrets import read_keys
+from infra.terraform import INFRA, OFFLINE
+from tests.infra import checks, customers
+from tests.infra.sown import judge as sown
+
+TERRAFORM = {cloud: pytest.mark.xdist_group(f"terraform-{cloud}") for cloud in checks.CLOUDS}
+CLOUDS = [pytest.param(cloud, marks=mark) for cloud, mark in TERRAFORM.items()]
+each_cloud = pytest.mark.parametrize("cloud", CLOUDS)
+Described = Callable[[str], dict[str, Environment]]
+MISTAKES = [mistake for name in ("mistakes", "held_back", "held_back_again") for mistake in sown.read(name)]
+NODE = {"guest_accelerator": [{"count": 1}], "labels": {"nightshift/pool": "gpu"}, "spot": False, "taint": []}
+
+
+def of_terraform(cloud: str) -> list[sown.Mistake]:
+    """A sample of the mistakes that have to be planned: one of each file."""
+    planned = [mistake for mistake in MISTAKES if mistake.file.startswith(f"{cloud}/")]
+    return sown.grouped(planned)[0]
+
+
+def of_manifests(cloud: str) -> list[list[sown.Mistake]]:
+    """All the others, in groups that do not hide each other."""
+    return sown.grouped(
+        [mistake for mistake in MISTAKES if mistake.cloud == cloud and not mistake.file.startswith(f"{cloud}/")]
+    )
+
+
+@pytest.fixture(scope="module")
+def described(with_terraform: None, tmp_path_factory: pytest.TempPathFactory) -> Described:
+    """`described(cloud)` is prod, the customers and a copy of prod with mistakes, from one run of Terraform."""
+    if not OFFLINE.exists():
+        pytest.skip("../shared/terraform is missing: what a cloud would answer is not made up")
+
+    @functools.cache
+    def describe_cloud(cloud: str) -> dict[str, Environment]:
+        folder = tmp_path_factory.mktemp(cloud)
+        copies = {name: (name, customers.copy_of(folder / name, cloud, name)) for name in customers.names(cloud)}
+        copies |= {
+            "prod": ("prod", sown.copy_of(folder / "prod", [])),
+            "sown": ("prod", sown.copy_of(folder / "sown", of_terraform(cloud))),
+        }
+        return sown.described(cloud, copies)
+
+    return describe_cloud
+
+
+@pytest.mark.slow
+@each_cloud
+def test_examples_and_customers_environments_keep_every_policy(cloud: str, described: Described) -> None:
+    environments = described(cloud)
+
+    assert {name: judge(environments[name]) for name in ("prod", *customers.names(cloud))} == {
+        name: [] for name in ("prod", *customers.names(cloud))
+    }
+
+
+@pytest.mark.slow
+@each_cloud
+def test_a_mistake_in_terraform_is_named(cloud: str, described: Described) -> None:
+    findings = sown.new_findings(described(cloud)["prod"], described(cloud)["sown"])
+
+    assert [str(mistake) for mistake in of_terraform(cloud) if not mistake.is_named(findings)] == []
+
+
+@pytest.mark.slow
+@each_cloud
+def test_a_mistake_in_manifests_values_rules_and_dashboards_is_named(
+    cloud: str, described: Described, tmp_path: Path
+) -> None:
+    sound, unnamed = described(cloud)["prod"], []
+    for at, group in enumerate(of_manifests(cloud)):
+        broken = sown.manifests_of(sound, sown.copy_of(tmp_path / str(at), group))
+        findings = sown.new_findings(sound, broken)
+        unnamed += [str(mistake) for mistake in group if not mistake.is_named(findings)]
+
+    assert unnamed == []
+
+
+def test_there_are_a_hundred_mistakes_of_every_kind() -> None:
+    assert len(MISTAKES) >= 100
+    assert {mistake.kind for mistake in MISTAKES} == {
+        "dashboards", "fixed", "names", "priorities", "probes", "ranges", "references", "retention", "secrets",
+        "units", "volumes",
+    }  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("cloud", "kind", "argument", "value", "says"),
+    [
+        pytest.param("aws", "aws_eks_node_group", "taint", [], "taint is []; steps tolerate", marks=TERRAFORM["aws"]),
+        pytest.param(
+            "aws",
+            "aws_eks_node_group",
+            "labels",
+            {"nightshift/pool": "gpu"},
+            "node pools: labels",
+            marks=TERRAFORM["aws"],
+        ),
+        pytest.param(
+            "aws",
+            "aws_eks_access_entry",
+            "kubernetes_groups",
+            ["a"],
+            "kubernetes_groups is ['a']",
+            marks=TERRAFORM["aws"],
+        ),
+        pytest.param(
+            "aws", "aws_kms_key", "deletion_window_in_days", 7, "deletion_window_in_days is 7", marks=TERRAFORM["aws"]
+        ),
+        pytest.param(
+            "aws",
+            "aws_launch_template",
+            "tag_specifications",
+            [],
+            "tag_specifications.volume is {}",
+            marks=TERRAFORM["aws"],
+        ),
+        pytest.param(
+            "aws", "aws_eks_addon", "configuration_values", None, "extraVolumeTags is {}", marks=TERRAFORM["aws"]
+        ),
+        pytest.param(
+            "gcp", "google_container_node_pool", "node_config", [NODE], "labels.nightshift/gpus", marks=TERRAFORM["gcp"]
+        ),
+        pytest.param(
+            "gcp",
+            "google_compute_firewall",
+            "allow",
+            [{"protocol": "tcp", "ports": ["443"]}],
+            "allow.ports is ['443']",
+            marks=TERRAFORM["gcp"],
+        ),
+        pytest.param(
+            "gcp", "google_project_service", "service", "x", "it is off, and asked for", marks=TERRAFORM["gcp"]
+        ),
+        pytest.param(
+            "gcp",
+            "google_project_iam_member",
+            "member",
+            "group:x@elsewhere.com",
+            "groups of example.com",
+            marks=TERRAFORM["gcp"],
+        ),
+        pytest.param(
+            "gcp",
+            "google_storage_bucket_iam_member",
+            "member",
+            "x",
+            "no identity of the cloud is tied to it",
+            marks=TERRAFORM["gcp"],
+        ),
+        pytest.param(
+            "gcp", "google_kms_crypto_key", "rotation_period", "90s", "rotation_period is '90s'", marks=TERRAFORM["gcp"]
+        ),
+    ],
+)
+def test_a_policy_says_what_breaks_it(
+    cloud: str, kind: str, argument: str, value: object, says: str, described: Described
+) -> None:
+    sound = described(cloud)["prod"]
+    broken = tuple(
+        Resource(resource.address, resource.type, resource.values | {argument: value})
+        if resource.type == kind
+        else resource
+        for resource in sound.resources
+    )
+
+    assert [finding for finding in judge(dataclasses.replace(sound, resources=broken)) if says in finding]
+
+
+def test_every_policy_has_its_own_name_a_source_and_a_sentence() -> None:
+    assert len({policy.id for policy in POLICIES}) == len(POLICIES) >= 50
+    for policy in POLICIES:
+        assert policy.source.startswith(("https://", "infra/", "pipelines/")) and policy.rule.__doc__, policy.id
+        path = policy.source.split(",")[0].split(" ")[0]
+        assert path.startswith("https://") or (INFRA.parent / path).exists(), policy.id
+
+
+def test_every_limit_is_written_as_what_it_bounds_and_has_its_reason_and_source() -> None:
+    for row in table("limits"):
+        assert row["why"] and row["source"], row
+        for bound in (row[name] for name in ("from", "to") if name in row):
+            assert READERS[row["as"]](bound) >= 0
+        assert len({"one_of", "not", "matches", "from"} & row.keys()) == 1, row
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "value"),
+    [
+        (quantities.seconds, "1h30m", 5400),
+        (quantities.seconds, "7776000s", 7776000),
+        (quantities.duration, "30d", 2592000),
+        (quantities.size, "8Gi", 8 * 2**30),
+        (quantities.size, "256m", 0.256),
+        (quantities.cores, "500m", 0.5),
+    ],
+)
+def test_a_unit_is_read_as_kubernetes_and_go_read_it(read: Callable[[object], float], text: str, value: float) -> None:
+    assert read(text) == value
+
+
+@pytest.mark.parametrize(
+    ("read", "text"),
+    [(quantities.seconds, "600"), (quantities.seconds, "10d"), (quantities.size, "8GB"), (quantities.size, "8 Gi")],
+)
+def test_a_number_without_its_unit_is_refused(read: Callable[[object], float], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        read(text)
+
+
+def test_the_keys_of_secrets_are_read_from_the_script_that_makes_them() -> None:
+    keys = read_keys((INFRA / "cluster" / "secrets.sh").read_text())
+
+    assert keys["kubeflow", "nightshift-serving"] == keys["nightshift", "nightshift-serving"] == {"token"}
+    assert keys["nightshift", "postgresql"] == {"POSTGRES_USER", "POSTGRES_PASSWORD", "POSTGRES_DB"}
+    assert keys["airflow", "airflow-login"] == {"passwords.json"}
+
+
+def test_an_environment_that_is_not_there_ends_with_2_and_says_what_to_name(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["aws", "nowhere"])
+
+    assert ended.value.code == 2 and "aws-nowhere.yaml does not exist" in capsys.readouterr().err

@@ -1,0 +1,40 @@
+"""Images that were pushed stand for those of the example registry."""
+
+import pytest
+
+from nightshift.errors import UserError
+from pipelines import arguments
+from pipelines.environments import Role, site
+from pipelines.images import PUSHED_IMAGES
+
+BASE, RAPIDS = (
+    f"444444444444.dkr.ecr.eu-west-1.amazonaws.com/acme/{name}@sha256:{'a' * 64}" for name in ("base", "rapids")
+)
+
+
+@pytest.mark.parametrize("environment", ["aws", "gcp"])
+def test_every_step_of_a_shipped_pipeline_and_of_its_environment_has_the_image_that_was_pushed(
+    environment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(PUSHED_IMAGES, f"{BASE} {RAPIDS}")
+    for pipeline in arguments.list_shipped(environment):
+        compiled = arguments.load_compiled(pipeline, environment)
+        assert {task.image for task in compiled.tasks} <= {BASE, RAPIDS}
+        assert b"registry.example.com" not in compiled.yaml
+
+    images = {role: placement.image for role, placement in site(environment).placements.items()}
+    assert images[Role.LIGHT] == BASE and images[Role.GPU] == RAPIDS
+
+
+def test_where_nothing_was_pushed_the_example_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(PUSHED_IMAGES, raising=False)
+
+    assert site("aws").placements[Role.LIGHT].image.startswith("registry.example.com/nightshift/base:")
+
+
+@pytest.mark.parametrize("reference", ["base@sha256:aa", "registry.test/base:0.3.0"])
+def test_an_image_without_a_registry_or_a_digest_is_refused(reference: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(PUSHED_IMAGES, reference)
+
+    with pytest.raises(UserError, match=f"NIGHTSHIFT_IMAGES has '{reference}', which is no <registry>"):
+        site("aws")
