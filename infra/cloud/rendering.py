@@ -198,7 +198,8 @@ def _dump(overlay: Json, folder: Path) -> str:
         for key in ("resources", "components")
         if key in overlay
     }
-    return yaml.safe_dump({**head, **overlay, **folders}, sort_keys=False)
+    document: Json = {**head, **overlay, **folders}
+    return yaml.safe_dump(document, sort_keys=False)
 
 
 def _runs(answers: EnvironmentAnswers, infrastructure: Infrastructure, digests: Mapping[str, str]) -> Json:
