@@ -192,14 +192,14 @@ def render(
 
 
 def _dump(overlay: Json, folder: Path) -> str:
-    head = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
-    folders = {
+    head: Json = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
+    folders: Json = {
         key: [os.path.relpath(INFRA / name, folder) for name in overlay[key]]
         for key in ("resources", "components")
         if key in overlay
     }
-    document: Json = {**head, **overlay, **folders}
-    return yaml.safe_dump(document, sort_keys=False)
+    text: str = yaml.safe_dump({**head, **overlay, **folders}, sort_keys=False)
+    return text
 
 
 def _runs(answers: EnvironmentAnswers, infrastructure: Infrastructure, digests: Mapping[str, str]) -> Json:

@@ -75,7 +75,7 @@ def describe(
         *manifests(answers, outputs, infra),
         infra,
         answers.region,
-        _account([each for each in looked_up if each["address"].startswith(start)]),
+        _account([resource for resource in looked_up if resource["address"].startswith(start)]),
         _people(answers),
         outputs,
         answers.gpu.provisioning,
@@ -175,8 +175,8 @@ def _known(planned: Any, unknown: Any, created: Any) -> Any:
     if isinstance(planned, dict) and unknown:
         keys = {*planned, *unknown}
         known = {key: _known(planned.get(key), unknown.get(key), (created or {}).get(key)) for key in keys}
-        asked = {key for key, value in known.items() if value is None and unknown.get(key)}
-        return {key: value for key, value in known.items() if key not in asked and not _is_made_up(key, value)}
+        undecided = {key for key, value in known.items() if value is None and unknown.get(key)}
+        return {key: value for key, value in known.items() if key not in undecided and not _is_made_up(key, value)}
     if isinstance(planned, list) and unknown and created is None:
         created = [None] * len(planned)
     if isinstance(planned, list) and unknown and len(planned) == len(unknown) == len(created):
@@ -186,5 +186,5 @@ def _known(planned: Any, unknown: Any, created: Any) -> Any:
 
 
 def _account(looked_up: list[Json]) -> str:
-    accounts = (each["values"]["account_id"] for each in looked_up if each["type"] == "aws_caller_identity")
+    accounts = (resource["values"]["account_id"] for resource in looked_up if resource["type"] == "aws_caller_identity")
     return str(next(accounts, ""))

@@ -194,15 +194,26 @@ def an_access_entry_has_the_group_of_its_variable(environment: Environment) -> I
 def groups_are_of_the_domain_that_is_asked(environment: Environment) -> Iterator[Problem]:
     """GKE knows members of groups of one domain: bindings and the right to connect name that one."""
     for cluster in environment.of_type("google_container_cluster"):
-        asked = str(cluster.block("authenticator_groups_config").get("security_group", "")).partition("@")[2]
+        domain = str(cluster.block("authenticator_groups_config").get("security_group", "")).partition("@")[2]
         for grant in environment.of_type("google_project_iam_member"):
             member = str(grant.values.get("member", ""))
-            if asked and member.startswith("group:") and not member.endswith(f"@{asked}"):
-                yield Problem(grant.address, "member", member, f"the cluster asks about groups of {asked}")
+            if domain and member.startswith("group:") and not member.endswith(f"@{domain}"):
+                yield Problem(grant.address, "member", member, f"the cluster asks about groups of {domain}")
         for binding in environment.of_kind("RoleBinding"):
             for name in (subject["name"] for subject in binding.get("subjects", []) if "@" in subject["name"]):
-                if asked and not name.endswith(f"@{asked}"):
-                    yield Problem(label(binding), "subjects", name, f"the cluster asks about groups of {asked}")
+                if domain and not name.endswith(f"@{domain}"):
+                    yield Problem(label(binding), "subjects", name, f"the cluster asks about groups of {domain}")
+
+
+@policy("https://docs.cloud.google.com/kubernetes-engine/docs/how-to/hardening-your-cluster#use_least_privilege_sa")
+def nodes_run_as_their_own_account(environment: Environment) -> Iterator[Problem]:
+    """Nodes have the account that may pull images and write logs; the project's default one may edit everything."""
+    for pool in environment.of_type("google_container_node_pool"):
+        email = pool.block("node_config").get("service_account")
+        owner = environment.owners.get(str(email))
+        if email and not (owner and str(owner.values.get("account_id")).endswith("-nodes")):
+            shown = owner.address if owner else email
+            yield Problem(pool.address, "node_config.service_account", shown, "it is the account that ends with -nodes")
 
 
 @policy("https://docs.cloud.google.com/artifact-registry/docs/access-control")

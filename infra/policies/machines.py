@@ -146,7 +146,9 @@ def a_group_has_the_gpus_of_its_instances(environment: Environment) -> Iterator[
             allowed = "the autoscaler knows nodes with GPUs by k8s.amazonaws.com/accelerator"
             yield Problem(group.address, "labels", sorted(labels), allowed)
         interfaces = [
-            each for each in template.values.get("network_interfaces") or () if "efa" in each["interface_type"]
+            interface
+            for interface in template.values.get("network_interfaces") or ()
+            if "efa" in interface["interface_type"]
         ]
         if interfaces and len(interfaces) != known["cards"].get(kind, len(interfaces)):
             yield Problem(
@@ -177,14 +179,17 @@ def a_pools_labels_fit_its_requirements(environment: Environment) -> Iterator[Pr
     """Pods for a spot pool tolerate its taint, and the label of GPUs is the number that the pool's machines have."""
     for pool in environment.of_kind("NodePool"):
         template = pool["spec"]["template"]
-        wanted = {each["key"]: each.get("values", []) for each in template["spec"].get("requirements", [])}
+        wanted = {
+            requirement["key"]: requirement.get("values", [])
+            for requirement in template["spec"].get("requirements", [])
+        }
         spot = "spot" in wanted.get("karpenter.sh/capacity-type", [])
         taints = {taint["key"] for taint in template["spec"].get("taints", [])}
         if spot != ("nightshift/spot" in taints):
             allowed = "pools of spot, and no others, have the taint nightshift/spot"
             yield Problem(label(pool), "taints", sorted(taints), allowed)
         name, classes = template["spec"]["nodeClassRef"]["name"], environment.of_kind("EC2NodeClass")
-        if name not in {each["metadata"]["name"] for each in classes}:
+        if name not in {node_class["metadata"]["name"] for node_class in classes}:
             yield Problem(label(pool), "nodeClassRef.name", name, "it names an EC2NodeClass that is there")
         gpus = template["metadata"].get("labels", {}).get("nightshift/gpus")
         counts = wanted.get("karpenter.k8s.aws/instance-gpu-count")
@@ -200,16 +205,16 @@ def karpenters_nodes_are_of_this_cluster(environment: Environment) -> Iterator[P
     tags = {f"kubernetes.io/cluster/{cluster}": "owned"}
     for subnet in environment.of_type("aws_subnet"):
         tags |= {key: value for key, value in (subnet.values.get("tags") or {}).items() if "/" in key}
-    for each in environment.of_kind("EC2NodeClass"):
-        role = each["spec"].get("role")
+    for node_class in environment.of_kind("EC2NodeClass"):
+        role = node_class["spec"].get("role")
         # the one that all environments share has none yet
         if nodes and role and role not in nodes:
-            yield Problem(label(each), "role", role, f"the cluster's nodes have {cluster}-nodes")
+            yield Problem(label(node_class), "role", role, f"the cluster's nodes have {cluster}-nodes")
         for field in ("subnetSelectorTerms", "securityGroupSelectorTerms"):
-            for term in each["spec"].get(field, []):
+            for term in node_class["spec"].get(field, []):
                 for key, value in term.get("tags", {}).items():
                     if cluster and tags.get(key) != value:
-                        yield Problem(label(each), f"{field}.{key}", value, f"what is there bears {tags}")
+                        yield Problem(label(node_class), f"{field}.{key}", value, f"what is there bears {tags}")
 
 
 @policy(_TABLE)

@@ -212,7 +212,7 @@ def an_empty_group_is_described_as_its_nodes_are(environment: Environment) -> It
     """What the autoscaler is told of a group by tags is what its nodes have: labels, taints, GPUs."""
     for group in environment.of_type("aws_eks_node_group"):
         module = group.address.rpartition(".aws_eks_node_group")[0]
-        said = {
+        tags = {
             tag.block("tag")["key"].partition("node-template/")[2]: tag.block("tag")["value"]
             for tag in environment.of_type("aws_autoscaling_group_tag")
             if tag.address.startswith(f"{module}.")
@@ -222,10 +222,10 @@ def an_empty_group_is_described_as_its_nodes_are(environment: Environment) -> It
         gpus = (group.values.get("labels") or {}).get("nightshift/gpus", "shared")
         wanted = labels | taints | ({} if gpus == "shared" else {"resources/nvidia.com/gpu": gpus})
         ignored = {"resources/vpc.amazonaws.com/efa"} | ({"resources/nvidia.com/gpu"} if gpus == "shared" else {*()})
-        for key in sorted({*wanted, *said} - ignored):
-            if said and said.get(key) != wanted.get(key):
+        for key in sorted({*wanted, *tags} - ignored):
+            if tags and tags.get(key) != wanted.get(key):
                 field = f"k8s.io/cluster-autoscaler/node-template/{key}"
-                yield Problem(group.address, field, said.get(key), f"its nodes have {wanted.get(key)}")
+                yield Problem(group.address, field, tags.get(key), f"its nodes have {wanted.get(key)}")
 
 
 @policy("https://karpenter.sh/docs/concepts/disruption/#interruption")
@@ -335,7 +335,7 @@ def service_agents_are_called_so(environment: Environment) -> Iterator[Problem]:
     grants = environment.of_type("google_kms_crypto_key_iam_member")
     members = {str(grant.values.get("member", "")): grant.address for grant in grants}
     for kind, pattern in patterns.items():
-        if environment.of_type(kind) and any(members) and not any(re.fullmatch(pattern, each) for each in members):
+        if environment.of_type(kind) and any(members) and not any(re.fullmatch(pattern, member) for member in members):
             yield Problem("google_kms_crypto_key_iam_member", "member", sorted(members), f"{kind} needs {pattern}")
     for member, address in members.items():
         written = "@" in member and ".iam." in member and "service-" in member

@@ -172,7 +172,7 @@ def gateway_endpoints_are_on_the_nodes_way(environment: Environment) -> Iterator
     for endpoint in environment.of_type("aws_vpc_endpoint"):
         named = {*(endpoint.values.get("route_table_ids") or ())}
         if endpoint.values.get("vpc_endpoint_type") == "Gateway" and tables - named:
-            missing = ", ".join(sorted(_called(environment, each) for each in tables - named))
+            missing = ", ".join(sorted(_called(environment, missing_table) for missing_table in tables - named))
             yield Problem(endpoint.address, "route_table_ids", len(named), f"it lacks {missing}")
 
 
@@ -231,7 +231,7 @@ def _of_efa(environment: Environment) -> Iterator[tuple[str, str, list[str]]]:
 @policy("https://docs.aws.amazon.com/eks/latest/userguide/sec-group-reqs.html")
 def nodes_are_in_the_clusters_group(environment: Environment) -> Iterator[Problem]:
     """A node's first interface is in the group that EKS makes for control plane and nodes, or it never joins."""
-    groups = [group for each in _clusters(environment) if (group := _group(each))]
+    groups = [group for cluster in _clusters(environment) if (group := _group(cluster))]
     for template in environment.of_type("aws_launch_template"):
         for field, members in _first_interface(template):
             if groups and members and not {*members} & {*groups}:
@@ -259,7 +259,7 @@ def _first_interface(template: Resource) -> Iterator[tuple[str, list[str]]]:
 def lustre_and_its_clients_let_each_other_in(environment: Environment) -> Iterator[Problem]:
     """Servers admit themselves and nodes, and nodes admit servers, at 988 and 1018 to 1023."""
     rules = _admitted(environment, "ingress")
-    nodes = [group for each in _clusters(environment) if (group := _group(each))]
+    nodes = [group for cluster in _clusters(environment) if (group := _group(cluster))]
     for system in environment.of_type("aws_fsx_lustre_file_system"):
         servers: list[str] = system.values.get("security_group_ids") or []
         pairs = (
@@ -304,7 +304,7 @@ def _sources(environment: Environment, rule: Resource) -> set[str]:
     """Return from where a rule's callers call: servers of Lustre, or the control plane."""
     if str(rule.values.get("name")).endswith("-lustre"):
         addresses = environment.of_type("google_compute_global_address")
-        return {f"{each.values.get('address')}/{each.values.get('prefix_length')}" for each in addresses}
+        return {f"{address.values.get('address')}/{address.values.get('prefix_length')}" for address in addresses}
     clusters = environment.of_type("google_container_cluster")
     return {str(cluster.block("private_cluster_config").get("master_ipv4_cidr_block")) for cluster in clusters}
 
@@ -325,8 +325,8 @@ def what_lies_together_is_in_one_place(environment: Environment) -> Iterator[Pro
     """Buckets, keys, images and the cluster are of one region, and what has a zone lies in one of the cluster's."""
     for kind, field in _PLACES.items():
         for resource in environment.of_type(kind):
-            place = str(resource.values.get(field, "")).lower()
-            if place and place != environment.region:
+            location = str(resource.values.get(field, "")).lower()
+            if location and location != environment.region:
                 allowed = f"the cluster is in {environment.region}: traffic between regions is slow and paid for"
                 yield Problem(resource.address, field, resource.values[field], allowed)
     zones = {

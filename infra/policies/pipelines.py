@@ -63,7 +63,11 @@ def nodes_are_what_the_pipelines_ask_for(environment: Environment) -> Iterator[P
         ):
             yield Problem("node pools", "labels", [dict(pool[1]) for pool in pools], f"one has {dict(placement.nodes)}")
         for pool, _, spot, taints in own:
-            tolerated = {(each.key, each.value) for each in placement.tolerations if each.key == GPU or spot}
+            tolerated = {
+                (toleration.key, toleration.value)
+                for toleration in placement.tolerations
+                if toleration.key == GPU or spot
+            }
             if {(taint["key"], taint["value"]) for taint in taints} != tolerated:
                 yield Problem(pool.address, "taint", taints, f"steps tolerate {sorted(tolerated)}")
             if any(taint["effect"] != "NO_SCHEDULE" for taint in taints):

@@ -75,9 +75,9 @@ def quantiles_are_of_buckets_by_le(environment: Environment) -> Iterator[Problem
                 yield Problem(where, "histogram_quantile", inside.strip(), "it sums rates of buckets by (le)")
     for panel in panels(environment):
         shown = re.search(r"\bp(\d+)\b", panel.legend)
-        asked = re.search(r"histogram_quantile\(\s*0\.(\d+)", panel.expression)
-        if shown and asked and float(f"0.{shown[1]}") != float(f"0.{asked[1]}"):
-            yield Problem(panel.where, "legendFormat", panel.legend, f"the query is of the quantile 0.{asked[1]}")
+        quantile = re.search(r"histogram_quantile\(\s*0\.(\d+)", panel.expression)
+        if shown and quantile and float(f"0.{shown[1]}") != float(f"0.{quantile[1]}"):
+            yield Problem(panel.where, "legendFormat", panel.legend, f"the query is of the quantile 0.{quantile[1]}")
 
 
 @policy("infra/policies/tables/monitoring.yaml, units")

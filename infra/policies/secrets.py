@@ -13,7 +13,7 @@ _MADE = re.compile(r'^ *secret (\$?\w+) ([\w-]+) <<< "(.*?)(?<!\\)"$', re.MULTIL
 _LOOP = re.compile(r"for namespace in ([\w ]+); do")
 
 
-def made(script: str) -> dict[tuple[str, str], set[str]]:
+def read_keys(script: str) -> dict[tuple[str, str], set[str]]:
     """Return the keys of each secret that the script makes, by namespace and name."""
     keys: dict[tuple[str, str], set[str]] = {}
     for match in _MADE.finditer(script):
@@ -27,7 +27,7 @@ def made(script: str) -> dict[tuple[str, str], set[str]]:
 @policy("infra/cluster/secrets.sh")
 def secrets_have_the_keys_that_are_read(environment: Environment) -> Iterator[Problem]:
     """A key that nobody makes leaves a pod in CreateContainerConfigError."""
-    keys = made((environment.infra / "cluster" / "secrets.sh").read_text())
+    keys = read_keys((environment.infra / "cluster" / "secrets.sh").read_text())
     for where, field, namespace, name, key in _read(environment):
         if (namespace, name) not in keys:
             yield Problem(where, field, name, f"secrets.sh makes no secret {namespace}/{name}")
@@ -78,7 +78,7 @@ def _of_image(value: Json, name: str) -> list[str]:
     images = table("kubernetes")["environments"]
     keys: list[str] = []
     for container in value["spec"]["template"]["spec"]["containers"]:
-        if name in {each["secretRef"]["name"] for each in container.get("envFrom", []) if "secretRef" in each}:
+        if name in {source["secretRef"]["name"] for source in container.get("envFrom", []) if "secretRef" in source}:
             program = re.split(r"[:@]", container["image"].rpartition("/")[2])[0]
             keys += images.get(program, [])
     return keys

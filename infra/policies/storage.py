@@ -165,7 +165,7 @@ def an_anomaly_is_a_part_of_the_budget(environment: Environment) -> Iterator[Pro
 def a_budget_warns_before_it_is_spent(environment: Environment) -> Iterator[Problem]:
     """One threshold below the whole, one at it and one for the forecast, each of its own kind."""
     for budget in environment.of_type("aws_budgets_budget"):
-        alerts = [(each["notification_type"], each["threshold"]) for each in budget.values.get("notification") or ()]
+        alerts = [(alert["notification_type"], alert["threshold"]) for alert in budget.values.get("notification") or ()]
         actual = [threshold for kind, threshold in alerts if kind == "ACTUAL"]
         if not any(threshold < 100 for threshold in actual) or 100 not in actual:
             yield Problem(budget.address, "notification.threshold", actual, "ACTUAL is notified below 100 and at it")

@@ -74,13 +74,13 @@ def a_claim_and_its_volume_name_each_other(environment: Environment) -> Iterator
         if claim is None:
             yield Problem(label(volume), "claimRef", reference, f"there are the claims {sorted(claims)}")
             continue
-        asked = claim["spec"]["resources"]["requests"]["storage"]
+        request = claim["spec"]["resources"]["requests"]["storage"]
         if claim["spec"].get("volumeName") != volume["metadata"]["name"]:
             yield Problem(
                 label(claim), "volumeName", claim["spec"].get("volumeName"), f"it is {volume['metadata']['name']}"
             )
-        if quantities.size(asked) > quantities.size(spec["capacity"]["storage"]):
-            yield Problem(label(claim), "requests.storage", asked, f"the volume has {spec['capacity']['storage']}")
+        if quantities.size(request) > quantities.size(spec["capacity"]["storage"]):
+            yield Problem(label(claim), "requests.storage", request, f"the volume has {spec['capacity']['storage']}")
         for field in ("accessModes", "storageClassName"):
             if claim["spec"].get(field) != spec.get(field):
                 yield Problem(label(claim), field, claim["spec"].get(field), f"the volume has {spec.get(field)!r}")

@@ -100,9 +100,9 @@ def requests_are_within_limits(environment: Environment) -> Iterator[Problem]:
     for value in environment.objects:
         for path, block in _blocks(value, ("resources",)):
             for name, read in (("memory", quantities.size), ("cpu", quantities.cores)):
-                asked, most = (block.get(part, {}).get(name) for part in ("requests", "limits"))
-                if asked and most and read(asked) > read(most):
-                    yield Problem(label(value), f"{path}.limits.{name}", most, f"requests are {asked}: that or more")
+                request, limit = (block.get(part, {}).get(name) for part in ("requests", "limits"))
+                if request and limit and read(request) > read(limit):
+                    yield Problem(label(value), f"{path}.limits.{name}", limit, f"requests are {request}: that or more")
 
 
 @policy("https://kubernetes.io/docs/tasks/run-application/configure-pdb/")
@@ -138,7 +138,7 @@ def budgets_let_nodes_be_drained(environment: Environment) -> Iterator[Problem]:
 def chooses(selector: Json, labels: Mapping[str, str]) -> bool:
     """Say whether a selector of labels chooses a pod."""
     exact = selector.get("matchLabels", {}).items() <= labels.items()
-    return exact and all(_fits(each, labels) for each in selector.get("matchExpressions", []))
+    return exact and all(_fits(expression, labels) for expression in selector.get("matchExpressions", []))
 
 
 def _fits(expression: Json, labels: Mapping[str, str]) -> bool:
@@ -159,13 +159,13 @@ def selectors_choose_pods(environment: Environment) -> Iterator[Problem]:
         template["metadata"]["labels"] for _, template in pods(environment) if "labels" in template.get("metadata", {})
     ]
     services = [service["metadata"].get("labels", {}) for service in environment.of_kind("Service")]
-    known = [{each: "true"} if isinstance(each, str) else each for each in table("kubernetes")["labels"]]
+    known = [{row: "true"} if isinstance(row, str) else row for row in table("kubernetes")["labels"]]
     for value in environment.of_kind("NetworkPolicy", "PodDisruptionBudget", "PodMonitor", "Service", "ServiceMonitor"):
         spec = value["spec"]
         selector = spec.get("podSelector", spec.get("selector")) or {}
         selector = {"matchLabels": selector} if value["kind"] == "Service" else selector
         borne = services if value["kind"] == "ServiceMonitor" else [*labels, *known]
-        if selector and not any(chooses(selector, each) for each in borne):
+        if selector and not any(chooses(selector, labels_of_pod) for labels_of_pod in borne):
             allowed = f"no pod or service bears them; if one does, say so in {_LABELS}"
             yield Problem(label(value), "selector", selector, allowed)
 
@@ -426,7 +426,7 @@ def what_watches_gpus_tolerates_their_taints(environment: Environment) -> Iterat
     """What runs on GPU nodes tolerates every taint that a pool may have, or leaves some of them alone."""
     wanted = {"nvidia.com/gpu", "nightshift/spot"}
     for name, values in environment.values.items():
-        keys = {each["key"] for each in values.get("tolerations", [])}
+        keys = {toleration["key"] for toleration in values.get("tolerations", [])}
         if keys and keys != wanted:
             yield Problem(
                 f"infra/cluster/values/{name}.yaml", "tolerations", sorted(keys), f"{sorted(wanted)} are on GPU nodes"

@@ -4,23 +4,21 @@ import dataclasses
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from infra.cloud import answers as questions
 from infra.policies import quantities
 from infra.policies.__main__ import main
-from infra.policies.environment import describe
 from infra.policies.findings import judge
 from infra.policies.limits import READERS
 from infra.policies.model import POLICIES, Environment, Resource, table
-from infra.policies.secrets import made
+from infra.policies.secrets import read_keys
 from infra.terraform import INFRA, OFFLINE
 from tests.infra import checks, customers
 from tests.infra.sown import judge as sown
 
-CLOUDS = [pytest.param(cloud, marks=pytest.mark.xdist_group(f"terraform-{cloud}")) for cloud in checks.CLOUDS]
+TERRAFORM = {cloud: pytest.mark.xdist_group(f"terraform-{cloud}") for cloud in checks.CLOUDS}
+CLOUDS = [pytest.param(cloud, marks=mark) for cloud, mark in TERRAFORM.items()]
 each_cloud = pytest.mark.parametrize("cloud", CLOUDS)
 Described = Callable[[str], dict[str, Environment]]
 MISTAKES = [mistake for name in ("mistakes", "held_back", "held_back_again") for mistake in sown.read(name)]
@@ -47,7 +45,7 @@ def described(with_terraform: None, tmp_path_factory: pytest.TempPathFactory) ->
         pytest.skip("../shared/terraform is missing: what a cloud would answer is not made up")
 
     @functools.cache
-    def of(cloud: str) -> dict[str, Environment]:
+    def describe_cloud(cloud: str) -> dict[str, Environment]:
         folder = tmp_path_factory.mktemp(cloud)
         copies = {name: (name, customers.copy_of(folder / name, cloud, name)) for name in customers.names(cloud)}
         copies |= {
@@ -56,7 +54,7 @@ def described(with_terraform: None, tmp_path_factory: pytest.TempPathFactory) ->
         }
         return sown.described(cloud, copies)
 
-    return of
+    return describe_cloud
 
 
 @pytest.mark.slow
@@ -99,30 +97,85 @@ def test_there_are_a_hundred_mistakes_of_every_kind() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("cloud", "kind", "argument", "value", "says"),
     [
-        ("aws", "aws_eks_node_group", "taint", [], "taint is []; steps tolerate"),
-        ("aws", "aws_eks_node_group", "labels", {"nightshift/pool": "gpu"}, "node pools: labels"),
-        ("aws", "aws_eks_access_entry", "kubernetes_groups", ["a"], "kubernetes_groups is ['a']"),
-        ("aws", "aws_kms_key", "deletion_window_in_days", 7, "deletion_window_in_days is 7"),
-        ("aws", "aws_launch_template", "tag_specifications", [], "tag_specifications.volume is {}"),
-        ("aws", "aws_eks_addon", "configuration_values", None, "extraVolumeTags is {}"),
-        ("gcp", "google_container_node_pool", "node_config", [NODE], "labels.nightshift/gpus"),
-        ("gcp", "google_compute_firewall", "allow", [{"protocol": "tcp", "ports": ["443"]}], "allow.ports is ['443']"),
-        ("gcp", "google_project_service", "service", "x", "it is off, and asked for"),
-        ("gcp", "google_project_iam_member", "member", "group:x@elsewhere.com", "groups of example.com"),
-        ("gcp", "google_storage_bucket_iam_member", "member", "x", "no identity of the cloud is tied to it"),
-        ("gcp", "google_kms_crypto_key", "rotation_period", "90s", "rotation_period is '90s'"),
+        pytest.param("aws", "aws_eks_node_group", "taint", [], "taint is []; steps tolerate", marks=TERRAFORM["aws"]),
+        pytest.param(
+            "aws",
+            "aws_eks_node_group",
+            "labels",
+            {"nightshift/pool": "gpu"},
+            "node pools: labels",
+            marks=TERRAFORM["aws"],
+        ),
+        pytest.param(
+            "aws",
+            "aws_eks_access_entry",
+            "kubernetes_groups",
+            ["a"],
+            "kubernetes_groups is ['a']",
+            marks=TERRAFORM["aws"],
+        ),
+        pytest.param(
+            "aws", "aws_kms_key", "deletion_window_in_days", 7, "deletion_window_in_days is 7", marks=TERRAFORM["aws"]
+        ),
+        pytest.param(
+            "aws",
+            "aws_launch_template",
+            "tag_specifications",
+            [],
+            "tag_specifications.volume is {}",
+            marks=TERRAFORM["aws"],
+        ),
+        pytest.param(
+            "aws", "aws_eks_addon", "configuration_values", None, "extraVolumeTags is {}", marks=TERRAFORM["aws"]
+        ),
+        pytest.param(
+            "gcp", "google_container_node_pool", "node_config", [NODE], "labels.nightshift/gpus", marks=TERRAFORM["gcp"]
+        ),
+        pytest.param(
+            "gcp",
+            "google_compute_firewall",
+            "allow",
+            [{"protocol": "tcp", "ports": ["443"]}],
+            "allow.ports is ['443']",
+            marks=TERRAFORM["gcp"],
+        ),
+        pytest.param(
+            "gcp", "google_project_service", "service", "x", "it is off, and asked for", marks=TERRAFORM["gcp"]
+        ),
+        pytest.param(
+            "gcp",
+            "google_project_iam_member",
+            "member",
+            "group:x@elsewhere.com",
+            "groups of example.com",
+            marks=TERRAFORM["gcp"],
+        ),
+        pytest.param(
+            "gcp",
+            "google_storage_bucket_iam_member",
+            "member",
+            "x",
+            "no identity of the cloud is tied to it",
+            marks=TERRAFORM["gcp"],
+        ),
+        pytest.param(
+            "gcp", "google_kms_crypto_key", "rotation_period", "90s", "rotation_period is '90s'", marks=TERRAFORM["gcp"]
+        ),
     ],
 )
 def test_a_policy_says_what_breaks_it(
-    cloud: str, kind: str, argument: str, value: object, says: str, planned: Callable[[str, str], Any]
+    cloud: str, kind: str, argument: str, value: object, says: str, described: Described
 ) -> None:
-    sound = describe(questions.read(cloud, "dev"), planned(cloud, "dev"), {})
+    sound = described(cloud)["prod"]
     broken = tuple(
-        Resource(each.address, each.type, each.values | {argument: value}) if each.type == kind else each
-        for each in sound.resources
+        Resource(resource.address, resource.type, resource.values | {argument: value})
+        if resource.type == kind
+        else resource
+        for resource in sound.resources
     )
 
     assert [finding for finding in judge(dataclasses.replace(sound, resources=broken)) if says in finding]
@@ -169,7 +222,7 @@ def test_a_number_without_its_unit_is_refused(read: Callable[[object], float], t
 
 
 def test_the_keys_of_secrets_are_read_from_the_script_that_makes_them() -> None:
-    keys = made((INFRA / "cluster" / "secrets.sh").read_text())
+    keys = read_keys((INFRA / "cluster" / "secrets.sh").read_text())
 
     assert keys["kubeflow", "nightshift-serving"] == keys["nightshift", "nightshift-serving"] == {"token"}
     assert keys["nightshift", "postgresql"] == {"POSTGRES_USER", "POSTGRES_PASSWORD", "POSTGRES_DB"}
