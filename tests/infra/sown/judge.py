@@ -118,7 +118,7 @@ def _arguments(size: Path, answers: EnvironmentAnswers) -> str:
 
 def manifests_of(sound: Environment, infra: Path) -> Environment:
     """Return an environment with the manifests of another folder, over what was applied before."""
-    answers = questions.read(sound.cloud, sound.name, infra / "answers")
+    answers = questions.read(sound.cloud, sound.name, sound.infra / "answers")
     objects, values = environment.manifests(answers, dict(sound.outputs), infra)
     return dataclasses.replace(sound, objects=objects, values=values, infra=infra)
 
