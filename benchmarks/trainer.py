@@ -1,6 +1,6 @@
 """The trainer beside others, in ratios from one run; `kills`, `plans` and `machines` are too long for the tests.
 
-    python -m benchmarks.trainer [batches] [mlp] [loop] [ahead] [table] [ddp] [plans] [kills] [machines]
+    python -m benchmarks.trainer [batches] [mlp] [loop] [ahead] [table] [ddp] [plans] [memory] [kills] [machines]
 
 CPU seconds count where other work shares the cores; wall seconds stand beside them.
 """
@@ -46,7 +46,7 @@ from tests.cluster.kinds import POD
 from tests.components.training import machines as site
 from tests.components.training import samples
 from tests.components.training.test_step import flags, scores
-from tests.nightshift.neural import elastic
+from tests.nightshift.neural import census, elastic
 from tests.nightshift.neural.resumable import STEPS
 from tests.servers import free_port
 
@@ -270,6 +270,12 @@ def plans() -> None:
         subprocess.run([sys.executable, "-m", "nightshift.neural", *argv], check=True, stderr=subprocess.DEVNULL)
 
 
+def memory() -> None:
+    """What processes of a Llama hold, counted, beside the planner; and how long stages wait, beside the formula."""
+    note = "Bytes of live tensors in the fullest of 8 processes; a stage's actions take 1 forward and 2 backward."
+    figures.publish("trainer-memory", census.count_layouts(), note)
+
+
 def kills() -> None:
     """Kill a random process of two at random moments; compare the final weights with an undisturbed training's."""
     moments = sorted(random.SystemRandom().randrange(STEPS) for _ in range(KILLS))
@@ -316,7 +322,8 @@ def machines() -> None:
     console.print(f"scores differ by {gap:.1g} from those of one machine; left on the cluster: {left or 'nothing'}")
 
 
-PARTS = {"batches": batches, "mlp": mlp_training, "loop": loop, "ddp": ddp, "plans": plans, "kills": kills}
+PARTS = {"batches": batches, "mlp": mlp_training, "loop": loop, "ddp": ddp, "plans": plans, "memory": memory}
+PARTS["kills"] = kills
 PARTS |= {"ahead": ahead, "table": table, "machines": machines}
 
 

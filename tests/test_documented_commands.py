@@ -31,6 +31,7 @@ ELSEWHERE = {
     "for": "begins a loop of the shell",
     "gcloud": "needs an account of Google Cloud",
     "kubectl": "needs a cluster; tests/infra/test_runbooks.py checks the objects that are named",
+    "lm_eval": "is lm-evaluation-harness, which has an environment of its own",
     "pip": "installs packages; .ci/run does",
     "sed": "is not ours",
     "terraform": "needs an account; tests/infra/test_terraform.py plans with stand-in providers",

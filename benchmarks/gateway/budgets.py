@@ -20,8 +20,8 @@ from benchmarks import figures
 from benchmarks.gateway.__main__ import free_ports, wait_for
 from benchmarks.gateway.faults import run_gateway, simulate
 from benchmarks.gateway.streams import CheckedStream, StreamEnd, read_stream
-from nightshift.gateway.budgets import UNLIMITED, Amount, KeyBudget, Limits, Outcome
-from nightshift.gateway.keys import ANYONE
+from nightshift.gateway.budgets import NOTHING, Amount, KeyBudget, Limits, Outcome
+from nightshift.gateway.keys import ANYONE, NANODOLLARS
 from nightshift.gateway.ledger import Ledger, TokenUsage, read_report
 from nightshift.gateway.upstream import ConnectionPool
 from nightshift.serving.http import allow_connections
@@ -30,9 +30,11 @@ from tests.servers import free_port
 DAY = 20_000 * 86_400.0
 OPEN = 64  # requests of the simulation that are in progress at once
 CLIENTS, TOKENS = 128, 20  # of the real gateway
-SIMULATED_LIMIT, LIMIT = 100_000, 800  # tokens a day
+SIMULATED_LIMIT = Amount(100_000, 300_000)  # a day
+LIMIT, PRICE = 800, 1000  # tokens a day of the real gateway, and nanodollars a token; half of its keys count in money
+PRICES = "- {version: any, prompt: 1, completion: 1}"
 KILL_SECONDS = 2.0  # from an answer of a new gateway to its kill
-NEED = re.compile(rb"may use up to (\d+) tokens")
+NEED = re.compile(rb"may (?:use up to (?P<tokens>\d+) tokens|cost up to (?P<dollars>[\d.]+) dollars)")
 NOTE = (
     "Overspent: keys charged beyond their limit, or less than their clients have received. Wrongly refused: requests "
     "that would still have fitted. Ledger - tokens: those of streams that were settled, and whose last event a kill "
@@ -60,31 +62,31 @@ def main() -> None:
 
 def simulate_budgets(requests: int, keys: int, kills: int) -> figures.Row:
     """Admit and settle requests in random order, and compare each decision with exact sums."""
-    generator, limits = random.Random(1), Limits(Amount(SIMULATED_LIMIT, UNLIMITED))
-    budgets, used, held = [KeyBudget() for _ in range(keys)], Counter[int](), Counter[int]()
-    in_progress: list[tuple[int, int]] = []
+    generator, limits = random.Random(1), Limits(SIMULATED_LIMIT)
+    budgets, used, held = [KeyBudget() for _ in range(keys)], [NOTHING] * keys, [NOTHING] * keys
+    in_progress: list[tuple[int, Amount]] = []
     outcomes, checks, seconds = Counter[Outcome](), Counter[str](), 0.0
     kill_at = {*generator.sample(range(requests), kills), requests - 1}
     for number in range(requests):
         key, tokens = generator.randrange(keys), generator.randint(50, 500)
-        left = SIMULATED_LIMIT - used[key] - held[key]
+        amount = Amount(tokens, tokens * generator.randint(1, 5))
+        left = SIMULATED_LIMIT.minus(used[key]).minus(held[key])
         started = time.perf_counter()
-        outcome = budgets[key].admit(limits, Amount(tokens), DAY)
+        outcome = budgets[key].admit(limits, amount, DAY)
         seconds += time.perf_counter() - started
         outcomes[outcome] += 1
-        checks["overspent"] += outcome is Outcome.ADMITTED and tokens > left
-        fits = left + held[key] if outcome is Outcome.OVER_BUDGET else left
-        checks["wrongly refused"] += outcome is not Outcome.ADMITTED and tokens <= fits
+        checks["overspent"] += outcome is Outcome.ADMITTED and amount.exceeds(left)
+        fits = left.plus(held[key]) if outcome is Outcome.OVER_BUDGET else left
+        checks["wrongly refused"] += outcome is not Outcome.ADMITTED and not amount.exceeds(fits)
         if outcome is Outcome.ADMITTED:
-            in_progress.append((key, tokens))
-            held[key] += tokens
+            in_progress.append((key, amount))
+            held[key] = held[key].plus(amount)
         is_killed = number in kill_at
         while len(in_progress) > (0 if is_killed else OPEN):
-            key, tokens = in_progress.pop(generator.randrange(len(in_progress)))
-            spent = tokens if is_killed else generator.randint(1, tokens)
-            budgets[key].settle(budgets[key].day, Amount(tokens), Amount(spent))
-            used[key] += spent
-            held[key] -= tokens
+            key, amount = in_progress.pop(generator.randrange(len(in_progress)))
+            spent = amount if is_killed else Amount(*(generator.randint(1, number) for number in amount))
+            budgets[key].settle(budgets[key].day, amount, spent)
+            used[key], held[key] = used[key].plus(spent), held[key].minus(amount)
     return {
         "case": f"state machine, {kills} kills",
         "requests": requests,
@@ -93,7 +95,7 @@ def simulate_budgets(requests: int, keys: int, kills: int) -> figures.Row:
         "refused": outcomes[Outcome.OVER_BUDGET],
         "overspent": checks["overspent"],
         "wrongly refused": checks["wrongly refused"],
-        "ledger - tokens": sum(budget.spent.tokens for budget in budgets) - used.total(),
+        "ledger - tokens": sum(budget.spent != spent for budget, spent in zip(budgets, used, strict=True)),
         "us a request": 1e6 * seconds / requests,
     }
 
@@ -102,21 +104,24 @@ def measure_gateway(requests: int, keys: int, kills: int) -> figures.Row:
     """Send streamed requests to a gateway that is killed, and compare its ledger with what clients have received."""
     names = [f"key-{number}" for number in range(keys)]
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        ports, files = free_ports(4), (Path(folder) / "keys", Path(folder) / "ledger")
+        ports, files = free_ports(4), tuple(Path(folder) / name for name in ("keys", "ledger", "prices"))
         stack.enter_context(simulate(ports, ["--slots", "64", "--decode", "0.002"]))
         files[0].write_text(json.dumps([describe_key(name) for name in names]))
+        files[2].write_text(PRICES)
         streams = asyncio.run(ask_while_killing(wait_for(ports), files, names, requests, kills))
         # opened once more: what was in progress at the last kill is charged
         asyncio.run(Ledger(str(files[1])).close())
         return {"case": f"gateway, {kills} kills", "requests": requests, "keys": keys} | compare(streams, files[1])
 
 
-def describe_key(name: str) -> dict[str, str | int]:
-    return {"name": name, "sha256": hashlib.sha256(name.encode()).hexdigest(), "tokens_per_day": LIMIT}
+def describe_key(name: str) -> dict[str, str | float]:
+    counts_in_money = int(name.rpartition("-")[2]) % 2
+    limit = {"dollars_per_day": LIMIT * PRICE / NANODOLLARS} if counts_in_money else {"tokens_per_day": LIMIT}
+    return {"name": name, "sha256": hashlib.sha256(name.encode()).hexdigest(), **limit}
 
 
 async def ask_while_killing(
-    urls: list[str], files: tuple[Path, Path], names: list[str], requests: int, kills: int
+    urls: list[str], files: tuple[Path, ...], names: list[str], requests: int, kills: int
 ) -> Streams:
     """Have clients send all requests, each with a key in turn, while gateways are killed."""
     port, streams, numbers = free_port(), defaultdict[str, list[CheckedStream]](list), iter(range(requests))
@@ -130,7 +135,7 @@ async def ask_while_killing(
 
     clients = [asyncio.create_task(ask()) for _ in range(CLIENTS)]
     for kill in range(kills + 1):
-        words = ["--keys", str(files[0]), "--ledger", str(files[1])]
+        words = ["--keys", str(files[0]), "--ledger", str(files[1]), "--prices", str(files[2])]
         with run_gateway(urls, *words, port=port):
             is_up.set()
             await asyncio.wait(clients, timeout=KILL_SECONDS if kill < kills else None)
@@ -146,13 +151,14 @@ def compare(streams: Streams, ledger: Path) -> dict[str, figures.Cell]:
     for row in rows:
         counted[row.key] += row.prompt_tokens + row.completion_tokens
         estimated[row.key] += row.estimated_tokens
+        assert row.nanodollars == PRICE * (row.prompt_tokens + row.completion_tokens + row.estimated_tokens)
     checks = Counter[str]()
     for key, its_streams in streams.items():
         charged = counted[key] + estimated[key]
         complete = sum(stream.tokens for stream in its_streams if stream.end is StreamEnd.DONE)
         others = sum(len(stream.words) for stream in its_streams if stream.end is not StreamEnd.DONE)
         checks["overspent"] += charged > LIMIT or charged < complete + others
-        needs = [int(match[1]) for stream in its_streams if (match := NEED.search(stream.refusal))]
+        needs = [read_need(match) for stream in its_streams if (match := NEED.search(stream.refusal))]
         checks["wrongly refused"] += sum(need <= LIMIT - charged for need in needs)
         checks["received"] += complete
     ends = Counter(stream.end for its_streams in streams.values() for stream in its_streams)
@@ -166,6 +172,11 @@ def compare(streams: Streams, ledger: Path) -> dict[str, figures.Cell]:
         "ledger - tokens": counted.total() - checks["received"],
         "estimated": estimated.total(),
     }
+
+
+def read_need(match: re.Match[bytes]) -> int:
+    """Return the tokens that a refused request may use."""
+    return int(match["tokens"] or round(float(match["dollars"]) * NANODOLLARS / PRICE))
 
 
 async def time_ledger(requests: int) -> figures.Row:

@@ -233,9 +233,8 @@ def check(validate: Callable[[], EnvironmentAnswers], value: Mapping[str, Any], 
         return validate()
     except ValidationError as error:
         # of the two kinds of account, the one of this cloud
-        other = {Cloud.AWS: GoogleProject, Cloud.GCP: AwsAccount}.get(value.get("cloud"))
-        wrong = [dict(item) for item in error.errors() if getattr(other, "__name__", "") not in item["loc"]]
-        lines = [_explain(item) for item in wrong]
+        other = {"aws": GoogleProject.__name__, "gcp": AwsAccount.__name__}.get(str(value.get("cloud")), "")
+        lines = [_explain(dict(item)) for item in error.errors() if other not in item["loc"]]
         raise UserError(f"{name} is not valid:\n  " + "\n  ".join(lines)) from None
 
 
@@ -287,10 +286,12 @@ def _flow(value: Any) -> str:
 
 def _explain(item: dict[str, Any]) -> str:
     path = [str(part) for part in item["loc"] if part not in ("AwsAccount", "GoogleProject")]
-    message = item["msg"].removeprefix("Value error, ")
+    message = str(item["msg"]).removeprefix("Value error, ")
     if item["type"] == "value_error":
         return message
     field = ".".join(path) or "(top level)"
     if item["type"] == "missing":
         return f"{field}: missing, and it has no default; add it"
+    if item["type"] == "extra_forbidden":
+        return f"{field}: unknown key; leave it out, or take one of those that python -m infra.cloud schema prints"
     return f"{field}: {message}, got {item['input']!r}"

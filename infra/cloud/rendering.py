@@ -113,28 +113,28 @@ def read_outputs(answers: EnvironmentAnswers, content: str) -> Infrastructure:
 
 
 def _read_aws(values: Json) -> Infrastructure:
-    """Terraform prints no output that is null: where there is no shared file system, it says nothing of one."""
-    repository = values["repositories"]["base"]
+    # Terraform prints no output that is null: the smallest size has no file system
+    repository, lustre = values["repositories"]["base"], values.get("lustre")
     store = f"s3://{values['bucket']}"
     return Infrastructure(
         registry=repository.rpartition("/")[0],
         store=store,
         models=f"{store}/mlflow",
-        state="" if values.get("lustre") else f"{store}/state",
-        volume=_fsx(values["lustre"]) if values.get("lustre") else [],
+        state="" if lustre else f"{store}/state",
+        volume=_fsx(lustre) if lustre else [],
         node_role=values["karpenter"]["node_role"],
         efa_interfaces=values["efa_interfaces"],
     )
 
 
 def _read_gcp(values: Json) -> Infrastructure:
-    buckets = values["buckets"]
+    buckets, volume = values["buckets"], values.get("volume")
     return Infrastructure(
         registry=values["repository"],
         store=f"gs://{buckets['pipelines']}",
         models=f"gs://{buckets['models']}/mlflow",
-        state="" if values.get("volume") else f"gs://{buckets['lake']}/state",
-        volume=_google_files(values["volume"]) if values.get("volume") else [],
+        state="" if volume else f"gs://{buckets['lake']}/state",
+        volume=_google_files(volume) if volume else [],
         gpu_pools=values["gpu_pools"],
     )
 
@@ -192,13 +192,14 @@ def render(
 
 
 def _dump(overlay: Json, folder: Path) -> str:
-    head = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
-    folders = {
+    head: Json = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
+    folders: Json = {
         key: [os.path.relpath(INFRA / name, folder) for name in overlay[key]]
         for key in ("resources", "components")
         if key in overlay
     }
-    return yaml.safe_dump({**head, **overlay, **folders}, sort_keys=False)
+    text: str = yaml.safe_dump({**head, **overlay, **folders}, sort_keys=False)
+    return text
 
 
 def _runs(answers: EnvironmentAnswers, infrastructure: Infrastructure, digests: Mapping[str, str]) -> Json:

@@ -38,7 +38,7 @@ class Amount(NamedTuple):
 
 
 NOTHING = Amount(0)
-UNLIMITED = 2**62  # more than any sum of a day
+UNLIMITED = 10**30  # more than any sum of a day
 ALL = Amount(UNLIMITED, UNLIMITED)
 
 

@@ -36,7 +36,7 @@ class ApiKey(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     @property
     def limits(self) -> Limits:
         """The limits of its budget."""
-        money = UNLIMITED if self.dollars_per_day is None else int(self.dollars_per_day * NANODOLLARS)
+        money = UNLIMITED if self.dollars_per_day is None else round(self.dollars_per_day * NANODOLLARS)
         return Limits(Amount(self.tokens_per_day or UNLIMITED, money), self.requests_per_minute)
 
 

@@ -58,10 +58,11 @@ def count_stage_bytes(stage: list[Block], cluster: Cluster, layout: ParallelLayo
     copies = VALUE * copied if layout.checkpointing is Checkpointing.NONE else 0
     if layout.zero == 0:
         return STATE * own + copies
-    gathered = own if layout.zero == 2 else max(block.parameters for block in stage)
-    # gradients are shared out after the last micro-batch
-    gradients = own if layout.micro_batches(cluster) > 1 else own / layout.shards(cluster)
-    return 4 * (gathered + gradients) + (STATE - 4) * own / layout.shards(cluster) + copies
+    block = max(block.parameters for block in stage)  # gathered in one piece, then copied to where its matrices lie
+    whole = own if layout.zero == 2 or layout.pipeline > 1 else block  # a pipeline keeps all from piece to piece
+    # gradients are whole until the last micro-batch; of a single one, a block's until it is shared out
+    gradients = own if layout.micro_batches(cluster) > 1 else block
+    return 4 * (block + whole + gradients) + (STATE - 4) * own / layout.shards(cluster) + copies
 
 
 def activations(model: Transformer, cluster: Cluster, layout: ParallelLayout) -> float:
@@ -81,10 +82,20 @@ def _activations(model: Transformer, cluster: Cluster, layout: ParallelLayout, r
     layers = sum(block.is_layer for block in stage)
     tokens = layout.micro_batch * model.sequence / layout.context
     kept = held * layers * tokens * count_kept_bytes(model, layout, layout.checkpointing)
-    if layout.checkpointing is not Checkpointing.NONE:  # one layer is computed again as a whole
-        kept += tokens * count_kept_bytes(model, layout, Checkpointing.NONE)
-    has_head = not stage[-1].is_layer
-    return kept + has_head * min(LOGITS, tokens * model.vocabulary / layout.tensor) * LOGIT
+    if layout.zero and layout.micro_batches(cluster) == 1:  # gradients come as activations go
+        kept = max(kept, 4 * sum(block.parameters for block in stage) / layout.shards(cluster))
+    logits = min(LOGITS, tokens * model.vocabulary) * (not stage[-1].is_layer)  # every GPU of a layer has them all
+    return kept + max(LOGIT * logits, tokens * count_passing_bytes(model, layout))
+
+
+def count_passing_bytes(model: Transformer, layout: ParallelLayout) -> float:
+    """Return the bytes of a token that exist only while a layer's backward pass is computed, on one GPU.
+
+    These are the gradients of gate, up and their product, and what is computed again.
+    """
+    is_repeated = layout.checkpointing is not Checkpointing.NONE
+    again = count_kept_bytes(model, layout, Checkpointing.NONE) if is_repeated else 0
+    return again + VALUE * 3 * model.feed_forward / layout.tensor
 
 
 def count_kept_bytes(model: Transformer, layout: ParallelLayout, checkpointing: Checkpointing) -> float:

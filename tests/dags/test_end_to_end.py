@@ -38,8 +38,10 @@ TEXTS: dict[str, Any] = TOPICS | {
     "protocol": CONFIG["protocol"],
     "task": TOPICS["task"] | {"candidates": {"words": {"kind": "tfidf"}}},
 }
+NETWORK = {"kind": "llama", "parameters": {"depth": 1, "width": 32, "heads": 1, "threads": 1}}
 TALES: dict[str, Any] = configs.load("tales") | {
     "protocol": CONFIG["protocol"],
+    "task": {"kind": "language-modeling", "length": 64, "candidates": {"llama": NETWORK}},
     "evaluation": {"min_rows": 20},
     "optimization": {"weight_types": ["Q8_0"]},
 }

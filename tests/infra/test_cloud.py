@@ -71,7 +71,7 @@ def test_an_example_is_written_as_init_writes_a_file(name: str) -> None:
     ("old", "new", "says"),
     [
         ("size: dev", "size: huge", "size: Input should be 'try', 'dev' or 'prod', got 'huge'"),
-        ("kueue:", "queue:", "gpu.queue: Extra inputs are not permitted"),
+        ("kueue:", "queue:", "gpu.queue: unknown key; leave it out"),
         ("'000000000000'", "'12'", "account.id: String should match pattern '^[0-9]{12}$', got '12'"),
         ("us-east-1b", "eu-west-1b", "zones: eu-west-1b is none of region us-east-1"),
         ("autoscaler", "compute-class", "gpu: compute-class is a choice of gcp only; this is aws"),
@@ -455,7 +455,7 @@ def test_up_given_twice_changes_nothing_and_down_leaves_the_data_or_nothing(
 
     first, second, kept, left = ((tmp_path / f"{name}.log").read_text() for name in parts)
     assert re.search(r"Resources: \d\d+ added, 0 changed, 0 destroyed", first)
-    assert "No changes. Your infrastructure matches the configuration." in second
+    assert "Your infrastructure matches the configuration." in second
     assert "Resources: 0 added, 0 changed, 0 destroyed" in second
     types = {address.split(".")[-2] for address in re.findall(r"^module\.\S+", kept, re.MULTILINE)}
     assert "aws_s3_bucket" in types and not any(kind.startswith(("aws_eks", "aws_nat", "aws_ecr")) for kind in types)

@@ -116,7 +116,7 @@ def test_nothing_is_installed_or_asked_of_terraform_that_nobody_has_chosen(cloud
 @pytest.mark.parametrize("row", [row for row in CHARTS if "choice" in row], ids=lambda row: row["name"])
 def test_a_chart_with_a_choice_is_installed_where_it_is_chosen(row: Json) -> None:
     for cloud in row["clouds"]:
-        without, chosen = (cluster.install(CHARTS, cloud, "c", choices) for choices in ((), {row["choice"]}))
+        without, chosen = (cluster.install(CHARTS, cloud, "c", choices) for choices in (set[str](), {row["choice"]}))
         added = [command for command in chosen if command not in without]
         assert added[0].startswith(f"helm upgrade --install {row['name']} ")
         assert added[1:] == row.get("after", [])

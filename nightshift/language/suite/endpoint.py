@@ -119,15 +119,15 @@ class CompletionEndpoint:
             raise UnavailableError(f"{url} does not answer ({error}); start the server") from None
 
     def _read_choice(self, response: urllib3.BaseHTTPResponse) -> CompletionChoice:
-        status, place = response.status, f"{self.target.url}{self.target.path}"
+        status, url = response.status, f"{self.target.url}{self.target.path}"
         if status != HTTPStatus.OK:
             error = UnavailableError if may_pass(status) else UserError
             text = response.data[:300].decode(errors="replace")
-            raise error(f"{place} answered {status}: {text}; check --model, --token-file and the server's context")
+            raise error(f"{url} answered {status}: {text}; check --model, --token-file and the server's context")
         try:
             return msgspec.json.decode(response.data, type=CompletionAnswer).choices[0]
         except (msgspec.DecodeError, IndexError) as error:
-            raise UserError(f"{place} gives no completion ({error}); give the URL of an OpenAI API") from None
+            raise UserError(f"{url} gives no completion ({error}); give the URL of an OpenAI API") from None
 
 
 class LikelihoodReader(Protocol):

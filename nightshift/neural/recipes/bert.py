@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import annotated_types
 import torch
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field
 from torch import Tensor, nn
 
 from nightshift.config.neural import LearningRate
@@ -19,7 +19,7 @@ from nightshift.config.section import BatchSize, Epochs, Layers, Threads, Width
 from nightshift.errors import UserError
 from nightshift.neural.data import AugmentedDataset, gather_resident, keep_batch
 from nightshift.neural.recipes import Group, check_parameters, decay_groups, pretrained
-from nightshift.neural.recipes.pretrained import Pretrained
+from nightshift.neural.recipes.pretrained import Adapted, Pretrained
 
 if TYPE_CHECKING:
     from peft import LoraModel
@@ -30,31 +30,17 @@ WITHOUT_DROPOUT: dict[str, Any] = {"hidden_dropout_prob": 0.0, "attention_probs_
 WIDER = 4  # the layer between, over what is between the layers
 
 
-class BertParameters(Pretrained):
+class BertParameters(Adapted, Pretrained):
     """What `task.candidates.<name>.parameters` may hold for the kind `bert`; BERT-base is in the docs."""
 
     epochs: Epochs = 4
     batch_size: BatchSize = Field(32, description="texts of a step, over all processes")
     learning_rate: LearningRate = Field(0.0005, description="of Adam, at most; falls to 0 after the last step")
     threads: Threads = Field(2, description="on the CPU")
-    lora_rank: Annotated[int, annotated_types.Interval(ge=0, le=65_536)] = Field(
-        0,
-        description="of what is learned beside pretrained queries and values, which stay; 0: all weights are trained",
-    )
-    lora_alpha: Width = Field(16, description="these products are scaled by it over their number")
     width: Width = Field(128, description="numbers of a token, from scratch")
     layers: Layers = Field(2, description="from scratch")
     heads: Layers = Field(4, description="of each layer, from scratch; they divide the width")
     label_smoothing: Annotated[float, annotated_types.Interval(ge=0, lt=1)] = 0.0
-
-    @field_validator("lora_rank")
-    @classmethod
-    def _adapts_something(cls, value: int, info: ValidationInfo) -> int:
-        if value and not info.data.get("pretrained"):
-            raise ValueError("there is nothing pretrained to adapt; name it as `pretrained`, or leave this out")
-        if value and info.data.get("frozen"):
-            raise ValueError("`frozen` trains nothing that could be adapted; leave one of them out")
-        return value
 
 
 class Encoder(nn.Module):

@@ -9,11 +9,10 @@ from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import annotated_types
 import torch
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import AttentionInterface, LlamaConfig, LlamaForCausalLM
@@ -27,7 +26,7 @@ from nightshift.neural.attention import Visible
 from nightshift.neural.blocks import ConditionedBlocks, RecomputingBlock
 from nightshift.neural.data import ResidentDataset
 from nightshift.neural.recipes import Group, check_parameters, decay_groups, pretrained
-from nightshift.neural.recipes.pretrained import Continued
+from nightshift.neural.recipes.pretrained import Adapted
 
 if TYPE_CHECKING:
     from torch.distributed.tensor.parallel import ParallelStyle
@@ -54,7 +53,7 @@ class Context(NamedTuple):
     visible: Visible
 
 
-class LlamaParameters(Continued):
+class LlamaParameters(Adapted):
     """What `task.candidates.<name>.parameters` may hold for the kind `llama`."""
 
     epochs: Epochs = 1
@@ -67,17 +66,6 @@ class LlamaParameters(Continued):
     learning_rate: LearningRate = Field(
         0.003, description="of Adam, at most; default: 0.003 at a width of 256, less by the square root of the width"
     )
-    lora_rank: Annotated[int, annotated_types.Interval(ge=0, le=65_536)] = Field(
-        0, description="of what is learned beside pretrained matrices, which stay; 0: all weights are trained"
-    )
-    lora_alpha: Width = Field(16, description="these products are scaled by it over their number")
-
-    @field_validator("lora_rank")
-    @classmethod
-    def _adapts_something(cls, value: int, info: ValidationInfo) -> int:
-        if value and not info.data.get("pretrained"):
-            raise ValueError("there is nothing pretrained to adapt; name it as `pretrained`, or leave this out")
-        return value
 
     @model_validator(mode="before")
     @classmethod

@@ -1,11 +1,13 @@
 """Weights to begin with, as `transformers` reads them: from a folder, or from the hub."""
 
 import re
-from typing import Any
+from typing import Annotated, Any
 
+import annotated_types
 from pydantic import Field, ValidationInfo, field_validator
 
 from nightshift.config.neural import Fit
+from nightshift.config.section import Width
 from nightshift.errors import UnavailableError, UserError
 
 HUB = re.compile(r"[\w-][\w.-]*(/[\w.-]+)?")  # what a name on the hub looks like
@@ -29,6 +31,24 @@ class Pretrained(Continued):
     def _keeps_something(cls, value: bool, info: ValidationInfo) -> bool:
         if value and not info.data.get("pretrained"):
             raise ValueError("there is nothing pretrained to keep; name it as `pretrained`, or leave this out")
+        return value
+
+
+class Adapted(Continued):
+    """How a network is fitted of whose pretrained matrices only differences may be learned (Hu et al., LoRA, 2021)."""
+
+    lora_rank: Annotated[int, annotated_types.Interval(ge=0, le=65_536)] = Field(
+        0, description="of what is learned beside pretrained matrices, which stay; 0: all weights are trained"
+    )
+    lora_alpha: Width = Field(16, description="these products are scaled by it over their number")
+
+    @field_validator("lora_rank")
+    @classmethod
+    def _adapts_something(cls, value: int, info: ValidationInfo) -> int:
+        if value and not info.data.get("pretrained"):
+            raise ValueError("there is nothing pretrained to adapt; name it as `pretrained`, or leave this out")
+        if value and info.data.get("frozen"):
+            raise ValueError("`frozen` trains nothing that could be adapted; leave one of them out")
         return value
 
 

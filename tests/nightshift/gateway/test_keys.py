@@ -5,7 +5,7 @@ import hashlib
 import pytest
 
 from nightshift.errors import UserError
-from nightshift.gateway.budgets import Limits
+from nightshift.gateway.budgets import UNLIMITED, Amount
 from nightshift.gateway.keys import find_key, parse_keys
 
 SHA256 = hashlib.sha256(b"secret").hexdigest()
@@ -14,9 +14,14 @@ SHA256 = hashlib.sha256(b"secret").hexdigest()
 def test_a_key_is_known_by_its_hash_and_never_by_the_hash_as_a_key() -> None:
     keys = parse_keys("keys", f"- {{name: a, sha256: {SHA256}, tokens_per_day: 5}}".encode())
     key = find_key(keys, b"Bearer secret")
-    assert (key.name, key.limits) == ("a", Limits(tokens_per_day=5))
+    assert (key.name, key.limits.per_day, key.limits.requests_per_minute) == ("a", Amount(5, UNLIMITED), None)
     for header in (b"", b"secret", b"Basic secret", b"Bearer Secret", f"Bearer {SHA256}".encode()):
         assert find_key(keys, header) is None
+
+
+def test_a_budget_in_dollars_is_kept_in_nanodollars() -> None:
+    keys = parse_keys("keys", f"- {{name: a, sha256: {SHA256}, dollars_per_day: 0.29}}".encode())
+    assert keys[SHA256].limits.per_day == Amount(UNLIMITED, 290_000_000)
 
 
 @pytest.mark.parametrize(

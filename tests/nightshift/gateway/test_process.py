@@ -128,7 +128,7 @@ def test_a_gateway_that_is_stopped_ends_its_streams_first_and_one_ledger_has_one
     report.body(StepContext(report.parser().parse_args(["--ledger", str(files.ledger)])))
     names, row = capsys.readouterr().out.splitlines()
     assert names == "key,version,day,requests,prompt_tokens,completion_tokens,estimated_tokens,nanodollars"
-    assert row.startswith(f"team,{MODEL},2") and row.endswith(f",1,13,{replica.counts['completion_tokens']},0")
+    assert row.startswith(f"team,{MODEL},2") and row.endswith(f",1,13,{replica.counts['completion_tokens']},0,0")
 
 
 @pytest.mark.slow
