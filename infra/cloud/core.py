@@ -203,7 +203,8 @@ def _check_login(answers: EnvironmentAnswers) -> list[str]:
     """Google's commands name their project, those of AWS ask whichever account one is logged in to."""
     if answers.cloud is Cloud.GCP:
         return []
-    login = f'test "$(aws sts get-caller-identity --query Account --output text)" = {answers.account.id}'
+    account = f"aws sts get-caller-identity --region {answers.region} --query Account --output text"
+    login = f'test "$({account})" = {answers.account.id}'
     file = f"infra/answers/{answers.name}.yaml"
     wrong = f"cloud: you are logged in to another account than account.id in {file}; choose it with AWS_PROFILE"
     return [f'{login} || {{ echo "{wrong}" >&2; exit 2; }}']
@@ -257,7 +258,7 @@ def _activate_tags(answers: EnvironmentAnswers) -> list[str]:
         f"cloud-up: AWS does not know the tags yet, and the budget sees nothing; tomorrow: {make('cloud-up', answers)}"
     )
     return [
-        f"aws ce update-cost-allocation-tags-status --cost-allocation-tags-status {tags} >/dev/null"
+        f"aws ce update-cost-allocation-tags-status --region us-east-1 --cost-allocation-tags-status {tags} >/dev/null"
         f' || echo "{later}" >&2'
     ]
 

@@ -120,7 +120,7 @@ NOTHING = MonthlyCost(0.0, frozenset())
 
 
 @dataclass(frozen=True)
-class Resource:
+class PlannedResource:
     """A resource as it will be after the plan.
 
     Attributes:
@@ -171,7 +171,7 @@ class Pool:
     addresses: int = 0
 
 
-def resources(plan: Mapping[str, Any]) -> list[Resource]:
+def resources(plan: Mapping[str, Any]) -> list[PlannedResource]:
     """Return what a plan (`terraform show -json`) leaves standing, without data sources, in order of addresses."""
     zones = len(plan.get("variables", {}).get("zones", {}).get("value") or [None])
     # Terraform lists modules of one name in any order, and a training takes the first pool
@@ -197,7 +197,7 @@ def charges(plan: Mapping[str, Any], use: Use) -> list[Charge]:
     return charges + _nodes(pools(standing), use) + _claims(types)
 
 
-def pools(standing: Sequence[Resource]) -> list[Pool]:
+def pools(standing: Sequence[PlannedResource]) -> list[Pool]:
     """Return the node pools among resources."""
     templates = {resource.module: resource for resource in standing if resource.type == "aws_launch_template"}
     public = any(resource.values.get("map_public_ip_on_launch") for resource in standing)
@@ -236,10 +236,10 @@ def find_unpriced(plan: Mapping[str, Any], named: Mapping[str, str]) -> list[str
     return sorted({resource.type for resource in resources(plan)} - charged - set(named))
 
 
-def _walk(module: Mapping[str, Any], zones: int) -> Iterator[Resource]:
+def _walk(module: Mapping[str, Any], zones: int) -> Iterator[PlannedResource]:
     for entry in module.get("resources", []):
         if entry["mode"] == "managed":
-            yield Resource(entry["type"], entry["address"], entry.get("values", {}), zones)
+            yield PlannedResource(entry["type"], entry["address"], entry.get("values", {}), zones)
     for child in module.get("child_modules", []):
         yield from _walk(child, zones)
 
@@ -285,7 +285,7 @@ def _claims(types: Set[str]) -> list[Charge]:
     return [Charge("claimed disks", "disk", CLAIMS[name], "GB-month") for name in names]
 
 
-def _eks_pool(pool: Resource, template: Resource | None) -> Pool:
+def _eks_pool(pool: PlannedResource, template: PlannedResource | None) -> Pool:
     scaling, market = pool.first("scaling_config"), str(pool.values.get("capacity_type", "ON_DEMAND"))
     launched: Mapping[str, Any] = template.values if template else {}
     disks = [disk["ebs"][0]["volume_size"] for disk in launched.get("block_device_mappings", []) if disk.get("ebs")]
@@ -301,7 +301,7 @@ def _eks_pool(pool: Resource, template: Resource | None) -> Pool:
     )
 
 
-def _gke_pool(pool: Resource) -> Pool:
+def _gke_pool(pool: PlannedResource) -> Pool:
     scaling, node = pool.first("autoscaling"), pool.first("node_config")
     market = "spot" if node.get("spot") else "flex-start" if node.get("flex_start") else "on-demand"
     scratch = (node.get("ephemeral_storage_local_ssd_config") or [{}])[0].get("local_ssd_count") or 0
@@ -316,33 +316,33 @@ def _gke_pool(pool: Resource) -> Pool:
     )
 
 
-def _hourly(group: str) -> Callable[[Resource], list[Charge]]:
+def _hourly(group: str) -> Callable[[PlannedResource], list[Charge]]:
     """Charge a resource for every hour, by its type's price."""
     return lambda resource: [Charge(group, resource.type, HOURS, "hour")]
 
 
-def _key(resource: Resource) -> list[Charge]:
+def _key(resource: PlannedResource) -> list[Charge]:
     return [Charge("keys", resource.type, 1.0, "month")]
 
 
-def _endpoint(endpoint: Resource) -> list[Charge]:
+def _endpoint(endpoint: PlannedResource) -> list[Charge]:
     """Charge an interface endpoint in every zone; gateway endpoints are free."""
     if endpoint.values.get("vpc_endpoint_type") != "Interface":
         return []
     return [Charge("network", endpoint.type, HOURS * endpoint.zones, "hour")]
 
 
-def _fsx(system: Resource) -> list[Charge]:
+def _fsx(system: PlannedResource) -> list[Charge]:
     kind, speed = system.values.get("deployment_type"), system.values.get("per_unit_storage_throughput")
     return [Charge("Lustre", f"FSx {kind} {speed}", float(system.values["storage_capacity"]), "GB-month")]
 
 
-def _managed_lustre(system: Resource) -> list[Charge]:
+def _managed_lustre(system: PlannedResource) -> list[Charge]:
     speed = system.values.get("per_unit_storage_throughput")
     return [Charge("Lustre", f"Managed Lustre {speed}", float(system.values["capacity_gib"]), "GB-month")]
 
 
-def _filestore(instance: Resource) -> list[Charge]:
+def _filestore(instance: PlannedResource) -> list[Charge]:
     return [
         Charge(
             "files",
@@ -365,7 +365,7 @@ CLAIMS = {
 SMALLEST = ("Airflow's database", "MLflow's database")
 CLUSTERS = {"aws_eks_cluster", "google_container_cluster"}
 FILE_SYSTEMS = {"aws_fsx_lustre_file_system", "google_filestore_instance", "google_lustre_instance"}
-RULES: dict[str, Callable[[Resource], list[Charge]]] = {
+RULES: dict[str, Callable[[PlannedResource], list[Charge]]] = {
     "aws_eks_cluster": _hourly("cluster"),
     "aws_nat_gateway": _hourly("network"),
     "aws_eip": lambda _: [Charge("network", "public IPv4", HOURS, "hour")],

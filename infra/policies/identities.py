@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 
 from infra.policies.model import Environment, Problem, Resource, label, policy, table
@@ -13,6 +14,9 @@ _PRINCIPAL = re.compile(
     r"principal://iam\.googleapis\.com/projects/[^/]+/locations/global/workloadIdentityPools/(?P<pool>[^/]+)"
     r"/subject/ns/(?P<namespace>[a-z0-9-]+)/sa/(?P<account>[a-z0-9-]+)"
 )
+_ACCOUNT = re.compile(r"serviceAccount:[^@]+@(?P<project>[a-z][a-z0-9-]+)\.iam\.gserviceaccount\.com")
+# projects of Google's, where service agents are
+_AGENTS = ("compute-system", "container-engine-robot", "gs-project-accounts")
 # which of Kubernetes' own roles the members of a group have, by how the group's name ends
 _PEOPLE = {"operators": "edit", "readers": "view"}
 
@@ -203,6 +207,32 @@ def groups_are_of_the_domain_that_is_asked(environment: Environment) -> Iterator
             for name in (subject["name"] for subject in binding.get("subjects", []) if "@" in subject["name"]):
                 if domain and not name.endswith(f"@{domain}"):
                     yield Problem(label(binding), "subjects", name, f"the cluster asks about groups of {domain}")
+
+
+@policy("https://docs.aws.amazon.com/eks/latest/userguide/access-entries.html")
+def people_are_of_one_account(environment: Environment) -> Iterator[Problem]:
+    """A principal of an access entry is of the cluster's account, so that all are of one."""
+    entries = environment.of_type("aws_eks_access_entry")
+    accounts = Counter(str(entry.values["principal_arn"]).split(":")[4] for entry in entries)
+    for entry in entries:
+        arn = entry.values["principal_arn"]
+        if arn.split(":")[4] != accounts.most_common(1)[0][0]:
+            allowed = f"the others are of {accounts.most_common(1)[0][0]}, which has to be the cluster's account"
+            yield Problem(entry.address, "principal_arn", arn, allowed)
+
+
+@policy("https://docs.cloud.google.com/iam/docs/service-account-overview")
+def accounts_are_of_this_project(environment: Environment) -> Iterator[Problem]:
+    """A grant is to accounts of this project, but for those of others that pull images."""
+    project = environment.facts["project"]
+    for grant in environment.resources:
+        match = _ACCOUNT.fullmatch(str(grant.values.get("member", "")))
+        pulls = ".readers[" in grant.address
+        if match and match["project"] in _AGENTS:
+            continue
+        if match and (match["project"] == project) == pulls:
+            allowed = "who pulls is of another project" if pulls else f"it is of this project, {project}"
+            yield Problem(grant.address, "member", match[0], allowed)
 
 
 @policy("https://docs.cloud.google.com/kubernetes-engine/docs/how-to/hardening-your-cluster#use_least_privilege_sa")

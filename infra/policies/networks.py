@@ -77,9 +77,9 @@ def a_nat_gateway_reaches_the_internet_by_its_own_subnet(environment: Environmen
             )
     # the smallest size has none, and nodes with addresses of their own
     has_gateway = environment.of_type("aws_nat_gateway")
-    for subnet in environment.of_type("aws_subnet"):
-        if subnet.values.get("map_public_ip_on_launch") and has_gateway:
-            yield Problem(subnet.address, "map_public_ip_on_launch", True, "beside NAT gateways no node is public")
+    for private in environment.of_type("aws_subnet"):
+        if private.values.get("map_public_ip_on_launch") and has_gateway:
+            yield Problem(private.address, "map_public_ip_on_launch", True, "beside NAT gateways no node is public")
     for group in environment.of_type("aws_eks_node_group", "aws_fsx_lustre_file_system") if has_gateway else ():
         for subnet in group.values.get("subnet_ids") or ():
             if ways.get(subnet) not in (None, "aws_nat_gateway"):
