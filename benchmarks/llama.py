@@ -88,17 +88,17 @@ def measure_recomputation(arguments: argparse.Namespace) -> None:
 def compare_plan(arguments: argparse.Namespace, architecture: Llama) -> figures.Row:
     """Return what a training takes, and what the planner says of it."""
     expected = planned.plan_training(architecture, Trainer(), Cluster(hardware.gpu(arguments.gpu), 1, 1, 50e9))
-    taken = train(arguments, architecture)
+    measured = train(arguments, architecture)
     memory = (expected.memory.states + expected.memory.activations) / 1e9
     return {
         "recompute": architecture.fit.recompute.value,
-        "tokens/s": taken["tokens/s"],
+        "tokens/s": measured["tokens/s"],
         "planned tokens/s": round(expected.throughput),
-        "of the peak": taken["of the peak"],
-        "peak GB": taken["peak GB"],
+        "of the peak": measured["of the peak"],
+        "peak GB": measured["peak GB"],
         "planned GB": memory,
-        "off by": f"{memory / taken['peak GB'] - 1:+.1%}" if taken["peak GB"] else None,
-        "bits a byte, after": taken["after"],
+        "off by": f"{memory / measured['peak GB'] - 1:+.1%}" if measured["peak GB"] else None,
+        "bits a byte, after": measured["after"],
     }
 
 

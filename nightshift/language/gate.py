@@ -175,7 +175,8 @@ def pair_documents(original: Likelihoods, quantized: Likelihoods) -> PairedLosse
 def measure_speeds(original: LoadedModel, quantized: LoadedModel, text: str, pairs: int = SPEED_PAIRS) -> PairedSpeeds:
     """Return how fast both models read a text's tokens one by one, measured in turn, for so many pairs at least."""
     tokens = original.tokenize(text)[: min(original.context, SPEED_TOKENS)]
-    seconds, deadline = [], time.monotonic() + SPEED_SECONDS
+    deadline = time.monotonic() + SPEED_SECONDS
+    seconds: list[list[float]] = []
     while len(seconds) < pairs or time.monotonic() < deadline:
         seconds.append([model.decode_seconds(tokens) for model in (original, quantized)])
     return PairedSpeeds(*len(tokens) / np.array(seconds).T)

@@ -18,6 +18,10 @@ from torch.utils.checkpoint import (
 from nightshift.config.neural import Recompute
 from nightshift.neural.blocks import RecomputingBlock
 
+Contexts = tuple[
+    AbstractContextManager[None], AbstractContextManager[None]
+]  # of the forward pass, and of its repetition
+
 aten = torch.ops.aten
 PRODUCTS = {aten.mm.default, aten.addmm.default, aten.bmm.default, aten.convolution.default}
 ATTENTION = {
@@ -47,7 +51,7 @@ def _keep_products(forward: Callable[..., Tensor], *inputs: Any) -> Tensor:
     return outputs
 
 
-def keep_some_products() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
+def keep_some_products() -> Contexts:
     """Keep attention and every second product: half the memory for half of the products (torchtitan, 2024)."""
     counts: Counter[bool] = Counter()
 
@@ -56,4 +60,5 @@ def keep_some_products() -> tuple[AbstractContextManager[None], AbstractContextM
         is_kept = counts[context.is_recompute] % 2 == 1 if operation in PRODUCTS else operation in ATTENTION
         return CheckpointPolicy.MUST_SAVE if is_kept else CheckpointPolicy.PREFER_RECOMPUTE
 
-    return create_selective_checkpoint_contexts(decide)
+    contexts: Contexts = create_selective_checkpoint_contexts(decide)  # type: ignore[no-untyped-call]
+    return contexts

@@ -1,4 +1,4 @@
-"""The commands about language models as files."""
+"""The commands about language models as files, and as they are served."""
 
 import argparse
 from pathlib import Path
@@ -113,9 +113,10 @@ def judge(args: argparse.Namespace) -> int:
 
 def suite(args: argparse.Namespace) -> int:
     """Make a task suite of texts that a model was not trained on."""
-    with require_extra("nightshift language suite", EXTRA):
-        from nightshift.language.suite import harness, items
+    from nightshift.language.suite import harness, items
 
+    if args.items < items.CHOICES:
+        raise UserError(f"--items is {args.items}; give at least {items.CHOICES}, as an item has so many choices")
     tasks = items.build_suite(_read_documents(args.documents), args.items)
     harness.write_suite(args.folder, tasks)
     return options.say(f"{args.folder}: {len(tasks[items.CHOICE])} items for each of {', '.join(tasks)}")
@@ -123,9 +124,8 @@ def suite(args: argparse.Namespace) -> int:
 
 def evaluate(args: argparse.Namespace) -> int:
     """Score a served model on a task suite; exit with code 2 if it is worse than the champion."""
-    with require_extra("nightshift language evaluate", EXTRA):
-        from nightshift.language import loadtest
-        from nightshift.language.suite import comparison, endpoint, harness, scores
+    from nightshift.language import loadtest
+    from nightshift.language.suite import comparison, endpoint, harness, scores
 
     tasks, tokenizer = harness.read_suite(args.suite), endpoint.load_tokenizer(args.tokenizer)
     champion = SuiteScores.read(storage.join(args.champion, SUITE)) if args.champion else None
@@ -157,7 +157,7 @@ def _read_documents(path: Path) -> list[str]:
         UserError: when it is no file.
     """
     if not path.is_file():
-        raise UserError(f"--documents {path} is no file; give one with a text on each line")
+        raise UserError(f"documents {path} is no file; give one with a text on each line")
     return [line for line in path.read_text().splitlines() if line.strip()]
 
 

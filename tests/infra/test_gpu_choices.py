@@ -243,6 +243,14 @@ def test_karpenter_tries_its_pools_in_the_order_of_the_answers_and_no_other(
     assert yaml.safe_load(nodes["userData"])["spec"] == {"featureGates": {"FastImagePull": True}}
 
 
+@pytest.mark.parametrize("order", [["reservation", "on-demand"], ["on-demand", "spot", "reservation"], ["spot"]])
+def test_a_pool_is_as_heavy_as_its_capacity_stands_early_in_the_order(order: list[str]) -> None:
+    weights = {pool: weight for pool, weight in gpu.weigh_pools(choose("aws", fallback=order).gpu).items() if weight}
+    names = {pool: kind for kind, pool in gpu.KARPENTERS_POOLS.items()}
+
+    assert [names[pool] for pool in sorted(weights, key=weights.__getitem__, reverse=True)] == order
+
+
 @with_facts
 @with_kubectl
 def test_karpenters_own_schema_takes_the_nodes(rendered: Rendered) -> None:
@@ -315,9 +323,11 @@ def test_a_machine_of_a_fabric_has_whole_nodes_their_interfaces_and_the_librarie
     assert not re.search(r":latest$|/[^:]+$", libraries["image"])
     # what the namespace enforces
     assert security.violations("baseline", pod) == []
+    others = {name: value for name, value in container["resources"]["limits"].items() if name not in ("memory", GPU)}
     if cloud == "aws":
-        assert container["resources"]["limits"]["vpc.amazonaws.com/efa"] == str(MADE.efa_interfaces)
+        assert others == {"vpc.amazonaws.com/efa": str(MADE.efa_interfaces)}
     else:
+        assert others == {}
         (claim,) = pod["resourceClaims"]
         template = named(objects, "ResourceClaimTemplate", claim["resourceClaimTemplateName"])
         assert template["metadata"]["namespace"] == runtime["metadata"]["namespace"]

@@ -27,15 +27,12 @@ NODE = {"guest_accelerator": [{"count": 1}], "labels": {"nightshift/pool": "gpu"
 
 def of_terraform(cloud: str) -> list[sown.Mistake]:
     """A sample of the mistakes that have to be planned: one of each file."""
-    planned = [mistake for mistake in MISTAKES if mistake.file.startswith(f"{cloud}/")]
-    return sown.grouped(planned)[0]
+    return sown.grouped([mistake for mistake in MISTAKES if mistake.cloud == cloud and mistake.is_planned])[0]
 
 
 def of_manifests(cloud: str) -> list[list[sown.Mistake]]:
     """All the others, in groups that do not hide each other."""
-    return sown.grouped(
-        [mistake for mistake in MISTAKES if mistake.cloud == cloud and not mistake.file.startswith(f"{cloud}/")]
-    )
+    return sown.grouped([mistake for mistake in MISTAKES if mistake.cloud == cloud and not mistake.is_planned])
 
 
 @pytest.fixture(scope="module")

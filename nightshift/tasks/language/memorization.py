@@ -61,8 +61,7 @@ def find_memorized(scorer: DocumentScorer, texts: Sequence[Tokens], size: int) -
     if not texts:
         return np.empty(0, bool)
     rows, _ = documents.cut_rows([text[: 1 + 2 * size] for text in texts], scorer.preprocessing)
-    memorized: npt.NDArray[np.bool_] = scorer.find_greedy(rows)[:, size : 2 * size].all(axis=1)
-    return memorized
+    return np.asarray(scorer.find_greedy(rows)[:, size : 2 * size].all(axis=1))
 
 
 def _describe_sources(rows: pd.DataFrame, memorized: npt.NDArray[np.bool_]) -> Iterator[MemorizedShare]:

@@ -18,6 +18,7 @@ from infra.policies.findings import judge
 from infra.policies.model import Environment
 from infra.terraform import INFRA
 from tests.infra import hcl
+from tests.infra.checks import CLOUDS
 from tests.infra.golden import terraform
 
 FOLDER = Path(__file__).parent
@@ -47,6 +48,11 @@ class Mistake:
     def cloud(self) -> str:
         """The cloud whose environment shows it."""
         return "gcp" if "gcp" in self.file else "aws"
+
+    @property
+    def is_planned(self) -> bool:
+        """Whether Terraform has to plan it anew."""
+        return self.file.split("/")[0] in (*CLOUDS, "answers")
 
     def sow(self, infra: Path) -> None:
         """Write it into a copy of `infra/`."""

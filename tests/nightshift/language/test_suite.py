@@ -84,6 +84,10 @@ def test_the_right_choice_is_at_every_place() -> None:
 def test_too_few_or_short_documents_are_refused() -> None:
     with pytest.raises(UserError, match=r"\d have different first 32 words; give at least 4"):
         items.build_suite([*TEXTS[2:5], "short"], 8)
+    with pytest.raises(UserError, match="--items is 3; give at least 4"):
+        command("suite", "documents.txt", "suite", "--items", "3")
+    with pytest.raises(UserError, match=r"documents documents\.txt is no file; give one with a text on each line"):
+        command("suite", "documents.txt", "suite")
 
 
 def test_a_suite_is_written_for_the_harness_and_read_again(suite: Path) -> None:

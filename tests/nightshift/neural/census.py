@@ -25,6 +25,8 @@ from nightshift.config.neural import Trainer
 from nightshift.neural import devices, processes
 from nightshift.neural.pipeline import PipelineReplica
 from nightshift.neural.recipes import llama
+from nightshift.neural.recipes.llama import Llama
+from nightshift.neural.replica import Replica
 from nightshift.neural.trainer import NetworkTraining
 from nightshift.planning.layout import Cluster
 
@@ -56,15 +58,19 @@ class Census(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.peak, self._storages = 0, {}
+        self.peak = self._bound = self._operations = 0
+        self._storages: dict[int, StorageWeakRef] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        for tensor in tree_leaves(result):
-            if isinstance(tensor, Tensor):
-                storage = local(tensor).untyped_storage()
-                self._storages[storage._cdata] = StorageWeakRef(storage)
-        self.peak = max(self.peak, self.count_bytes())
+        for storage in (local(value).untyped_storage() for value in tree_leaves(result) if isinstance(value, Tensor)):
+            if self._storages.setdefault(storage._cdata, reference := StorageWeakRef(storage)) is reference:
+                self._bound += storage.nbytes()
+        self._operations += 1
+        # FSDP fills storages again outside of operations
+        if self._bound > self.peak or self._operations % 10 == 0:
+            self._bound = self.count_bytes()
+            self.peak = max(self.peak, self._bound)
         return result
 
     def count_bytes(self) -> int:
@@ -79,39 +85,45 @@ def local(tensor: Tensor) -> Tensor:
 
 
 def measure(name: str) -> figures.Row:
-    """Take two steps in a layout, the second of them counted."""
+    """Count a layout of 8 processes: the bytes of the fullest, and the bubble of a pipeline."""
     shared, fit = LAYOUTS[name]
-    recipe = llama.build("parameters", SHAPE, SIZES | fit)
-    trainer = Trainer.parse_value(shared)
+    recipe, trainer = build(**fit), Trainer.parse_value(shared)
     with devices.reproducible(0, 1):
-        training = NetworkTraining(
-            processes.replica(recipe, trainer, CPU), recipe.random_rows(2 * fit["batch_size"], CPU)
-        )
-        batches = training.batches()
-        training.step(next(batches))
-        kept = count_states(training)
-        training.replica.clear()
-        replica = training.replica
+        replica = processes.replica(recipe, trainer, CPU)
         actions = record_actions(replica) if isinstance(replica, PipelineReplica) else []
-        with Census() as census:
-            training.replica.backward(next(batches), lambda loss: loss)
-    expected = planned.plan_training(
-        recipe, trainer, Cluster(hardware.gpu("h100-80gb"), 1, dist.get_world_size(), 50e9)
-    )
-    counted = max(gather(kept + census.peak))
-    total = expected.memory.states + expected.memory.activations
-    row: figures.Row = {
-        "layout": name,
-        "counted MB": counted / 1e6,
-        "planned MB": total / 1e6,
-        "off by": f"{total / counted - 1:+.1%}",
-    }
+        counted = max(gather(count_peak(replica)))
+    planned_bytes = plan_bytes(recipe, trainer, dist.get_world_size())
+    row: figures.Row = {"layout": name, "counted MB": counted / 1e6, "planned MB": planned_bytes / 1e6}
+    row["off by"] = f"{planned_bytes / counted - 1:+.1%}"
     if isinstance(replica, PipelineReplica):
         orders: list[Any] = [None] * trainer.pipeline
-        dist.all_gather_object(orders, actions, group=replica.mesh["pipeline"].get_group())
+        dist.all_gather_object(orders, actions[len(actions) // 2 :], group=replica.mesh["pipeline"].get_group())
         idle = measure_bubble(orders)
         row |= {"bubble": f"{idle:.1%}", "formula": f"{formula(trainer, fit['microbatches']):.1%}"}
     return row
+
+
+def build(**fit: Any) -> Llama:
+    """Return a small Llama."""
+    return llama.build("parameters", SHAPE, SIZES | fit)
+
+
+def plan_bytes(recipe: Llama, trainer: Trainer, count: int) -> float:
+    """Return what the planner expects in the fullest of so many processes, without what CUDA itself takes."""
+    memory = planned.plan_training(recipe, trainer, Cluster(hardware.gpu("h100-80gb"), 1, count, 50e9)).memory
+    return memory.states + memory.activations
+
+
+def count_peak(replica: Replica) -> int:
+    """Return the most bytes that a process holds in the second step of a training; call it once."""
+    training = NetworkTraining(replica, replica.recipe.random_rows(2 * replica.fit.batch_size, CPU))
+    batches = training.batches()
+    training.step(next(batches))
+    kept = count_states(training)
+    replica.clear()
+    with Census() as census:
+        replica.backward(next(batches), lambda loss: loss)
+    return kept + census.peak
 
 
 def count_states(training: NetworkTraining) -> int:
