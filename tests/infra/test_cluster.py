@@ -15,7 +15,7 @@ import yaml
 
 from infra.cluster import core
 from nightshift.errors import UserError
-from pipelines.environments import AWS, GCP, GPU, SITES, Role
+from pipelines.environments import AWS, GCP, GPU, SITES, STATE, Role
 from pipelines.images import PUSHED_IMAGES
 from tests import tracking
 from tests.cluster.kinds import BINDING, ROLE
@@ -317,7 +317,8 @@ def test_artifacts_lie_in_the_clouds_store_below_what_steps_may_write() -> None:
     roots = [line for line in core.install(CHARTS, "gcp", "c") if "defaultPipelineRoot" in line]
 
     assert len(roots) == 1 and '"defaultPipelineRoot=$STORE/pipelines"' in roots[0]
-    assert re.search(r"steps += .*writes = .*\"pipelines\"", granted)
+    assert re.search(r"written += .*\"pipelines\"", granted)
+    assert re.search(r"steps += .*writes = local.written", granted)
 
 
 def test_airflow_keeps_logs_where_its_pods_may_write_and_read() -> None:
@@ -343,6 +344,7 @@ def test_airflow_runs_the_image_that_was_pushed_and_starts_those_that_were() -> 
     assert values("airflow")["env"][2] == {"name": PUSHED_IMAGES} and '--set "env[2].value=$IMAGES"' in command
 
 
+@pytest.mark.parametrize("there", ["", "customresourcedefinition/clusterstoragecontainers.serving.kserve.io"])
 def test_a_kind_of_kserve_that_its_chart_leaves_out_the_second_time_is_kept(script: Script, there: str) -> None:
     commands = core.install(CHARTS, "aws", "c")
     kinds = next(number for number, line in enumerate(commands) if "--install kserve-crd" in line)
@@ -371,7 +373,7 @@ def test_airflow_knows_where_its_steps_run() -> None:
     assert values("airflow")["env"] == [
         {"name": "NIGHTSHIFT_ENVIRONMENT"},
         {"name": "NIGHTSHIFT_NAMESPACE", "value": "kubeflow"},
-        {"name": PUSHED_IMAGES},
+        *({"name": name} for name in (PUSHED_IMAGES, STATE, "NIGHTSHIFT_DATA")),
     ]
     assert {subject["namespace"] for subject in account["subjects"]} == {"airflow"}
 

@@ -99,6 +99,7 @@ def test_an_environments_name_is_no_difference_and_anothers_in_its_place_is_one(
 
     assert differences(named("dev", "dev"), named("prod", "prod")) == []
     assert differences(named("dev", "prod"), named("prod", "prod")) == [Fact("node", "", {"role": "x-prod-nodes"})]
+    assert named("try", "try(var") == [Fact("node", "", {"name": "x-{environment}", "role": "x-try(var-nodes"})]
 
 
 @pytest.fixture(scope="session")

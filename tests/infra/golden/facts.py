@@ -38,8 +38,8 @@ def text(facts: Sequence[Fact]) -> str:
 
 
 def renamed(facts: Sequence[Fact], name: str) -> list[Fact]:
-    """Return facts with `{environment}` wherever an environment's name stands, but for /dev and pkg.dev."""
-    word = re.compile(rf"(?<![/.])\b{re.escape(name)}\b")
+    """Return facts with `{environment}` wherever an environment's name stands, but for /dev, pkg.dev and try()."""
+    word = re.compile(rf"(?<![/.])\b{re.escape(name)}\b(?!\()")
     return [Fact(fact.name, fact.key, _replaced(opened(fact.value), word, "{environment}")) for fact in facts]
 
 
