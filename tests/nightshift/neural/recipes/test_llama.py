@@ -185,7 +185,7 @@ def test_networks_that_no_graph_is_drawn_for_are_refused_before_the_training(pre
     ("tensor", "changes", "message"),
     [
         (3, {}, r"task\.trainer\.tensor: is 3, which does not divide the 4 heads of task\.candidates"),
-        (4, {}, "is 4, which does not divide the 2 kv_heads of .*; write one of 1, or change them"),
+        (4, {}, "is 4, which does not divide the 2 kv_heads of .*; write one of 1, 2, or change them"),
         (5, {"heads": 5, "kv_heads": 5, "width": 40}, "is 5, which does not divide the 128 units between"),
     ],
 )
