@@ -20,6 +20,7 @@ Argv = list[str]
 # programs whose commands are not run here -> the reason
 ELSEWHERE = {
     "aws": "needs an account of AWS",
+    "cd": "changes a shell's folder",
     "cp": "copies a config; tests/e2e/test_use_cases.py writes its own",
     "curl": "needs an endpoint; tests/e2e/test_daily_run.py sends the line that a run prints",
     "df": "needs a mounted Lustre",
