@@ -77,7 +77,7 @@ def plan(cloud: str, size: str, source: Path = INFRA, variables: Mapping[str, An
     return planned
 
 
-def applied(
+def plan_and_apply(
     cloud: str, size: str, source: Path = INFRA, variables: Mapping[str, Any] | None = None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return a plan as above, and what an apply without a cloud makes of it, whose answers are made up.

@@ -1,5 +1,6 @@
 """The arguments of a run of a pipeline, gathered and checked for every engine."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -84,7 +85,15 @@ def load_compiled(name_or_file: str, environment: str = "local") -> ir.Pipeline:
             f"pipeline {name_or_file!r} does not exist; give a file of compiled YAML or one of "
             f"{', '.join(known)}{nearest(name_or_file, known)}"
         )
-    return ir.load(COMPILED / environment / f"{name_or_file}.yaml", find_pushed_images())
+    return _pin_images(ir.load(COMPILED / environment / f"{name_or_file}.yaml"))
+
+
+def _pin_images(pipeline: ir.Pipeline) -> ir.Pipeline:
+    images, content = find_pushed_images(), pipeline.yaml
+    for example, pushed in images.items():
+        content = content.replace(f"image: {example}\n".encode(), f"image: {pushed}\n".encode())
+    tasks = (replace(task, image=images.get(task.image, task.image)) for task in pipeline.tasks)
+    return replace(pipeline, tasks=tuple(tasks), yaml=content)
 
 
 def list_shipped(environment: str = "local") -> list[str]:

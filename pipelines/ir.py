@@ -6,7 +6,7 @@ engine that quietly ignored it would run another pipeline than Kubeflow does. Ne
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -105,20 +105,14 @@ class Pipeline:
     yaml: bytes = field(repr=False)
 
 
-def load(path: Path, images: Mapping[str, str] | None = None) -> Pipeline:
+def load(path: Path) -> Pipeline:
     """Read a compiled pipeline.
-
-    Args:
-        path: of its file.
-        images: image of a step -> the one in its place.
 
     Raises:
         UserError: when the file is missing, not compiled YAML, or uses what the engines do not run.
     """
     try:
         content = path.read_bytes()
-        for named, pushed in (images or {}).items():
-            content = content.replace(f"image: {named}\n".encode(), f"image: {pushed}\n".encode())
         documents = list(yaml.load_all(content, getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
     except FileNotFoundError:
         raise UserError(

@@ -39,7 +39,7 @@ def read(cloud: str, name: str, infra: Path = terraform.INFRA) -> Environment:
     answers = questions.read(cloud, name, infra / "answers")
     if not terraform.OFFLINE.exists():
         return describe(answers, terraform.plan(cloud, answers.size, infra, rendering.variables(answers)), {}, infra)
-    plan, state = terraform.applied(cloud, answers.size, infra, rendering.variables(answers))
+    plan, state = terraform.plan_and_apply(cloud, answers.size, infra, rendering.variables(answers))
     return describe(answers, plan, state, infra)
 
 

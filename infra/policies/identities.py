@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from infra.policies.model import Environment, Problem, Resource, label, policy, table
-from infra.policies.names import listed
+from infra.policies.names import as_list
 
 _RIGHTS = {"s3:GetObject": "reads", "s3:PutObject": "writes"}
 _ROLES = {"roles/storage.objectViewer": ("reads",), "roles/storage.objectUser": ("reads", "writes")}
@@ -124,7 +124,7 @@ def _rights_on_aws(environment: Environment) -> Iterator[tuple[str, str, str]]:
         account = roles.get(granted.values.get("role"), "")
         if "/" in account and granted.values.get("name") == "bucket":
             for statement in json.loads(granted.values.get("policy") or '{"Statement": []}')["Statement"]:
-                for action in listed(statement["Action"]):
+                for action in as_list(statement["Action"]):
                     if action in _RIGHTS:
                         yield account, _RIGHTS[action], str(statement["Resource"]).split("/")[-2]
 

@@ -23,12 +23,12 @@ def documents(environment: Environment) -> Iterator[tuple[Resource, str, Json]]:
                 yield from ((resource, argument, statement) for statement in json.loads(text)["Statement"])
 
 
-def listed(value: Any) -> list[Any]:
+def as_list(value: Any) -> list[Any]:
     """Return a list as it is and anything else as a list of one."""
     return value if isinstance(value, list) else [value]
 
 
-def filled(environment: Environment, pattern: str) -> str:
+def fill_in(environment: Environment, pattern: str) -> str:
     """Return a pattern of a table with the environment's own names in it."""
     for name, fact in environment.facts.items():
         pattern = pattern.replace(f"{{{name}}}", re.escape(fact) if fact else ".*")
@@ -56,7 +56,7 @@ def every_event_rule_has_a_target_that_lets_it_in(environment: Environment) -> I
         arn
         for policy in environment.of_type("aws_sqs_queue_policy")
         for statement in json.loads(policy.values.get("policy") or '{"Statement": []}')["Statement"]
-        for arn in listed(statement.get("Condition", {}).get("ArnEquals", {}).get("aws:SourceArn", []))
+        for arn in as_list(statement.get("Condition", {}).get("ArnEquals", {}).get("aws:SourceArn", []))
     }
     for rule in environment.of_type("aws_cloudwatch_event_rule"):
         if targets and rule.values.get("name") not in targets:
@@ -73,12 +73,12 @@ def services_are_trusted_as_they_ask(environment: Environment) -> Iterator[Probl
     known = {name.format(**environment.facts): row for name, row in table("names")["principals"].items()}
     for resource, argument, statement in documents(environment):
         principal = statement.get("Principal", {})
-        for name in listed(principal.get("Service", [])) if isinstance(principal, dict) else ():
+        for name in as_list(principal.get("Service", [])) if isinstance(principal, dict) else ():
             where, row = f"{argument}.Principal.Service", known.get(name)
             if row is None:
                 yield Problem(resource.address, where, name, f"a request comes from one of {', '.join(sorted(known))}")
                 continue
-            missing = {*row["actions"]} - {*listed(statement.get("Action", []))}
+            missing = {*row["actions"]} - {*as_list(statement.get("Action", []))}
             if missing:
                 allowed = f"{name} asks for {', '.join(sorted(missing))} too ({row['source']})"
                 yield Problem(resource.address, f"{argument}.Action", statement.get("Action"), allowed)
@@ -103,8 +103,8 @@ def conditions_compare_what_is_sent(environment: Environment) -> Iterator[Proble
                 if operator not in row["operators"]:
                     allowed = f"its operator is {' or '.join(row['operators'])} ({row['source']})"
                     yield Problem(resource.address, where, values, allowed)
-                pattern = filled(environment, row["value"])
-                for value in listed(values):
+                pattern = fill_in(environment, row["value"])
+                for value in as_list(values):
                     if not re.fullmatch(pattern, str(value)):
                         yield Problem(resource.address, where, value, f"what is sent is {pattern} ({row['source']})")
 
@@ -112,9 +112,9 @@ def conditions_compare_what_is_sent(environment: Environment) -> Iterator[Proble
 @policy(_TABLE)
 def arns_are_of_this_account_and_region(environment: Environment) -> Iterator[Problem]:
     """An ARN of another form, region or account names nothing of this environment."""
-    patterns = {name: filled(environment, pattern) for name, pattern in table("names")["arns"].items()}
+    patterns = {name: fill_in(environment, pattern) for name, pattern in table("names")["arns"].items()}
     for resource, argument, statement in documents(environment):
-        for arn in listed(statement.get("Resource", [])):
+        for arn in as_list(statement.get("Resource", [])):
             service = arn.split(":")[2] if arn.startswith("arn:") else ""
             if service and resource.address.endswith("sources"):
                 continue  # another account's, whose number is not known here
@@ -144,7 +144,7 @@ def managed_policies_are_there_and_fit_their_role(environment: Environment) -> I
 
 def _services(role: Resource) -> list[str]:
     statements = json.loads(role.values.get("assume_role_policy") or '{"Statement": []}')["Statement"]
-    return [name for statement in statements for name in listed(statement.get("Principal", {}).get("Service", []))]
+    return [name for statement in statements for name in as_list(statement.get("Principal", {}).get("Service", []))]
 
 
 @policy("https://docs.aws.amazon.com/eks/latest/userguide/control-plane-logs.html")
@@ -180,7 +180,7 @@ def tags_that_rights_ask_for_are_borne(environment: Environment) -> Iterator[Pro
     }
     for resource, argument, statement in documents(environment):
         for keys in statement.get("Condition", {}).values():
-            for name in listed(keys.get("ssm:resourceTag/Name", [])):
+            for name in as_list(keys.get("ssm:resourceTag/Name", [])):
                 if name not in borne:
                     allowed = f"launch templates name instances {', '.join(sorted(filter(None, borne)))}"
                     yield Problem(resource.address, f"{argument}.Condition.ssm:resourceTag/Name", name, allowed)
@@ -191,11 +191,11 @@ def tags_are_those_that_are_looked_for(environment: Environment) -> Iterator[Pro
     """A tag with a service's prefix is one that the service looks for, with the value that it looks for."""
     known = table("names")["tags"]
     for where, field, key, value in _tags(environment):
-        pattern = next((row for name, row in known.items() if re.fullmatch(filled(environment, name), key)), None)
+        pattern = next((row for name, row in known.items() if re.fullmatch(fill_in(environment, name), key)), None)
         if pattern is None:
             yield Problem(where, field, key, f"nobody looks for it; there are {', '.join(known)}")
-        elif not re.fullmatch(filled(environment, pattern), str(value)):
-            yield Problem(where, f"{field}.{key}", value, f"it is {filled(environment, pattern)}")
+        elif not re.fullmatch(fill_in(environment, pattern), str(value)):
+            yield Problem(where, f"{field}.{key}", value, f"it is {fill_in(environment, pattern)}")
 
 
 def _tags(environment: Environment) -> Iterator[tuple[str, str, str, str]]:
@@ -241,8 +241,8 @@ def karpenter_hears_of_every_interruption(environment: Environment) -> Iterator[
 def rights_to_write_logs_are_to_streams(environment: Environment) -> Iterator[Problem]:
     """Events are put into the streams of a group: without :* or /* behind it the ARN names the group alone."""
     for resource, argument, statement in documents(environment):
-        if "logs:PutLogEvents" in listed(statement["Action"]):
-            for arn in listed(statement.get("Resource", [])):
+        if "logs:PutLogEvents" in as_list(statement["Action"]):
+            for arn in as_list(statement.get("Resource", [])):
                 if not arn.endswith("*"):
                     yield Problem(resource.address, f"{argument}.Resource", arn, "it ends with :*, for the streams")
 
@@ -267,7 +267,7 @@ def documents_that_rights_name_are_there(environment: Environment) -> Iterator[P
     """A right to a session's document is to one that is made here."""
     names = {document.values.get("name") for document in environment.of_type("aws_ssm_document")}
     for resource, argument, statement in documents(environment):
-        for arn in listed(statement.get("Resource", [])):
+        for arn in as_list(statement.get("Resource", [])):
             name = arn.partition(":document/")[2]
             if name and name not in names:
                 yield Problem(resource.address, f"{argument}.Resource", arn, f"there is {', '.join(map(str, names))}")

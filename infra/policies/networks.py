@@ -10,7 +10,7 @@ from infra.policies.model import Environment, Problem, Resource, policy, table
 _LUSTRE = ((988, 988), (1018, 1023))
 
 # what lies in the region, and the argument that says so
-_PLACES = {
+_LOCATIONS = {
     "google_storage_bucket": "location",
     "google_kms_key_ring": "location",
     "google_compute_subnetwork": "region",
@@ -323,7 +323,7 @@ def lustre_calls_back_at_the_port_it_speaks(environment: Environment) -> Iterato
 @policy("infra/gcp/README.md")
 def what_lies_together_is_in_one_place(environment: Environment) -> Iterator[Problem]:
     """Buckets, keys, images and the cluster are of one region, and what has a zone lies in one of the cluster's."""
-    for kind, field in _PLACES.items():
+    for kind, field in _LOCATIONS.items():
         for resource in environment.of_type(kind):
             location = str(resource.values.get(field, "")).lower()
             if location and location != environment.region:

@@ -9,14 +9,14 @@ import yaml
 from infra.policies.model import Environment, Json, Problem, label, policy, table
 from pipelines.environments import SITES
 
-_MADE = re.compile(r'^ *secret (\$?\w+) ([\w-]+) <<< "(.*?)(?<!\\)"$', re.MULTILINE | re.DOTALL)
+_SECRET_COMMAND = re.compile(r'^ *secret (\$?\w+) ([\w-]+) <<< "(.*?)(?<!\\)"$', re.MULTILINE | re.DOTALL)
 _LOOP = re.compile(r"for namespace in ([\w ]+); do")
 
 
 def read_keys(script: str) -> dict[tuple[str, str], set[str]]:
     """Return the keys of each secret that the script makes, by namespace and name."""
     keys: dict[tuple[str, str], set[str]] = {}
-    for match in _MADE.finditer(script):
+    for match in _SECRET_COMMAND.finditer(script):
         loops = _LOOP.findall(script[: match.start()])
         namespaces = loops[-1].split() if match[1].startswith("$") else [match[1]]
         names = set(re.findall(r"^([\w.-]+)=", match[3], re.MULTILINE))

@@ -53,7 +53,7 @@ COMMANDS = {
         "perf": "Compare the speed of models.",
     },
     "language": {
-        "language": "Write a language model as a GGUF file, quantize it, and judge what that costs.",
+        "language": "Write a language model as a GGUF file, quantize and judge it, and evaluate a served one.",
     },
     "tune": {
         "tune": "Search for the fastest training settings of a network, and write them into the config.",

@@ -13,7 +13,7 @@ def add(commands: options.Commands) -> None:
     """Add the command, whose flags are those of `infra.cloud`."""
     command = options.add_command(commands, "cloud", cloud.__doc__)
     command.add_argument("action", help="init, which writes a file of answers; its flags: nightshift cloud init --help")
-    command.add_argument("flags", nargs=argparse.REMAINDER, help="of the action")
+    command.add_argument("flags", nargs=argparse.REMAINDER, help="flags of the action")
     command.set_defaults(command=cloud)
 
 

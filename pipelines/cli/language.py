@@ -21,7 +21,7 @@ DOCUMENTS = "file of texts that it was not trained on, one on each line"
 
 def add(commands: options.Commands) -> None:
     """Add the commands."""
-    text = "Write a language model as a GGUF file, quantize it, judge what that costs, and evaluate a served one."
+    text = "Write a language model as a GGUF file, quantize and judge it, and evaluate a served one."
     actions = options.add_command(commands, "language", text).add_subparsers(required=True, metavar="action")
     command = options.add_command(actions, "convert", convert.__doc__)
     command.add_argument("folder", type=Path, help="config.json, safetensors and tokenizer.json of a Llama")

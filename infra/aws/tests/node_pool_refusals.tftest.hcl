@@ -182,3 +182,49 @@ run "spot_of_one_type" {
 
   expect_failures = [aws_launch_template.this]
 }
+
+run "fast_pulls_without_an_instance_store" {
+  command = plan
+
+  module {
+    source = "./modules/node_pool"
+  }
+
+  variables {
+    kind           = "general"
+    instance_types = ["m7i.xlarge"]
+    preload_images = true
+  }
+
+  expect_failures = [aws_launch_template.this]
+}
+
+run "general_nodes_that_share_gpus" {
+  command = plan
+
+  module {
+    source = "./modules/node_pool"
+  }
+
+  variables {
+    kind           = "general"
+    instance_types = ["m7i.xlarge"]
+    sharing        = "time-slicing"
+  }
+
+  expect_failures = [aws_launch_template.this]
+}
+
+run "partitions_without_nvidias_operator" {
+  command = plan
+
+  module {
+    source = "./modules/node_pool"
+  }
+
+  variables {
+    sharing = "mig"
+  }
+
+  expect_failures = [var.sharing]
+}

@@ -138,11 +138,21 @@ run "without_gpu_pools_there_is_no_interface" {
   }
 }
 
-run "partitions_and_a_second_shared_pool_are_refused" {
+run "partitions_are_refused" {
   command = plan
 
   variables {
     gpu_sharing = "mig"
+  }
+
+  expect_failures = [var.gpu_sharing]
+}
+
+run "a_second_shared_pool_is_refused" {
+  command = plan
+
+  variables {
+    gpu_sharing = "time-slicing"
     gpu_pools   = { shared = { instance_types = ["g6.xlarge"], capacity = "on_demand", max = 1 } }
   }
 

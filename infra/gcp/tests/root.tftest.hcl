@@ -155,7 +155,7 @@ run "a_compute_class_is_the_clusters_default_and_a_shared_pool_is_none_of_its_or
     error_message = "a pool beside those that steps use"
   }
   assert {
-    condition     = output.gpu_pools == tomap({ l4 = "on_demand" })
+    condition     = output.gpu_pools == { l4 = "on_demand" }
     error_message = "in the order are those that steps use"
   }
 }
@@ -165,6 +165,17 @@ run "a_way_to_share_that_there_is_not_is_refused" {
 
   variables {
     gpu_sharing = "mps"
+  }
+
+  expect_failures = [var.gpu_sharing]
+}
+
+run "a_second_shared_pool_is_refused" {
+  command = plan
+
+  variables {
+    gpu_sharing = "mig"
+    gpu_pools   = { shared = { accelerator = "nvidia-l4", gpus = 1, max_nodes = 1, capacity = "on_demand", zones = ["europe-west4-a"] } }
   }
 
   expect_failures = [var.gpu_sharing]
