@@ -1,6 +1,7 @@
 """All rules over one environment."""
 
-from infra.policies import (
+# each registers its rules
+from infra.policies import (  # noqa: F401
     identities,
     limits,
     machines,
@@ -14,20 +15,6 @@ from infra.policies import (
     workloads,
 )
 from infra.policies.model import POLICIES, Environment
-
-RULES = (
-    identities,
-    limits,
-    machines,
-    names,
-    networks,
-    pipelines,
-    queries,
-    secrets,
-    storage,
-    volumes,
-    workloads,
-)  # each registers its rules
 
 
 def judge(environment: Environment) -> list[str]:
