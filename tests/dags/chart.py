@@ -23,6 +23,8 @@ NAMESPACE = "airflow"
 # with the examples' registry, which an installation replaces
 VALUES = merge_values(CHART) | {"images": values("airflow")["images"]}
 IMAGE = "{repository}:{tag}".format(**VALUES["images"]["airflow"])
+# as cloud-install fills in: the example's images, and the state on the claim
+FILLED = {"{site}": "aws", "$IMAGES": "", "$STATE": "", "$DATA": "simulator"}
 HOME, THEN = VALUES["airflowHome"], "/tmp/airflow"
 RIGHTS = ("Role", "RoleBinding", "ServiceAccount")
 PARTS = {
@@ -142,7 +144,7 @@ class Installation:
 
     def _complete(self, pod: dict[str, Any]) -> None:
         """Give a pod's containers what every one of them gets."""
-        ours = [variable | {"value": variable["value"].format(cloud="aws")} for variable in VALUES["env"]]
+        ours = [variable | {"value": FILLED.get(variable["value"], variable["value"])} for variable in VALUES["env"]]
         ours += [{"name": name, "value": value} for name, value in self.environment.items()]
         pod["volumes"].append({"name": "use-case", "configMap": {"name": "use-case"}})
         for container in (*pod["containers"], *pod.get("initContainers", [])):

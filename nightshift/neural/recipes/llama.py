@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import AttentionInterface, LlamaConfig, LlamaForCausalLM
@@ -25,6 +25,7 @@ from nightshift.neural import attention
 from nightshift.neural.attention import Visible
 from nightshift.neural.blocks import ConditionedBlocks, RecomputingBlock
 from nightshift.neural.data import ResidentDataset
+from nightshift.neural.quantized import QuantizedLinear
 from nightshift.neural.recipes import Group, check_parameters, decay_groups, pretrained
 from nightshift.neural.recipes.pretrained import Adapted
 
@@ -66,6 +67,17 @@ class LlamaParameters(Adapted):
     learning_rate: LearningRate = Field(
         0.003, description="of Adam, at most; default: 0.003 at a width of 256, less by the square root of the width"
     )
+
+    lora_bits: Literal[4, 32] = Field(
+        32, description="of each number of the pretrained matrices that adapters learn beside; 4: NF4, as in QLoRA"
+    )
+
+    @field_validator("lora_bits")
+    @classmethod
+    def _adapts_matrices(cls, value: int, info: ValidationInfo) -> int:
+        if value == 4 and not info.data.get("lora_rank"):
+            raise ValueError("no adapters learn beside the matrices; set lora_rank, or write 32")
+        return value
 
     @model_validator(mode="before")
     @classmethod
@@ -299,6 +311,10 @@ class Llama:
         from peft import LoraConfig, LoraModel
 
         names = [name.rsplit(".", 1)[1] for name in (*COLUMNS, *SUMS)]
+        if self.fit.lora_bits == 4:
+            for name, module in [*decoder.named_modules()]:
+                if isinstance(module, nn.Linear) and name.rsplit(".", 1)[1] in names:
+                    decoder.set_submodule(name, QuantizedLinear(module))
         adapters = LoraConfig(r=self.fit.lora_rank, lora_alpha=self.fit.lora_alpha, target_modules=names)
         LoraModel(decoder, {"default": adapters}, "default")  # it changes what it is given
         return decoder
@@ -314,6 +330,11 @@ class Llama:
 
     def _check_shared(self, processes: int) -> None:
         shape = self.shape
+        if self.fit.lora_bits == 4 and processes > 1:
+            raise UserError(
+                f"task.trainer.tensor: is {processes}, and matrices in 4 bits are not split; write 1, or set"
+                f" {self.field}.lora_bits to 32"
+            )
         counts = {
             "heads": shape.num_attention_heads,
             "kv_heads": shape.num_key_value_heads or shape.num_attention_heads,
@@ -350,6 +371,8 @@ def _merge(model: nn.Sequential) -> nn.Sequential:
     merged = deepcopy(model)
     for name, module in [*merged.named_modules()]:
         if isinstance(module, LoraLayer):
+            if isinstance(base := module.get_base_layer(), QuantizedLinear):
+                module.base_layer = base.dequantize()
             module.merge()
             merged.set_submodule(name, module.get_base_layer())
     return merged

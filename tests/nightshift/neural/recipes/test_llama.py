@@ -139,12 +139,29 @@ def test_adapters_learn_alone_and_score_alike_merged_and_unmerged(pretrained):
         assert torch.allclose(reference(recipe.causal(decoder), rows()), decoder(rows()), atol=1e-5)
 
 
+def test_adapters_learn_beside_matrices_in_4_bits_and_score_alike_merged(pretrained):
+    pytest.importorskip("bitsandbytes")
+    recipe = build(pretrained=str(pretrained), lora_rank=2, lora_bits=4, learning_rate=0.05, epochs=3, batch_size=2)
+    base = model(recipe)
+    with devices.reproducible(0, threads=1):
+        replica = processes.replica(recipe, Trainer(), CPU)
+        decoder = trainer.fit(replica, recipe.random_rows(6, CPU)).model
+
+    packed = {name: value for name, value in base.state_dict().items() if value.dtype == torch.uint8}
+    assert len(packed) == 7 * SMALL["depth"]
+    assert all(torch.equal(decoder.state_dict()[name], value) for name, value in packed.items())
+    with torch.no_grad():
+        assert not torch.allclose(decoder(rows()), base(rows()), atol=1e-3)
+        assert torch.allclose(reference(recipe.causal(decoder), rows()), decoder(rows()), atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
         ({"heads": 5}, "heads: is 5; a width of 32 is no even number for each of them"),
         ({"kv_heads": 3}, "kv_heads: is 3, which does not divide 4 heads"),
         ({"depth": True}, "depth: Input should be a valid integer"),
+        ({"lora_bits": 4}, "lora_bits: no adapters learn beside the matrices; set lora_rank, or write 32, got 4"),
         ({"lora_rank": 2}, "lora_rank: there is nothing pretrained to adapt; name it as `pretrained`"),
     ],
 )
