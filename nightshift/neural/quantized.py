@@ -51,7 +51,7 @@ class QuantizedLinear(nn.Linear):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Return the products of (..., in_features), in the precision of the inputs or of autocast."""
-        from bitsandbytes import matmul_4bit
+        from bitsandbytes import matmul_4bit  # type: ignore[attr-defined]
 
         device = inputs.device.type
         precision = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else inputs.dtype
@@ -68,4 +68,4 @@ class QuantizedLinear(nn.Linear):
         from bitsandbytes.functional import QuantState
 
         shape = torch.Size((self.out_features, self.in_features))
-        return QuantState(self.scales, shape, self.code, BLOCK, "nf4", precision)
+        return QuantState(self.scales, shape, self.code, BLOCK, "nf4", precision)  # type: ignore[no-untyped-call]
