@@ -122,6 +122,20 @@ def arns_are_of_this_account_and_region(environment: Environment) -> Iterator[Pr
                 yield Problem(resource.address, f"{argument}.Resource", arn, f"it has to match {patterns[service]}")
 
 
+@policy(_TABLE)
+def actions_are_called_as_the_service_calls_them(environment: Environment) -> Iterator[Problem]:
+    """IAM takes an action that no service has, and lets nobody do anything by it."""
+    known = table("names")["actions"]
+    for resource, argument, statement in documents(environment):
+        for action in as_list(statement["Action"]):
+            service, _, name = action.partition(":")
+            if name != "*" and name not in known.get(service, []):
+                allowed = f"{service} has {', '.join(known.get(service, [])) or 'none that is known'}"
+                yield Problem(
+                    resource.address, f"{argument}.Action", action, f"{allowed}; if another, say so in {_TABLE}"
+                )
+
+
 @policy("https://docs.aws.amazon.com/aws-managed-policy/latest/reference/policy-list.html")
 def managed_policies_are_there_and_fit_their_role(environment: Environment) -> Iterator[Problem]:
     """A policy of AWS's is attached by its whole name, to a role that what needs it takes."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from infra.policies.model import Environment, Json, Problem, label, policy, table
+from infra.policies.model import Environment, Json, Problem, label, leaves, policy, table
 from pipelines.environments import SITES
 
 _SECRET_COMMAND = re.compile(r'^ *secret (\$?\w+) ([\w-]+) <<< "(.*?)(?<!\\)"$', re.MULTILINE | re.DOTALL)
@@ -51,9 +51,47 @@ def _read(environment: Environment) -> Iterator[tuple[str, str, str, str, str]]:
         yield from (("infra/cluster/pipelines", "secret", "kubeflow", name, key) for key in wanted)
 
 
-def _of_charts(environment: Environment) -> Iterator[tuple[str, str, str, str, str]]:
+@policy("https://kubernetes.io/docs/concepts/configuration/secret/#using-secrets-as-files-from-a-pod")
+def files_of_secrets_are_called_as_their_keys(environment: Environment) -> Iterator[Problem]:
+    """A secret that is mounted is a folder with a file for each key: a program that opens another finds none."""
+    keys = read_keys((environment.infra / "cluster" / "secrets.sh").read_text())
+    for where, namespace, content in _described(environment):
+        secrets = {volume["name"]: volume["secret"].get("secretName", "") for volume in _with(content, "secret")}
+        texts = [text for _, text in leaves(content) if isinstance(text, str)]
+        for mount in _with(content, "mountPath"):
+            names = keys.get((namespace, secrets.get(mount["name"], "")), set())
+            for file in re.findall(rf"{re.escape(mount['mountPath'])}/([\w.-]+)", " ".join(texts)):
+                if names and file not in names:
+                    path = f"{mount['mountPath']}/{file}"
+                    yield Problem(where, "args", path, f"the secret has {', '.join(sorted(names))}")
+
+
+def _described(environment: Environment) -> Iterator[tuple[str, str, Json]]:
+    """Yield objects and charts' values with what a finding calls them and their namespace."""
+    yield from ((label(value), value["metadata"].get("namespace", ""), value) for value in environment.objects)
+    namespaces = _namespaces(environment)
+    for name, values in environment.values.items():
+        yield f"infra/cluster/values/{name}.yaml", namespaces.get(name, ""), values
+
+
+def _namespaces(environment: Environment) -> dict[str, str]:
     charts = yaml.safe_load((environment.infra / "cluster" / "charts.yaml").read_text())
-    namespaces = {chart["name"]: chart["namespace"] for chart in charts}
+    return {chart["name"]: chart["namespace"] for chart in charts}
+
+
+def _with(content: Any, key: str) -> Iterator[Json]:
+    """Yield every block that has a name and a key."""
+    if isinstance(content, dict):
+        if {"name", key} <= content.keys():
+            yield content
+        content = list(content.values())
+    if isinstance(content, list):
+        for nested in content:
+            yield from _with(nested, key)
+
+
+def _of_charts(environment: Environment) -> Iterator[tuple[str, str, str, str, str]]:
+    namespaces = _namespaces(environment)
     for chart, paths in table("kubernetes")["secrets"].items():
         for path, wanted in paths.items():
             for name in _at(environment.values.get(chart), path.split(".")):

@@ -256,13 +256,13 @@ def _classes(environment: Environment) -> dict[str, Json]:
 
 @policy("https://kubernetes.io/docs/concepts/scheduling-eviction/pod-priority-preemption/")
 def pods_name_priorities_that_are_there(environment: Environment) -> Iterator[Problem]:
-    """A pod of a class that is not there is refused."""
+    """A pod of a class that is not there is refused, and so is one of the system's outside of its namespace."""
     classes = {value["metadata"]["name"] for value in environment.of_kind("PriorityClass")}
     described = [(label(value), value) for value in environment.objects]
     described += [(f"infra/cluster/values/{name}.yaml", values) for name, values in environment.values.items()]
     for where, content in described:
         for path, name in _named(content, "priorityClassName"):
-            if classes and name not in classes and not name.startswith("system-"):
+            if classes and name not in classes and not where.startswith("kube-system/"):
                 yield Problem(where, path, name, f"there are {', '.join(sorted(classes))}")
 
 
@@ -314,6 +314,39 @@ def pods_reach_the_address_that_says_who_they_are(environment: Environment) -> I
                     )
             if any(number == 53 for _, number in ports) and not {("UDP", 53), ("TCP", 53)} <= ports:
                 yield Problem(label(value), "egress.ports", sorted(ports), "names are asked for by UDP and TCP at 53")
+
+
+@policy("infra/policies/tables/kubernetes.yaml, open_ports")
+def policies_open_ports_at_which_somebody_listens(environment: Environment) -> Iterator[Problem]:
+    """A port of a neighbor namespace at which nobody listens is that of another, and the right one stays closed."""
+    listening = {name: {*ports} for name, ports in table("kubernetes")["open_ports"].items()}
+    for value, template in pods(environment):
+        ports = {port["containerPort"] for part in template["spec"]["containers"] for port in part.get("ports", [])}
+        listening.setdefault(value["metadata"].get("namespace", ""), set()).update(ports)
+    for value in environment.of_kind("NetworkPolicy"):
+        for rule in value["spec"].get("egress") or ():
+            names = [
+                peer["namespaceSelector"].get("matchLabels", {}).get("kubernetes.io/metadata.name")
+                for peer in rule.get("to", [])
+                if "namespaceSelector" in peer
+            ]
+            for name, port in itertools.product(names, (port["port"] for port in rule.get("ports", []))):
+                if name in listening and port not in listening[name]:
+                    allowed = f"pods of {name} listen at {', '.join(map(str, sorted(listening[name])))}"
+                    yield Problem(label(value), f"egress.ports to {name}", port, allowed)
+
+
+@policy("https://kubernetes.io/docs/concepts/storage/volumes/#emptydir")
+def volumes_in_memory_fit_into_the_limit(environment: Environment) -> Iterator[Problem]:
+    """What is written to a volume in memory counts against the containers' limit, and ends the pod beyond it."""
+    for value in environment.objects:
+        for path, spec in _blocks(value, ("spec",)):
+            volumes = [volume.get("emptyDir") or {} for volume in spec.get("volumes", [])]
+            limits = [part.get("resources", {}).get("limits", {}).get("memory") for part in spec.get("containers", [])]
+            for size in (volume.get("sizeLimit") for volume in volumes if volume.get("medium") == "Memory"):
+                if None not in limits and (not size or quantities.size(size) >= sum(map(quantities.size, limits))):
+                    allowed = f"it is smaller than the memory of the containers, {' + '.join(limits)}"
+                    yield Problem(label(value), f"{path}.volumes.emptyDir.sizeLimit", size, allowed)
 
 
 @policy("https://keda.sh/docs/latest/reference/scaledobject-spec/")
