@@ -139,14 +139,6 @@ def _patches(folder: Path) -> Iterator[Json]:
             yield value | {"metadata": {"namespace": "kubeflow"} | value["metadata"]}
 
 
-def _folders(cloud: str, name: str, infra: Path) -> Iterator[Path]:
-    own = [f"kubernetes/{cloud}-{name}", "kubernetes/language", "kubernetes/multi-user", "monitoring"]
-    own += ["cluster/storage", f"cluster/karpenter-{name}"] if cloud == "aws" else []
-    for folder in ("cluster/namespaces", *own):
-        if (infra / folder / "kustomization.yaml").exists():
-            yield infra / folder
-
-
 def _is_made_up(key: str, value: Any) -> bool:
     """Say whether a list is what the offline providers put where nothing was set."""
     first = value[0] if isinstance(value, list) and value else None

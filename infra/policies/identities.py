@@ -1,5 +1,6 @@
 """Who acts as whom: accounts of Kubernetes, roles, groups of people and what each may read and write."""
 
+import itertools
 import json
 import re
 from collections import Counter
@@ -160,6 +161,31 @@ def groups_of_people_have_their_own_rights(environment: Environment) -> Iterator
             if subject["kind"] == "Group" and kind and role not in (_PEOPLE[kind[1]], f"nightshift-{kind[1]}"):
                 allowed = f"{subject['name']} have {_PEOPLE[kind[1]]} and nightshift-{kind[1]}"
                 yield Problem(label(binding), "roleRef.name", role, allowed)
+
+
+@policy("infra/policies/tables/kubernetes.yaml, resources")
+def rights_are_to_resources_that_are_there(environment: Environment) -> Iterator[Problem]:
+    """RBAC takes any word for a group, a resource or a verb, and grants nothing by one that is not there."""
+    known = table("kubernetes")
+    for role in environment.of_kind("Role", "ClusterRole"):
+        for rule in role.get("rules") or ():
+            for group, resource in itertools.product(rule.get("apiGroups", []), rule.get("resources", [])):
+                if resource not in known["resources"].get(group, []):
+                    allowed = f"the API group {group!r} has {', '.join(known['resources'].get(group, []))}"
+                    yield Problem(label(role), "rules.resources", resource, allowed)
+            for verb in {*rule["verbs"]} - {*known["verbs"]}:
+                yield Problem(label(role), "rules.verbs", verb, f"verbs are {', '.join(known['verbs'])}")
+
+
+@policy("https://kubernetes.io/docs/reference/access-authn-authz/rbac/#rolebinding-and-clusterrolebinding")
+def bindings_name_a_role_of_their_namespace(environment: Environment) -> Iterator[Problem]:
+    """A binding to a role that is not there is accepted, and grants nothing."""
+    roles = {(role["metadata"].get("namespace"), role["metadata"]["name"]) for role in environment.of_kind("Role")}
+    for binding in environment.of_kind("RoleBinding"):
+        kind, name, namespace = binding["roleRef"]["kind"], binding["roleRef"]["name"], binding["metadata"]["namespace"]
+        if kind == "Role" and (namespace, name) not in roles:
+            there = ", ".join(sorted(role for own, role in roles if own == namespace))
+            yield Problem(label(binding), "roleRef.name", name, f"{namespace} has {there}")
 
 
 @policy("https://docs.aws.amazon.com/eks/latest/userguide/access-entries.html")

@@ -153,6 +153,18 @@ def label(value: Json) -> str:
     return "/".join(filter(None, (meta.get("namespace"), value["kind"], meta["name"])))
 
 
+def blocks(value: Any, *names: str, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Json]]:
+    """Yield every mapping within a value, or those under keys of these names, with the path that leads to it."""
+    if isinstance(value, dict):
+        if not names or (path and path[-1] in names):
+            yield ".".join(path), value
+        for key, nested in value.items():
+            yield from blocks(nested, *names, path=(*path, str(key)))
+    elif isinstance(value, list):
+        for nested in value:
+            yield from blocks(nested, *names, path=path)
+
+
 def leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Yield every text, number and bool within a value, with the keys that lead to it; places in lists are left out.
 

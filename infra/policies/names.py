@@ -50,8 +50,13 @@ def events_are_sent(environment: Environment) -> Iterator[Problem]:
 
 @policy("https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-targets.html")
 def every_event_rule_has_a_target_that_lets_it_in(environment: Environment) -> Iterator[Problem]:
-    """A rule without a target, and a queue whose policy names other rules, receive nothing."""
-    targets = {target.values.get("rule") for target in environment.of_type("aws_cloudwatch_event_target")}
+    """A target is the queue that is read; a rule without one, and a queue whose policy names others, do nothing."""
+    queues, targets = environment.of_type("aws_sqs_queue"), environment.of_type("aws_cloudwatch_event_target")
+    for target in targets if queues else ():
+        owner = environment.owners.get(str(target.values.get("arn")))
+        if owner and owner not in queues:
+            yield Problem(target.address, "arn", owner.address, f"it is {queues[0].address}")
+    aimed = {target.values.get("rule") for target in targets}
     admitted = {
         arn
         for policy in environment.of_type("aws_sqs_queue_policy")
@@ -59,7 +64,7 @@ def every_event_rule_has_a_target_that_lets_it_in(environment: Environment) -> I
         for arn in as_list(statement.get("Condition", {}).get("ArnEquals", {}).get("aws:SourceArn", []))
     }
     for rule in environment.of_type("aws_cloudwatch_event_rule"):
-        if targets and rule.values.get("name") not in targets:
+        if aimed and rule.values.get("name") not in aimed:
             yield Problem(
                 rule.address, "name", rule.values.get("name"), "an aws_cloudwatch_event_target has to name it"
             )
@@ -120,6 +125,20 @@ def arns_are_of_this_account_and_region(environment: Environment) -> Iterator[Pr
                 continue  # another account's, whose number is not known here
             if service and not re.fullmatch(patterns.get(service, ".*"), arn):
                 yield Problem(resource.address, f"{argument}.Resource", arn, f"it has to match {patterns[service]}")
+
+
+@policy(_TABLE)
+def actions_are_called_as_the_service_calls_them(environment: Environment) -> Iterator[Problem]:
+    """IAM takes an action that no service has, and lets nobody do anything by it."""
+    known = table("names")["actions"]
+    for resource, argument, statement in documents(environment):
+        for action in as_list(statement["Action"]):
+            service, _, name = action.partition(":")
+            if name != "*" and name not in known.get(service, []):
+                allowed = f"{service} has {', '.join(known.get(service, [])) or 'none that is known'}"
+                yield Problem(
+                    resource.address, f"{argument}.Action", action, f"{allowed}; if another, say so in {_TABLE}"
+                )
 
 
 @policy("https://docs.aws.amazon.com/aws-managed-policy/latest/reference/policy-list.html")
@@ -290,16 +309,6 @@ def charts_are_told_what_terraform_makes(environment: Environment) -> Iterator[P
             folder = value.partition("$STORE/")[2]
             if folder and folder not in written:
                 yield Problem(where, key, text, f"folders that pods write are {', '.join(sorted(written))}")
-
-
-@policy("https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-targets.html")
-def events_go_to_the_queue_that_is_read(environment: Environment) -> Iterator[Problem]:
-    """A target is a queue, and the queue's policy and Karpenter's right are about that one."""
-    queues = environment.of_type("aws_sqs_queue")
-    for target in environment.of_type("aws_cloudwatch_event_target"):
-        owner = environment.owners.get(str(target.values.get("arn")))
-        if queues and owner and owner not in queues:
-            yield Problem(target.address, "arn", owner.address, f"it is {queues[0].address}")
 
 
 @policy("https://docs.aws.amazon.com/cost-management/latest/userguide/getting-started-ad.html")

@@ -122,6 +122,35 @@ def _zone(environment: Environment, subnet: object) -> str:
     return str(owner.values.get("availability_zone")) if owner else ""
 
 
+# arguments that together are one's own: what is given to two is refused, or serves one of them only
+_OWN = {
+    "aws_nat_gateway": ("allocation_id",),
+    "aws_route_table_association": ("subnet_id",),
+    "aws_route": ("route_table_id", "destination_cidr_block"),
+    "aws_vpc_endpoint": ("service_name",),
+    "aws_eks_access_entry": ("principal_arn",),
+    "aws_eks_addon": ("addon_name",),
+    "aws_eks_pod_identity_association": ("namespace", "service_account"),
+    "aws_cloudwatch_event_rule": ("name",),
+    "google_container_node_pool": ("name",),
+    "google_storage_bucket_iam_member": ("bucket", "role", "member"),
+    "google_kms_crypto_key_iam_member": ("role", "member"),
+}
+
+
+@policy("https://docs.aws.amazon.com/vpc/latest/userguide/nat-gateway-basics.html")
+def what_is_ones_own_is_given_to_one(environment: Environment) -> Iterator[Problem]:
+    """Two gateways have no address in common, two associations no subnet, two grants no account and role."""
+    for kind, fields in _OWN.items():
+        owners: dict[tuple[str, ...], str] = {}
+        for resource in environment.of_type(kind):
+            value = tuple(str(resource.values.get(field) or "") for field in fields)
+            if all(value) and value in owners:
+                allowed = f"{owners[value]} has it: each has its own"
+                yield Problem(resource.address, ", ".join(fields), ", ".join(value), allowed)
+            owners[value] = resource.address
+
+
 Rules = list[tuple[str, object, str, int, int]]
 
 

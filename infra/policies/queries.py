@@ -14,6 +14,11 @@ _COUNTER = re.compile(r"\w+_(total|bucket|count|sum)")
 _RATE = re.compile(r"\b(rate|irate|increase)\s*\(\s*(\w+)")
 _SERIES = re.compile(r"\b(nightshift_\w+|DCGM_\w+|process_\w+|kube_\w+|vllm:\w+)")
 _COMPARED = re.compile(r"(<=|>=|==|!=|<|>)\s*([\d.]+(?:\s*[*/+-]\s*[\d.]+)*)\s*\)?\s*(?:\n|$|and\b|unless\b)")
+_SUBQUERY = re.compile(
+    r"(?:sum|count)_over_time\((\w+_(?:raised|retrain|passed|started|degraded))[^\[]*\[(\w+):(\w+)\]\)\s*>\s*([\d.]+)"
+)
+# the labels of a sum at the start of an expression or behind an operator between vectors
+_SIDE = re.compile(r"(?:^|[/<>]|\b(?:and|or|unless))\s*(?:sum|max|min|avg|count)\s+by\s*\(([^)]*)\)")
 _OPERATORS = {ast.Mult: operator.mul, ast.Div: operator.truediv, ast.Add: operator.add, ast.Sub: operator.sub}
 
 
@@ -156,6 +161,27 @@ def alerts_compare_the_right_way(environment: Environment) -> Iterator[Problem]:
         wait = quantities.duration(rule.get("for", "0s"))
         if wait > known["longest_wait"]:
             yield Problem(where, "for", rule["for"], f"{known['longest_wait']} s or less")
+
+
+@policy("https://prometheus.io/docs/prometheus/latest/querying/basics/#subquery")
+def sums_of_days_reach_their_threshold(environment: Environment) -> Iterator[Problem]:
+    """A count, or a sum of what is 0 or 1, over a subquery is at most its number of steps: more is never seen."""
+    for where, rule in alerts(environment):
+        for metric, window, step, number in _SUBQUERY.findall(rule["expr"]):
+            steps = quantities.duration(window) / quantities.duration(step)
+            if float(number) >= steps:
+                allowed = f"{metric} is 0 or 1 at each of {steps:g} steps, never more than {number}"
+                yield Problem(where, "expr", f"[{window}:{step}] > {number}", allowed)
+
+
+@policy("https://prometheus.io/docs/prometheus/latest/querying/operators/#vector-matching")
+def both_sides_of_an_operator_have_the_same_labels(environment: Environment) -> Iterator[Problem]:
+    """Without on() or ignoring() series match by all their labels: a sum by others than its neighbor's matches none."""
+    for where, text in _expressions(environment):
+        kept = {tuple(sorted(re.findall(r"\w+", labels))) for labels in _SIDE.findall(text)}
+        if len(kept) > 1 and not re.search(r"\b(on|ignoring)\s*\(", text):
+            shown = " and ".join(f"({', '.join(labels)})" for labels in sorted(kept))
+            yield Problem(where, "expr", text, f"one side is by {shown}: both are by the same labels")
 
 
 def _value(text: str) -> float:

@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from infra.policies.model import Environment, Json, Problem, label, policy, table
+from infra.policies.model import Environment, Json, Problem, blocks, label, leaves, policy, table
 from pipelines.environments import SITES
 
 _SECRET_COMMAND = re.compile(r'^ *secret (\$?\w+) ([\w-]+) <<< "(.*?)(?<!\\)"$', re.MULTILINE | re.DOTALL)
@@ -40,7 +40,7 @@ def _read(environment: Environment) -> Iterator[tuple[str, str, str, str, str]]:
     """Yield who reads a key, in which field, and the namespace, name and key of the secret."""
     for value in environment.objects:
         namespace = value["metadata"].get("namespace", "")
-        for field, reference in _references(value):
+        for field, reference in blocks(value, "secretKeyRef", "secretRef"):
             for key in [reference["key"]] if "key" in reference else _of_image(value, reference["name"]):
                 yield label(value), field, namespace, reference["name"], key
     yield from _of_charts(environment)
@@ -51,26 +51,42 @@ def _read(environment: Environment) -> Iterator[tuple[str, str, str, str, str]]:
         yield from (("infra/cluster/pipelines", "secret", "kubeflow", name, key) for key in wanted)
 
 
-def _of_charts(environment: Environment) -> Iterator[tuple[str, str, str, str, str]]:
+@policy("https://kubernetes.io/docs/concepts/configuration/secret/#using-secrets-as-files-from-a-pod")
+def files_of_secrets_are_called_as_their_keys(environment: Environment) -> Iterator[Problem]:
+    """A secret that is mounted is a folder with a file for each key: a program that opens another finds none."""
+    keys = read_keys((environment.infra / "cluster" / "secrets.sh").read_text())
+    for where, namespace, content in _described(environment):
+        named = [block for _, block in blocks(content) if "name" in block]
+        secrets = {volume["name"]: volume["secret"].get("secretName", "") for volume in named if "secret" in volume}
+        texts = [text for _, text in leaves(content) if isinstance(text, str)]
+        for mount in (block for block in named if "mountPath" in block):
+            names = keys.get((namespace, secrets.get(mount["name"], "")), set())
+            for file in re.findall(rf"{re.escape(mount['mountPath'])}/([\w.-]+)", " ".join(texts)):
+                if names and file not in names:
+                    path = f"{mount['mountPath']}/{file}"
+                    yield Problem(where, "args", path, f"the secret has {', '.join(sorted(names))}")
+
+
+def _described(environment: Environment) -> Iterator[tuple[str, str, Json]]:
+    """Yield objects and charts' values with what a finding calls them and their namespace."""
+    yield from ((label(value), value["metadata"].get("namespace", ""), value) for value in environment.objects)
+    namespaces = _namespaces(environment)
+    for name, values in environment.values.items():
+        yield f"infra/cluster/values/{name}.yaml", namespaces.get(name, ""), values
+
+
+def _namespaces(environment: Environment) -> dict[str, str]:
     charts = yaml.safe_load((environment.infra / "cluster" / "charts.yaml").read_text())
-    namespaces = {chart["name"]: chart["namespace"] for chart in charts}
+    return {chart["name"]: chart["namespace"] for chart in charts}
+
+
+def _of_charts(environment: Environment) -> Iterator[tuple[str, str, str, str, str]]:
+    namespaces = _namespaces(environment)
     for chart, paths in table("kubernetes")["secrets"].items():
         for path, wanted in paths.items():
             for name in _at(environment.values.get(chart), path.split(".")):
                 where = f"infra/cluster/values/{chart}.yaml"
                 yield from ((where, path, namespaces[chart], name, key) for key in wanted)
-
-
-def _references(content: Any) -> Iterator[tuple[str, Json]]:
-    if isinstance(content, dict):
-        for key, nested in content.items():
-            if key in ("secretKeyRef", "secretRef") and isinstance(nested, dict):
-                yield key, nested
-            else:
-                yield from _references(nested)
-    elif isinstance(content, list):
-        for nested in content:
-            yield from _references(nested)
 
 
 def _of_image(value: Json, name: str) -> list[str]:

@@ -3,10 +3,9 @@
 import itertools
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from infra.policies import quantities
-from infra.policies.model import Environment, Json, Problem, label, policy, table
+from infra.policies.model import Environment, Json, Problem, blocks, label, policy, table
 
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _LABELS = "infra/policies/tables/kubernetes.yaml, labels"
@@ -61,7 +60,7 @@ def probes_end_before_the_next_and_leave_time_to_start(environment: Environment)
     described = [*containers(environment)]
     described += [(f"infra/cluster/values/{name}.yaml", values) for name, values in environment.values.items()]
     for where, content in described:
-        for path, probe in _blocks(content, _PROBES):
+        for path, probe in blocks(content, *_PROBES):
             lasts, period = probe.get("timeoutSeconds", 1), probe.get("periodSeconds", 10)
             # a startup probe that is slower than its period is asked again right away, and may be
             if lasts > period and "startupProbe" not in path:
@@ -83,22 +82,11 @@ def probes_end_before_the_next_and_leave_time_to_start(environment: Environment)
                 )
 
 
-def _blocks(content: Any, names: tuple[str, ...], path: str = "") -> Iterator[tuple[str, Json]]:
-    if isinstance(content, dict):
-        for key, nested in content.items():
-            if key in names and isinstance(nested, dict):
-                yield f"{path}{key}", nested
-            yield from _blocks(nested, names, f"{path}{key}.")
-    elif isinstance(content, list):
-        for nested in content:
-            yield from _blocks(nested, names, path)
-
-
 @policy("https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/")
 def requests_are_within_limits(environment: Environment) -> Iterator[Problem]:
     """Kubernetes refuses a pod that asks for more than its limit, and one far below it is evicted first."""
     for value in environment.objects:
-        for path, block in _blocks(value, ("resources",)):
+        for path, block in blocks(value, "resources"):
             for name, read in (("memory", quantities.size), ("cpu", quantities.cores)):
                 request, limit = (block.get(part, {}).get(name) for part in ("requests", "limits"))
                 if request and limit and read(request) > read(limit):
@@ -256,26 +244,15 @@ def _classes(environment: Environment) -> dict[str, Json]:
 
 @policy("https://kubernetes.io/docs/concepts/scheduling-eviction/pod-priority-preemption/")
 def pods_name_priorities_that_are_there(environment: Environment) -> Iterator[Problem]:
-    """A pod of a class that is not there is refused."""
+    """A pod of a class that is not there is refused, and so is one of the system's outside of its namespace."""
     classes = {value["metadata"]["name"] for value in environment.of_kind("PriorityClass")}
     described = [(label(value), value) for value in environment.objects]
     described += [(f"infra/cluster/values/{name}.yaml", values) for name, values in environment.values.items()]
     for where, content in described:
-        for path, name in _named(content, "priorityClassName"):
-            if classes and name not in classes and not name.startswith("system-"):
-                yield Problem(where, path, name, f"there are {', '.join(sorted(classes))}")
-
-
-def _named(content: Any, name: str, path: str = "") -> Iterator[tuple[str, str]]:
-    if isinstance(content, dict):
-        for key, nested in content.items():
-            if key == name:
-                yield f"{path}{key}", nested
-            else:
-                yield from _named(nested, name, f"{path}{key}.")
-    elif isinstance(content, list):
-        for nested in content:
-            yield from _named(nested, name, path)
+        for path, block in blocks(content):
+            name = block.get("priorityClassName")
+            if classes and name and name not in classes and not where.startswith("kube-system/"):
+                yield Problem(where, f"{path}.priorityClassName", name, f"there are {', '.join(sorted(classes))}")
 
 
 @policy("infra/cluster/values/airflow.yaml")
@@ -314,6 +291,39 @@ def pods_reach_the_address_that_says_who_they_are(environment: Environment) -> I
                     )
             if any(number == 53 for _, number in ports) and not {("UDP", 53), ("TCP", 53)} <= ports:
                 yield Problem(label(value), "egress.ports", sorted(ports), "names are asked for by UDP and TCP at 53")
+
+
+@policy("infra/policies/tables/kubernetes.yaml, open_ports")
+def policies_open_ports_at_which_somebody_listens(environment: Environment) -> Iterator[Problem]:
+    """A port of a neighbor namespace at which nobody listens is that of another, and the right one stays closed."""
+    listening = {name: {*ports} for name, ports in table("kubernetes")["open_ports"].items()}
+    for value, template in pods(environment):
+        ports = {port["containerPort"] for part in template["spec"]["containers"] for port in part.get("ports", [])}
+        listening.setdefault(value["metadata"].get("namespace", ""), set()).update(ports)
+    for value in environment.of_kind("NetworkPolicy"):
+        for rule in value["spec"].get("egress") or ():
+            names = [
+                peer["namespaceSelector"].get("matchLabels", {}).get("kubernetes.io/metadata.name")
+                for peer in rule.get("to", [])
+                if "namespaceSelector" in peer
+            ]
+            for name, port in itertools.product(names, (port["port"] for port in rule.get("ports", []))):
+                if name in listening and port not in listening[name]:
+                    allowed = f"pods of {name} listen at {', '.join(map(str, sorted(listening[name])))}"
+                    yield Problem(label(value), f"egress.ports to {name}", port, allowed)
+
+
+@policy("https://kubernetes.io/docs/concepts/storage/volumes/#emptydir")
+def volumes_in_memory_fit_into_the_limit(environment: Environment) -> Iterator[Problem]:
+    """What is written to a volume in memory counts against the containers' limit, and ends the pod beyond it."""
+    for value in environment.objects:
+        for path, spec in blocks(value, "spec"):
+            volumes = [volume.get("emptyDir") or {} for volume in spec.get("volumes", [])]
+            limits = [part.get("resources", {}).get("limits", {}).get("memory") for part in spec.get("containers", [])]
+            for size in (volume.get("sizeLimit") for volume in volumes if volume.get("medium") == "Memory"):
+                if None not in limits and (not size or quantities.size(size) >= sum(map(quantities.size, limits))):
+                    allowed = f"it is smaller than the memory of the containers, {' + '.join(limits)}"
+                    yield Problem(label(value), f"{path}.volumes.emptyDir.sizeLimit", size, allowed)
 
 
 @policy("https://keda.sh/docs/latest/reference/scaledobject-spec/")

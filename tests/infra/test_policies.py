@@ -21,7 +21,7 @@ TERRAFORM = {cloud: pytest.mark.xdist_group(f"terraform-{cloud}") for cloud in c
 CLOUDS = [pytest.param(cloud, marks=mark) for cloud, mark in TERRAFORM.items()]
 each_cloud = pytest.mark.parametrize("cloud", CLOUDS)
 Described = Callable[[str], dict[str, Environment]]
-MISTAKES = [mistake for name in ("mistakes", "held_back", "held_back_again") for mistake in sown.read(name)]
+MISTAKES = [mistake for name in sown.SETS for mistake in sown.read(name)]
 NODE = {"guest_accelerator": [{"count": 1}], "labels": {"nightshift/pool": "gpu"}, "spot": False, "taint": []}
 
 

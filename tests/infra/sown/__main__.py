@@ -31,4 +31,4 @@ def main(*names: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:] or ("mistakes", "held_back", "held_back_again"))
+    main(*sys.argv[1:] or judge.SETS)
