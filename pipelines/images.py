@@ -17,7 +17,7 @@ def find_pushed_images() -> dict[str, str]:
     Raises:
         UserError: when it names what is no reference with a digest, or two of an image.
     """
-    pushed = {}
+    pushed: dict[str, str] = {}
     for reference in os.environ.get(PUSHED_IMAGES, "").split():
         parts = REFERENCE.fullmatch(reference)
         if not parts:

@@ -19,10 +19,10 @@ Account = Annotated[str, Field(pattern=r"^[0-9]{12}$")]
 Role = Annotated[str, Field(pattern=r"^arn:aws[a-z-]*:iam::[0-9]{12}:role/.+$")]
 Email = Annotated[str, Field(pattern=r"^[^@\s]+@[^@\s]+$")]
 # these are words of shell commands
-Place = Annotated[str, Field(pattern=r"^[a-z]+(-[a-z0-9]+)+$")]
+GeographicName = Annotated[str, Field(pattern=r"^[a-z]+(-[a-z0-9]+)+$")]
 Registry = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*(:[0-9]+)?(/[a-z0-9._-]+)*$")]
 ImageName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")]
-Location = Annotated[str, Field(pattern=r"^[\w./][\w.:/=+@%-]*$")]
+SourceName = Annotated[str, Field(pattern=r"^[\w./][\w.:/=+@%-]*$")]
 
 
 class Cloud(StrEnum):
@@ -148,8 +148,8 @@ class GpuChoices(AnswerSection):
 class NightlySchedule(AnswerSection):
     """What runs every night."""
 
-    config: Location = Field("fraud", description="use case, by its name in pipelines/configs/ or a YAML file")
-    data: Location = Field(
+    config: SourceName = Field("fraud", description="use case, by its name in pipelines/configs/ or a YAML file")
+    data: SourceName = Field(
         "simulator", description="folder of the raw events: s3://, gs:// or /lustre; or the simulator"
     )
 
@@ -160,8 +160,8 @@ class EnvironmentAnswers(AnswerSection):
     cloud: Cloud = Field(description="aws or gcp")
     environment: str = Field(description="its name, 2 to 8 letters and digits", pattern=r"^[a-z][a-z0-9]{1,7}$")
     size: Size = Field(Size.DEV, description="try, dev or prod: infra/<cloud>/<size>.tfvars")
-    region: Place = Field(description="where everything is")
-    zones: list[Place] = Field(description="of the region, the first has the shared file system", min_length=1)
+    region: GeographicName = Field(description="where everything is")
+    zones: list[GeographicName] = Field(description="of the region, the first has the shared file system", min_length=1)
     deletion_protection: bool = Field(False, description="refuse to delete the cluster and the data; set it for prod")
     account: AwsAccount | GoogleProject = Field(description="whose it is, and who works there", union_mode="smart")
     budget: Budget = Field(description="what a month may cost, and who is told")

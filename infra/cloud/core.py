@@ -128,12 +128,12 @@ def schedule(answers: EnvironmentAnswers, infrastructure: Infrastructure, digest
         return [*connect(answers), f"{airflow} -- {unpause}"]
     # else what listens there, such as the forwarded port of another environment, would get these nights
     is_free = f"! (: </dev/tcp/localhost/{KUBEFLOW_PORT}) 2>/dev/null"
-    taken = f"cloud: something listens on port {KUBEFLOW_PORT} already; end it, then run the same command again"
+    message = f"cloud: something listens on port {KUBEFLOW_PORT} already; end it, then run the same command again"
     chosen = f"--config {shlex.quote(answers.schedule.config)} --data {shlex.quote(answers.schedule.data)}"
     return [
         f'export {PUSHED_IMAGES}="{references(infrastructure, digests)}" KFP_ENDPOINT=http://localhost:{KUBEFLOW_PORT}',
         *connect(answers),
-        f'{is_free} || {{ echo "{taken}" >&2; exit 2; }}',
+        f'{is_free} || {{ echo "{message}" >&2; exit 2; }}',
         f"kubectl port-forward --namespace kubeflow service/ml-pipeline {KUBEFLOW_PORT} >/dev/null &",
         f"nightshift doctor --environment {answers.cloud}",
         f"nightshift schedule --environment {answers.cloud} {chosen} --replace",
