@@ -1,6 +1,7 @@
 """What only its owner knows of an environment: one file, `infra/answers/<cloud>-<environment>.yaml`."""
 
 import json
+import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
@@ -17,6 +18,11 @@ FOLDER = Path(__file__).parents[1] / "answers"
 Account = Annotated[str, Field(pattern=r"^[0-9]{12}$")]
 Role = Annotated[str, Field(pattern=r"^arn:aws[a-z-]*:iam::[0-9]{12}:role/.+$")]
 Email = Annotated[str, Field(pattern=r"^[^@\s]+@[^@\s]+$")]
+# these are words of shell commands
+GeographicName = Annotated[str, Field(pattern=r"^[a-z]+(-[a-z0-9]+)+$")]
+Registry = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*(:[0-9]+)?(/[a-z0-9._-]+)*$")]
+ImageName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")]
+SourceName = Annotated[str, Field(pattern=r"^[\w./][\w.:/=+@%-]*$")]
 
 
 class Cloud(StrEnum):
@@ -103,7 +109,7 @@ class GoogleProject(AnswerSection):
         description="what pays for it: gcloud billing accounts list",
         pattern=r"^[0-9A-F]{6}-[0-9A-F]{6}-[0-9A-F]{6}$",
     )
-    domain: str | None = Field(
+    domain: Annotated[str, Field(pattern=r"^[a-z0-9.-]+$")] | None = Field(
         None, description="of the groups nightshift-operators and nightshift-readers; null for administrators only"
     )
 
@@ -142,8 +148,10 @@ class GpuChoices(AnswerSection):
 class NightlySchedule(AnswerSection):
     """What runs every night."""
 
-    config: str = Field("fraud", description="use case, by its name in pipelines/configs/ or a YAML file")
-    data: str = Field("simulator", description="folder of the raw events: s3://, gs:// or /lustre; or the simulator")
+    config: SourceName = Field("fraud", description="use case, by its name in pipelines/configs/ or a YAML file")
+    data: SourceName = Field(
+        "simulator", description="folder of the raw events: s3://, gs:// or /lustre; or the simulator"
+    )
 
 
 class EnvironmentAnswers(AnswerSection):
@@ -152,15 +160,15 @@ class EnvironmentAnswers(AnswerSection):
     cloud: Cloud = Field(description="aws or gcp")
     environment: str = Field(description="its name, 2 to 8 letters and digits", pattern=r"^[a-z][a-z0-9]{1,7}$")
     size: Size = Field(Size.DEV, description="try, dev or prod: infra/<cloud>/<size>.tfvars")
-    region: str = Field(description="where everything is")
-    zones: list[str] = Field(description="of the region, the first has the shared file system", min_length=1)
+    region: GeographicName = Field(description="where everything is")
+    zones: list[GeographicName] = Field(description="of the region, the first has the shared file system", min_length=1)
     deletion_protection: bool = Field(False, description="refuse to delete the cluster and the data; set it for prod")
     account: AwsAccount | GoogleProject = Field(description="whose it is, and who works there", union_mode="smart")
     budget: Budget = Field(description="what a month may cost, and who is told")
-    registry: str | None = Field(
+    registry: Registry | None = Field(
         None, description="of another environment, whose tested images this one runs; null for its own"
     )
-    images: list[str] = Field(
+    images: list[ImageName] = Field(
         ["base", "serving", "airflow", "rapids"], description="targets of containers/Dockerfile to build", min_length=1
     )
     schedule: NightlySchedule = Field(NightlySchedule(), description="what runs every night")
@@ -201,8 +209,11 @@ class EnvironmentAnswers(AnswerSection):
     @model_validator(mode="after")
     def _check_zones(self) -> Self:
         for zone in self.zones:
-            if not zone.startswith(self.region):
+            # europe-west10-a is none of europe-west1
+            if not re.match(rf"{self.region}-?[a-z]", zone):
                 raise ValueError(f"zones: {zone} is none of region {self.region}; name zones of it")
+        if len(set(self.zones)) < len(self.zones):
+            raise ValueError("zones names one twice; name each once")
         return self
 
 
@@ -278,9 +289,8 @@ def _render(section: AnswerSection, indent: str) -> Iterator[str]:
 
 def _flow(value: Any) -> str:
     """Return a value on one line, quoted where YAML would read another."""
-    if isinstance(value, str) and strict_yaml.is_plain(value):
-        return value
-    text: str = yaml.safe_dump(value, default_flow_style=True, width=10_000, sort_keys=False)
+    style = "'" if isinstance(value, str) and not strict_yaml.is_plain(value) else None
+    text: str = yaml.safe_dump(value, default_style=style, default_flow_style=True, width=10_000, sort_keys=False)
     return text.removesuffix("\n").removesuffix("\n...")
 
 

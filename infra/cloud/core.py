@@ -122,13 +122,18 @@ def install(
 def schedule(answers: EnvironmentAnswers, infrastructure: Infrastructure, digests: Mapping[str, str]) -> list[str]:
     """Return the commands that check the environment and schedule its nights; without Kubeflow, Airflow's."""
     if infrastructure.state:
-        unpause = f"airflow dags unpause --yes --treat-dag-id-as-regex '^{answers.schedule.config}_'"
+        use_case = answers.schedule.config.replace("-", "_")  # as in the ids of its DAGs
+        unpause = f"airflow dags unpause --yes --treat-dag-id-as-regex '^{use_case}_'"
         airflow = "kubectl exec --namespace airflow deployment/airflow-api-server --container api-server"
         return [*connect(answers), f"{airflow} -- {unpause}"]
+    # else what listens there, such as the forwarded port of another environment, would get these nights
+    is_free = f"! (: </dev/tcp/localhost/{KUBEFLOW_PORT}) 2>/dev/null"
+    message = f"cloud: something listens on port {KUBEFLOW_PORT} already; end it, then run the same command again"
     chosen = f"--config {shlex.quote(answers.schedule.config)} --data {shlex.quote(answers.schedule.data)}"
     return [
         f'export {PUSHED_IMAGES}="{references(infrastructure, digests)}" KFP_ENDPOINT=http://localhost:{KUBEFLOW_PORT}',
         *connect(answers),
+        f'{is_free} || {{ echo "{message}" >&2; exit 2; }}',
         f"kubectl port-forward --namespace kubeflow service/ml-pipeline {KUBEFLOW_PORT} >/dev/null &",
         f"nightshift doctor --environment {answers.cloud}",
         f"nightshift schedule --environment {answers.cloud} {chosen} --replace",

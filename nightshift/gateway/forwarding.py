@@ -52,6 +52,7 @@ class EndedRequest:
         reservation: of its tokens.
         version: of the model that has answered.
         usage: tokens that the engine has counted; None: it has not.
+        is_whole: whether the answer has come to its end.
         is_declined: whether the model has declined to answer.
         seconds: since it was sent to the replica.
     """
@@ -60,6 +61,7 @@ class EndedRequest:
     reservation: Reservation
     version: str
     usage: TokenUsage | None
+    is_whole: bool
     is_declined: bool
     seconds: float
 
@@ -69,7 +71,7 @@ class EndedRequest:
         return RequestRecord(
             at=now(),
             status=int(HTTPStatus.OK),
-            code="" if self.usage else INTERRUPTED,
+            code="" if self.is_whole else INTERRUPTED,
             key=self.reservation.key,
             model=self.completion.model,
             version=self.version,
@@ -230,7 +232,7 @@ class Exchange:
         if is_success:
             opening = AnswerOpening()
             opening.add(body)
-            self._settle(_read_usage(body), opening)
+            self._settle(_read_usage(body), opening, is_whole=True)
             await self._accounts.flush()
         else:
             self._accounts.release(self._reservation)
@@ -245,12 +247,12 @@ class Exchange:
                     yield events
                     events = await reader.read()
             self._metrics.count_stream(time.perf_counter() - started, reader.usage)
-            self._settle(reader.usage, reader.opening)
+            self._settle(reader.usage, reader.opening, is_whole=reader.is_done)
             await self._accounts.flush()
             yield DONE if reader.is_done else self._interrupt()
         finally:  # also when the client leaves
             self._lease.close()
-            self._settle(reader.usage, reader.opening)
+            self._settle(reader.usage, reader.opening, is_whole=reader.is_done)
 
     def _interrupt(self) -> bytes:
         url = self._lease.replica.address.url
@@ -259,9 +261,11 @@ class Exchange:
         self._metrics.interruptions.inc()
         return encode_interruption()
 
-    def _settle(self, usage: TokenUsage | None, opening: AnswerOpening | None = None) -> None:
+    def _settle(
+        self, usage: TokenUsage | None, opening: AnswerOpening | None = None, *, is_whole: bool = False
+    ) -> None:
         is_declined, seconds = opening is not None and opening.is_declined, time.perf_counter() - self._started
-        ended = EndedRequest(self._completion, self._reservation, self._version, usage, is_declined, seconds)
+        ended = EndedRequest(self._completion, self._reservation, self._version, usage, is_whole, is_declined, seconds)
         self._accounts.settle(ended)
 
 

@@ -1,5 +1,6 @@
 """Prices of model versions: what tokens cost, in whole nanodollars (1e-9 dollars) a token, so that sums are exact."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import NamedTuple
@@ -73,6 +74,11 @@ def parse_prices(path: str, text: bytes) -> Prices:
         prices = msgspec.yaml.decode(text, type=list[VersionPrice])
     except (msgspec.DecodeError, ValueError) as error:
         raise UserError(f"prices {path!r}: {error}; see docs/gateway.md for an example") from None
+    if not prices:
+        raise UserError(f"prices {path!r} has none, so that no budget would be spent; give one of every version")
+    versions = Counter(price.version for price in prices)
+    if repeated := [version for version, times in versions.items() if times > 1]:
+        raise UserError(f"prices {path!r}: version {repeated[0]!r} is there twice; give each version one price")
     return Prices(
         {
             price.version: Rate(

@@ -19,7 +19,7 @@ WRITE_SECONDS = 1.0
 BUCKET_BITS = 6
 BUCKETS = 1 << BUCKET_BITS
 MULTIPLIER = np.uint32(2_654_435_761)  # Knuth's, 2^32 over the golden ratio
-INTERRUPTED = "interrupted"  # the code of an answer whose end, and usage, nobody has seen
+INTERRUPTED = "interrupted"  # the code of an answer whose end nobody has seen
 
 
 class RequestRecord(msgspec.Struct, frozen=True, omit_defaults=True):

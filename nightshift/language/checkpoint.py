@@ -102,9 +102,13 @@ def read_json(file: Path) -> dict[str, Any]:
 
 
 def _weight_files(folder: Path) -> list[Path]:
-    if not (folder / INDEX).exists():
+    # beside a file with all weights an index is an earlier model's, and transformers does not read it either
+    if (folder / WEIGHTS).exists() or not (folder / INDEX).exists():
         return [folder / WEIGHTS]
-    return [folder / name for name in sorted(set(read_json(folder / INDEX)["weight_map"].values()))]
+    files = read_json(folder / INDEX).get("weight_map")
+    if not isinstance(files, dict):
+        raise UserError(f"{folder / INDEX}: weight_map is missing; write the model with save_pretrained")
+    return [folder / name for name in sorted(set(files.values()))]
 
 
 def _read_header(file: Path) -> dict[str, StoredTensor]:

@@ -1,8 +1,6 @@
 """The engine that generates text by the champion's file, beside the endpoint that scores; see `nightshift.language`."""
 
 import http.client
-import os
-import signal
 import socket
 import subprocess
 import sys
@@ -39,10 +37,14 @@ class RunningEngine(RunningServer):
 def find_running(registry_uri: str, name: str) -> RunningEngine | None:
     """Return the running engine of a model; None without one."""
     folder = _folder(registry_uri, name)
-    state = folder / "engine.json"
     # a starting engine holds its lock before its address is written
-    is_running = locks.is_held(folder / "engine.lock") and state.exists()
-    return RunningEngine(**storage.read_json(str(state))) if is_running else None
+    return _read_last(folder) if locks.is_held(folder / "engine.lock") else None
+
+
+def _read_last(folder: Path) -> RunningEngine | None:
+    """Return what has been started last, running or not."""
+    state = folder / "engine.json"
+    return RunningEngine(**storage.read_json(str(state))) if state.exists() else None
 
 
 def follow(registry_uri: str, version: Version, patience: Patience) -> None:
@@ -57,17 +59,18 @@ def follow(registry_uri: str, version: Version, patience: Patience) -> None:
     before, name = find_running(registry_uri, version.name), version.name
     file = package.load(version.uri).engine_file
     wanted = storage.join(version.uri, file) if file else None
-    if before and before.file == wanted:
+    # one whose start was interrupted may be running, and not answer
+    if before and before.file == wanted and _is_ready(before):
         return
     stop(registry_uri, name)
     if wanted is None:
         return
-    port = before.port if before else PORT
     folder = _folder(registry_uri, name)
+    port = last.port if (last := _read_last(folder)) else PORT
     try:
         engine = _start(folder, name, wanted, port, patience)
     except BaseException:
-        if before:
+        if before and before.file != wanted:
             _start(folder, name, before.file, port, patience)
         raise
     log.info("%s/v1 generates text by %s", engine.url, file)
@@ -86,24 +89,31 @@ def _folder(registry_uri: str, name: str) -> Path:
 
 
 def _start(folder: Path, name: str, file: str, port: int, patience: Patience) -> RunningEngine:
-    state, output = folder / "engine.json", folder / "engine.log"
-    port = _find_port(port)
-    flags = {"model": file, "name": name, "host": HOST, "port": port, "drain-seconds": DRAIN_SECONDS}
-    words = [word for flag, value in flags.items() for word in (f"--{flag}", str(value))]
-    # the engine holds the lock as long as it runs
-    with locks.hold(folder / "engine.lock", seconds=processes.STOP_SECONDS, inheritable=True) as lock:
-        storage.remove(str(state))
-        command = [sys.executable, "-m", "nightshift.language.engine", *words]
-        process = processes.launch(command, output, [lock.fileno()])
-    engine = RunningEngine(process.pid, HOST, port, file)
+    output = folder / "engine.log"
+    process, engine = _launch(folder, name, file, port)
     try:
         _await_text(process, engine, output, Progress(patience))
     except BaseException:
-        with suppress(ProcessLookupError):
-            os.kill(process.pid, signal.SIGKILL)
+        process.kill()
+        process.wait()  # until then it may keep its port
         raise
-    storage.write_json(str(state), asdict(engine))
     return engine
+
+
+def _launch(folder: Path, name: str, file: str, port: int) -> "tuple[subprocess.Popen[bytes], RunningEngine]":
+    """Start an engine, and write down at once where it is, so that it can be stopped whatever happens here."""
+    state = str(folder / "engine.json")
+    # the engine holds the lock as long as it runs
+    with locks.hold(folder / "engine.lock", seconds=processes.STOP_SECONDS, inheritable=True) as lock:
+        storage.remove(state)
+        port = _find_port(port)
+        flags = {"model": file, "name": name, "host": HOST, "port": port, "drain-seconds": DRAIN_SECONDS}
+        words = [word for flag, value in flags.items() for word in (f"--{flag}", str(value))]
+        command = [sys.executable, "-m", "nightshift.language.engine", *words]
+        process = processes.launch(command, folder / "engine.log", [lock.fileno()])
+        engine = RunningEngine(process.pid, HOST, port, file)
+        storage.write_json(state, asdict(engine))
+    return process, engine
 
 
 def _find_port(port: int) -> int:
@@ -120,7 +130,7 @@ def _await_text(process: "subprocess.Popen[bytes]", engine: RunningEngine, outpu
         if process.poll() is not None:
             processes.explain_end("the engine", process.returncode, output)
         reply = processes.call(engine, "/v1/completions", CALL_SECONDS, PROBE)
-        if reply and reply.status == http.client.OK:
+        if reply and reply.status == http.client.OK and _is_ready(engine):
             return
         # whole seconds: an idle engine takes a little CPU time too
         if stalled := progress.stall_reason(output.stat().st_size, int(cpu_seconds(process.pid) or 0)):
@@ -128,3 +138,9 @@ def _await_text(process: "subprocess.Popen[bytes]", engine: RunningEngine, outpu
                 f"the engine did not generate text {stalled}; its log is {output}; run the same command again"
             )
         time.sleep(0.05)
+
+
+def _is_ready(engine: RunningEngine) -> bool:
+    """Return whether what answers at the address has loaded the engine's file: it may be another workspace's engine."""
+    reply = processes.call(engine, "/props", CALL_SECONDS)
+    return reply is not None and isinstance(reply.content, dict) and reply.content.get("model_path") == engine.file

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from moto.server import ThreadedMotoServer
 from infra import terraform
 from infra.cloud import answers as questions
 from infra.cloud import asking, core, rendering
-from infra.cloud.answers import Cloud, GpuChoices, Provisioning
+from infra.cloud.answers import Cloud, GpuChoices, NightlySchedule, Provisioning
 from infra.terraform import INFRA
 from nightshift.errors import UserError
 from pipelines.images import EXAMPLE_REGISTRY
@@ -74,6 +75,8 @@ def test_an_example_is_written_as_init_writes_a_file(name: str) -> None:
         ("kueue:", "queue:", "gpu.queue: unknown key; leave it out"),
         ("'000000000000'", "'12'", "account.id: String should match pattern '^[0-9]{12}$', got '12'"),
         ("us-east-1b", "eu-west-1b", "zones: eu-west-1b is none of region us-east-1"),
+        ("us-east-1b", "us-east-11b", "zones: us-east-11b is none of region us-east-1"),
+        ("us-east-1b", "us-east-1a", "zones names one twice"),
         ("autoscaler", "compute-class", "gpu: compute-class is a choice of gcp only; this is aws"),
         ("[spot, on-demand]", "[spot, spot]", "gpu.fallback names a capacity twice"),
         ("cloud: aws", "cloud: gcp", "account is none of cloud gcp, which has: id, billing_account, domain"),
@@ -84,6 +87,57 @@ def test_a_wrong_answer_is_named_with_what_is_allowed(old: str, new: str, says: 
     text = re.sub(rf"^( *(?!#).*){re.escape(old)}", rf"\g<1>{new}", rendered_text("aws-dev"), flags=re.MULTILINE)
 
     assert says in wrong(text)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("region: us-east-1", "region: us-east-1;id"),
+        ("region: us-east-1", "region: ''"),
+        ("[us-east-1a,", "[us-east-1a;id,"),
+        ("registry: null", "registry: registry.test/a$(id)"),
+        ("registry: null", "registry: ''"),
+        ("[base,", "[base;id,"),
+        ("config: fraud", "config: fraud'id"),
+        ("data: simulator", "data: s3://a b"),
+    ],
+)
+def test_what_reaches_a_shell_is_one_word_without_quotes(old: str, new: str) -> None:
+    text = rendered_text("aws-dev")
+    assert old in text
+
+    assert "should match pattern" in wrong(text.replace(old, new))
+
+
+@pytest.mark.parametrize("email", ["a#b@c.test", "#@c.test", "'@c.test", "1e5@c"])
+def test_a_written_answer_is_read_as_the_same(email: str) -> None:
+    answers = rendered.read("gcp-dev")
+    budget = answers.budget.model_copy(update={"emails": [email]})
+    odd = answers.model_copy(update={"budget": budget, "registry": "1e5"})
+
+    assert questions.parse(questions.render(odd).encode(), "file") == odd
+
+
+@pytest.mark.slow
+@each_cloud
+def test_nights_are_scheduled_only_where_the_port_is_ours(cloud: str) -> None:
+    lines = rendered.commands(rendered.read(f"{cloud}-dev"))["schedule"]
+    (check,) = [line for line in lines if "/dev/tcp/localhost" in line]
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = check.replace(str(core.KUBEFLOW_PORT), str(other.getsockname()[1]))
+        refused = subprocess.run(["bash", "-euc", taken], capture_output=True, text=True, check=False)
+    freed = subprocess.run(["bash", "-euc", taken], capture_output=True, text=True, check=False)
+
+    assert (refused.returncode, freed.returncode) == (2, 0)
+    assert "something listens on port" in refused.stderr
+    assert "port-forward" in lines[lines.index(check) + 1]
+
+
+def test_the_dags_of_a_use_case_with_a_hyphen_are_unpaused() -> None:
+    answers = rendered.read("aws-try")
+    hyphened = answers.model_copy(update={"schedule": NightlySchedule(config="machine-failure")})
+
+    assert "'^machine_failure_'" in rendered.commands(hyphened)["schedule"][-1]
 
 
 def rendered_text(name: str) -> str:

@@ -32,9 +32,27 @@ def test_where_nothing_was_pushed_the_example_stands(monkeypatch: pytest.MonkeyP
     assert site("aws").placements[Role.LIGHT].image.startswith("registry.example.com/nightshift/base:")
 
 
-@pytest.mark.parametrize("reference", ["base@sha256:aa", "registry.test/base:0.3.0"])
-def test_an_image_without_a_registry_or_a_digest_is_refused(reference: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "reference",
+    [
+        f"base@sha256:{'a' * 64}",
+        "registry.test/base:0.3.0",
+        "registry.test/base@sha256:aa",
+        f"registry.test/base:0.3.0@sha256:{'a' * 64}",
+        f"{BASE},{RAPIDS}",
+    ],
+)
+def test_what_is_no_image_of_a_registry_with_its_digest_alone_is_refused(
+    reference: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(PUSHED_IMAGES, reference)
 
     with pytest.raises(UserError, match=f"NIGHTSHIFT_IMAGES has '{reference}', which is no <registry>"):
+        site("aws")
+
+
+def test_two_images_of_a_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(PUSHED_IMAGES, f"{BASE} {BASE} {BASE.replace('acme', 'other')}")
+
+    with pytest.raises(UserError, match="NIGHTSHIFT_IMAGES has two images 'base'"):
         site("aws")

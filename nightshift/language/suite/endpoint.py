@@ -20,6 +20,7 @@ from nightshift.language.streams.client import Target
 
 CONNECTIONS = 4  # requests at once
 SECONDS = 300.0  # for an answer
+SERVE = "serve the model with llama.cpp or vLLM"
 BIAS = 100  # the highest of OpenAI's API: no other token is generated
 
 
@@ -148,7 +149,10 @@ class EchoReader:
         """Return how likely a continuation is; raises as `CompletionEndpoint.complete`."""
         choice = self._endpoint.complete([*context, *continuation], 1, echo=True, logprobs=1)
         pairs = choice.logprobs.list_pairs() if choice.logprobs else []
-        return _sum_up(pairs[len(context) : len(context) + len(continuation)])
+        whole = len(context) + len(continuation)
+        if len(pairs) < whole:
+            raise UserError(f"{self._endpoint.target.url} gives logprobs of {len(pairs)} of {whole} tokens; {SERVE}")
+        return _sum_up(pairs[len(context) : whole])
 
 
 class ForcedReader:
@@ -171,7 +175,7 @@ class ForcedReader:
         choice = self._endpoint.complete(prompt, 1, logprobs=1, logit_bias={str(token): BIAS})
         pairs = choice.logprobs.list_pairs() if choice.logprobs else []
         if not pairs:
-            raise UserError(f"{self._endpoint.target.url} reports no logprobs; serve the model with llama.cpp or vLLM")
+            raise UserError(f"{self._endpoint.target.url} reports no logprobs; {SERVE}")
         own, highest = pairs[0]
         return own, max(own, highest)
 

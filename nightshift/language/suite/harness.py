@@ -80,4 +80,6 @@ def _read_items(uri: str) -> list[SuiteItem]:
         items: list[SuiteItem] = msgspec.json.Decoder(SuiteItem).decode_lines(storage.read_bytes(uri))
     except msgspec.DecodeError as error:
         raise UserError(f"suite: {uri} is no task ({error}); write one with nightshift language suite") from None
+    if not items:
+        raise UserError(f"suite: {uri} has no items; write it with nightshift language suite")
     return items

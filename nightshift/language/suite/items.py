@@ -35,6 +35,11 @@ class SuiteItem(msgspec.Struct, frozen=True):
     choices: list[str]
     answer: int = 0
 
+    def __post_init__(self) -> None:
+        """Refuse an answer that is none of the choices."""
+        if not 0 <= self.answer < len(self.choices):
+            raise ValueError(f"answer is {self.answer}, which is none of {len(self.choices)} choices")
+
     @property
     def target(self) -> str:
         """The document's own continuation."""

@@ -102,7 +102,7 @@ def read(kind: Any, field: str, name: str, **options: Any) -> Any:
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
         return kind.from_pretrained(name, **options)
-    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+    except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:  # KeyError: of an empty index
         if isinstance(error.__cause__, LocalEntryNotFoundError) and HUB.fullmatch(name):
             raise UnavailableError(f"the hub does not answer for {name!r} ({error.__cause__})") from None
         why = " ".join(str(error).split())[:200]

@@ -110,6 +110,7 @@ class BatchNorm(nn.BatchNorm2d):
     """PyTorch's, but that a single value of a channel, which has no variance, is normalized by the statistics so far.
 
     It comes from one row whose pixels are down to one: the last of an epoch, or the only one of a piece.
+    Rows that are recomputed backward have been counted by the statistics already.
     """
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -117,7 +118,15 @@ class BatchNorm(nn.BatchNorm2d):
         if self.training and inputs.numel() == inputs.shape[1]:
             mean, variance = self.running_mean, self.running_var
             return nn.functional.batch_norm(inputs, mean, variance, self.weight, self.bias, eps=self.eps)
+        if self.training and _is_backward():
+            mean, variance = self.running_mean, self.running_var
+            return nn.functional.batch_norm(inputs, mean, variance, self.weight, self.bias, True, 0.0, self.eps)
         return super().forward(inputs)
+
+
+def _is_backward() -> bool:
+    # as torch.utils.checkpoint asks; a compiled graph is not run again
+    return not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1  # noqa: SLF001
 
 
 class Pointwise(nn.Conv2d):

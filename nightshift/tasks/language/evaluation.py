@@ -112,7 +112,10 @@ class DocumentsUnderTest:
         return Gate(
             metric=PROMISE,
             tolerance=limits.tolerance,
-            undecidable=list(self._find_shortages()),
+            undecidable=[
+                *self._find_shortages(),
+                *quality.explain_unmeasured(memorized, limits.max_memorized),
+            ],
             refused=floor,
             passed=f"The challenger takes {loss} bits per byte of {len(self.rows)} texts; {limit:g} are allowed.",
             measures=measures,

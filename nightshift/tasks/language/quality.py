@@ -39,6 +39,15 @@ def refuse_memorized(memorized: Memorization, limit: float | None) -> list[str]:
     ]
 
 
+def explain_unmeasured(memorized: Memorization | None, limit: float | None) -> list[str]:
+    """Return why a limit of what is given back decides nothing; nothing without one, or where it was measured."""
+    if limit is None or memorized is not None:
+        return []
+    return [
+        "No training text is long enough to tell what is given back; leave max_memorized out, or lower task.length."
+    ]
+
+
 def highlights(trial: Trial[Any], figures: LanguageEvaluation) -> Iterator[Fact]:
     """Yield what a reader sees first."""
     rival = trial.rival

@@ -41,6 +41,8 @@ def test_prices_are_whole_nanodollars_a_token() -> None:
         (b"- {version: a, prompt: 1}", "missing required field `completion`"),
         (b"- {version: a, prompt: x, completion: 1}", "see docs/gateway.md for an example"),
         (b"- {version: a, prompt: .nan, completion: 1}", "prices 'prices.yaml'"),
+        (b"[]", "prices 'prices.yaml' has none, so that no budget would be spent"),
+        (FILE + b"- {version: small, prompt: 0, completion: 0}", "version 'small' is there twice"),
     ],
 )
 def test_a_wrong_file_is_refused_with_the_field(text: bytes, message: str) -> None:

@@ -66,7 +66,7 @@ def test_a_request_whose_client_leaves_is_interrupted(tmp_path: Path) -> None:
             next(response.iter_lines())
         wait_until(lambda: not replica.running, "the replica is free")
     (record,) = read_records(str(tmp_path), find_day(now()))
-    assert record.code in (INTERRUPTED, "")  # the replica may have reported a usage so far
+    assert record.code == INTERRUPTED
     assert record.completion_tokens < 500
 
 

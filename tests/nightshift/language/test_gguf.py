@@ -16,8 +16,10 @@ from nightshift.contracts import package
 from nightshift.contracts.package import Format
 from nightshift.errors import UserError
 from nightshift.language import gguf, llamacpp, tokenizer
+from nightshift.language.checkpoint import read_checkpoint
 from nightshift.language.gguf import WeightType, convert
 from nightshift.language.llamacpp import ContextOptions
+from nightshift.neural.recipes import pretrained
 from nightshift.tasks.language.candidates import SHARD, save_weights
 from nightshift.tasks.language.tokens import build_bytes_tokenizer
 from tests import packages
@@ -145,6 +147,27 @@ def test_weights_in_shards_are_listed_loaded_and_converted_as_those_of_one_file(
     )
     assert set(split) == set(whole)
     assert all(np.array_equal(split[name], whole[name]) for name in whole)
+
+
+def test_beside_shards_of_an_earlier_model_the_whole_file_is_read_as_transformers_does(tmp_path: Path) -> None:
+    tokens = models.train_tokenizer(models.LICENSE)
+    write_model(tmp_path, models.tiny_llama(tokens.get_vocab_size()), tokens)
+    later = models.tiny_llama(tokens.get_vocab_size(), initializer_range=0.3)
+    later.save_pretrained(tmp_path / "later")
+    (tmp_path / "later" / "model.safetensors").rename(tmp_path / "model.safetensors")
+
+    expected, read = LlamaForCausalLM.from_pretrained(tmp_path).state_dict(), read_checkpoint(tmp_path)
+
+    assert all(np.array_equal(read.tensor(name), values.numpy()) for name, values in expected.items())
+
+
+def test_an_index_without_weights_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors.index.json").write_text("{}")
+    with pytest.raises(UserError, match=r"index\.json: weight_map is missing"):
+        read_checkpoint(tmp_path)
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
+    with pytest.raises(UserError, match="cannot be read"):
+        pretrained.network(LlamaForCausalLM, "parameters.pretrained", str(tmp_path))
 
 
 def test_what_a_chat_needs_is_in_the_file(original: Path) -> None:

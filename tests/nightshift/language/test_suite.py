@@ -99,8 +99,19 @@ def test_a_suite_is_written_for_the_harness_and_read_again(suite: Path) -> None:
     assert set(group["task"]) == described
     first = json.loads((suite / "cloze.jsonl").read_text().splitlines()[0])
     assert first["choices"][first["answer"]] == tasks[CLOZE][0].target
-    (suite / "choice.jsonl").write_text("{}\n")
-    with pytest.raises(UserError, match=r"choice.jsonl is no task .*; write one with nightshift language suite"):
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("{}\n", r"choice.jsonl is no task .*; write one with nightshift language suite"),
+        ('{"context": "a", "choices": ["b"], "answer": -1}\n', "answer is -1, which is none of 1 choices"),
+        ("", "choice.jsonl has no items"),
+    ],
+)
+def test_a_file_that_is_no_task_is_refused(suite: Path, lines: str, message: str) -> None:
+    (suite / "choice.jsonl").write_text(lines)
+    with pytest.raises(UserError, match=message):
         harness.read_suite(str(suite))
 
 
@@ -207,3 +218,16 @@ class BiasedEndpoint(CompletionEndpoint):
 def test_a_server_that_reports_forced_tokens_as_certain_is_refused() -> None:
     with pytest.raises(UserError, match="reports logprobs after the logit_bias, which say nothing of the model"):
         open_reader(BiasedEndpoint(Target("http://h", "/v1/completions"), "m"), [1, 2, 3])
+
+
+class ForgetfulEndpoint(CompletionEndpoint):
+    """A server that echoes a prompt without its log-probabilities, such as of one that it has cut."""
+
+    def complete(self, tokens: object, limit: int, **fields: object) -> endpoint.CompletionChoice:
+        return endpoint.CompletionChoice(logprobs=endpoint.TokenLogprobs([-1.0], [{"a": -1.0}]))
+
+
+def test_a_continuation_without_logprobs_is_not_taken_for_a_certain_one() -> None:
+    reader = EchoReader(ForgetfulEndpoint(Target("http://h", "/v1/completions"), "m"))
+    with pytest.raises(UserError, match="gives logprobs of 1 of 3 tokens"):
+        reader.measure([1, 2], [3])

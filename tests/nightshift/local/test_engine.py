@@ -1,6 +1,9 @@
 """The engine beside the endpoint: it follows the champion's file, and keeps its address."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import httpx
@@ -15,6 +18,8 @@ from nightshift.local import endpoint, engine
 from nightshift.registry import Version
 from tests import packages
 from tests.nightshift.language import models
+from tests.processes import wait_until
+from tests.servers import free_port
 
 pytestmark = pytest.mark.slow
 NAME = "tales"
@@ -87,6 +92,28 @@ def test_a_file_that_is_no_model_leaves_the_engine_before_answering(registry: Pa
     restored = engine.find_running(str(registry), NAME)
     assert restored
     assert (restored.file, restored.url) == (running.file, running.url)
+
+
+def test_an_engine_that_was_stopped_has_its_address_again(registry: Path, llama: Path) -> None:
+    version, port = write_version(registry, 1, llama.read_bytes()), free_port()
+    last = engine.RunningEngine(1, engine.HOST, port, "of the champion before")
+    storage.write_json(str(registry / "endpoint" / NAME / "engine.json"), asdict(last))
+    running = follow(registry, version)
+    assert running
+    assert running.port == port
+
+
+def test_an_engine_whose_start_was_killed_can_be_stopped(registry: Path, llama: Path) -> None:
+    version, log = write_version(registry, 1, llama.read_bytes()), registry / "endpoint" / NAME / "engine.log"
+    code = f"engine.follow({str(registry)!r}, registry.Version(**{asdict(version)!r}), endpoint.PATIENCE)"
+    imports = "from nightshift import registry; from nightshift.local import endpoint, engine"
+    starting = subprocess.Popen([sys.executable, "-c", f"{imports}; {code}"])
+    wait_until(lambda: log.exists() and log.read_text(), "the engine loads the file")
+    starting.kill()
+    starting.wait()
+
+    assert endpoint.stop(str(registry)) == [NAME]
+    assert engine.find_running(str(registry), NAME) is None
 
 
 def test_a_stopped_endpoint_leaves_no_engine(registry: Path, llama: Path) -> None:

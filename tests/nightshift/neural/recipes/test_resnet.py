@@ -5,14 +5,24 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import ResNetConfig, ResNetForImageClassification
 
+from nightshift.config.neural import Recompute
 from nightshift.errors import UserError
 from nightshift.neural import devices, trainer
 from nightshift.neural.data import AugmentedDataset, gather_resident, keep_batch
 from nightshift.neural.recipes import check_parameters
-from nightshift.neural.recipes.resnet import IMAGENET_MEAN, IMAGENET_STD, Pointwise, ResNet, ResNetParameters
+from nightshift.neural.recipes.resnet import (
+    IMAGENET_MEAN,
+    IMAGENET_STD,
+    BatchNorm,
+    Pointwise,
+    ResNet,
+    ResNetParameters,
+)
+from nightshift.neural.recomputation import recompute
 from nightshift.neural.replica import Replica
 
 RESNET50 = {"stages": "3,4,6,3", "width": 64, "bottleneck": True, "stem": "large"}
@@ -166,3 +176,15 @@ def test_a_batch_of_one_row_whose_pixels_are_down_to_one_trains_like_others(fiel
 
     assert all(value.isfinite().all() for value in trained.model.state_dict().values())
     assert trained.model.eval()(pixels).isfinite().all()
+
+
+@pytest.mark.parametrize("extent", [Recompute.SELECTIVE, Recompute.FULL])
+def test_rows_that_are_recomputed_count_once_in_the_statistics(extent):
+    pixels, statistics = torch.randn(8, 4, 3, 3), {}
+    for name in (Recompute.NONE, extent):
+        norm = BatchNorm(4)
+        block = nn.Sequential(norm, nn.ReLU())
+        recompute(block, name)
+        block(pixels.clone().requires_grad_()).sum().backward()
+        statistics[name] = norm.state_dict()
+    assert all(torch.equal(value, statistics[extent][key]) for key, value in statistics[Recompute.NONE].items())

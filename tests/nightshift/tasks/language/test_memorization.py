@@ -84,6 +84,13 @@ def test_a_model_that_gives_back_too_much_is_refused_with_the_share(limit: float
     assert reasons == ([expected] if is_refused else [])
 
 
+@pytest.mark.parametrize(("limit", "is_undecided"), [(None, False), (0.0, True)])
+def test_a_limit_of_what_cannot_be_measured_lets_no_model_pass(limit: float | None, is_undecided: bool) -> None:
+    assert bool(quality.explain_unmeasured(None, limit)) == is_undecided
+    share = MemorizedShare(name="training", passages=500, share=0.15, interval=(0.121, 0.184))
+    assert quality.explain_unmeasured(Memorization(tokens=8, shares=[share]), limit) == []
+
+
 @pytest.mark.parametrize(("count", "total", "interval"), [(0, 10, (0.0, 0.2775)), (5, 10, (0.2366, 0.7634))])
 def test_wilsons_interval_is_that_of_the_textbooks(count: int, total: int, interval: tuple[float, float]) -> None:
     measured = wilson_interval(count, total)
