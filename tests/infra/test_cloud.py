@@ -446,6 +446,7 @@ def is_kept(address: str, targets: list[str]) -> bool:
     return not any(re.match(rf"{re.escape(target)}(\.|\[|$)", address) for target in targets)
 
 
+@pytest.mark.slow
 @each_cloud
 def test_what_bears_a_price_is_gone_but_for_data_that_somebody_has_asked_to_keep(cloud: str, planned: Any) -> None:
     answers = rendered.read(f"{cloud}-dev")

@@ -54,7 +54,9 @@ def test_no_golden_file_is_left_of_what_is_gone() -> None:
 
 def test_every_manifest_beside_a_kustomization_is_part_of_it() -> None:
     for path in terraform.INFRA.rglob("kustomization.yaml"):
-        listed = {path.name, *yaml.safe_load(path.read_text())["resources"]}
+        content = yaml.safe_load(path.read_text())
+        patches = (patch["path"] for patch in content.get("patches", []) if "path" in patch)
+        listed = {path.name, *content.get("resources", []), *patches}
         assert {manifest.name for manifest in path.parent.glob("*.y*ml")} - listed == set(), path
 
 

@@ -95,6 +95,7 @@ def test_its_nights_are_airflows(name: str) -> None:
     assert last.endswith("-- airflow dags unpause --yes --treat-dag-id-as-regex '^fraud_'")
 
 
+@pytest.mark.slow
 @each_smallest
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not on PATH: nothing was built")
 def test_nothing_is_applied_of_which_it_lacks_the_kind_or_the_file_system(name: str) -> None:

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 import yaml
 
+from infra.cloud.answers import GpuChoices, Provisioning
 from infra.terraform import INFRA
 from pipelines.environments import AWS, SERVICE_ACCOUNT, Role
-from tests.infra import kustomize
+from tests.infra import kustomize, rendered
 from tests.infra.aws import checks
 from tests.infra.edges import needs
 from tests.infra.plans import resources
@@ -132,11 +133,13 @@ def test_the_autoscaler_prefers_spot_and_knows_it_by_the_pools_name(environment:
 
 @pytest.mark.parametrize("environment", ["dev", "prod"])
 def test_karpenters_nodes_have_the_role_the_subnets_and_the_groups_of_their_cluster(
-    environment: str, planned: Callable
+    environment: str, planned: Callable, tmp_path: Path
 ) -> None:
     if shutil.which("kubectl") is None:
         pytest.skip("kubectl is not on PATH: nothing was built")
-    objects = kustomize.built(KARPENTER.with_name(f"karpenter-{environment}"))
+    choices = GpuChoices(provisioning=Provisioning.KARPENTER)
+    rendered.lay_out(rendered.read(f"aws-{environment}").model_copy(update={"gpu": choices}), tmp_path)
+    objects = kustomize.built(tmp_path / "karpenter")
     (nodes,) = (manifest["spec"] for manifest in objects if manifest["kind"] == "EC2NodeClass")
     plan = planned("aws", environment)
     (cluster,) = resources(plan, "aws_eks_cluster")

@@ -19,10 +19,10 @@ _SOURCES = ("date", "source")
 
 
 def kustomizations(infra: Path) -> list[Path]:
-    """Return the folders that are applied and all here: those of a kustomization that is no part of another."""
+    """Return the folders with objects, all of them here, of a kustomization that is no part of another."""
     folders = sorted(path.parent for path in infra.rglob("kustomization.yaml") if _is_here(path.parent))
     parts = {(folder / name).resolve() for folder in folders for name in _read(folder).get("resources", [])}
-    return [folder for folder in folders if folder.resolve() not in parts]
+    return [folder for folder in folders if folder.resolve() not in parts and "resources" in _read(folder)]
 
 
 def environment(folder: Path) -> str:
