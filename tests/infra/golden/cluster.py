@@ -19,10 +19,10 @@ _SOURCES = ("date", "source")
 
 
 def kustomizations(infra: Path) -> list[Path]:
-    """Return the folders with objects, all of them here, of a kustomization that is no part of another."""
+    """Return the folders that are applied and all here: those of a kustomization that is no part of another."""
     folders = sorted(path.parent for path in infra.rglob("kustomization.yaml") if _is_here(path.parent))
     parts = {(folder / name).resolve() for folder in folders for name in _read(folder).get("resources", [])}
-    return [folder for folder in folders if folder.resolve() not in parts and "resources" in _read(folder)]
+    return [folder for folder in folders if folder.resolve() not in parts]
 
 
 def environment(folder: Path) -> str:
@@ -47,14 +47,22 @@ def _read(folder: Path) -> Mapping[str, Any]:
 
 
 def rendered(folder: Path) -> list[Fact]:
-    """Return the objects of a kustomization, those of one name in several namespaces together.
+    """Return a kustomization's objects, those of one name in several namespaces together, and a component's changes.
 
     Raises:
         subprocess.CalledProcessError: when kustomize refuses it.
     """
     objects = kustomize.built(folder)
     names = Counter(_name(value) for value in objects)
-    return [_object(value, several=names[_name(value)] > 1) for value in objects]
+    return [*(_object(value, several=names[_name(value)] > 1) for value in objects), *_changes(folder)]
+
+
+def _changes(folder: Path) -> Iterator[Fact]:
+    """Yield what a component changes of objects that are not its own."""
+    content = _read(folder)
+    for patch in content.get("patches", []) if content["kind"] == "Component" else []:
+        changes = yaml.safe_load((folder / patch["path"]).read_text())
+        yield Fact(f"patch {patch['path']} of {patch['target']['kind']}", "", {item["path"]: item for item in changes})
 
 
 def _name(value: Mapping[str, Any]) -> str:

@@ -7,11 +7,11 @@ import numpy as np
 from nightshift import splits
 from nightshift.contracts import package
 from nightshift.tabular.inputs import matrix
-from nightshift.tasks.tabular.optimization import reference
+from nightshift.tasks.tabular.optimization import engine_variants, reference
 from nightshift.tensors import by_name
 from shop_counts import poisson
 
-__all__ = ["reference", "rows"]
+__all__ = ["engine_variants", "reference", "rows"]
 
 
 def rows(config, features, uri, model, limit):
