@@ -15,6 +15,8 @@ from tests.infra.checks import EXAMPLES
 from tests.infra.golden import cluster
 
 _OPPOSITES = {"==": "!=", "!=": "==", "&&": "||", "||": "&&", "<": "<=", "<=": "<", ">": ">=", ">=": ">"}
+# Terraform's tests, the tables of policies, and the answers, whose examples are read in tests/infra/test_cloud.py
+_NOT_SOWN = ("tests", "policies", "answers")
 _TERRAFORM, _DATA = {".tf", ".tfvars"}, {".yaml", ".json"}
 
 
@@ -45,7 +47,7 @@ def mutants(infra: Path) -> list[Mutant]:
     """Return every mutant of the files that describe infrastructure, in an order that only the files decide."""
     sown = []
     for path in sorted(infra.rglob("*")):
-        hidden = any(part == "tests" or part.startswith(".") for part in path.relative_to(infra).parts)
+        hidden = any(part in _NOT_SOWN or part.startswith(".") for part in path.relative_to(infra).parts)
         if path.suffix in _TERRAFORM | _DATA and not hidden and _is_shipped(path):
             sow = _of_terraform if path.suffix in _TERRAFORM else _of_data
             sown += [Mutant(str(path.relative_to(infra)), what, text) for what, text in sow(path)]
