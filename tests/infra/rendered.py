@@ -26,8 +26,8 @@ def read(name: str) -> EnvironmentAnswers:
 
 def outputs(answers: EnvironmentAnswers) -> Json:
     """What `terraform output -json` prints of an environment."""
-    made = _aws(answers) if answers.cloud is Cloud.AWS else _gcp(answers)
-    return {name: {"value": value} for name, value in made.items() if value is not None}
+    values = _aws(answers) if answers.cloud is Cloud.AWS else _gcp(answers)
+    return {name: {"value": value} for name, value in values.items() if value is not None}
 
 
 def _aws(answers: EnvironmentAnswers) -> Json:
@@ -80,13 +80,13 @@ def lay_out(answers: EnvironmentAnswers, folder: Path) -> dict[str, str]:
 
 def commands(answers: EnvironmentAnswers) -> dict[str, list[str]]:
     """The commands of an environment by action, once Terraform has made what it makes."""
-    made = infrastructure(answers)
+    environment = infrastructure(answers)
     return {
         "state": core.state(answers),
         "up": core.up(answers),
-        "images": core.images(answers, made),
-        "install": core.install(CHARTS, answers, made, DIGESTS),
-        "schedule": core.schedule(answers, made, DIGESTS),
+        "images": core.images(answers, environment),
+        "install": core.install(CHARTS, answers, environment, DIGESTS),
+        "schedule": core.schedule(answers, environment, DIGESTS),
         "down": core.down(CHARTS, answers, core.Data.DELETE),
     }
 

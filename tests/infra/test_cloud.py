@@ -150,15 +150,15 @@ def test_an_environment_that_nobody_has_answered_for_says_how_to() -> None:
 
 
 def test_init_writes_what_flags_say_and_asks_for_what_has_no_default(tmp_path: Path) -> None:
-    asked = []
+    prompts = []
 
     def ask(question: str) -> str:
-        asked.append(question)
+        prompts.append(question)
         return "eu-west-1"
 
     answers, file = asking.write({name: text for name, text in FLAGS.items() if name != "region"}, ask, tmp_path)
 
-    assert [question.partition(",")[0] for question in asked] == ["region"]
+    assert [question.partition(",")[0] for question in prompts] == ["region"]
     assert questions.read("aws", "acme", tmp_path) == answers and file.name == "aws-acme.yaml"
     assert answers.zones == ["eu-west-1a", "eu-west-1b"] and answers.gpu.kueue and answers.budget.monthly == 500
 
@@ -351,10 +351,10 @@ def test_the_bucket_of_the_states_is_made_on_aws_once(amazon: str, tmp_path: Pat
 
     def state() -> list[Any]:
         name = core.bucket(answers)
-        made = [bucket["CreationDate"] for bucket in s3.list_buckets()["Buckets"] if bucket["Name"] == name]
+        creation_dates = [bucket["CreationDate"] for bucket in s3.list_buckets()["Buckets"] if bucket["Name"] == name]
         access = s3.get_public_access_block(Bucket=name)["PublicAccessBlockConfiguration"]
         return [
-            *made,
+            *creation_dates,
             s3.get_bucket_versioning(Bucket=name)["Status"],
             s3.get_bucket_location(Bucket=name)["LocationConstraint"],
             access,

@@ -32,8 +32,8 @@ def amount(quantity: Any) -> float:
 
 def requested(pod: Json, default: Json) -> dict[str, float]:
     """What the containers of a pod ask for, those that ask for nothing by the namespace's default."""
-    asked = [default | container.get("resources", {}).get("requests", {}) for container in pod["containers"]]
-    return {name: sum(amount(requests[name]) for requests in asked) for name in NODE}
+    containers = [default | container.get("resources", {}).get("requests", {}) for container in pod["containers"]]
+    return {name: sum(amount(requests[name]) for requests in containers) for name in NODE}
 
 
 def standing_pods() -> Iterator[Json]:
@@ -76,10 +76,10 @@ def test_it_runs_airflow_and_what_gpus_need_alone(name: str) -> None:
 
 @each_smallest
 def test_its_steps_keep_their_state_in_the_bucket_that_they_may_write(name: str) -> None:
-    made = rendered.infrastructure(rendered.read(name))
+    infrastructure = rendered.infrastructure(rendered.read(name))
 
     assert (
-        made.state
+        infrastructure.state
         == {
             "aws-try": "s3://nightshift-try-000000000000/state",
             "gcp-try": "gs://example-nightshift-try-nightshift-try-lake/state",
