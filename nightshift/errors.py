@@ -49,7 +49,7 @@ def require_extra(field: str, extra: str) -> Iterator[None]:
     """Turn a library that is missing into a UserError that names the extra of this package that has it."""
     try:
         yield
-    except ImportError:
+    except ImportError as error:
         raise UserError(
-            f"{field} needs a library that is missing; run in the checkout: pip install -e '.[{extra}]'"
+            f"{field} needs a library that is missing ({error}); run in the checkout: pip install -e '.[{extra}]'"
         ) from None

@@ -98,6 +98,11 @@ def test_an_image_holds_neither_an_installer_nor_a_compiler_of_its_own(engine: A
     assert not {"pip", "uv", "gcc", "cc"} & set(programs)
 
 
+def test_steps_in_the_image_can_write_files_for_engines(engine: Any) -> None:
+    code = "import gguf; from nightshift.language import llamacpp; llamacpp.library()"
+    engine.containers.run(image("base"), ["python", "-c", code], remove=True, read_only=True)
+
+
 @pytest.mark.parametrize("variables", [{}, {"KFP_ENDPOINT": "http://localhost:1"}], ids=["pods", "kubeflow"])
 def test_airflows_image_holds_all_that_its_dags_are_made_of(engine: Any, variables: dict[str, str]) -> None:
     printed = engine.containers.run(
