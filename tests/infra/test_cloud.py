@@ -72,6 +72,11 @@ def test_an_example_is_written_as_init_writes_a_file(name: str) -> None:
     ("old", "new", "says"),
     [
         ("size: dev", "size: huge", "size: Input should be 'try', 'dev' or 'prod', got 'huge'"),
+        (
+            "[base,",
+            "[bsae,",
+            "images.0: Input should be 'base', 'serving', 'serving-gpu', 'airflow' or 'rapids', got 'bsae'",
+        ),
         ("kueue:", "queue:", "gpu.queue: unknown key; leave it out"),
         ("'000000000000'", "'12'", "account.id: String should match pattern '^[0-9]{12}$', got '12'"),
         ("us-east-1b", "eu-west-1b", "zones: eu-west-1b is none of region us-east-1"),
@@ -97,7 +102,6 @@ def test_a_wrong_answer_is_named_with_what_is_allowed(old: str, new: str, says: 
         ("[us-east-1a,", "[us-east-1a;id,"),
         ("registry: null", "registry: registry.test/a$(id)"),
         ("registry: null", "registry: ''"),
-        ("[base,", "[base;id,"),
         ("config: fraud", "config: fraud'id"),
         ("data: simulator", "data: s3://a b"),
     ],
