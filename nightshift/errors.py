@@ -29,7 +29,7 @@ def may_pass(status: int) -> bool:
 def nearest(name: str, allowed: Iterable[str]) -> str:
     """Return `; did you mean 'x'?` for the allowed name closest to `name`, or nothing."""
     match = difflib.get_close_matches(name, list(allowed), n=1)
-    return f"; did you mean {match[0]!r}?" if match else ""
+    return f"; did you mean {str(match[0])!r}?" if match else ""  # also of an enumeration
 
 
 def check_names(field: str, names: Iterable[str], allowed: Iterable[str]) -> None:

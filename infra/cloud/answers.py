@@ -12,6 +12,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from nightshift.errors import UserError, nearest
+from nightshift.image import ImageName
 from pipelines.configs import strict_yaml
 
 FOLDER = Path(__file__).parents[1] / "answers"
@@ -21,7 +22,6 @@ Email = Annotated[str, Field(pattern=r"^[^@\s]+@[^@\s]+$")]
 # these are words of shell commands
 GeographicName = Annotated[str, Field(pattern=r"^[a-z]+(-[a-z0-9]+)+$")]
 Registry = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*(:[0-9]+)?(/[a-z0-9._-]+)*$")]
-ImageName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")]
 SourceName = Annotated[str, Field(pattern=r"^[\w./][\w.:/=+@%-]*$")]
 
 
@@ -169,7 +169,9 @@ class EnvironmentAnswers(AnswerSection):
         None, description="of another environment, whose tested images this one runs; null for its own"
     )
     images: list[ImageName] = Field(
-        ["base", "serving", "airflow", "rapids"], description="targets of containers/Dockerfile to build", min_length=1
+        [ImageName.BASE, ImageName.SERVING, ImageName.AIRFLOW, ImageName.RAPIDS],
+        description="targets of containers/Dockerfile to build",
+        min_length=1,
     )
     schedule: NightlySchedule = Field(NightlySchedule(), description="what runs every night")
     gpu: GpuChoices = Field(GpuChoices(), description="how GPU nodes come, and are used")

@@ -13,6 +13,7 @@ DEFAULT_TOKENS = 1024  # of a completion whose request has no limit: without one
 MAX_TOKENS = 1_000_000
 SAMPLE_BYTES = 4096  # of a prompt, for the log's sketch
 TEMPLATE_TOKENS = 256  # that a model's chat template adds to the messages, until one has added more
+MAX_TEMPLATE_TOKENS = 16_384  # more are a count that is wrong
 BOTH_FIELDS = """
     model max_tokens n stream stream_options seed stop temperature top_p frequency_penalty presence_penalty logit_bias
     logprobs user
