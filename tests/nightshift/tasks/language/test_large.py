@@ -15,12 +15,11 @@ from transformers import LlamaForCausalLM
 
 from components.evaluation import __main__ as evaluation
 from components.optimization import __main__ as optimization
-from components.profiling import __main__ as profiling
 from components.training import core
 from nightshift import tasks
 from nightshift.contracts import package
+from nightshift.contracts.optimization import Optimization
 from nightshift.contracts.package import ModelPackage
-from nightshift.contracts.profile import Profile
 from nightshift.contracts.verdict import Verdict
 from nightshift.errors import UserError
 from nightshift.graph import CPU, Graph, runtime
@@ -54,9 +53,8 @@ class Twins:
     @property
     def rows(self) -> np.ndarray:
         preprocessing = documents.describe_preprocessing(task(length=LENGTH), TOKENIZER)
-        return documents.cut_rows(TOKENIZER.encode(["a night shift", "a row and a half of one, or so"]), preprocessing)[
-            0
-        ]
+        texts = TOKENIZER.encode(["a night shift", "a row and a half of one, or so"])
+        return documents.cut_rows(texts, preprocessing)[0]
 
 
 def draw(seed: int) -> Twins:
@@ -78,9 +76,8 @@ def save(folder: Path, twins: Twins) -> ModelPackage:
     graphs = {"llama": twins.large}
     candidate = packages.candidate("llama", weights=[file.name for file in twins.files])
     manifest = packages.manifest(graphs, candidates={"llama": candidate})
-    return package.save(
-        str(folder), manifest, graphs, pd.DataFrame(), candidates.save_weights(twins.causal, twins.files)
-    )
+    files = candidates.save_weights(twins.causal, twins.files)
+    return package.save(str(folder), manifest, graphs, pd.DataFrame(), files)
 
 
 @pytest.fixture
@@ -202,7 +199,7 @@ def test_triton_finds_the_weights_beside_the_graph(twins: Twins, saved: Path, tm
     np.testing.assert_array_equal(session.run(["score"], {"inputs": twins.rows})[0], expected)
 
     save(tmp_path / "other", draw(1))
-    with pytest.raises(UserError, match="version 1 .* is another model"):
+    with pytest.raises(UserError, match=r"version 1 .* is another model"):
         publish(repository, str(tmp_path / "other"), request)
 
 
@@ -246,11 +243,11 @@ def test_a_night_with_such_a_model_scores_as_one_with_a_single_file(trained: Tra
 
 
 @pytest.mark.slow
-def test_every_step_takes_such_a_model(trained: Trained) -> None:
+def test_such_a_model_is_evaluated_and_its_graph_stays_as_it_was_trained(trained: Trained) -> None:
     night, uris = trained.night, {"features": "features.json", "model": "model"}
     evaluation.evaluate(night.context(**uris, evaluation="evaluation"), lambda _: None)
-    profiling.body(night.context(**uris, profile="profile"))
-    assert Profile.read(trained.uri("profile/profile.json")).reproduced
+    verdict = Verdict.read(trained.uri("evaluation/verdict.json"))
+    assert verdict.subject == trained.models["model"].sha256
 
     quantized = Night(night.workspace, DAY, night.config | {"optimization": {"form": "int8 dynamic"}})
     outcome = optimization.body(quantized.context(**uris, optimized="optimized"))
@@ -259,11 +256,9 @@ def test_every_step_takes_such_a_model(trained: Trained) -> None:
     assert reason in Verdict.read(trained.uri("optimized/verdict.json")).reasons[0]
     optimized = package.load(trained.uri("optimized"))
     assert optimized.sha256 == trained.models["model"].sha256
-    size = json.loads(Path(trained.uri("optimized/optimization.json")).read_text())["attempts"][0]["size"]
-    assert (
-        size
-        > sum(os.path.getsize(trained.uri(f"model/{name}")) for name in optimized.candidates["llama"].weights) - 8192
-    )
+    size = Optimization.read(trained.uri("optimized/optimization.json")).attempts[0].size
+    assert size
+    assert size > 4 * optimized.graph("llama").size, "the weights count"
 
 
 @pytest.mark.slow
