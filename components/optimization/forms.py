@@ -10,6 +10,7 @@ from typing import Any
 
 from nightshift.graph import CPU, Graph, runtime
 from nightshift.tensors import Tensors, split_rows
+from nightshift.weights import LargeGraph
 
 # weights of 7 bits: CPUs without VNNI add pairs of products of 8 bits in 16, which overflow
 SAFE = {"reduce_range": True}
@@ -57,6 +58,8 @@ def make_forms(content: bytes, sample: Tensors) -> Iterator[Form]:
 
 def make_form(name: str, content: bytes, sample: Tensors) -> Form:
     """Return a form that a server can call: one of `MAKERS`; the arguments are those of `make_forms`."""
+    if isinstance(content, LargeGraph):  # ONNX Runtime's tools write one file, which cannot hold it
+        return Form(name, None, missing="Its weights lie in files of their own, and such graphs are not changed.")
     return _try_form(name, lambda: MAKERS[name](content, sample))
 
 
