@@ -105,7 +105,8 @@ def _tagged(environment: Environment) -> Iterator[tuple[str, str, Json]]:
             yield template.address, f"tag_specifications.{kind}", named.get(kind, {})
     for driver in environment.of_type("aws_eks_addon"):
         if driver.values["addon_name"] == "aws-ebs-csi-driver":
-            controller = json.loads(driver.values.get("configuration_values") or "{}").get("controller", {})
+            text = str(driver.values.get("configuration_values"))
+            controller = json.loads(text).get("controller", {}) if text.startswith("{") else {}
             yield driver.address, "configuration_values.extraVolumeTags", controller.get("extraVolumeTags", {})
     for nodes in environment.of_kind("EC2NodeClass"):
         if "role" in nodes["spec"]:  # the one that all environments share has neither yet
