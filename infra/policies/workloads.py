@@ -412,15 +412,6 @@ def queues_lead_to_flavors_that_are_there(environment: Environment) -> Iterator[
                 yield Problem(label(queue), "coveredResources", wanted, f"quotas are of {covered}")
 
 
-@policy("https://kueue.sigs.k8s.io/docs/concepts/resource_flavor/")
-def flavors_are_of_pools_that_are_there(environment: Environment) -> Iterator[Problem]:
-    """A flavor's labels are those of nodes: of others no node is ever made."""
-    for flavor in environment.of_kind("ResourceFlavor"):
-        labels = flavor["spec"].get("nodeLabels", {})
-        if labels.get("nightshift/pool", "gpu") not in ("gpu", "general"):
-            yield Problem(label(flavor), "nodeLabels", labels, "pools are gpu and general")
-
-
 @policy("https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/expander/priority/readme.md")
 def spot_comes_before_all_others(environment: Environment) -> Iterator[Problem]:
     """The highest priority of the autoscaler is that of groups with spot in their names."""
@@ -441,6 +432,5 @@ def what_watches_gpus_tolerates_their_taints(environment: Environment) -> Iterat
             yield Problem(
                 f"infra/cluster/values/{name}.yaml", "tolerations", sorted(keys), f"{sorted(wanted)} are on GPU nodes"
             )
-        chosen = values.get("nodeSelector", {}).get("nightshift/pool")
-        if chosen not in (None, "gpu", "general") or (chosen == "general" and keys):
-            yield Problem(f"infra/cluster/values/{name}.yaml", "nodeSelector", chosen, "pools are gpu and general")
+        if keys and values.get("nodeSelector", {}).get("nightshift/pool") == "general":
+            yield Problem(f"infra/cluster/values/{name}.yaml", "nodeSelector", "general", "GPUs are on the other nodes")
