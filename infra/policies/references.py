@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from infra.policies.model import Environment, Problem, Resource, label, leaves, policy, table
+from infra.policies.model import Environment, Json, Problem, Resource, blocks, label, leaves, policy, table
 from infra.policies.names import as_list, documents
 from infra.policies.secrets import namespaces_of_charts, read_keys
 
@@ -138,3 +138,66 @@ def _texts(environment: Environment) -> Iterator[tuple[str, str, str]]:
     script = (environment.infra / "cluster" / "secrets.sh").read_text()
     for namespace, text in re.findall(r'^secret ([\w-]+) [\w-]+ <<< "(.*?)(?<!\\)"$', script, re.MULTILINE | re.DOTALL):
         yield "infra/cluster/secrets.sh", namespace, text
+
+
+@policy("https://kubernetes.io/docs/concepts/storage/volumes/")
+def mounts_name_volumes_of_their_pod(environment: Environment) -> Iterator[Problem]:
+    """A mount of a volume that the pod has not is refused when the pod is made, long after it was applied."""
+    for value in environment.objects:
+        templates = value.get("spec", {}).get("volumeClaimTemplates", [])
+        for path, spec in blocks(value, "spec"):
+            volumes = {volume["name"] for volume in spec.get("volumes", [])}
+            volumes |= {claim["metadata"]["name"] for claim in templates}
+            for part in [*spec.get("containers", []), *spec.get("initContainers", []), spec]:
+                for name in {mount["name"] for mount in part.get("volumeMounts", [])} - volumes:
+                    yield Problem(label(value), f"{path}.volumeMounts.name", name, f"it has {sorted(volumes)}")
+
+
+@policy("https://kubernetes.io/docs/concepts/workloads/controllers/")
+def pods_have_the_labels_account_and_service_that_are_named(environment: Environment) -> Iterator[Problem]:
+    """A workload chooses the pods that it makes, under an account and with a service that are there."""
+    kinds = ("ServiceAccount", "Service")
+    there = {(kind, label(value)) for kind, value in _kinds(environment) if kind in kinds}
+    for value in environment.objects:
+        namespace = value["metadata"].get("namespace", "")
+        for path, spec in blocks(value, "spec"):
+            for kind, field in zip(kinds, ("serviceAccountName", "serviceName"), strict=True):
+                name = spec.get(field)
+                if name and (kind, f"{namespace}/{kind}/{name}") not in there:
+                    yield Problem(label(value), f"{path}.{field}", name, f"{namespace} has no such {kind}")
+            chosen, made = spec.get("selector"), spec.get("template")
+            wanted = chosen.get("matchLabels", {}) if isinstance(chosen, dict) and isinstance(made, dict) else {}
+            if wanted and not wanted.items() <= made["metadata"].get("labels", {}).items():
+                yield Problem(label(value), f"{path}.selector", chosen, "it chooses the pods that it makes")
+
+
+def _kinds(environment: Environment) -> Iterator[tuple[str, Json]]:
+    """Yield the objects that are here, and the accounts that charts make, with their kinds."""
+    yield from ((value["kind"], value) for value in environment.objects)
+    for name in table("kubernetes")["accounts"]:
+        namespace, _, account = name.partition("/")
+        yield "ServiceAccount", {"kind": "ServiceAccount", "metadata": {"namespace": namespace, "name": account}}
+
+
+@policy("https://kubernetes.io/docs/reference/access-authn-authz/rbac/#referring-to-subjects")
+def rights_are_of_accounts_that_are_there(environment: Environment) -> Iterator[Problem]:
+    """A binding to an account that is not there is accepted, and gives nobody anything."""
+    there = {label(value) for kind, value in _kinds(environment) if kind == "ServiceAccount"}
+    for binding in environment.of_kind("RoleBinding", "ClusterRoleBinding"):
+        for subject in binding.get("subjects", []):
+            own = subject.get("namespace", binding["metadata"].get("namespace"))
+            if subject["kind"] == "ServiceAccount" and f"{own}/ServiceAccount/{subject['name']}" not in there:
+                yield Problem(label(binding), "subjects", f"{own}/{subject['name']}", "there is no such account")
+
+
+@policy("https://kubernetes.io/docs/concepts/services-networking/network-policies/#targeting-a-namespace-by-its-name")
+def namespaces_that_policies_name_are_there(environment: Environment) -> Iterator[Problem]:
+    """A rule for a namespace that is not there lets nobody through."""
+    names = {value["metadata"]["name"] for value in environment.of_kind("Namespace")} | {"kube-system"}
+    for value in environment.of_kind("NetworkPolicy"):
+        for path, selector in blocks(value, "namespaceSelector"):
+            chosen = [selector.get("matchLabels", {}).get("kubernetes.io/metadata.name")]
+            for expression in selector.get("matchExpressions", []):
+                chosen += expression.get("values", [])
+            for name in {*chosen} - names - {None}:
+                yield Problem(label(value), path, name, f"there are {', '.join(sorted(names))}")

@@ -124,3 +124,12 @@ def _is_constant(sign: str, number: float, least: float, most: float) -> str:
         "!=": not least <= number <= most,
     }
     return "never" if never[sign] else "always" if always[sign] else ""
+
+
+@policy("docs/runbooks/alerts.md")
+def alerts_lead_to_their_own_runbook(environment: Environment) -> Iterator[Problem]:
+    """An alert is called what its part of the page is called, which says what to do."""
+    for where, rule in alerts(environment):
+        link, anchor = rule["annotations"]["runbook_url"], str(rule["alert"]).lower()
+        if link != f"docs/runbooks/alerts.md#{anchor}":
+            yield Problem(where, "annotations.runbook_url", link, f"it is docs/runbooks/alerts.md#{anchor}")
