@@ -339,3 +339,23 @@ def what_lies_together_is_in_one_place(environment: Environment) -> Iterator[Pro
         if zones and resource.values["location"] not in zones:
             allowed = f"nodes are in {', '.join(sorted(zones))}"
             yield Problem(resource.address, "location", resource.values["location"], allowed)
+
+
+@policy("https://docs.aws.amazon.com/fsx/latest/LustreGuide/performance.html")
+def a_file_system_lies_where_nodes_are(environment: Environment) -> Iterator[Problem]:
+    """Lustre is in the zone of the general nodes: what passes between zones is slower, and paid for by the byte."""
+    zones = {
+        _zone(environment, subnet)
+        for group in environment.of_type("aws_eks_node_group")
+        if (group.values.get("labels") or {}).get("nightshift/pool") == "general"
+        for subnet in group.values.get("subnet_ids") or ()
+    } - {""}
+    for system in environment.of_type("aws_fsx_lustre_file_system"):
+        for subnet in system.values.get("subnet_ids") or ():
+            if zones and _zone(environment, subnet) not in zones:
+                yield Problem(system.address, "subnet_ids", _zone(environment, subnet), f"nodes are in {sorted(zones)}")
+
+
+def _zone(environment: Environment, subnet: object) -> str:
+    owner = environment.owners.get(str(subnet))
+    return str(owner.values.get("availability_zone")) if owner else ""

@@ -167,7 +167,7 @@ def pods_have_the_labels_account_and_service_that_are_named(environment: Environ
                     yield Problem(label(value), f"{path}.{field}", name, f"{namespace} has no such {kind}")
             chosen, made = spec.get("selector"), spec.get("template")
             wanted = chosen.get("matchLabels", {}) if isinstance(chosen, dict) and isinstance(made, dict) else {}
-            if wanted and not wanted.items() <= made["metadata"].get("labels", {}).items():
+            if wanted and not wanted.items() <= (made or {})["metadata"].get("labels", {}).items():
                 yield Problem(label(value), f"{path}.selector", chosen, "it chooses the pods that it makes")
 
 
