@@ -94,6 +94,10 @@ def panels_show_the_unit_of_their_metric(environment: Environment) -> Iterator[P
         if units and panel.unit not in units:
             allowed = f"{panel.expression} is in {' or '.join(units)}"
             yield Problem(panel.where, "fieldConfig.defaults.unit", panel.unit, allowed)
+        part, slash, whole = panel.expression.partition(" / ")
+        shared = {*_SERIES.findall(part)} & {*_SERIES.findall(whole)}
+        if slash and panel.unit == "percentunit" and not shared:
+            yield Problem(panel.where, "expr", panel.expression, "a share is of a whole that holds its part")
         if "* 100" in panel.expression and panel.unit == "percentunit":
             yield Problem(panel.where, "expr", panel.expression, "percentunit is a share: it is not times 100")
 

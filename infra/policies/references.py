@@ -20,6 +20,13 @@ def what_is_made_for_each_refers_to_its_own(environment: Environment) -> Iterato
     for resource in environment.resources:
         own = _KEYED.fullmatch(resource.address)
         for path, value in leaves(resource.values) if own else ():
+            if (
+                own
+                and path == ("availability_zone",)
+                and value != own["key"]
+                and own["key"].startswith(environment.region)
+            ):
+                yield Problem(resource.address, "availability_zone", value, f"it is {own['key']}")
             other = (roles if path == ("role",) else environment.owners).get(str(value))
             match = _KEYED.fullmatch(other.address) if other else None
             if own and match and own["key"] != match["key"]:

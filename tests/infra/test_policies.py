@@ -84,8 +84,8 @@ def test_a_mistake_in_manifests_values_rules_and_dashboards_is_named(
 def test_there_are_a_hundred_mistakes_of_every_kind() -> None:
     assert len(MISTAKES) >= 100
     assert {mistake.kind for mistake in MISTAKES} == {
-        "dashboards", "fixed", "names", "priorities", "probes", "ranges", "references", "retention", "secrets",
-        "units", "volumes",
+        "alerts", "dashboards", "fixed", "names", "priorities", "probes", "ranges", "references", "retention",
+        "secrets", "units", "volumes",
     }  # fmt: skip
 
 
