@@ -89,7 +89,9 @@ def rights_that_are_used_together_are_given_together(environment: Environment) -
         if argument == "policy" and statement["Effect"] == "Allow" and resource.type.startswith("aws_iam"):
             who = str(resource.values.get("role") or resource.values.get("name"))
             actions.setdefault(who, set()).update(as_list(statement["Action"]))
-    for who, granted in actions.items():
+    # before an apply a part of them is not known
+    is_known = all(grant.values.get("policy") for grant in environment.of_type("aws_iam_role_policy"))
+    for who, granted in actions.items() if is_known else ():
         for action, others in table("names")["together"].items():
             for missing in {*others} - granted if action in granted else ():
                 yield Problem(f"the rights of {who}", "policy.Action", action, f"it is of no use without {missing}")
@@ -172,9 +174,9 @@ def pods_have_the_labels_account_and_service_that_are_named(environment: Environ
                 name = spec.get(field)
                 if name and (kind, f"{namespace}/{kind}/{name}") not in there:
                     yield Problem(label(value), f"{path}.{field}", name, f"{namespace} has no such {kind}")
-            chosen, made = spec.get("selector"), spec.get("template")
-            wanted = chosen.get("matchLabels", {}) if isinstance(chosen, dict) and isinstance(made, dict) else {}
-            if wanted and not wanted.items() <= (made or {})["metadata"].get("labels", {}).items():
+            chosen, template = spec.get("selector"), spec.get("template")
+            wanted = chosen.get("matchLabels", {}) if isinstance(chosen, dict) and isinstance(template, dict) else {}
+            if wanted and not wanted.items() <= (template or {})["metadata"].get("labels", {}).items():
                 yield Problem(label(value), f"{path}.selector", chosen, "it chooses the pods that it makes")
 
 

@@ -126,7 +126,7 @@ def _is_constant(sign: str, number: float, least: float, most: float) -> str:
     return "never" if never[sign] else "always" if always[sign] else ""
 
 
-@policy("docs/runbooks/alerts.md")
+@policy("infra/monitoring/rules")
 def alerts_lead_to_their_own_runbook(environment: Environment) -> Iterator[Problem]:
     """An alert is called what its part of the page is called, which says what to do."""
     for where, rule in alerts(environment):
