@@ -77,9 +77,9 @@ def test_an_example_is_written_as_init_writes_a_file(name: str) -> None:
         ("us-east-1b", "eu-west-1b", "zones: eu-west-1b is none of region us-east-1"),
         ("us-east-1b", "us-east-11b", "zones: us-east-11b is none of region us-east-1"),
         ("us-east-1b", "us-east-1a", "zones names one twice"),
-        ("autoscaler", "compute-class", "gpu: compute-class is a choice of gcp only; this is aws"),
+        ("autoscaler", "compute-class", "gpu: compute-class is available on gcp only; this is aws"),
         ("[spot, on-demand]", "[spot, spot]", "gpu.fallback names a capacity twice"),
-        ("cloud: aws", "cloud: gcp", "account is none of cloud gcp, which has: id, billing_account, domain"),
+        ("cloud: aws", "cloud: gcp", "account does not match cloud gcp, whose fields are: id, billing_account, domain"),
         ("monthly: 1000", "monthly: no", "YAML 1.1 reads it as false"),
     ],
 )

@@ -86,7 +86,7 @@ def test_too_few_or_short_documents_are_refused() -> None:
         items.build_suite([*TEXTS[2:5], "short"], 8)
     with pytest.raises(UserError, match="--items is 3; give at least 4"):
         command("suite", "documents.txt", "suite", "--items", "3")
-    with pytest.raises(UserError, match=r"documents documents\.txt is no file; give one with a text on each line"):
+    with pytest.raises(UserError, match=r"documents documents\.txt is not a file; give a file with one text per line"):
         command("suite", "documents.txt", "suite")
 
 
