@@ -1,4 +1,4 @@
-"""What forms are made of and measured on, as files of a run hold it."""
+"""The graph that variants are built from, and the rows that measure them, read from a run's files."""
 
 from dataclasses import dataclass
 
@@ -15,12 +15,12 @@ from nightshift.tensors import Tensors
 
 @dataclass(frozen=True)
 class Subject:
-    """A graph of which there are forms.
+    """A graph to optimize.
 
     Attributes:
-        original: as it was trained.
-        sample: training rows' inputs by which scales are chosen.
-        rows: the validation rows.
+        original: trained graph.
+        sample: calibration inputs, from training rows.
+        rows: validation rows.
     """
 
     original: Form

@@ -180,9 +180,7 @@ class Lease:
         self._queued = self.prompt_blocks - self.cached_blocks
         self._connection: UpstreamConnection | None = None
         self._is_open, self.is_sent = True, False
-        replica.cached.add(
-            prefixes
-        )  # at once, since requests queued behind it will hit the cache
+        replica.cached.add(prefixes)  # at once, since requests queued behind it will hit the cache
         replica.running += 1
         replica.queued += self._queued
 

@@ -1,4 +1,4 @@
-"""Networks that predict the next token: their recipes, how they are fitted, and what a package holds of them."""
+"""Next-token predictors: their recipes, their training, and their files in a package."""
 
 import json
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ from nightshift.tasks.language.tokens import ByteTokenizer, load_tokenizer
 if TYPE_CHECKING:
     from transformers import LlamaForCausalLM
 
-SHARD = 2 << 30  # bytes of a file of weights: as many are held twice while it is written
+SHARD = 2 << 30  # maximum bytes of a weights file, which is in memory twice while it is written
 
 
 def fit(setting: Setting[LanguageTaskConfig], name: str, rows: pd.DataFrame) -> Fitted:
@@ -71,7 +71,7 @@ def _has_tokenizer(folder: str, tokenizer: ByteTokenizer) -> bool:
 
 
 def pack(setting: Setting[LanguageTaskConfig], architecture: Llama, rows: pd.DataFrame) -> PackedDataset:
-    """Return what a network is trained on, of rows of the features table."""
+    """Return the training data of a network from rows of the features table."""
     packed, weights = packing.pack(documents.read_tokens(rows), architecture.start, architecture.length)
     learned = weights * (packed[:, 1:] < architecture.vocabulary)
     inputs, labels = (
@@ -90,11 +90,11 @@ def measure_rows(model: nn.Sequential, tokenizer: ByteTokenizer, rows: Tokens) -
 
 
 def save_weights(causal: "LlamaForCausalLM", shard: int = SHARD) -> Iterator[tuple[str, bytes]]:
-    """Yield the files by which engines load a model of `transformers`: its shape, and its weights, one after the other.
+    """Yield the files from which engines load a `transformers` model: the config, then the weights, one at a time.
 
     Args:
         causal: the model.
-        shard: bytes of a file of weights, from which on there are several and an index.
+        shard: maximum bytes of a weights file; larger weights are sharded, with an index.
     """
     shape = causal.config.to_dict() | {"architectures": [type(causal).__name__]}
     yield checkpoint.CONFIG, json.dumps(shape, indent=2).encode()
