@@ -22,14 +22,16 @@ Floats = npt.NDArray[np.floating[Any]]
 Scores = npt.NDArray[np.float32]
 Clock = Callable[[], float]
 
-TENTH = 0.1  # of the tolerance for a newer model: a variant of the same model deserves less
-FLIPPED = 0.001  # share of the rows whose decision may change
-FASTER = 0.8  # limit of the median time per row, relative to the original; a smaller gain is not worth another graph
-SLOWER = 1.05  # limit of the median time of many rows, relative to the original
+TOLERANCE_SHARE = 0.1  # of the tolerance for a newer model: a variant of the same model deserves less
+MAX_FLIPPED = 0.001  # share of the rows whose decision may change
+MAX_ROW_TIME = (
+    0.8  # limit of the median time per row, relative to the original; a smaller gain is not worth another graph
+)
+MAX_BATCH_TIME = 1.05  # limit of the median time of many rows, relative to the original
 ROUNDS = 300
 MANY_ROUNDS = 30
 # of turns with one row, and of turns with many, for each form; large networks have fewer rounds then, but a few always
-SECONDS, FEWEST = 10.0, 5
+SECONDS, MIN_ROUNDS = 10.0, 5
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,7 @@ def _rounds(most: int, seconds: float, clock: Clock) -> Iterator[int]:
     """Yield rounds until the count or the time limit is reached, but always a minimum."""
     started = clock()
     for number in range(most):
-        if number >= FEWEST and clock() - started > seconds:
+        if number >= MIN_ROUNDS and clock() - started > seconds:
             return
         yield number
 
@@ -161,7 +163,7 @@ def _judge(form: Form, times: Mapping[str, list[Latency]], effect: Effect, rows:
         return False, "The validation days hold one class only, so its loss cannot be measured."
     speed = f"{_speed(times, form, rows)}; " if times else ""
     if times and not _is_faster(times, form):
-        return False, f"{speed}at most {FASTER:.0%} and {SLOWER:.0%} are worth another graph."
+        return False, f"{speed}at most {MAX_ROW_TIME:.0%} and {MAX_BATCH_TIME:.0%} are worth another graph."
     if harm := _harm(effect, rows):
         return False, harm
     if form.provider != CPU:
@@ -176,8 +178,8 @@ def _harm(effect: Effect, rows: OptimizationRows) -> str:
     assert effect.flipped is not None
     if effect.loss.high > rows.limit:
         return f"It may lose {effect.loss.high:.2g} of {rows.metric}, more than {rows.limit:g}."
-    if effect.flipped > FLIPPED:
-        return f"It decides otherwise on {effect.flipped:.2%} of the rows, more than {FLIPPED:.1%}."
+    if effect.flipped > MAX_FLIPPED:
+        return f"It decides otherwise on {effect.flipped:.2%} of the rows, more than {MAX_FLIPPED:.1%}."
     return ""
 
 
@@ -194,7 +196,7 @@ def _shares(times: Mapping[str, list[Latency]], form: Form) -> tuple[float, floa
 
 def _is_faster(times: Mapping[str, list[Latency]], form: Form) -> bool:
     one, many = _shares(times, form)
-    return one <= FASTER and many <= SLOWER
+    return one <= MAX_ROW_TIME and many <= MAX_BATCH_TIME
 
 
 def best(tried: Sequence[Attempt]) -> Attempt:

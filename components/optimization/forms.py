@@ -15,7 +15,7 @@ from nightshift.tensors import Tensors, split_rows
 SAFE = {"reduce_range": True}
 # a scale for each output: those of a convolution, whose weights hold the statistics of batches, differ in size by far
 FINE = {"per_channel": True}
-AT_ONCE = 16  # calibration rows at once: all of their activations are in memory
+CALIBRATION_BATCH = 16  # calibration rows at once: all of their activations are in memory
 ACCELERATED = {"cuda": "CUDAExecutionProvider", "tensorrt": "TensorrtExecutionProvider"}
 
 
@@ -105,7 +105,7 @@ def int8_static(content: bytes, sample: Tensors) -> bytes:
     from onnxruntime import quantization
 
     model = _parse(content)
-    batches = split_rows(sample, AT_ONCE)
+    batches = split_rows(sample, CALIBRATION_BATCH)
 
     class CalibrationReader(quantization.CalibrationDataReader):  # type: ignore[misc]  # it ships no annotations
         def get_next(self) -> Any:

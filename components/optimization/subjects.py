@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from components.optimization.core import TENTH
+from components.optimization.core import TOLERANCE_SHARE
 from components.optimization.forms import Form
 from nightshift import tasks
 from nightshift.context import StepContext
@@ -36,6 +36,6 @@ def read(context: StepContext) -> Subject:
     """
     model, config, uri = context.model, context.config, context.args.model
     content = package.read_graph(uri, model, model.selected)
-    limit = TENTH * config.evaluation.tolerance
+    limit = TOLERANCE_SHARE * config.evaluation.tolerance
     sample, rows = tasks.find(model.kind).optimization.rows(config, context.features, uri, model, limit)
     return Subject(Form(ORIGINAL, Graph(content), content), sample, rows)

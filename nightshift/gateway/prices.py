@@ -10,7 +10,7 @@ import msgspec
 from nightshift.errors import UserError
 
 NANODOLLARS = 1000  # a token, at a dollar per million tokens
-MOST = 1_000_000  # dollars per million tokens
+MAX_DOLLARS = 1_000_000  # dollars per million tokens
 
 
 class Rate(NamedTuple):
@@ -90,8 +90,8 @@ def parse_prices(path: str, text: bytes) -> Prices:
 
 
 def _to_nanodollars(path: str, field: str, price: Decimal) -> int:
-    if not price.is_finite() or not 0 <= price <= MOST or price * NANODOLLARS % 1:
-        raise UserError(f"prices {path!r}: {field} is {price}; give a multiple of 0.001, from 0 to {MOST}")
+    if not price.is_finite() or not 0 <= price <= MAX_DOLLARS or price * NANODOLLARS % 1:
+        raise UserError(f"prices {path!r}: {field} is {price}; give a multiple of 0.001, from 0 to {MAX_DOLLARS}")
     return int(price * NANODOLLARS)
 
 

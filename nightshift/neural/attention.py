@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Visible:
+class AttentionMask:
     """The attention mask of this process's tokens.
 
     Attributes:
@@ -34,31 +34,31 @@ class Visible:
         return gathered
 
 
-def within_documents(begun: Tensor, own: slice, sharing: "DeviceMesh | None") -> Visible:
+def within_documents(starts: Tensor, own: slice, sharing: "DeviceMesh | None") -> AttentionMask:
     """Return the causal mask within documents (Grattafiori et al., Llama 3, 2024, 3.3.2).
 
     Args:
-        begun: offset of each token's document in its row, int64 (n, length).
+        starts: offset of each token's document in its row, int64 (n, length).
         own: this process's tokens.
         sharing: processes that split the sequence.
     """
-    count, length = begun.shape
-    if not begun.is_cuda:
-        before = torch.ones(length, length, dtype=torch.bool, device=begun.device).tril()
-        visible: Tensor = before & (begun[:, :, None] == begun[:, None, :])
-        return Visible(visible[:, None, own], sharing)
+    count, length = starts.shape
+    if not starts.is_cuda:
+        before = torch.ones(length, length, dtype=torch.bool, device=starts.device).tril()
+        visible: Tensor = before & (starts[:, :, None] == starts[:, None, :])
+        return AttentionMask(visible[:, None, own], sharing)
 
     def is_visible(row: Tensor, _: Tensor, query: Tensor, key: Tensor) -> Tensor:
         token = query + own.start
-        visible: Tensor = (token >= key) & (begun[row, token] == begun[row, key])
+        visible: Tensor = (token >= key) & (starts[row, token] == starts[row, key])
         return visible
 
-    blocks = _compile_mask()(is_visible, count, None, own.stop - own.start, length, device=begun.device)
-    return Visible(blocks, sharing)
+    blocks = _compile_mask()(is_visible, count, None, own.stop - own.start, length, device=starts.device)
+    return AttentionMask(blocks, sharing)
 
 
 def attend(
-    _: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Visible, scaling: float, **__: Any
+    _: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: AttentionMask, scaling: float, **__: Any
 ) -> tuple[Tensor, None]:
     """Return the attention output, (n, length, heads, numbers); the signature is that of `transformers`.
 

@@ -22,7 +22,7 @@ from nightshift.config.neural import LearningRate
 from nightshift.config.section import BatchSize, Epochs, Layers, Threads, Width
 from nightshift.errors import UserError
 from nightshift.neural import attention
-from nightshift.neural.attention import Visible
+from nightshift.neural.attention import AttentionMask
 from nightshift.neural.blocks import ConditionedBlocks, RecomputingBlock
 from nightshift.neural.data import ResidentDataset
 from nightshift.neural.quantized import QuantizedLinear
@@ -51,7 +51,7 @@ class Context(NamedTuple):
 
     rows: Tensor
     positions: Tensor
-    visible: Visible
+    visible: AttentionMask
 
 
 class LlamaParameters(Adapted):
@@ -158,10 +158,10 @@ class Decoder(ConditionedBlocks):
         """Return the context of the blocks."""
         tokens = rows[:, :-1]
         index = torch.arange(tokens.shape[1], device=rows.device)
-        begun = torch.where(tokens == self.start, index, 0).cummax(1).values
+        starts = torch.where(tokens == self.start, index, 0).cummax(1).values
         own = self.own_tokens(tokens.shape[1])
-        visible = attention.within_documents(begun, own, self.sharing)
-        return Context(rows[:, own.start : own.stop + 1], (index - begun)[:, own], visible)
+        visible = attention.within_documents(starts, own, self.sharing)
+        return Context(rows[:, own.start : own.stop + 1], (index - starts)[:, own], visible)
 
 
 @dataclass(frozen=True)

@@ -188,7 +188,7 @@ def test_a_challenger_fails_if_it_loses_more_than_is_tolerated_and_not_by_chance
 
 
 def test_scores_of_other_items_are_not_compared() -> None:
-    with pytest.raises(UserError, match="its scores are of another suite"):
+    with pytest.raises(UserError, match="its scores are from another suite"):
         comparison.compare_scores(scored([1.0]), scored([1.0], "b"), "s")
 
 
