@@ -1,4 +1,4 @@
-"""Flags in, files out: see `components/optimization/__init__.py`."""
+"""Runs the step: see `components/optimization/__init__.py`."""
 
 import tempfile
 from pathlib import Path
@@ -29,7 +29,7 @@ def parser() -> step.StepParser:
 
 
 def body(context: StepContext) -> dict[str, str]:
-    """Make the form and the file for engines, have them judged, and write the package with those that pass."""
+    """Build and judge the graph variant and the GGUF file, and write the package with those that pass."""
     from components.optimization import core
 
     args = context.args
@@ -50,7 +50,7 @@ def body(context: StepContext) -> dict[str, str]:
 
 
 def _judge_form(context: StepContext, name: str) -> "tuple[Form | None, Optimization]":
-    """Return a form of the model, None where it loses too much, and what it loses on the validation rows."""
+    """Return a variant of the model's graph, None if it loses too much, and the result on the validation rows."""
     from components.optimization import core, forms, subjects
 
     subject = subjects.read(context)
@@ -62,7 +62,7 @@ def _judge_form(context: StepContext, name: str) -> "tuple[Form | None, Optimiza
 
 
 def _write_engine_file(context: StepContext) -> tuple[list[EngineVariant], File | None]:
-    """Make and judge files by which engines generate text; copy the one that goes into the package."""
+    """Write and judge GGUF files for engines; copy the accepted one into the package."""
     from components.optimization import core
 
     args, task = context.args, tasks.find(context.model.kind).optimization

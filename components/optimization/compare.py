@@ -1,4 +1,4 @@
-"""`python -m components.optimization.compare`: which form of a graph is fastest, for `nightshift optimize`."""
+"""`python -m components.optimization.compare`: finds the fastest variant of a graph, for `nightshift optimize`."""
 
 from nightshift import step, storage
 from nightshift.context import StepContext
@@ -17,7 +17,7 @@ def parser() -> step.StepParser:
 
 
 def body(context: StepContext) -> None:
-    """Make the forms, measure them, and write what came of it."""
+    """Build and measure the variants, and write the result."""
     from components.optimization import core, forms, subjects
 
     subject = subjects.read(context)

@@ -1,4 +1,4 @@
-"""Which form of a graph may take the original's place: every night by accuracy, once by speed too."""
+"""Judges whether a graph variant may replace the original: nightly by accuracy, on request also by speed."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,23 +23,25 @@ Floats = npt.NDArray[np.floating[Any]]
 Scores = npt.NDArray[np.float32]
 Clock = Callable[[], float]
 
-TENTH = 0.1  # of what a fresher model may lose of the metric: a form of the same model has no such excuse
-FLIPPED = 0.001  # share of the rows on which it may decide otherwise
-FASTER = 0.8  # of the original's median time a row, at most; less is no reason to serve another graph
-SLOWER = 1.05  # of the original's median time of many rows, at most
+TOLERANCE_SHARE = 0.1  # of the tolerance for a newer model: a variant of the same model deserves less
+MAX_FLIPPED = 0.001  # share of the rows whose decision may change
+MAX_ROW_TIME = (
+    0.8  # limit of the median time per row, relative to the original; a smaller gain is not worth another graph
+)
+MAX_BATCH_TIME = 1.05  # limit of the median time of many rows, relative to the original
 ROUNDS = 300
 MANY_ROUNDS = 30
 # of turns with one row, and of turns with many, for each form; large networks have fewer rounds then, but a few always
-SECONDS, FEWEST = 10.0, 5
+SECONDS, MIN_ROUNDS = 10.0, 5
 
 
 @dataclass(frozen=True)
 class Effect:
-    """What a form changes.
+    """The effect of a graph variant on the scores.
 
     Attributes:
-        loss: of average precision, with its paired 95 % interval; None where it has no meaning.
-        flipped: share of the rows on which it decides otherwise, None where there are no scores.
+        loss: loss of the metric, with its paired 95 % interval; None if undefined.
+        flipped: share of the rows whose decision changes; None without scores.
     """
 
     loss: Estimate | None
@@ -47,11 +49,11 @@ class Effect:
 
 
 NONE = Effect(None, None)
-UNCHANGED = "It is what was trained."
+UNCHANGED = "It is the trained graph."
 
 
 def judge_by_loss(original: Form, form: Form, rows: OptimizationRows) -> list[Attempt]:
-    """Judge a form by what it loses; the same graph and rows give the same answer, whatever the machine does."""
+    """Judge a variant by its loss alone; the result depends on the graph and the rows, not on the machine."""
     scored = [_score(graph, rows.inputs, rows.many) for graph in (original, form)]
     effects = effects_of(rows, {graph.name: scores for graph, scores in scored if scores is not None})
     return [_attempt(graph, {}, effects.get(graph.name, NONE), rows) for graph, _ in scored]
@@ -72,7 +74,7 @@ def attempts(forms: Sequence[Form], rows: OptimizationRows, clock: Clock = time.
 
 
 def _score(form: Form, inputs: Tensors, many: int) -> tuple[Form, Scores | None]:
-    """Return a form and its scores, so many rows a call.
+    """Return a variant and its scores, computed in batches.
 
     It loses its graph where that has no score for some row.
     """
@@ -80,7 +82,7 @@ def _score(form: Form, inputs: Tensors, many: int) -> tuple[Form, Scores | None]
         return form, None
     try:
         scores = np.concatenate([form.graph.score(batch) for batch in split_rows(inputs, many)])
-    except Exception as error:  # whatever it is, the others go on
+    except Exception as error:  # any failure of a variant leaves the others unaffected
         if form.name == ORIGINAL:
             raise
         message = f"It cannot score the rows: {' '.join(str(error).split())[:200]}"
@@ -93,7 +95,7 @@ def _score(form: Form, inputs: Tensors, many: int) -> tuple[Form, Scores | None]
 def latencies(
     running: Mapping[str, Callable[[Tensors], Scores]], rows: OptimizationRows, clock: Clock = time.perf_counter
 ) -> dict[str, list[Latency]]:
-    """Return the median time of calls with one row and with many; the forms take turns, so that noise meets all."""
+    """Return the median time of calls with one row and with many; variants alternate, so that noise affects all."""
     latencies_by_form: dict[str, list[Latency]] = {name: [] for name in running}
     one, repeated = slice(1), np.arange(rows.many) % row_count(rows.inputs)
     for inputs, rounds in ((take_rows(rows.inputs, one), ROUNDS), (take_rows(rows.inputs, repeated), MANY_ROUNDS)):
@@ -109,16 +111,16 @@ def latencies(
 
 
 def _rounds(most: int, seconds: float, clock: Clock) -> Iterator[int]:
-    """Count rounds until there are enough, or the time is up; there are a few in any case."""
+    """Yield rounds until the count or the time limit is reached, but always a minimum."""
     started = clock()
     for number in range(most):
-        if number >= FEWEST and clock() - started > seconds:
+        if number >= MIN_ROUNDS and clock() - started > seconds:
             return
         yield number
 
 
 def effects_of(rows: OptimizationRows, scores: Mapping[str, Scores]) -> dict[str, Effect]:
-    """Return what the scores of each form, of the same rows, change."""
+    """Return the effect of each variant on the scores of the same rows."""
     flagged = {name: rows.decide(form_scores) for name, form_scores in scores.items()}
     flipped = {name: float(np.mean(decisions != flagged[ORIGINAL])) for name, decisions in flagged.items()}
     losses = _losses(rows, scores) if rows.is_decidable else {}
@@ -126,7 +128,7 @@ def effects_of(rows: OptimizationRows, scores: Mapping[str, Scores]) -> dict[str
 
 
 def _losses(rows: OptimizationRows, scores: Mapping[str, Scores]) -> dict[str, Estimate]:
-    """Return how much of the metric each form loses, with its paired 95 % interval."""
+    """Return the loss of the metric by variant, with its paired 95 % interval."""
     original = scores[ORIGINAL]
     others = {name: form_scores for name, form_scores in scores.items() if not np.array_equal(form_scores, original)}
     drawn = {name: rows.resample(scores[name]) for name in [ORIGINAL, *others] if others}
@@ -153,7 +155,7 @@ def _attempt(form: Form, times: Mapping[str, list[Latency]], effect: Effect, row
 
 
 def _judge(form: Form, times: Mapping[str, list[Latency]], effect: Effect, rows: OptimizationRows) -> tuple[bool, str]:
-    """Return whether a form may take the original's place, and why; by speed too where there are times."""
+    """Return whether a variant may replace the original, and why; also by speed if there are times."""
     if form.graph is None:
         return False, form.missing
     if form.name == ORIGINAL:
@@ -162,7 +164,7 @@ def _judge(form: Form, times: Mapping[str, list[Latency]], effect: Effect, rows:
         return False, "The validation days hold one class only, so its loss cannot be measured."
     speed = f"{_speed(times, form, rows)}; " if times else ""
     if times and not _is_faster(times, form):
-        return False, f"{speed}at most {FASTER:.0%} and {SLOWER:.0%} are worth another graph."
+        return False, f"{speed}at most {MAX_ROW_TIME:.0%} and {MAX_BATCH_TIME:.0%} are worth another graph."
     if harm := _harm(effect, rows):
         return False, harm
     if form.provider != CPU:
@@ -172,13 +174,13 @@ def _judge(form: Form, times: Mapping[str, list[Latency]], effect: Effect, rows:
 
 
 def _harm(effect: Effect, rows: OptimizationRows) -> str:
-    """Return why what a form changes is too much, empty where it is not."""
+    """Return why a variant's effect exceeds the limits; empty if it does not."""
     assert effect.loss is not None
     assert effect.flipped is not None
     if effect.loss.high > rows.limit:
         return f"It may lose {effect.loss.high:.2g} of {rows.metric}, more than {rows.limit:g}."
-    if effect.flipped > FLIPPED:
-        return f"It decides otherwise on {effect.flipped:.2%} of the rows, more than {FLIPPED:.1%}."
+    if effect.flipped > MAX_FLIPPED:
+        return f"It decides otherwise on {effect.flipped:.2%} of the rows, more than {MAX_FLIPPED:.1%}."
     return ""
 
 
@@ -188,14 +190,14 @@ def _speed(times: Mapping[str, list[Latency]], form: Form, rows: OptimizationRow
 
 
 def _shares(times: Mapping[str, list[Latency]], form: Form) -> tuple[float, float]:
-    """Return by how much of the original's time a form takes one row, and many."""
+    """Return a variant's times for one row and for many, relative to the original's."""
     one, many = (a.median_ms / b.median_ms for a, b in zip(times[form.name], times[ORIGINAL], strict=True))
     return one, many
 
 
 def _is_faster(times: Mapping[str, list[Latency]], form: Form) -> bool:
     one, many = _shares(times, form)
-    return one <= FASTER and many <= SLOWER
+    return one <= MAX_ROW_TIME and many <= MAX_BATCH_TIME
 
 
 def best(tried: Sequence[Attempt]) -> Attempt:
@@ -204,7 +206,7 @@ def best(tried: Sequence[Attempt]) -> Attempt:
 
 
 def keep_original(model: ModelPackage) -> Optimization:
-    """Return that a model's graph is served as it was trained."""
+    """Return the result for a model whose graph is served unchanged."""
     size = sum(file.size for file in model.graph_files(model.selected))
     attempt = Attempt(
         name=ORIGINAL, provider=CPU, size=size, loss=None, flipped=None, latencies=[], accepted=True, reason=UNCHANGED
@@ -219,7 +221,7 @@ def keep_original(model: ModelPackage) -> Optimization:
 
 
 def summarize(model: ModelPackage, chosen: Form, tried: Sequence[Attempt], rows: OptimizationRows) -> Optimization:
-    """Return what came of some forms of a model's graph."""
+    """Return the result of judging a model's graph variants."""
     changed = model if chosen.name == ORIGINAL else replace_graph(model, chosen)
     return Optimization(
         candidate=model.selected,
@@ -240,7 +242,7 @@ def choose_engine_variant(variants: Sequence[EngineVariant]) -> EngineVariant | 
 
 
 def add_engine_variants(result: Optimization, changed: ModelPackage, variants: Sequence[EngineVariant]) -> Optimization:
-    """Return the result with the variants, and the identity of the model that goes on."""
+    """Return the result with the GGUF variants, and the identity of the resulting model."""
     chosen = choose_engine_variant(variants)
     return result.model_copy(
         update={
@@ -252,12 +254,12 @@ def add_engine_variants(result: Optimization, changed: ModelPackage, variants: S
 
 
 def add_engine_file(model: ModelPackage, file: File) -> ModelPackage:
-    """Return a package's manifest with a file by which an engine generates text."""
+    """Return a package's manifest with a GGUF file for engines."""
     return model.model_copy(update={"files": [*model.files, file], "engine_file": file.name})
 
 
 def _explain_engine_file(result: Optimization) -> list[str]:
-    """Return which variant engines get and why not a smaller one; nothing where none was wanted."""
+    """Return which GGUF variant engines get and why not a smaller one; nothing if none is configured."""
     if not result.engine_variants:
         return []
     refused = [
@@ -271,7 +273,7 @@ def _explain_engine_file(result: Optimization) -> list[str]:
 
 
 def verdict(result: Optimization) -> Verdict:
-    """Say what goes on; it blocks nothing, since the original always may."""
+    """Return the verdict; it blocks nothing, since the original may always be served."""
     *_, last = result.attempts
     chosen = next(attempt for attempt in result.attempts if attempt.name == result.chosen)
     kept = f"The graph stays as it was trained, and not {last.name!r}: {last.reason}"
@@ -299,7 +301,7 @@ def _loss(result: Optimization, attempt: Attempt) -> Measure:
 
 
 def replace_graph(model: ModelPackage, form: Form) -> ModelPackage:
-    """Return a package's manifest with a form as the graph of its selected candidate, and the sample still to come."""
+    """Return a package's manifest with a variant as the selected candidate's graph, and the sample to be written."""
     name = f"{model.selected}.{form.name.replace(' ', '-')}.onnx"
     chosen = model.candidates[model.selected].model_copy(update={"file": name})
     made_from = Optimized(form=form.name, original_sha256=model.sha256)

@@ -1,4 +1,4 @@
-"""Makes other forms of an ONNX graph with ONNX Runtime's own tools, from bytes to bytes."""
+"""Builds variants of an ONNX graph with ONNX Runtime's own tools, from bytes to bytes."""
 
 import logging
 import os
@@ -12,24 +12,24 @@ from nightshift.graph import CPU, Graph, runtime
 from nightshift.tensors import Tensors, split_rows
 from nightshift.weights import LargeGraph
 
-# weights of 7 bits: CPUs without VNNI add pairs of products of 8 bits in 16, which overflow
+# 7-bit weights: CPUs without VNNI add pairs of 8-bit products in 16 bits, which overflows
 SAFE = {"reduce_range": True}
 # a scale for each output: those of a convolution, whose weights hold the statistics of batches, differ in size by far
 FINE = {"per_channel": True}
-AT_ONCE = 16  # rows by which scales are chosen: all that a network computes of them is in memory
+CALIBRATION_BATCH = 16  # calibration rows at once: all of their activations are in memory
 ACCELERATED = {"cuda": "CUDAExecutionProvider", "tensorrt": "TensorrtExecutionProvider"}
 
 
 @dataclass(frozen=True)
 class Form:
-    """A form of a graph, or why there is none.
+    """A variant of a graph, or the reason why there is none.
 
     Attributes:
-        name: how it was made.
-        graph: runs it; None where it could not be made.
+        name: name of the method that builds it.
+        graph: session that runs it; None if it could not be built.
         content: its bytes.
-        provider: what runs it.
-        missing: why it could not be made, a sentence.
+        provider: execution provider.
+        missing: reason why it could not be built, a sentence.
     """
 
     name: str
@@ -40,11 +40,11 @@ class Form:
 
 
 def make_forms(content: bytes, sample: Tensors) -> Iterator[Form]:
-    """Yield all forms of a graph.
+    """Yield all variants of a graph.
 
     Args:
         content: the graph.
-        sample: inputs by which scales are chosen, n rows.
+        sample: calibration inputs, n rows.
     """
     for name in MAKERS:
         yield make_form(name, content, sample)
@@ -57,9 +57,9 @@ def make_forms(content: bytes, sample: Tensors) -> Iterator[Form]:
 
 
 def make_form(name: str, content: bytes, sample: Tensors) -> Form:
-    """Return a form that a server can call: one of `MAKERS`; the arguments are those of `make_forms`."""
+    """Return a variant with a session: one of `MAKERS`; for the arguments see `make_forms`."""
     if isinstance(content, LargeGraph):  # ONNX Runtime's tools write one file, which cannot hold it
-        return Form(name, None, missing="Its weights lie in files of their own, and such graphs are not changed.")
+        return Form(name, None, missing="The graph's weights are in separate files, which cannot be converted.")
     return _try_form(name, lambda: MAKERS[name](content, sample))
 
 
@@ -77,7 +77,7 @@ def optimize_graph(content: bytes) -> bytes:
     """Return the graph with constants folded and operations fused, as any CPU can run it."""
     onnxruntime = runtime()
     options = onnxruntime.SessionOptions()
-    # what is beyond this level depends on the machine
+    # optimizations beyond this level depend on the machine
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
 
     def write(path: str) -> None:
@@ -108,7 +108,7 @@ def int8_static(content: bytes, sample: Tensors) -> bytes:
     from onnxruntime import quantization
 
     model = _parse(content)
-    batches = split_rows(sample, AT_ONCE)
+    batches = split_rows(sample, CALIBRATION_BATCH)
 
     class CalibrationReader(quantization.CalibrationDataReader):  # type: ignore[misc]  # it ships no annotations
         def get_next(self) -> Any:

@@ -1,4 +1,4 @@
-"""What optimization shows on the page of its run: the form and the file for engines, and what they lose."""
+"""The section of optimization in the run's report: the served variant and GGUF file, and their losses."""
 
 from nightshift.contracts.optimization import ORIGINAL, Attempt, EngineVariant, Optimization
 from nightshift.contracts.section import Row, Section, SectionOutcome, TableBlock, TableColumn, Text
@@ -12,7 +12,7 @@ def build(result: Optimization, verdict: Verdict) -> Section:
 
     Args:
         result: `optimization.json`.
-        verdict: what it says.
+        verdict: its verdict.
     """
     if len(result.attempts) == 1:  # no other form was asked for, so there is no outcome to show
         blocks = [Text(sentences=verdict.reasons), *_engine_variants(result)]

@@ -1,8 +1,8 @@
-"""What forms are made of and measured on, as files of a run hold it."""
+"""The graph that variants are built from, and the rows that measure them, read from a run's files."""
 
 from dataclasses import dataclass
 
-from components.optimization.core import TENTH
+from components.optimization.core import TOLERANCE_SHARE
 from components.optimization.forms import Form
 from nightshift import tasks
 from nightshift.context import StepContext
@@ -15,12 +15,12 @@ from nightshift.tensors import Tensors
 
 @dataclass(frozen=True)
 class Subject:
-    """A graph of which there are forms.
+    """A graph to optimize.
 
     Attributes:
-        original: as it was trained.
-        sample: training rows' inputs by which scales are chosen.
-        rows: the validation rows.
+        original: trained graph.
+        sample: calibration inputs, from training rows.
+        rows: validation rows.
     """
 
     original: Form
@@ -36,6 +36,6 @@ def read(context: StepContext) -> Subject:
     """
     model, config, uri = context.model, context.config, context.args.model
     content = package.read_graph(uri, model, model.selected)
-    limit = TENTH * config.evaluation.tolerance
+    limit = TOLERANCE_SHARE * config.evaluation.tolerance
     sample, rows = tasks.find(model.kind).optimization.rows(config, context.features, uri, model, limit)
     return Subject(Form(ORIGINAL, Graph(content), content), sample, rows)

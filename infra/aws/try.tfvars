@@ -1,4 +1,4 @@
-# the smallest thing that works, for a first night: state in the bucket, no Lustre, no NAT gateway, one spot node for all
+# the smallest environment, for a first night: state in the bucket, no Lustre, no NAT gateway, one spot node for all
 # that always runs, and of the cluster's services Airflow and MLflow alone
 environment         = "try"
 region              = "us-east-1"

@@ -1,4 +1,4 @@
-"""`python -m infra.cloud up aws dev` prints commands; `make cloud-up` gives them to a shell."""
+"""`python -m infra.cloud up aws dev` prints commands; `make cloud-up` runs them in a shell."""
 
 import argparse
 import json
@@ -20,7 +20,7 @@ CHARTS = INFRA / "cluster" / "charts.yaml"
 
 
 def main() -> None:
-    """Print one command a line and exit: 2 when something is the user's to fix."""
+    """Print one command per line; exit with code 2 on a user's mistake."""
     args = _parser().parse_args()
     with exit_on_closed_pipe():
         try:
@@ -32,58 +32,58 @@ def main() -> None:
 
 
 def init(args: argparse.Namespace) -> Sequence[str]:
-    """Write a file of answers, asking for what no flag gives."""
+    """Write an answers file; prompt for required answers that have no flag."""
     answers, file = asking.write(vars(args), input if sys.stdin.isatty() else None)
     return [f"wrote {file}; look through it, then: {make('cloud-state', answers)}"]
 
 
 def schema(_: argparse.Namespace) -> Sequence[str]:
-    """Print the JSON Schema of a file of answers."""
+    """Print the JSON Schema of an answers file."""
     return [json.dumps(EnvironmentAnswers.model_json_schema(), indent=2)]
 
 
 def render(args: argparse.Namespace) -> Sequence[str]:
-    """Write what follows from the answers, and from Terraform's outputs once they are there."""
+    """Render variables and overlays from the answers, and from Terraform's outputs once they exist."""
     answers = _read(args)
     return [f"wrote {path}" for path in rendering.write(answers, RENDERED / answers.name)]
 
 
 def state(args: argparse.Namespace) -> Sequence[str]:
-    """Make the bucket with Terraform's states."""
+    """Print the commands that create the bucket for Terraform's state."""
     return core.script(core.state(_read(args)))
 
 
 def up(args: argparse.Namespace) -> Sequence[str]:
-    """Make the infrastructure."""
+    """Print the commands that create the infrastructure."""
     return core.script(core.up(_read(args)))
 
 
 def images(args: argparse.Namespace) -> Sequence[str]:
-    """Build, sign and push the images."""
+    """Print the commands that build, sign and push the images."""
     answers = _read(args)
     return core.script(core.images(answers, _infrastructure(answers, args.dry_run)))
 
 
 def install(args: argparse.Namespace) -> Sequence[str]:
-    """Install what the cluster runs."""
+    """Print the commands that install the cluster's software."""
     answers = _read(args)
     infrastructure, digests = _infrastructure(answers, args.dry_run), _digests(answers, args.dry_run)
     return core.script(core.install(_charts(), answers, infrastructure, digests))
 
 
 def schedule(args: argparse.Namespace) -> Sequence[str]:
-    """Schedule the nights."""
+    """Print the commands that schedule the nightly runs."""
     answers = _read(args)
     infrastructure, digests = _infrastructure(answers, args.dry_run), _digests(answers, args.dry_run)
     return core.script(core.schedule(answers, infrastructure, digests))
 
 
 def down(args: argparse.Namespace) -> Sequence[str]:
-    """Remove everything that bears a price."""
+    """Print the commands that remove every billed resource."""
     answers = _read(args)
     if answers.deletion_protection:
         raise UserError(
-            f"{answers.cluster} is protected; say deletion_protection: false in infra/answers/{answers.name}.yaml,"
+            f"{answers.cluster} is protected; set deletion_protection: false in infra/answers/{answers.name}.yaml,"
             f" then: {make('cloud-up', answers)}"
         )
     if args.buckets is None:
@@ -103,12 +103,14 @@ def _parser() -> argparse.ArgumentParser:
         if action is init:
             asking.add_flags(command)
         elif action is not schema:
-            command.add_argument("cloud", choices=list(Cloud))
-            command.add_argument("environment", help="its file is infra/answers/<cloud>-<environment>.yaml")
+            command.add_argument("cloud", choices=list(Cloud), help="cloud of the environment")
+            command.add_argument("environment", help="name of infra/answers/<cloud>-<environment>.yaml")
         if action in (images, install, schedule):
-            command.add_argument("--dry-run", action="store_true", help="print the commands before there is a cluster")
+            command.add_argument(
+                "--dry-run", action="store_true", help="print the commands with placeholders for missing outputs"
+            )
         if action is down:
-            command.add_argument("--buckets", choices=list(core.Data), help="keep or delete them, with their data")
+            command.add_argument("--buckets", choices=list(core.Data), help="keep or delete the buckets and their data")
     return parser
 
 
@@ -124,7 +126,7 @@ def _charts() -> Sequence[Mapping[str, object]]:
 def _infrastructure(answers: EnvironmentAnswers, is_dry: bool) -> Infrastructure:
     file = RENDERED / answers.name / OUTPUTS
     if is_dry and not file.exists():
-        # stands for what Terraform has not made yet
+        # placeholders for resources that Terraform has not created yet
         state = "<store>/state" if answers.size is Size.TRY else ""
         return Infrastructure("<registry>", "<store>", "<store>/mlflow", state, volume=[])
     return rendering.read_outputs(answers, _content(file, make("cloud-up", answers)))
@@ -139,7 +141,7 @@ def _digests(answers: EnvironmentAnswers, is_dry: bool) -> dict[str, str]:
 
 def _content(file: Path, before: str) -> str:
     if not file.exists():
-        raise UserError(f"{file} does not exist; run before: {before}")
+        raise UserError(f"{file} does not exist; first run: {before}")
     return file.read_text()
 
 

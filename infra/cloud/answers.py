@@ -1,4 +1,7 @@
-"""What only its owner knows of an environment: one file, `infra/answers/<cloud>-<environment>.yaml`."""
+"""The answers file of an environment, with the settings that only its owner knows.
+
+It is `infra/answers/<cloud>-<environment>.yaml`.
+"""
 
 import json
 import re
@@ -19,7 +22,7 @@ FOLDER = Path(__file__).parents[1] / "answers"
 Account = Annotated[str, Field(pattern=r"^[0-9]{12}$")]
 Role = Annotated[str, Field(pattern=r"^arn:aws[a-z-]*:iam::[0-9]{12}:role/.+$")]
 Email = Annotated[str, Field(pattern=r"^[^@\s]+@[^@\s]+$")]
-# these are words of shell commands
+# patterns of values that end up in shell commands
 GeographicName = Annotated[str, Field(pattern=r"^[a-z]+(-[a-z0-9]+)+$")]
 Registry = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*(:[0-9]+)?(/[a-z0-9._-]+)*$")]
 SourceName = Annotated[str, Field(pattern=r"^[\w./][\w.:/=+@%-]*$")]
@@ -33,7 +36,7 @@ class Cloud(StrEnum):
 
 
 class Size(StrEnum):
-    """How large an environment is: `infra/<cloud>/<size>.tfvars`."""
+    """The size of an environment: `infra/<cloud>/<size>.tfvars`."""
 
     TRY = "try"
     DEV = "dev"
@@ -41,7 +44,7 @@ class Size(StrEnum):
 
 
 class Provisioning(StrEnum):
-    """Who makes GPU nodes."""
+    """The component that provisions GPU nodes."""
 
     AUTOSCALER = "autoscaler"
     KARPENTER = "karpenter"
@@ -49,7 +52,7 @@ class Provisioning(StrEnum):
 
 
 class Capacity(StrEnum):
-    """How a GPU node is bought."""
+    """A capacity type of GPU nodes."""
 
     RESERVATION = "reservation"
     SPOT = "spot"
@@ -66,14 +69,14 @@ class Sharing(StrEnum):
 
 
 class Fabric(StrEnum):
-    """The network between GPU nodes, beside the usual one."""
+    """The high-bandwidth network between GPU nodes."""
 
     NONE = "none"
     EFA = "efa"
     GIB = "gib"
 
 
-# choices that only one of the clouds has
+# choices that only one cloud offers
 OF_ONE_CLOUD = {
     Provisioning.KARPENTER: Cloud.AWS,
     Provisioning.COMPUTE_CLASS: Cloud.GCP,
@@ -85,108 +88,123 @@ OF_ONE_CLOUD = {
 
 
 class AnswerSection(BaseModel):
-    """A part of the answers: immutable, and a key it does not know is an error."""
+    """A section of the answers: immutable; unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class AwsAccount(AnswerSection):
-    """The account on AWS, and who works there."""
+    """The AWS account and its users."""
 
-    id: Account = Field(description="id of the account, 12 digits")
+    id: Account = Field(description="account id, 12 digits")
     administrators: list[Role] = Field(description="ARNs of the roles that administer the cluster", min_length=1)
-    operators: list[Role] = Field([], description="ARNs of the roles that operate what runs there")
-    readers: list[Role] = Field([], description="ARNs of the roles that look")
+    operators: list[Role] = Field([], description="ARNs of the roles that operate the workloads")
+    readers: list[Role] = Field([], description="ARNs of the roles with read access")
 
 
 class GoogleProject(AnswerSection):
-    """The project on Google Cloud, and who works there."""
+    """The Google Cloud project and its users."""
 
     id: str = Field(
-        description="id of the project, which exists and is billed", pattern=r"^[a-z][a-z0-9-]{4,28}[a-z0-9]$"
+        description="id of an existing project with billing enabled", pattern=r"^[a-z][a-z0-9-]{4,28}[a-z0-9]$"
     )
     billing_account: str = Field(
-        description="what pays for it: gcloud billing accounts list",
+        description="id of the project's billing account: gcloud billing accounts list",
         pattern=r"^[0-9A-F]{6}-[0-9A-F]{6}-[0-9A-F]{6}$",
     )
     domain: Annotated[str, Field(pattern=r"^[a-z0-9.-]+$")] | None = Field(
-        None, description="of the groups nightshift-operators and nightshift-readers; null for administrators only"
+        None, description="domain of the groups nightshift-operators and nightshift-readers; null: administrators only"
     )
 
 
 class Budget(AnswerSection):
-    """What a month may cost, and who is told."""
+    """The monthly budget and the recipients of its alerts."""
 
-    monthly: int = Field(description="USD; on Google Cloud in the billing account's currency", ge=1)
-    emails: list[Email] = Field(description="who is written to when it is nearly spent", min_length=1)
+    monthly: int = Field(description="budget per month in USD; on Google Cloud in the billing account's currency", ge=1)
+    emails: list[Email] = Field(description="email addresses to alert when the budget is nearly spent", min_length=1)
 
 
 class GpuChoices(AnswerSection):
-    """How GPU nodes come, and are used; everything is off unless it is chosen."""
+    """Provisioning and sharing of GPU nodes; everything is off by default."""
 
-    kueue: bool = Field(False, description="queue work by quota, all nodes of a training or none")
+    kueue: bool = Field(
+        False, description="queue GPU work by quota with Kueue; a training gets all of its nodes or none"
+    )
     provisioning: Provisioning = Field(
-        Provisioning.AUTOSCALER, description="autoscaler, karpenter (AWS) or compute-class (Google Cloud)"
+        Provisioning.AUTOSCALER,
+        description="what provisions GPU nodes: autoscaler, karpenter (AWS) or compute-class (Google Cloud)",
     )
     fallback: list[Capacity] = Field(
         [Capacity.SPOT, Capacity.ON_DEMAND],
-        description="what is tried in turn: reservation, spot, flex-start (Google Cloud), on-demand",
+        description="capacity types in the order to try: reservation, spot, flex-start (Google Cloud), on-demand",
         min_length=1,
     )
     node_repair: bool = Field(False, description="replace nodes whose GPU reports faults")
-    sharing: Sharing = Field(Sharing.NONE, description="of a GPU by small models: none, time-slicing or mig")
-    fabric: Fabric = Field(Fabric.NONE, description="between nodes: none, efa (AWS) or gib (Google Cloud)")
-    preload_images: bool = Field(False, description="pull the GPU image before the first step asks for it")
+    sharing: Sharing = Field(
+        Sharing.NONE, description="how small models share a GPU: none, time-slicing or mig (Google Cloud)"
+    )
+    fabric: Fabric = Field(
+        Fabric.NONE, description="high-bandwidth network between GPU nodes: none, efa (AWS) or gib (Google Cloud)"
+    )
+    preload_images: bool = Field(False, description="pull the GPU image before the first step needs it")
 
     @model_validator(mode="after")
     def _check_fallback(self) -> Self:
         if len(set(self.fallback)) < len(self.fallback):
-            raise ValueError("gpu.fallback names a capacity twice; name each once")
+            raise ValueError("gpu.fallback names a capacity type twice; name each once")
         return self
 
 
 class NightlySchedule(AnswerSection):
-    """What runs every night."""
+    """The use case that runs every night, and its data."""
 
-    config: SourceName = Field("fraud", description="use case, by its name in pipelines/configs/ or a YAML file")
+    config: SourceName = Field("fraud", description="use case: a name in pipelines/configs/ or a YAML file")
     data: SourceName = Field(
-        "simulator", description="folder of the raw events: s3://, gs:// or /lustre; or the simulator"
+        "simulator", description="folder of the raw events (s3://, gs:// or /lustre), or simulator"
     )
 
 
 class EnvironmentAnswers(AnswerSection):
-    """All that is asked about an environment."""
+    """The answers about an environment."""
 
-    cloud: Cloud = Field(description="aws or gcp")
-    environment: str = Field(description="its name, 2 to 8 letters and digits", pattern=r"^[a-z][a-z0-9]{1,7}$")
-    size: Size = Field(Size.DEV, description="try, dev or prod: infra/<cloud>/<size>.tfvars")
-    region: GeographicName = Field(description="where everything is")
-    zones: list[GeographicName] = Field(description="of the region, the first has the shared file system", min_length=1)
+    cloud: Cloud = Field(description="cloud provider, aws or gcp")
+    environment: str = Field(
+        description="name of the environment, 2 to 8 lowercase letters and digits", pattern=r"^[a-z][a-z0-9]{1,7}$"
+    )
+    size: Size = Field(
+        Size.DEV, description="size of the environment: try, dev or prod, as in infra/<cloud>/<size>.tfvars"
+    )
+    region: GeographicName = Field(description="region of all resources")
+    zones: list[GeographicName] = Field(
+        description="zones in the region; the shared file system is in the first", min_length=1
+    )
     deletion_protection: bool = Field(False, description="refuse to delete the cluster and the data; set it for prod")
-    account: AwsAccount | GoogleProject = Field(description="whose it is, and who works there", union_mode="smart")
-    budget: Budget = Field(description="what a month may cost, and who is told")
+    account: AwsAccount | GoogleProject = Field(
+        description="cloud account or project, and its users", union_mode="smart"
+    )
+    budget: Budget = Field(description="monthly budget and the recipients of its alerts")
     registry: Registry | None = Field(
-        None, description="of another environment, whose tested images this one runs; null for its own"
+        None, description="registry of another environment whose tested images to run; null: its own registry"
     )
     images: list[ImageName] = Field(
         [ImageName.BASE, ImageName.SERVING, ImageName.AIRFLOW, ImageName.RAPIDS],
-        description="targets of containers/Dockerfile to build",
+        description="images to build, by target in containers/Dockerfile",
         min_length=1,
     )
-    schedule: NightlySchedule = Field(NightlySchedule(), description="what runs every night")
-    gpu: GpuChoices = Field(GpuChoices(), description="how GPU nodes come, and are used")
+    schedule: NightlySchedule = Field(NightlySchedule(), description="use case to run every night")
+    gpu: GpuChoices = Field(GpuChoices(), description="provisioning and sharing of GPU nodes")
     terraform: dict[str, Any] = Field(
-        {}, description="variables of infra/<cloud>/variables.tf that differ from those of the size"
+        {}, description="variables of infra/<cloud>/variables.tf that override the size's values"
     )
 
     @property
     def name(self) -> str:
-        """The name of the file, and of what is rendered: `aws-dev`."""
+        """The name of the file and of the rendered folder: `aws-dev`."""
         return f"{self.cloud}-{self.environment}"
 
     @property
     def cluster(self) -> str:
-        """The name of the cluster, as Terraform makes it."""
+        """The name of the cluster in Terraform."""
         return f"nightshift-{self.environment}"
 
     @model_validator(mode="after")
@@ -194,11 +212,11 @@ class EnvironmentAnswers(AnswerSection):
         wanted = AwsAccount if self.cloud is Cloud.AWS else GoogleProject
         if not isinstance(self.account, wanted):
             fields = ", ".join(wanted.model_fields)
-            raise ValueError(f"account is none of cloud {self.cloud}, which has: {fields}")
+            raise ValueError(f"account does not match cloud {self.cloud}, whose fields are: {fields}")
         for choice in (self.gpu.provisioning, *self.gpu.fallback, self.gpu.sharing, self.gpu.fabric):
             if OF_ONE_CLOUD.get(choice, self.cloud) is not self.cloud:
                 raise ValueError(
-                    f"gpu: {choice.value} is a choice of {OF_ONE_CLOUD[choice]} only; this is {self.cloud}"
+                    f"gpu: {choice.value} is available on {OF_ONE_CLOUD[choice]} only; this is {self.cloud}"
                 )
         return self
 
@@ -255,18 +273,18 @@ def read(cloud: str, environment: str, folder: Path = FOLDER) -> EnvironmentAnsw
     """Read the file of an environment.
 
     Raises:
-        UserError: when there is none, it is not valid, or it is another environment's.
+        UserError: when the file is missing, invalid or about another environment.
     """
     file = folder / f"{cloud}-{environment}.yaml"
     if not file.exists():
         known = sorted(path.stem for path in folder.glob("*.yaml"))
         raise UserError(
-            f"{file} does not exist; there are: {', '.join(known)}{nearest(file.stem, known)}; write one with:"
+            f"{file} does not exist; choose one of {', '.join(known)}{nearest(file.stem, known)}; write one with:"
             f" nightshift cloud init --cloud {cloud} --environment {environment}"
         )
     answers = parse(file.read_bytes(), str(file))
     if answers.name != file.stem:
-        raise UserError(f"{file} is about {answers.name}; call it {answers.name}.yaml")
+        raise UserError(f"{file} is about {answers.name}; rename it to {answers.name}.yaml")
     return answers
 
 
@@ -290,7 +308,7 @@ def _render(section: AnswerSection, indent: str) -> Iterator[str]:
 
 
 def _flow(value: Any) -> str:
-    """Return a value on one line, quoted where YAML would read another."""
+    """Return a value on one line, quoted if plain YAML would parse differently."""
     style = "'" if isinstance(value, str) and not strict_yaml.is_plain(value) else None
     text: str = yaml.safe_dump(value, default_style=style, default_flow_style=True, width=10_000, sort_keys=False)
     return text.removesuffix("\n").removesuffix("\n...")
@@ -305,5 +323,5 @@ def _explain(item: dict[str, Any]) -> str:
     if item["type"] == "missing":
         return f"{field}: missing, and it has no default; add it"
     if item["type"] == "extra_forbidden":
-        return f"{field}: unknown key; leave it out, or take one of those that python -m infra.cloud schema prints"
+        return f"{field}: unknown key; remove it, or use one that python -m infra.cloud schema prints"
     return f"{field}: {message}, got {item['input']!r}"

@@ -1,4 +1,4 @@
-"""Writes a file of answers: from flags, and by asking a person for what has no default."""
+"""Writes an answers file from flags, and prompts for required answers that are missing."""
 
 import argparse
 from collections.abc import Callable, Iterator, Mapping
@@ -24,7 +24,7 @@ ACCOUNTS: Mapping[str, type[AnswerSection]] = {Cloud.AWS: AwsAccount, Cloud.GCP:
 
 
 def add_flags(command: argparse.ArgumentParser) -> None:
-    """Add a flag for every answer that is no mapping: `budget.monthly` is `--budget-monthly`."""
+    """Add a flag for every answer that is not a mapping: `--budget-monthly` for `budget.monthly`."""
     fields = {path: field for account in ACCOUNTS.values() for path, field in _list_fields(EnvironmentAnswers, account)}
     for path, field in fields.items():
         flag = path.replace(".", "-").replace("_", "-")
@@ -32,15 +32,15 @@ def add_flags(command: argparse.ArgumentParser) -> None:
 
 
 def write(flags: Mapping[str, Any], ask: Ask | None, folder: Path = FOLDER) -> tuple[EnvironmentAnswers, Path]:
-    """Write a file of answers; several values of one are apart by commas.
+    """Write an answers file; commas separate the values of a list.
 
     Args:
-        flags: field -> its text, or None.
-        ask: asks a person for the text of a field; None when there is nobody.
-        folder: of the file.
+        flags: texts by field, None for a missing one.
+        ask: prompts for the text of a field; None without a terminal.
+        folder: folder to write the file to.
 
     Raises:
-        UserError: when an answer is missing or wrong, or the file is there.
+        UserError: when an answer is missing or invalid, or the file exists.
     """
     values = _gather(flags, ask)
     answers = check(lambda: EnvironmentAnswers.model_validate(values), values, "the flags' answer")
@@ -53,7 +53,7 @@ def write(flags: Mapping[str, Any], ask: Ask | None, folder: Path = FOLDER) -> t
 
 def _gather(flags: Mapping[str, Any], ask: Ask | None) -> dict[str, Any]:
     cloud = flags.get("cloud") or (ask("cloud, aws or gcp: ") if ask else "")
-    # so that what is missing of a section is named
+    # empty sections, so that an error names their missing fields
     values: dict[str, Any] = {"cloud": cloud, "account": {}, "budget": {}}
     for path, field in _list_fields(EnvironmentAnswers, ACCOUNTS.get(cloud, AwsAccount)):
         text = flags.get(path) or (values.get(path) if path == "cloud" else None)
@@ -74,7 +74,7 @@ def _put(values: dict[str, Any], path: list[str], value: Any) -> None:
 def _list_fields(
     section: type[AnswerSection], account: type[AnswerSection], prefix: str = ""
 ) -> Iterator[tuple[str, FieldInfo]]:
-    """Yield the fields that hold no others, by path; `account` is the section of a cloud's own."""
+    """Yield the leaf fields by path; `account` is the cloud's own section."""
     for name, field in section.model_fields.items():
         kind = account if AwsAccount in get_args(field.annotation) else field.annotation
         if isinstance(kind, type) and issubclass(kind, AnswerSection):

@@ -1,4 +1,4 @@
-"""The commands that bring an environment up and take it down, for a shell; giving them again changes nothing."""
+"""The shell commands that bring an environment up and take it down; they are idempotent."""
 
 import re
 import shlex
@@ -14,9 +14,9 @@ from infra.terraform import INFRA
 from pipelines import configs
 from pipelines.images import PUSHED_IMAGES
 
-READY_SECONDS = 60  # until the API server answers through a connection
+READY_SECONDS = 60  # for the API server to respond through a new connection
 KUBEFLOW_PORT = 8888
-# modules with data and the key that it is encrypted with, of both clouds; of these what is not data
+# in both clouds, the modules with the data and its encryption key; then the resources in them that are not data
 KEPT_MODULES = ("encryption", "storage")
 REPOSITORIES = {
     Cloud.AWS: "module.storage.aws_ecr_repository.this",
@@ -25,32 +25,32 @@ REPOSITORIES = {
 
 
 class Data(StrEnum):
-    """What becomes of the buckets, and of the key that they are encrypted with."""
+    """Whether a teardown keeps the buckets and their encryption key."""
 
     KEEP = "keep"
     DELETE = "delete"
 
 
 def bucket(answers: EnvironmentAnswers) -> str:
-    """Return the name of the bucket with the states of an account's environments; on AWS of those in one region."""
+    """Return the name of the state bucket, one per account; on AWS one per account and region."""
     region = f"-{answers.region}" if answers.cloud is Cloud.AWS else ""
     return f"nightshift-states-{answers.account.id}{region}"
 
 
 def state(answers: EnvironmentAnswers) -> list[str]:
-    """Return the commands that make the bucket with Terraform's states."""
+    """Return the commands that create the bucket for Terraform's state."""
     name, region = bucket(answers), answers.region
     if answers.cloud is Cloud.GCP:
         uri, project = f"gs://{name}", f"--project {answers.account.id}"
         describe = f"gcloud storage buckets describe {uri} {project} >/dev/null 2>&1"
         options = f"--location {region} --uniform-bucket-level-access --public-access-prevention"
         return [
-            # which enable the others
+            # the services that enable others
             f"gcloud services enable serviceusage.googleapis.com cloudresourcemanager.googleapis.com {project}",
             f"{describe} || gcloud storage buckets create {uri} {project} {options}",
             f"gcloud storage buckets update {uri} {project} --versioning",
         ]
-    # the oldest region is the one that is not named
+    # S3 rejects us-east-1 as a location constraint
     location = "" if region == "us-east-1" else f" --create-bucket-configuration LocationConstraint={region}"
     blocked = ",".join(
         f"{rule}=true" for rule in ("BlockPublicAcls", "IgnorePublicAcls", "BlockPublicPolicy", "RestrictPublicBuckets")
@@ -65,7 +65,7 @@ def state(answers: EnvironmentAnswers) -> list[str]:
 
 
 def up(answers: EnvironmentAnswers) -> list[str]:
-    """Return the commands that make the infrastructure, once it keeps every policy and the account has room for it."""
+    """Return the commands that check policies and quotas, then create the infrastructure."""
     run, plan = _terraform(answers), _locate(answers, "plan.json")
     return [
         *_check_login(answers),
@@ -83,7 +83,7 @@ def up(answers: EnvironmentAnswers) -> list[str]:
 
 
 def images(answers: EnvironmentAnswers, infrastructure: Infrastructure) -> list[str]:
-    """Return the commands that build, sign and push images, and write their digests down."""
+    """Return the commands that build, sign and push images, and record their digests."""
     names, digests = " ".join(answers.images), _locate(answers, IMAGES)
     if answers.registry is None:
         built = [f'make images sbom IMAGES="{names}"']
@@ -105,7 +105,7 @@ def install(
     infrastructure: Infrastructure,
     digests: Mapping[str, str],
 ) -> list[str]:
-    """Return the commands that install what the cluster runs."""
+    """Return the commands that install the cluster's software."""
     pools = {
         Provisioning.AUTOSCALER: [],
         Provisioning.KARPENTER: ['kubectl apply -k "$OVERLAYS/karpenter"'],
@@ -121,10 +121,10 @@ def install(
 
 
 def schedule(answers: EnvironmentAnswers, infrastructure: Infrastructure, digests: Mapping[str, str]) -> list[str]:
-    """Return the commands that check the environment and schedule its nights; without Kubeflow, Airflow's."""
+    """Return the commands that check the environment and schedule nightly runs; without Kubeflow, in Airflow."""
     if infrastructure.state:
         return [*connect(answers), *_unpause(configs.load(answers.schedule.config)["name"])]
-    # else what listens there, such as the forwarded port of another environment, would get these nights
+    # a listener there, such as the forwarded port of another environment, would get these schedules
     is_free = f"! (: </dev/tcp/localhost/{KUBEFLOW_PORT}) 2>/dev/null"
     message = f"cloud: something listens on port {KUBEFLOW_PORT} already; end it, then run the same command again"
     chosen = f"--config {shlex.quote(answers.schedule.config)} --data {shlex.quote(answers.schedule.data)}"
@@ -153,19 +153,19 @@ def _unpause(use_case: str) -> list[str]:
 
 
 def down(charts: Sequence[cluster.Chart], answers: EnvironmentAnswers, data: Data) -> list[str]:
-    """Return the commands that remove everything that bears a price: from the inside out, and then what is left.
+    """Return the commands that remove every billed resource, from the inside out, and list any left.
 
     Args:
         charts: the rows of `charts.yaml`, in order.
-        answers: of an environment that is not protected.
-        data: what becomes of the buckets.
+        answers: answers of an unprotected environment.
+        data: whether to keep the buckets.
     """
     targets = _targets(answers) if data is Data.KEEP else []
     return [
         *_check_login(answers),
         _render(answers),
         _find_cluster(answers),
-        # a second time it is gone
+        # a repeated teardown has no cluster
         'if [ -n "$cluster" ]; then',
         *connect(answers),
         *cluster.uninstall(charts, answers.cloud),
@@ -177,16 +177,16 @@ def down(charts: Sequence[cluster.Chart], answers: EnvironmentAnswers, data: Dat
 
 
 def connect(answers: EnvironmentAnswers) -> list[str]:
-    """Return the commands that reach the private API server, by a kubeconfig of their own: never another cluster's."""
+    """Return the commands that connect to the private API server, with a separate kubeconfig for this cluster."""
     begin = [f"export KUBECONFIG=$PWD/{_locate(answers, 'kubeconfig')}"]
-    # what forwards ports ends with the shell, and so does what the AWS CLI has started for it
+    # end the port forwards with the shell, with the processes that the AWS CLI started for them
     end = [
         "trap 'for job in $(jobs -p); do pkill -P $job || true; kill $job || true; done 2>/dev/null' EXIT",
         f"timeout {READY_SECONDS} bash -c 'until kubectl get --raw /readyz >/dev/null 2>&1; do sleep 1; done'",
     ]
     if answers.cloud is Cloud.AWS:
         return [*begin, f"AWS_REGION={answers.region} infra/aws/connect.sh {answers.cluster} &", *end]
-    # as infra/gcp/modules/cluster has it: one zone has a control plane of its own
+    # as in infra/gcp/modules/cluster: with one zone the control plane is zonal
     region_or_zone = answers.region if len(answers.zones) > 1 else answers.zones[0]
     location = f"--project {answers.account.id} --location {region_or_zone}"
     return [*begin, f"gcloud container clusters get-credentials {answers.cluster} {location} --dns-endpoint", *end]

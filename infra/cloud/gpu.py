@@ -1,4 +1,4 @@
-"""What the choices about GPUs come to: charts, variables of Terraform, and the order in which nodes are tried."""
+"""The effects of the GPU choices: charts, Terraform variables, and the order of capacity types."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -23,16 +23,16 @@ HIGHEST_WEIGHT = 100  # of a NodePool
 
 
 def name_choices(gpu: GpuChoices) -> frozenset[str]:
-    """Return what is chosen, by the names that `infra/cluster/charts.yaml` has for it."""
+    """Return the names of the choices in `infra/cluster/charts.yaml`."""
     switches = {"kueue": gpu.kueue, "node-repair": gpu.node_repair, "preload-images": gpu.preload_images}
     names = {gpu.provisioning.value, gpu.sharing.value, gpu.fabric.value}
     return frozenset(names | {name for name, is_on in switches.items() if is_on}) - {"autoscaler", "none"}
 
 
 def set_variables(answers: EnvironmentAnswers) -> Json:
-    """Return the variables of the cloud's Terraform that follow from the choices."""
+    """Return the Terraform variables that follow from the choices."""
     gpu = answers.gpu
-    if answers.cloud is Cloud.GCP:  # GKE repairs nodes, and streams images, whatever is chosen
+    if answers.cloud is Cloud.GCP:  # GKE always repairs nodes and streams images
         return {
             "compute_class": gpu.provisioning is Provisioning.COMPUTE_CLASS,
             "gpu_sharing": gpu.sharing.value,
@@ -46,11 +46,11 @@ def set_variables(answers: EnvironmentAnswers) -> Json:
 
 
 def make_compute_class(gpu: GpuChoices, pools: Mapping[str, str]) -> Json:
-    """Return the ComputeClass of pods that select none: general nodes, then GPU pools in the order of the answers.
+    """Return the default ComputeClass: general nodes, then GPU pools in the order of the answers.
 
     Args:
-        gpu: the choices.
-        pools: capacities of the GPU pools by name, `terraform output gpu_pools`.
+        gpu: GPU choices.
+        pools: capacity types of the GPU pools by name, `terraform output gpu_pools`.
     """
     order = [[name for name in sorted(pools) if pools[name] == GOOGLES_CAPACITIES[kind]] for kind in gpu.fallback]
     return {
@@ -59,16 +59,16 @@ def make_compute_class(gpu: GpuChoices, pools: Mapping[str, str]) -> Json:
         "metadata": {"name": "default"},
         "spec": {
             "priorities": [{"nodepools": names} for names in (["general"], *order) if names],
-            # a training that is moved to better nodes has lost its hours
+            # moving a training to better nodes would lose its progress
             "activeMigration": {"optimizeRulePriority": False},
-            # pools that are not in this order, such as the shared one
+            # so that pools outside the order, such as the shared one, are used too
             "whenUnsatisfiable": "ScaleUpAnyway",
         },
     }
 
 
 def weigh_pools(gpu: GpuChoices) -> dict[str, int | None]:
-    """Return the weights by which Karpenter tries its NodePools; None for one whose capacity the answers leave out."""
+    """Return the weights of Karpenter's NodePools; None for a capacity type that is not in the order."""
     return {
         pool: HIGHEST_WEIGHT - gpu.fallback.index(kind) if kind in gpu.fallback else None
         for kind, pool in KARPENTERS_POOLS.items()

@@ -1,4 +1,4 @@
-"""What Terraform would make of an environment."""
+"""Terraform's plan of an environment."""
 
 from pathlib import Path
 from typing import Any
@@ -9,11 +9,11 @@ from infra.cloud import rendering
 
 
 def plan(cloud: str, environment: str, source: Path = terraform.INFRA) -> dict[str, Any]:
-    """Return the plan of an environment that has a file of answers, as `terraform show -json` writes it.
+    """Return the plan of an environment, in the format of `terraform show -json`.
 
     Raises:
-        UserError: when there is no such file, or no terraform.
-        UnavailableError: when Terraform refuses it.
+        UserError: when the answers file or terraform is missing.
+        UnavailableError: when Terraform fails.
     """
     answers = questions.read(cloud, environment, source / "answers")
     return terraform.plan(cloud, answers.size, source, rendering.variables(answers))

@@ -1,4 +1,4 @@
-"""What follows from the answers and from what Terraform made: variables for Terraform, overlays for kustomize."""
+"""Renders Terraform's variables from the answers, and kustomize overlays from its outputs."""
 
 import json
 import os
@@ -42,17 +42,17 @@ DELETED = {"$patch": "delete", "apiVersion": "v1", "kind": "any", "metadata": {"
 
 @dataclass(frozen=True)
 class Infrastructure:
-    """What Terraform made, as far as the cluster has to know it.
+    """The outputs of Terraform that the cluster needs.
 
     Attributes:
-        registry: where images are, with its folder.
+        registry: container registry, with its folder.
         store: bucket of the pipelines' artifacts, s3:// or gs://.
         models: folder of MLflow's artifacts.
-        state: folder of what outlives a step; empty where there is a shared file system.
-        volume: changes of the persistent volume; none where there is no shared file system.
-        node_role: AWS: name of the role that nodes have.
-        efa_interfaces: AWS: of a node for trainings on several; 0 where there are none.
-        gpu_pools: Google Cloud: capacities of the pools by name.
+        state: folder of the state; empty with a shared file system.
+        volume: patches of the persistent volume; none without a shared file system.
+        node_role: AWS: name of the nodes' role.
+        efa_interfaces: AWS: EFA interfaces of a node for multi-node trainings; 0 without EFA.
+        gpu_pools: Google Cloud: capacity types of the GPU pools by name.
     """
 
     registry: str
@@ -66,7 +66,7 @@ class Infrastructure:
 
 
 def variables(answers: EnvironmentAnswers) -> Json:
-    """Return the variables of Terraform that are an environment's own, over those of its size.
+    """Return an environment's own Terraform variables, which override those of its size.
 
     Raises:
         UserError: when `terraform` names a variable that there is not, or one that another answer sets.
@@ -99,7 +99,7 @@ def _owner_variables(answers: EnvironmentAnswers) -> Json:
 
 
 def read_outputs(answers: EnvironmentAnswers, content: str) -> Infrastructure:
-    """Return what `terraform output -json` says.
+    """Parse the output of `terraform output -json`.
 
     Raises:
         UserError: when it does not say it.
@@ -171,7 +171,7 @@ def read_digests(content: str) -> dict[str, str]:
 
 
 def references(infrastructure: Infrastructure, digests: Mapping[str, str]) -> str:
-    """Return the images that were pushed, apart by spaces: the value of `NIGHTSHIFT_IMAGES`."""
+    """Return the pushed images, separated by spaces: the value of `NIGHTSHIFT_IMAGES`."""
     return " ".join(f"{infrastructure.registry}/{name}@{digest}" for name, digest in sorted(digests.items()))
 
 
@@ -224,7 +224,7 @@ def _runs(answers: EnvironmentAnswers, infrastructure: Infrastructure, digests: 
 
 
 def _interfaces(answers: EnvironmentAnswers, infrastructure: Infrastructure) -> list[Json]:
-    """A machine of a TrainJob has all EFA interfaces of its node."""
+    """Give each machine of a TrainJob all EFA interfaces of its node."""
     if answers.gpu.fabric is not Fabric.EFA or not infrastructure.efa_interfaces:
         return []
     limit = f"{MACHINE}/containers/0/resources/limits/vpc.amazonaws.com~1efa"
@@ -238,7 +238,7 @@ def _namespaces(answers: EnvironmentAnswers) -> Json:
         for group in GROUPS
         for name in (group, f"nightshift-{group}")
     ]
-    # Kueue has steps wait for GPUs, whose pods the quota would refuse; it does not count claims
+    # with Kueue, steps wait for GPUs, where the quota would reject their pods; Kueue does not count claims
     quota = [_patch("ResourceQuota", "runs", [_replace("/spec/hard", {"persistentvolumeclaims": "10"})])]
     return {
         "resources": ["cluster/namespaces"],
@@ -288,7 +288,7 @@ def make(target: str, answers: EnvironmentAnswers) -> str:
 
 
 def write(answers: EnvironmentAnswers, folder: Path) -> Iterator[Path]:
-    """Write the variables of Terraform, and what follows from its outputs once they are there; yields the files."""
+    """Write Terraform's variables and, once its outputs exist, the overlays; yield the files."""
     outputs, images = folder / OUTPUTS, folder / IMAGES
     files = {VARIABLES: json.dumps(variables(answers), indent=2) + "\n"}
     if outputs.exists():

@@ -1,4 +1,4 @@
-# the smallest thing that works, for a first night: state in the lake's bucket, no shared file system, one zone, one spot
+# the smallest environment, for a first night: state in the lake's bucket, no shared file system, one zone, one spot
 # node for all that always runs, and of the cluster's services Airflow and MLflow alone
 project_id      = "example-nightshift-try"
 billing_account = "012345-6789AB-CDEF01"

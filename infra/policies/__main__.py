@@ -1,4 +1,4 @@
-"""`python -m infra.policies aws mine` judges an environment of yours: what it finds, a line each, and exit code 2."""
+"""`python -m infra.policies aws mine` checks your environment: it prints a line per finding and exits with code 2."""
 
 import argparse
 import sys

@@ -22,7 +22,7 @@ from infra.policies.model import POLICIES, Environment, Policy, Problem
 
 
 def judge(environment: Environment) -> list[str]:
-    """Return what breaks a rule, each once: the rule, what it found and what it goes by."""
+    """Return all distinct findings, each with its rule and source."""
     return sorted(
         {
             f"{policy.id}: {problem} [{policy.source}]"

@@ -1,4 +1,4 @@
-"""Who acts as whom: accounts of Kubernetes, roles, groups of people and what each may read and write."""
+"""Identities: service accounts, roles and user groups, and what each may read and write."""
 
 import itertools
 import json
@@ -24,7 +24,7 @@ _PEOPLE = {"operators": "edit", "readers": "view"}
 
 @policy("https://docs.aws.amazon.com/eks/latest/userguide/pod-id-how-it-works.html")
 def an_association_gives_the_role_that_trusts_it(environment: Environment) -> Iterator[Problem]:
-    """The account that an association names is the one that its role trusts; of others every request is refused."""
+    """An association's service account is the one that its role trusts; requests of others are refused."""
     for where, account, arn in _associations(environment):
         role = environment.owners.get(arn)
         trusted = _trusted(role) if role else account
@@ -61,7 +61,7 @@ _TAKERS = (
 
 @policy("https://docs.aws.amazon.com/IAM/latest/UserGuide/id_roles_create_for-service.html")
 def roles_trust_who_takes_them(environment: Environment) -> Iterator[Problem]:
-    """A service that is given a role of another service is refused."""
+    """A service cannot assume a role that trusts another service."""
     for kind, field, service in _TAKERS:
         for resource in environment.of_type(kind):
             role = environment.owners.get(str(resource.values.get(field)))
@@ -83,7 +83,7 @@ def an_addon_has_the_role_under_its_own_account(environment: Environment) -> Ite
 
 @policy("infra/policies/tables/names.yaml, stores")
 def accounts_reach_the_stores_that_they_use(environment: Environment) -> Iterator[Problem]:
-    """Each account of Kubernetes, and what serves a model elsewhere, reads and writes where it should only."""
+    """Each service account, and each server outside the cluster, reads and writes its locations and no others."""
     uses = _uses(environment)
     rights = _rights_on_aws(environment) if environment.cloud == "aws" else _rights_on_gcp(environment)
     by_account: dict[str, dict[str, set[str]]] = {}
@@ -145,7 +145,7 @@ def _rights_on_gcp(environment: Environment) -> Iterator[tuple[str, str, str]]:
 
 @policy("https://docs.cloud.google.com/kubernetes-engine/docs/concepts/workload-identity")
 def principals_are_accounts_of_this_pool(environment: Environment) -> Iterator[Problem]:
-    """A workload is named as a subject of the pool of this project: of another, nobody is it."""
+    """A workload is a subject of this project's identity pool; another pool has no such subject."""
     pool = f"{environment.facts['project']}.svc.id.goog"
     shape = f"principal://iam.googleapis.com/projects/NUMBER/locations/global/workloadIdentityPools/{pool}"
     for grant in environment.resources:
@@ -157,7 +157,7 @@ def principals_are_accounts_of_this_pool(environment: Environment) -> Iterator[P
 
 @policy("https://kubernetes.io/docs/reference/access-authn-authz/rbac/#user-facing-roles")
 def groups_of_people_have_their_own_rights(environment: Environment) -> Iterator[Problem]:
-    """Operators edit and readers view; a binding that mixes them gives the one what is the other's."""
+    """Operators edit and readers view; a binding that mixes them up grants the wrong permissions."""
     for binding in environment.of_kind("RoleBinding"):
         role = binding["roleRef"]["name"]
         for subject in binding.get("subjects", []):
@@ -169,7 +169,7 @@ def groups_of_people_have_their_own_rights(environment: Environment) -> Iterator
 
 @policy("infra/policies/tables/kubernetes.yaml, resources")
 def rights_are_to_resources_that_are_there(environment: Environment) -> Iterator[Problem]:
-    """RBAC takes any word for a group, a resource or a verb, and grants nothing by one that is not there."""
+    """RBAC accepts any name of a group, a resource or a verb; one that does not exist grants nothing."""
     known = table("kubernetes")
     for role in environment.of_kind("Role", "ClusterRole"):
         for rule in role.get("rules") or ():
@@ -183,7 +183,7 @@ def rights_are_to_resources_that_are_there(environment: Environment) -> Iterator
 
 @policy("https://kubernetes.io/docs/reference/access-authn-authz/rbac/#rolebinding-and-clusterrolebinding")
 def bindings_name_a_role_of_their_namespace(environment: Environment) -> Iterator[Problem]:
-    """A binding to a role that is not there is accepted, and grants nothing."""
+    """A binding to a role that does not exist is accepted but grants nothing."""
     roles = {(role["metadata"].get("namespace"), role["metadata"]["name"]) for role in environment.of_kind("Role")}
     for binding in environment.of_kind("RoleBinding"):
         kind, name, namespace = binding["roleRef"]["kind"], binding["roleRef"]["name"], binding["metadata"]["namespace"]

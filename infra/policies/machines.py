@@ -1,4 +1,4 @@
-"""What a node is: image, disks, user data, accelerators, and how its capacity is had."""
+"""Nodes: image, disks, user data, accelerators and capacity type."""
 
 import base64
 import re
@@ -158,7 +158,7 @@ def a_group_has_the_gpus_of_its_instances(environment: Environment) -> Iterator[
 
 @policy("https://karpenter.sh/docs/concepts/scheduling/")
 def karpenter_knows_the_values_it_is_asked_for(environment: Environment) -> Iterator[Problem]:
-    """A requirement with a value that no instance has is a pool that starts none."""
+    """A pool whose requirement no instance type meets starts no nodes."""
     known = table("machines")["requirements"]
     for pool in environment.of_kind("NodePool"):
         for requirement in pool["spec"]["template"]["spec"].get("requirements", []):

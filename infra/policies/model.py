@@ -1,4 +1,4 @@
-"""What the rules read, an environment, and what they report: findings."""
+"""The input of the rules, an environment, and their output, findings."""
 
 import functools
 import json

@@ -1,4 +1,4 @@
-"""Names that the clouds send or know: events, principals, conditions, ARNs, roles. Another never matches."""
+"""The clouds' own names: events, principals, conditions, ARNs, roles. Unknown names never match."""
 
 import json
 import re
@@ -129,7 +129,7 @@ def arns_are_of_this_account_and_region(environment: Environment) -> Iterator[Pr
 
 @policy(_TABLE)
 def actions_are_called_as_the_service_calls_them(environment: Environment) -> Iterator[Problem]:
-    """IAM takes an action that no service has, and lets nobody do anything by it."""
+    """IAM accepts an action that no service has; it grants nothing."""
     known = table("names")["actions"]
     for resource, argument, statement in documents(environment):
         for action in as_list(statement["Action"]):
@@ -190,7 +190,7 @@ def endpoints_are_of_services_that_have_one(environment: Environment) -> Iterato
 
 @policy("https://docs.aws.amazon.com/systems-manager/latest/userguide/getting-started-restrict-access-examples.html")
 def tags_that_rights_ask_for_are_borne(environment: Environment) -> Iterator[Problem]:
-    """A right to instances of a name is one to nothing when no template launches instances of it."""
+    """A permission on instances by name is void if no template launches instances with that name."""
     borne = {
         entry["tags"].get("Name")
         for template in environment.of_type("aws_launch_template")

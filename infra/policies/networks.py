@@ -1,4 +1,4 @@
-"""Ranges, routes, zones, and which group or firewall lets whom in."""
+"""Networks: ranges, routes, zones, security groups and firewalls."""
 
 import ipaddress
 import itertools
@@ -155,7 +155,7 @@ def _lets(rules: Rules, groups: Iterable[str], peers: Iterable[object], ports: t
 
 @policy("https://docs.aws.amazon.com/vpc/latest/privatelink/create-interface-endpoint.html")
 def interface_endpoints_let_the_network_in(environment: Environment) -> Iterator[Problem]:
-    """An endpoint that refuses port 443 from the network takes AWS's service away from every node."""
+    """An endpoint that refuses port 443 from the network makes AWS's service unreachable from every node."""
     rules = _admitted(environment, "ingress")
     whole = [network.values["cidr_block"] for network in environment.of_type("aws_vpc")]
     for endpoint in environment.of_type("aws_vpc_endpoint"):
@@ -169,7 +169,7 @@ def interface_endpoints_let_the_network_in(environment: Environment) -> Iterator
 
 @policy("https://docs.aws.amazon.com/vpc/latest/privatelink/gateway-endpoints.html")
 def gateway_endpoints_are_on_the_nodes_way(environment: Environment) -> Iterator[Problem]:
-    """A gateway endpoint takes what goes by the tables that it names: those of subnets behind a NAT gateway."""
+    """A gateway endpoint is in the route tables of the subnets behind a NAT gateway."""
     ways = dict(_ways(environment))
     tables = {
         tie.values.get("route_table_id")

@@ -1,4 +1,4 @@
-"""What the pipelines, the budget and the charts ask of a cloud: nodes, tags, APIs, webhooks, accounts."""
+"""The cloud resources that pipelines, budget and charts need: nodes, tags, APIs, webhooks, accounts."""
 
 import json
 from collections.abc import Iterator, Mapping

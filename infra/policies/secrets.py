@@ -1,4 +1,4 @@
-"""Secrets that are read, against those that `infra/cluster/secrets.sh` makes."""
+"""Secrets that are read, compared with those that `infra/cluster/secrets.sh` creates."""
 
 import re
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ def read_keys(script: str) -> dict[tuple[str, str], set[str]]:
 
 @policy("infra/cluster/secrets.sh")
 def secrets_have_the_keys_that_are_read(environment: Environment) -> Iterator[Problem]:
-    """A key that nobody makes leaves a pod in CreateContainerConfigError."""
+    """A missing key leaves a pod in CreateContainerConfigError."""
     keys = read_keys((environment.infra / "cluster" / "secrets.sh").read_text())
     for where, field, namespace, name, key in _read(environment):
         if (namespace, name) not in keys:

@@ -1,4 +1,4 @@
-"""What is kept, for how long, under which key, and what a destroy may take."""
+"""Storage: retention, encryption keys and deletion protection."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Volumes: as large as what is behind them and what is kept on them, and claimed by whom they are for."""
+"""Volumes: their size, and their claims."""
 
 import re
 from collections.abc import Iterator
@@ -117,7 +117,7 @@ def databases_lie_on_their_volume(environment: Environment) -> Iterator[Problem]
 
 @policy("infra/kubernetes/base/lustre.yaml")
 def everything_mounts_claims_that_are_there(environment: Environment) -> Iterator[Problem]:
-    """A pod that mounts a claim that is not there waits for ever."""
+    """A pod that mounts a missing claim waits forever."""
     names = {claim["metadata"]["name"] for claim in environment.of_kind("PersistentVolumeClaim")}
     for value in environment.objects:
         for name in re.findall(r"'persistentVolumeClaim': \{'claimName': '([^']+)'", str(value)):

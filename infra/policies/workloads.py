@@ -1,4 +1,4 @@
-"""Pods and what is promised about them: probes, budgets, priorities, selectors, quotas."""
+"""Pods: probes, disruption budgets, priorities, selectors, quotas."""
 
 import itertools
 import re
@@ -27,7 +27,7 @@ def containers(environment: Environment) -> Iterator[tuple[str, Json]]:
 
 @policy("https://kubernetes.io/docs/tasks/configure-pod-container/configure-liveness-readiness-startup-probes/")
 def probes_ask_ports_that_are_open(environment: Environment) -> Iterator[Problem]:
-    """A probe of a port at which nobody listens never succeeds."""
+    """A probe of a port without a listener never succeeds."""
     for where, container in containers(environment):
         ports = {value for port in container.get("ports", []) for value in (port.get("name"), port["containerPort"])}
         for probe in _PROBES:
@@ -45,7 +45,7 @@ def probes_ask_ports_that_are_open(environment: Environment) -> Iterator[Problem
 
 @policy("infra/policies/tables/kubernetes.yaml, listens")
 def containers_declare_the_port_of_their_program(environment: Environment) -> Iterator[Problem]:
-    """A port that is declared and not listened at is one that services and monitors ask in vain."""
+    """A declared port without a listener is unreachable for services and monitors."""
     for where, container in containers(environment):
         program = " ".join(container.get("command", [])) or container.get("image", "").rpartition("/")[2]
         ports = [port["containerPort"] for port in container.get("ports", [])]
@@ -84,7 +84,7 @@ def probes_end_before_the_next_and_leave_time_to_start(environment: Environment)
 
 @policy("https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/")
 def requests_are_within_limits(environment: Environment) -> Iterator[Problem]:
-    """Kubernetes refuses a pod that asks for more than its limit, and one far below it is evicted first."""
+    """Kubernetes rejects a pod whose request exceeds its limit, and evicts one whose request is far below it first."""
     for value in environment.objects:
         for path, block in blocks(value, "resources"):
             for name, read in (("memory", quantities.size), ("cpu", quantities.cores)):

@@ -29,22 +29,25 @@ class LanguageTaskConfig(TaskConfig):
     kind: Literal["language-modeling"]
     select_by: Literal["bits_per_byte"] = "bits_per_byte"
     length: Annotated[int, annotated_types.Interval(ge=8, le=131_072)] = Field(
-        256, description="tokens of a row, each of which predicts the next one; longer texts take several rows"
+        256, description="sequence length: predicted tokens per row; longer texts take several rows"
     )
     tokenizer: str | None = Field(
-        None, description="path or URI of a tokenizer.json that encodes bytes (ByteLevel); null: a token is a byte"
+        None, description="path or URI of a byte-level (ByteLevel) tokenizer.json; null: each byte is a token"
     )
-    start: str = Field("<|endoftext|>", min_length=1, description="token of the tokenizer that begins a text")
+    start: str = Field("<|endoftext|>", min_length=1, description="beginning-of-text token of the tokenizer")
     chat: bool = Field(
-        False, description="true: texts are JSON lists of messages (ChatML), of which the assistant's are learned"
+        False, description="true: texts are JSON lists of messages (ChatML); the assistant's messages are learned"
     )
-    min_characters: Characters = Field(16, description="of a text, below which it is quarantined")
-    max_characters: Characters = Field(1_000_000, description="of a text, above which it is quarantined")
+    min_characters: Characters = Field(16, description="minimum length of a text in characters; else quarantined")
+    max_characters: Characters = Field(
+        1_000_000, description="maximum length of a text in characters; else quarantined"
+    )
     max_repetition: Share = Field(
-        0.5, description="share of a text's runs of four words that came before in it, above which it is quarantined"
+        0.5, description="largest share of repeated word 4-grams in a text; above it, the text is quarantined"
     )
     max_symbols: Share = Field(
-        0.3, description="share of characters that are no letters, digits or spaces, above which it is quarantined"
+        0.3,
+        description="largest share of characters other than letters, digits and spaces; else quarantined",
     )
     near_duplicates: Annotated[float, annotated_types.Interval(ge=0.5, le=0.95)] | None = Field(
         None,
@@ -53,18 +56,18 @@ class LanguageTaskConfig(TaskConfig):
     )
     max_overlap: Share = Field(
         0.5,
-        description="share of a text's parts of about 50 bytes that training texts have too, above which it is neither "
-        "validated nor tested on",
+        description="largest share of a text's chunks of about 50 bytes that also occur in training texts; above it, "
+        "the text is left out of validation and test",
     )
-    candidates: dict[CandidateName, LanguageModel] = Field(min_length=1, description="name -> what to train")
+    candidates: dict[CandidateName, LanguageModel] = Field(min_length=1, description="networks to train, by name")
 
 
 class LanguageColumns(Columns):
     """The user's column name for each role of a text."""
 
-    text: Annotated[str, Holds.TEXT] = Field(description="text, or its bytes in UTF-8")
-    source: Category = Field(None, description="where a text comes from; models are also measured by source")
-    license: Category = Field(None, description="under which a text may be used; carried along")
+    text: Annotated[str, Holds.TEXT] = Field(description="the text, as a string or as UTF-8 bytes")
+    source: Category = Field(None, description="origin of a text; models are also measured by source")
+    license: Category = Field(None, description="license of a text; kept as metadata")
     group: Group = None
 
 
@@ -72,32 +75,35 @@ class LanguageEvaluationGate(EvaluationGate):
     """The gate a challenger has to pass."""
 
     tolerance: Effect = Field(
-        0.02, description="bits per byte that a fresher model may lose, at the low end of the 95 % interval"
+        0.02, description="bits per byte by which a newer model may be worse, at the low end of the 95 % interval"
     )
-    min_rows: Positive = Field(100, description="test texts that are needed to decide")
-    max_bits_per_byte: Effect = Field(8.0, description="above which no model passes; 8 are as many as guessing takes")
+    min_rows: Positive = Field(100, description="minimum number of test texts for a decision")
+    max_bits_per_byte: Effect = Field(8.0, description="highest bits per byte that pass; a uniform guess scores 8")
     max_memorized: Share | None = Field(
         None,
-        description="share of training passages that are given back word for word, above which no model passes; "
-        "null: it is only reported",
+        description="largest share of training passages that a passing model reproduces verbatim; null: it is only "
+        "reported",
     )
 
 
 class LanguageServedFiles(ServedGraph):
-    """Which form of the graph scores, and which file generates text."""
+    """The served graph variant, and the GGUF file that generates text."""
 
     weight_types: list[Literal["Q8_0", "Q6_K", "Q5_K_M", "Q5_0", "Q4_K_M", "Q4_0"]] = Field(
         [],
-        description="of llama.cpp, tried beside F16; the smallest file that passes is packaged; []: none, nor F16",
+        description="quantization types of llama.cpp to try besides F16; the smallest file that passes is packaged; "
+        "[]: no GGUF file, not even F16",
     )
-    max_added_bits: Share = Field(0.02, description="share of F16's bits per byte that a type may add")
+    max_added_bits: Share = Field(0.02, description="limit of a type's relative increase in bits per byte over F16")
 
 
 class LanguageDriftLimits(EmbeddingDriftLimits):
     """Effect sizes above which something counts as drifted."""
 
-    bits_per_byte: Effect = Field(0.1, description="above the model's promise, on new texts")
-    min_rows: Positive = Field(100, description="texts needed to apply that limit")
+    bits_per_byte: Effect = Field(
+        0.1, description="limit of the rise over the reference value on new texts, bits per byte"
+    )
+    min_rows: Positive = Field(100, description="minimum number of texts to apply that limit")
 
 
 class LanguageConfig(Config):

@@ -89,19 +89,19 @@ class LanguageSlice(Part):
 
 
 class MemorizedShare(Part):
-    """How many passages of some texts a language model gives back word for word."""
+    """The share of passages that a language model has memorized."""
 
-    name: str = Field(description="of which texts")
-    passages: int = Field(description="beginnings of texts, chosen by their hashes")
-    share: float = Field(description="of them that are given back, 0 to 1")
+    name: str = Field(description="the texts: training, training by source, or test")
+    passages: int = Field(description="number of passages, chosen by their hashes")
+    share: float = Field(description="share of passages that greedy decoding reproduces verbatim, 0 to 1")
     interval: tuple[float, float] = Field(description="95 % interval, Wilson's")
 
 
 class Memorization(Part):
-    """What a language model gives back of texts when it generates the likeliest tokens after their beginnings."""
+    """The passages of texts that a language model reproduces verbatim with greedy decoding."""
 
-    tokens: int = Field(description="of a beginning, and of what has to follow")
-    shares: list[MemorizedShare] = Field(description="of the training texts, of each source of them, of the test texts")
+    tokens: int = Field(description="tokens of a prompt, and of the continuation that has to match")
+    shares: list[MemorizedShare] = Field(description="shares of training texts, of each source, and of test texts")
 
 
 class Curves(Part):

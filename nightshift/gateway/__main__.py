@@ -1,4 +1,4 @@
-"""Flags in, a gateway out: see `nightshift/gateway/__init__.py`."""
+"""Starts a gateway from flags: see `nightshift/gateway/__init__.py`."""
 
 import argparse
 import os
@@ -25,13 +25,13 @@ def parser() -> StepParser:
     """Return the gateway's flags."""
     flags = StepParser("gateway", "Route OpenAI's API to replicas of a language model's engine.")
     flags.prog = "python -m nightshift.gateway"
-    flags.add_argument("--replica", action="append", help="[VERSION=]URL of a replica; once for each")
-    flags.add_argument("--replicas", help="file with a replica per line; it may change while the gateway runs")
-    flags.add_argument("--replica-token-file", help="file with the bearer token that replicas ask for")
-    flags.add_argument("--keys", help="file with the hashes and limits of API keys; it may change too")
-    flags.add_argument("--ledger", help="file that keeps what keys have used; needed with --keys")
-    flags.add_argument("--prices", help="file with the prices of versions; needed by keys with dollars_per_day")
-    flags.add_argument("--log", help="folder of a log of requests: sizes, tokens and outcomes, without a text")
+    flags.add_argument("--replica", action="append", help="[VERSION=]URL of a replica; repeat it for more")
+    flags.add_argument("--replicas", help="file with one replica per line; reloaded when it changes")
+    flags.add_argument("--replica-token-file", help="file with the bearer token to send to replicas")
+    flags.add_argument("--keys", help="YAML file of API keys, with hashes and limits; reloaded when it changes")
+    flags.add_argument("--ledger", help="SQLite file of the usage of keys; required with --keys")
+    flags.add_argument("--prices", help="YAML file of prices per version; required for keys with dollars_per_day")
+    flags.add_argument("--log", help="folder to log requests to: sizes, tokens and outcomes, no text")
     flags.add_argument("--port", default=PORT, help="port to listen on (default: %(default)s)")
     flags.add_argument("--host", default=HOST, help="address to listen on (default: %(default)s)")
     return flags
@@ -61,7 +61,7 @@ def _read_options(args: argparse.Namespace) -> GatewayOptions:
 
 def _read_replicas(args: argparse.Namespace) -> Callable[[], Sequence[Address]]:
     if bool(args.replica) == bool(args.replicas):
-        raise UserError("no clear replicas; give --replica URL for each of them, or --replicas FILE")
+        raise UserError("give the replicas with either --replica URL, once per replica, or --replicas FILE")
     if args.replicas:
         return FollowedFile("replicas", args.replicas, parse_addresses).read
     addresses = [parse_address("replica", text) for text in args.replica]
@@ -74,7 +74,7 @@ def _read_keys(path: str | None, prices: Prices | None) -> Callable[[], Mapping[
         for key in keys.values():
             if key.dollars_per_day is not None and prices is None:
                 raise UserError(
-                    f"keys {path!r}: {key.name} has dollars_per_day, and there are no prices; give --prices"
+                    f"keys {path!r}: {key.name} has dollars_per_day, which needs prices; give --prices FILE"
                 )
         return keys
 
@@ -82,5 +82,5 @@ def _read_keys(path: str | None, prices: Prices | None) -> Callable[[], Mapping[
 
 
 if __name__ == "__main__":
-    os.umask(0o077)  # what keys have used is private, also on this machine
+    os.umask(0o077)  # the usage of keys is private, also on this machine
     run(parser(), body)

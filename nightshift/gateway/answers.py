@@ -1,4 +1,4 @@
-"""How an answer begins: enough to see whether the model has declined to answer. No more of its text is kept."""
+"""The opening of an answer, by which a refusal by the model is detected. No more of its text is kept."""
 
 import re
 
@@ -7,8 +7,8 @@ import msgspec
 from nightshift.gateway.errors import DECODE_ERRORS
 
 OPENING = 160  # characters
-FILTERED = "content_filter"  # the reason of an engine that has ended an answer for its content
-# a heuristic for English, as engines report no such thing
+FILTERED = "content_filter"  # an engine's finish reason for filtered content
+# a heuristic for English, since engines do not report refusals
 REGRET = r"(.{0,20}\b(sorry|unfortunately|apologize|as an AI)\b.{0,24})?"
 INABILITY = r"\bI( ?'?a?m)? (can'?t|cannot|can not|won'?t( be able)?|will not|not able|unable)( to)?( \w+)?"
 VERBS = "help|assist|provide|comply|answer|fulfill|create|write|discuss|share|give|engage|generate|offer|do"
@@ -16,14 +16,14 @@ DECLINED = re.compile(rf"\W*{REGRET}{INABILITY}( ({VERBS})\b|$)", re.IGNORECASE 
 
 
 class AnswerText(msgspec.Struct):
-    """A message, or a piece of one."""
+    """A message or a part of one."""
 
     content: str | None = None
     refusal: str | None = None
 
 
 class AnswerPiece(msgspec.Struct):
-    """What the gateway reads of a choice, or of a piece of it in a stream."""
+    """The fields of a choice, or of its chunk in a stream, that the gateway reads."""
 
     text: str | None = None
     delta: AnswerText | None = None
@@ -32,7 +32,7 @@ class AnswerPiece(msgspec.Struct):
 
 
 class AnswerChunk(msgspec.Struct):
-    """An answer, or an event of one."""
+    """An answer, or an event of a streamed one."""
 
     choices: list[AnswerPiece] = []
 
@@ -49,7 +49,7 @@ class AnswerOpening:
         return self._is_refused or DECLINED.match(self._text.replace("\u2019", "'")) is not None
 
     def add(self, data: bytes) -> None:
-        """Read an answer, or an event of one, in JSON; once there is enough, nothing more."""
+        """Read an answer, or an event of a streamed one, in JSON; ignored once the opening is complete."""
         if len(self._text) >= OPENING or self._is_refused:
             return
         try:

@@ -1,4 +1,4 @@
-"""The gateway's routes: who may ask for what."""
+"""The gateway's routes and their authorization."""
 
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
@@ -21,12 +21,12 @@ from nightshift.step import log
 MODELS = "/v1/models"
 MAX_BODY = 16 * 1024 * 1024  # bytes
 ROUTES = {CHAT: "POST", TEXT: "POST", MODELS: "GET", "/healthz": "GET", "/metrics": "GET"}
-BY_ENGINE = "engine"  # the code of what the engine has refused, for whatever reason
+BY_ENGINE = "engine"  # the code of any refusal by the engine
 OPEN = frozenset({"/healthz", "/metrics"})  # health checks and scrapes carry no key
 
 
 class GatewayApplication:
-    """Answers requests by the replicas of a fleet.
+    """Answers requests with the replicas of a fleet.
 
     Attributes:
         max_body: most bytes of a request's body.
@@ -45,9 +45,9 @@ class GatewayApplication:
         Args:
             fleet: the replicas.
             ledger: budgets of the keys.
-            read_keys: returns hash -> key; None: anyone may ask.
-            prices: of the versions; None: all cost nothing.
-            request_log: of completions; None: none is kept.
+            read_keys: returns keys by hash; None: no key is required.
+            prices: prices of the versions; None: all are free.
+            request_log: log of completions; None: no log.
         """
         self.max_body = MAX_BODY
         self._fleet, self._read_keys, self._log = fleet, read_keys, request_log

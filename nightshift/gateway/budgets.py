@@ -1,8 +1,8 @@
-"""What a key may use: a state machine without clock, files or threads.
+"""The budget of a key: a state machine without clock, files or threads.
 
-A request reserves the most that it can use before it starts, and is settled by what it has used. So
-`spent + reserved <= limit` holds at every moment, and nothing is overspent however many requests run at once. A request
-that fits as soon as others are settled waits for them. Only one that exceeds what is left without them is refused.
+A request reserves its worst case before it starts, and is settled with its actual usage. So `spent + reserved <= limit`
+always holds, and no budget is overspent however many requests run at once. A request that will fit once others are
+settled waits for them. It is refused only if it exceeds the budget without their reservations.
 """
 
 from dataclasses import dataclass
@@ -10,26 +10,26 @@ from enum import StrEnum
 from typing import NamedTuple
 
 DAY, MINUTE = 86_400, 60  # seconds
-DAYS_AHEAD, MINUTES_AHEAD = 1, 5  # of the clock, beyond which it was wrong before; less is a clock that is set back
+DAYS_AHEAD, MINUTES_AHEAD = 1, 5  # a budget further ahead came from a wrong clock; less is a clock set back
 
 
 class Amount(NamedTuple):
-    """What a request uses, or may use.
+    """The actual or maximum usage of a request.
 
     Attributes:
-        tokens: of the prompt and the completion.
-        nanodollars: what they cost, in 1e-9 dollars; integers, so that sums are exact.
+        tokens: tokens of the prompt and the completion.
+        nanodollars: their cost in 1e-9 dollars; an integer, so that sums are exact.
     """
 
     tokens: int
     nanodollars: int = 0
 
     def plus(self, other: "Amount") -> "Amount":
-        """Return both together."""
+        """Return the sum."""
         return Amount(self.tokens + other.tokens, self.nanodollars + other.nanodollars)
 
     def minus(self, other: "Amount") -> "Amount":
-        """Return what is left without another one."""
+        """Return the difference."""
         return Amount(self.tokens - other.tokens, self.nanodollars - other.nanodollars)
 
     def exceeds(self, other: "Amount") -> bool:
@@ -47,8 +47,8 @@ class Limits:
     """Limits of a key.
 
     Attributes:
-        per_day: tokens and money of a UTC day.
-        requests_per_minute: requests admitted in a minute of the clock; None: as many as come.
+        per_day: tokens and money per UTC day.
+        requests_per_minute: requests admitted per calendar minute; None: unlimited.
     """
 
     per_day: Amount = ALL
@@ -66,11 +66,11 @@ class Outcome(StrEnum):
 
 @dataclass
 class KeyBudget:
-    """What a key has used: in the current minute and day, both counted from 1970 in UTC.
+    """The usage of a key in the current minute and day, both counted from 1970 in UTC.
 
     Attributes:
-        spent: what settled requests of the day have used.
-        reserved: what the day's requests in progress hold.
+        spent: usage of the day's settled requests.
+        reserved: reservations of the day's requests in progress.
         requests: requests admitted in the minute.
     """
 
@@ -81,11 +81,11 @@ class KeyBudget:
     requests: int = 0
 
     def admit(self, limits: Limits, amount: Amount, now: float) -> Outcome:
-        """Reserve what a request can use if it is admitted.
+        """Reserve a request's worst case if it is admitted.
 
         Args:
             limits: limits of the key.
-            amount: the most that the request can use.
+            amount: maximum usage of the request.
             now: seconds since 1970.
         """
         self._turn_to(now)
@@ -96,13 +96,13 @@ class KeyBudget:
         return outcome
 
     def settle(self, day: int, reserved: Amount, used: Amount) -> None:
-        """Replace a reservation of a day by what was used."""
+        """Replace a day's reservation by the actual usage."""
         if day == self.day:
             self.reserved = self.reserved.minus(reserved)
             self.spent = self.spent.plus(used)
 
     def remaining(self, limits: Limits) -> Amount:
-        """Return what is left today if all that is reserved were returned."""
+        """Return today's remaining budget, without reservations."""
         return limits.per_day.minus(self.spent)
 
     def _turn_to(self, now: float) -> None:

@@ -1,4 +1,4 @@
-"""Requests for completions: what of them is served, what a replica gets, and the most tokens that they can use."""
+"""Requests for completions: validation, the body for the replica, and the upper bound of their tokens."""
 
 from collections.abc import Iterable
 from typing import Annotated
@@ -9,11 +9,11 @@ from nightshift.gateway.errors import DECODE_ERRORS, GatewayError, UnsupportedEr
 from nightshift.gateway.prefixes import hash_prefixes
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
-DEFAULT_TOKENS = 1024  # of a completion whose request has no limit: without one nothing could be reserved
+DEFAULT_TOKENS = 1024  # limit of a completion whose request has none: a reservation needs one
 MAX_TOKENS = 1_000_000
 SAMPLE_BYTES = 4096  # of a prompt, for the log's sketch
-TEMPLATE_TOKENS = 256  # that a model's chat template adds to the messages, until one has added more
-MAX_TEMPLATE_TOKENS = 16_384  # more are a count that is wrong
+TEMPLATE_TOKENS = 256  # first estimate of what a chat template adds to the messages
+MAX_TEMPLATE_TOKENS = 16_384  # a larger count is an error of the engine
 BOTH_FIELDS = """
     model max_tokens n stream stream_options seed stop temperature top_p frequency_penalty presence_penalty logit_bias
     logprobs user
@@ -23,11 +23,14 @@ CHAT_FIELDS = """
     top_logprobs reasoning_effort verbosity prediction modalities audio web_search_options metadata store moderation
     service_tier safety_identifier prompt_cache_key prompt_cache_options prompt_cache_retention
 """
-FIELDS = {  # those of OpenAI's API
+FIELDS = {  # of OpenAI's API
     CHAT: frozenset((BOTH_FIELDS + CHAT_FIELDS).split()),
     TEXT: frozenset([*BOTH_FIELDS.split(), "prompt", "suffix", "echo", "best_of"]),
 }
-USAGE = {"include_usage": True, "continuous_usage_stats": True}  # the latter counts interrupted streams, where known
+USAGE = {
+    "include_usage": True,
+    "continuous_usage_stats": True,
+}  # the latter for interrupted streams
 
 
 class ContentPart(msgspec.Struct):
@@ -37,17 +40,17 @@ class ContentPart(msgspec.Struct):
 
 
 class ChatMessage(msgspec.Struct):
-    """What the gateway reads of a message."""
+    """The fields of a message that the gateway reads."""
 
     content: str | list[ContentPart] | None = None
 
 
 class StreamOptions(msgspec.Struct):
-    """What a client wants to see of a stream's usage.
+    """The usage that a client requests with a stream.
 
     Attributes:
-        include_usage: that of the whole, in an event of its own.
-        continuous_usage_stats: that so far, in every event.
+        include_usage: total usage, in a separate event at the end.
+        continuous_usage_stats: usage so far, in every event.
     """
 
     include_usage: bool | None = None
@@ -58,7 +61,7 @@ Count = Annotated[int, msgspec.Meta(ge=1, le=MAX_TOKENS)]
 
 
 class CompletionFields(msgspec.Struct):
-    """The fields of a request that the gateway reads; the others are the engine's."""
+    """The fields of a request that the gateway reads; it passes the others on."""
 
     model: Annotated[str, msgspec.Meta(min_length=1)]
     messages: list[ChatMessage] | None = None
@@ -75,16 +78,16 @@ class CompletionRequest(msgspec.Struct):
     """A checked request.
 
     Attributes:
-        path: of the API.
-        model: that it names.
-        body: for the replica, with a limit of tokens, and a stream's usage asked for.
+        path: path of the API.
+        model: requested model.
+        body: body for the replica, with a token limit and, for a stream, its usage requested.
         prefixes: hashes of the prompt's prefixes.
-        sample: the first bytes of the prompt, in JSON.
-        prompt_bytes: of the whole prompt.
-        prompt_tokens: the most of its prompt, without the model's template: its bytes, as a token has at least one.
-        limit: of the completion's tokens.
+        sample: first bytes of the prompt, in JSON.
+        prompt_bytes: bytes of the whole prompt.
+        prompt_tokens: upper bound of the prompt's tokens without the template: its bytes, at least one per token.
+        limit: maximum tokens of the completion.
         is_stream: whether the response is a stream.
-        options: of the stream.
+        options: the client's stream options.
     """
 
     path: str
@@ -106,7 +109,7 @@ def parse_completion(path: str, body: bytes) -> CompletionRequest:
         GatewayError: naming the field, its value and what is allowed.
     """
     try:
-        body.decode()  # the fields that are skipped below too
+        body.decode()  # validates the skipped fields too
         fields = msgspec.json.decode(body, type=CompletionFields)
         raw = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
     except DECODE_ERRORS as error:
@@ -131,7 +134,7 @@ def parse_completion(path: str, body: bytes) -> CompletionRequest:
 
 
 def _check_names(path: str, names: Iterable[str]) -> None:
-    """Refuse fields of other APIs: engines have some that go beyond `max_tokens`.
+    """Refuse fields of other APIs: some of an engine's own fields bypass `max_tokens`.
 
     Raises:
         UnsupportedError: naming the field and what is allowed.
@@ -143,11 +146,11 @@ def _check_names(path: str, names: Iterable[str]) -> None:
 
 
 def _check(path: str, fields: CompletionFields) -> None:
-    """Refuse what is not served.
+    """Refuse unsupported requests.
 
     Raises:
         GatewayError: for a missing prompt.
-        UnsupportedError: for several completions of a request, and content that is no text.
+        UnsupportedError: for several completions per request, and content other than text.
     """
     if path == CHAT and not fields.messages:
         raise GatewayError("messages is empty; give at least one", "messages")
@@ -163,7 +166,7 @@ def _check(path: str, fields: CompletionFields) -> None:
 
 
 def _encode_body(raw: dict[str, msgspec.Raw], limit: int, is_stream: bool) -> bytes:
-    fields: dict[str, object] = raw | {"max_tokens": limit}  # the one name that every engine knows
+    fields: dict[str, object] = raw | {"max_tokens": limit}  # the only name that every engine supports
     fields.pop("max_completion_tokens", None)
     if is_stream:
         options = msgspec.json.decode(raw.get("stream_options", b"{}"), type=dict[str, msgspec.Raw] | None)

@@ -1,4 +1,4 @@
-"""Refusals in the form of OpenAI's API: `{"error": {"message", "type", "param", "code"}}`."""
+"""Errors in the format of OpenAI's API: `{"error": {"message", "type", "param", "code"}}`."""
 
 from http import HTTPStatus
 
@@ -7,17 +7,17 @@ import msgspec
 from nightshift.serving.errors import RefusedError
 from nightshift.serving.messages import HttpResponse
 
-DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # of JSON that a stranger has sent
+DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # of untrusted JSON
 
 
 class GatewayError(RefusedError):
-    """A refused request, with its place in OpenAI's API.
+    """A refused request, as an error of OpenAI's API.
 
     Attributes:
-        status: of the response.
-        code: name of the reason, for programs.
-        param: the field of the request.
-        retry_after: seconds after which the same request may succeed; None: a repetition does not help.
+        status: HTTP status.
+        code: machine-readable reason.
+        param: field of the request.
+        retry_after: seconds after which a retry may succeed; None: a retry does not help.
     """
 
     status, code = HTTPStatus.BAD_REQUEST, "invalid_value"
@@ -28,7 +28,7 @@ class GatewayError(RefusedError):
 
 
 class UnsupportedError(GatewayError):
-    """A field or a kind of content that is not served."""
+    """A field or a kind of content that is not supported."""
 
     code = "unsupported_value"
 
@@ -64,7 +64,7 @@ class NoReplicaError(GatewayError):
 
 
 class LedgerError(GatewayError):
-    """A ledger that cannot be written, on a full disk for instance: nothing is admitted."""
+    """A ledger that cannot be written, such as on a full disk: no request is admitted."""
 
     status, code = HTTPStatus.SERVICE_UNAVAILABLE, "ledger_unavailable"
 
@@ -76,7 +76,7 @@ class BadGatewayError(GatewayError):
 
 
 class SilenceError(GatewayError):
-    """A replica that has sent nothing for too long; what it has done is charged."""
+    """A replica that has timed out; its work is charged."""
 
     status, code = HTTPStatus.GATEWAY_TIMEOUT, "replica_silent"
 
@@ -91,7 +91,7 @@ def render_refusal(error: RefusedError) -> HttpResponse:
 
 
 def name_refusal(error: RefusedError) -> str:
-    """Return the code of a refusal, for programs."""
+    """Return the machine-readable code of a refusal."""
     if isinstance(error, GatewayError):
         return error.code
     is_overload = HttpResponse.refusal(error).status >= HTTPStatus.INTERNAL_SERVER_ERROR

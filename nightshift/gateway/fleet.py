@@ -1,4 +1,4 @@
-"""The replicas: which ones there are, whether they answer, and what work each has."""
+"""The replicas, with their health and load."""
 
 import asyncio
 import re
@@ -17,8 +17,8 @@ from nightshift.gateway.upstream import ConnectionPool, UpstreamConnection, Upst
 from nightshift.step import log
 
 CHECK_SECONDS = 1.0  # between two checks of the replicas
-HEALTH_SECONDS = 5.0  # for the answer to a check; an engine that reads a long prompt is slow, and not ill
-SILENCE_SECONDS = 300.0  # without a byte of a response, after which it is ended
+HEALTH_SECONDS = 5.0  # timeout of a health check; an engine that prefills a long prompt is slow, not unhealthy
+SILENCE_SECONDS = 300.0  # read timeout of a response
 RUNNING = "vllm:num_requests_running|llamacpp:requests_processing|sglang:num_running_reqs"
 WAITING = "vllm:num_requests_waiting|llamacpp:requests_deferred|sglang:num_queue_reqs"
 CACHE = "vllm:kv_cache_usage_perc|vllm:gpu_cache_usage_perc|llamacpp:kv_cache_usage_ratio|sglang:token_usage"
@@ -27,11 +27,11 @@ REPORTED = re.compile(rf"^(?:{KINDS})(?:\{{[^}}]*\}})? (?P<value>[\d.eE+-]+)$", 
 
 
 class Address(NamedTuple):
-    """Where a replica listens.
+    """The address of a replica.
 
     Attributes:
         url: `http://host:port`.
-        version: of its model, in the ledger; empty: the model's name.
+        version: version of its model, in the ledger; empty: the model's name.
     """
 
     url: str
@@ -39,12 +39,12 @@ class Address(NamedTuple):
 
 
 class ReportedLoad(NamedTuple):
-    """What a replica says about itself.
+    """The load that a replica reports.
 
     Attributes:
-        running: requests that it computes.
+        running: running requests.
         waiting: requests that wait for a slot.
-        cache_usage: share of its cache in use, 0..1.
+        cache_usage: share of its KV cache in use, 0..1.
     """
 
     running: int = 0
@@ -64,7 +64,7 @@ class ModelEntry(msgspec.Struct):
 
 
 class ServedModels(msgspec.Struct):
-    """What `/v1/models` answers."""
+    """The response of `/v1/models`."""
 
     data: list[ModelEntry]
 
@@ -73,15 +73,15 @@ class EngineReplica:
     """A replica of the engine.
 
     Attributes:
-        address: where it listens.
+        address: its address.
         pool: its connections.
-        models: that it serves, as it said last.
-        is_healthy: whether it answers.
+        models: served models, as of the last check.
+        is_healthy: whether it passed the last check.
         is_draining: whether it gets no further requests.
-        cached: prefixes that it probably has.
-        reported: what it says about its load.
-        running: requests that the gateway has there.
-        queued: blocks of those that wait for their first token.
+        cached: prefixes that are probably in its cache.
+        reported: load that it reports.
+        running: the gateway's requests there.
+        queued: prompt blocks of those that wait for their first token.
     """
 
     def __init__(self, address: Address, token: str = "") -> None:
@@ -100,7 +100,7 @@ class EngineReplica:
         return self.is_healthy and not self.is_draining
 
     def describe_load(self, prefixes: Sequence[int]) -> ReplicaLoad:
-        """Return its work, were it to receive a prompt."""
+        """Return the work that it would have with a prompt added."""
         return ReplicaLoad(
             missing=len(prefixes) - self.cached.count_cached(prefixes),
             queued=self.queued,
@@ -114,20 +114,20 @@ class EngineReplica:
         return encode_request(method, path, self._host, body, self._token)
 
     def mark_failed(self, reason: object) -> None:
-        """Send it nothing more until it answers a check."""
+        """Send it no requests until it passes a check."""
         if self.is_healthy:
             log.warning("%s gets no requests until it answers again: %s", self.address.url, reason)
         self.is_healthy = False
 
     async def follow(self) -> None:
-        """Check again and again, and end connections without a sign of life."""
+        """Check its health periodically, and end connections that have timed out."""
         while True:
             await self.check()
             await asyncio.sleep(CHECK_SECONDS)
             self.pool.end_silent(SILENCE_SECONDS)
 
     async def check(self) -> None:
-        """Read whether it answers, its models and its load."""
+        """Update its health, models and load."""
         try:
             async with asyncio.timeout(HEALTH_SECONDS):
                 await self._get("/health")
@@ -156,7 +156,11 @@ class EngineReplica:
     async def _read_load(self) -> ReportedLoad:
         try:
             return parse_load((await self._get("/metrics")).decode(errors="replace"))
-        except (UpstreamError, ValueError, OverflowError):  # some have no such page, or only with a flag, or no numbers
+        except (
+            UpstreamError,
+            ValueError,
+            OverflowError,
+        ):  # some engines lack the page, or numbers in it
             return ReportedLoad()
 
 
@@ -164,9 +168,9 @@ class Lease:
     """A request at a replica, from its choice to the end of its response.
 
     Attributes:
-        replica: that was chosen.
+        replica: chosen replica.
         prompt_blocks: blocks of the prompt.
-        cached_blocks: those that the replica probably has.
+        cached_blocks: blocks that are probably in the replica's cache.
         is_sent: whether the replica has the request.
     """
 
@@ -176,7 +180,7 @@ class Lease:
         self._queued = self.prompt_blocks - self.cached_blocks
         self._connection: UpstreamConnection | None = None
         self._is_open, self.is_sent = True, False
-        replica.cached.add(prefixes)  # at once: a request that follows finds the prefix there, if it waits for this one
+        replica.cached.add(prefixes)  # at once, since requests queued behind it will hit the cache
         replica.running += 1
         replica.queued += self._queued
 
@@ -197,7 +201,7 @@ class Lease:
         self._queued = 0
 
     def close(self) -> None:
-        """End the request; an incomplete response is cancelled."""
+        """End the request; an incomplete response is canceled."""
         if not self._is_open:
             return
         self._is_open = False
@@ -215,11 +219,11 @@ class Fleet:
     """
 
     def __init__(self, read_addresses: Callable[[], Sequence[Address]], token: str = "") -> None:
-        """Begin with no replica.
+        """Start without replicas.
 
         Args:
-            read_addresses: returns the replicas that there should be.
-            token: bearer token that they ask for; empty: they ask for none.
+            read_addresses: returns the configured replicas.
+            token: bearer token that they require; empty: none.
         """
         self._read_addresses, self._token = read_addresses, token
         self.replicas: dict[Address, EngineReplica] = {}
@@ -305,7 +309,7 @@ def parse_address(field: str, text: str) -> Address:
 
 
 def parse_addresses(path: str, content: bytes) -> list[Address]:
-    """Read a file with a replica per line; empty lines and those that begin with # are left out.
+    """Parse a file with one replica per line; empty lines and comments (#) are skipped.
 
     Raises:
         UserError: naming the file, the value and what is allowed; also for a file without a replica.
@@ -313,5 +317,5 @@ def parse_addresses(path: str, content: bytes) -> list[Address]:
     lines = [line.strip() for line in content.decode(errors="replace").splitlines()]
     addresses = [parse_address(f"replica in {path}", line) for line in lines if line and not line.startswith("#")]
     if not addresses:
-        raise UserError(f"replicas is {path!r}, which has none; give at least one, or stop the gateway")
+        raise UserError(f"replicas is {path!r}, which lists none; list at least one, or stop the gateway")
     return addresses

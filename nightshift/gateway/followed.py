@@ -1,4 +1,4 @@
-"""Files that are read again when they change."""
+"""Files that are reloaded when they change."""
 
 import time
 from collections.abc import Callable
@@ -8,12 +8,12 @@ from typing import Generic, TypeVar
 from nightshift.errors import UserError
 from nightshift.step import log
 
-CHECK_SECONDS = 1.0  # between two looks at a file
+CHECK_SECONDS = 1.0  # between two checks for changes
 Value = TypeVar("Value")
 
 
 class FollowedFile(Generic[Value]):
-    """The value of a file's content; a change for the worse leaves the value as it was."""
+    """The parsed content of a file; an invalid change keeps the previous value."""
 
     def __init__(
         self, flag: str, path: str, parse: Callable[[str, bytes], Value], check_seconds: float = CHECK_SECONDS
@@ -24,10 +24,10 @@ class FollowedFile(Generic[Value]):
             flag: the flag that names the file.
             path: the file.
             parse: (path, content) -> value; raises UserError.
-            check_seconds: between two looks at the file.
+            check_seconds: seconds between two checks for changes.
 
         Raises:
-            UserError: when the file cannot be read, or its content is wrong.
+            UserError: when the file cannot be read, or its content is invalid.
         """
         self._flag, self._path, self._parse, self._check_seconds = flag, path, parse, check_seconds
         self._content, self._next_check = self._load(), 0.0
@@ -47,7 +47,7 @@ class FollowedFile(Generic[Value]):
                 self._content = content
                 self._value = self._parse(self._path, content)
                 log.info("read %s again", self._path)
-        except Exception as error:  # whatever a parser raises: the gateway goes on
+        except Exception as error:  # any failure of a parser: the gateway keeps running
             log.error("still as before: %s", error)
 
     def _load(self) -> bytes:

@@ -34,13 +34,13 @@ EVENT_STREAM = {"content-type": "text/event-stream; charset=utf-8", "cache-contr
 
 
 class CompletionBody(msgspec.Struct):
-    """What the gateway reads of an answer that is no stream."""
+    """The fields of a non-streamed answer that the gateway reads."""
 
     usage: TokenUsage | None = None
 
 
 class RefusedStatusError(UpstreamError):
-    """A replica that answers, but not this request."""
+    """A healthy replica that refuses this request."""
 
 
 @dataclass(frozen=True)
@@ -48,13 +48,13 @@ class EndedRequest:
     """A request at its end.
 
     Attributes:
-        completion: that was asked for.
-        reservation: of its tokens.
-        version: of the model that has answered.
-        usage: tokens that the engine has counted; None: it has not, or more than there can be.
-        is_whole: whether the answer has come to its end.
+        completion: the request.
+        reservation: reservation of its tokens.
+        version: model version that answered.
+        usage: tokens that the engine counted; None without a count, or with an impossible one.
+        is_whole: whether the answer is complete.
         is_declined: whether the model has declined to answer.
-        seconds: since it was sent to the replica.
+        seconds: time since it was sent to the replica.
     """
 
     completion: CompletionRequest
@@ -66,7 +66,7 @@ class EndedRequest:
     seconds: float
 
     def describe(self) -> RequestRecord:
-        """Return it as the log keeps it."""
+        """Return its log record."""
         usage = self.usage or NOTHING
         return RequestRecord(
             at=now(),
@@ -85,21 +85,21 @@ class EndedRequest:
 
 
 class Accounts:
-    """What requests reserve, and what they are charged."""
+    """Reserves and charges the tokens of requests."""
 
     def __init__(self, ledger: Ledger, metrics: GatewayMetrics, prices: Prices, request_log: RequestLog | None) -> None:
         self._ledger, self._metrics, self._prices, self._log = ledger, metrics, prices, request_log
-        # model -> most tokens of a prompt beyond the bytes of its request
+        # model -> largest excess of a prompt's tokens over the bytes of its request
         self._templates: defaultdict[str, int] = defaultdict(lambda: TEMPLATE_TOKENS)
 
     async def reserve(self, key: ApiKey, completion: CompletionRequest, versions: Iterable[str]) -> Reservation:
-        """Hold the most that a request can use at one of some versions; raises as `Ledger.reserve`."""
+        """Reserve a request's worst case over some versions; raises as `Ledger.reserve`."""
         prompt, rate = completion.prompt_tokens + self._templates[completion.model], self._prices.find_highest(versions)
         amount = Amount(prompt + completion.limit, rate.cost(prompt, completion.limit))
         return await self._ledger.reserve(key, amount, rate)
 
     def settle(self, ended: EndedRequest) -> None:
-        """Charge what a request has used, once; without a usage, what it has reserved."""
+        """Charge a request's usage, once; without a usage, its reservation."""
         completion, reservation, usage = ended.completion, ended.reservation, ended.usage
         if reservation.is_settled:
             return
@@ -114,7 +114,7 @@ class Accounts:
             self._templates[completion.model] = max(self._templates[completion.model], beyond)
 
     def release(self, reservation: Reservation) -> None:
-        """Return what a request holds, unless it is settled."""
+        """Return a request's reservation, unless it is settled."""
         if not reservation.is_settled:
             self._ledger.release(reservation)
 
@@ -140,12 +140,12 @@ class Forwarder:
         reservation = await self._accounts.reserve(key, completion, versions)
         try:
             return await self._attempt(completion, reservation)
-        except BaseException:  # also a client that leaves before a replica has the request
+        except BaseException:  # includes a client that disconnects before a replica has the request
             self._accounts.release(reservation)
             raise
 
     async def _attempt(self, completion: CompletionRequest, reservation: Reservation) -> HttpResponse:
-        """Try replicas until one answers; each is tried once."""
+        """Try replicas until one responds, each once."""
         started, errors = time.perf_counter(), dict[EngineReplica, UpstreamError]()
         while len(errors) < MAX_ATTEMPTS and (lease := self._lease(completion, errors)):
             if errors:
@@ -197,7 +197,7 @@ class Exchange:
         """
         try:
             response = await self._respond(await self._lease.send(self._completion.path, self._completion.body))
-        except SilentReplicaError as error:  # it may be at work: elsewhere the request would be no faster
+        except SilentReplicaError as error:  # it may still be computing, and a retry elsewhere would be no faster
             self._abandon()
             message = f"{self._lease.replica.address.url}: {error}; ask for a stream, or for fewer tokens"
             raise SilenceError(message) from None
@@ -206,7 +206,7 @@ class Exchange:
             if not isinstance(error, RefusedStatusError):
                 self._lease.replica.mark_failed(error)
             raise
-        except BaseException:  # most often a client that has left
+        except BaseException:  # usually a client that disconnected
             self._abandon()
             raise
         if not response.stream:
@@ -214,7 +214,7 @@ class Exchange:
         return response
 
     def _abandon(self) -> None:
-        """End the request; what the replica may have done for it is charged."""
+        """End the request; the replica's possible work on it is charged."""
         self._lease.close()
         if self._lease.is_sent:
             self._settle(None)
@@ -239,7 +239,7 @@ class Exchange:
         return HttpResponse(body, connection.status, JSON)
 
     async def _relay(self, reader: SseReader, events: bytes) -> Stream:
-        """Yield the events, settle what they have used, and yield how the stream has ended."""
+        """Yield the events, settle their usage, and yield the end of the stream."""
         started = time.perf_counter()
         try:
             with suppress(UpstreamError):
@@ -250,7 +250,7 @@ class Exchange:
             self._settle(reader.usage, reader.opening, is_whole=reader.is_done)
             await self._accounts.flush()
             yield DONE if reader.is_done else self._interrupt()
-        finally:  # also when the client leaves
+        finally:  # also when the client disconnects
             self._lease.close()
             self._settle(reader.usage, reader.opening, is_whole=reader.is_done)
 

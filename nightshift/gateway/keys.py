@@ -1,4 +1,4 @@
-"""API keys: a file with a name, a hash and limits per key. The keys themselves are nowhere."""
+"""API keys: a file with a name, a hash and limits per key. The keys themselves are stored nowhere."""
 
 import hashlib
 from collections import Counter
@@ -20,10 +20,10 @@ class ApiKey(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """A key.
 
     Attributes:
-        name: its holder, in the ledger.
+        name: name of its holder, in the ledger.
         sha256: SHA-256 of the key, in hexadecimal.
-        tokens_per_day: of prompts and completions, in a UTC day; None: as many as come.
-        dollars_per_day: that they may cost, in a UTC day; None: whatever it is.
+        tokens_per_day: limit of prompt and completion tokens per UTC day; None: unlimited.
+        dollars_per_day: limit of their cost per UTC day; None: unlimited.
         requests_per_minute: see `Limits`.
     """
 
@@ -40,7 +40,7 @@ class ApiKey(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         return Limits(Amount(self.tokens_per_day or UNLIMITED, money), self.requests_per_minute)
 
 
-ANYONE = ApiKey("anyone", "0" * 64)  # where no keys are asked for
+ANYONE = ApiKey("anyone", "0" * 64)  # for a gateway without keys
 
 
 def parse_keys(path: str, text: bytes) -> Mapping[str, ApiKey]:
@@ -61,7 +61,7 @@ def parse_keys(path: str, text: bytes) -> Mapping[str, ApiKey]:
 
 
 def find_key(keys: Mapping[str, ApiKey], authorization: bytes) -> ApiKey | None:
-    """Return the key that an Authorization header bears, None for an unknown one."""
+    """Return the key in an Authorization header; None for an unknown one."""
     scheme, _, secret = authorization.partition(b" ")
     if scheme.lower() != b"bearer":
         return None

@@ -65,7 +65,7 @@ Tokens = Annotated[int, msgspec.Meta(ge=0, le=2**53)]  # many of them still fit 
 
 
 class TokenUsage(msgspec.Struct, frozen=True):
-    """Tokens of a request, as an engine reports them."""
+    """The tokens of a request, as an engine reports them."""
 
     prompt_tokens: Tokens
     completion_tokens: Tokens
@@ -81,15 +81,15 @@ NOTHING = TokenUsage(0, 0)
 
 @dataclass
 class Reservation:
-    """What is held for a request.
+    """The reservation of a request.
 
     Attributes:
-        id: in the ledger.
+        id: id in the ledger.
         key: name of the key.
-        day: since 1970, in UTC, that is charged.
-        amount: the most that the request can use.
-        rate: what its tokens cost at most.
-        is_settled: whether they have been replaced by what was used.
+        day: UTC day that is charged, in days since 1970.
+        amount: maximum usage of the request.
+        rate: maximum price of its tokens.
+        is_settled: whether the actual usage has replaced it.
     """
 
     id: int
@@ -102,17 +102,17 @@ class Reservation:
 
 @dataclass(frozen=True)
 class LedgerRow:
-    """What a key has used of a version on a day.
+    """The usage of a version by a key on a day.
 
     Attributes:
         key: name of the key.
-        version: of the model.
-        day: YYYY-MM-DD, in UTC.
-        requests: requests, also interrupted ones.
-        prompt_tokens: as the engine has counted.
-        completion_tokens: as the engine has counted.
+        version: model version.
+        day: UTC day, YYYY-MM-DD.
+        requests: requests, including interrupted ones.
+        prompt_tokens: prompt tokens, as the engine counts them.
+        completion_tokens: completion tokens, as the engine counts them.
         estimated_tokens: reservations charged in full, of requests that ended without a count.
-        nanodollars: what all of them have cost, in 1e-9 dollars.
+        nanodollars: cost of all of them in 1e-9 dollars.
     """
 
     key: str
@@ -140,10 +140,10 @@ class Ledger:
     """The budgets of all keys, durable. One process at a time may open a file."""
 
     def __init__(self, path: str = IN_MEMORY, clock: Callable[[], float] = time.time) -> None:
-        """Open the ledger, and charge what was in progress when it was closed.
+        """Open the ledger, and charge requests that were in progress when it was closed.
 
         Args:
-            path: its file; in memory where nobody asks for keys.
+            path: its file; in memory for a gateway without keys.
             clock: returns the seconds since 1970.
 
         Raises:
@@ -198,7 +198,7 @@ class Ledger:
             raise
 
     def settle(self, reservation: Reservation, version: str, usage: TokenUsage | None, rate: Rate = FREE) -> None:
-        """Charge what a request has used; at the rate at which it was admitted, or a lower one.
+        """Charge a request's usage, at most at the rate at which it was admitted.
 
         Args:
             reservation: of the request.
@@ -214,7 +214,7 @@ class Ledger:
         self._write([(RELEASE, (reservation.id,)), (CHARGE, charge)])
 
     def release(self, reservation: Reservation) -> None:
-        """Return all tokens of a request that has used none."""
+        """Release the reservation of a request that has used nothing."""
         self._return(reservation, Amount(0))
         self._write([(RELEASE, (reservation.id,))])
 
@@ -224,16 +224,16 @@ class Ledger:
             await self._commits.submit([])
 
     async def close(self) -> None:
-        """Write what is to be written, and close the file."""
+        """Flush pending writes and close the file."""
         await self.flush()
         self._database.close()
 
     def report(self) -> list[LedgerRow]:
-        """Return what keys have used by version and day, the latest day last."""
+        """Return the usage of keys by version and day, the latest day last."""
         return _read_report(self._database)
 
     def _return(self, reservation: Reservation, used: Amount) -> None:
-        """Replace a reservation by what was used, and let the next request of the key try again."""
+        """Replace a reservation by the actual usage, and let the key's next request try again."""
         assert not reservation.is_settled
         reservation.is_settled = True
         state = self._keys[reservation.key]
@@ -276,7 +276,7 @@ class Ledger:
 
 
 def read_report(path: str) -> list[LedgerRow]:
-    """Return what a ledger's file holds, also while a gateway uses it.
+    """Return the usage in a ledger's file, also while a gateway uses it.
 
     Raises:
         UserError: when it is missing, no ledger, or one of another version.
@@ -310,7 +310,7 @@ def _format_day(day: int) -> str:
 
 
 def measure_cost(reservation: Reservation, usage: TokenUsage | None, rate: Rate) -> Amount:
-    """Return what a request has used; without a usage, what it has reserved."""
+    """Return the actual usage of a request; without a count, its reservation."""
     if usage is None:
         return reservation.amount
     agreed = rate.at_most(reservation.rate)

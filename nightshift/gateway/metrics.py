@@ -14,10 +14,10 @@ TOKEN_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 
 # name, meaning, its value of a replica
 GAUGES: tuple[tuple[str, str, Callable[[EngineReplica], float]], ...] = (
     ("requests_in_flight", "requests in progress", lambda replica: replica.running),
-    ("replica_healthy", "1: it answers", lambda replica: replica.is_healthy),
-    ("replica_running", "requests that it computes, as it reports", lambda replica: replica.reported.running),
-    ("replica_waiting", "requests that wait there, as it reports", lambda replica: replica.reported.waiting),
-    ("replica_cache_usage", "share of its cache in use, as it reports", lambda replica: replica.reported.cache_usage),
+    ("replica_healthy", "1 if the replica passes its health checks, else 0", lambda replica: replica.is_healthy),
+    ("replica_running", "running requests, as reported", lambda replica: replica.reported.running),
+    ("replica_waiting", "queued requests, as reported", lambda replica: replica.reported.waiting),
+    ("replica_cache_usage", "share of the KV cache in use, as reported", lambda replica: replica.reported.cache_usage),
 )
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
@@ -35,15 +35,17 @@ class GatewayMetrics:
     def __init__(self, fleet: Fleet) -> None:
         self._fleet, self._registry = fleet, CollectorRegistry()
         self.requests = self._count("requests", "responses", "code")
-        self.retries = self._count("retries", "attempts that were repeated at another replica")
+        self.retries = self._count("retries", "retries on another replica")
         self.interruptions = self._count("interruptions", "streams that ended with an error event")
-        self.refusals = self._count("refusals", "requests that the gateway has refused", "code")
-        self._answers = self._count("answers", "answers, and whether the model has declined", "version", "declined")
+        self.refusals = self._count("refusals", "requests refused by the gateway", "code")
+        self._answers = self._count("answers", "answers, by whether the model has declined", "version", "declined")
         self._tokens = self._count("tokens", "tokens charged", "key", "kind")
         self._dollars = self._count("dollars", "cost of the tokens charged", "key")
-        self._blocks = self._count("prompt_blocks", "blocks of prompts, and whether they were cached", "cached")
+        self._blocks = self._count("prompt_blocks", "blocks of prompts, by whether they were cached", "cached")
         self._first_byte = self._time("first_byte", "from admission to the first byte of the answer", SECONDS, "stream")
-        self._token_time = self._time("token", "from the first event of a stream to its last, by token", TOKEN_SECONDS)
+        self._token_time = self._time(
+            "token", "time per token, from the first event of a stream to its last", TOKEN_SECONDS
+        )
         self._registry.register(self)
 
     def _count(self, name: str, meaning: str, *labels: str) -> Counter:

@@ -1,4 +1,4 @@
-"""Prices of model versions: what tokens cost, in whole nanodollars (1e-9 dollars) a token, so that sums are exact."""
+"""Prices of model versions in whole nanodollars (1e-9 dollars) per token, so that sums are exact."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -10,34 +10,34 @@ import msgspec
 from nightshift.errors import UserError
 
 NANODOLLARS = 1000  # a token, at a dollar per million tokens
-MOST = 1_000_000  # dollars per million tokens
+MAX_DOLLARS = 1_000_000  # dollars per million tokens
 
 
 class Rate(NamedTuple):
-    """What a token costs, in nanodollars.
+    """The price of a token in nanodollars.
 
     Attributes:
-        prompt: of a prompt.
-        completion: of a completion.
+        prompt: price of a prompt token.
+        completion: price of a completion token.
     """
 
     prompt: int = 0
     completion: int = 0
 
     def cost(self, prompt_tokens: int, completion_tokens: int) -> int:
-        """Return what tokens cost, in nanodollars."""
+        """Return the cost of tokens in nanodollars."""
         return prompt_tokens * self.prompt + completion_tokens * self.completion
 
     def at_most(self, other: "Rate") -> "Rate":
-        """Return the lower one of both, for prompts and for completions."""
+        """Return the lower of the two rates, separately for prompts and completions."""
         return Rate(min(self.prompt, other.prompt), min(self.completion, other.completion))
 
 
 class VersionPrice(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """The price of a version, as the file has it.
+    """The price of a version in the file.
 
     Attributes:
-        version: as the replica's address names it; the model's name where it names none.
+        version: version in the replica's address; without one, the model's name.
         prompt: dollars per million tokens of prompts.
         completion: dollars per million tokens of completions.
     """
@@ -51,12 +51,12 @@ class Prices:
     """The rates of all versions."""
 
     def __init__(self, rates: Mapping[str, Rate] | None = None) -> None:
-        """Keep the rates by version; without any, all cost nothing."""
+        """Keep the rates by version; without any, all tokens are free."""
         self._rates = rates or {}
         self._highest = _find_highest(self._rates.values())
 
     def find_rate(self, version: str) -> Rate:
-        """Return the rate of a version; one without a price costs as much as the dearest."""
+        """Return the rate of a version; one without a price costs as much as the most expensive."""
         return self._rates.get(version, self._highest)
 
     def find_highest(self, versions: Iterable[str]) -> Rate:
@@ -90,8 +90,8 @@ def parse_prices(path: str, text: bytes) -> Prices:
 
 
 def _to_nanodollars(path: str, field: str, price: Decimal) -> int:
-    if not price.is_finite() or not 0 <= price <= MOST or price * NANODOLLARS % 1:
-        raise UserError(f"prices {path!r}: {field} is {price}; give a multiple of 0.001, from 0 to {MOST}")
+    if not price.is_finite() or not 0 <= price <= MAX_DOLLARS or price * NANODOLLARS % 1:
+        raise UserError(f"prices {path!r}: {field} is {price}; give a multiple of 0.001, from 0 to {MAX_DOLLARS}")
     return int(price * NANODOLLARS)
 
 

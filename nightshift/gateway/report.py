@@ -11,9 +11,9 @@ from nightshift.step import StepParser, run
 
 def parser() -> StepParser:
     """Return the flags."""
-    flags = StepParser("report", "Print what API keys have used, by day and version, as CSV.")
+    flags = StepParser("report", "Print the usage of API keys by day and version as CSV.")
     flags.prog = "python -m nightshift.gateway.report"
-    flags.add_argument("--ledger", required=True, help="file of the ledger; its gateway may be running")
+    flags.add_argument("--ledger", required=True, help="SQLite file of the ledger; its gateway may be running")
     return flags
 
 

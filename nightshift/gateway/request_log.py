@@ -1,7 +1,7 @@
-"""The log of requests: JSON Lines by UTC day, with sizes, tokens and outcomes, and without a text.
+"""The request log: JSON Lines by UTC day, with sizes, tokens and outcomes, without any text.
 
-Of a prompt it holds a sketch, how often each of 64 groups of byte trigrams occurs at its beginning. Two samples of
-prompts can be compared by their sketches; a prompt cannot be read from its own, though a short one can be guessed.
+For a prompt it holds a sketch: counts of byte trigrams at its beginning, hashed into 64 buckets. Sketches allow two
+samples of prompts to be compared. A prompt cannot be read from its sketch, though a short one can be guessed.
 """
 
 import asyncio
@@ -19,23 +19,23 @@ WRITE_SECONDS = 1.0
 BUCKET_BITS = 6
 BUCKETS = 1 << BUCKET_BITS
 MULTIPLIER = np.uint32(2_654_435_761)  # Knuth's, 2^32 over the golden ratio
-INTERRUPTED = "interrupted"  # the code of an answer whose end nobody has seen
+INTERRUPTED = "interrupted"  # the code of an answer that did not reach its end
 
 
 class RequestRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A request that has ended.
+    """A completed request.
 
     Attributes:
-        at: seconds since 1970.
-        status: of HTTP.
-        code: of a refusal or an error, as in the answer; empty: none.
+        at: time in seconds since 1970.
+        status: HTTP status.
+        code: code of a refusal or an error, as in the response; empty: none.
         key: name of the API key.
-        model: that the request named.
-        version: of the model that has answered.
-        prompt_bytes: of the prompt, in JSON.
-        prompt_tokens: as the engine has counted them.
-        completion_tokens: the same of the answer.
-        seconds: from its start at the replica to the end.
+        model: requested model.
+        version: model version that answered.
+        prompt_bytes: bytes of the prompt, in JSON.
+        prompt_tokens: prompt tokens, as the engine counts them.
+        completion_tokens: completion tokens, as the engine counts them.
+        seconds: time from its start at the replica to its end.
         is_declined: whether the model has declined to answer.
         sketch: see `sketch_prompt`.
     """
@@ -58,10 +58,10 @@ class RequestLog:
     """Collects records in the event loop, and appends them to the day's file every second."""
 
     def __init__(self, folder: str) -> None:
-        """Begin with nothing to write.
+        """Start an empty log.
 
         Raises:
-            UserError: when the folder cannot be made.
+            UserError: when the folder cannot be created.
         """
         self._folder, self._pending = Path(folder), list[RequestRecord]()
         self._timer: asyncio.TimerHandle | None = None
@@ -77,7 +77,7 @@ class RequestLog:
             self._timer = asyncio.get_running_loop().call_later(WRITE_SECONDS, self.flush)
 
     def flush(self) -> None:
-        """Write what is there; what cannot be written is lost, and requests go on."""
+        """Write the pending records; on a failure they are lost, and requests are still served."""
         self._timer = None
         records, self._pending = self._pending, []
         try:
@@ -98,17 +98,17 @@ def read_records(folder: str, day: str) -> list[RequestRecord]:
     """Return the requests of a day; none without a file.
 
     Raises:
-        UserError: when a line is no record.
+        UserError: when a line is not a record.
     """
     path = Path(folder, f"{day}.jsonl")
     try:
         return msgspec.json.Decoder(RequestRecord).decode_lines(path.read_bytes()) if path.exists() else []
     except msgspec.DecodeError as error:
-        raise UserError(f"{path} is no log of the gateway ({error}); remove its broken lines") from None
+        raise UserError(f"{path} is not a request log of the gateway ({error}); remove its broken lines") from None
 
 
 def sketch_prompt(sample: bytes) -> list[int]:
-    """Return how many of a prompt's byte trigrams fall into each of `BUCKETS` groups."""
+    """Return the counts of a prompt's byte trigrams in `BUCKETS` hash buckets."""
     data = np.frombuffer(sample, np.uint8).astype(np.uint32)
     trigrams = data[:-2] << 16 | data[1:-1] << 8 | data[2:]
     counts: list[int] = np.bincount(trigrams * MULTIPLIER >> (32 - BUCKET_BITS), minlength=BUCKETS).tolist()

@@ -3,18 +3,18 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-FULL_CACHE = 0.95  # share of a replica's cache in use, from which it evicts what others still need
+FULL_CACHE = 0.95  # cache usage from which a replica evicts blocks that are still needed
 
 
 class ReplicaLoad(NamedTuple):
-    """The work of a replica, were it to receive a prompt.
+    """The work of a replica with a prompt added.
 
     Attributes:
-        missing: blocks of the prompt that its cache does not have.
+        missing: blocks of the prompt that are not in its cache.
         queued: blocks of other prompts that wait for their first token.
-        running: requests in progress, its own count or the gateway's, whichever is higher.
-        cache_usage: share of its cache in use, 0..1.
-        known: blocks that it has seen; new prompts go where fewer are.
+        running: requests in progress, by its own count or the gateway's, whichever is higher.
+        cache_usage: share of its KV cache in use, 0..1.
+        known: blocks that it has seen; the tie-breaker.
     """
 
     missing: int
@@ -25,11 +25,11 @@ class ReplicaLoad(NamedTuple):
 
     @property
     def rank(self) -> tuple[bool, int, int]:
-        """The lower, the sooner it answers."""
+        """The sort key: the lower, the sooner the first token."""
         work = self.missing + self.queued + self.running  # a step of one request takes about as long as a block
         return self.cache_usage >= FULL_CACHE, work, self.known
 
 
 def choose(loads: Sequence[ReplicaLoad]) -> int:
-    """Return the index of the replica that answers first; of equal ones the first."""
+    """Return the index of the replica with the lowest rank; the first of equal ones."""
     return min(range(len(loads)), key=lambda index: loads[index].rank)

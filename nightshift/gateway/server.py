@@ -1,4 +1,4 @@
-"""Starts a gateway: its lock, its socket, its replicas and its ledger."""
+"""Starts a gateway: lock, socket, replicas and ledger."""
 
 import asyncio
 import os
@@ -21,7 +21,7 @@ from nightshift.step import log
 from nightshift.storage import locks
 
 GRACE_SECONDS = 600.0  # for the streams in progress when the gateway stops
-LOCK_SECONDS = 5.0  # a predecessor that was killed may hold it for a moment
+LOCK_SECONDS = 5.0  # a killed predecessor may hold the lock for a moment
 
 
 @dataclass(frozen=True)
@@ -31,12 +31,12 @@ class GatewayOptions:
     Attributes:
         host: address to listen on.
         port: port to listen on.
-        read_addresses: returns the replicas that there should be.
-        read_keys: returns hash -> key; None: anyone may ask.
-        ledger: file of the ledger; None: it is kept in memory.
-        token: bearer token that replicas ask for; empty: they ask for none.
-        prices: of the versions; None: all cost nothing.
-        log: folder of the log of requests; None: none is kept.
+        read_addresses: returns the configured replicas.
+        read_keys: returns keys by hash; None: no key is required.
+        ledger: file of the ledger; None: in memory.
+        token: bearer token that replicas require; empty: none.
+        prices: prices of the versions; None: all are free.
+        log: folder of the request log; None: no log.
     """
 
     host: str

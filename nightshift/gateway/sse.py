@@ -17,7 +17,7 @@ INTERRUPTED = "the replica has failed in the middle of the stream; its text is i
 
 
 class Chunk(msgspec.Struct):
-    """What the gateway reads of a chunk of a completion."""
+    """The fields of a completion chunk that the gateway reads."""
 
     usage: TokenUsage | None = None
     choices: list[msgspec.Raw] = []
@@ -27,17 +27,17 @@ class SseReader:
     """Reads the events of a completion.
 
     Attributes:
-        usage: the last one that was reported; None so far.
-        opening: how the answer begins.
-        is_done: whether the stream has come to its regular end.
+        usage: last reported usage; None before the first.
+        opening: opening of the answer.
+        is_done: whether the stream ended regularly.
     """
 
     def __init__(self, connection: UpstreamConnection, options: StreamOptions) -> None:
         """Begin a stream.
 
         Args:
-            connection: with the response.
-            options: what the client has asked for; other usages are left out.
+            connection: connection with the response.
+            options: the client's stream options; usage that it did not request is stripped.
         """
         self._connection, self._options = connection, options
         self._rest = bytearray()
@@ -47,10 +47,10 @@ class SseReader:
         self.is_done = False
 
     async def read(self) -> bytes:
-        """Return the events that have arrived, empty after the last one; the final `[DONE]` is none of them.
+        """Return the events that have arrived, without the final `[DONE]`; empty after the last one.
 
         Raises:
-            UpstreamError: when the stream ends without it.
+            UpstreamError: when the stream ends without `[DONE]`.
         """
         events = b""
         while not events and not self.is_done:
@@ -73,7 +73,7 @@ class SseReader:
         return events
 
     def _convert(self, event: bytes) -> bytes:
-        """Return an event as the client sees it; empty: not at all."""
+        """Return an event for the client; empty to drop it."""
         lines = event.splitlines()
         data = b"\n".join([line[5:].strip() for line in lines if line.startswith(b"data:")])
         if data == b"[DONE]":

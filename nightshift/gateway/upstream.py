@@ -1,4 +1,4 @@
-"""The gateway's side of HTTP to a replica: kept connections, and responses read piece by piece."""
+"""The HTTP client for replicas: pooled connections and streamed responses."""
 
 import asyncio
 from collections import deque
@@ -8,21 +8,21 @@ import httptools
 from nightshift.serving.futures import resolve
 
 CONNECT_SECONDS = 2.0
-BUFFER = 256 * 1024  # bytes of a response that wait for a slow client, before the replica has to wait
-MAX_IDLE = 256  # kept connections of a replica
-IDLE_SECONDS = 2.0  # that one is kept; engines close theirs after five, and a request must not meet that
+BUFFER = 256 * 1024  # bytes of a response to buffer for a slow client, before backpressure
+MAX_IDLE = 256  # pooled connections of a replica
+IDLE_SECONDS = 2.0  # below the five after which engines close idle connections: a request must not race with that
 
 
 class UpstreamError(Exception):
-    """A replica that cannot be reached, or that has ended a response before its end."""
+    """A replica that cannot be reached, or that broke off a response."""
 
 
 class SilentReplicaError(UpstreamError):
-    """A replica that was sent a request, and nothing came for too long."""
+    """A replica that timed out after it was sent a request."""
 
 
 class UpstreamConnection(asyncio.Protocol):
-    """A connection to a replica, for one request after the other.
+    """A connection to a replica, for one request at a time.
 
     Attributes:
         status: of the response; 0: it has not begun.
@@ -43,7 +43,7 @@ class UpstreamConnection(asyncio.Protocol):
         return self._is_complete and not self._is_lost
 
     def measure_silence(self) -> float:
-        """Return the seconds since it was used last."""
+        """Return the seconds since its last use."""
         return self._loop.time() - self._used_at
 
     async def send(self, request: bytes) -> None:
@@ -83,7 +83,7 @@ class UpstreamConnection(asyncio.Protocol):
         return body
 
     def end_silent(self) -> None:
-        """End the connection because nothing comes."""
+        """End the connection after a timeout."""
         self._is_silent = True
         self.close()
 
@@ -97,7 +97,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """Parse received bytes; what is no HTTP, or no response to a request, ends the connection."""
+        """Parse received bytes; invalid HTTP, or an unexpected response, ends the connection."""
         self._used_at = self._loop.time()
         if self._is_complete:
             self.close()
@@ -109,18 +109,18 @@ class UpstreamConnection(asyncio.Protocol):
         self._wake()
 
     def connection_lost(self, _: Exception | None) -> None:
-        """End the wait for more, and the reference cycle with the parser."""
+        """Wake the reader, and break the reference cycle with the parser."""
         self._is_lost = True
         del self._parser
         self._wake()
 
     def on_headers_complete(self) -> None:
-        """Keep the status; an interim one says nothing about the response."""
+        """Keep the status, unless it is an interim one."""
         status = self._parser.get_status_code()
         self.status = status if status >= 200 else 0
 
     def on_body(self, body: bytes) -> None:
-        """Keep a piece of the body; read no more while many wait."""
+        """Buffer a chunk of the body; pause reading while the buffer is full."""
         self._pieces.append(body)
         self._buffered += len(body)
         if self._buffered > BUFFER:
@@ -158,7 +158,7 @@ class ConnectionPool:
         self.in_use: set[UpstreamConnection] = set()
 
     async def acquire(self) -> UpstreamConnection:
-        """Return a kept connection, or a new one.
+        """Return a pooled connection, or a new one.
 
         Raises:
             UpstreamError: when nothing listens there.
@@ -174,7 +174,7 @@ class ConnectionPool:
         return connection
 
     def release(self, connection: UpstreamConnection) -> None:
-        """Keep a connection whose response is complete; end another one."""
+        """Return a connection to the pool if its response is complete; otherwise end it."""
         self.in_use.discard(connection)
         if connection.is_reusable and len(self._idle) < MAX_IDLE:
             self._idle.append(connection)
@@ -182,7 +182,7 @@ class ConnectionPool:
             connection.close()
 
     def end_silent(self, seconds: float) -> None:
-        """End connections whose response has brought nothing for a time."""
+        """End connections whose response has timed out."""
         for connection in tuple(self.in_use):
             if connection.measure_silence() > seconds:
                 connection.end_silent()
@@ -204,7 +204,7 @@ class ConnectionPool:
 
 
 def encode_request(method: str, path: str, host: str, body: bytes = b"", token: str = "") -> bytes:
-    """Return a request in HTTP/1.1, with a body in JSON, and a bearer token unless it is empty."""
+    """Return an HTTP/1.1 request with a JSON body, and a bearer token unless it is empty."""
     authorization = f"authorization: Bearer {token}\r\n" if token else ""
     head = f"{method} {path} HTTP/1.1\r\nhost: {host}\r\n{authorization}content-type: application/json\r\n"
     return f"{head}content-length: {len(body)}\r\n\r\n".encode("latin-1") + body

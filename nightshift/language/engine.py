@@ -1,10 +1,10 @@
-"""Serves a model behind OpenAI's API: llama.cpp in this process, or vLLM in its place on GPUs.
+"""Serves a model with OpenAI's API: llama.cpp in this process, or vLLM in its place on GPUs.
 
     python -m nightshift.language.engine --model model.gguf --port 8080
 
 llama.cpp's own server answers `/v1/chat/completions` and `/v1/completions`, with streams, and `/health`, `/v1/models`,
-`/metrics` and `/slots`. A client that leaves frees its slot. On SIGTERM no connection is accepted any more, requests
-that have begun are answered, and the process ends.
+`/metrics` and `/slots`. A client that disconnects frees its slot. On SIGTERM the server stops accepting connections,
+drains requests in progress and exits.
 """
 
 import os
@@ -35,11 +35,11 @@ QUIET_SECONDS = 0.5  # without a request, after which the last bytes of the last
 POLL_SECONDS = 0.05
 NUMBERS = {  # flag -> least, most, default, help
     "port": (0, 65_535, 8080, "port to listen on; 0: a free one"),
-    "context": (1, 10_000_000, 4096, "tokens of a request and its answer, at most"),
-    "slots": (1, 4096, 4, "requests that are computed at the same time"),
-    "threads": (1, 1024, 2, "threads of llama.cpp on the CPU"),
-    "gpus": (1, 1024, 1, "GPUs that vLLM splits the model over"),
-    "drain-seconds": (0, 86_400, 30, "how long requests that have begun may take after SIGTERM"),
+    "context": (1, 10_000_000, 4096, "maximum tokens of a prompt and its completion"),
+    "slots": (1, 4096, 4, "number of requests computed at once"),
+    "threads": (1, 1024, 2, "number of CPU threads of llama.cpp"),
+    "gpus": (1, 1024, 1, "number of GPUs for vLLM's tensor parallelism"),
+    "drain-seconds": (0, 86_400, 30, "seconds that requests in progress have after SIGTERM"),
 }
 
 
@@ -49,15 +49,15 @@ class EngineSettings:
 
     Attributes:
         model: GGUF file for llama.cpp, a folder that save_pretrained wrote for vLLM.
-        name: that requests name.
+        name: model name in requests.
         host: address to listen on.
-        port: 0 for a free one.
-        context: tokens of a request and its answer, at most.
-        slots: requests that are computed at the same time.
-        threads: of llama.cpp.
-        gpus: that vLLM splits the model over.
-        drain_seconds: how long requests that have begun may take after SIGTERM.
-        token: that requests must bear; None admits everybody.
+        port: port to listen on; 0 for a free one.
+        context: maximum tokens of a prompt and its completion.
+        slots: number of requests computed at once.
+        threads: number of CPU threads of llama.cpp.
+        gpus: number of GPUs for vLLM's tensor parallelism.
+        drain_seconds: seconds that requests in progress have after SIGTERM.
+        token: bearer token that requests must carry; None admits everybody.
     """
 
     model: str
@@ -74,14 +74,19 @@ class EngineSettings:
 
 def parser() -> StepParser:
     """Return the flags."""
-    flags = StepParser("language.engine", "Serve a language model behind OpenAI's API.")
+    flags = StepParser("language.engine", "Serve a language model with OpenAI's API.")
     flags.prog = "python -m nightshift.language.engine"
     flags.takes(model="GGUF file for llama.cpp; folder of a model for vLLM")
-    flags.add_argument("--name", help="name of the model in requests (default: the file's, without its ending)")
-    flags.add_argument("--engine", default="llama.cpp", choices=["llama.cpp", "vllm"], help="(default: %(default)s)")
+    flags.add_argument("--name", help="model name in requests (default: the file name without its extension)")
+    flags.add_argument(
+        "--engine",
+        default="llama.cpp",
+        choices=["llama.cpp", "vllm"],
+        help="program that serves (default: %(default)s)",
+    )
     flags.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     flags.add_argument(
-        "--token-file", help="file with the bearer token of requests; required unless only this machine has access"
+        "--token-file", help="file with the bearer token that requests must carry; required unless --host is loopback"
     )
     for name, (_, _, default, text) in NUMBERS.items():
         flags.add_argument(f"--{name}", default=str(default), help=f"{text} (default: %(default)s)")
@@ -104,7 +109,7 @@ def read_settings(args: "Namespace") -> EngineSettings:
 
 
 def read_token(path: str | None, host: str) -> str | None:
-    """Read the token that requests must bear; None where only this machine reaches the address.
+    """Read the token that requests must carry; None for a loopback address without a file.
 
     Raises:
         UserError: when the file cannot be read or is empty, or is missing for an address that other machines reach.
@@ -167,7 +172,7 @@ def check_port(host: str, port: int) -> None:
 
 
 def drain(server: Any, seconds: float) -> None:
-    """Accept no connection any more, and wait for requests that have begun, for so many seconds at most."""
+    """Stop accepting connections and wait for requests in progress, up to some seconds."""
     host, port = server.listening_address.rsplit("/", 1)[1].rsplit(":", 1)
     close_listener(host, int(port))
     deadline = time.monotonic() + seconds

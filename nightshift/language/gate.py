@@ -37,13 +37,13 @@ BITS = "bits_per_byte"
 SPEEDUP = "speedup"
 LAYER = re.compile(r"blk\.(\d+)\.")
 SPEED_PAIRS = 12  # at least
-SPEED_SECONDS = 1.0  # at least, since what takes a millisecond is measured seldom without a disturbance
+SPEED_SECONDS = 1.0  # minimum duration: measurements of milliseconds are noisy
 SPEED_TOKENS = 32
-MIN_PAIRS = 10  # documents or items, of which fewer say next to nothing about how much they differ
+MIN_PAIRS = 10  # documents or items; fewer have next to no statistical power
 
 
 class QuantizationLimits(ConfigSection):
-    """What a quantized model may lose."""
+    """The limits of a quantized model's losses."""
 
     bits: Share = Field(0.02, description="of the original's bits per byte that may be added")
     task_loss: Share = Field(0.02, description="of a task's mean loss that may be added")
@@ -58,8 +58,8 @@ class PairedLosses:
 
     Attributes:
         original: float64 of shape (n,).
-        quantized: the same of the other.
-        weights: what they are divided by, float64 of shape (n,): bytes, or 1 for each item.
+        quantized: the same of the quantized model.
+        weights: divisors of the losses, float64 of shape (n,): bytes of documents, or 1 per item.
     """
 
     original: Floats
@@ -83,11 +83,11 @@ class PairedLosses:
 
 @dataclass(frozen=True)
 class PairedSpeeds:
-    """Tokens a second of both models, measured in turn.
+    """The tokens per second of both models, measured alternately.
 
     Attributes:
         original: float64 of shape (n,).
-        quantized: the same of the other.
+        quantized: the same of the quantized model.
     """
 
     original: Floats
@@ -107,12 +107,12 @@ class PairedSpeeds:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What both models were measured by.
+    """The measurements of both models.
 
     Attributes:
-        documents: bits, weighted by bytes.
-        speeds: of generating text.
-        tasks: name -> losses of its items.
+        documents: bits of the documents, weighted by bytes.
+        speeds: speeds of generating text.
+        tasks: losses of the items by task.
     """
 
     documents: PairedLosses
@@ -173,7 +173,7 @@ def pair_documents(original: Likelihoods, quantized: Likelihoods) -> PairedLosse
 
 
 def measure_speeds(original: LoadedModel, quantized: LoadedModel, text: str, pairs: int = SPEED_PAIRS) -> PairedSpeeds:
-    """Return how fast both models read a text's tokens one by one, measured in turn, for so many pairs at least."""
+    """Return the decoding speeds of both models on a text, measured alternately, for a minimum number of pairs."""
     tokens = original.tokenize(text)[: min(original.context, SPEED_TOKENS)]
     deadline = time.monotonic() + SPEED_SECONDS
     seconds: list[list[float]] = []
@@ -186,13 +186,13 @@ def judge(evidence: Evidence, limits: QuantizationLimits, subject: str) -> Verdi
     """Return the verdict of the gate `quantization`.
 
     Args:
-        evidence: of both models.
-        limits: what may be lost.
+        evidence: measurements of both models.
+        limits: limits of the losses.
         subject: hash of the quantized file.
 
     Returns:
-        `fail` where a measure is beyond its limit and not by chance, `undecided` where it may be, or where there are
-        too few documents or items to tell.
+        `fail` if a measure is significantly beyond its limit; `undecided` if its interval includes the limit, or there
+        are too few documents or items.
     """
     before, _ = evidence.documents.means
     judged = [_judge_loss(BITS, evidence.documents, limits.bits * before)]

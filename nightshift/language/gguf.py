@@ -1,4 +1,4 @@
-"""From a folder of a Llama to one GGUF file, a tensor at a time.
+"""Converts the folder of a Llama to a GGUF file, a tensor at a time.
 
 llama.cpp rotates neighboring numbers of a head, `transformers` the two halves of it, so the rows of queries and keys
 change their order (Su et al., RoFormer, 2021, section 3.4.2, has the pairs). Norms stay in float32.
@@ -47,7 +47,7 @@ LAYER = re.compile(r"model\.layers\.(\d+)\.(.+)\.weight")
 
 
 def convert(folder: Path, file: Path, weights: WeightType = "F16") -> None:
-    """Write a model as one file; it appears when it is complete.
+    """Convert a model to one file, written atomically.
 
     Args:
         folder: `config.json`, safetensors and `tokenizer.json` of a model of the architecture `llama`.
@@ -69,7 +69,7 @@ def convert(folder: Path, file: Path, weights: WeightType = "F16") -> None:
 
 @contextmanager
 def write_atomically(file: Path, architecture: str) -> Iterator[GGUFWriter]:
-    """Write a file during the block; it appears when it is complete, and not at all when the block fails."""
+    """Write a file atomically during the block; if the block fails, no file is left."""
     partial = file.with_name(f"{file.name}.partial")
     writer = GGUFWriter(partial, architecture)
     try:
@@ -82,7 +82,7 @@ def write_atomically(file: Path, architecture: str) -> Iterator[GGUFWriter]:
 
 
 def write_head(writer: GGUFWriter) -> None:
-    """Write what stands before the tensors."""
+    """Write the header and the metadata."""
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_ti_data_to_file()
@@ -121,7 +121,9 @@ def _rename(name: str, folder: Path) -> str:
         return GLOBAL_NAMES[name]
     match = LAYER.fullmatch(name)
     if not match or match[2] not in LAYER_NAMES:
-        raise UserError(f"{folder} has the tensor {name!r}, which a Llama without biases has not; remove it there")
+        raise UserError(
+            f"{folder} has the tensor {name!r}, which a Llama without biases does not have; remove it there"
+        )
     return f"blk.{match[1]}.{LAYER_NAMES[match[2]]}.weight"
 
 
@@ -194,7 +196,7 @@ def interleave_halves(rows: Floats, heads: int) -> Floats:
 def _encode(name: str, values: Floats, kind: GGMLQuantizationType) -> npt.NDArray[np.generic]:
     largest = float(np.abs(values).max())
     if not np.isfinite(largest):
-        raise UserError(f"{name} has a weight that is no finite number; train the model again")
+        raise UserError(f"{name} has a weight that is not finite; train the model again")
     if kind is GGMLQuantizationType.F16 and largest > float(np.finfo(np.float16).max):
         raise UserError(f"{name} has a weight of {largest:g}, beyond F16; convert with weights BF16 or F32")
     return np.ascontiguousarray(gguf.quants.quantize(values, kind))

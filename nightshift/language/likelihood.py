@@ -1,4 +1,4 @@
-"""How many bits a model needs for documents that it has not seen.
+"""The negative log-likelihood, in bits, of held-out documents under a model.
 
 A document's first token is given, since nothing comes before it; it is the one that begins every text, where the model
 has one, and then holds no byte. A document longer than the context is read in windows, and the last token of one is the
@@ -30,7 +30,7 @@ def measure_likelihoods(model: Path, documents: Sequence[str], options: ContextO
         UserError: when there is no document, or llama.cpp cannot load the file.
     """
     if not documents or not all(documents):
-        raise UserError("documents: none, or an empty one; name a file with a text on each line")
+        raise UserError("documents: none, or an empty one; give a file with one text per line")
     with llamacpp.load(model, options) as loaded:
         scored = [pair for document in documents if (pair := _score(loaded, document))[1]]
     if not scored or not np.isfinite([bits for bits, _ in scored]).all():
@@ -45,7 +45,7 @@ def measure_likelihoods(model: Path, documents: Sequence[str], options: ContextO
 
 
 def resume_likelihoods(uri: str, model: Path, documents: Sequence[str], options: ContextOptions) -> Likelihoods:
-    """Return what an earlier call has written for the same file and documents, or measure and write it."""
+    """Return the cached result for the same file and documents, or measure and write it."""
     if storage.exists(uri):
         known = Likelihoods.read(uri)
         identity = (storage.digest(str(model)), storage.fingerprint(list(documents)), options.tokens)
@@ -57,7 +57,7 @@ def resume_likelihoods(uri: str, model: Path, documents: Sequence[str], options:
 
 
 def _score(model: LoadedModel, document: str) -> tuple[float, int]:
-    """Return a document's bits, and its bytes but for those of its first token."""
+    """Return a document's bits and bytes, both without its first token."""
     tokens = model.tokenize(document)
     nats = sum(_nats(model.logits(window[:-1]), window[1:]) for window in _windows(tokens, model.context))
     return nats / log(2), len(document.encode()) - model.text_bytes(tokens[0])

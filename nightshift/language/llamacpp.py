@@ -50,7 +50,7 @@ class NativeBatch(ctypes.Structure):
 
 LogCallback = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)
 LOG_ERROR = 4
-errors: deque[str] = deque(maxlen=4)  # what llama.cpp has said last
+errors: deque[str] = deque(maxlen=4)  # llama.cpp's last messages
 
 
 def _keep_error(level: int, text: bytes, _: object) -> None:
@@ -125,11 +125,11 @@ def quantize_rows(kind: int, rows: Floats, row_bytes: int) -> Bytes:
 
 @dataclass(frozen=True)
 class ContextOptions:
-    """How a model is loaded.
+    """The options of a llama.cpp context.
 
     Attributes:
-        tokens: that it sees at most.
-        threads: of the CPU.
+        tokens: context length in tokens.
+        threads: number of CPU threads.
     """
 
     tokens: int = 512
@@ -137,10 +137,10 @@ class ContextOptions:
 
 
 class LoadedModel:
-    """A model with a context of its own, for one text after another.
+    """A model with its own llama.cpp context, for one text at a time.
 
     Attributes:
-        context: tokens that it sees at most.
+        context: context length in tokens.
     """
 
     def __init__(self, model: int, state: int, context: int) -> None:
@@ -149,7 +149,7 @@ class LoadedModel:
 
     @property
     def vocabulary(self) -> int:
-        """How many tokens there are."""
+        """The vocabulary size."""
         return int(library().llama_vocab_n_tokens(self._vocabulary))
 
     def tokenize(self, text: str) -> list[int]:
@@ -163,7 +163,7 @@ class LoadedModel:
         return [int(token) for token in tokens[:count]]
 
     def text_bytes(self, token: int) -> int:
-        """Return how many bytes of a text a token of it stands for, none for the one before every text."""
+        """Return the byte length of a token; 0 for the beginning-of-text token."""
         if token == library().llama_vocab_bos(self._vocabulary):
             return 0  # llama.cpp takes some of them for text by their names, such as <|start|>
         return int(library().llama_token_to_piece(self._vocabulary, token, BUFFER, MAX_PIECE, 0, False))
@@ -176,7 +176,7 @@ class LoadedModel:
         return np.ctypeslib.as_array(library().llama_get_logits(self._state), shape).copy()
 
     def decode_seconds(self, tokens: Sequence[int]) -> float:
-        """Return how long it takes to read tokens one after the other, as when they are generated."""
+        """Return the seconds to decode tokens one at a time, as in generation."""
         self._forget()
         started = time.perf_counter()
         for position, token in enumerate(tokens):

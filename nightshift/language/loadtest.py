@@ -29,24 +29,26 @@ if TYPE_CHECKING:
 PATHS = {"chat": "/v1/chat/completions", "completions": "/v1/completions"}
 RATE = re.compile(r"\d{1,6}(\.\d{1,6})?")
 NUMBERS = {  # flag -> least, most, default, help
-    "seconds": (1, 86_400, 30, "length of a measurement"),
-    "seed": (0, 2**31 - 1, 0, "of times, lengths and texts"),
-    "first-token-ms": (1, 3_600_000, 500, "limit of the time to the first token, for the goodput"),
-    "per-token-ms": (1, 3_600_000, 50, "limit of the time for each further token, for the goodput"),
+    "seconds": (1, 86_400, 30, "duration of the measurement per rate in seconds"),
+    "seed": (0, 2**31 - 1, 0, "seed of arrival times, lengths and texts"),
+    "first-token-ms": (1, 3_600_000, 500, "limit of the time to first token in ms, for goodput"),
+    "per-token-ms": (1, 3_600_000, 50, "limit of the time per further token in ms, for goodput"),
 }
 
 
 def parser() -> StepParser:
     """Return the flags."""
-    flags = StepParser("language.loadtest", "Measure how a server of a language model streams under load.")
+    flags = StepParser("language.loadtest", "Load-test the streams of a language model's server.")
     flags.prog = "python -m nightshift.language.loadtest"
-    flags.takes(url="of the server, such as http://127.0.0.1:8080", rates="requests a second, such as 1,2,4")
-    flags.add_argument("--model", help="name of the model (default: the first that the server lists)")
-    flags.add_argument("--endpoint", choices=sorted(PATHS), default="chat", help="API (default: %(default)s)")
-    flags.add_argument("--prompts", default="128", help=f"words of a prompt: {FORMS} (default: %(default)s)")
-    flags.add_argument("--outputs", default="64", help=f"tokens of an answer: {FORMS} (default: %(default)s)")
-    flags.add_argument("--token-file", help="file with the bearer token of requests")
-    flags.add_argument("--output", help="file or URI of the report, JSON")
+    flags.takes(
+        url="URL of the server, such as http://127.0.0.1:8080", rates="requests per second to test, such as 1,2,4"
+    )
+    flags.add_argument("--model", help="model name in requests (default: the first that the server lists)")
+    flags.add_argument("--endpoint", choices=sorted(PATHS), default="chat", help="API to call (default: %(default)s)")
+    flags.add_argument("--prompts", default="128", help=f"words per prompt: {FORMS} (default: %(default)s)")
+    flags.add_argument("--outputs", default="64", help=f"tokens per completion: {FORMS} (default: %(default)s)")
+    flags.add_argument("--token-file", help="file with the bearer token to send")
+    flags.add_argument("--output", help="file or URI to write the JSON report to")
     for name, (_, _, default, text) in NUMBERS.items():
         flags.add_argument(f"--{name}", default=str(default), help=f"{text} (default: %(default)s)")
     return flags
@@ -82,7 +84,7 @@ def measure(target: Target, requests: Sequence[PlannedRequest], rate: float, lim
         UserError: when no request is due in so short a time.
     """
     if not requests:
-        raise UserError(f"seconds is too short for a rate of {rate:g}: no request is due; measure longer")
+        raise UserError(f"--seconds is too short for a rate of {rate:g}: no request is due; raise --seconds")
     point = summarize(asyncio.run(run_open_loop(target, requests)), rate, limits)
     step.log.info("%s", describe(point))
     return point
@@ -131,7 +133,7 @@ def ask_model(target: Target) -> str:
     """Return the first model that the server lists.
 
     Raises:
-        UnavailableError: when nobody answers.
+        UnavailableError: when the server does not respond.
         UserError: when the server lists none.
     """
     headers = {"Authorization": f"Bearer {target.token}"} if target.token else {}
@@ -148,7 +150,7 @@ def check_answer(target: Target, workload: Workload) -> None:
     """Send one request, which also warms the server up.
 
     Raises:
-        UnavailableError: when nobody answers.
+        UnavailableError: when the server does not respond.
         UserError: when the request is refused.
     """
     request = PlannedRequest(0.0, workload.endpoint.encode("the first of them", tokens=2))

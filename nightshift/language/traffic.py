@@ -1,4 +1,4 @@
-"""What has changed in the requests of a served model, by the gateway's log: lengths, prompts, refusals and errors.
+"""Drift of a served model's requests, from the gateway's log: lengths, prompts, refusals and errors.
 
 A limit is an effect size, or what samples of these sizes show by chance, whichever is larger.
 """
@@ -37,9 +37,9 @@ def compare_days(folder: str, day: date, reference_days: int) -> Verdict:
     """Return the verdict of the gate `live_prompts` on a day, compared with the days before it.
 
     Args:
-        folder: of the gateway's log.
-        day: the newest one, in UTC.
-        reference_days: how many days before it are compared with.
+        folder: folder of the gateway's request log.
+        day: UTC day to check.
+        reference_days: number of preceding days to compare with.
 
     Raises:
         UserError: when a file is no log.
@@ -132,7 +132,7 @@ def stack_sketches(records: Sequence[RequestRecord]) -> Floats:
 
 
 def is_raised(measure: Measure) -> bool:
-    """Return whether a measure is beyond its limit, and not by chance."""
+    """Return whether a measure is significantly beyond its limit."""
     low = measure.interval[0] if measure.interval else measure.value
     return low is not None and measure.limit is not None and low > measure.limit
 

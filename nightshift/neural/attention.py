@@ -1,4 +1,4 @@
-"""Attention inside documents that lie in one row: by blocks on a GPU, by a mask on a CPU."""
+"""Attention within the documents of a packed row: block-sparse on a GPU, with a dense mask on a CPU."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Visible:
-    """Which tokens each of this process's tokens sees.
+class AttentionMask:
+    """The attention mask of this process's tokens.
 
     Attributes:
-        mask: blocks of them on a GPU, bool (n, 1, own, length) on a CPU.
-        sharing: the processes that share rows, whose keys and values are gathered; None: all tokens are here.
+        mask: block mask on a GPU, bool (n, 1, own, length) on a CPU.
+        sharing: processes that split the sequence, whose keys and values are gathered; None: it is not split.
     """
 
     mask: Tensor | BlockMask
     sharing: "DeviceMesh | None" = None
 
     def gather(self, own: Tensor) -> Tensor:
-        """Return the keys or values of all tokens, (n, kv_heads, length, numbers); those are this process's."""
+        """Return the keys or values of all tokens, (n, kv_heads, length, numbers), from this process's own."""
         if self.sharing is None:
             return own
         from torch.distributed._functional_collectives import all_gather_tensor_autograd
@@ -34,45 +34,45 @@ class Visible:
         return gathered
 
 
-def within_documents(begun: Tensor, own: slice, sharing: "DeviceMesh | None") -> Visible:
-    """Let each token see itself and those before it in its document (Grattafiori et al., Llama 3, 2024, 3.3.2).
+def within_documents(starts: Tensor, own: slice, sharing: "DeviceMesh | None") -> AttentionMask:
+    """Return the causal mask within documents (Grattafiori et al., Llama 3, 2024, 3.3.2).
 
     Args:
-        begun: where the document of each token begins in its row, int64 (n, length).
+        starts: offset of each token's document in its row, int64 (n, length).
         own: this process's tokens.
-        sharing: the processes that share rows.
+        sharing: processes that split the sequence.
     """
-    count, length = begun.shape
-    if not begun.is_cuda:
-        before = torch.ones(length, length, dtype=torch.bool, device=begun.device).tril()
-        visible: Tensor = before & (begun[:, :, None] == begun[:, None, :])
-        return Visible(visible[:, None, own], sharing)
+    count, length = starts.shape
+    if not starts.is_cuda:
+        before = torch.ones(length, length, dtype=torch.bool, device=starts.device).tril()
+        visible: Tensor = before & (starts[:, :, None] == starts[:, None, :])
+        return AttentionMask(visible[:, None, own], sharing)
 
     def is_visible(row: Tensor, _: Tensor, query: Tensor, key: Tensor) -> Tensor:
         token = query + own.start
-        visible: Tensor = (token >= key) & (begun[row, token] == begun[row, key])
+        visible: Tensor = (token >= key) & (starts[row, token] == starts[row, key])
         return visible
 
-    blocks = _compile_mask()(is_visible, count, None, own.stop - own.start, length, device=begun.device)
-    return Visible(blocks, sharing)
+    blocks = _compile_mask()(is_visible, count, None, own.stop - own.start, length, device=starts.device)
+    return AttentionMask(blocks, sharing)
 
 
 def attend(
-    _: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Visible, scaling: float, **__: Any
+    _: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: AttentionMask, scaling: float, **__: Any
 ) -> tuple[Tensor, None]:
-    """Return what heads attend to, (n, length, heads, numbers), as `transformers` calls for it.
+    """Return the attention output, (n, length, heads, numbers); the signature is that of `transformers`.
 
     Args:
-        query: (n, heads, length, numbers).
-        key: (n, kv_heads, length, numbers), like value.
-        value: what is attended to.
-        attention_mask: which tokens each one sees.
-        scaling: of the products.
+        query: queries, (n, heads, length, numbers).
+        key: keys, (n, kv_heads, length, numbers).
+        value: values, (n, kv_heads, length, numbers).
+        attention_mask: mask of this process's tokens.
+        scaling: factor of the attention scores.
     """
     query, key, is_shared = query.to(value.dtype), key.to(value.dtype), query.shape[1] != key.shape[1]
     key, value, mask = attention_mask.gather(key), attention_mask.gather(value), attention_mask.mask
     if isinstance(mask, BlockMask):
-        # blocks of a network that are compiled take it in
+        # a compiled block compiles it inline
         flex = flex_attention if torch.compiler.is_compiling() else _compile_attention()
         mixed = flex(query, key, value, block_mask=mask, scale=scaling, enable_gqa=is_shared)
     else:

@@ -1,4 +1,4 @@
-"""Documents of tokens, one after the other, cut into rows of a length."""
+"""Sequence packing: tokenized documents are concatenated and cut into rows of equal length."""
 
 from collections.abc import Iterator, Sequence
 
@@ -13,18 +13,18 @@ Weights = npt.NDArray[np.float32]
 
 
 def pack(documents: Sequence[Tokens], start: int, length: int) -> tuple[Tokens, Weights]:
-    """Return documents as rows, none of which is empty but for its end.
+    """Pack documents into rows; only the last row is padded.
 
-    A row's last token is the next one's first, so that each token but `start` is predicted once.
+    A row's last token is the next row's first, so that each token but `start` is a target once.
 
     Args:
-        documents: numbers of tokens, of which the first is `start`, int32 (tokens,) each; at least one document.
-        start: the number that begins a document, and fills up the last row.
-        length: tokens of a row, each of which predicts the next one.
+        documents: token ids, int32 (tokens,) each, beginning with `start`; at least one document.
+        start: id of the token that begins a document; also pads the last row.
+        length: sequence length in predicted tokens.
 
     Returns:
-        rows, int32 (n, length + 1); and what each token after the first counts, float32 (n, length): 1, but 0 where it
-        is `start`, which nothing predicts.
+        rows, int32 (n, length + 1); and the loss weights of the tokens after the first, float32 (n, length): 0 for
+        `start`, else 1.
     """
     stream = np.concatenate(documents)
     count = max(1, -(-(len(stream) - 1) // length))
@@ -35,9 +35,9 @@ def pack(documents: Sequence[Tokens], start: int, length: int) -> tuple[Tokens, 
 
 
 class PackedDataset(ResidentDataset):
-    """Packed rows (n, length + 1), whose labels are what each token after the first counts, float32 (n, length).
+    """Packed rows, (n, length + 1), whose labels are the loss weights of the tokens after the first, (n, length).
 
-    Those of a batch are scaled so that its loss is the mean over its tokens.
+    The weights of a batch are scaled so that its loss is the mean over its target tokens.
     """
 
     def _batches(self, order: Tensor, skip: int) -> Iterator[Batch]:

@@ -1,4 +1,4 @@
-"""Matrices of pretrained networks in 4 bits, beside which adapters learn (Dettmers et al., QLoRA, 2023)."""
+"""Frozen 4-bit matrices of pretrained networks, for training adapters (Dettmers et al., QLoRA, 2023)."""
 
 from typing import TYPE_CHECKING
 
@@ -10,16 +10,16 @@ from nightshift.errors import require_extra
 if TYPE_CHECKING:
     from bitsandbytes.functional import QuantState
 
-BLOCK = 64  # numbers with a scale of their own
+BLOCK = 64  # values per scale
 
 
 class QuantizedLinear(nn.Linear):
-    """A linear layer without bias whose matrix is kept as NF4, two numbers a byte; it is not trained.
+    """A frozen linear layer without bias whose matrix is stored as NF4, two values per byte.
 
     Attributes:
-        packed: the numbers, uint8 (out_features * in_features / 2, 1).
-        scales: the largest absolute number of each block, float32.
-        code: the 16 numbers that 4 bits stand for, float32.
+        packed: 4-bit indices into the code, uint8 (out_features * in_features / 2, 1).
+        scales: largest absolute value of each block, float32.
+        code: the 16 values of NF4, float32.
     """
 
     packed: Tensor
@@ -27,7 +27,7 @@ class QuantizedLinear(nn.Linear):
     code: Tensor
 
     def __init__(self, layer: nn.Linear) -> None:
-        """Round a layer's matrix.
+        """Quantize a layer's matrix.
 
         Raises:
             UserError: when bitsandbytes is not installed.
@@ -43,14 +43,14 @@ class QuantizedLinear(nn.Linear):
 
     @property
     def weight(self) -> Tensor:  # type: ignore[override]
-        """The matrix that it computes with, float32 (out_features, in_features)."""
+        """The dequantized matrix, float32 (out_features, in_features)."""
         from bitsandbytes import functional
 
         matrix: Tensor = functional.dequantize_4bit(self.packed, self._state(torch.float32))
         return matrix
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return the products of (..., in_features), in the precision of the inputs or of autocast."""
+        """Return the outputs, (..., out_features), in the precision of the inputs or of autocast."""
         from bitsandbytes import matmul_4bit  # type: ignore[attr-defined]
 
         device = inputs.device.type

@@ -1,4 +1,4 @@
-"""Activations that are computed again in the backward pass instead of being kept."""
+"""Activation checkpointing: activations are recomputed in the backward pass instead of being kept."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from nightshift.neural.blocks import RecomputingBlock
 
 Contexts = tuple[
     AbstractContextManager[None], AbstractContextManager[None]
-]  # of the forward pass, and of its repetition
+]  # of the forward pass and of its recomputation
 
 aten = torch.ops.aten
 PRODUCTS = {aten.mm.default, aten.addmm.default, aten.bmm.default, aten.convolution.default}
@@ -34,13 +34,13 @@ ATTENTION = {
 
 
 def recompute(block: nn.Module, extent: Recompute) -> None:
-    """Have a block keep only some of its activations for the backward pass."""
+    """Make a block recompute some or all of its activations in the backward pass."""
     if extent is not Recompute.NONE and not isinstance(block, RecomputingBlock):
         run = _keep_inputs if extent is Recompute.FULL else _keep_products
         block.forward = partial(run, block.forward)
 
 
-# torch.compile looks into functions that call `checkpoint`, and not into a partial of `checkpoint` itself
+# torch.compile traces functions that call `checkpoint`, but not a partial of `checkpoint` itself
 def _keep_inputs(forward: Callable[..., Tensor], *inputs: Any) -> Tensor:
     outputs: Tensor = checkpoint(forward, *inputs, use_reentrant=False)
     return outputs
@@ -52,7 +52,7 @@ def _keep_products(forward: Callable[..., Tensor], *inputs: Any) -> Tensor:
 
 
 def keep_some_products() -> Contexts:
-    """Keep attention and every second product: half the memory for half of the products (torchtitan, 2024)."""
+    """Save attention and every second matrix product: half the memory for half the recomputation (torchtitan, 2024)."""
     counts: Counter[bool] = Counter()
 
     def decide(context: SelectiveCheckpointContext, operation: Any, *_: Any, **__: Any) -> CheckpointPolicy:

@@ -1,4 +1,4 @@
-"""Commands for when something is wrong: check a machine, an environment or an account, and pack up what happened."""
+"""Diagnostic commands: check a machine, an environment or an account, and archive a run's logs."""
 
 import argparse
 import os
@@ -24,26 +24,30 @@ def add(commands: options.Commands) -> None:
     """Add the commands."""
     command = options.add_command(commands, "doctor", doctor.__doc__)
     _add_environment(command)
-    command.add_argument("--in-pod", action="store_true", help="also check from a pod of the environment")
+    command.add_argument("--in-pod", action="store_true", help="also run the checks in a pod of the environment")
     command.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)  # the command of that pod
-    command.add_argument("--cloud", choices=CLOUDS, help="check an account's quotas instead; takes --plan")
-    command.add_argument("--plan", type=Path, help="planned infrastructure: terraform show -json plan > plan.json")
+    command.add_argument("--cloud", choices=CLOUDS, help="check the quotas of a cloud account instead; needs --plan")
+    command.add_argument(
+        "--plan", type=Path, help="Terraform plan as JSON, for --cloud: terraform show -json plan > plan.json"
+    )
     options.add_workspace(command)
     options.add_json(command, "health_report")
     command.set_defaults(command=doctor)
 
     command = options.add_command(commands, "debug-dump", debug_dump.__doc__)
-    command.add_argument("run", nargs="?", help="id of a run (default: the last one of the workspace)")
+    command.add_argument("run", nargs="?", help="id of the run to archive (default: the workspace's last run)")
     _add_environment(command)
     options.add_workspace(command)
     command.add_argument("--output", type=Path, help="archive to write (default: nightshift-debug-<time>.tar.gz)")
     command.set_defaults(in_pod=False)
-    command.add_argument("--max-megabytes", type=float, default=20, help="size before compression (default: 20)")
+    command.add_argument(
+        "--max-megabytes", type=float, default=20, help="maximum size before compression in MB (default: 20)"
+    )
     command.set_defaults(command=debug_dump)
 
 
 def doctor(args: argparse.Namespace) -> int:
-    """Check that this machine, an environment or a cloud account offers what runs need; name each fix."""
+    """Check that this machine, an environment or a cloud account meets the needs of runs, and name each fix."""
     report = _diagnose(args)
     if args.json:
         return options.print_document(report, report.exit_code)
@@ -53,7 +57,7 @@ def doctor(args: argparse.Namespace) -> int:
 
 
 def debug_dump(args: argparse.Namespace) -> int:
-    """Pack versions, settings, the doctor's report and a run's logs for a colleague, without secrets."""
+    """Archive versions, settings, the doctor's report and a run's logs for a colleague, without secrets."""
     from pipelines.doctor.dump import gather, write_archive
     from pipelines.doctor.redaction import Redactor
 

@@ -1,4 +1,4 @@
-"""The commands about language models as files, and as they are served."""
+"""Commands for language models: convert, quantize, judge, evaluate, and compare the gateway's traffic."""
 
 import argparse
 from pathlib import Path
@@ -16,36 +16,42 @@ from pipelines.cli import options
 
 EXTRA = "language"
 WEIGHTS = ("F16", "BF16", "F32")
-DOCUMENTS = "file of texts that it was not trained on, one on each line"
+DOCUMENTS = "text file, one text per line, that the model was not trained on"
 
 
 def add(commands: options.Commands) -> None:
     """Add the commands."""
-    text = "Write a language model as a GGUF file, quantize and judge it, and evaluate a served one."
+    text = "Convert a language model to GGUF, quantize it, judge the result, and evaluate a served model."
     actions = options.add_command(commands, "language", text).add_subparsers(required=True, metavar="action")
     command = options.add_command(actions, "convert", convert.__doc__)
-    command.add_argument("folder", type=Path, help="config.json, safetensors and tokenizer.json of a Llama")
-    command.add_argument("file", type=Path, help="file to write")
+    command.add_argument("folder", type=Path, help="folder with config.json, safetensors and tokenizer.json of a Llama")
+    command.add_argument("file", type=Path, help="GGUF file to write")
     command.add_argument(
-        "--weights", default="F16", choices=WEIGHTS, help="type of the matrices (default: %(default)s)"
+        "--weights", default="F16", choices=WEIGHTS, help="data type of the weight matrices (default: %(default)s)"
     )
     command.set_defaults(command=convert)
     command = options.add_command(actions, "quantize", quantize.__doc__)
-    command.add_argument("original", type=Path, help="GGUF file in F16, BF16 or F32")
-    command.add_argument("file", type=Path, help="file to write")
-    command.add_argument("--form", default="Q4_K_M", help="types of llama.cpp, such as Q8_0 (default: %(default)s)")
+    command.add_argument("original", type=Path, help="GGUF file to quantize, in F16, BF16 or F32")
+    command.add_argument("file", type=Path, help="GGUF file to write")
+    command.add_argument(
+        "--form", default="Q4_K_M", help="quantization of llama.cpp, such as Q8_0 (default: %(default)s)"
+    )
     command.set_defaults(command=quantize)
     _add_judge(options.add_command(actions, "judge", judge.__doc__))
     command = options.add_command(actions, "suite", suite.__doc__)
     command.add_argument("documents", type=Path, help=DOCUMENTS)
-    command.add_argument("folder", help="folder or URI to write; lm-evaluation-harness runs its tasks too")
-    command.add_argument("--items", type=int, default=200, help="items of a task, at most (default: %(default)s)")
+    command.add_argument("folder", help="folder or URI to write the suite to; lm-evaluation-harness can run it too")
+    command.add_argument("--items", type=int, default=200, help="maximum items per task (default: %(default)s)")
     command.set_defaults(command=suite)
     _add_evaluate(options.add_command(actions, "evaluate", evaluate.__doc__))
     command = options.add_command(actions, "drift", drift.__doc__)
-    command.add_argument("log", help="folder of the gateway's --log")
-    command.add_argument("--date", default=arguments.yesterday(), help="UTC day, YYYY-MM-DD (default: yesterday)")
-    command.add_argument("--days", type=int, default=7, help="earlier days to compare with (default: %(default)s)")
+    command.add_argument("log", help="folder of request logs, as in the gateway's --log")
+    command.add_argument(
+        "--date", default=arguments.yesterday(), help="UTC day to check, YYYY-MM-DD (default: yesterday)"
+    )
+    command.add_argument(
+        "--days", type=int, default=7, help="number of preceding days to compare with (default: %(default)s)"
+    )
     options.add_json(command, "verdict")
     command.set_defaults(command=drift)
 
@@ -57,30 +63,30 @@ def _add_judge(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--output",
         required=True,
-        help="folder or URI of the verdict; what a model was measured by is not measured again",
+        help="folder or URI to write the verdict and the likelihoods to; existing likelihoods are reused",
     )
     command.add_argument(
-        "--context", type=int, default=512, help="tokens that the models see at most (default: %(default)s)"
+        "--context", type=int, default=512, help="context length of both models in tokens (default: %(default)s)"
     )
-    command.add_argument("--threads", type=int, default=2, help="threads of the CPU (default: %(default)s)")
+    command.add_argument("--threads", type=int, default=2, help="number of CPU threads (default: %(default)s)")
     options.add_json(command, "verdict")
     command.set_defaults(command=judge)
 
 
 def _add_evaluate(command: argparse.ArgumentParser) -> None:
-    command.add_argument("url", help="of the engine or gateway, such as http://127.0.0.1:8080")
-    command.add_argument("--suite", required=True, help="folder or URI that nightshift language suite wrote")
-    command.add_argument("--tokenizer", type=Path, required=True, help="the model's tokenizer.json")
-    command.add_argument("--output", required=True, help="folder or URI of the scores and the verdict")
-    command.add_argument("--champion", help="folder or URI of the scores of the model to compare with")
-    command.add_argument("--model", help="name of the model in requests (default: the first that the server lists)")
-    command.add_argument("--token-file", help="file with the bearer token, or API key, of requests")
+    command.add_argument("url", help="URL of the engine or gateway, such as http://127.0.0.1:8080")
+    command.add_argument("--suite", required=True, help="folder or URI of a suite from `nightshift language suite`")
+    command.add_argument("--tokenizer", type=Path, required=True, help="tokenizer.json of the model")
+    command.add_argument("--output", required=True, help="folder or URI to write the scores and the verdict to")
+    command.add_argument("--champion", help="folder or URI with the scores of the model to compare with")
+    command.add_argument("--model", help="model name in requests (default: the first that the server lists)")
+    command.add_argument("--token-file", help="file with the bearer token or API key to send")
     options.add_json(command, "suite", "verdict")
     command.set_defaults(command=evaluate, endpoint="completions")
 
 
 def convert(args: argparse.Namespace) -> int:
-    """Write the folder of a Llama as one GGUF file."""
+    """Convert the folder of a Llama to a GGUF file."""
     with require_extra("nightshift language convert", EXTRA):
         from nightshift.language import gguf
 
@@ -112,11 +118,11 @@ def judge(args: argparse.Namespace) -> int:
 
 
 def suite(args: argparse.Namespace) -> int:
-    """Make a task suite of texts that a model was not trained on."""
+    """Build a task suite from texts that a model was not trained on."""
     from nightshift.language.suite import harness, items
 
     if args.items < items.CHOICES:
-        raise UserError(f"--items is {args.items}; give at least {items.CHOICES}, as an item has so many choices")
+        raise UserError(f"--items is {args.items}; give at least {items.CHOICES}, the number of choices per item")
     tasks = items.build_suite(_read_documents(args.documents), args.items)
     harness.write_suite(args.folder, tasks)
     return options.say(f"{args.folder}: {len(tasks[items.CHOICE])} items for each of {', '.join(tasks)}")
@@ -142,7 +148,7 @@ def evaluate(args: argparse.Namespace) -> int:
 
 
 def drift(args: argparse.Namespace) -> int:
-    """Compare a day's requests at the gateway with those before; exit with code 2 if they have changed."""
+    """Compare a day's requests at the gateway with the days before; exit with code 2 on drift."""
     from nightshift.language import traffic
 
     if args.days < 1:
@@ -151,13 +157,13 @@ def drift(args: argparse.Namespace) -> int:
 
 
 def _read_documents(path: Path) -> list[str]:
-    """Read texts, one on each line.
+    """Read texts, one per line.
 
     Raises:
         UserError: when it is no file.
     """
     if not path.is_file():
-        raise UserError(f"documents {path} is no file; give one with a text on each line")
+        raise UserError(f"documents {path} is not a file; give a file with one text per line")
     return [line for line in path.read_text().splitlines() if line.strip()]
 
 

@@ -1,4 +1,4 @@
-"""The command that computes memory, time and cost of a training, or of serving, before it runs."""
+"""The command that computes the memory, time and cost of a training or of serving before it runs."""
 
 import argparse
 from dataclasses import asdict, replace
@@ -60,7 +60,7 @@ def add(commands: options.Commands) -> None:
     command.add_argument(
         "--network", type=float, default=400, help="bandwidth between a GPU and other nodes in Gbit/s (default: 400)"
     )
-    command.add_argument("--batch", type=int, help="samples per step, over all GPUs")
+    command.add_argument("--batch", type=int, help="global batch size in samples")
     for name, text in STRATEGY.items():
         command.add_argument(_flag(name), type=int, help=f"{text} (default: search all)")
     command.add_argument(
@@ -72,7 +72,7 @@ def add(commands: options.Commands) -> None:
         "--precision", help="precision of the matrix products (default: bf16; with --serve: search all)"
     )
     command.add_argument(
-        "--samples", type=float, help="samples per epoch, to print the hours of an epoch and, with a price, its cost"
+        "--samples", type=float, help="samples per epoch; prints an epoch's hours and, with a price, its cost"
     )
     command.add_argument("--usd-per-gpu-hour", type=float, help="price of one GPU in USD per hour")
     command.add_argument("--output", metavar="FILE", help="YAML file to write the recipe to")
@@ -120,10 +120,10 @@ def describe_plan(
     """Return a plan as a document.
 
     Args:
-        plan: what was planned.
+        plan: layout with its memory and timing.
         model: name of the model's preset.
-        samples: of an epoch.
-        usd_per_gpu_hour: price of a GPU.
+        samples: samples per epoch.
+        usd_per_gpu_hour: price of one GPU in USD per hour.
     """
     memory, time, cluster = plan.memory, plan.timing, plan.cluster
     hours = plan.hours(samples) if samples else None
@@ -165,8 +165,8 @@ def recipe(plan: LayoutPlan, name: str) -> str:
     """Return the recipe of a plan.
 
     Args:
-        plan: what was planned.
-        name: of the model's preset.
+        plan: layout with its memory and timing.
+        name: the model's preset.
     """
     cluster = plan.cluster
     recipe: dict[str, Any] = {
@@ -220,7 +220,7 @@ def _model(args: argparse.Namespace) -> Model:
         return preset(args.model, **sizes)
     missing = [_flag(name) for name in SIZES if name not in sizes and name not in ("groups", "feed_forward")]
     if missing:
-        raise UserError(f"a model takes --model with a preset's name, or its sizes; {', '.join(missing)} missing")
+        raise UserError(f"give --model a preset, or all sizes of the model; {', '.join(missing)} missing")
     return Transformer(**{"feed_forward": 4 * sizes["hidden"], **sizes})
 
 
@@ -245,7 +245,7 @@ def _facts(plan: TrainingPlan) -> dict[str, str]:
         "communication": f"{format_value(plan.exposed_communication_share, 'percent')} not hidden",
     }
     if not plan.fitted:
-        facts["caveat"] = f"no training on {plan.architecture} was fitted; the shares of its peaks are Ampere's"
+        facts["caveat"] = f"no data for {plan.architecture}, so Ampere's shares of the peaks are used"
     if plan.epoch_hours is not None:
         facts["epoch"] = f"{plan.epoch_hours:,.4g} h"
     if plan.epoch_usd is not None:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 def add(command: argparse.ArgumentParser) -> None:
     """Add the flags of serving to the command."""
     command.add_argument("--serve", action="store_true", help="plan serving a language model instead of a training")
-    command.add_argument("--prompt-tokens", type=int, default=1024, help="tokens in of a request (default: 1024)")
-    command.add_argument("--output-tokens", type=int, default=256, help="tokens out of a request (default: 256)")
+    command.add_argument("--prompt-tokens", type=int, default=1024, help="prompt tokens per request (default: 1024)")
+    command.add_argument("--output-tokens", type=int, default=256, help="generated tokens per request (default: 256)")
     command.add_argument("--rate", type=float, default=1, help="requests per second to serve (default: 1)")
     command.add_argument(
         "--first-token-ms",
@@ -35,7 +35,7 @@ def add(command: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the cheapest fleet of each machine and market, and what was rejected."""
+    """Print the cheapest fleet of each machine and market, and the rejected replicas."""
     from rich.console import Console
 
     demand = _parse_demand(args)
@@ -92,11 +92,11 @@ def _search(demand: Demand, machines: list[Machine]) -> FleetSearch:
 
 
 def describe(model: str, demand: Demand, search: FleetSearch) -> ServingPlan:
-    """Return what was searched as a document.
+    """Return the results of the search as a document.
 
     Args:
         model: preset, or path of the config.json.
-        demand: what is to be served.
+        demand: model, request lengths, rate and objective.
         search: fleets and rejections.
     """
     return ServingPlan(
@@ -149,7 +149,7 @@ def _table(plan: ServingPlan) -> "Table":
     from rich.table import Table
 
     request = f"{plan.requests_per_second:g} requests/s of {plan.prompt_tokens:,} + {plan.output_tokens:,} tokens"
-    caption = "first token: 99th percentile; * no server on this architecture was fitted, the shares are Ampere's"
+    caption = "first token: 99th percentile; * no data for this architecture, so Ampere's shares are used"
     table = Table(title=f"{plan.model}, {request}", caption=caption)
     for column in ("machines", "replicas", "first token, ms", "token, ms", "USD/h", "USD/M tokens"):
         table.add_column(column, justify="left" if column in ("machines", "replicas") else "right")

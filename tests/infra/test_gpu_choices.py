@@ -158,7 +158,7 @@ def test_the_variables_are_ones_that_terraform_has(cloud: str) -> None:
     [("aws", "sharing", "mig"), ("aws", "provisioning", "compute-class"), ("gcp", "fabric", "efa")],
 )
 def test_a_choice_that_a_cloud_does_not_have_is_refused(cloud: str, choice: str, value: str) -> None:
-    with pytest.raises(UserError, match=f"gpu: {value} is a choice of"):
+    with pytest.raises(UserError, match=f"gpu: {value} is available on"):
         choose(cloud, **{choice: value})
 
 

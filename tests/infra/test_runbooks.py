@@ -194,5 +194,5 @@ def test_the_page_of_spot_says_how_often_a_step_is_tried_again() -> None:
     page = " ".join((RUNBOOKS / "spot-drought.md").read_text().split())
     for site in (site for site in SITES.values() if site.placements[Role.GPU].gpus):
         retry = site.placements[Role.GPU].retry
-        assert f"is retried {WORDS[str(retry.count)]} times, first after a minute, then after twice as long" in page
+        assert f"is retried {WORDS[str(retry.count)]} times, with delays that start at a minute and double" in page
         assert (retry.seconds, retry.factor) == (60.0, 2.0)

@@ -1,1 +1,1 @@
-"""Load on a server that streams tokens: what is sent when, the client, and what its records say."""
+"""The load test of a streaming server: workload, client and summary."""

@@ -1,4 +1,4 @@
-"""Sends requests when they are due and notes when each piece of their streams arrives.
+"""Sends requests on schedule and records when each chunk of their streams arrives.
 
 Each has a connection of its own, so that none waits for another's; its latencies count from when it was due, not from
 when it was sent, so that a stall is seen by all that were due meanwhile (coordinated omission).
@@ -55,15 +55,15 @@ class StreamEvent(msgspec.Struct):
 
 @dataclass
 class StreamRecord:
-    """What became of a request.
+    """The timing and outcome of a request; times are seconds of the event loop's clock.
 
     Attributes:
-        due: when it was, by the loop's clock, in seconds.
-        sent: when it was sent; None where there was no connection.
-        pieces: when each event with text arrived.
-        ended: when the last byte arrived or the error was known.
-        usage: tokens; zeros where the server does not say.
-        error: None of a completed stream; else its HTTP status, `connection`, `error`, `cut` or `unanswered`.
+        due: scheduled time.
+        sent: time of sending; None without a connection.
+        pieces: arrival time of each event with text.
+        ended: time of the last byte or of the error.
+        usage: token counts; zeros if the server reports none.
+        error: None for a completed stream; else its HTTP status, `connection`, `error`, `cut` or `unanswered`.
     """
 
     due: float
@@ -76,11 +76,11 @@ class StreamRecord:
 
 @dataclass(frozen=True)
 class Target:
-    """Where requests go.
+    """The API to send requests to.
 
     Attributes:
-        url: of the server, without a path.
-        path: of the API.
+        url: URL of the server, without a path.
+        path: path of the API.
         token: bearer token; None without one.
     """
 
@@ -100,7 +100,7 @@ class Target:
         )
 
     def head(self, length: int) -> bytes:
-        """Return the head of a request with a body of so many bytes."""
+        """Return the head of a request with a body of some bytes."""
         lines = [f"POST {self.path} HTTP/1.1", f"Host: {urlsplit(self.url).netloc}", "Content-Type: application/json"]
         lines += [f"Authorization: Bearer {self.token}"] if self.token else []
         return "\r\n".join([*lines, f"Content-Length: {length}", "Connection: close", "", ""]).encode()

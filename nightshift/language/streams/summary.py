@@ -1,4 +1,4 @@
-"""What records of streams say: quantiles, errors, and goodput under limits."""
+"""Summarizes records of streams: quantiles, errors, and goodput under limits."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -13,11 +13,11 @@ from nightshift.stats import latency
 
 @dataclass(frozen=True)
 class StreamLimits:
-    """What a request has to keep to count as served well, in milliseconds.
+    """The latency limits of goodput, in milliseconds.
 
     Attributes:
-        first_token: since it was due.
-        per_token: from the first token to the last, by token.
+        first_token: from the scheduled time to the first token.
+        per_token: time per token, from the first token to the last.
     """
 
     first_token: float

@@ -1,4 +1,4 @@
-"""What is sent and when: an open loop, whose requests are due at random times whether others are answered or not."""
+"""The workload: an open loop, whose requests arrive at random times, whether or not earlier ones have completed."""
 
 import json
 import re
@@ -58,7 +58,7 @@ class Lengths:
         return lengths
 
     def draw(self, random: np.random.Generator, count: int) -> Integers:
-        """Return so many lengths, each at least 1."""
+        """Return a sample of lengths, each at least 1."""
         if self.high is not None:
             return random.integers(self.low, self.high + 1, count)
         drawn = random.lognormal(np.log(self.low), self.sigma, count)
@@ -67,18 +67,18 @@ class Lengths:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Which requests a server gets.
+    """The API and the model of requests.
 
     Attributes:
-        path: of the API.
-        model: that requests name.
+        path: path of the API.
+        model: model name in requests.
     """
 
     path: str
     model: str
 
     def encode(self, prompt: str, tokens: int) -> bytes:
-        """Return the body of a request for a stream of exactly so many tokens; engines know `ignore_eos`."""
+        """Return the body of a request for a stream of exactly this many tokens; engines support `ignore_eos`."""
         is_chat = self.path.endswith("chat/completions")
         content = {"messages": [{"role": "user", "content": prompt}]} if is_chat else {"prompt": prompt}
         options = {"max_tokens": tokens, "ignore_eos": True, "stream": True, "stream_options": {"include_usage": True}}
@@ -100,13 +100,13 @@ class PlannedRequest:
 
 @dataclass(frozen=True)
 class Workload:
-    """What requests look like.
+    """The distribution of requests.
 
     Attributes:
-        endpoint: which they are sent to.
-        prompts: words of the prompts.
-        outputs: tokens of the answers.
-        seed: the same one gives the same texts and lengths, and the same times, scaled by the rate.
+        endpoint: API and model.
+        prompts: words per prompt.
+        outputs: tokens per completion.
+        seed: seed of texts, lengths and arrival times; times scale with the rate.
     """
 
     endpoint: Endpoint
@@ -118,8 +118,8 @@ class Workload:
         """Return the requests of a measurement, in order of time.
 
         Args:
-            rate: requests a second on average.
-            seconds: during which they are due.
+            rate: mean requests per second.
+            seconds: duration of the measurement.
         """
         times, random = poisson_schedule(rate, seconds, self.seed), np.random.default_rng(self.seed)
         prompts, outputs = (lengths.draw(random, len(times)) for lengths in (self.prompts, self.outputs))
@@ -130,5 +130,5 @@ class Workload:
 
 
 def write_prompt(random: np.random.Generator, words: int) -> str:
-    """Return a text of so many words that begins unlike others, so that no cache of prefixes has it."""
+    """Return a text of a number of words with a unique beginning, so that prefix caches miss."""
     return " ".join(random.choice(WORDS, words))

@@ -1,4 +1,4 @@
-"""Is a served model as good as the champion on the task suite? Both have answered the same items, so it is paired."""
+"""The paired comparison of a served model with the champion, on the same items of a task suite."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from nightshift.contracts.verdict import Decision, Measure, Verdict
 from nightshift.errors import UserError
 from nightshift.stats.comparison import BootstrapEstimate, estimate_mean
 
-TOLERANCE = 0.02  # share of items, or nats of a word, that may be lost
+TOLERANCE = 0.02  # allowed loss: share of items, or nats per word
 NEXT_STEP = "score both with the same --suite"
 
 
@@ -24,7 +24,7 @@ class SuiteGain:
 
     @property
     def decision(self) -> Decision:
-        """Fail where more is lost than is tolerated, and not by chance; undecided where it may be."""
+        """Fail if the loss is significantly above the tolerance; undecided if its interval includes the tolerance."""
         if self.gain.high < -TOLERANCE:
             return Decision.FAIL
         return Decision.UNDECIDED if self.gain.low < -TOLERANCE else Decision.PASS
@@ -46,7 +46,7 @@ def compare_scores(challenger: SuiteScores, champion: SuiteScores, subject: str)
         UserError: when the items were others.
     """
     if challenger.suite_sha256 != champion.suite_sha256:
-        raise UserError(f"champion: its scores are of another suite; {NEXT_STEP}")
+        raise UserError(f"champion: its scores are from another suite; {NEXT_STEP}")
     gains = [
         SuiteGain(ours, theirs, _measure_gain(ours, theirs))
         for ours, theirs in zip(challenger.metrics, champion.metrics, strict=True)

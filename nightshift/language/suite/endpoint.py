@@ -25,11 +25,11 @@ BIAS = 100  # the highest of OpenAI's API: no other token is generated
 
 
 class Likelihood(NamedTuple):
-    """How likely a continuation is after a context.
+    """The likelihood of a continuation after a context.
 
     Attributes:
-        nats: the log-likelihood.
-        is_greedy: whether each of its tokens is the likeliest one.
+        nats: log-likelihood in nats.
+        is_greedy: whether greedy decoding generates it.
     """
 
     nats: float
@@ -75,7 +75,7 @@ class CompletionChoice(msgspec.Struct):
 
 
 class CompletionAnswer(msgspec.Struct):
-    """What `/v1/completions` answers."""
+    """The response of `/v1/completions`."""
 
     choices: list[CompletionChoice]
 
@@ -85,7 +85,7 @@ class CompletionEndpoint:
 
     Attributes:
         target: the server and its path.
-        model: that requests name.
+        model: model name in requests.
     """
 
     def __init__(self, target: Target, model: str) -> None:
@@ -95,10 +95,10 @@ class CompletionEndpoint:
         self._pool = urllib3.PoolManager(maxsize=CONNECTIONS, headers=headers, timeout=SECONDS, retries=False)
 
     def complete(self, tokens: Sequence[int], limit: int, **fields: Any) -> CompletionChoice:
-        """Return the greedy completion of a prompt, of so many tokens at most.
+        """Return the greedy completion of a prompt, up to a number of tokens.
 
         Raises:
-            UnavailableError: when nobody answers, or the server is too busy.
+            UnavailableError: when the server does not respond, or is overloaded.
             UserError: when the server refuses the request.
         """
         return self._read_choice(self._send(tokens, limit, fields))
@@ -140,7 +140,7 @@ class LikelihoodReader(Protocol):
 
 
 class EchoReader:
-    """Measures by echoed prompts, a request for each continuation."""
+    """Measures by echoed prompts, one request per continuation."""
 
     def __init__(self, endpoint: CompletionEndpoint) -> None:
         self._endpoint = endpoint
@@ -156,7 +156,7 @@ class EchoReader:
 
 
 class ForcedReader:
-    """Measures by forced tokens, a request for each of them; the server's cache holds what is before it."""
+    """Measures by forced decoding, one request per token; the server's prefix cache has the rest."""
 
     def __init__(self, endpoint: CompletionEndpoint) -> None:
         self._endpoint = endpoint
@@ -181,7 +181,7 @@ class ForcedReader:
 
 
 def open_reader(endpoint: CompletionEndpoint, tokens: Sequence[int]) -> LikelihoodReader:
-    """Return the way to measure that the server has.
+    """Return the method of measurement that the server supports.
 
     Args:
         endpoint: of the server.

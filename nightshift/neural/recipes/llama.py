@@ -1,6 +1,6 @@
-"""Llama and its kin, which predict the next token, as `transformers` has them: from scratch, continued, or adapted.
+"""Llama models of `transformers`: trained from scratch, trained further, or adapted with LoRA.
 
-Touvron et al., LLaMA, 2023. Rows are packed with documents, and no token sees another document than its own.
+Touvron et al., LLaMA, 2023. Rows are packed with documents, and a token attends only to its own document.
 """
 
 import math
@@ -22,7 +22,7 @@ from nightshift.config.neural import LearningRate
 from nightshift.config.section import BatchSize, Epochs, Layers, Threads, Width
 from nightshift.errors import UserError
 from nightshift.neural import attention
-from nightshift.neural.attention import Visible
+from nightshift.neural.attention import AttentionMask
 from nightshift.neural.blocks import ConditionedBlocks, RecomputingBlock
 from nightshift.neural.data import ResidentDataset
 from nightshift.neural.quantized import QuantizedLinear
@@ -32,8 +32,8 @@ from nightshift.neural.recipes.pretrained import Adapted
 if TYPE_CHECKING:
     from torch.distributed.tensor.parallel import ParallelStyle
 
-HEAD = 64  # numbers of an attention head, and of the width for each layer, as in nanochat
-LOGITS = 1 << 27  # that exist at once on the way to a loss; each piece reads the whole output layer
+HEAD = 64  # width of an attention head, and default width per layer, as in nanochat
+LOGITS = 1 << 27  # logits in memory at once while the loss is computed; each chunk reads the whole output layer
 BETAS = (0.9, 0.95)  # of Adam; Brown et al., GPT-3, appendix B
 ATTENTION = "documents"
 COLUMNS = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "mlp.gate_proj", "mlp.up_proj")
@@ -41,21 +41,21 @@ SUMS = ("self_attn.o_proj", "mlp.down_proj")
 
 
 class Context(NamedTuple):
-    """What every block sees of the rows, of those tokens that are this process's.
+    """The context that every block gets for this process's tokens.
 
     Attributes:
-        rows: tokens, int32 (n, length + 1).
-        positions: of each token but the last in its document, int64 (n, length).
-        visible: which tokens it sees.
+        rows: token ids, int32 (n, length + 1).
+        positions: position of each token but the last in its document, int64 (n, length).
+        visible: attention mask.
     """
 
     rows: Tensor
     positions: Tensor
-    visible: Visible
+    visible: AttentionMask
 
 
 class LlamaParameters(Adapted):
-    """What `task.candidates.<name>.parameters` may hold for the kind `llama`."""
+    """The fields of `task.candidates.<name>.parameters` for the kind `llama`."""
 
     epochs: Epochs = 1
     batch_size: BatchSize = Field(16, description="rows of a step, over all processes; each has task.length tokens")
@@ -82,7 +82,7 @@ class LlamaParameters(Adapted):
     @model_validator(mode="before")
     @classmethod
     def _derive(cls, values: Any) -> Any:
-        """Fill in what follows from the depth."""
+        """Derive missing sizes from the depth."""
         depth = values.get("depth", 4)
         if not isinstance(depth, int):
             return values
@@ -95,49 +95,49 @@ class LlamaParameters(Adapted):
 
 
 class Embedding(nn.Module):
-    """Tokens to numbers: the first block."""
+    """The token embedding: the first block."""
 
     def __init__(self, tokens: nn.Embedding) -> None:
         super().__init__()
         self.tokens = tokens
 
     def forward(self, _: Tensor, context: Context) -> Tensor:
-        """Return what each token but the last begins as, (n, length, width)."""
+        """Return the embeddings of all tokens but the last, (n, length, width)."""
         embedded: Tensor = self.tokens(context.rows[:, :-1])
         device = embedded.device.type
         return embedded.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else embedded
 
 
 class Layer(nn.Module):
-    """Attention, and two linear layers: a block between."""
+    """A decoder layer, attention and feed-forward: a middle block."""
 
     def __init__(self, layer: LlamaDecoderLayer, shape: LlamaConfig) -> None:
         super().__init__()
         self.layer, self.rotary = layer, LlamaRotaryEmbedding(shape)
 
     def forward(self, hidden: Tensor, context: Context) -> Tensor:
-        """Return what the layer makes of (n, length, width)."""
+        """Return the layer's hidden states, (n, length, width)."""
         rotations = self.rotary(hidden, position_ids=context.positions)
         out: Tensor = self.layer(hidden, attention_mask=context.visible, position_embeddings=rotations)
         return out
 
 
 class Prediction(RecomputingBlock):
-    """How unlikely each next token was: the last block."""
+    """The norm, the output layer and the cross-entropy: the last block."""
 
     def __init__(self, norm: LlamaRMSNorm, output: nn.Linear) -> None:
         super().__init__()
         self.norm, self.output, self.logits = norm, output, LOGITS
 
     def forward(self, hidden: Tensor, context: Context) -> Tensor:
-        """Return the nats of each token after the first, float32 (n, length), some logits at a time."""
+        """Return the cross-entropy of each token after the first in nats, float32 (n, length), in chunks of logits."""
         targets = context.rows[:, 1:].long()
         size = max(1, self.logits // (self.output.out_features * len(targets)))
         pieces = zip(torch.split(hidden, size, 1), torch.split(targets, size, 1), strict=True)
         return torch.cat([checkpoint(self._nats, *piece, use_reentrant=False) for piece in pieces], 1)
 
     def compile(self, *options: Any, **named_options: Any) -> None:
-        """Compile what is computed of a piece; as one graph the logits of all pieces would exist at once."""
+        """Compile the computation of a chunk; as one graph, the logits of all chunks would be in memory at once."""
         self._nats = torch.compile(self._nats, *options, **named_options)  # type: ignore[method-assign]
 
     def _nats(self, hidden: Tensor, targets: Tensor) -> Tensor:
@@ -149,19 +149,19 @@ class Decoder(ConditionedBlocks):
     """Rows of tokens, int32 (n, length + 1) -> nats of each token after the first, float32 (n, length).
 
     Attributes:
-        start: the number of the token that begins a document.
+        start: id of the token that begins a document.
     """
 
     start: int
 
     def condition(self, rows: Tensor) -> Context:
-        """Return what every block sees of the rows."""
+        """Return the context of the blocks."""
         tokens = rows[:, :-1]
         index = torch.arange(tokens.shape[1], device=rows.device)
-        begun = torch.where(tokens == self.start, index, 0).cummax(1).values
+        starts = torch.where(tokens == self.start, index, 0).cummax(1).values
         own = self.own_tokens(tokens.shape[1])
-        visible = attention.within_documents(begun, own, self.sharing)
-        return Context(rows[:, own.start : own.stop + 1], (index - begun)[:, own], visible)
+        visible = attention.within_documents(starts, own, self.sharing)
+        return Context(rows[:, own.start : own.stop + 1], (index - starts)[:, own], visible)
 
 
 @dataclass(frozen=True)
@@ -169,11 +169,11 @@ class Llama:
     """The recipe.
 
     Attributes:
-        field: where the parameters stand in the config, for messages.
-        vocabulary: numbers that tokens have.
-        start: the number that begins a document.
-        length: tokens of a row, each of which predicts the next one.
-        fit: depth, width and how it is fitted.
+        field: path of the parameters in the config, for messages.
+        vocabulary: vocabulary size.
+        start: id of the token that begins a document.
+        length: sequence length in predicted tokens.
+        fit: sizes and training parameters.
     """
 
     field: str
@@ -183,19 +183,19 @@ class Llama:
     fit: LlamaParameters
 
     def model(self) -> Decoder:
-        """Return a network; what is pretrained is, the rest is not.
+        """Return a network with pretrained weights, if any, and random ones otherwise.
 
         Raises:
             UserError: when the pretrained weights cannot be had, or do not fit the tokenizer or the length.
         """
         if not self.fit.pretrained:
             return self._blocks(LlamaForCausalLM(self.shape))
-        options = {"config": self.shape, "dtype": torch.float32}  # else that of the file, in which small steps vanish
+        options = {"config": self.shape, "dtype": torch.float32}  # the file's 16 bits would lose small updates
         decoder = self._blocks(pretrained.network(LlamaForCausalLM, self._source, self.fit.pretrained, **options))
         return self._adapt(decoder) if self.fit.lora_rank else decoder
 
     def causal(self, model: nn.Sequential) -> LlamaForCausalLM:
-        """Return a trained network as `transformers` has it, adapters merged into its weights, on the CPU."""
+        """Return a trained network as a `transformers` model on the CPU, with adapters merged."""
         merged = _merge(model) if self.fit.lora_rank else model
         weights = {_transformers_name(name): value.cpu() for name, value in merged.state_dict().items()}
         shape = LlamaConfig.from_dict({**self.shape.to_dict(), "tie_word_embeddings": False})
@@ -205,15 +205,15 @@ class Llama:
         return causal
 
     def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        """Return the mean over rows of their weighted nats, (n, length) each; a weight of 0: nothing to learn."""
+        """Return the mean over rows of their weighted nats, (n, length) each; a weight of 0 masks a token."""
         return (outputs * labels).sum() / len(outputs)
 
     def optimizer_groups(self, trained: Mapping[str, Tensor]) -> list[Group]:
-        """Return the trained parameters, vectors apart where weights decay."""
+        """Return the trained parameters; with weight decay, vectors are a separate group."""
         return [{**group, "betas": BETAS} for group in decay_groups(self.fit, trained)]
 
     def tensor_plan(self, part: nn.Sequential, processes: int) -> "dict[str, ParallelStyle]":
-        """Share heads, the units between two linear layers, and the vocabulary, of which some have a token less.
+        """Split heads, feed-forward units and the vocabulary, whose parts may differ by one token.
 
         Raises:
             UserError: when so many processes do not divide one of them.
@@ -234,7 +234,7 @@ class Llama:
         return {name: styles.get(inner.removeprefix("layer."), Replicated)() for name, inner in names.items()}
 
     def flops(self) -> int:
-        """Return those of a row: 6 for each weight of a product and token, 12 for each pair of tokens and number.
+        """Return the FLOPs of a row: 6 per matrix weight and token, 12 per pair of tokens and value of their width.
 
         As Chowdhery et al., PaLM, 2022, appendix B count them, and torchtitan does: pairs that attention leaves out are
         among them. With adapters a third is saved, since no gradient of the matrices themselves is computed.
@@ -248,14 +248,14 @@ class Llama:
         return (2 if self.fit.lora_rank else 3) * self.length * token
 
     def random_rows(self, count: int, device: torch.device) -> ResidentDataset:
-        """Return rows of random tokens, all of one document each."""
+        """Return rows of random tokens, a document each."""
         rows = torch.randint(1, self.vocabulary, (count, self.length + 1), dtype=torch.int32, device=device)
         weights = torch.full((count, self.length), 1 / self.length, device=device)
         return ResidentDataset(rows, weights, self.fit.batch_size)
 
     @cached_property
     def shape(self) -> LlamaConfig:
-        """How many layers of which widths there are.
+        """The sizes of the network.
 
         Raises:
             UserError: when it is that of another network, or does not fit the tokenizer or the length.
@@ -286,7 +286,7 @@ class Llama:
 
     @property
     def _attention_width(self) -> tuple[int, int]:
-        """Numbers of a token's queries, and of its keys or values."""
+        """Widths of a token's queries, and of its keys or values."""
         size, shared = self.shape.head_dim, self.shape.num_key_value_heads
         assert size
         assert shared
@@ -307,7 +307,7 @@ class Llama:
         return blocks
 
     def _adapt(self, decoder: Decoder) -> Decoder:
-        """Return a network of which differences of its matrices are trained alone (Hu et al., LoRA, 2021)."""
+        """Return a frozen network with trainable low-rank adapters (Hu et al., LoRA, 2021)."""
         from peft import LoraConfig, LoraModel
 
         names = [name.rsplit(".", 1)[1] for name in (*COLUMNS, *SUMS)]
@@ -316,7 +316,7 @@ class Llama:
                 if isinstance(module, nn.Linear) and name.rsplit(".", 1)[1] in names:
                     decoder.set_submodule(name, QuantizedLinear(module))
         adapters = LoraConfig(r=self.fit.lora_rank, lora_alpha=self.fit.lora_alpha, target_modules=names)
-        LoraModel(decoder, {"default": adapters}, "default")  # it changes what it is given
+        LoraModel(decoder, {"default": adapters}, "default")  # it changes the decoder in place
         return decoder
 
     def _check_widths(self) -> None:
@@ -365,7 +365,7 @@ def build(field: str, shape: Mapping[str, int], values: Mapping[str, Any]) -> Ll
 
 
 def _merge(model: nn.Sequential) -> nn.Sequential:
-    """Return a copy of an adapted network whose adapters are part of its weights."""
+    """Return a copy of an adapted network with the adapters merged into its weights."""
     from peft.tuners.lora import LoraLayer
 
     merged = deepcopy(model)
@@ -379,7 +379,7 @@ def _merge(model: nn.Sequential) -> nn.Sequential:
 
 
 def _transformers_name(name: str) -> str:
-    """Return what `transformers` calls a weight of ours."""
+    """Return the name in `transformers` of a weight of ours."""
     block, inner = name.split(".", 1)
     if block.startswith("layer"):
         return f"model.layers.{block.removeprefix('layer')}.{inner.removeprefix('layer.')}"

@@ -1,4 +1,4 @@
-"""Learns a tokenizer of ingested texts, for `task.tokenizer`.
+"""Trains a tokenizer on ingested texts, for `task.tokenizer`.
 
 python -m nightshift.tasks.language --events runs/latest/ingestion/events --tokenizer tokenizer.json
 """
@@ -16,11 +16,11 @@ from nightshift.tasks.language import tokens
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Read the texts of an events table and write a `tokenizer.json`; return the exit code."""
-    parser = argparse.ArgumentParser("python -m nightshift.tasks.language", description="Learn a tokenizer of texts.")
-    parser.add_argument("--events", required=True, help="URI of the events manifest, of ingestion")
+    parser = argparse.ArgumentParser("python -m nightshift.tasks.language", description="Train a tokenizer on texts.")
+    parser.add_argument("--events", required=True, help="URI of the events manifest that ingestion wrote")
     parser.add_argument("--tokenizer", required=True, help="URI of the tokenizer.json to write")
-    parser.add_argument("--vocabulary", type=int, default=8192, help="numbers that tokens get (default: 8192)")
-    parser.add_argument("--start", default="<|endoftext|>", help="token that begins a text (default: <|endoftext|>)")
+    parser.add_argument("--vocabulary", type=int, default=8192, help="vocabulary size in tokens (default: 8192)")
+    parser.add_argument("--start", default="<|endoftext|>", help="beginning-of-text token (default: <|endoftext|>)")
     args = parser.parse_args(arguments)
     try:
         parts = tables.read_table(args.events).partitions

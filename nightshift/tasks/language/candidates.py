@@ -1,4 +1,4 @@
-"""Networks that predict the next token: their recipes, how they are fitted, and what a package holds of them."""
+"""Next-token predictors: their recipes, their training, and their files in a package."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -70,7 +70,7 @@ def _has_tokenizer(folder: str, tokenizer: ByteTokenizer) -> bool:
 
 
 def pack(setting: Setting[LanguageTaskConfig], architecture: Llama, rows: pd.DataFrame) -> PackedDataset:
-    """Return what a network is trained on, of rows of the features table."""
+    """Return the training data of a network from rows of the features table."""
     packed, weights = packing.pack(documents.read_tokens(rows), architecture.start, architecture.length)
     learned = weights * (packed[:, 1:] < architecture.vocabulary)
     inputs, labels = (
@@ -89,11 +89,11 @@ def measure_rows(model: nn.Sequential, tokenizer: ByteTokenizer, rows: Tokens) -
 
 
 def save_weights(causal: "LlamaForCausalLM", files: Sequence[WeightFile] = ()) -> Iterator[tuple[str, bytes]]:
-    """Yield the files by which engines load a model of `transformers`: its shape, and its weights or where they lie.
+    """Yield the files from which engines load a `transformers` model: the config, then the weights or their index.
 
     Args:
         causal: the model.
-        files: of the weights that its graph does not hold itself.
+        files: weight files beside the graph, which hold its weights.
     """
     shape = causal.config.to_dict() | {"architectures": [type(causal).__name__]}
     yield checkpoint.CONFIG, json.dumps(shape, indent=2).encode()

@@ -1,4 +1,4 @@
-"""Chats: texts that are JSON lists of messages, of which a model learns what the assistant says."""
+"""Chats: texts that are JSON lists of messages; a model learns the assistant's messages."""
 
 from collections.abc import Sequence
 from typing import Annotated, Literal
@@ -12,7 +12,7 @@ FORM = 'a JSON list of messages such as [{"role": "user", "content": ...}, {"rol
 
 
 class Message(BaseModel):
-    """What one side says."""
+    """A message of a chat."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -24,7 +24,7 @@ _CHAT = TypeAdapter(list[Message])
 
 
 def parse_chat(text: str) -> Sequence[Message]:
-    """Return the messages of a text; none, when it is no chat in which the assistant says something."""
+    """Return the messages of a text; none if it is not a chat or has no assistant message."""
     try:
         messages = _CHAT.validate_json(text)
     except ValidationError:

@@ -1,4 +1,4 @@
-"""The texts of a fold, as tokens: which of them train, and which of them training has not seen."""
+"""The tokenized texts of a fold: its training texts, and its unseen test texts."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ from nightshift.neural import packing
 from nightshift.splits import Days, Fold, apart, rows_of
 from nightshift.tasks.language.tokens import FILE, ByteTokenizer
 
-PART = 50  # bytes, about which two texts have in common by no accident; Lee et al., Deduplicating Training Data, 2022
+PART = 50  # bytes that two texts rarely share by chance; Lee et al., Deduplicating Training Data, 2022
 FACTOR = 0x9E3779B97F4A7C15  # odd, so that it has an inverse modulo 2^64
 
 Hashes = npt.NDArray[np.uint64]
@@ -38,7 +38,7 @@ def read_tokens(rows: pd.DataFrame) -> list[Tokens]:
 
 
 def cut_rows(documents: Sequence[Tokens], preprocessing: LanguagePreprocessing) -> tuple[Tokens, npt.NDArray[np.int64]]:
-    """Return what a graph takes of some texts, int32 (rows, length + 1), and the index of each row's text, (rows,)."""
+    """Return the graph's input rows of some texts, int32 (rows, length + 1), and each row's text index, (rows,)."""
     start, length = preprocessing.start, preprocessing.length
     parts = [packing.pack([document], start, length)[0] for document in documents]
     texts = np.repeat(np.arange(len(parts)), list(map(len, parts)))
@@ -72,7 +72,7 @@ def unseen_documents(rows: pd.DataFrame, fold: Fold, max_overlap: float) -> pd.D
 
 
 def count_part_tokens(rows: pd.DataFrame) -> int:
-    """Return how many tokens of some rows of the features table stand for `PART` bytes, on average."""
+    """Return the mean number of tokens per `PART` bytes in rows of the features table."""
     tokens = rows["tokens"].map(len).sum() // np.dtype(np.int32).itemsize
     return max(1, round(PART * tokens / max(1, rows["read"].sum())))
 

@@ -1,4 +1,4 @@
-"""What may have changed since a language model was trained: how long texts are, how unlikely, and of what kind."""
+"""Drift since a language model was trained: of the lengths, the bits per byte and the embeddings of texts."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -68,7 +68,7 @@ def comparison(inputs: DriftInputs[LanguageConfig]) -> DocumentComparison:
 
 
 def compare_with_promise(scored: pd.DataFrame, promised: Promise, limits: LanguageDriftLimits) -> Signal:
-    """Compare the bits per byte of new texts with what the model promised.
+    """Compare the bits per byte of new texts with the model's reference value.
 
     Args:
         scored: `bits` and `bytes` of each text.

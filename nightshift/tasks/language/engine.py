@@ -1,4 +1,4 @@
-"""A language model's weights as files by which engines generate text, the quantized ones judged beside the original."""
+"""A language model's weights as GGUF files for engines, with the quantized ones judged against the original."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,18 +18,18 @@ from nightshift.language.llamacpp import ContextOptions
 
 ORIGINAL = "F16"
 SUFFIX = ".{}.gguf"
-LOADED = (Format.JSON, Format.SAFETENSORS)  # what a file for engines is made of
+LOADED = (Format.JSON, Format.SAFETENSORS)  # formats of the files that a GGUF file is converted from
 
 
 @dataclass(frozen=True)
 class QuantizationTrial:
-    """What quantized files are judged by.
+    """The setup for judging quantized files.
 
     Attributes:
-        original: file in F16; the quantized ones are written beside it.
+        original: F16 file; the quantized ones are written beside it.
         documents: texts that the model was not trained on.
-        options: of the contexts in which they are read.
-        limits: of what may be lost.
+        options: options of the llama.cpp contexts.
+        limits: limits of the loss in quality and speed.
     """
 
     original: Path
@@ -38,7 +38,7 @@ class QuantizationTrial:
     limits: QuantizationLimits
 
     def measure(self, name: str) -> tuple[Path, Evidence]:
-        """Write the file of a type, and measure both."""
+        """Write the file of a quantization type, and measure it and the original."""
         file = self.original.with_name(self.original.name.removesuffix(SUFFIX.format(ORIGINAL)) + SUFFIX.format(name))
         quantization.quantize(self.original, file, name)
         folder = str(self.original.parent)
@@ -69,14 +69,14 @@ class QuantizationTrial:
             bits_per_byte=evidence.documents.means[0],
             tokens_per_second=evidence.speeds.medians[0],
             decision=Decision.PASS,
-            reasons=["It is what was trained, in 16 bits."],
+            reasons=["It has the trained weights in 16 bits."],
         )
 
 
 def write_variants(
     settings: LanguageServedFiles, uri: str, model: ModelPackage, documents: Sequence[str], folder: Path
 ) -> list[EngineVariant]:
-    """Write the original and the types of the settings into a folder, and judge these.
+    """Write the original and the quantization types of the settings into a folder, and judge the quantized files.
 
     Args:
         settings: types and limits.
@@ -86,7 +86,7 @@ def write_variants(
         folder: to write into.
 
     Raises:
-        UserError: when a file cannot be made or measured.
+        UserError: when a file cannot be written or measured.
     """
     original = folder / (model.selected + SUFFIX.format(ORIGINAL))
     checkpoint = folder / model.selected  # this name is part of the file
@@ -95,7 +95,7 @@ def write_variants(
     package.copy(uri, str(checkpoint), loaded)
     gguf.convert(checkpoint, original)
     options = ContextOptions(model.preprocessing_as(LanguagePreprocessing).length)
-    # how fast they are depends on what else the machine does, and equal nights serve equal bytes
+    # no limit on speed, which depends on the machine's load: equal nights serve equal bytes
     limits = QuantizationLimits(bits=settings.max_added_bits, speedup=None)
     trial = QuantizationTrial(original, documents, options, limits)
     measured = {name: trial.measure(name) for name in settings.weight_types}

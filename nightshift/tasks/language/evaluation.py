@@ -1,4 +1,4 @@
-"""The test texts, and what is written of a model that was measured on them."""
+"""The evaluation of a language model on the test texts, and its report."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ from nightshift.tasks.language.scores import DocumentScorer, DocumentScores
 from nightshift.tasks.protocol import EvaluationReport
 from nightshift.tasks.trials import Contender, Gate, Trial
 
-MIN_GROUPS = 20  # of the test texts, needed to decide: the intervals come from drawing groups
+MIN_GROUPS = 20  # of the test texts, needed to decide: the bootstrap resamples groups
 
 
 class LanguageContender(Contender):
@@ -41,10 +41,10 @@ class DocumentsUnderTest:
 
     Attributes:
         config: the use case.
-        days: on which they lie.
-        left_out: texts of these days that have too much in common with training texts.
-        rows: of the features table.
-        training: those of training texts by which memory is measured.
+        days: test days.
+        left_out: number of their texts that overlap too much with training texts.
+        rows: rows of the features table.
+        training: rows of the training texts that measure memorization.
     """
 
     config: LanguageConfig
@@ -96,7 +96,7 @@ class DocumentsUnderTest:
         )
 
     def _measure_memorization(self, uri: str, model: ModelPackage) -> Memorization | None:
-        """Return what the selected candidate gives back of training and test texts."""
+        """Return the selected candidate's memorization of training and test texts."""
         scorer = DocumentScorer.open(uri, model)
         test = memorization.select_passages(self.rows, scorer.preprocessing.length)
         return memorization.measure_memorization(scorer, self.training, test)

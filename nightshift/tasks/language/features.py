@@ -1,4 +1,4 @@
-"""What language models take of texts: the numbers of their tokens, a row a text, made once."""
+"""The features of language models: the token ids of each text, computed once."""
 
 from dataclasses import dataclass
 from datetime import date
@@ -40,7 +40,7 @@ class DocumentFeatures:
         return {day: self._write_day(day, uri) for day, uri in missing.items()}
 
     def details(self, _: list[Partition]) -> FeatureDetails:
-        """Describe the table: what a model of it sees."""
+        """Describe the table: the preprocessing of a model."""
         seen = documents.describe_preprocessing(self.setup.config.task, self.tokenizer)
         return FeatureDetails({"seen": seen.feature_settings})
 

@@ -1,4 +1,4 @@
-"""The rules for texts that a language model learns from; after Rae et al., Gopher, 2021, appendix A.1."""
+"""Quality rules for training texts of a language model; after Rae et al., Gopher, 2021, appendix A.1."""
 
 import unicodedata
 from typing import TYPE_CHECKING
@@ -26,19 +26,19 @@ def faults(typed: "pd.DataFrame", config: LanguageConfig) -> "pd.Series":
 
 
 def near_duplicates(contents: "pd.Series", config: LanguageConfig) -> "npt.NDArray[np.bool_]":
-    """Return which of a day's good texts are nearly an earlier one, (n,); none where the config does not ask."""
-    if config.task.chat:  # what they are written in is the same in all
+    """Return which of a day's valid texts are near duplicates of earlier ones, (n,); none if the config is silent."""
+    if config.task.chat:  # the JSON around the messages is the same in all
         contents = contents.map(_read_messages)
     return texts.find_repeats(contents, config.task.near_duplicates)
 
 
 def _read_messages(text: str) -> str:
-    """Return what is said in a chat, but for what the system says, which many chats share."""
+    """Return the messages of a chat without the system's, which many chats share."""
     return "\n".join(message.content for message in chats.parse_chat(text) if message.role != "system")
 
 
 def rules(config: LanguageConfig) -> dict[str, object]:
-    """Return what decides which rows are good, beside columns and zone."""
+    """Return the settings that decide which rows are valid, besides columns and time zone."""
     names = {"chat", "min_characters", "max_characters", "max_repetition", "max_symbols", "near_duplicates"}
     return config.task.model_dump(include=names)
 

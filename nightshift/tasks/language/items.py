@@ -10,7 +10,7 @@ from nightshift.tasks.texts.items import build_text_field
 
 
 def items(model: ModelPackage, uri: str) -> ItemSchema:
-    """Return what is said of the texts of a package that lies at a URI.
+    """Return the schema of request items for the package at a URI.
 
     Raises:
         UserError: when it is a model of another task, or its tokenizer is not the one that its manifest names.

@@ -1,7 +1,7 @@
-"""How much of its training texts a model gives back: the beginning of a passage in, its likeliest next tokens out.
+"""The share of training passages that a model reproduces verbatim with greedy decoding.
 
-A passage is memorized where all of them are the text's own (Carlini et al., Quantifying Memorization, 2023). Test texts
-are measured too: what a model gives back of texts that it has not seen is no memory, but phrases that all texts share.
+A passage is memorized if all generated tokens match the text (Carlini et al., Quantifying Memorization, 2023). Test
+texts are the baseline: a model has not seen them, so a match there is a phrase that many texts share.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,15 +17,15 @@ from nightshift.tasks.language import documents
 from nightshift.tasks.language.scores import DocumentScorer
 
 PASSAGES = 500
-MAX_TOKENS = 50  # of the beginning, and of what follows; as in the paper
+MAX_TOKENS = 50  # of the prompt, and of the continuation; as in the paper
 
 
 def select_passages(rows: pd.DataFrame, length: int) -> pd.DataFrame:
-    """Return the texts whose beginnings are passages, `PASSAGES` at most, different ones, in the order of their hashes.
+    """Return up to `PASSAGES` different texts that are long enough, in the order of their hashes.
 
     Args:
-        rows: of the features table.
-        length: tokens of a row.
+        rows: rows of the features table.
+        length: sequence length in tokens.
     """
     size = 1 + 2 * count_tokens(length)
     is_long = rows["tokens"].map(len) >= size * np.dtype(np.int32).itemsize
@@ -33,20 +33,20 @@ def select_passages(rows: pd.DataFrame, length: int) -> pd.DataFrame:
 
 
 def count_tokens(length: int) -> int:
-    """Return the tokens of a passage's beginning, and of what follows, where a row has `length` of them."""
+    """Return the tokens of a passage's prompt, and of its continuation, for a sequence length."""
     return min(MAX_TOKENS, length // 2)
 
 
 def measure_memorization(scorer: DocumentScorer, training: pd.DataFrame, test: pd.DataFrame) -> Memorization | None:
-    """Return which passages a model gives back.
+    """Return the shares of passages that a model has memorized.
 
     Args:
-        scorer: of the model.
-        training: texts that it was trained on, of `select_passages`.
-        test: texts that it was not trained on, the same.
+        scorer: scorer of the model.
+        training: training texts from `select_passages`.
+        test: test texts from `select_passages`.
 
     Returns:
-        None where no training text is long enough.
+        None if no training text is long enough.
     """
     if training.empty:
         return None
@@ -57,7 +57,7 @@ def measure_memorization(scorer: DocumentScorer, training: pd.DataFrame, test: p
 
 
 def find_memorized(scorer: DocumentScorer, texts: Sequence[Tokens], size: int) -> npt.NDArray[np.bool_]:
-    """Return whether a model gives back `size` tokens of each text after as many of its beginning, (n,)."""
+    """Return whether greedy decoding from the first `size` tokens of each text gives the next `size`, (n,)."""
     if not texts:
         return np.empty(0, bool)
     rows, _ = documents.cut_rows([text[: 1 + 2 * size] for text in texts], scorer.preprocessing)

@@ -1,4 +1,4 @@
-"""The metric of language models: bits per byte of text, which no tokenizer changes."""
+"""The metric of language models: bits per byte of text, independent of the tokenizer."""
 
 from nightshift.config.language import LanguageConfig
 

@@ -64,7 +64,7 @@ def export_llama(
 
 
 class _Llama:
-    """A decoder that grows by a layer at a time."""
+    """Builds the graph of a decoder, one layer at a time."""
 
     def __init__(self, model: "LlamaForCausalLM", length: int, vocabulary: int, files: Sequence[WeightFile]) -> None:
         self.graph, self.length = Drawing(files), length
@@ -85,7 +85,7 @@ class _Llama:
         return self.graph.node("Gather", self._weight("model.embed_tokens"), self.lower(tokens))
 
     def lower(self, numbers: str) -> str:
-        """Draw the numbers of tokens, be they only read or not."""
+        """Draw the ids of tokens, without the offset of masked ones."""
         return self.graph.node("Mod", numbers, self.vocabulary)
 
     def sum_tokens(self, values: str) -> str:
@@ -93,11 +93,11 @@ class _Llama:
         return self.graph.node("ReduceSum", values, self.graph.axes(1), keepdims=0)
 
     def at_least_1(self, values: str) -> str:
-        """Draw what can be divided by."""
+        """Draw the maximum with 1, a safe divisor."""
         return self.graph.node("Max", values, self.one)
 
     def layer(self, name: str, hidden: str) -> str:
-        """Draw a layer: attention, then SwiGLU, each of normalized numbers and added to what was there."""
+        """Draw a layer: attention, then SwiGLU, each with a norm before it and a residual connection."""
         graph = self.graph
         attended = self._attention(f"{name}.self_attn", self.normalize(f"{name}.input_layernorm", hidden))
         hidden = graph.node("Add", hidden, attended)
@@ -108,7 +108,7 @@ class _Llama:
         return graph.node("Add", hidden, self.linear(f"{name}.mlp.down_proj", wide))
 
     def normalize(self, name: str, hidden: str) -> str:
-        """Draw numbers over their root mean square, scaled."""
+        """Draw an RMS norm."""
         graph = self.graph
         squares = graph.node("ReduceMean", graph.node("Mul", hidden, hidden), axes=[-1])
         root = graph.node("Sqrt", graph.node("Add", squares, self.epsilon))
@@ -122,7 +122,7 @@ class _Llama:
         return self.graph.node("MatMul", hidden, self.graph.constant(np.ascontiguousarray(self.weights[stored].T)))
 
     def _attention(self, name: str, hidden: str) -> str:
-        """Draw what each token takes from itself and those before it; heads in groups share keys and values."""
+        """Draw causal grouped-query attention."""
         graph, size, shared = self.graph, self.shape.head_dim, self.shape.num_key_value_heads
         group = self.shape.num_attention_heads // shared
         query, key = (self._rotate(self._heads(f"{name}.{part}_proj", hidden)) for part in ("q", "k"))
@@ -142,7 +142,7 @@ class _Llama:
         )
 
     def _rotate(self, heads: str) -> str:
-        """Draw numbers turned by their positions, in pairs of one of either half."""
+        """Draw the rotary position embedding, which pairs the two halves of a head."""
         graph, half = self.graph, self.shape.head_dim // 2
         first, second = (graph.node("Slice", heads, *map(graph.axes, (begin, begin + half, 3))) for begin in (0, half))
         turned = graph.node("Concat", graph.node("Neg", second), first, axis=-1)

@@ -1,4 +1,4 @@
-"""The texts on which forms of a graph, and files for engines that generate text, are measured."""
+"""The validation texts on which graph variants and GGUF files are measured."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,7 +27,7 @@ from nightshift.tasks.language.scores import DocumentScorer, DocumentScores, Flo
 from nightshift.tasks.language.tokens import open_tokenizer
 from nightshift.tensors import Tensors, by_name
 
-JUDGED = 256  # texts on which files for engines are compared
+JUDGED = 256  # texts on which GGUF files are compared
 
 Scores = npt.NDArray[np.float32]
 
@@ -59,7 +59,7 @@ class DocumentOptimizationRows:
         return np.zeros(len(scores))
 
     def quality(self, scores: Scores) -> float:
-        """Return the bits per byte, negative: what is lost of it are bits too many."""
+        """Return the negative bits per byte, so that higher is better."""
         return -self._sum_up(scores).bits_per_byte
 
     def resample(self, scores: Scores) -> Floats:

@@ -1,4 +1,4 @@
-"""What the evaluation shows of a language model: bits per byte with intervals, on all texts and on parts of them."""
+"""The evaluation's report on a language model: bits per byte with intervals, on all texts and on slices."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -23,33 +23,31 @@ def measure(loss: BootstrapEstimate, limit: float) -> Measure:
 
 
 def measure_memorized(share: MemorizedShare, limit: float | None) -> Measure:
-    """Return the share of passages that are given back as a measure of the verdict."""
+    """Return the share of memorized passages as a measure of the verdict."""
     return Measure(name="memorized", value=share.share, limit=limit, interval=share.interval, higher_is_better=False)
 
 
 def refuse_memorized(memorized: Memorization, limit: float | None) -> list[str]:
-    """Return why a model is refused that gives back too much of its training texts; nothing without a limit."""
+    """Return why a model that has memorized too much is refused; nothing without a limit."""
     share = memorized.shares[0]
     if limit is None or share.share <= limit:
         return []
     low, high = share.interval
     return [
-        f"It gives back {share.share:.1%} [{low:.1%}, {high:.1%}] of {share.passages} training passages word for word, "
+        f"It reproduces {share.share:.1%} [{low:.1%}, {high:.1%}] of {share.passages} training passages verbatim, "
         f"above {limit:.1%}."
     ]
 
 
 def explain_unmeasured(memorized: Memorization | None, limit: float | None) -> list[str]:
-    """Return why a limit of what is given back decides nothing; nothing without one, or where it was measured."""
+    """Return why a limit on memorization could not be checked; nothing without a limit, or if it was measured."""
     if limit is None or memorized is not None:
         return []
-    return [
-        "No training text is long enough to tell what is given back; leave max_memorized out, or lower task.length."
-    ]
+    return ["No training text is long enough to measure memorization; leave max_memorized out, or lower task.length."]
 
 
 def highlights(trial: Trial[Any], figures: LanguageEvaluation) -> Iterator[Fact]:
-    """Yield what a reader sees first."""
+    """Yield the headline facts."""
     rival = trial.rival
     theirs = f", champion {rival.value(PROMISE):.3f}" if rival else ""
     value = _estimate(trial.challenger.estimates()[PROMISE])
@@ -60,7 +58,7 @@ def highlights(trial: Trial[Any], figures: LanguageEvaluation) -> Iterator[Fact]
 
 
 def blocks(trial: Trial[Any], figures: LanguageEvaluation) -> Iterator[Block]:
-    """Yield all the rest: candidates and champion, then parts of the texts."""
+    """Yield the details: candidates and champion, then slices of the texts."""
     columns = [TableColumn(title="Candidate"), TableColumn(title=TITLE, format="score")]
     rows = [
         Row(cells=[name, _estimate(candidate.estimates()[PROMISE])], tag="selected" if is_selected else "")
@@ -71,7 +69,7 @@ def blocks(trial: Trial[Any], figures: LanguageEvaluation) -> Iterator[Block]:
         cells = [f"champion, version {trial.rival.version}", _estimate(trial.rival.estimates()[PROMISE])]
         rows.append(Row(cells=cells))
     yield TableBlock(title="Metrics on the test days", columns=columns, rows=rows, is_key=True)
-    yield Text(sentences=[NOTE, "Bits of all texts over their bytes: fewer are better."], is_fine_print=True)
+    yield Text(sentences=[NOTE, "Bits of all texts divided by their bytes: lower is better."], is_fine_print=True)
     columns = [TableColumn(title="Part"), TableColumn(title="Texts", format="count"), columns[1]]
     parts = [Row(cells=[part.name, part.rows, part.bits_per_byte]) for part in figures.slices]
     yield TableBlock(title="Parts of the test texts", columns=columns, rows=parts, shown=SHOWN)
@@ -85,9 +83,9 @@ def _show_memorization(memorized: Memorization) -> Iterator[Block]:
         Row(cells=[part.name, part.passages, Estimate(value=part.share, low=part.interval[0], high=part.interval[1])])
         for part in memorized.shares
     ]
-    columns.append(TableColumn(title="Given back", format="percent"))
-    yield TableBlock(title="Passages given back word for word", columns=columns, rows=rows, shown=SHOWN)
-    note = f"The likeliest {memorized.tokens} tokens after a text's first {memorized.tokens} are the text's own."
+    columns.append(TableColumn(title="Memorized", format="percent"))
+    yield TableBlock(title="Memorized passages", columns=columns, rows=rows, shown=SHOWN)
+    note = f"Memorized: greedy decoding after {memorized.tokens} tokens of a text gives the next {memorized.tokens}."
     yield Text(sentences=[note], is_fine_print=True)
 
 
@@ -101,7 +99,7 @@ def render_card(trial: Trial[Any], figures: LanguageEvaluation) -> str:
     protocol = trial.config.protocol
     limits = [
         f"It was trained on {protocol.train_days} days of texts and measured on {protocol.test_days} later ones.",
-        "It writes what texts like these say, be it true or not.",
+        "It writes text like its training texts, whether true or not.",
         f"{figures.left_out:,} texts of the test days have too much in common with training texts and were left out.",
     ]
     sections = {
@@ -109,7 +107,7 @@ def render_card(trial: Trial[Any], figures: LanguageEvaluation) -> str:
         "Metrics on the test days": [*table(("Candidate", TITLE), measured), "", NOTE],
         "Verdict": items([strong(trial.verdict.decision), *trial.verdict.reasons]),
         "Parts": table(("Part", "Texts", TITLE), parts),
-        "Passages given back word for word": _tabulate_memorization(figures.memorization),
+        "Memorized passages": _tabulate_memorization(figures.memorization),
         "Limits": items(limits),
     }
     return page(f"Model card: {trial.config.name}, {trial.model.selected}", sections)
@@ -122,7 +120,7 @@ def _tabulate_memorization(memorized: Memorization | None) -> list[str]:
         (part.name, f"{part.passages:,}", f"{part.share:.1%} [{part.interval[0]:.1%}, {part.interval[1]:.1%}]")
         for part in memorized.shares
     ]
-    return table(("Texts", "Passages", "Given back"), rows)
+    return table(("Texts", "Passages", "Memorized"), rows)
 
 
 def _estimate(estimate: BootstrapEstimate) -> Estimate:

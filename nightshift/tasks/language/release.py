@@ -1,4 +1,4 @@
-"""How unlikely versions take a day's texts to be."""
+"""The bits per byte of a day's texts under several versions."""
 
 from collections.abc import Sequence
 from datetime import date
@@ -13,7 +13,7 @@ from nightshift.tasks.language import documents
 from nightshift.tasks.language.scores import DocumentScorer, Floats
 from nightshift.tasks.rows import select_group_slices
 
-WORST = 8.0  # bits per byte: as many as guessing takes
+WORST = 8.0  # bits per byte of a uniform guess
 
 
 def losses(table: Table, day: date, uris: Sequence[str]) -> list[Floats]:

@@ -1,4 +1,4 @@
-"""How many bits a model takes to write texts down, of which it scores rows of tokens."""
+"""The bits per byte of texts, which a model scores as rows of tokens."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -28,12 +28,12 @@ Singles = npt.NDArray[np.float32]
 
 @dataclass(frozen=True)
 class DocumentScores:
-    """What a model makes of n texts.
+    """A model's scores of n texts.
 
     Attributes:
-        bits: to write each down, (n,).
-        sizes: bytes of each, (n,).
-        firsts: bits per byte of each text's first row, which is all that a server sees of it, (n,).
+        bits: negative log-likelihood of each text in bits, (n,).
+        sizes: bytes of each text, (n,).
+        firsts: bits per byte of each text's first row, the only one that a server scores, (n,).
     """
 
     bits: Floats
@@ -90,7 +90,7 @@ class DocumentScorer:
         return self._run_batches(self.graph.score, rows)
 
     def embed_rows(self, rows: Tokens) -> Singles:
-        """Return what the network makes of rows, (n, length + 1) -> (n, width)."""
+        """Return the embeddings of rows, (n, length + 1) -> (n, width)."""
         return self._run_batches(self.graph.embedding, rows)
 
     def find_greedy(self, rows: Tokens) -> Singles:

@@ -1,4 +1,4 @@
-"""Texts to begin with: those of the simulated topics, each of which is a source, and nothing is known of them."""
+"""Simulated texts for a first run: a source per topic, without labels."""
 
 from datetime import date
 

@@ -1,4 +1,4 @@
-"""From a text to numbers of tokens, by a tokenizer's file whose tokens are bytes, or some bytes together."""
+"""Byte-level tokenizers: from texts to token ids."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,12 +27,12 @@ LEAST = 256 + 1 + len(chats.MARKS)  # numbers
 
 @dataclass(frozen=True)
 class ByteTokenizer:
-    """How texts are split, and what numbers their parts get.
+    """A tokenizer and its special tokens.
 
     Attributes:
-        content: of a `tokenizer.json`, as the library `tokenizers` writes it.
-        start: the number of the token that begins a text, which no text has.
-        vocabulary: how many numbers there are.
+        content: content of a `tokenizer.json`, as the library `tokenizers` writes it.
+        start: id of the token that begins a text, which no text contains.
+        vocabulary: vocabulary size.
         chat: whether texts are chats.
     """
 
@@ -48,12 +48,12 @@ class ByteTokenizer:
 
     @property
     def key(self) -> list[Any]:
-        """What decides the numbers of a text's tokens."""
+        """The inputs that determine token ids."""
         return [SCHEMA, tokenizers.__version__, self.sha256, self.start, self.chat]
 
     @cached_property
     def byte_lengths(self) -> Tokens:
-        """Bytes that each token stands for, int32 (2 vocabulary,); none, where it is a mark, or only read."""
+        """The byte length of each token, int32 (2 vocabulary,); 0 for special and masked tokens."""
         library, lengths = _library(self.content), np.zeros(2 * self.vocabulary, np.int32)
         for token, number in library.get_vocab(with_added_tokens=False).items():
             lengths[number] = len(token)  # a character is a byte
@@ -62,12 +62,12 @@ class ByteTokenizer:
         return lengths
 
     def count_bytes(self, document: Tokens) -> int:
-        """Return the bytes that tokens stand for; what is only read counts for nothing."""
+        """Return the total byte length of tokens; masked ones count 0."""
         return int(self.byte_lengths[document].sum())
 
     @cached_property
     def _marks(self) -> tuple[int, ...]:
-        """The numbers of what begins and ends a message."""
+        """The ids of the tokens that begin and end a message."""
         vocabulary = _library(self.content).get_vocab()
         return tuple(vocabulary[mark] for mark in chats.MARKS)
 
@@ -86,7 +86,7 @@ class ByteTokenizer:
         return (encoding.ids for encoding in encodings)
 
     def _encode_chat(self, text: str) -> Iterator[int]:
-        """Yield the numbers of a chat's tokens; learned is what the assistant says, and that it ends."""
+        """Yield the token ids of a chat; all but the assistant's messages and their ends are masked."""
         begin, end = self._marks
         read_only = self.vocabulary
         for message in chats.parse_chat(text):
@@ -127,7 +127,7 @@ def _check(tokenizer: ByteTokenizer, task: LanguageTaskConfig) -> ByteTokenizer:
     """
     plain = replace(tokenizer, chat=False)
     if task.start in chats.MARKS or tokenizer.start in plain.encode([task.start])[0][1:]:
-        raise UserError(f"task.start: is {task.start!r}, which texts or messages have too; name a token of its own")
+        raise UserError(f"task.start: is {task.start!r}, which texts or messages contain too; name a separate token")
     for probe, numbers in zip(PROBES, plain.encode(PROBES), strict=True):
         if plain.byte_lengths[numbers].sum() != len(probe.encode()):
             raise UserError(
@@ -158,18 +158,18 @@ def build_bytes_tokenizer(start: str) -> bytes:
 
 
 def train_tokenizer(texts: Iterable[str], vocabulary: int, start: str) -> bytes:
-    """Return the `tokenizer.json` of the bytes, and of those that most often stand together in some texts.
+    """Train a byte-level BPE on texts and return its `tokenizer.json`.
 
     Args:
-        texts: to learn from.
-        vocabulary: numbers that tokens get: of the bytes, of marks, and of what is learned.
-        start: the token that begins a text.
+        texts: training texts.
+        vocabulary: vocabulary size: bytes, special tokens and learned tokens.
+        start: token that begins a text.
 
     Raises:
         UserError: when there are too few numbers for the bytes.
     """
     if vocabulary < LEAST:
-        raise UserError(f"--vocabulary: is {vocabulary}; the bytes and the marks of texts and messages need {LEAST}")
+        raise UserError(f"--vocabulary: is {vocabulary}; bytes and special tokens need {LEAST}")
     library = _build_library(models.BPE())
     trainer = trainers.BpeTrainer(
         vocab_size=vocabulary,

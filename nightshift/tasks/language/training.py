@@ -1,4 +1,4 @@
-"""The texts that train and choose a language model."""
+"""The texts that train and select a language model."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from nightshift.tasks.language.scores import DocumentScorer
 from nightshift.tasks.language.tokens import FILE, ByteTokenizer, load_tokenizer
 from nightshift.tasks.protocol import CandidateMetrics, TrainingSetup
 
-CHECKED = 32  # texts on which a graph is compared with the network it was made of
+CHECKED = 32  # texts on which an exported graph is compared with its network
 
 
 @dataclass(frozen=True)
@@ -49,17 +49,17 @@ class DocumentSample:
 
     @property
     def signature(self) -> Signature:
-        """What every graph takes and gives."""
+        """The signature of every graph."""
         return Signature.of_scores(Tensor.of_rows(Datatype.INT32, self.setting.task.length + 1))
 
     @cached_property
     def preprocessing(self) -> LanguagePreprocessing:
-        """How texts become what a graph takes."""
+        """The preprocessing from texts to a graph's input."""
         return documents.describe_preprocessing(self.setting.task, self.tokenizer)
 
     @property
     def files(self) -> Mapping[str, bytes]:
-        """What a package holds beside its graphs: the tokenizer."""
+        """The files of a package besides its graphs: the tokenizer."""
         return {FILE: self.tokenizer.content}
 
     @property
@@ -74,11 +74,11 @@ class DocumentSample:
 
     @property
     def tolerance(self) -> float:
-        """By how much the scores of a candidate's graph may differ from the network's, in bits per byte."""
+        """The tolerance between the scores of a candidate's graph and its network, in bits per byte."""
         return TOLERANCE
 
     def check(self) -> None:
-        """Have each recipe refuse what it does not know."""
+        """Validate the parameters with each recipe."""
         for name in self.setting.task.candidates:
             candidates.recipe(self.setting.task, name)
 
@@ -87,13 +87,13 @@ class DocumentSample:
         return candidates.fit(self.setting, name, self.rows)
 
     def gap(self, fitted: Fitted) -> float:
-        """Return by how much a graph's scores differ from the network's, on some of the texts."""
+        """Return the largest difference between the scores of a graph and its network on some of the texts."""
         some = documents.read_tokens(self.rows.iloc[:: -(-len(self.rows) // CHECKED)])
         rows, _ = documents.cut_rows(some, self.preprocessing)
         return float(np.abs(self.scorer(fitted.graph).score_rows(rows) - fitted.predict(rows)).max())
 
     def scorer(self, graph: bytes) -> DocumentScorer:
-        """Return what scores texts by a candidate's graph."""
+        """Return the scorer of a candidate's graph."""
         return DocumentScorer(Graph(graph), self.preprocessing, self.tokenizer.byte_lengths)
 
     @cached_property

@@ -142,7 +142,7 @@ def test_the_forms_take_turns_and_their_medians_are_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "rounds"), [(0.001, (core.ROUNDS, core.MANY_ROUNDS)), (0.5, (20, 20)), (100, (core.FEWEST,) * 2)]
+    ("seconds", "rounds"), [(0.001, (core.ROUNDS, core.MANY_ROUNDS)), (0.5, (20, 20)), (100, (core.MIN_ROUNDS,) * 2)]
 )
 def test_slow_forms_have_fewer_rounds(seconds: float, rounds: tuple[int, int]) -> None:
     now, batches = [0.0], []
@@ -268,7 +268,7 @@ def test_a_form_without_a_score_for_some_row_is_left_out_and_stops_nothing() -> 
     assert [attempt.accepted for attempt in tried] == [True, False, False, False]
     assert [attempt.size for attempt in tried] == [len(b"graph"), None, None, None]
     assert [attempt.flipped for attempt in tried] == [0, None, None, None]
-    assert tried[0].reason == "It is what was trained."
+    assert tried[0].reason == "It is the trained graph."
     assert tried[3].reason == "It could not be made."
     assert tried[1].reason == "It has no finite score for some rows."
     assert tried[2].reason == "It cannot score the rows: no kernel"

@@ -57,8 +57,8 @@ def test_a_form_takes_the_same_inputs_and_scores_nearly_the_same(by_form, name: 
 
 def test_scales_are_chosen_from_a_few_rows_at_a_time() -> None:
     """All that a network computes of them is in memory at once."""
-    sample = np.resize(ROWS, (3 * forms.AT_ONCE, WIDTH))
-    assert b"DequantizeLinear" in forms.int8_static(perceptron(rows=forms.AT_ONCE), by_name(sample))
+    sample = np.resize(ROWS, (3 * forms.CALIBRATION_BATCH, WIDTH))
+    assert b"DequantizeLinear" in forms.int8_static(perceptron(rows=forms.CALIBRATION_BATCH), by_name(sample))
 
 
 def test_activations_of_static_int8_are_unsigned(by_form) -> None:

@@ -54,7 +54,7 @@ def test_a_wrong_file_is_refused_with_the_field(text: bytes, message: str) -> No
 def test_keys_with_a_budget_in_money_need_prices(tmp_path: Path) -> None:
     (tmp_path / "keys.yaml").write_text(f"- {{name: team, sha256: {'a' * 64}, dollars_per_day: 2.5}}\n")
     flags = ["--replica", "http://127.0.0.1:1", "--keys", str(tmp_path / "keys.yaml"), "--ledger", str(tmp_path / "l")]
-    with pytest.raises(UserError, match="team has dollars_per_day, and there are no prices; give --prices"):
+    with pytest.raises(UserError, match="team has dollars_per_day, which needs prices; give --prices FILE"):
         body(StepContext(parser().parse_args(flags)))
 
 

@@ -30,8 +30,8 @@ REPLICA = ["--replica", "http://127.0.0.1:1"]
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "no clear replicas; give --replica URL for each of them, or --replicas FILE"),
-        (["--replica", "http://a:1", "--replicas", "file"], "no clear replicas"),
+        ([], "give the replicas with either --replica URL, once per replica, or --replicas FILE"),
+        (["--replica", "http://a:1", "--replicas", "file"], "give the replicas with either --replica URL"),
         (["--replica", "a:1"], "replica is 'a:1'; give [VERSION=]http://HOST:PORT"),
         (["--replicas", "/nowhere"], "replicas is '/nowhere': No such file or directory"),
         ([*REPLICA, "--keys", "file"], "keys and ledger belong together; give both --keys FILE and --ledger FILE"),

@@ -118,5 +118,7 @@ def test_what_cannot_be_a_log_is_the_users_to_fix(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"log is .*; give a folder that can be written"):
         RequestLog(str(tmp_path / "file" / "log"))
     (tmp_path / "2026-01-01.jsonl").write_text("[]\n")
-    with pytest.raises(UserError, match=r"2026-01-01.jsonl is no log of the gateway .*; remove its broken lines"):
+    with pytest.raises(
+        UserError, match=r"2026-01-01.jsonl is not a request log of the gateway .*; remove its broken lines"
+    ):
         read_records(str(tmp_path), "2026-01-01")

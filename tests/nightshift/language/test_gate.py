@@ -138,5 +138,5 @@ def test_other_documents_are_no_pair(original: Path, documents: list[str]) -> No
 
 
 def test_no_document_is_refused(original: Path) -> None:
-    with pytest.raises(UserError, match="a text on each line"):
+    with pytest.raises(UserError, match="one text per line"):
         measure_likelihoods(original, [], OPTIONS)

@@ -86,7 +86,7 @@ def test_too_few_or_short_documents_are_refused() -> None:
         items.build_suite([*TEXTS[2:5], "short"], 8)
     with pytest.raises(UserError, match="--items is 3; give at least 4"):
         command("suite", "documents.txt", "suite", "--items", "3")
-    with pytest.raises(UserError, match=r"documents documents\.txt is no file; give one with a text on each line"):
+    with pytest.raises(UserError, match=r"documents documents\.txt is not a file; give a file with one text per line"):
         command("suite", "documents.txt", "suite")
 
 
@@ -188,7 +188,7 @@ def test_a_challenger_fails_if_it_loses_more_than_is_tolerated_and_not_by_chance
 
 
 def test_scores_of_other_items_are_not_compared() -> None:
-    with pytest.raises(UserError, match="its scores are of another suite"):
+    with pytest.raises(UserError, match="its scores are from another suite"):
         comparison.compare_scores(scored([1.0]), scored([1.0], "b"), "s")
 
 

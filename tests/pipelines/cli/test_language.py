@@ -50,7 +50,7 @@ def test_a_model_is_converted_quantized_and_judged(tmp_path: Path, capsys: pytes
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--documents", "nowhere.txt"], "documents nowhere.txt is no file; give one with a text on each line"),
+        (["--documents", "nowhere.txt"], "documents nowhere.txt is not a file; give a file with one text per line"),
         (["--documents", __file__, "--context", "1"], "--context is 1 and --threads 2; give 2 or more and 1 or more"),
     ],
 )

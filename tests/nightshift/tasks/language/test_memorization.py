@@ -1,4 +1,4 @@
-"""What a model gives back of its training texts is found, and is held to a limit."""
+"""The share of training texts that a model reproduces is measured and held to a limit."""
 
 from collections.abc import Sequence
 
@@ -80,7 +80,7 @@ def test_passages_are_chosen_by_their_hashes_and_each_counts_once() -> None:
 def test_a_model_that_gives_back_too_much_is_refused_with_the_share(limit: float | None, is_refused: bool) -> None:
     share = MemorizedShare(name="training", passages=500, share=0.15, interval=(0.121, 0.184))
     reasons = quality.refuse_memorized(Memorization(tokens=8, shares=[share]), limit)
-    expected = "It gives back 15.0% [12.1%, 18.4%] of 500 training passages word for word, above 10.0%."
+    expected = "It reproduces 15.0% [12.1%, 18.4%] of 500 training passages verbatim, above 10.0%."
     assert reasons == ([expected] if is_refused else [])
 
 

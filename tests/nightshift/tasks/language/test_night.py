@@ -117,7 +117,7 @@ def test_the_evaluation_gives_bits_per_byte_of_all_texts_and_of_parts_of_them(ni
     assert {part.name for part in sources} == {f"source {name}" for name in ("finance", "health", "sports", "travel")}
     assert sum(part.rows for part in sources) == figures.test.rows == 48
     titles = [block.title for block in read_section(str(night.folder / "evaluation")).blocks if hasattr(block, "title")]
-    tables = {"Metrics on the test days", "Parts of the test texts", "Passages given back word for word"}
+    tables = {"Metrics on the test days", "Parts of the test texts", "Memorized passages"}
     assert tables <= set(titles)
     assert "bits per byte" in (night.folder / "evaluation/model_card.md").read_text()
 

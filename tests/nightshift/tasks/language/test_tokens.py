@@ -97,5 +97,5 @@ def test_a_tokenizer_that_loses_or_adds_bytes_is_refused(tmp_path, changed):
 
 @pytest.mark.parametrize("start", ["a", "<|im_start|>"])
 def test_the_token_that_begins_a_text_is_in_no_text(start):
-    with pytest.raises(UserError, match="which texts or messages have too"):
+    with pytest.raises(UserError, match="which texts or messages contain too"):
         load_tokenizer(task(start=start))
