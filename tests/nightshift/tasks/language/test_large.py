@@ -252,7 +252,7 @@ def test_such_a_model_is_evaluated_and_its_graph_stays_as_it_was_trained(trained
     quantized = Night(night.workspace, DAY, night.config | {"optimization": {"form": "int8 dynamic"}})
     outcome = optimization.body(quantized.context(**uris, optimized="optimized"))
     assert outcome == {"form": "original"}
-    reason = "Its weights lie in files of their own, and such graphs are not changed."
+    reason = "The graph's weights are in separate files, which cannot be converted."
     assert reason in Verdict.read(trained.uri("optimized/verdict.json")).reasons[0]
     optimized = package.load(trained.uri("optimized"))
     assert optimized.sha256 == trained.models["model"].sha256
