@@ -29,7 +29,7 @@ def may_pass(status: int) -> bool:
 def nearest(name: str, allowed: Iterable[str]) -> str:
     """Return `; did you mean 'x'?` for the allowed name closest to `name`, or nothing."""
     match = difflib.get_close_matches(name, list(allowed), n=1)
-    return f"; did you mean {match[0]!r}?" if match else ""
+    return f"; did you mean {str(match[0])!r}?" if match else ""  # also of an enumeration
 
 
 def check_names(field: str, names: Iterable[str], allowed: Iterable[str]) -> None:
@@ -49,7 +49,7 @@ def require_extra(field: str, extra: str) -> Iterator[None]:
     """Turn a library that is missing into a UserError that names the extra of this package that has it."""
     try:
         yield
-    except ImportError:
+    except ImportError as error:
         raise UserError(
-            f"{field} needs a library that is missing; run in the checkout: pip install -e '.[{extra}]'"
+            f"{field} needs a library that is missing ({error}); run in the checkout: pip install -e '.[{extra}]'"
         ) from None

@@ -10,12 +10,18 @@ import numpy.typing as npt
 from nightshift.contracts.package import EMBEDDING, GREEDY, OUTPUT
 from nightshift.errors import UserError
 from nightshift.tensors import Array, Tensors, by_name
+from nightshift.weights import LargeGraph
 
 CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
 PROVIDERS = {"cpu": CPU, "cuda": CUDA}  # by the name of the device
 # TF32 keeps ten bits of a factor, and a release compares scores to 0.0001; batches have many sizes, and the exhaustive
 # search is made anew for each
 OPTIONS = {CUDA: {"use_tf32": "0", "cudnn_conv_algo_search": "HEURISTIC"}}
+
+
+# where ONNX Runtime looks for weights that the package has no file for: it finds none, of whatever path
+NOWHERE = ("session.model_external_initializers_file_folder_path", os.devnull)
+STRAY = "External data path"  # begins what it says of them
 
 
 class Graph:
@@ -30,7 +36,7 @@ class Graph:
         onnxruntime: the library; None: the one that is installed.
 
     Raises:
-        UserError: when what is to run it cannot. There is no fallback.
+        UserError: when what is to run it cannot, or weights lie elsewhere than in its files. There is no fallback.
     """
 
     def __init__(self, content: bytes, threads: int = 1, provider: str = CPU, onnxruntime: Any = None) -> None:
@@ -41,9 +47,16 @@ class Graph:
         _check(provider, onnxruntime.get_available_providers())
         if provider == CUDA:
             onnxruntime.preload_dlls()  # of the wheels that bring CUDA, which the loader does not know
-        self._session = onnxruntime.InferenceSession(
-            content, options, providers=[(provider, OPTIONS.get(provider, {}))]
-        )
+        options.add_session_config_entry(*NOWHERE)
+        self._weights = _add_weights(content, options, onnxruntime) if isinstance(content, LargeGraph) else []
+        try:
+            self._session = onnxruntime.InferenceSession(
+                content, options, providers=[(provider, OPTIONS.get(provider, {}))]
+            )
+        except Exception as error:  # of a class that depends on what is wrong
+            if STRAY not in str(error):
+                raise
+            raise UserError(f"weights of the graph lie outside the package's files ({error}); train again") from None
         _check(provider, self._session.get_providers()[:1])  # what does not load is replaced by the CPU
         self._session.disable_fallback()  # nor does a call that fails move the session to the CPU
 
@@ -62,6 +75,14 @@ class Graph:
     def _run(self, output: str, inputs: Array | Tensors) -> npt.NDArray[np.float32]:
         (values,) = self._session.run([output], by_name(inputs))
         return np.asarray(values, dtype=np.float32)
+
+
+def _add_weights(graph: LargeGraph, options: Any, onnxruntime: Any) -> list[Any]:
+    """Let a session use the weights where they are in memory; return what must outlive it."""
+    weights = {name: tensor for file in graph.files for name, tensor in file.tensors.items()}
+    values = [onnxruntime.OrtValue.ortvalue_from_numpy(tensor) for tensor in weights.values()]
+    options.add_external_initializers(list(weights), values)
+    return values
 
 
 def _check(provider: str, there: Sequence[str]) -> None:

@@ -1,9 +1,20 @@
 """Names of the container images, tagged with the project's version."""
 
+from enum import StrEnum
 from importlib.metadata import version
 
 # a component's own, since kfp wants one: where a step is placed decides on its image
 UNPLACED = "unplaced"
+
+
+class ImageName(StrEnum):
+    """An image, by its stage of `containers/Dockerfile`."""
+
+    BASE = "base"
+    SERVING = "serving"
+    SERVING_GPU = "serving-gpu"
+    AIRFLOW = "airflow"
+    RAPIDS = "rapids"
 
 
 def image(name: str, prefix: str = "nightshift") -> str:

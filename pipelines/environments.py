@@ -122,11 +122,13 @@ class Site:
         placements: what a step of each role gets there.
         parameters: pipeline parameters that have a default there. The device is always among them on a cluster,
             since the image of the GPU steps fits one device only.
+        has_kubeflow: whether Kubeflow's Pipelines and Trainer run there; the smallest clusters have Airflow alone.
     """
 
     name: str
     placements: Mapping[Role, Placement]
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    has_kubeflow: bool = True
 
     def with_variables(self, **variables: str) -> Self:
         """Return the site with more environment variables for all steps."""
@@ -231,7 +233,7 @@ def _cluster(name: str, machines: Mapping[Role, str], bucket: str = "") -> Site:
     release = replace(light, secrets=(*light.secrets, token), account="nightshift-release")
     placements = {Role.LIGHT: light, Role.GPU: gpu, Role.TRAINING: replace(gpu, labels=queue_labels(TRAINING))}
     placements |= {Role.LAUNCHER: launcher, Role.RELEASE: release}
-    cluster = Site(name, placements, {"state": state, "device": "cuda"})
+    cluster = Site(name, placements, {"state": state, "device": "cuda"}, has_kubeflow=not bucket)
     return cluster if bucket else cluster.with_variables(**{GATEWAY: "http://pushgateway.nightshift:9091"})
 
 

@@ -17,6 +17,7 @@ from nightshift.graph import CPU
 from nightshift.stats.bootstrap import BootstrapInterval
 from nightshift.tasks.protocol import OptimizationRows
 from nightshift.tensors import Tensors, row_count, split_rows, take_rows
+from nightshift.weights import total_size
 
 Floats = npt.NDArray[np.floating[Any]]
 Scores = npt.NDArray[np.float32]
@@ -144,7 +145,7 @@ def _attempt(form: Form, times: Mapping[str, list[Latency]], effect: Effect, row
     return Attempt(
         name=form.name,
         provider=form.provider,
-        size=len(form.content) if form.graph else None,
+        size=total_size(form.content) if form.graph else None,
         loss=effect.loss,
         flipped=effect.flipped,
         latencies=times.get(form.name, []),
@@ -205,8 +206,8 @@ def best(tried: Sequence[Attempt]) -> Attempt:
 
 
 def keep_original(model: ModelPackage) -> Optimization:
-    """Return the result for a model whose graph is served unchanged."""
-    size = model.graph(model.selected).size
+    """Return that a model's graph is served as it was trained."""
+    size = sum(file.size for file in model.graph_files(model.selected))
     attempt = Attempt(
         name=ORIGINAL, provider=CPU, size=size, loss=None, flipped=None, latencies=[], accepted=True, reason=UNCHANGED
     )

@@ -10,6 +10,7 @@ from typing import Any
 
 from nightshift.graph import CPU, Graph, runtime
 from nightshift.tensors import Tensors, split_rows
+from nightshift.weights import LargeGraph
 
 # 7-bit weights: CPUs without VNNI add pairs of 8-bit products in 16 bits, which overflows
 SAFE = {"reduce_range": True}
@@ -56,7 +57,9 @@ def make_forms(content: bytes, sample: Tensors) -> Iterator[Form]:
 
 
 def make_form(name: str, content: bytes, sample: Tensors) -> Form:
-    """Return a variant with a session: one of `MAKERS`; for the arguments see `make_forms`."""
+    """Return a form that a server can call: one of `MAKERS`; the arguments are those of `make_forms`."""
+    if isinstance(content, LargeGraph):  # ONNX Runtime's tools write one file, which cannot hold it
+        return Form(name, None, missing="Its weights lie in files of their own, and such graphs are not changed.")
     return _try_form(name, lambda: MAKERS[name](content, sample))
 
 

@@ -40,7 +40,7 @@ def body(context: StepContext) -> dict[str, float]:
     subject = tasks.find(context.config.task.kind).profiling.selected_fit(setup, model, watch.phase)
     count, days = row_count(subject.inputs), context.plan.test.train
     step.log.info("fitting %s again, on %d rows of %s, on %s", model.selected, count, days, device)
-    measurements, trace = core.measure(subject, watch, model.graph(model.selected).sha256)
+    measurements, trace = core.measure(subject, watch, model.identify_graph(model.selected))
     step.log.info("%.0f rows per second. %s", measurements.rows_per_second, measurements.diagnosis)
     storage.write_bytes(storage.join(folder, profile.TRACE), trace)
     write_section(folder, section.build(measurements))

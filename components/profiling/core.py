@@ -1,6 +1,5 @@
 """Train the selected model once more: first as it is, phase by phase, then with a profiler attached."""
 
-import hashlib
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -17,6 +16,7 @@ from nightshift.profiler.traces import analysis, kineto, names
 from nightshift.profiler.traces.analysis import Known
 from nightshift.tasks.protocol import ProfiledFit
 from nightshift.tensors import Tensors, row_count, split_rows, take_rows
+from nightshift.weights import identify
 
 SINGLE_CALLS = 500
 MUCH_WAITING = 0.2
@@ -82,7 +82,7 @@ def measure(subject: ProfiledFit, watch: PhaseTimer, trained_sha256: str) -> tup
         scoring=[scoring(graph, subject.inputs, 1), scoring(graph, subject.inputs, subject.batch)],
         activity=activity[0] if activity else None,
         peak_memory_bytes=peak,
-        reproduced=hashlib.sha256(content).hexdigest() == trained_sha256,
+        reproduced=identify(content) == trained_sha256,
         top_operations=operations,
         diagnosis=diagnosis(watch.seconds, operations),
         findings=findings(trace) if is_cuda else [],

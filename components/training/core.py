@@ -19,6 +19,7 @@ from nightshift.errors import UserError
 from nightshift.neural.losses import Points
 from nightshift.splits import Days, Fold
 from nightshift.tasks.protocol import CandidateMetrics, Sample, TrainingRows, TrainingSetup
+from nightshift.weights import weight_files
 
 log = logging.getLogger("nightshift")
 
@@ -191,6 +192,7 @@ def _entry(config: Config, name: str, fit: FittedCandidate, metrics: Mapping[str
         kind=candidate.kind,
         parameters=candidate.parameters,
         file=f"{name}.onnx",
+        weights=[file.name for file in weight_files(fit.graph)],
         validation={**metrics},
         seconds=fit.seconds,
         losses=fit.losses,

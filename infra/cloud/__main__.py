@@ -14,6 +14,7 @@ from infra.cloud.answers import Cloud, EnvironmentAnswers, Size
 from infra.cloud.rendering import IMAGES, OUTPUTS, RENDERED, Infrastructure, make
 from infra.terraform import INFRA
 from nightshift.errors import UserError
+from nightshift.printable import exit_on_closed_pipe
 
 CHARTS = INFRA / "cluster" / "charts.yaml"
 
@@ -21,12 +22,13 @@ CHARTS = INFRA / "cluster" / "charts.yaml"
 def main() -> None:
     """Print one command per line; exit with code 2 on a user's mistake."""
     args = _parser().parse_args()
-    try:
-        for line in args.action(args):
-            print(line)
-    except UserError as error:
-        print(f"cloud: {error}", file=sys.stderr)
-        sys.exit(2)
+    with exit_on_closed_pipe():
+        try:
+            for line in args.action(args):
+                print(line)
+        except UserError as error:
+            print(f"cloud: {error}", file=sys.stderr)
+            sys.exit(2)
 
 
 def init(args: argparse.Namespace) -> Sequence[str]:

@@ -15,6 +15,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from nightshift.errors import UserError, nearest
+from nightshift.image import ImageName
 from pipelines.configs import strict_yaml
 
 FOLDER = Path(__file__).parents[1] / "answers"
@@ -24,7 +25,6 @@ Email = Annotated[str, Field(pattern=r"^[^@\s]+@[^@\s]+$")]
 # patterns of values that end up in shell commands
 GeographicName = Annotated[str, Field(pattern=r"^[a-z]+(-[a-z0-9]+)+$")]
 Registry = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*(:[0-9]+)?(/[a-z0-9._-]+)*$")]
-ImageName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")]
 SourceName = Annotated[str, Field(pattern=r"^[\w./][\w.:/=+@%-]*$")]
 
 
@@ -187,8 +187,8 @@ class EnvironmentAnswers(AnswerSection):
         None, description="registry of another environment whose tested images to run; null: its own registry"
     )
     images: list[ImageName] = Field(
-        ["base", "serving", "airflow", "rapids"],
-        description="images to build, by target in containers/Dockerfile",
+        [ImageName.BASE, ImageName.SERVING, ImageName.AIRFLOW, ImageName.RAPIDS],
+        description="targets of containers/Dockerfile to build",
         min_length=1,
     )
     schedule: NightlySchedule = Field(NightlySchedule(), description="use case to run every night")

@@ -11,6 +11,7 @@ from infra.cloud.answers import Cloud, EnvironmentAnswers, Provisioning
 from infra.cloud.rendering import COMPUTE_CLASS, IMAGES, OUTPUTS, RENDERED, VARIABLES, Infrastructure, make, references
 from infra.cluster import core as cluster
 from infra.terraform import INFRA
+from pipelines import configs
 from pipelines.images import PUSHED_IMAGES
 
 READY_SECONDS = 60  # for the API server to respond through a new connection
@@ -122,11 +123,8 @@ def install(
 def schedule(answers: EnvironmentAnswers, infrastructure: Infrastructure, digests: Mapping[str, str]) -> list[str]:
     """Return the commands that check the environment and schedule nightly runs; without Kubeflow, in Airflow."""
     if infrastructure.state:
-        use_case = answers.schedule.config.replace("-", "_")  # as in the ids of its DAGs
-        unpause = f"airflow dags unpause --yes --treat-dag-id-as-regex '^{use_case}_'"
-        airflow = "kubectl exec --namespace airflow deployment/airflow-api-server --container api-server"
-        return [*connect(answers), f"{airflow} -- {unpause}"]
-    # a listener there, such as the forwarded port of another environment, would get these schedules
+        return [*connect(answers), *_unpause(configs.load(answers.schedule.config)["name"])]
+    # else what listens there, such as the forwarded port of another environment, would get these nights
     is_free = f"! (: </dev/tcp/localhost/{KUBEFLOW_PORT}) 2>/dev/null"
     message = f"cloud: something listens on port {KUBEFLOW_PORT} already; end it, then run the same command again"
     chosen = f"--config {shlex.quote(answers.schedule.config)} --data {shlex.quote(answers.schedule.data)}"
@@ -137,6 +135,20 @@ def schedule(answers: EnvironmentAnswers, infrastructure: Infrastructure, digest
         f"kubectl port-forward --namespace kubeflow service/ml-pipeline {KUBEFLOW_PORT} >/dev/null &",
         f"nightshift doctor --environment {answers.cloud}",
         f"nightshift schedule --environment {answers.cloud} {chosen} --replace",
+    ]
+
+
+def _unpause(use_case: str) -> list[str]:
+    """Return the commands that start a use case's DAGs, which are there if the image of Airflow has their file."""
+    prefix = use_case.replace("-", "_")  # of their ids
+    training = f"{prefix}_training"
+    airflow = "kubectl exec --namespace airflow deployment/airflow-api-server --container api-server -- airflow dags"
+    fix = "write its file (dags/README.md), and run cloud-images, cloud-install and this command again"
+    missing = f"cloud: Airflow has no DAG {training}; {fix}"
+    return [
+        # without one, unpause succeeds too
+        f'{airflow} details {training} >/dev/null || {{ echo "{missing}" >&2; exit 2; }}',
+        f"{airflow} unpause --yes --treat-dag-id-as-regex '^{prefix}_'",
     ]
 
 

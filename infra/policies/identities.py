@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from infra.policies.model import Environment, Problem, Resource, label, policy, table
-from infra.policies.names import as_list
+from infra.policies.names import as_list, documents
 
 _RIGHTS = {"s3:GetObject": "reads", "s3:PutObject": "writes"}
 _ROLES = {"roles/storage.objectViewer": ("reads",), "roles/storage.objectUser": ("reads", "writes")}
@@ -83,7 +83,7 @@ def an_addon_has_the_role_under_its_own_account(environment: Environment) -> Ite
 
 @policy("infra/policies/tables/names.yaml, stores")
 def accounts_reach_the_stores_that_they_use(environment: Environment) -> Iterator[Problem]:
-    """Each service account reads and writes its configured locations, and no others."""
+    """Each account of Kubernetes, and what serves a model elsewhere, reads and writes where it should only."""
     uses = _uses(environment)
     rights = _rights_on_aws(environment) if environment.cloud == "aws" else _rights_on_gcp(environment)
     by_account: dict[str, dict[str, set[str]]] = {}
@@ -121,22 +121,26 @@ def _uses(environment: Environment) -> dict[str, dict[str, list[str]]]:
 
 def _rights_on_aws(environment: Environment) -> Iterator[tuple[str, str, str]]:
     roles = {role.values.get("name"): _trusted(role) for role in environment.of_type("aws_iam_role")}
-    for granted in environment.of_type("aws_iam_role_policy"):
-        account = roles.get(granted.values.get("role"), "")
-        if "/" in account and granted.values.get("name") == "bucket":
-            for statement in json.loads(granted.values.get("policy") or '{"Statement": []}')["Statement"]:
-                for action in as_list(statement["Action"]):
-                    if action in _RIGHTS:
-                        yield account, _RIGHTS[action], str(statement["Resource"]).split("/")[-2]
+    buckets = tuple(f"{bucket.values.get('arn')}/" for bucket in environment.of_type("aws_s3_bucket"))
+    for granted, _, statement in documents(environment):
+        for action in {*as_list(statement["Action"])} & _RIGHTS.keys():
+            for arn in as_list(statement.get("Resource", [])):
+                if granted.type == "aws_iam_role_policy" and arn.startswith(buckets):
+                    folder = arn.partition("/")[2].removesuffix("/*")
+                    yield roles.get(granted.values.get("role"), ""), _RIGHTS[action], folder
 
 
 def _rights_on_gcp(environment: Environment) -> Iterator[tuple[str, str, str]]:
     buckets = {bucket.values["name"] for bucket in environment.of_type("google_storage_bucket")}
     for grant in environment.of_type("google_storage_bucket_iam_member"):
-        match = _PRINCIPAL.fullmatch(str(grant.values.get("member")))
-        if match and grant.values["bucket"] in buckets:
+        member = str(grant.values.get("member"))
+        match, owner = _PRINCIPAL.fullmatch(member), environment.owners.get(member)
+        account = f"{match['namespace']}/{match['account']}" if match else ""
+        if owner and owner.type == "google_service_account":
+            account = str(owner.values["account_id"]).rpartition("-")[2]
+        if account and grant.values["bucket"] in buckets:
             for use in _ROLES.get(grant.values["role"], ()):
-                yield f"{match['namespace']}/{match['account']}", use, grant.values["bucket"].rpartition("-")[2]
+                yield account, use, grant.values["bucket"].rpartition("-")[2]
 
 
 @policy("https://docs.cloud.google.com/kubernetes-engine/docs/concepts/workload-identity")

@@ -30,6 +30,17 @@ def values_are_what_they_mean(environment: Environment) -> Iterator[Problem]:
                     yield Problem(where, ".".join(path), value, f"{allowed}: {row['why']} ({row['source']})")
 
 
+@policy("infra/policies/tables/members.yaml names one for each row")
+def lists_hold_what_is_needed(environment: Environment) -> Iterator[Problem]:
+    """A list that lacks one of what `tables/members.yaml` asks for leaves that undone, and nothing says so."""
+    for kind, where, content in _described(environment):
+        for row in (row for row in table("members") if row["of"] == kind):
+            held = {str(value) for path, value in leaves(content) if ".".join(path) == row["field"]}
+            for missing in {*row["has"]} - held if held else ():
+                allowed = f"it lacks {missing}: {row['why']} ({row['source']})"
+                yield Problem(where, row["field"], sorted(held), allowed)
+
+
 def _described(environment: Environment) -> Iterator[tuple[str, str, Json]]:
     yield from ((resource.type, resource.address, resource.values) for resource in environment.resources)
     yield from ((value["kind"], label(value), value) for value in environment.objects)

@@ -256,25 +256,15 @@ def karpenter_hears_of_every_interruption(environment: Environment) -> Iterator[
         yield Problem("aws_cloudwatch_event_rule", "event_pattern.detail-type", sorted(heard), f"{detail} has no rule")
 
 
-@policy("https://docs.aws.amazon.com/AmazonCloudWatch/latest/logs/iam-access-control-overview-cwl.html")
-def rights_to_write_logs_are_to_streams(environment: Environment) -> Iterator[Problem]:
-    """Events are put into the streams of a group: without :* or /* behind it the ARN names the group alone."""
-    for resource, argument, statement in documents(environment):
-        if "logs:PutLogEvents" in as_list(statement["Action"]):
-            for arn in as_list(statement.get("Resource", [])):
-                if not arn.endswith("*"):
-                    yield Problem(resource.address, f"{argument}.Resource", arn, "it ends with :*, for the streams")
-
-
 @policy("https://docs.aws.amazon.com/AmazonS3/latest/userguide/security-best-practices.html")
 def everybody_is_refused_and_not_let_in(environment: Environment) -> Iterator[Problem]:
     """A statement for everybody denies what is not encrypted, or is about callers of this account."""
     for resource, argument, statement in documents(environment):
         keys = {key for keys in statement.get("Condition", {}).values() for key in keys}
-        if "aws:SecureTransport" in keys and statement["Effect"] != "Deny":
-            yield Problem(
-                resource.address, f"{argument}.Effect", statement["Effect"], "with aws:SecureTransport it is Deny"
-            )
+        wanted = "Deny" if "aws:SecureTransport" in keys else "Allow"
+        if statement["Effect"] != wanted:
+            allowed = f"it is {wanted}: what is not encrypted is refused, and nothing else"
+            yield Problem(resource.address, f"{argument}.Effect", statement["Effect"], allowed)
         anybody = statement.get("Principal") in ("*", {"AWS": "*"})
         if anybody and statement["Effect"] == "Allow" and not {"kms:CallerAccount", "aws:PrincipalAccount"} & keys:
             allowed = "everybody is let in: a condition names the caller's account"

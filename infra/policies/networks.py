@@ -100,28 +100,6 @@ def _ways(environment: Environment) -> Iterator[tuple[str, str]]:
         yield str(tie.values.get("subnet_id")), way.type if way else ""
 
 
-@policy("https://docs.aws.amazon.com/vpc/latest/userguide/nat-gateway-basics.html")
-def a_zones_way_out_lies_in_the_zone(environment: Environment) -> Iterator[Problem]:
-    """Where a zone has a NAT gateway its subnets use that: another costs by the byte, and fails with its zone."""
-    zones = {
-        gateway.values.get("id"): _zone(environment, gateway.values.get("subnet_id"))
-        for gateway in environment.of_type("aws_nat_gateway")
-    }
-    tables = {
-        tie.values.get("route_table_id"): _zone(environment, tie.values.get("subnet_id"))
-        for tie in environment.of_type("aws_route_table_association")
-    }
-    for route in environment.of_type("aws_route"):
-        zone, way = tables.get(route.values.get("route_table_id")), zones.get(route.values.get("nat_gateway_id"))
-        if way and zone in zones.values() and way != zone:
-            yield Problem(route.address, "nat_gateway_id", way, f"the NAT gateway of {zone} is the one to use")
-
-
-def _zone(environment: Environment, subnet: object) -> str:
-    owner = environment.owners.get(str(subnet))
-    return str(owner.values.get("availability_zone")) if owner else ""
-
-
 # arguments that together are one's own: what is given to two is refused, or serves one of them only
 _OWN = {
     "aws_nat_gateway": ("allocation_id",),
@@ -286,26 +264,20 @@ def _first_interface(template: Resource) -> Iterator[tuple[str, list[str]]]:
 
 @policy("https://docs.aws.amazon.com/fsx/latest/LustreGuide/limit-access-security-groups.html")
 def lustre_and_its_clients_let_each_other_in(environment: Environment) -> Iterator[Problem]:
-    """Servers admit themselves and nodes, and nodes admit servers, at 988 and 1018 to 1023."""
-    rules = _admitted(environment, "ingress")
+    """Servers admit and call themselves and nodes, and nodes admit servers, at 988 and 1018 to 1023."""
+    rules = {way: _admitted(environment, way) for way in ("ingress", "egress")}
     nodes = [group for cluster in _clusters(environment) if (group := _group(cluster))]
     for system in environment.of_type("aws_fsx_lustre_file_system"):
         servers: list[str] = system.values.get("security_group_ids") or []
-        pairs = (
-            ("servers", servers, "servers", servers),
-            ("servers", servers, "nodes", nodes),
-            ("nodes", nodes, "servers", servers),
-        )
-        for into, groups, who, peers in pairs if servers and nodes else ():
-            for ports in _LUSTRE:
-                if not _lets(rules, groups, peers, ports):
-                    allowed = f"no ingress rule lets {who} into {into}' group at {ports[0]} to {ports[1]}"
-                    yield Problem(
-                        system.address,
-                        "security_group_ids (lustre)",
-                        [_called(environment, group) for group in groups],
-                        allowed,
-                    )
+        # nodes' own group lets them call anybody
+        asked = [("ingress", servers, servers), ("ingress", servers, nodes), ("ingress", nodes, servers)]
+        asked += [("egress", servers, servers), ("egress", servers, nodes)]
+        for (way, groups, peers), ports in itertools.product(asked if servers and nodes else (), _LUSTRE):
+            if not _lets(rules[way], groups, peers, ports):
+                shown = [_called(environment, group) for group in groups]
+                whom = ", ".join(_called(environment, peer) for peer in peers)
+                allowed = f"it has no {way} rule for {whom} at {ports[0]} to {ports[1]}"
+                yield Problem(system.address, "security_group_ids (lustre)", shown, allowed)
 
 
 @policy("https://docs.cloud.google.com/kubernetes-engine/docs/how-to/private-clusters#add_firewall_rules")
@@ -367,3 +339,23 @@ def what_lies_together_is_in_one_place(environment: Environment) -> Iterator[Pro
         if zones and resource.values["location"] not in zones:
             allowed = f"nodes are in {', '.join(sorted(zones))}"
             yield Problem(resource.address, "location", resource.values["location"], allowed)
+
+
+@policy("https://docs.aws.amazon.com/fsx/latest/LustreGuide/performance.html")
+def a_file_system_lies_where_nodes_are(environment: Environment) -> Iterator[Problem]:
+    """Lustre is in the zone of the general nodes: what passes between zones is slower, and paid for by the byte."""
+    zones = {
+        _zone(environment, subnet)
+        for group in environment.of_type("aws_eks_node_group")
+        if (group.values.get("labels") or {}).get("nightshift/pool") == "general"
+        for subnet in group.values.get("subnet_ids") or ()
+    } - {""}
+    for system in environment.of_type("aws_fsx_lustre_file_system"):
+        for subnet in system.values.get("subnet_ids") or ():
+            if zones and _zone(environment, subnet) not in zones:
+                yield Problem(system.address, "subnet_ids", _zone(environment, subnet), f"nodes are in {sorted(zones)}")
+
+
+def _zone(environment: Environment, subnet: object) -> str:
+    owner = environment.owners.get(str(subnet))
+    return str(owner.values.get("availability_zone")) if owner else ""

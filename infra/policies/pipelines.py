@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping
 
-from infra.policies.model import Environment, Json, Problem, Resource, label, policy
+from infra.policies.model import Environment, Json, Problem, Resource, blocks, label, policy
 from pipelines.environments import GPU, SITES, Placement
 
 # what the control plane calls nodes at, beside 443 and 10250, which GKE opens itself: webhooks of Kubeflow Pipelines
@@ -74,6 +74,31 @@ def nodes_are_what_the_pipelines_ask_for(environment: Environment) -> Iterator[P
                 yield Problem(pool.address, "taint.effect", taints, "it is NO_SCHEDULE")
 
 
+@policy("https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#nodeselector")
+def nodes_are_chosen_by_labels_that_some_have(environment: Environment) -> Iterator[Problem]:
+    """A pod that asks for a label or a value of ours that no pool has waits for ever."""
+    borne = [dict(labels) for _, labels, *_ in _pools(environment)]
+    borne += [pool["spec"]["template"]["metadata"]["labels"] for pool in environment.of_kind("NodePool")]
+    has_whole = any(labels.get("nightshift/gpus", "shared") != "shared" for labels in borne)
+    described = [(label(value), value) for value in environment.objects]
+    described += [(f"infra/cluster/values/{name}.yaml", values) for name, values in environment.values.items()]
+    for where, path, wanted in _wanted_labels(described):
+        is_of_gpus = "gpu" in wanted.values()
+        if borne and not (is_of_gpus and not has_whole) and not any(wanted.items() <= have.items() for have in borne):
+            yield Problem(where, path, wanted, f"nodes have {[dict(have) for have in borne]}")
+
+
+def _wanted_labels(described: list[tuple[str, Json]]) -> Iterator[tuple[str, str, Json]]:
+    """Yield the labels by which nodes are chosen, with who chooses and in which field."""
+    for where, value in described:
+        for path, wanted in blocks(value, "nodeSelector", "nodeLabels"):
+            yield where, path, wanted
+        for path, term in blocks(value, "nodeSelectorTerms"):
+            for expression in term.get("matchExpressions", []):
+                if expression["operator"] == "In" and len(expression["values"]) == 1:
+                    yield where, path, {expression["key"]: expression["values"][0]}
+
+
 @policy("pipelines/environments.py")
 def pools_say_how_many_gpus_they_have(environment: Environment) -> Iterator[Problem]:
     """By the label nightshift/gpus a step chooses a node that has no more GPUs than it takes."""
@@ -105,7 +130,8 @@ def _tagged(environment: Environment) -> Iterator[tuple[str, str, Json]]:
             yield template.address, f"tag_specifications.{kind}", named.get(kind, {})
     for driver in environment.of_type("aws_eks_addon"):
         if driver.values["addon_name"] == "aws-ebs-csi-driver":
-            controller = json.loads(driver.values.get("configuration_values") or "{}").get("controller", {})
+            text = str(driver.values.get("configuration_values"))
+            controller = json.loads(text).get("controller", {}) if text.startswith("{") else {}
             yield driver.address, "configuration_values.extraVolumeTags", controller.get("extraVolumeTags", {})
     for nodes in environment.of_kind("EC2NodeClass"):
         if "role" in nodes["spec"]:  # the one that all environments share has neither yet

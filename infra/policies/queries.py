@@ -13,7 +13,7 @@ from infra.policies.model import Environment, Json, Problem, label, policy, tabl
 _COUNTER = re.compile(r"\w+_(total|bucket|count|sum)")
 _RATE = re.compile(r"\b(rate|irate|increase)\s*\(\s*(\w+)")
 _SERIES = re.compile(r"\b(nightshift_\w+|DCGM_\w+|process_\w+|kube_\w+|vllm:\w+)")
-_COMPARED = re.compile(r"(<=|>=|==|!=|<|>)\s*([\d.]+(?:\s*[*/+-]\s*[\d.]+)*)\s*\)?\s*(?:\n|$|and\b|unless\b)")
+COMPARED = re.compile(r"(<=|>=|==|!=|<|>)\s*([\d.]+(?:\s*[*/+-]\s*[\d.]+)*)\s*\)?\s*(?:\n|$|and\b|unless\b)")
 _SUBQUERY = re.compile(
     r"(?:sum|count)_over_time\((\w+_(?:raised|retrain|passed|started|degraded))[^\[]*\[(\w+):(\w+)\]\)\s*>\s*([\d.]+)"
 )
@@ -51,7 +51,8 @@ def alerts(environment: Environment) -> Iterator[tuple[str, Json]]:
             yield f"{label(rules)} {rule.get('alert', rule.get('record'))}", rule
 
 
-def _expressions(environment: Environment) -> Iterator[tuple[str, str]]:
+def expressions(environment: Environment) -> Iterator[tuple[str, str]]:
+    """Yield every expression of panels and alerts with what a finding calls it."""
     yield from ((panel.where, panel.expression) for panel in panels(environment))
     yield from ((where, rule["expr"]) for where, rule in alerts(environment))
 
@@ -59,7 +60,7 @@ def _expressions(environment: Environment) -> Iterator[tuple[str, str]]:
 @policy("https://prometheus.io/docs/prometheus/latest/querying/functions/#rate")
 def rates_are_of_counters(environment: Environment) -> Iterator[Problem]:
     """A rate of a gauge is noise, and a counter without one only grows."""
-    for where, text in _expressions(environment):
+    for where, text in expressions(environment):
         rated = {metric for _, metric in _RATE.findall(text)}
         for metric in rated:
             if not _COUNTER.fullmatch(metric):
@@ -72,7 +73,7 @@ def rates_are_of_counters(environment: Environment) -> Iterator[Problem]:
 @policy("https://prometheus.io/docs/prometheus/latest/querying/functions/#histogram_quantile")
 def quantiles_are_of_buckets_by_le(environment: Environment) -> Iterator[Problem]:
     """A quantile is a share, of buckets that kept their label le, and a legend that names one names this one."""
-    for where, text in _expressions(environment):
+    for where, text in expressions(environment):
         for share, inside in re.findall(r"histogram_quantile\(\s*([\d.]+)\s*,(.*)", text, re.DOTALL):
             if not 0 < float(share) < 1:
                 yield Problem(where, "histogram_quantile", share, "it is a share, such as 0.99")
@@ -93,6 +94,10 @@ def panels_show_the_unit_of_their_metric(environment: Environment) -> Iterator[P
         if units and panel.unit not in units:
             allowed = f"{panel.expression} is in {' or '.join(units)}"
             yield Problem(panel.where, "fieldConfig.defaults.unit", panel.unit, allowed)
+        part, slash, whole = panel.expression.partition(" / ")
+        shared = {*_SERIES.findall(part)} & {*_SERIES.findall(whole)}
+        if slash and panel.unit == "percentunit" and not shared:
+            yield Problem(panel.where, "expr", panel.expression, "a share is of a whole that holds its part")
         if "* 100" in panel.expression and panel.unit == "percentunit":
             yield Problem(panel.where, "expr", panel.expression, "percentunit is a share: it is not times 100")
 
@@ -117,23 +122,11 @@ def _units(text: str) -> list[str]:
     return next((row["units"] for row in known["units"] if re.fullmatch(row["metric"], name)), [])
 
 
-@policy("https://prometheus.io/docs/prometheus/latest/querying/operators/#aggregation-operators")
-def legends_name_labels_that_are_left(environment: Environment) -> Iterator[Problem]:
-    """After `sum by (a)` only a is left to name in a legend."""
-    for panel in panels(environment):
-        kept = re.match(r"\s*(?:sum|max|min|avg|count)\s*(?:by\s*\(([^)]*)\)|\()", panel.expression)
-        if kept:
-            left = {name.strip() for name in (kept[1] or "").split(",")}
-            for name in re.findall(r"\{\{\s*(\w+)\s*\}\}", panel.legend):
-                if name not in left:
-                    yield Problem(panel.where, "legendFormat", name, f"the query leaves {sorted(left - {''})}")
-
-
 @policy("https://prometheus.io/docs/prometheus/latest/querying/functions/#rate")
 def windows_hold_several_samples(environment: Environment) -> Iterator[Problem]:
     """A window shorter than four scrapes is empty when one fails, and a panel's follows its width."""
     shortest = table("monitoring")["shortest_window"]
-    for where, text in _expressions(environment):
+    for where, text in expressions(environment):
         for window in re.findall(r"\[(\d+\w+)(?::\w+)?\]", text):
             if quantities.duration(window) < shortest:
                 yield Problem(where, "expr", f"[{window}]", f"a window is {shortest} s or longer")
@@ -147,11 +140,11 @@ def alerts_compare_the_right_way(environment: Environment) -> Iterator[Problem]:
     """An alert's comparator and threshold fit what its metric means."""
     known = table("monitoring")
     for where, rule in alerts(environment):
-        compared = [*_COMPARED.finditer(rule["expr"])]
+        compared = [*COMPARED.finditer(rule["expr"])]
         for row in known["alerts"]:
             if row.get("only", rule["alert"]) != rule["alert"] or not re.search(rf"\b{row['metric']}\b", rule["expr"]):
                 continue
-            sign, number = (compared[0][1], _value(compared[0][2])) if compared else ("", None)
+            sign, number = (compared[0][1], number_of(compared[0][2])) if compared else ("", None)
             if sign != row["operator"] or number is None:
                 yield Problem(where, "expr", rule["expr"], f"it compares with {row['operator']}: {row['why']}")
             elif not row["from"] <= number <= row["to"]:
@@ -177,14 +170,14 @@ def sums_of_days_reach_their_threshold(environment: Environment) -> Iterator[Pro
 @policy("https://prometheus.io/docs/prometheus/latest/querying/operators/#vector-matching")
 def both_sides_of_an_operator_have_the_same_labels(environment: Environment) -> Iterator[Problem]:
     """Without on() or ignoring() series match by all their labels: a sum by others than its neighbor's matches none."""
-    for where, text in _expressions(environment):
+    for where, text in expressions(environment):
         kept = {tuple(sorted(re.findall(r"\w+", labels))) for labels in _SIDE.findall(text)}
         if len(kept) > 1 and not re.search(r"\b(on|ignoring)\s*\(", text):
             shown = " and ".join(f"({', '.join(labels)})" for labels in sorted(kept))
             yield Problem(where, "expr", text, f"one side is by {shown}: both are by the same labels")
 
 
-def _value(text: str) -> float:
+def number_of(text: str) -> float:
     """Return the value of a sum or product of numbers."""
 
     def walk(node: ast.expr) -> float:

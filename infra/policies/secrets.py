@@ -70,18 +70,19 @@ def files_of_secrets_are_called_as_their_keys(environment: Environment) -> Itera
 def _described(environment: Environment) -> Iterator[tuple[str, str, Json]]:
     """Yield objects and charts' values with what a finding calls them and their namespace."""
     yield from ((label(value), value["metadata"].get("namespace", ""), value) for value in environment.objects)
-    namespaces = _namespaces(environment)
+    namespaces = namespaces_of_charts(environment)
     for name, values in environment.values.items():
         yield f"infra/cluster/values/{name}.yaml", namespaces.get(name, ""), values
 
 
-def _namespaces(environment: Environment) -> dict[str, str]:
+def namespaces_of_charts(environment: Environment) -> dict[str, str]:
+    """Return the namespace of each chart by its name."""
     charts = yaml.safe_load((environment.infra / "cluster" / "charts.yaml").read_text())
     return {chart["name"]: chart["namespace"] for chart in charts}
 
 
 def _of_charts(environment: Environment) -> Iterator[tuple[str, str, str, str, str]]:
-    namespaces = _namespaces(environment)
+    namespaces = namespaces_of_charts(environment)
     for chart, paths in table("kubernetes")["secrets"].items():
         for path, wanted in paths.items():
             for name in _at(environment.values.get(chart), path.split(".")):

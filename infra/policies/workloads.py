@@ -238,6 +238,15 @@ def trainings_are_the_default_and_take_nobodys_place(environment: Environment) -
         yield Problem(label(trainings), "preemptionPolicy", trainings.get("preemptionPolicy"), allowed)
 
 
+@policy("https://kueue.sigs.k8s.io/docs/concepts/workload_priority_class/")
+def steps_are_queued_before_trainings(environment: Environment) -> Iterator[Problem]:
+    """What takes minutes does not wait for what takes hours."""
+    classes = {value["metadata"]["name"]: value["value"] for value in environment.of_kind("WorkloadPriorityClass")}
+    for first, second in itertools.pairwise(table("kubernetes")["queue_ranks"]):
+        if classes and classes.get(first, 0) <= classes.get(second, 0):
+            yield Problem(f"WorkloadPriorityClass/{first}", "value", classes.get(first), f"it is above {second}'s")
+
+
 def _classes(environment: Environment) -> dict[str, Json]:
     return {value["metadata"]["name"]: value for value in environment.of_kind("PriorityClass")}
 
@@ -295,22 +304,34 @@ def pods_reach_the_address_that_says_who_they_are(environment: Environment) -> I
 
 @policy("infra/policies/tables/kubernetes.yaml, open_ports")
 def policies_open_ports_at_which_somebody_listens(environment: Environment) -> Iterator[Problem]:
-    """A port of a neighbor namespace at which nobody listens is that of another, and the right one stays closed."""
+    """A port at which nobody listens is that of another, and the right one stays closed."""
+    listening = _listening(environment)
+    for value in environment.of_kind("NetworkPolicy"):
+        for way, name, port in _opened(value):
+            if name in listening and port not in listening[name]:
+                allowed = f"pods of {name} listen at {', '.join(map(str, sorted(listening[name])))}"
+                yield Problem(label(value), f"{way}.ports to {name}", port, allowed)
+
+
+def _listening(environment: Environment) -> dict[str, set[int]]:
+    """Return the ports at which pods listen, by namespace."""
     listening = {name: {*ports} for name, ports in table("kubernetes")["open_ports"].items()}
     for value, template in pods(environment):
         ports = {port["containerPort"] for part in template["spec"]["containers"] for port in part.get("ports", [])}
         listening.setdefault(value["metadata"].get("namespace", ""), set()).update(ports)
-    for value in environment.of_kind("NetworkPolicy"):
-        for rule in value["spec"].get("egress") or ():
-            names = [
-                peer["namespaceSelector"].get("matchLabels", {}).get("kubernetes.io/metadata.name")
-                for peer in rule.get("to", [])
-                if "namespaceSelector" in peer
-            ]
-            for name, port in itertools.product(names, (port["port"] for port in rule.get("ports", []))):
-                if name in listening and port not in listening[name]:
-                    allowed = f"pods of {name} listen at {', '.join(map(str, sorted(listening[name])))}"
-                    yield Problem(label(value), f"egress.ports to {name}", port, allowed)
+    return listening
+
+
+def _opened(value: Json) -> Iterator[tuple[str, str, int]]:
+    """Yield the ports that a policy opens, with the namespace of those who are called: its own, or a neighbor."""
+    own = value["metadata"].get("namespace", "")
+    for rule in value["spec"].get("ingress") or ():
+        yield from (("ingress", own, port["port"]) for port in rule.get("ports", []))
+    for rule in value["spec"].get("egress") or ():
+        selectors = [peer["namespaceSelector"] for peer in rule.get("to", []) if "namespaceSelector" in peer]
+        names = [selector.get("matchLabels", {}).get("kubernetes.io/metadata.name") for selector in selectors]
+        for name, port in itertools.product(names, rule.get("ports", [])):
+            yield "egress", name, port["port"]
 
 
 @policy("https://kubernetes.io/docs/concepts/storage/volumes/#emptydir")
@@ -412,15 +433,6 @@ def queues_lead_to_flavors_that_are_there(environment: Environment) -> Iterator[
                 yield Problem(label(queue), "coveredResources", wanted, f"quotas are of {covered}")
 
 
-@policy("https://kueue.sigs.k8s.io/docs/concepts/resource_flavor/")
-def flavors_are_of_pools_that_are_there(environment: Environment) -> Iterator[Problem]:
-    """A flavor's labels are those of nodes: of others no node is ever made."""
-    for flavor in environment.of_kind("ResourceFlavor"):
-        labels = flavor["spec"].get("nodeLabels", {})
-        if labels.get("nightshift/pool", "gpu") not in ("gpu", "general"):
-            yield Problem(label(flavor), "nodeLabels", labels, "pools are gpu and general")
-
-
 @policy("https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/expander/priority/readme.md")
 def spot_comes_before_all_others(environment: Environment) -> Iterator[Problem]:
     """The highest priority of the autoscaler is that of groups with spot in their names."""
@@ -441,6 +453,5 @@ def what_watches_gpus_tolerates_their_taints(environment: Environment) -> Iterat
             yield Problem(
                 f"infra/cluster/values/{name}.yaml", "tolerations", sorted(keys), f"{sorted(wanted)} are on GPU nodes"
             )
-        chosen = values.get("nodeSelector", {}).get("nightshift/pool")
-        if chosen not in (None, "gpu", "general") or (chosen == "general" and keys):
-            yield Problem(f"infra/cluster/values/{name}.yaml", "nodeSelector", chosen, "pools are gpu and general")
+        if keys and values.get("nodeSelector", {}).get("nightshift/pool") == "general":
+            yield Problem(f"infra/cluster/values/{name}.yaml", "nodeSelector", "general", "GPUs are on the other nodes")

@@ -6,12 +6,13 @@ The manifest is written last and names every other file with its hash; how frame
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Self, TypeVar, Union
 
 import annotated_types
 from pydantic import Field, computed_field
 
-from nightshift import kinds, storage
+from nightshift import kinds, storage, weights
 from nightshift.contracts.artifact import Artifact, FoldWindow, Part, Window
 from nightshift.contracts.preprocessing import (
     ClassPreprocessing,
@@ -22,6 +23,7 @@ from nightshift.contracts.preprocessing import (
     TokenizedPreprocessing,
 )
 from nightshift.errors import UserError
+from nightshift.weights import LargeGraph, WeightFile, weight_files
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -126,6 +128,7 @@ class PackagedCandidate(Part):
     kind: str = Field(description="as in the config")
     parameters: dict[str, float | int | str | bool] = Field(description="as in the config")
     file: FileName = Field(description="its graph")
+    weights: list[FileName] = Field([], description="files of the weights that its graph does not hold itself")
     validation: dict[str, float | None] = Field(description="metrics on the validation days, fitted on earlier ones")
     seconds: float = Field(description="time its fit took")
     losses: list[tuple[int, float]] = Field(
@@ -185,7 +188,7 @@ class ModelPackage(Artifact):
         """Identity of what answers: signature, preprocessing, decision, every graph, the engine's file."""
         scoring = self.model_dump(mode="json", include={"signature", "preprocessing", "decision", "selected"})
         engine = [file.sha256 for file in self.files if file.name == self.engine_file]
-        return storage.fingerprint([scoring, {name: self.graph(name).sha256 for name in self.candidates}, *engine])
+        return storage.fingerprint([scoring, {name: self.identify_graph(name) for name in self.candidates}, *engine])
 
     @property
     def kind(self) -> str:
@@ -247,7 +250,18 @@ class ModelPackage(Artifact):
 
     def graph(self, candidate: str) -> File:
         """Return the file of a candidate's graph."""
-        return next(file for file in self.files if file.name == self.candidates[candidate].file)
+        return self._file(self.candidates[candidate].file)
+
+    def graph_files(self, candidate: str) -> list[File]:
+        """Return the file of a candidate's graph, then those of the weights that it does not hold itself."""
+        return [self.graph(candidate), *map(self._file, self.candidates[candidate].weights)]
+
+    def identify_graph(self, candidate: str) -> str:
+        """Return the identity of a candidate's graph and weights."""
+        return weights.combine([file.sha256 for file in self.graph_files(candidate)])
+
+    def _file(self, name: str) -> File:
+        return next(file for file in self.files if file.name == name)
 
 
 def save(
@@ -262,7 +276,7 @@ def save(
     Args:
         uri: folder of the model.
         package: its manifest, which names the graphs' files.
-        graphs: candidate -> serialized ONNX graph of the package's signature.
+        graphs: candidate -> serialized ONNX graph of the package's signature, with its files.
         reference: rows against which drift is measured.
         files: names and bytes of others; of those that are made as they are asked for, one is held at a time.
 
@@ -271,7 +285,8 @@ def save(
     """
     for name, graph in graphs.items():
         storage.write_bytes(storage.join(uri, package.candidates[name].file), graph)
-    others = [_write(uri, name, content) for name, content in files]
+    stored = ((file.name, file.content) for graph in graphs.values() for file in weight_files(graph))
+    others = [_write(uri, name, content) for name, content in chain(stored, files)]
     sample = storage.join(uri, REFERENCE)
     storage.write_frame(sample, reference)
     written = File.describe(REFERENCE, storage.read_bytes(sample), Format.PARQUET)
@@ -309,12 +324,14 @@ def copy(source: str, target: str, only: Iterable[str] | None = None) -> None:
 
 
 def read_graph(uri: str, package: ModelPackage, candidate: str) -> bytes:
-    """Read a candidate's graph of the model at a URI.
+    """Read a candidate's graph of the model at a URI; weights in files of their own are mapped, not read.
 
     Raises:
-        UserError: when its bytes are not those the manifest names.
+        UserError: when a file is missing, or its bytes are not those the manifest names.
     """
-    return _read(uri, package.graph(candidate))
+    graph, *stored = package.graph_files(candidate)
+    content = _read(uri, graph)
+    return LargeGraph(content, [_map(uri, file) for file in stored]) if stored else content
 
 
 def read_tokenizer(uri: str, package: ModelPackage) -> bytes:
@@ -332,6 +349,13 @@ def _read(uri: str, file: File) -> bytes:
     content = storage.read_bytes(path)
     check(path, storage.sha256(content), file)
     return content
+
+
+def _map(uri: str, file: File) -> WeightFile:
+    path = storage.join(uri, file.name)
+    content = storage.map_file(path)
+    check(path, storage.sha256(content), file)
+    return WeightFile.read(file.name, content)
 
 
 def check(uri: str, sha256: str, file: File) -> None:

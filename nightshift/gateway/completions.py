@@ -12,7 +12,8 @@ CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 DEFAULT_TOKENS = 1024  # limit of a completion whose request has none: a reservation needs one
 MAX_TOKENS = 1_000_000
 SAMPLE_BYTES = 4096  # of a prompt, for the log's sketch
-TEMPLATE_TOKENS = 256  # first estimate of what a chat template adds to the messages
+TEMPLATE_TOKENS = 256  # that a model's chat template adds to the messages, until one has added more
+MAX_TEMPLATE_TOKENS = 16_384  # more are a count that is wrong
 BOTH_FIELDS = """
     model max_tokens n stream stream_options seed stop temperature top_p frequency_penalty presence_penalty logit_bias
     logprobs user

@@ -15,7 +15,7 @@ import msgspec
 
 from nightshift.gateway.answers import AnswerOpening
 from nightshift.gateway.budgets import Amount
-from nightshift.gateway.completions import TEMPLATE_TOKENS, CompletionRequest
+from nightshift.gateway.completions import MAX_TEMPLATE_TOKENS, TEMPLATE_TOKENS, CompletionRequest
 from nightshift.gateway.errors import DECODE_ERRORS, BadGatewayError, NoReplicaError, SilenceError
 from nightshift.gateway.fleet import EngineReplica, Fleet, Lease
 from nightshift.gateway.keys import ApiKey
@@ -48,11 +48,11 @@ class EndedRequest:
     """A request at its end.
 
     Attributes:
-        completion: the request.
-        reservation: reservation of its tokens.
-        version: model version that answered.
-        usage: tokens that the engine counted; None without a count.
-        is_whole: whether the answer is complete.
+        completion: that was asked for.
+        reservation: of its tokens.
+        version: of the model that has answered.
+        usage: tokens that the engine has counted; None: it has not, or more than there can be.
+        is_whole: whether the answer has come to its end.
         is_declined: whether the model has declined to answer.
         seconds: time since it was sent to the replica.
     """
@@ -246,7 +246,7 @@ class Exchange:
                 while events:
                     yield events
                     events = await reader.read()
-            self._metrics.count_stream(time.perf_counter() - started, reader.usage)
+            self._metrics.count_stream(time.perf_counter() - started, check_usage(self._completion, reader.usage))
             self._settle(reader.usage, reader.opening, is_whole=reader.is_done)
             await self._accounts.flush()
             yield DONE if reader.is_done else self._interrupt()
@@ -264,9 +264,18 @@ class Exchange:
     def _settle(
         self, usage: TokenUsage | None, opening: AnswerOpening | None = None, *, is_whole: bool = False
     ) -> None:
+        usage = check_usage(self._completion, usage)
         is_declined, seconds = opening is not None and opening.is_declined, time.perf_counter() - self._started
         ended = EndedRequest(self._completion, self._reservation, self._version, usage, is_whole, is_declined, seconds)
         self._accounts.settle(ended)
+
+
+def check_usage(completion: CompletionRequest, usage: TokenUsage | None) -> TokenUsage | None:
+    """Return what an engine has counted, or None where the request cannot have had so many tokens."""
+    most = completion.prompt_tokens + MAX_TEMPLATE_TOKENS
+    if usage and usage.prompt_tokens <= most and usage.completion_tokens <= completion.limit:
+        return usage
+    return None
 
 
 def _read_usage(body: bytes) -> TokenUsage | None:

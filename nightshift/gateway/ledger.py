@@ -32,7 +32,9 @@ from nightshift.step import log
 IN_MEMORY = ":memory:"
 FREE = Rate()
 RECOVERED = "unknown"  # version of requests in progress when the gateway was killed
-SCHEMA = """
+VERSION = 2  # of the schema; the first one had no money, and no version
+SCHEMA = f"""
+pragma user_version = {VERSION};
 create table if not exists reservations (id integer primary key, key text, day integer, tokens integer,
     nanodollars integer) strict;
 create table if not exists minutes (key text primary key, minute integer, requests integer) strict;
@@ -145,18 +147,19 @@ class Ledger:
             clock: returns the seconds since 1970.
 
         Raises:
-            UserError: when the file cannot be opened, or is no ledger.
+            UserError: when the file cannot be opened, is no ledger, or one of another version.
         """
         self._clock, self._ids = clock, count(1)  # no reservation is open: they were charged
         self._keys: defaultdict[str, _KeyState] = defaultdict(_KeyState)
         self._commits = GroupCommit(self._commit, lambda _: path == IN_MEMORY)
         try:
             self._database = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+            _check_version(path, self._database)
             self._database.executescript(f"pragma journal_mode = wal; pragma synchronous = full; {SCHEMA}")
+            self._recover()
+            self._load()
         except sqlite3.Error as error:
             raise UserError(f"ledger {path!r}: {error}; give a ledger, or the name of a new file") from None
-        self._recover()
-        self._load()
 
     async def reserve(self, key: ApiKey, amount: Amount, rate: Rate = FREE) -> Reservation:
         """Hold tokens and money for a request, durably.
@@ -276,13 +279,25 @@ def read_report(path: str) -> list[LedgerRow]:
     """Return the usage in a ledger's file, also while a gateway uses it.
 
     Raises:
-        UserError: when it is missing, or no ledger.
+        UserError: when it is missing, no ledger, or one of another version.
     """
     try:
         with closing(sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True)) as database:
+            _check_version(path, database)
             return _read_report(database)
     except sqlite3.Error as error:
         raise UserError(f"ledger {path!r}: {error}; give the file of --ledger") from None
+
+
+def _check_version(path: str, database: sqlite3.Connection) -> None:
+    ((version,),) = database.execute("pragma user_version")
+    columns = [name for (name,) in database.execute("select name from pragma_table_info('usage')")]
+    version = version or (VERSION if "nanodollars" in columns or not columns else 1)
+    if version != VERSION:
+        raise UserError(
+            f"ledger {path!r} is of version {version}, and this gateway's are of version {VERSION}; give the name of a"
+            " new file, and read this one with the gateway that wrote it"
+        )
 
 
 def _read_report(database: sqlite3.Connection) -> list[LedgerRow]:

@@ -64,7 +64,8 @@ def compare_requests(reference: Sequence[RequestRecord], newest: Sequence[Reques
         return _conclude(Decision.UNDECIDED, [reason], [], subject)
     measures = [
         *compare_outcomes(reference, newest),
-        *compare_lengths(*map(tabulate_lengths, sides)),
+        *compare_columns(*map(tabulate_prompts, sides)),
+        *compare_columns(*map(tabulate_tokens, sides)),
         *compare_sketches(*map(stack_sketches, sides)),
     ]
     raised = [measure for measure in measures if is_raised(measure)]
@@ -87,8 +88,10 @@ def compare_outcomes(reference: Sequence[RequestRecord], newest: Sequence[Reques
         )
 
 
-def compare_lengths(reference: pd.DataFrame, newest: pd.DataFrame) -> Iterator[Measure]:
-    """Yield how far lengths and tokens have moved."""
+def compare_columns(reference: pd.DataFrame, newest: pd.DataFrame) -> Iterator[Measure]:
+    """Yield how far lengths or tokens have moved; nothing of too few rows."""
+    if min(len(reference), len(newest)) < MIN_REQUESTS:
+        return
     psi, distance = shift.find_chance_limits(len(reference), len(newest))
     for column in shift.compare(reference, [newest], reference.columns, LIMITS):
         yield _measure(f"psi_{column.name}", column.psi, max(LIMITS.psi, psi))
@@ -105,11 +108,20 @@ def compare_sketches(reference: Floats, newest: Floats) -> Iterator[Measure]:
     yield _hold(embeddings.discrepancy(reference, newest), "mmd", LIMITS.mmd)
 
 
-def tabulate_lengths(records: Sequence[RequestRecord]) -> pd.DataFrame:
-    """Return the numbers of answered requests that are compared, n rows."""
-    names = ("prompt_bytes", "prompt_tokens", "completion_tokens")
-    frame = pd.DataFrame({name: [float(getattr(record, name)) for record in records] for name in names})
-    return frame.assign(bytes_per_token=frame["prompt_bytes"] / frame["prompt_tokens"].clip(lower=1))
+def tabulate_prompts(records: Sequence[RequestRecord]) -> pd.DataFrame:
+    """Return the lengths of answered requests, n rows."""
+    return pd.DataFrame({"prompt_bytes": [float(record.prompt_bytes) for record in records]})
+
+
+def tabulate_tokens(records: Sequence[RequestRecord]) -> pd.DataFrame:
+    """Return the tokens of those answered requests whose engine has counted them, at most n rows."""
+    counted = [record for record in records if record.prompt_tokens]
+    columns = {
+        "prompt_tokens": [float(record.prompt_tokens) for record in counted],
+        "completion_tokens": [float(record.completion_tokens) for record in counted],
+        "bytes_per_token": [record.prompt_bytes / record.prompt_tokens for record in counted],
+    }
+    return pd.DataFrame(columns)
 
 
 def stack_sketches(records: Sequence[RequestRecord]) -> Floats:

@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Callable
 
-from nightshift import storage
 from nightshift.contracts import package
 from nightshift.errors import UserError
 from nightshift.graph import Graph
@@ -24,7 +23,7 @@ def kernels(uri: str) -> dict[str, Kernel]:
     from nightshift.tabular import inputs
 
     model, rows = package.load(uri), package.read_reference(uri).head(BATCH)
-    graph = Graph(storage.read_bytes(storage.join(uri, model.graph(model.selected).name)))
+    graph = Graph(package.read_graph(uri, model, model.selected))
     matrix = inputs.matrix(model.tabular, rows)
     return {
         "making the matrix": lambda: inputs.matrix(model.tabular, rows),

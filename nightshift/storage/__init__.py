@@ -8,6 +8,7 @@ import contextlib
 import hashlib
 import io
 import json
+import mmap
 import os
 import shutil
 import tempfile
@@ -48,7 +49,7 @@ def join(root: str, *parts: str) -> str:
     return "/".join([root.rstrip("/"), *parts])
 
 
-def sha256(data: bytes) -> str:
+def sha256(data: bytes | mmap.mmap) -> str:
     """Return the SHA-256 of bytes in hexadecimal."""
     return hashlib.sha256(data).hexdigest()
 
@@ -101,6 +102,16 @@ def read_bytes(uri: str) -> bytes:
         UserError: when it is missing, not readable, or the store refuses.
     """
     return stores.attempt(uri, lambda fs, path: bytes(fs.cat_file(path)))
+
+
+def map_file(uri: str) -> mmap.mmap | bytes:
+    """Map a whole file into memory, of an object a copy, which is gone when nobody holds it.
+
+    Raises:
+        UserError: when it is missing, not readable, or the store refuses.
+    """
+    with on_disk(uri) as path:
+        return stores.attempt(path, lambda _, file: _map(file))
 
 
 def read_settled(uri: str, read: Callable[[str], bytes] = read_bytes) -> bytes:
@@ -322,6 +333,12 @@ def _entries(fs: "fsspec.AbstractFileSystem", root: str, folder: str) -> "Iterat
     for path, info in fs.find(root, detail=True).items():
         with contextlib.suppress(FileNotFoundError):  # a draft that was renamed since
             yield FileEntry(join(folder, path.removeprefix(root).lstrip("/")), info["size"], fs.modified(path))
+
+
+def _map(path: str) -> mmap.mmap | bytes:
+    with open(path, "rb") as file:
+        is_empty = not os.fstat(file.fileno()).st_size  # which cannot be mapped
+        return b"" if is_empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
 def _unlink(fs: "fsspec.AbstractFileSystem", path: str) -> None:

@@ -3,7 +3,7 @@
 `inputs` float32 (n, d) -> `score` float32 (n,). The operators: https://onnx.ai/onnx/operators/.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
@@ -16,6 +16,7 @@ from torch import nn
 from nightshift.contracts.package import EMBEDDING, INPUT, OUTPUT
 from nightshift.neural.recipes.resnet import ClassifierHead, Residual, ResNet, Stem
 from nightshift.tabular.scaler import Matrix, Scaler
+from nightshift.weights import LargeGraph, WeightFile
 
 Integers = npt.NDArray[np.integer[Any]]
 
@@ -167,9 +168,14 @@ def of_rows(nodes: list[NodeProto], inputs: int, constants: dict[str, npt.NDArra
 
 
 class Drawing:
-    """A graph that grows by a node or a module at a time."""
+    """A graph that grows by a node or a module at a time.
 
-    def __init__(self) -> None:
+    Args:
+        files: weights that stay outside of it; their names are those of its constants.
+    """
+
+    def __init__(self, files: Sequence[WeightFile] = ()) -> None:
+        self.files = files
         self.nodes: list[NodeProto] = []
         self.constants: dict[str, npt.NDArray[Any]] = {}
 
@@ -227,7 +233,17 @@ class Drawing:
     ) -> bytes:
         outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in shapes.items()]
         constants = [numpy_helper.from_array(array, name) for name, array in self.constants.items()]
-        return _check(helper.make_graph(nodes, "model", [input_info], outputs, constants))
+        shown = [
+            helper.make_tensor_value_info(name, TensorProto.FLOAT, tensor.shape)
+            for file in self.files
+            for name, tensor in file.tensors.items()
+        ]
+        # the checker looks for files that are still to be written, so that it sees their weights as further inputs
+        content = _check(helper.make_graph(nodes, "model", [input_info, *shown], outputs, constants))
+        if not self.files:
+            return content
+        constants += [tensor for file in self.files for tensor in _point_into(file)]
+        return LargeGraph(_serialize(helper.make_graph(nodes, "model", [input_info], outputs, constants)), self.files)
 
     def module(self, module: nn.Module, drawn: str) -> str:
         """Draw a module of a residual network after what is drawn; return the name of its output."""
@@ -273,7 +289,25 @@ def _host(tensor: Any) -> npt.NDArray[np.float32]:
     return np.asarray(tensor.detach().cpu().numpy(), dtype=np.float32)
 
 
+def _point_into(file: WeightFile) -> Iterator[TensorProto]:
+    """Yield constants whose values a file holds."""
+    for name, offset in file.offsets.items():
+        tensor = file.tensors[name]
+        constant = TensorProto(
+            name=name, dims=tensor.shape, data_type=TensorProto.FLOAT, data_location=TensorProto.EXTERNAL
+        )
+        place = {"location": file.name, "offset": offset, "length": tensor.nbytes}
+        for key, value in place.items():
+            constant.external_data.add(key=key, value=str(value))
+        yield constant
+
+
 def _check(graph: Any) -> bytes:
+    content = _serialize(graph)
+    checker.check_model(content, full_check=True)
+    return content
+
+
+def _serialize(graph: Any) -> bytes:
     model = helper.make_model(graph, opset_imports=OPSETS, ir_version=IR_VERSION)
-    checker.check_model(model, full_check=True)
     return bytes(model.SerializeToString(deterministic=True))

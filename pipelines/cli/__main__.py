@@ -2,17 +2,15 @@
 
 import argparse
 import importlib
-import os
 import sys
 from collections.abc import Sequence
 
 from nightshift.errors import UnavailableError, UserError
-from nightshift.printable import printable_lines
+from nightshift.printable import exit_on_closed_pipe, printable_lines
 from nightshift.step import USER_ERROR
 from nightshift.storage import stores
 
 INTERRUPTED = 130
-CLOSED = 141  # as a shell reports a program that SIGPIPE ended
 # module, which is imported when one of its commands is named -> command -> its help, the docstring of its function
 COMMANDS = {
     "runs": {
@@ -88,25 +86,29 @@ COMMANDS = {
 
 def main() -> None:
     """Run one command and exit: 0 on success, 1 when a step failed, 2 when the user has something to fix."""
-    args = parse_command_line(sys.argv[1:])
+    with exit_on_closed_pipe():
+        sys.exit(_run(sys.argv[1:]))
+
+
+def _run(argv: Sequence[str]) -> int:
+    args = parse_command_line(argv)
     try:
-        code = args.command(args)
+        code: int = args.command(args)
         sys.stdout.flush()
-        sys.exit(code)
+        return code
     except UserError as error:
         print(f"nightshift: {printable_lines(str(error))}", file=sys.stderr)
-        sys.exit(USER_ERROR)
+        return USER_ERROR
     except UnavailableError as error:
         print(f"nightshift: {printable_lines(str(error))}", file=sys.stderr)
-        sys.exit(1)
-    except BrokenPipeError:  # the reader, such as `head`, has enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(CLOSED)
+        return 1
+    except BrokenPipeError:
+        raise
     except OSError as error:  # of this machine's files: stores are read and written by the steps
         print(f"nightshift: {stores.explain(error, error.filename)}", file=sys.stderr)
-        sys.exit(USER_ERROR)
+        return USER_ERROR
     except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
+        return INTERRUPTED
 
 
 def parse_command_line(argv: Sequence[str]) -> argparse.Namespace:

@@ -8,10 +8,12 @@ from nightshift.contracts.health import HealthCheck
 from nightshift.errors import UserError
 from pipelines.doctor.findings import INSTALL, Checks, judge, skip
 from pipelines.doctor.kubernetes import Json, Kubernetes
-from pipelines.environments import SERVICE_ACCOUNT
+from pipelines.environments import SERVICE_ACCOUNT, Site
 
 REVIEWS = "/apis/authorization.k8s.io/v1/"
 RUNS, MODELS = "kubeflow", "nightshift"  # namespaces: of steps, of the registry and served models
+
+TRAINER = "nightshift-training"  # account that follows TrainJobs
 
 
 @dataclass(frozen=True)
@@ -84,9 +86,7 @@ ACCOUNTS = (
         _LAUNCHER + _RELEASE,
         f"{INSTALL} (infra/cluster/namespaces/nightshift/release.yaml)",
     ),
-    AccountRights(
-        RUNS, "nightshift-training", _LAUNCHER + _TRAINING, f"{INSTALL} (infra/kubernetes/base/training.yaml)"
-    ),
+    AccountRights(RUNS, TRAINER, _LAUNCHER + _TRAINING, f"{INSTALL} (infra/kubernetes/base/training.yaml)"),
     *(
         AccountRights("airflow", name, _POD_CREATOR, f"{INSTALL} (infra/cluster/namespaces/kubeflow/airflow.yaml)")
         for name in ("airflow-worker", "airflow-triggerer")
@@ -127,11 +127,14 @@ def check_pod_rights(cluster: Kubernetes, account: str = SERVICE_ACCOUNT) -> Che
     yield _judge_account(own, [text for right in own.rights for text in _list_refused(cluster, right)])
 
 
-def check_accounts(cluster: Kubernetes) -> Checks:
+def check_accounts(cluster: Kubernetes, site: Site) -> Checks:
     """Check, as a person who may ask for others, the rights of every account."""
     for account in ACCOUNTS:
         if account.namespace == "airflow" and not _has_namespace(cluster, "airflow"):
             yield skip(f"rights of {account.name}", "there is no namespace airflow: Airflow does not run here")
+            continue
+        if account.name == TRAINER and not site.has_kubeflow:
+            yield skip(f"rights of {TRAINER}", f"{site.name} has no Kubeflow, whose Trainer it starts trainings with")
             continue
         try:
             refused = [text for right in account.rights for text in _list_refused(cluster, right, account.user)]

@@ -31,7 +31,7 @@ def diagnose(
     subjects: list[Subject] = [
         ("clock", partial(services.check_clock, cluster)),
         ("rights of yours", partial(access.check_own_rights, cluster)),
-        ("rights of accounts", partial(access.check_accounts, cluster)),
+        ("rights of accounts", partial(access.check_accounts, cluster, site)),
         ("namespaces", partial(objects.check_namespaces, cluster)),
         ("accounts", partial(objects.check_accounts, cluster)),
         ("claims", partial(objects.check_claims, cluster, site)),
@@ -42,11 +42,11 @@ def diagnose(
         ("quotas", partial(limits.check_quotas, cluster, site)),
         ("limit ranges", partial(limits.check_limits, cluster, site)),
         ("services", partial(services.check_endpoints, cluster, site)),
-        ("Kubeflow Pipelines", partial(services.check_kubeflow, *kubeflow)),
+        _of_kubeflow(site, "Kubeflow Pipelines", partial(services.check_kubeflow, *kubeflow)),
         ("Airflow", partial(services.check_airflow, inside)),
         ("GPU metrics", partial(services.check_gpu_metrics, inside)),
         ("images", partial(images.check_images, cluster, site, registry)),
-        ("pipeline root", partial(stores.check_pipeline_root, cluster)),
+        _of_kubeflow(site, "pipeline root", partial(stores.check_pipeline_root, cluster)),
     ]
     return _report(cluster, site, subjects, in_pod=False)
 
@@ -58,7 +58,7 @@ def diagnose_inside(cluster: Kubernetes, site: Site, connect: Callable[[str, int
         ("rights of the pod", partial(access.check_pod_rights, cluster)),
         ("names", partial(services.check_names, site, connect)),
         ("state", partial(stores.check_state, site)),
-        ("pipeline root", partial(stores.check_pipeline_root, cluster)),
+        _of_kubeflow(site, "pipeline root", partial(stores.check_pipeline_root, cluster)),
     ]
     return _report(cluster, site, subjects, in_pod=True)
 
@@ -70,6 +70,11 @@ def add_pod(report: HealthReport, cluster: Kubernetes, site: Site) -> HealthRepo
     checks = run_checks("start", lambda: iter(diagnose_in_pod(cluster, site).checks))
     inside = [check.model_copy(update={"name": f"in a pod: {check.name}"}) for check in checks]
     return report.model_copy(update={"in_pod": True, "checks": [*report.checks, *inside]})
+
+
+def _of_kubeflow(site: Site, name: str, check: Callable[[], Checks]) -> Subject:
+    """Return a check of Kubeflow, which is skipped in an environment without it."""
+    return name, check if site.has_kubeflow else lambda: iter([skip(name, f"{site.name} has no Kubeflow")])
 
 
 def _report(cluster: Kubernetes, site: Site, subjects: list[Subject], in_pod: bool) -> HealthReport:

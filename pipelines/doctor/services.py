@@ -130,9 +130,9 @@ def check_gpu_metrics(fetch: Fetch, url: str = GPU_METRICS) -> Checks:
 
 def list_services(site: Site) -> list[str]:
     """Return the URLs inside the cluster that steps call."""
-    registry = site.parameters["state"]["registry"]
-    urls = [KUBEFLOW_INSIDE, registry, site.placements[Role.LIGHT].environment.get(GATEWAY, "")]
-    return [url for url in urls if url.startswith("http")]
+    kubeflow = [KUBEFLOW_INSIDE] if site.has_kubeflow else []
+    urls = [site.parameters["state"]["registry"], site.placements[Role.LIGHT].environment.get(GATEWAY, "")]
+    return kubeflow + [url for url in urls if url.startswith("http")]
 
 
 def _check_endpoint(cluster: Kubernetes, url: str) -> HealthCheck:

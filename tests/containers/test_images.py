@@ -14,7 +14,7 @@ import pytest
 
 from nightshift import storage
 from nightshift.contracts import package
-from nightshift.image import image
+from nightshift.image import ImageName, image
 from nightshift.serving.files import DeploymentPointer, pointer_uri, state_uri
 from tests.processes import wait_until
 
@@ -46,6 +46,7 @@ def test_every_image_ends_as_a_user_that_is_not_root() -> None:
     stages = re.findall(r"^FROM [^\n]* AS (\S+)\n(.*?)(?=^FROM |\Z)", DOCKERFILE.read_text(), re.MULTILINE | re.DOTALL)
 
     assert [name for name, body in stages if "\nUSER 10001:10001\n" not in body] == ["runtime", "source", "endpoint"]
+    assert {name for name, body in stages if "\nUSER 10001:10001\n" in body} == set(ImageName)
 
 
 def test_the_dockerfile_has_nothing_for_trivy_to_say() -> None:
@@ -96,6 +97,11 @@ def test_an_image_holds_neither_an_installer_nor_a_compiler_of_its_own(engine: A
     programs = engine.containers.run(image(name), ["ls", "/opt/nightshift/bin"], remove=True).decode().split()
     assert "python" in programs
     assert not {"pip", "uv", "gcc", "cc"} & set(programs)
+
+
+def test_steps_in_the_image_can_write_files_for_engines(engine: Any) -> None:
+    code = "import gguf; from nightshift.language import llamacpp; llamacpp.library()"
+    engine.containers.run(image("base"), ["python", "-c", code], remove=True, read_only=True)
 
 
 @pytest.mark.parametrize("variables", [{}, {"KFP_ENDPOINT": "http://localhost:1"}], ids=["pods", "kubeflow"])

@@ -72,7 +72,12 @@ def test_an_example_is_written_as_init_writes_a_file(name: str) -> None:
     ("old", "new", "says"),
     [
         ("size: dev", "size: huge", "size: Input should be 'try', 'dev' or 'prod', got 'huge'"),
-        ("kueue:", "queue:", "gpu.queue: unknown key; remove it"),
+        (
+            "[base,",
+            "[bsae,",
+            "images.0: Input should be 'base', 'serving', 'serving-gpu', 'airflow' or 'rapids', got 'bsae'",
+        ),
+        ("kueue:", "queue:", "gpu.queue: unknown key; leave it out"),
         ("'000000000000'", "'12'", "account.id: String should match pattern '^[0-9]{12}$', got '12'"),
         ("us-east-1b", "eu-west-1b", "zones: eu-west-1b is none of region us-east-1"),
         ("us-east-1b", "us-east-11b", "zones: us-east-11b is none of region us-east-1"),
@@ -97,7 +102,6 @@ def test_a_wrong_answer_is_named_with_what_is_allowed(old: str, new: str, says: 
         ("[us-east-1a,", "[us-east-1a;id,"),
         ("registry: null", "registry: registry.test/a$(id)"),
         ("registry: null", "registry: ''"),
-        ("[base,", "[base;id,"),
         ("config: fraud", "config: fraud'id"),
         ("data: simulator", "data: s3://a b"),
     ],
@@ -133,11 +137,39 @@ def test_nights_are_scheduled_only_where_the_port_is_ours(cloud: str) -> None:
     assert "port-forward" in lines[lines.index(check) + 1]
 
 
-def test_the_dags_of_a_use_case_with_a_hyphen_are_unpaused() -> None:
-    answers = rendered.read("aws-try")
-    hyphened = answers.model_copy(update={"schedule": NightlySchedule(config="machine-failure")})
+@pytest.mark.parametrize(
+    ("config", "prefix"), [("machine-failure", "machine_failure"), ("pipelines/configs/fraud.yaml", "fraud")]
+)
+def test_the_dags_of_a_use_case_are_unpaused_by_its_name_also_where_its_config_is_a_file(
+    config: str, prefix: str
+) -> None:
+    *_, details, unpause = schedule_smallest(config)
 
-    assert "'^machine_failure_'" in rendered.commands(hyphened)["schedule"][-1]
+    assert f"airflow dags details {prefix}_training " in details and f"'^{prefix}_'" in unpause
+
+
+def test_a_use_case_that_is_none_is_refused_where_its_dags_would_be_unpaused() -> None:
+    with pytest.raises(UserError, match=r"config 'fruad' does not exist.*'fraud'"):
+        schedule_smallest("fruad")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("dag", "code"), [("fraud_training", 0), ("topics_training", 2)])
+def test_dags_that_airflow_does_not_have_are_not_unpaused(dag: str, code: int, tmp_path: Path) -> None:
+    script = f'#!/bin/sh\nshift 9\nif [ "$1" = details ]; then [ "$2" = {dag} ]; else echo "$1"; fi\n'
+    (tmp_path / "kubectl").write_text(script)
+    (tmp_path / "kubectl").chmod(0o755)
+    commands = "\n".join(schedule_smallest("fraud")[-2:])
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(["bash", "-euc", commands], capture_output=True, text=True, check=False, env=environment)
+
+    assert (done.returncode, "unpause" in done.stdout) == (code, not code)
+    assert ("cloud: Airflow has no DAG fraud_training; write its file" in done.stderr) is bool(code)
+
+
+def schedule_smallest(config: str) -> list[str]:
+    answers = rendered.read("aws-try").model_copy(update={"schedule": NightlySchedule(config=config)})
+    return core.schedule(answers, rendered.infrastructure(answers), rendered.DIGESTS)
 
 
 def rendered_text(name: str) -> str:

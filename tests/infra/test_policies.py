@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -30,9 +31,9 @@ def of_terraform(cloud: str) -> list[sown.Mistake]:
     return sown.grouped([mistake for mistake in MISTAKES if mistake.cloud == cloud and mistake.is_planned])[0]
 
 
-def of_manifests(cloud: str) -> list[list[sown.Mistake]]:
-    """All the others, in groups that do not hide each other."""
-    return sown.grouped([mistake for mistake in MISTAKES if mistake.cloud == cloud and not mistake.is_planned])
+def of_manifests(cloud: str) -> list[sown.Mistake]:
+    """All the others."""
+    return [mistake for mistake in MISTAKES if mistake.cloud == cloud and not mistake.is_planned]
 
 
 @pytest.fixture(scope="module")
@@ -72,11 +73,14 @@ def test_a_mistake_in_terraform_is_named(cloud: str, described: Described) -> No
 def test_a_mistake_in_manifests_values_rules_and_dashboards_is_named(
     cloud: str, described: Described, tmp_path: Path
 ) -> None:
-    sound, unnamed = described(cloud)[customers.names(cloud)[0]], []
-    for at, group in enumerate(of_manifests(cloud)):
-        broken = sown.manifests_of(sound, sown.copy_of(tmp_path / str(at), group))
-        findings = judge(broken)
-        unnamed += [str(mistake) for mistake in group if not mistake.is_named(findings)]
+    unnamed = of_manifests(cloud)
+    # a file that one customer has no use for, another one has
+    for name in customers.names(cloud):
+        groups, unnamed = sown.grouped(unnamed), []
+        for at, group in enumerate(groups):
+            broken = sown.manifests_of(described(cloud)[name], sown.copy_of(tmp_path / name / str(at), group))
+            findings = judge(broken)
+            unnamed += [mistake for mistake in group if not mistake.is_named(findings)]
 
     assert unnamed == []
 
@@ -84,8 +88,8 @@ def test_a_mistake_in_manifests_values_rules_and_dashboards_is_named(
 def test_there_are_a_hundred_mistakes_of_every_kind() -> None:
     assert len(MISTAKES) >= 100
     assert {mistake.kind for mistake in MISTAKES} == {
-        "dashboards", "fixed", "names", "priorities", "probes", "ranges", "references", "retention", "secrets",
-        "units", "volumes",
+        "alerts", "dashboards", "fixed", "names", "priorities", "probes", "ranges", "references", "retention",
+        "secrets", "units", "volumes",
     }  # fmt: skip
 
 
@@ -124,6 +128,10 @@ def test_there_are_a_hundred_mistakes_of_every_kind() -> None:
         pytest.param(
             "aws", "aws_eks_addon", "configuration_values", None, "extraVolumeTags is {}", marks=TERRAFORM["aws"]
         ),
+        pytest.param(
+            "aws", "aws_subnet", "cidr_block", "10.0.0.7/19", "10.0.0.7/19 has host bits", marks=TERRAFORM["aws"]
+        ),
+        pytest.param("aws", "aws_eks_node_group", "version", "1.30", "version is '1.30'", marks=TERRAFORM["aws"]),
         pytest.param(
             "gcp", "google_container_node_pool", "node_config", [NODE], "labels.nightshift/gpus", marks=TERRAFORM["gcp"]
         ),
@@ -226,3 +234,20 @@ def test_an_environment_that_is_not_there_ends_with_2_and_says_what_to_name(caps
         main(["aws", "nowhere"])
 
     assert ended.value.code == 2 and "aws-nowhere.yaml does not exist" in capsys.readouterr().err
+
+
+def test_series_that_queries_may_choose_are_those_of_the_pages() -> None:
+    pages = [INFRA.parent / "docs" / name for name in ("metrics.md", "gateway.md")]
+    rows = [row for page in pages for row in re.findall(r"^\| `(nightshift_\w+)` \|(.*)$", page.read_text(), re.M)]
+
+    for metric, columns in rows:
+        cells = columns.split("|")[:-2]
+        labels = {name for cell in cells for name in re.findall(r"`(\w+)`", cell.partition(":")[0])}
+        names = (metric, f"{metric}_bucket")
+        known = [
+            row["labels"]
+            for row in table("monitoring")["series"]
+            for name in names
+            if re.fullmatch(row["metric"], name)
+        ]
+        assert known and labels <= known[0].keys(), metric

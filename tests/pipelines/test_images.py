@@ -56,3 +56,18 @@ def test_two_images_of_a_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> No
 
     with pytest.raises(UserError, match="NIGHTSHIFT_IMAGES has two images 'base'"):
         site("aws")
+
+
+@pytest.mark.parametrize("name", ["bsae", "Base", "registry", "endpoint"])
+def test_an_image_that_no_stage_of_the_dockerfile_makes_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(PUSHED_IMAGES, f"{RAPIDS} {BASE.replace('/base', f'/{name}')}")
+
+    with pytest.raises(UserError, match=rf"NIGHTSHIFT_IMAGES has an image '{name}'; allowed: base, .*, rapids"):
+        site("aws")
+
+
+def test_a_misspelled_image_is_refused_with_the_closest_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(PUSHED_IMAGES, BASE.replace("/base", "/bsae"))
+
+    with pytest.raises(UserError, match="did you mean 'base'"):
+        site("aws")

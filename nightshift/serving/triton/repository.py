@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nightshift import storage
+from nightshift import storage, weights
 from nightshift.contracts import package
 from nightshift.contracts.package import ModelPackage
 from nightshift.errors import UserError
@@ -118,19 +118,22 @@ class _Models:
     def add(self, uri: str, manifest: ModelPackage, version: int) -> bool:
         """Add a version, with the first one also the feature step and the ensemble; return whether it is new."""
         self._add_features(uri, manifest)
-        file = manifest.graph(manifest.selected)
+        graph, *stored = manifest.graph_files(manifest.selected)
+        files = {GRAPH: graph, **{file.name: file for file in stored}}  # beside it, where the graph looks for them
         folder = self.graph / str(version)
         if folder.exists():
-            sha256 = storage.sha256((folder / GRAPH).read_bytes())
-            if sha256 == file.sha256:
+            sha256 = weights.combine([storage.digest(str(folder / name)) for name in files if (folder / name).exists()])
+            expected = manifest.identify_graph(manifest.selected)
+            if sha256 == expected:
                 return False
             raise UserError(
-                f"version {version} in {self.graph} is another model, {sha256[:8]}, not {file.sha256[:8]}; "
+                f"version {version} in {self.graph} is another model, {sha256[:8]}, not {expected[:8]}; "
                 f"give this one a --version of its own, such as {self.versions[-1] + 1}"
             )
         draft = self._draft(self.graph, version)
-        source = storage.join(uri, file.name)
-        package.check(source, storage.copy(source, str(draft / GRAPH)), file)
+        for name, file in files.items():
+            source = storage.join(uri, file.name)
+            package.check(source, storage.copy(source, str(draft / name)), file)
         draft.rename(folder)
         return True
 

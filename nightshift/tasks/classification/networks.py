@@ -11,7 +11,7 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from nightshift import storage
+from nightshift import storage, weights
 from nightshift.classification import scorer
 from nightshift.classification.shards import Array, ItemTable, labels
 from nightshift.config.task import TaskConfig
@@ -35,12 +35,14 @@ class Setting(Generic[T]):
         device: `cpu` or `cuda`.
         checkpoints: URI of the folder of this training's checkpoints; empty for none.
         resident: bytes of inputs up to which all are copied to the device; of more, a batch at a time is.
+        in_graph: bytes of weights up to which a graph holds them itself; more lie in files of their own.
     """
 
     task: T
     device: str
     checkpoints: str = ""
     resident: int = data.RESIDENT
+    in_graph: int = weights.IN_GRAPH
 
     @property
     def torch_device(self) -> torch.device:

@@ -1,7 +1,7 @@
 """Next-token predictors: their recipes, their training, and their files in a package."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,8 +10,6 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import torch
-from huggingface_hub import split_torch_state_dict_into_shards
-from safetensors.torch import save
 from torch import nn
 
 from nightshift.classification.tokens import Tokens
@@ -26,12 +24,12 @@ from nightshift.tasks.classification import networks
 from nightshift.tasks.classification.networks import Setting
 from nightshift.tasks.fitting import Fitted
 from nightshift.tasks.language import documents, onnx_export, tokens
+from nightshift.tasks.language.onnx_export import read_weights
 from nightshift.tasks.language.tokens import ByteTokenizer, load_tokenizer
+from nightshift.weights import WeightFile, divide
 
 if TYPE_CHECKING:
     from transformers import LlamaForCausalLM
-
-SHARD = 2 << 30  # maximum bytes of a weights file, which is in memory twice while it is written
 
 
 def fit(setting: Setting[LanguageTaskConfig], name: str, rows: pd.DataFrame) -> Fitted:
@@ -43,11 +41,12 @@ def fit(setting: Setting[LanguageTaskConfig], name: str, rows: pd.DataFrame) -> 
     task, architecture, tokenizer = setting.task, recipe(setting.task, name), load_tokenizer(setting.task)
     trained = networks.fit(setting, name, architecture, rows, pack(setting, architecture, rows))
     causal = architecture.causal(trained.model)
+    files = divide(name, read_weights(causal), setting.in_graph)
     return Fitted(
-        partial(onnx_export.export_llama, causal, task.length, tokenizer.byte_lengths),
+        partial(onnx_export.export_llama, causal, task.length, tokenizer.byte_lengths, files),
         partial(measure_rows, trained.model, tokenizer),
         trained.losses,
-        partial(save_weights, causal),
+        partial(save_weights, causal, files),
     )
 
 
@@ -89,19 +88,21 @@ def measure_rows(model: nn.Sequential, tokenizer: ByteTokenizer, rows: Tokens) -
     return scores
 
 
-def save_weights(causal: "LlamaForCausalLM", shard: int = SHARD) -> Iterator[tuple[str, bytes]]:
-    """Yield the files from which engines load a `transformers` model: the config, then the weights, one at a time.
+def save_weights(causal: "LlamaForCausalLM", files: Sequence[WeightFile] = ()) -> Iterator[tuple[str, bytes]]:
+    """Yield the files by which engines load a model of `transformers`: its shape, and its weights or where they lie.
 
     Args:
         causal: the model.
-        shard: maximum bytes of a weights file; larger weights are sharded, with an index.
+        files: of the weights that its graph does not hold itself.
     """
     shape = causal.config.to_dict() | {"architectures": [type(causal).__name__]}
     yield checkpoint.CONFIG, json.dumps(shape, indent=2).encode()
-    weights = causal.state_dict()
-    split = split_torch_state_dict_into_shards(weights, max_shard_size=shard)
-    for file, names in split.filename_to_tensors.items():
-        yield file, save({name: weights[name] for name in names})
-    if split.is_sharded:
-        index = {"metadata": split.metadata, "weight_map": split.tensor_to_filename}
-        yield checkpoint.INDEX, json.dumps(index, indent=2).encode()
+    if not files:
+        yield checkpoint.WEIGHTS, WeightFile(checkpoint.WEIGHTS, read_weights(causal)).content
+        return
+    sizes = [tensor.nbytes for file in files for tensor in file.tensors.values()]
+    index = {
+        "metadata": {"total_size": sum(sizes)},
+        "weight_map": {name: file.name for file in files for name in file.tensors},
+    }
+    yield checkpoint.INDEX, json.dumps(index, indent=2).encode()

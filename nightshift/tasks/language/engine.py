@@ -90,7 +90,9 @@ def write_variants(
     """
     original = folder / (model.selected + SUFFIX.format(ORIGINAL))
     checkpoint = folder / model.selected  # this name is part of the file
-    package.copy(uri, str(checkpoint), [file.name for file in model.files if file.format in LOADED])
+    others = {name for key, other in model.candidates.items() if key != model.selected for name in other.weights}
+    loaded = (file.name for file in model.files if file.format in LOADED and file.name not in others)
+    package.copy(uri, str(checkpoint), loaded)
     gguf.convert(checkpoint, original)
     options = ContextOptions(model.preprocessing_as(LanguagePreprocessing).length)
     # no limit on speed, which depends on the machine's load: equal nights serve equal bytes

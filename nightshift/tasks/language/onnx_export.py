@@ -6,6 +6,7 @@ Numbers from the vocabulary on are of tokens that are only read: they are those 
 A row is one text from its start, or a later part of one: it is filled up at its end, which no token before it sees.
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from onnx import TensorProto, helper
 from nightshift.classification.tokens import Tokens
 from nightshift.contracts.package import EMBEDDING, GREEDY, INPUT, OUTPUT
 from nightshift.tasks.onnx_export import Drawing
+from nightshift.weights import WeightFile, Weights
 
 if TYPE_CHECKING:
     from transformers import LlamaForCausalLM
@@ -22,15 +24,23 @@ if TYPE_CHECKING:
 HIDDEN = np.float32(-1e9)  # below any score of attention
 
 
-def export_llama(model: "LlamaForCausalLM", length: int, byte_lengths: Tokens) -> bytes:
+def read_weights(model: "LlamaForCausalLM") -> Weights:
+    """Return a model's weights by the names that `transformers` gives them, without a copy."""
+    return {name: value.detach().float().contiguous().numpy() for name, value in model.state_dict().items()}
+
+
+def export_llama(
+    model: "LlamaForCausalLM", length: int, byte_lengths: Tokens, files: Sequence[WeightFile] = ()
+) -> bytes:
     """Return a Llama's bits per byte of the tokens after a row's first; of none, 0.
 
     Args:
         model: on the CPU.
         length: tokens of a row, each of which predicts the next one.
         byte_lengths: bytes that each token stands for, (2 vocabulary,); those of none count for nothing.
+        files: of all weights, where they are too many for a graph.
     """
-    drawn = _Llama(model, length, len(byte_lengths) // 2)
+    drawn = _Llama(model, length, len(byte_lengths) // 2, files)
     graph = drawn.graph
     hidden, targets = drawn.embed(), graph.node("Slice", INPUT, *map(graph.axes, (1, length + 1, 1)))
     for number in range(drawn.shape.num_hidden_layers):
@@ -56,11 +66,11 @@ def export_llama(model: "LlamaForCausalLM", length: int, byte_lengths: Tokens) -
 class _Llama:
     """Builds the graph of a decoder, one layer at a time."""
 
-    def __init__(self, model: "LlamaForCausalLM", length: int, vocabulary: int) -> None:
-        self.graph, self.length = Drawing(), length
+    def __init__(self, model: "LlamaForCausalLM", length: int, vocabulary: int, files: Sequence[WeightFile]) -> None:
+        self.graph, self.length = Drawing(files), length
         self.vocabulary = self.graph.constant(np.int32(vocabulary))
         self.shape: Any = model.config  # whose class allows None where it holds numbers
-        self.weights = {name: value.detach().float().numpy() for name, value in model.state_dict().items()}
+        self.weights = read_weights(model)
         self.one = self.graph.constant(np.float32(1))
         self.epsilon = self.graph.constant(np.float32(self.shape.rms_norm_eps))
         positions = torch.arange(length)[None]
@@ -106,8 +116,10 @@ class _Llama:
 
     def linear(self, name: str, hidden: str) -> str:
         """Draw a linear layer without a bias."""
-        weight = self.graph.constant(np.ascontiguousarray(self.weights[f"{name}.weight"].T))
-        return self.graph.node("MatMul", hidden, weight)
+        stored = f"{name}.weight"
+        if self.graph.files:  # ONNX Runtime turns it once, while it loads
+            return self.graph.node("MatMul", hidden, self.graph.node("Transpose", stored, perm=[1, 0]))
+        return self.graph.node("MatMul", hidden, self.graph.constant(np.ascontiguousarray(self.weights[stored].T)))
 
     def _attention(self, name: str, hidden: str) -> str:
         """Draw causal grouped-query attention."""
@@ -137,4 +149,5 @@ class _Llama:
         return graph.node("Add", graph.node("Mul", heads, self.cosines), graph.node("Mul", turned, self.sines))
 
     def _weight(self, name: str) -> str:
-        return self.graph.constant(self.weights[f"{name}.weight"])
+        stored = f"{name}.weight"
+        return stored if self.graph.files else self.graph.constant(self.weights[stored])

@@ -24,7 +24,7 @@ from tests.infra.golden import terraform
 FOLDER = Path(__file__).parent
 ENVIRONMENT = "prod"
 # what the policies were written from, and what was held back while they were
-SETS = ("mistakes", "held_back", "held_back_again", "held_back_third")
+SETS = ("mistakes", "held_back", "held_back_again", "held_back_third", "held_back_fourth")
 SHOWN = f"{terraform.PLAN} && terraform apply -input=false -no-color plan >/dev/null && terraform show -json"
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nightshift.gateway.completions import CHAT, TEMPLATE_TOKENS, parse_completion
+from nightshift.gateway.completions import CHAT, MAX_TEMPLATE_TOKENS, TEMPLATE_TOKENS, parse_completion
 from nightshift.gateway.errors import SilenceError
 from nightshift.gateway.fleet import Address, EngineReplica, Fleet
 from nightshift.gateway.forwarding import Accounts, Forwarder
@@ -135,10 +135,17 @@ def test_a_client_that_leaves_is_charged_only_once_a_replica_has_its_request() -
         (b'{"usage": {"prompt_tokens": 3}}', 200, (0, 0, IN_FULL)),
         (encode_usage(-3, 2), 200, (0, 0, IN_FULL)),
         (encode_usage(2**63, 2), 200, (0, 0, IN_FULL)),
+        (encode_usage(2**53, 2), 200, (0, 0, IN_FULL)),
+        (encode_usage(len(BODY) + MAX_TEMPLATE_TOKENS, 7), 200, (len(BODY) + MAX_TEMPLATE_TOKENS, 7, 0)),
+        (encode_usage(len(BODY) + MAX_TEMPLATE_TOKENS + 1, 7), 200, (0, 0, IN_FULL)),
+        (encode_usage(3, 8), 200, (0, 0, IN_FULL)),
+        (b'{"usage": {"prompt_tokens": 3.5, "completion_tokens": 2}}', 200, (0, 0, IN_FULL)),
+        (b'{"usage": {"prompt_tokens": NaN, "completion_tokens": 2}}', 200, (0, 0, IN_FULL)),
+        (b'{"usage": {"prompt_tokens": 1e300, "completion_tokens": 2}}', 200, (0, 0, IN_FULL)),
         (b'{"usage": {"\xff": 1}}', 200, (0, 0, IN_FULL)),
         (b"[" * 100_000, 200, (0, 0, IN_FULL)),
     ],
-    ids=range(8),
+    ids=range(15),
 )
 def test_a_response_is_charged_what_it_says_or_in_full(body, status, charge) -> None:
     scripted = ScriptedReplicas(body, status=status)
@@ -161,6 +168,18 @@ def test_the_longest_template_so_far_is_reserved() -> None:
 
     scripted.run(work)
     assert scripted.charges() == [(2003, 2, 2000 + 7)]
+
+
+def test_a_count_that_cannot_be_raises_no_later_reservation() -> None:
+    scripted = ScriptedReplicas(encode_usage(2**53, 1), encode_usage(3, 1))
+
+    async def work(_: list[EngineReplica]) -> None:
+        for _ in range(2):
+            await scripted.complete()
+        await scripted.cancel(3)
+
+    scripted.run(work)
+    assert scripted.charges() == [(3, 1, 2 * IN_FULL)]
 
 
 def test_a_bug_after_the_settlement_holds_no_replica_and_charges_once() -> None:

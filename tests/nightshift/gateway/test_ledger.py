@@ -1,10 +1,11 @@
 """The ledger: what is admitted, what waits, and what a killed process leaves behind."""
 
 import asyncio
+import sqlite3
 import sys
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from nightshift.errors import UserError
 from nightshift.gateway.budgets import DAY, Amount
 from nightshift.gateway.errors import BudgetError, LedgerError, RateError
 from nightshift.gateway.keys import ApiKey
-from nightshift.gateway.ledger import RECOVERED, Ledger, LedgerRow, TokenUsage, read_report
+from nightshift.gateway.ledger import RECOVERED, SCHEMA, Ledger, LedgerRow, TokenUsage, read_report
 from tests.processes import SECONDS, content, started
 
 TODAY = 20_000 * DAY + 100.0
@@ -178,6 +179,44 @@ def test_a_file_that_is_no_ledger_is_refused(tmp_path) -> None:
         Ledger(str(tmp_path / "text"))
     with pytest.raises(UserError, match="give the file of --ledger"):
         read_report(str(tmp_path / "missing"))
+
+
+@pytest.mark.parametrize(
+    ("script", "version"),
+    [
+        ("create table usage (key text, version text, day integer, requests integer, prompt_tokens integer)", 1),
+        (f"{SCHEMA} pragma user_version = 3", 3),
+    ],
+)
+def test_a_ledger_of_another_version_is_refused_and_left_as_it_is(tmp_path: Path, script: str, version: int) -> None:
+    path = tmp_path / "ledger"
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript(script)
+    before = path.read_bytes()
+
+    for read in (Ledger, read_report):
+        with pytest.raises(UserError, match=f"ledger '.*' is of version {version}, .* new file") as error:
+            read(str(path))
+        assert "\n" not in str(error.value)
+    assert path.read_bytes() == before
+
+
+def test_a_ledger_from_before_versions_were_written_down_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript(f"{SCHEMA} pragma user_version = 0")
+
+    with_ledger(path, lambda ledger: ledger.flush())
+    assert read_report(str(path)) == []
+
+
+def test_a_database_with_other_tables_of_the_same_names_is_no_ledger(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript("create table reservations (guest text)")
+
+    with pytest.raises(UserError, match=r"no such column: .*; give a ledger, or the name of a new file"):
+        Ledger(str(path))
 
 
 HOLD = """

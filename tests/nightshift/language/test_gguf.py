@@ -20,8 +20,10 @@ from nightshift.language.checkpoint import read_checkpoint
 from nightshift.language.gguf import WeightType, convert
 from nightshift.language.llamacpp import ContextOptions
 from nightshift.neural.recipes import pretrained
-from nightshift.tasks.language.candidates import SHARD, save_weights
+from nightshift.tasks.language.candidates import save_weights
+from nightshift.tasks.language.onnx_export import read_weights
 from nightshift.tasks.language.tokens import build_bytes_tokenizer
+from nightshift.weights import divide
 from tests import packages
 from tests.nightshift.language import models
 
@@ -130,8 +132,10 @@ def test_weights_in_shards_are_listed_loaded_and_converted_as_those_of_one_file(
     content = build_bytes_tokenizer("<|endoftext|>")
     model = models.tiny_llama(Tokenizer.from_str(content.decode()).get_vocab_size())
     graphs = {"llama": b""}
-    for folder, size in (("whole", SHARD), ("shards", 50_000)):
-        files = [*save_weights(model, size), ("tokenizer.json", content)]
+    for folder, in_graph in (("whole", 1 << 30), ("shards", 0)):
+        stored = divide("llama", read_weights(model), in_graph, 50_000)
+        files = [*save_weights(model, stored), ("tokenizer.json", content)]
+        files += [(file.name, file.content) for file in stored]
         package.save(str(tmp_path / folder), packages.manifest(graphs), graphs, pd.DataFrame(), files)
         convert(tmp_path / folder, tmp_path / f"{folder}.gguf")
 

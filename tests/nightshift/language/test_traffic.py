@@ -55,6 +55,15 @@ def test_requests_like_those_before_raise_nothing(seed: int) -> None:
     assert raised(day(seed)) == (Decision.PASS, set())
 
 
+@pytest.mark.parametrize("share", [0.3, 0.8, 1.0])
+def test_requests_whose_tokens_no_engine_has_counted_move_no_tokens(share: float) -> None:
+    def ask_uncounted(random: np.random.Generator) -> RequestRecord:
+        uncounted = {"prompt_tokens": 0, "completion_tokens": 0} if random.random() < share else {}
+        return ask(random, **uncounted)
+
+    assert raised(day(1, ask_uncounted)) == (Decision.PASS, set())
+
+
 def test_prompts_about_something_else_are_seen_though_their_lengths_are_the_same() -> None:
     decision, names = raised(day(1, lambda random: ask(random, OTHERS if random.random() < 0.4 else WORDS)))
     assert decision is Decision.FAIL

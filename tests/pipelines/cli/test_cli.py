@@ -160,8 +160,9 @@ def test_an_output_that_cannot_be_written_is_named_by_no_path(tmp_path: Path) ->
     assert done.stderr.splitlines()[0].startswith("nightshift: No space left on device; make room")
 
 
-def test_a_reader_that_has_enough_ends_a_command_without_a_message() -> None:
-    with subprocess.Popen(engine("config", "schema"), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as command:
+@pytest.mark.parametrize("words", [("config", "schema"), ("cloud", "schema")])
+def test_a_reader_that_has_enough_ends_a_command_without_a_message(words: tuple[str, ...]) -> None:
+    with subprocess.Popen(engine(*words), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as command:
         assert command.stdout
         assert command.stderr
         command.stdout.close()

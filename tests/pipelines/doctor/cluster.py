@@ -24,6 +24,7 @@ from pipelines.environments import AWS, Role, Site
 from tests.cluster.cluster import CRDS, Cluster, running
 from tests.cluster.kinds import BUILT_IN, Json, Kind
 from tests.cluster.runtimes import ProcessRuntime
+from tests.infra import rendered
 from tests.infra.kustomize import built
 
 INFRA = Path(__file__).parents[3] / "infra"
@@ -54,9 +55,12 @@ def relocate(site: Site) -> Site:
 
 
 @functools.cache
-def manifests() -> tuple[str, ...]:
+def manifests(name: str) -> tuple[str, ...]:
     """Return what `infra/` installs into an environment, as its users fill it in, an object a text."""
-    objects = built(INFRA / "cluster" / "namespaces") + built(INFRA / "kubernetes" / "aws")
+    if name in rendered.NAMES:
+        objects = built(rendered.overlays(name) / "namespaces") + built(rendered.overlays(name))
+    else:
+        objects = built(INFRA / "cluster" / "namespaces") + built(INFRA / "kubernetes" / name)
     texts = [
         json.dumps(value).replace("registry.example.com/nightshift", REGISTRY)
         for value in sorted(objects, key=lambda value: value["kind"] != "Namespace")
@@ -125,7 +129,7 @@ class Environment:
 
     cluster: Cluster
     api: ProxiedApi
-    site: Site = field(default_factory=lambda: relocate(AWS))
+    site: Site
     images: ImageStore = field(default_factory=ImageStore)
 
     def diagnose(self) -> HealthReport:
@@ -162,44 +166,50 @@ def restored(cluster: Cluster) -> Iterator[None]:
 
 
 @contextmanager
-def healthy(folder: Path, root: str) -> Iterator[Environment]:
+def healthy(folder: Path, root: str, site: Site = AWS) -> Iterator[Environment]:
     """Run an environment in which nothing is wrong, whose pipeline root is `root`."""
     # all of them take a second to read
     (folder / "crds").mkdir()
-    for path in CRDS.glob("trainingruntimes.*"):
+    for path in CRDS.glob("trainingruntimes.*") if site.has_kubeflow else ():
         shutil.copy(path, folder / "crds")
     with running(ProcessRuntime(), folder, folder / "crds", acts=False) as fake:
-        _install(fake, root)
-        with connected(fake, folder) as environment:
+        _install(fake, site)
+        if site.has_kubeflow:
+            _install_kubeflow(fake, root)
+        with connected(fake, folder, site) as environment:
             yield environment
 
 
 @contextmanager
-def connected(fake: Cluster, folder: Path) -> Iterator[Environment]:
+def connected(fake: Cluster, folder: Path, site: Site = AWS) -> Iterator[Environment]:
     """Connect to a cluster as its administrator."""
     with config.new_client_from_config(str(fake.config(folder / "kubeconfig"))) as connection:
-        yield Environment(fake, ProxiedApi(connection))
+        yield Environment(fake, ProxiedApi(connection), relocate(site))
 
 
-def _install(fake: Cluster, root: str) -> None:
+def _install(fake: Cluster, site: Site) -> None:
     known = {(kind.api_version, kind.name) for kind in fake.api.kinds}
-    objects = [json.loads(text) for text in manifests()]
+    objects = [json.loads(text) for text in manifests(site.name)]
     fake.apply(*(value for value in objects if (value["apiVersion"], value["kind"]) in known))
     for name, values in SECRETS.items():
         _add_secret(fake, name, values)
-    _add_service(fake, "kubeflow", "ml-pipeline", 8888)
-    _add_service(fake, "nightshift", "pushgateway", 9091)
     _add_service(fake, "nightshift", "mlflow", 5000)
-    launcher = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kfp-launcher", "namespace": "kubeflow"}}
-    fake.apply(launcher | {"data": {"defaultPipelineRoot": root}})
-    claim = next(kind for kind in BUILT_IN if kind.name == "PersistentVolumeClaim")
-    bound = lambda value: value.setdefault("status", {}).update(phase="Bound")  # noqa: E731
-    fake.api.operations.change(claim, "nightshift-lustre", bound, "kubeflow")
     account = next(kind for kind in BUILT_IN if kind.name == "ServiceAccount")
     pulls = lambda value: value.update(imagePullSecrets=[{"name": "pull"}])  # noqa: E731
     fake.api.operations.change(account, "nightshift", pulls, "kubeflow")
     fake.add_node("general-1", {"nightshift/pool": "general"})
     fake.add_node("gpu-1", GPU_LABELS, [GPU_TAINT], gpus=1)
+
+
+def _install_kubeflow(fake: Cluster, root: str) -> None:
+    """What the smallest clusters lack: Kubeflow, a Pushgateway and a shared file system."""
+    _add_service(fake, "kubeflow", "ml-pipeline", 8888)
+    _add_service(fake, "nightshift", "pushgateway", 9091)
+    launcher = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kfp-launcher", "namespace": "kubeflow"}}
+    fake.apply(launcher | {"data": {"defaultPipelineRoot": root}})
+    claim = next(kind for kind in BUILT_IN if kind.name == "PersistentVolumeClaim")
+    bound = lambda value: value.setdefault("status", {}).update(phase="Bound")  # noqa: E731
+    fake.api.operations.change(claim, "nightshift-lustre", bound, "kubeflow")
 
 
 def _add_secret(fake: Cluster, name: str, values: dict[str, str]) -> None:

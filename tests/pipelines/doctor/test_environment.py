@@ -12,7 +12,7 @@ from nightshift.contracts.health import CheckStatus, HealthCheck
 from nightshift.errors import UnavailableError
 from pipelines.doctor import access, services
 from pipelines.doctor.environment import diagnose_inside
-from pipelines.environments import AWS, SITES, Role
+from pipelines.environments import AWS, AWS_TRY, GCP_TRY, SITES, Role, Site
 from tests.cluster.rbac import User
 from tests.nightshift import s3
 from tests.pipelines.doctor.cluster import (
@@ -29,6 +29,7 @@ from tests.pipelines.doctor.cluster import (
 
 pytestmark = pytest.mark.slow  # kubectl renders the manifests
 ROOT = "s3://lake/pipelines"
+FOLDERS = ("lake", "runs", "audit", "checkpoints")
 FAILED, UNAVAILABLE, SKIPPED = CheckStatus.FAILED, CheckStatus.UNAVAILABLE, CheckStatus.SKIPPED
 Sow = Callable[[Environment], Any]
 
@@ -375,6 +376,24 @@ def test_without_airflow_and_trainer_their_checks_are_skipped(environment: Envir
     assert report.exit_code == 0
 
 
+@pytest.mark.parametrize("site", [AWS_TRY, GCP_TRY], ids=lambda site: site.name)
+def test_of_what_the_smallest_cluster_does_not_have_nothing_is_asked(site: Site, tmp_path: Path) -> None:
+    with healthy(tmp_path, ROOT, site) as environment:
+        del environment.api.answers["ml-pipeline"], environment.api.answers["dcgm-exporter"]
+        report = environment.diagnose()
+        state = site.parameters["state"] | {root: str(tmp_path / root) for root in FOLDERS}
+        in_pod = diagnose_inside(environment.api, replace(site, parameters={"state": state}), lambda host, port: None)
+
+    skipped = {entry.name for entry in report.checks if entry.status == SKIPPED}
+    assert skipped == {
+        "Kubeflow Pipelines", "pipeline root", "rights of nightshift-training", "TrainingRuntime nightshift",
+        "GPU metrics",
+    }  # fmt: skip
+    assert report.exit_code == 0
+    assert "connection to ml-pipeline.kubeflow.svc.cluster.local:8888" not in {entry.name for entry in in_pod.checks}
+    assert check(in_pod, "pipeline root").status == SKIPPED and in_pod.exit_code == 0
+
+
 def test_nodes_that_pull_by_their_own_identity_are_not_asked_for_a_pull_secret(environment: Environment) -> None:
     environment.edit("ServiceAccount", "nightshift", lambda account: account.pop("imagePullSecrets"))
 
@@ -395,7 +414,7 @@ def test_a_clock_is_wrong_when_it_is_five_minutes_off(
 
 def test_a_pod_sees_names_state_and_its_own_rights(environment: Environment, tmp_path: Path) -> None:
     state = environment.site.parameters["state"]
-    folders = {root: str(tmp_path / root) for root in ("lake", "runs", "audit", "checkpoints")}
+    folders = {root: str(tmp_path / root) for root in FOLDERS}
     site = replace(environment.site, parameters={"state": state | folders})
     connections = []
 
