@@ -188,7 +188,7 @@ class EnvironmentAnswers(AnswerSection):
     )
     images: list[ImageName] = Field(
         [ImageName.BASE, ImageName.SERVING, ImageName.AIRFLOW, ImageName.RAPIDS],
-        description="targets of containers/Dockerfile to build",
+        description="images to build, by target in containers/Dockerfile",
         min_length=1,
     )
     schedule: NightlySchedule = Field(NightlySchedule(), description="use case to run every night")

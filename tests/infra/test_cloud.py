@@ -77,7 +77,7 @@ def test_an_example_is_written_as_init_writes_a_file(name: str) -> None:
             "[bsae,",
             "images.0: Input should be 'base', 'serving', 'serving-gpu', 'airflow' or 'rapids', got 'bsae'",
         ),
-        ("kueue:", "queue:", "gpu.queue: unknown key; leave it out"),
+        ("kueue:", "queue:", "gpu.queue: unknown key; remove it"),
         ("'000000000000'", "'12'", "account.id: String should match pattern '^[0-9]{12}$', got '12'"),
         ("us-east-1b", "eu-west-1b", "zones: eu-west-1b is none of region us-east-1"),
         ("us-east-1b", "us-east-11b", "zones: us-east-11b is none of region us-east-1"),
