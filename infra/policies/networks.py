@@ -270,9 +270,9 @@ def lustre_and_its_clients_let_each_other_in(environment: Environment) -> Iterat
     for system in environment.of_type("aws_fsx_lustre_file_system"):
         servers: list[str] = system.values.get("security_group_ids") or []
         # nodes' own group lets them call anybody
-        asked = [("ingress", servers, servers), ("ingress", servers, nodes), ("ingress", nodes, servers)]
-        asked += [("egress", servers, servers), ("egress", servers, nodes)]
-        for (way, groups, peers), ports in itertools.product(asked if servers and nodes else (), _LUSTRE):
+        required = [("ingress", servers, servers), ("ingress", servers, nodes), ("ingress", nodes, servers)]
+        required += [("egress", servers, servers), ("egress", servers, nodes)]
+        for (way, groups, peers), ports in itertools.product(required if servers and nodes else (), _LUSTRE):
             if not _lets(rules[way], groups, peers, ports):
                 shown = [_called(environment, group) for group in groups]
                 whom = ", ".join(_called(environment, peer) for peer in peers)
