@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
@@ -218,7 +219,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
     night = Night(tmp_path_factory.mktemp("tales"), DAY, CONFIG)
     night.run("ingestion", "features")
     context = night.context(features="features.json")
-    setup = TrainingSetup(context.config, context.plan, context.features, context.device)
+    setup: TrainingSetup[Any] = TrainingSetup(context.config, context.plan, context.features, context.device)
     models = {}
     for name, in_graph in (("whole", 1 << 30), ("model", IN_GRAPH)):
         rows = training.rows(setup)
