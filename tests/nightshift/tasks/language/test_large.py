@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
@@ -16,7 +17,6 @@ from transformers import LlamaForCausalLM
 from components.evaluation import __main__ as evaluation
 from components.optimization import __main__ as optimization
 from components.training import core
-from nightshift import tasks
 from nightshift.contracts import package
 from nightshift.contracts.optimization import Optimization
 from nightshift.contracts.package import ModelPackage
@@ -26,7 +26,7 @@ from nightshift.graph import CPU, Graph, runtime
 from nightshift.neural.recipes.llama import Llama, LlamaParameters
 from nightshift.serving.batching import ServerLimits
 from nightshift.serving.triton.repository import PublishRequest, publish
-from nightshift.tasks.language import candidates, documents, onnx_export
+from nightshift.tasks.language import candidates, documents, onnx_export, training
 from nightshift.tasks.language.scores import DocumentScorer
 from nightshift.tasks.language.tokens import load_tokenizer
 from nightshift.tasks.protocol import TrainingSetup
@@ -219,10 +219,10 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
     night = Night(tmp_path_factory.mktemp("tales"), DAY, CONFIG)
     night.run("ingestion", "features")
     context = night.context(features="features.json")
-    setup = TrainingSetup(context.config, context.plan, context.features, context.device)
+    setup: TrainingSetup[Any] = TrainingSetup(context.config, context.plan, context.features, context.device)
     models = {}
     for name, in_graph in (("whole", 1 << 30), ("model", IN_GRAPH)):
-        rows = tasks.find("language-modeling").training.rows(setup)
+        rows = training.rows(setup)
         result = core.train(setup, replace(rows, setting=replace(rows.setting, in_graph=in_graph)), "code")
         uri = str(night.folder / name)
         models[name] = package.save(uri, result.package, result.graphs, result.reference, result.files)
@@ -238,8 +238,8 @@ def test_a_night_with_such_a_model_scores_as_one_with_a_single_file(trained: Tra
         DocumentScorer.open(trained.uri(name), model).score(texts) for name, model in trained.models.items()
     )
     np.testing.assert_array_equal(large.bits, whole.bits)
-    references = [package.read_reference(trained.uri(name)) for name in trained.models]
-    pd.testing.assert_frame_equal(*references)
+    first, second = (package.read_reference(trained.uri(name)) for name in trained.models)
+    pd.testing.assert_frame_equal(first, second)
 
 
 @pytest.mark.slow
