@@ -15,20 +15,29 @@ secret() {
 # exists NAMESPACE NAME: a secret that is not there is no error
 exists() { [ -n "$(kubectl get secret --namespace "$1" "$2" --ignore-not-found --output name)" ]; }
 
-# what served models want of requests, and what the release step asks them with; a cluster with all others may lack it
-if ! exists kubeflow nightshift-serving; then
-  token=$(password)
+# shared NAME LINES: a secret of servers and of the steps that log in to them; a cluster with all others may lack it
+shared() {
+  if exists nightshift "$1" && exists kubeflow "$1"; then return; fi
   for namespace in nightshift kubeflow; do
-    secret $namespace nightshift-serving <<< "token=$token"
+    secret $namespace "$1" <<< "$2"
   done
-fi
+  if exists monitoring grafana-admin; then
+    echo "secrets: $1 is new; servers read it at their start: kubectl rollout restart deployment --namespace nightshift"
+  fi
+}
+
+# what served models want of requests, and what the release step asks them with
+shared nightshift-serving "token=$(password)"
+# the registry's login, which its server takes over when it starts
+shared nightshift-mlflow "username=nightshift
+password=$(password)"
 # the last one that is made here: passwords belong together, so all are made or none
 if exists monitoring grafana-admin; then
   echo "secrets: the other secrets are there; they were not changed"
   exit
 fi
 
-login=$(password) database=$(password)
+database=$(password)
 secret nightshift postgresql <<< "POSTGRES_USER=mlflow
 POSTGRES_PASSWORD=$database
 POSTGRES_DB=mlflow"
@@ -36,11 +45,6 @@ POSTGRES_DB=mlflow"
 secret nightshift mlflow <<< "MLFLOW_BACKEND_STORE_URI=postgresql+psycopg2://mlflow:$database@postgresql:5432/mlflow
 MLFLOW_ARTIFACTS_DESTINATION=$artifacts
 MLFLOW_FLASK_SERVER_SECRET_KEY=$(password)"
-# steps log in with the same credentials as the registry has
-for namespace in nightshift kubeflow; do
-  secret $namespace nightshift-mlflow <<< "username=nightshift
-password=$login"
-done
 
 database=$(password)
 secret airflow postgresql <<< "POSTGRES_USER=airflow

@@ -619,21 +619,28 @@ def test_who_has_a_database_logs_in_to_it_with_its_own_user_password_and_name(ku
         assert url.path == f"/{own['POSTGRES_DB']}"
 
 
+OF_LOGINS = ("nightshift", "kubeflow")
+SHARED = [f"{space} {name}" for name in ("nightshift-serving", "nightshift-mlflow") for space in OF_LOGINS]
+
+
 def test_secrets_that_are_there_are_left_alone(kubectl: Path) -> None:
-    (kubectl / "there").write_text("monitoring grafana-admin\nkubeflow nightshift-serving\n")
+    (kubectl / "there").write_text("\n".join(["monitoring grafana-admin", *SHARED, ""]))
 
     assert "were not changed" in secrets(kubectl, "s3://bucket/mlflow").stdout
     assert not (kubectl / "told").exists()
 
 
-def test_a_cluster_with_all_other_secrets_gets_the_token_of_served_models_and_nothing_else(kubectl: Path) -> None:
-    (kubectl / "there").write_text("monitoring grafana-admin\n")
+@pytest.mark.parametrize("missing", SHARED)
+def test_a_cluster_with_all_other_secrets_gets_a_login_that_one_side_lacks_on_both_and_nothing_else(
+    missing: str, kubectl: Path
+) -> None:
+    name = missing.split()[1]
+    there = ["monitoring grafana-admin", *(other for other in SHARED if other != missing)]
 
-    assert secrets(kubectl, "s3://bucket/mlflow").returncode == 0
-    first, second = (kubectl / "told").read_text().splitlines()
-    assert first == second and re.fullmatch(r"token=\S{20,}", first)
-    created = re.findall(r"create secret generic (\S+) --namespace (\S+)", (kubectl / "asked").read_text())
-    assert created == [("nightshift-serving", "nightshift"), ("nightshift-serving", "kubeflow")]
+    assert created_secrets(kubectl, *there) == [f"{space} {name}" for space in OF_LOGINS]
+    first, second = contents(kubectl)["nightshift", name], contents(kubectl)["kubeflow", name]
+    assert first == second
+    assert f"{name} is new; servers read it" in secrets(kubectl, "s3://bucket/mlflow").stdout
 
 
 def created_secrets(kubectl: Path, *there: str) -> list[str]:
@@ -647,14 +654,13 @@ def created_secrets(kubectl: Path, *there: str) -> list[str]:
 
 def test_secrets_are_made_once_and_all_again_after_a_run_that_was_cut_off(kubectl: Path) -> None:
     every = created_secrets(kubectl)
-    of_serving = [name for name in every if name.endswith("nightshift-serving")]
 
     assert created_secrets(kubectl, *every) == []
     for count in range(len(every)):
         again = created_secrets(kubectl, *every[:count])
         # of passwords nobody knows which was given to whom
-        assert set(again) >= {*every} - {*of_serving}
-        assert {*of_serving} <= {*again, *every[:count]}
+        assert set(again) >= {*every} - {*SHARED}
+        assert {*SHARED} <= {*again, *every[:count]}
 
 
 def test_secrets_without_a_place_for_artifacts_are_refused(kubectl: Path) -> None:
