@@ -265,9 +265,9 @@ def ddp() -> list[figures.Row]:
 def plans() -> None:
     """By how much the weights of each plan differ from one process's."""
     for count in (2, 4, 8):
-        argv = ["--standalone", "--nproc-per-node", str(count), "-m", "tests.nightshift.neural.plans"]
         console.print(f"{count} processes", style="bold")
-        subprocess.run([sys.executable, "-m", "nightshift.neural", *argv], check=True, stderr=subprocess.DEVNULL)
+        command = [sys.executable, "-m", "tests.nightshift.neural.plans", str(count)]
+        subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
 
 
 def memory() -> None:

@@ -19,6 +19,11 @@ run "the_api_is_private_unless_somebody_is_named" {
     condition     = module.cluster.name == "nightshift-dev"
     error_message = "names begin with the project's and the environment's"
   }
+
+  assert {
+    condition     = output.efa_interfaces == 0
+    error_message = "there is no interface without GPU pools"
+  }
 }
 
 run "what_no_variable_may_be" {
@@ -126,15 +131,6 @@ run "karpenter_leaves_the_pools_with_efa_and_the_shared_one" {
   assert {
     condition     = output.efa_interfaces == 32
     error_message = "what a machine of a TrainJob asks for"
-  }
-}
-
-run "without_gpu_pools_there_is_no_interface" {
-  command = plan
-
-  assert {
-    condition     = output.efa_interfaces == 0
-    error_message = "none"
   }
 }
 

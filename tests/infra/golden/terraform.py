@@ -39,10 +39,10 @@ _BESIDE = ("action", "check", "import", "moved", "removed")
 _WITHIN = ("connection", "provisioner")
 PLAN = "terraform plan -input=false -no-color -out=plan >/dev/null && terraform show -json plan"
 PLAN_AND_APPLY = f"{PLAN} && terraform apply -input=false -no-color plan >/dev/null && cat terraform.tfstate"
-# a second apply would change nothing, and a destroy leaves nothing
+# a second apply would change nothing, and a destroy, of what that plan has just read, leaves nothing
 AND_DESTROY = (
     f"{PLAN_AND_APPLY} && terraform plan -input=false -no-color -detailed-exitcode >&2"
-    ' && terraform destroy -auto-approve -input=false -no-color >&2 && test -z "$(terraform state list)"'
+    ' && terraform destroy -refresh=false -auto-approve -input=false -no-color >&2 && test -z "$(terraform state list)"'
 )
 
 

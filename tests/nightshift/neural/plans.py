@@ -1,6 +1,7 @@
-"""Started by torchrun: train one network under every plan for so many processes, and compare with one process.
+"""Train one network under every plan for so many processes, and compare with one process.
 
-Arguments name some of the plans. Prints a line a plan, in rank 0: its name, and by how much weights and losses differ.
+Arguments are the number of processes, and names of some of the plans. Prints a line a plan, in rank 0: its name, and by
+how much weights and losses differ.
 """
 
 import sys
@@ -13,14 +14,14 @@ from torch import nn
 from torch.distributed.tensor import DTensor
 
 from nightshift.config.neural import Trainer
-from nightshift.neural import devices, processes, trainer
+from nightshift.neural import devices, mesh, pipeline, processes, trainer  # noqa: F401 once, for every process
 from nightshift.neural.data import ResidentDataset
 from nightshift.neural.parallel import local
 from nightshift.neural.recipes import Recipe, llama, mlp
 from nightshift.neural.recipes.mlp import MLP, MLPParameters
 from nightshift.neural.replica import Replica
 from nightshift.neural.trainer import NetworkTraining
-from tests.nightshift.neural import resumable
+from tests.nightshift.neural import forked, resumable
 
 CPU = torch.device("cpu")
 BASE = {"hidden": 8, "layers": 3, "epochs": 2, "batch_size": 32, "learning_rate": 0.02, "ema_decay": 0.9}
@@ -178,4 +179,4 @@ def report(name: str, together: dict[str, torch.Tensor], alone: dict[str, torch.
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    forked.run(int(sys.argv[1]), main, *sys.argv[2:])

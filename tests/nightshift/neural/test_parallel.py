@@ -24,8 +24,7 @@ TWINS = {"llama-10b": "llama, pp 2 x fsdp 4", "llama-13b": "llama, pp 2 x dp 2 x
 
 def compare(processes: int, *plans: str) -> dict[str, float]:
     """By how much weights, and gradients, of each plan or of some differ from one process's."""
-    module = ["--standalone", "--nproc-per-node", str(processes), "-m", "tests.nightshift.neural.plans", *plans]
-    command = [sys.executable, "-m", "torch.distributed.run", *module]
+    command = [sys.executable, "-m", "tests.nightshift.neural.plans", str(processes), *plans]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1200)
     assert done.returncode == 0, done.stderr[-5000:]
     return {name: float(gap) for name, gap in re.findall(r"^(.+): ([\d.e-]+)$", done.stdout, re.MULTILINE)}
