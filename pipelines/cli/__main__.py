@@ -36,7 +36,7 @@ COMMANDS = {
         "stop": "Stop the local endpoint.",
     },
     "cloud": {
-        "cloud": "Answer what is asked about an environment in a cloud; needs a checkout, which has `infra/`.",
+        "cloud": "Configure an environment in a cloud; needs a checkout of the repository, for `infra/`.",
     },
     "release": {
         "release": "Start, show, pause, resume or abort a release; `nightshift run release` advances it.",
@@ -51,7 +51,7 @@ COMMANDS = {
         "perf": "Compare the speed of models.",
     },
     "language": {
-        "language": "Write a language model as a GGUF file, quantize and judge it, and evaluate a served one.",
+        "language": "Convert a language model to GGUF, quantize it, judge the result, and evaluate a served model.",
     },
     "tune": {
         "tune": "Search for the fastest training settings of a network, and write them into the config.",
@@ -66,8 +66,8 @@ COMMANDS = {
         "collectives": "Measure all-reduce, all-gather, reduce-scatter and all-to-all by tensor size, like nccl-tests.",
     },
     "doctor": {
-        "doctor": "Check that this machine, an environment or a cloud account offers what runs need; name each fix.",
-        "debug-dump": "Pack versions, settings, the doctor's report and a run's logs for a colleague, without secrets.",
+        "doctor": "Check that this machine, an environment or a cloud account meets the needs of runs, and name each fix.",
+        "debug-dump": "Archive versions, settings, the doctor's report and a run's logs for a colleague, without secrets.",
     },
     "mcp": {
         "mcp": "Answer an MCP client on stdin and stdout, read-only: runs, reports, models, drift, costs.",
