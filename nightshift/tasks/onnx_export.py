@@ -296,8 +296,8 @@ def _point_into(file: WeightFile) -> Iterator[TensorProto]:
         constant = TensorProto(
             name=name, dims=tensor.shape, data_type=TensorProto.FLOAT, data_location=TensorProto.EXTERNAL
         )
-        place = {"location": file.name, "offset": offset, "length": tensor.nbytes}
-        for key, value in place.items():
+        location = {"location": file.name, "offset": offset, "length": tensor.nbytes}
+        for key, value in location.items():
             constant.external_data.add(key=key, value=str(value))
         yield constant
 
