@@ -7,19 +7,22 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
+from math import prod
 from mmap import mmap
-from typing import Self
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Self
 
 from nightshift import storage
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Weights = Mapping[str, npt.NDArray[np.float32]]
 
 IN_GRAPH = 1 << 30  # bytes of weights up to which a graph holds them itself
 SHARD = 2 << 30  # bytes of a file of weights: as many are held twice while it is written
 LENGTH = 8  # bytes of a header's length; all that follows is aligned to them
-
-Weights = Mapping[str, npt.NDArray[np.float32]]
 
 
 @dataclass(frozen=True)
@@ -32,17 +35,19 @@ class WeightFile:
     """
 
     name: str
-    tensors: Weights
+    tensors: "Weights"
 
     @classmethod
     def read(cls, name: str, content: bytes | mmap) -> Self:
         """Return a file of some content, whose tensors are views of it."""
+        import numpy as np  # which takes long, and most who read a manifest do without
+
         start = LENGTH + int.from_bytes(memoryview(content)[:LENGTH], "little")
         entries = json.loads(bytes(memoryview(content)[LENGTH:start]))
         tensors = {}
         for tensor, entry in entries.items():
             first, shape = start + entry["data_offsets"][0], entry["shape"]
-            tensors[tensor] = np.frombuffer(content, "<f4", int(np.prod(shape)), first).reshape(shape)
+            tensors[tensor] = np.frombuffer(content, "<f4", prod(shape), first).reshape(shape)
         return cls(name, tensors)
 
     @property
@@ -57,8 +62,8 @@ class WeightFile:
 
     @cached_property
     def _ends(self) -> dict[str, int]:
-        sizes = [tensor.nbytes for tensor in self.tensors.values()]
-        return dict(zip(self.tensors, np.cumsum(sizes).tolist(), strict=True))
+        sizes = (tensor.nbytes for tensor in self.tensors.values())
+        return dict(zip(self.tensors, accumulate(sizes), strict=True))
 
     @cached_property
     def _header(self) -> bytes:
@@ -83,7 +88,7 @@ class LargeGraph(bytes):
         return graph
 
 
-def divide(name: str, tensors: Weights, in_graph: int = IN_GRAPH, shard: int = SHARD) -> list[WeightFile]:
+def divide(name: str, tensors: "Weights", in_graph: int = IN_GRAPH, shard: int = SHARD) -> list[WeightFile]:
     """Divide a network's weights among files named after a candidate; among none where its graph can hold them.
 
     Args:

@@ -66,8 +66,8 @@ COMMANDS = {
         "collectives": "Measure all-reduce, all-gather, reduce-scatter and all-to-all by tensor size, like nccl-tests.",
     },
     "doctor": {
-        "doctor": "Check that this machine, an environment or a cloud account meets the needs of runs, and name each fix.",
-        "debug-dump": "Archive versions, settings, the doctor's report and a run's logs for a colleague, without secrets.",
+        "doctor": "Check that this machine, an environment or a cloud account meets the needs of runs; name each fix.",
+        "debug-dump": "Archive versions, settings, the doctor's report and a run's logs for a colleague, no secrets.",
     },
     "mcp": {
         "mcp": "Answer an MCP client on stdin and stdout, read-only: runs, reports, models, drift, costs.",

@@ -47,7 +47,7 @@ def add(commands: options.Commands) -> None:
 
 
 def doctor(args: argparse.Namespace) -> int:
-    """Check that this machine, an environment or a cloud account meets the needs of runs, and name each fix."""
+    """Check that this machine, an environment or a cloud account meets the needs of runs; name each fix."""
     report = _diagnose(args)
     if args.json:
         return options.print_document(report, report.exit_code)
@@ -57,7 +57,7 @@ def doctor(args: argparse.Namespace) -> int:
 
 
 def debug_dump(args: argparse.Namespace) -> int:
-    """Archive versions, settings, the doctor's report and a run's logs for a colleague, without secrets."""
+    """Archive versions, settings, the doctor's report and a run's logs for a colleague, no secrets."""
     from pipelines.doctor.dump import gather, write_archive
     from pipelines.doctor.redaction import Redactor
 

@@ -16,15 +16,17 @@ from onnx import TensorProto, helper
 from nightshift.classification.tokens import Tokens
 from nightshift.contracts.package import EMBEDDING, GREEDY, INPUT, OUTPUT
 from nightshift.tasks.onnx_export import Drawing
-from nightshift.weights import WeightFile, Weights
+from nightshift.weights import WeightFile
 
 if TYPE_CHECKING:
     from transformers import LlamaForCausalLM
 
+    from nightshift.weights import Weights
+
 HIDDEN = np.float32(-1e9)  # below any score of attention
 
 
-def read_weights(model: "LlamaForCausalLM") -> Weights:
+def read_weights(model: "LlamaForCausalLM") -> "Weights":
     """Return a model's weights by the names that `transformers` gives them, without a copy."""
     return {name: value.detach().float().contiguous().numpy() for name, value in model.state_dict().items()}
 
