@@ -25,9 +25,7 @@ Clock = Callable[[], float]
 
 TOLERANCE_SHARE = 0.1  # of the tolerance for a newer model: a variant of the same model deserves less
 MAX_FLIPPED = 0.001  # share of the rows whose decision may change
-MAX_ROW_TIME = (
-    0.8  # limit of the median time per row, relative to the original; a smaller gain is not worth another graph
-)
+MAX_ROW_TIME = 0.8  # limit of the median time per row, relative to the original; less gain is not worth it
 MAX_BATCH_TIME = 1.05  # limit of the median time of many rows, relative to the original
 ROUNDS = 300
 MANY_ROUNDS = 30
