@@ -74,21 +74,21 @@ def dense(scaler: Scaler, layers: Sequence[tuple[Matrix, Matrix]]) -> bytes:
 def images(model: nn.Sequential, recipe: ResNet) -> bytes:
     """Return `softmax` of a residual network, `inputs` uint8 (n, side, side, channels) -> `score` (n, classes).
 
-    What its last layer takes is given too, as `embedding` float32 (n, width). The
-    statistics of its batches are folded into the convolutions before them.
+    The input of its last layer is the output `embedding`, float32 (n, width). Batch normalizations are folded into the
+    convolutions before them.
     """
-    graph = Drawing()
+    graph = GraphBuilder()
     pixels = graph.node("Cast", INPUT, to=TensorProto.FLOAT)
     *blocks, head = model
     scale, shift = (graph.constant(np.array(values, np.float32)) for values in (recipe.shape.scale, recipe.shape.shift))
-    drawn = graph.node("Transpose", graph.node("Sub", graph.node("Div", pixels, scale), shift), perm=[0, 3, 1, 2])
+    x = graph.node("Transpose", graph.node("Sub", graph.node("Div", pixels, scale), shift), perm=[0, 3, 1, 2])
     for block in blocks:
-        drawn = graph.module(block, drawn)
+        x = graph.module(block, x)
     assert isinstance(head, ClassifierHead)
     input_info = helper.make_tensor_value_info(
         INPUT, TensorProto.UINT8, [None, recipe.side, recipe.side, recipe.channels]
     )
-    return graph.classifier(input_info, graph.head(head, drawn), (head.linear.in_features, recipe.classes))
+    return graph.classifier(input_info, graph.head(head, x), (head.linear.in_features, recipe.classes))
 
 
 def forest(trees: Sequence[Tree], inputs: int, comparison: str, base: float, logits: bool) -> bytes:
@@ -167,11 +167,11 @@ def of_rows(nodes: list[NodeProto], inputs: int, constants: dict[str, npt.NDArra
     return _check(graph)
 
 
-class Drawing:
-    """A graph that grows by a node or a module at a time.
+class GraphBuilder:
+    """Builds a graph, one node or module at a time.
 
     Args:
-        files: weights that stay outside of it; their names are those of its constants.
+        files: weights outside the graph, which nodes use by their names.
     """
 
     def __init__(self, files: Sequence[WeightFile] = ()) -> None:
@@ -186,7 +186,7 @@ class Drawing:
         return name
 
     def node(self, operation: str, *inputs: str, **attributes: Any) -> str:
-        """Draw an operation; return the name of its output."""
+        """Add an operation; return the name of its output."""
         name = f"x{len(self.nodes)}"
         self.nodes.append(helper.make_node(operation, list(inputs), [name], **attributes))
         return name
@@ -195,12 +195,12 @@ class Drawing:
         """Return a constant of integers."""
         return self.constant(np.array(numbers, np.int64))
 
-    def unsqueeze(self, drawn: str, *axes: int) -> str:
-        """Draw new axes of length 1."""
-        return self.node("Unsqueeze", drawn, self.axes(*axes))
+    def unsqueeze(self, x: str, *axes: int) -> str:
+        """Insert axes of length 1."""
+        return self.node("Unsqueeze", x, self.axes(*axes))
 
     def embedding(self, operation: str, *inputs: str, **attributes: Any) -> str:
-        """Draw the operation whose output is the embedding; return its name."""
+        """Add the operation whose output is the embedding; return its name."""
         self.nodes.append(helper.make_node(operation, list(inputs), [EMBEDDING], **attributes))
         return EMBEDDING
 
@@ -217,14 +217,14 @@ class Drawing:
         return self._finish(nodes, input_info, {OUTPUT: [None, classes], EMBEDDING: [None, embedding]})
 
     def scorer(self, input_info: ValueInfoProto, outputs: Mapping[str, str], shapes: Mapping[str, list[int]]) -> bytes:
-        """Return the whole graph: its input -> outputs (n, ...), of which `embedding` is drawn already.
+        """Return the whole graph: its input -> outputs (n, ...), of which `embedding` is there already.
 
         Args:
             input_info: name, type and shape of the input.
-            outputs: name of an output -> what is drawn for it.
+            outputs: name of an output -> name of the value that it returns.
             shapes: name of an output -> its shape, without that of the rows.
         """
-        nodes = [helper.make_node("Identity", [drawn], [name]) for name, drawn in outputs.items()]
+        nodes = [helper.make_node("Identity", [value], [name]) for name, value in outputs.items()]
         rows = {name: [None, *shape] for name, shape in shapes.items()}
         return self._finish([*self.nodes, *nodes], input_info, rows)
 
@@ -245,34 +245,34 @@ class Drawing:
         constants += [tensor for file in self.files for tensor in _point_into(file)]
         return LargeGraph(_serialize(helper.make_graph(nodes, "model", [input_info], outputs, constants)), self.files)
 
-    def module(self, module: nn.Module, drawn: str) -> str:
-        """Draw a module of a residual network after what is drawn; return the name of its output."""
+    def module(self, module: nn.Module, x: str) -> str:
+        """Add a module of a residual network after `x`; return the name of its output."""
         if isinstance(module, Residual):
-            total = self.node("Add", self.path(module.path, drawn), self.path(module.shortcut, drawn))
+            total = self.node("Add", self.path(module.path, x), self.path(module.shortcut, x))
             return self.node("Relu", total)
-        assert isinstance(module, Stem), f"no way to draw {type(module).__name__}"
-        return self.path(module.path, drawn)
+        assert isinstance(module, Stem), f"no graph of a {type(module).__name__}"
+        return self.path(module.path, x)
 
-    def head(self, head: ClassifierHead, drawn: str) -> str:
-        """Draw the last layer, and name what it takes; return the name of the logits."""
-        pooled = self.embedding("Flatten", self.node("GlobalAveragePool", drawn))
+    def head(self, head: ClassifierHead, x: str) -> str:
+        """Add the last layer, whose input is the embedding; return the name of the logits."""
+        pooled = self.embedding("Flatten", self.node("GlobalAveragePool", x))
         weights, bias = (self.constant(_host(parameter)) for parameter in (head.linear.weight, head.linear.bias))
         return self.node("Gemm", pooled, weights, bias, transB=1)
 
-    def path(self, layers: nn.Sequential, drawn: str) -> str:
-        """Draw convolutions and what is between them."""
+    def path(self, layers: nn.Sequential, x: str) -> str:
+        """Add convolutions, with the activations and poolings between them."""
         for layer, after in zip_longest(list(layers), list(layers)[1:]):
             if isinstance(layer, nn.Conv2d):
                 assert isinstance(after, nn.BatchNorm2d)
-                drawn = self.convolution(layer, after, drawn)
+                x = self.convolution(layer, after, x)
             elif isinstance(layer, nn.ReLU):
-                drawn = self.node("Relu", drawn)
+                x = self.node("Relu", x)
             elif isinstance(layer, nn.MaxPool2d):
-                drawn = self.node("MaxPool", drawn, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
-        return drawn
+                x = self.node("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
+        return x
 
-    def convolution(self, layer: nn.Conv2d, norm: nn.BatchNorm2d, drawn: str) -> str:
-        """Draw a convolution with the statistics of batches folded in."""
+    def convolution(self, layer: nn.Conv2d, norm: nn.BatchNorm2d, x: str) -> str:
+        """Add a convolution with its batch normalization folded in."""
         # in double precision, so that one rounding is all that folding adds
         weight, scale, shift, mean, variance = (
             _host(parameter).astype(np.float64)
@@ -282,7 +282,7 @@ class Drawing:
         folded, bias = weight * factor[:, None, None, None], shift - mean * factor
         constants = [self.constant(array.astype(np.float32)) for array in (folded, bias)]
         shape = {"strides": list(layer.stride), "pads": [*layer.padding, *layer.padding]}
-        return self.node("Conv", drawn, *constants, kernel_shape=list(layer.kernel_size), **shape)
+        return self.node("Conv", x, *constants, kernel_shape=list(layer.kernel_size), **shape)
 
 
 def _host(tensor: Any) -> npt.NDArray[np.float32]:

@@ -1,9 +1,9 @@
 """The ONNX graph of a Llama: `inputs` int32 (n, length + 1) -> `score` float32 (n,), the bits per byte of each row.
 
-Its `greedy`, float32 (n, length), is 1 where a token is the likeliest one after those before it, else 0.
-Its `embedding`, float32 (n, width), is the mean over tokens of what the last layer takes (Muennighoff, SGPT, 2022).
-Numbers from the vocabulary on are of tokens that are only read: they are those less the vocabulary, and count nothing.
-A row is one text from its start, or a later part of one: it is filled up at its end, which no token before it sees.
+Its `greedy`, float32 (n, length), is 1 where a token is the model's likeliest next token, else 0.
+Its `embedding`, float32 (n, width), is the mean over tokens of the last layer's input (Muennighoff, SGPT, 2022).
+A token id plus the vocabulary size marks a token that is read but not scored, such as of a prompt.
+A row is a text, or a later part of one; it is padded at its end, which causal attention hides from the tokens before.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from onnx import TensorProto, helper
 
 from nightshift.classification.tokens import Tokens
 from nightshift.contracts.package import EMBEDDING, GREEDY, INPUT, OUTPUT
-from nightshift.tasks.onnx_export import Drawing
+from nightshift.tasks.onnx_export import GraphBuilder
 from nightshift.weights import WeightFile
 
 if TYPE_CHECKING:
@@ -42,26 +42,26 @@ def export_llama(
         byte_lengths: bytes that each token stands for, (2 vocabulary,); those of none count for nothing.
         files: of all weights, where they are too many for a graph.
     """
-    drawn = _Llama(model, length, len(byte_lengths) // 2, files)
-    graph = drawn.graph
-    hidden, targets = drawn.embed(), graph.node("Slice", INPUT, *map(graph.axes, (1, length + 1, 1)))
-    for number in range(drawn.shape.num_hidden_layers):
-        hidden = drawn.layer(f"model.layers.{number}", hidden)
-    last = drawn.normalize("model.norm", hidden)
-    logits, following = drawn.linear("lm_head", last), drawn.lower(targets)
+    builder = _Llama(model, length, len(byte_lengths) // 2, files)
+    graph = builder.graph
+    hidden, targets = builder.embed(), graph.node("Slice", INPUT, *map(graph.axes, (1, length + 1, 1)))
+    for number in range(builder.shape.num_hidden_layers):
+        hidden = builder.layer(f"model.layers.{number}", hidden)
+    last = builder.normalize("model.norm", hidden)
+    logits, following = builder.linear("lm_head", last), builder.lower(targets)
     likeliest = graph.node("Cast", graph.node("ArgMax", logits, axis=-1, keepdims=0), to=TensorProto.INT32)
     greedy = graph.node("Cast", graph.node("Equal", likeliest, following), to=TensorProto.FLOAT)
     likely = graph.node("LogSoftmax", logits, axis=-1)
     likely = graph.node("GatherElements", likely, graph.unsqueeze(following, 2), axis=2)
     sizes = graph.node("Gather", graph.constant(byte_lengths.astype(np.float32)), targets)
     is_counted = graph.node("Sign", sizes)
-    nats = drawn.sum_tokens(graph.node("Mul", graph.node("Squeeze", likely, graph.axes(2)), is_counted))
+    nats = builder.sum_tokens(graph.node("Mul", graph.node("Squeeze", likely, graph.axes(2)), is_counted))
     bits = graph.node("Div", nats, graph.constant(np.float32(-np.log(2))))
-    total = drawn.sum_tokens(graph.node("Mul", last, graph.unsqueeze(is_counted, 2)))
-    graph.embedding("Div", total, graph.unsqueeze(drawn.at_least_1(drawn.sum_tokens(is_counted)), 1))
-    score = graph.node("Div", bits, drawn.at_least_1(drawn.sum_tokens(sizes)))
+    total = builder.sum_tokens(graph.node("Mul", last, graph.unsqueeze(is_counted, 2)))
+    graph.embedding("Div", total, graph.unsqueeze(builder.at_least_1(builder.sum_tokens(is_counted)), 1))
+    score = graph.node("Div", bits, builder.at_least_1(builder.sum_tokens(sizes)))
     inputs = helper.make_tensor_value_info(INPUT, TensorProto.INT32, [None, length + 1])
-    shapes = {OUTPUT: [], GREEDY: [length], EMBEDDING: [drawn.shape.hidden_size]}
+    shapes = {OUTPUT: [], GREEDY: [length], EMBEDDING: [builder.shape.hidden_size]}
     return graph.scorer(inputs, {OUTPUT: score, GREEDY: greedy}, shapes)
 
 
@@ -69,7 +69,7 @@ class _Llama:
     """Builds the graph of a decoder, one layer at a time."""
 
     def __init__(self, model: "LlamaForCausalLM", length: int, vocabulary: int, files: Sequence[WeightFile]) -> None:
-        self.graph, self.length = Drawing(files), length
+        self.graph, self.length = GraphBuilder(files), length
         self.vocabulary = self.graph.constant(np.int32(vocabulary))
         self.shape: Any = model.config  # whose class allows None where it holds numbers
         self.weights = read_weights(model)
@@ -82,24 +82,24 @@ class _Llama:
         self.mask = self.graph.node("Trilu", later, self.graph.constant(np.int64(1)), upper=1)
 
     def embed(self) -> str:
-        """Draw the numbers of each token but a row's last, (n, length, width)."""
+        """Add the embeddings of each token but a row's last, (n, length, width)."""
         tokens = self.graph.node("Slice", INPUT, *map(self.graph.axes, (0, self.length, 1)))
         return self.graph.node("Gather", self._weight("model.embed_tokens"), self.lower(tokens))
 
     def lower(self, numbers: str) -> str:
-        """Draw the ids of tokens, without the offset of masked ones."""
+        """Add the ids of tokens, without the offset of masked ones."""
         return self.graph.node("Mod", numbers, self.vocabulary)
 
     def sum_tokens(self, values: str) -> str:
-        """Draw the sum over the tokens of a row, (n, length, ...) -> (n, ...)."""
+        """Add the sum over the tokens of a row, (n, length, ...) -> (n, ...)."""
         return self.graph.node("ReduceSum", values, self.graph.axes(1), keepdims=0)
 
     def at_least_1(self, values: str) -> str:
-        """Draw the maximum with 1, a safe divisor."""
+        """Add the maximum with 1, a safe divisor."""
         return self.graph.node("Max", values, self.one)
 
     def layer(self, name: str, hidden: str) -> str:
-        """Draw a layer: attention, then SwiGLU, each with a norm before it and a residual connection."""
+        """Add a layer: attention, then SwiGLU, each with a norm before it and a residual connection."""
         graph = self.graph
         attended = self._attention(f"{name}.self_attn", self.normalize(f"{name}.input_layernorm", hidden))
         hidden = graph.node("Add", hidden, attended)
@@ -110,26 +110,26 @@ class _Llama:
         return graph.node("Add", hidden, self.linear(f"{name}.mlp.down_proj", wide))
 
     def normalize(self, name: str, hidden: str) -> str:
-        """Draw an RMS norm."""
+        """Add an RMS norm."""
         graph = self.graph
         squares = graph.node("ReduceMean", graph.node("Mul", hidden, hidden), axes=[-1])
         root = graph.node("Sqrt", graph.node("Add", squares, self.epsilon))
         return graph.node("Mul", graph.node("Div", hidden, root), self._weight(name))
 
     def linear(self, name: str, hidden: str) -> str:
-        """Draw a linear layer without a bias."""
+        """Add a linear layer without a bias."""
         stored = f"{name}.weight"
         if self.graph.files:  # ONNX Runtime turns it once, while it loads
             return self.graph.node("MatMul", hidden, self.graph.node("Transpose", stored, perm=[1, 0]))
         return self.graph.node("MatMul", hidden, self.graph.constant(np.ascontiguousarray(self.weights[stored].T)))
 
     def _attention(self, name: str, hidden: str) -> str:
-        """Draw causal grouped-query attention."""
+        """Add causal grouped-query attention."""
         graph, size, shared = self.graph, self.shape.head_dim, self.shape.num_key_value_heads
         group = self.shape.num_attention_heads // shared
         query, key = (self._rotate(self._heads(f"{name}.{part}_proj", hidden)) for part in ("q", "k"))
         query = graph.node("Reshape", query, graph.axes(0, shared, group, self.length, size))
-        key, value = (graph.unsqueeze(drawn, 2) for drawn in (key, self._heads(f"{name}.v_proj", hidden)))
+        key, value = (graph.unsqueeze(heads, 2) for heads in (key, self._heads(f"{name}.v_proj", hidden)))
         scores = graph.node("MatMul", query, graph.node("Transpose", key, perm=[0, 1, 2, 4, 3]))
         scaled = graph.node("Div", scores, graph.constant(np.float32(np.sqrt(size))))
         shares = graph.node("Softmax", graph.node("Add", scaled, self.mask), axis=-1)
@@ -144,7 +144,7 @@ class _Llama:
         )
 
     def _rotate(self, heads: str) -> str:
-        """Draw the rotary position embedding, which pairs the two halves of a head."""
+        """Add the rotary position embedding, which pairs the two halves of a head."""
         graph, half = self.graph, self.shape.head_dim // 2
         first, second = (graph.node("Slice", heads, *map(graph.axes, (begin, begin + half, 3))) for begin in (0, half))
         turned = graph.node("Concat", graph.node("Neg", second), first, axis=-1)

@@ -10,24 +10,24 @@ from torch import nn
 from nightshift.contracts.package import INPUT
 from nightshift.neural.recipes.bert import Bert, Encoder
 from nightshift.tasks.classification.linear import Floats, Line
-from nightshift.tasks.onnx_export import Drawing
+from nightshift.tasks.onnx_export import GraphBuilder
 
 MASKED = np.float32(1e9)  # below any score of attention
 TOKENS = helper.make_tensor_value_info(INPUT, TensorProto.INT32, [None, None])
 
 
 def bag(idf: Floats, line: Line, pad: int) -> bytes:
-    """Return a linear classifier of TF-IDF: of a text's tokens, whatever their order.
+    """Return a linear classifier of a text's TF-IDF vector, which ignores the order of tokens.
 
-    The length of a text's vector is that of its different tokens, counted over pairs of equal ones: nothing is as wide
-    as the vocabulary, but of each text there is a square of its length. Its embedding is its logits.
+    The norm of the vector comes from comparing all pairs of a text's tokens. So no tensor is as wide as the vocabulary,
+    but memory grows with the square of a text's length. The embedding is the logits.
 
     Args:
         idf: weight of each token, (vocabulary,).
-        line: of the weighted counts, divided by their length.
-        pad: the number that counts for nothing.
+        line: classifier of the normalized weighted counts.
+        pad: id of the padding token.
     """
-    graph = Drawing()
+    graph = GraphBuilder()
     is_token, one = _is_token(graph, pad), graph.constant(np.float32(1))
     votes = graph.node("Gather", graph.constant(_single(idf[:, None] * line.weights)), INPUT)
     total = graph.node("ReduceSum", graph.node("Mul", votes, graph.unsqueeze(is_token, 2)), graph.axes(1), keepdims=0)
@@ -35,7 +35,7 @@ def bag(idf: Floats, line: Line, pad: int) -> bytes:
     same = graph.node("Equal", graph.unsqueeze(INPUT, 2), graph.unsqueeze(INPUT, 1))
     often = graph.node("ReduceSum", graph.node("Cast", same, to=TensorProto.FLOAT), graph.axes(2), keepdims=0)
     squares = graph.node("Mul", often, graph.node("Mul", weight, weight))
-    # no weight is less than 1, so that is the length of nothing
+    # no weight is less than 1, so only an empty text has a smaller norm
     length = graph.node("Max", graph.node("Sqrt", graph.node("ReduceSum", squares, graph.axes(1), keepdims=1)), one)
     logits = graph.embedding("Add", graph.node("Div", total, length), graph.constant(_single(line.bias)))
     return graph.classifier(TOKENS, logits, (len(line.bias), len(line.bias)))
@@ -43,26 +43,26 @@ def bag(idf: Floats, line: Line, pad: int) -> bytes:
 
 def transformer(model: nn.Sequential, recipe: Bert) -> bytes:
     """Return `softmax` of a transformer encoder with a linear layer behind it."""
-    drawn = _Transformer(model, recipe)
-    is_token = _is_token(drawn.graph, recipe.pad)
-    hidden, masked = drawn.draw_embedding(), drawn.draw_mask(is_token)
+    builder = _Transformer(model, recipe)
+    is_token = _is_token(builder.graph, recipe.pad)
+    hidden, masked = builder.embed(), builder.mask(is_token)
     for number in range(recipe.shape.num_hidden_layers):
-        hidden = drawn.layer(f"encoder.layer.{number}", hidden, masked)
-    return drawn.graph.classifier(TOKENS, drawn.head(hidden, is_token), (recipe.shape.hidden_size, recipe.classes))
+        hidden = builder.layer(f"encoder.layer.{number}", hidden, masked)
+    return builder.graph.classifier(TOKENS, builder.head(hidden, is_token), (recipe.shape.hidden_size, recipe.classes))
 
 
 class _Transformer:
-    """A transformer that grows by a layer at a time."""
+    """Builds the graph of a transformer, one layer at a time."""
 
     def __init__(self, model: nn.Sequential, recipe: Bert) -> None:
         encoder, last = model
         assert isinstance(encoder, Encoder)
-        self.graph, self.shape, self.last = Drawing(), recipe.shape, last
+        self.graph, self.shape, self.last = GraphBuilder(), recipe.shape, last
         self.weights = {name: _single(value.cpu()) for name, value in encoder.bert.state_dict().items()}
         self.one = self.graph.constant(np.float32(1))
 
-    def draw_embedding(self) -> str:
-        """Draw the sum of each token's, place's and sentence's numbers."""
+    def embed(self) -> str:
+        """Add the normalized sum of token, position and segment embeddings."""
         graph, words = self.graph, self._weight("embeddings.word_embeddings.weight")
         positions, ends = self._weight("embeddings.position_embeddings.weight"), graph.node("Shape", INPUT, start=1)
         near = graph.node("Slice", positions, graph.axes(0), ends, graph.axes(0))
@@ -70,13 +70,13 @@ class _Transformer:
         total = graph.node("Add", graph.node("Add", graph.node("Gather", words, INPUT), first), near)
         return self._normalize("embeddings.LayerNorm", total)
 
-    def draw_mask(self, is_token: str) -> str:
-        """Draw what is added to the scores of attention: nothing, or what rules out a place without a token."""
+    def mask(self, is_token: str) -> str:
+        """Add the mask of attention scores: 0 at a token, a large negative number at padding."""
         missing = self.graph.node("Sub", is_token, self.one)
         return self.graph.unsqueeze(self.graph.node("Mul", missing, self.graph.constant(MASKED)), 1, 2)
 
     def layer(self, name: str, hidden: str, masked: str) -> str:
-        """Draw a layer: attention, then two linear layers, each added to what was there."""
+        """Add a layer: attention, then two linear layers, each with a residual connection."""
         attended = self._linear(f"{name}.attention.output.dense", self._attention(name, hidden, masked))
         between = self._normalize(f"{name}.attention.output.LayerNorm", self.graph.node("Add", attended, hidden))
         wide = self._gelu(self._linear(f"{name}.intermediate.dense", between))
@@ -84,7 +84,7 @@ class _Transformer:
         return self._normalize(f"{name}.output.LayerNorm", total)
 
     def head(self, hidden: str, is_token: str) -> str:
-        """Draw the mean over tokens, then a score of each class."""
+        """Add the mean over tokens, then the logits."""
         graph = self.graph
         kept = graph.node("Mul", hidden, graph.unsqueeze(is_token, 2))
         count = graph.node("Max", graph.node("ReduceSum", is_token, graph.axes(1), keepdims=1), self.one)
@@ -103,30 +103,30 @@ class _Transformer:
         mixed = graph.node("Transpose", graph.node("MatMul", shares, value), perm=[0, 2, 1, 3])
         return graph.node("Reshape", mixed, graph.axes(0, 0, self.shape.hidden_size))
 
-    def _heads(self, drawn: str, size: int, perm: list[int]) -> str:
-        split = self.graph.node("Reshape", drawn, self.graph.axes(0, 0, self.shape.num_attention_heads, size))
+    def _heads(self, x: str, size: int, perm: list[int]) -> str:
+        split = self.graph.node("Reshape", x, self.graph.axes(0, 0, self.shape.num_attention_heads, size))
         return self.graph.node("Transpose", split, perm=perm)
 
-    def _gelu(self, drawn: str) -> str:
+    def _gelu(self, x: str) -> str:
         graph = self.graph
-        share = graph.node("Erf", graph.node("Div", drawn, graph.constant(np.float32(np.sqrt(2)))))
-        half = graph.node("Mul", drawn, graph.constant(np.float32(0.5)))
+        share = graph.node("Erf", graph.node("Div", x, graph.constant(np.float32(np.sqrt(2)))))
+        half = graph.node("Mul", x, graph.constant(np.float32(0.5)))
         return graph.node("Mul", half, graph.node("Add", share, self.one))
 
-    def _linear(self, name: str, drawn: str) -> str:
+    def _linear(self, name: str, x: str) -> str:
         weight = self.graph.constant(np.ascontiguousarray(self.weights[f"{name}.weight"].T))
-        return self.graph.node("Add", self.graph.node("MatMul", drawn, weight), self._weight(f"{name}.bias"))
+        return self.graph.node("Add", self.graph.node("MatMul", x, weight), self._weight(f"{name}.bias"))
 
-    def _normalize(self, name: str, drawn: str) -> str:
+    def _normalize(self, name: str, x: str) -> str:
         scale, bias = self._weight(f"{name}.weight"), self._weight(f"{name}.bias")
-        return self.graph.node("LayerNormalization", drawn, scale, bias, axis=-1, epsilon=self.shape.layer_norm_eps)
+        return self.graph.node("LayerNormalization", x, scale, bias, axis=-1, epsilon=self.shape.layer_norm_eps)
 
     def _weight(self, name: str) -> str:
         return self.graph.constant(self.weights[name])
 
 
-def _is_token(graph: Drawing, pad: int) -> str:
-    """Draw 1 where a token is and 0 where a text is filled up, (n, tokens)."""
+def _is_token(graph: GraphBuilder, pad: int) -> str:
+    """Add the mask of tokens, 1, and padding, 0, (n, tokens)."""
     same = graph.node("Equal", INPUT, graph.constant(np.int32(pad)))
     return graph.node("Cast", graph.node("Not", same), to=TensorProto.FLOAT)
 
