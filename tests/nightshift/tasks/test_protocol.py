@@ -25,7 +25,7 @@ def required_names(module: str) -> list[str]:
 
 
 def table() -> Iterator[str]:
-    yield "| module | what it says | what steps ask |"
+    yield "| module | purpose | functions that steps call |"
     yield "|---|---|---|"
     for module in MODULES:
         purpose = inspect.getdoc(getattr(Task, module)) or ""
