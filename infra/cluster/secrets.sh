@@ -15,22 +15,33 @@ secret() {
 # exists NAMESPACE NAME: a secret that is not there is no error
 exists() { [ -n "$(kubectl get secret --namespace "$1" "$2" --ignore-not-found --output name)" ]; }
 
-# shared NAME LINES: a secret of servers and of the steps that log in to them; a cluster with all others may lack it
-shared() {
-  if exists nightshift "$1" && exists kubeflow "$1"; then return; fi
-  for namespace in nightshift kubeflow; do
-    secret $namespace "$1" <<< "$2"
-  done
+# is_shared NAME: whether the servers and the steps that log in to them have a secret; an older cluster may lack one
+is_shared() { exists nightshift "$1" && exists kubeflow "$1"; }
+
+# remind NAME: a secret that a cluster gets later takes a restart
+remind() {
   if exists monitoring grafana-admin; then
     echo "secrets: $1 is new; servers read it at their start: kubectl rollout restart deployment --namespace nightshift"
   fi
 }
 
-# what served models want of requests, and what the release step asks them with
-shared nightshift-serving "token=$(password)"
-# the registry's login, which its server takes over when it starts
-shared nightshift-mlflow "username=nightshift
-password=$(password)"
+# the token that served models require of requests, which the release step sends
+if ! is_shared nightshift-serving; then
+  token=$(password)
+  for namespace in nightshift kubeflow; do
+    secret $namespace nightshift-serving <<< "token=$token"
+  done
+  remind nightshift-serving
+fi
+# the registry's login, which its server reads at its start
+if ! is_shared nightshift-mlflow; then
+  login=$(password)
+  for namespace in nightshift kubeflow; do
+    secret $namespace nightshift-mlflow <<< "username=nightshift
+password=$login"
+  done
+  remind nightshift-mlflow
+fi
 # the last one that is made here: passwords belong together, so all are made or none
 if exists monitoring grafana-admin; then
   echo "secrets: the other secrets are there; they were not changed"
