@@ -1,8 +1,8 @@
-"""The input of the rules, an environment, and their output, findings."""
+"""The input of the rules, an environment, and their output, problems."""
 
 import functools
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import yaml
 
 Json = dict[str, Any]
 _TABLES = Path(__file__).with_name("tables")
-# by which resources refer to each other, and what they are called where it is their only identity
+# attributes by which other resources refer to a resource
 _IDENTITIES = ("arn", "id", "email", "member", "key_id", "url", "cluster_security_group_id")
 
 
@@ -83,7 +83,7 @@ class Environment:
 
     @functools.cached_property
     def facts(self) -> Mapping[str, str]:
-        """What the texts of tables are filled in with: {cluster}, {region}, {account}, {project}."""
+        """The values of placeholders in tables: {cluster}, {region}, {account}, {project}."""
         clusters = self.of_type("aws_eks_cluster", "google_container_cluster")
         values = clusters[0].values if clusters else {}
         grants = self.of_type("google_project_iam_member")
@@ -97,7 +97,14 @@ class Environment:
 
 @dataclass(frozen=True)
 class Problem:
-    """What a rule complains of: the text names the resource, the field, its value, what is allowed and so the fix."""
+    """A violation of a rule, printed as "<where>: <field> is <value>; <allowed>".
+
+    Attributes:
+        where: the resource, object or file.
+        field: path within it.
+        value: as it is.
+        allowed: the rest of the sentence: what the value must be, or why it is wrong.
+    """
 
     where: str
     field: str
@@ -113,14 +120,14 @@ Rule = Callable[[Environment], Iterator[Problem]]
 
 @dataclass(frozen=True)
 class Policy:
-    """A rule, with where what it claims is written."""
+    """A rule with the page or file that it is based on."""
 
     rule: Rule
     source: str
 
     @property
     def id(self) -> str:
-        """The name by which it is known."""
+        """The name in findings."""
         return self.rule.__name__
 
 
@@ -143,14 +150,20 @@ def policy(source: str) -> Callable[[Rule], Rule]:
 
 @functools.cache
 def table(name: str) -> Any:
-    """Return one of the tables that rules look things up in."""
+    """Return a table of `tables/` by its name."""
     return yaml.safe_load((_TABLES / f"{name}.yaml").read_text())
 
 
 def label(value: Json) -> str:
-    """Return how a finding names an object of Kubernetes."""
+    """Return the name of a Kubernetes object in findings: <namespace>/<kind>/<name>."""
     meta = value["metadata"]
     return "/".join(filter(None, (meta.get("namespace"), value["kind"], meta["name"])))
+
+
+def one_of(names: Iterable[object]) -> str:
+    """Return the end of a message that lists the expected values."""
+    listed = sorted(map(str, names))
+    return f"expected {'one of ' if len(listed) > 1 else ''}{', '.join(listed) or 'none'}"
 
 
 def blocks(value: Any, *names: str, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Json]]:
@@ -166,7 +179,7 @@ def blocks(value: Any, *names: str, path: tuple[str, ...] = ()) -> Iterator[tupl
 
 
 def leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield every text, number and bool within a value, with the keys that lead to it; places in lists are left out.
+    """Yield every text, number and bool within a value, with the keys that lead to it; indices of lists are left out.
 
     A text that holds a JSON object, as arguments of Terraform do, is read as that object.
     """

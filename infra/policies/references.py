@@ -1,9 +1,9 @@
-"""What refers to what: to one's own of several, to what an action is for, to what somebody makes under that name."""
+"""References between resources and objects: by key, type and name."""
 
 import re
 from collections.abc import Iterator
 
-from infra.policies.model import Environment, Json, Problem, Resource, blocks, label, leaves, policy, table
+from infra.policies.model import Environment, Json, Problem, Resource, blocks, label, leaves, one_of, policy, table
 from infra.policies.names import as_list, documents
 from infra.policies.secrets import namespaces_of_charts, read_keys
 
@@ -13,68 +13,76 @@ _CONFIG_MAP = re.compile(r"create configmap ([\w-]+) --namespace ([\w-]+)")
 
 
 @policy("https://developer.hashicorp.com/terraform/language/meta-arguments/for_each")
-def what_is_made_for_each_refers_to_its_own(environment: Environment) -> Iterator[Problem]:
-    """Of what is made for each zone, account or add-on, one refers to the other that is made for the same."""
+def for_each_resources_reference_their_own_key(environment: Environment) -> Iterator[Problem]:
+    """A resource that refers to another key's resource depends on the wrong zone, account or add-on."""
     addresses = {resource.address for resource in environment.resources}
     roles = {role.values.get("name"): role for role in environment.of_type("aws_iam_role")}
     for resource in environment.resources:
-        own = _KEYED.fullmatch(resource.address)
-        for path, value in leaves(resource.values) if own else ():
-            if (
-                own
-                and path == ("availability_zone",)
-                and value != own["key"]
-                and own["key"].startswith(environment.region)
-            ):
-                yield Problem(resource.address, "availability_zone", value, f"it is {own['key']}")
-            other = (roles if path == ("role",) else environment.owners).get(str(value))
-            match = _KEYED.fullmatch(other.address) if other else None
-            if own and match and own["key"] != match["key"]:
-                wanted = f'{match["base"]}["{own["key"]}"]'
-                if wanted in addresses and wanted != resource.address:
-                    yield Problem(resource.address, ".".join(path), match[0], f"it is {wanted}")
+        key = _key(resource)
+        for path, value in leaves(resource.values) if key else ():
+            if path == ("availability_zone",) and key.startswith(environment.region) and value != key:
+                yield Problem(resource.address, "availability_zone", value, f"must be {key}, its key in for_each")
+            target = (roles if path == ("role",) else environment.owners).get(str(value))
+            expected = _with_key(target, key) if target else ""
+            if target and expected in addresses - {resource.address}:
+                yield Problem(resource.address, ".".join(path), target.address, f"must be {expected}")
+
+
+def _key(resource: Resource) -> str:
+    """Return the key of a resource in for_each; empty where it has none."""
+    match = _KEYED.fullmatch(resource.address)
+    return match["key"] if match else ""
+
+
+def _with_key(resource: Resource, key: str) -> str:
+    """Return the address of a resource's sibling with a key; empty where the resource has this key or none."""
+    match = _KEYED.fullmatch(resource.address)
+    return f'{match["base"]}["{key}"]' if match and match["key"] != key else ""
 
 
 @policy("infra/policies/tables/names.yaml, refers_to and named")
-def arguments_name_what_they_are_for(environment: Environment) -> Iterator[Problem]:
-    """An id is of the kind that its argument asks for, and a name is one that some resource of that kind has."""
-    kinds, named = table("names")["refers_to"], table("names")["named"]
+def arguments_reference_resources_of_the_expected_type(environment: Environment) -> Iterator[Problem]:
+    """An id of another type, or a name that no resource has, fails when it is applied or reaches nothing."""
+    types, named = table("names")["refers_to"], table("names")["named"]
     names = {kind: {resource.values.get("name") for resource in environment.of_type(kind)} for kind in named.values()}
     for resource in environment.resources:
         for path, value in leaves(resource.values):
-            owner, kind = environment.owners.get(str(value)), named.get(f"{resource.type.partition('_')[0]}.{path[-1]}")
-            if owner and path[-1] in kinds and owner.type not in kinds[path[-1]]:
-                yield Problem(resource.address, ".".join(path), owner.address, f"it is a {kinds[path[-1]]}")
-            if kind and names[kind] - {None} and value not in names[kind]:
-                there = ", ".join(sorted(map(str, names[kind])))
-                yield Problem(resource.address, ".".join(path), value, f"{kind} is called {there}")
+            field, argument = ".".join(path), path[-1]
+            owner, kind = environment.owners.get(str(value)), named.get(f"{resource.type.partition('_')[0]}.{argument}")
+            if owner and owner.type not in types.get(argument, [owner.type]):
+                yield Problem(resource.address, field, owner.address, f"must be of type {' or '.join(types[argument])}")
+            existing = names[kind] - {None} if kind else set()
+            if existing and value not in existing:
+                yield Problem(resource.address, field, value, f"no {kind} has this name: {one_of(existing)}")
 
 
 @policy("https://docs.aws.amazon.com/eks/latest/userguide/kubernetes-versions.html")
-def nodes_have_the_version_of_their_cluster(environment: Environment) -> Iterator[Problem]:
-    """Nodes of another version than the control plane's are newer than it, which EKS refuses, or were forgotten."""
+def nodes_run_the_version_of_their_cluster(environment: Environment) -> Iterator[Problem]:
+    """EKS refuses nodes that are newer than the control plane, and older ones were forgotten in an upgrade."""
     versions = {cluster.values.get("version") for cluster in environment.of_type("aws_eks_cluster")}
     for group in environment.of_type("aws_eks_node_group"):
         if group.values.get("version") not in versions | {None}:
-            yield Problem(group.address, "version", group.values["version"], f"the cluster has {versions}")
+            yield Problem(
+                group.address, "version", group.values["version"], f"the cluster's version: {one_of(versions)}"
+            )
 
 
 @policy("infra/policies/tables/names.yaml, acts_on")
-def actions_are_about_what_they_act_on(environment: Environment) -> Iterator[Problem]:
-    """A right to do to a bucket what is done to objects, or to a role what is done to a queue, is one to nothing."""
+def iam_actions_apply_to_their_resource_type(environment: Environment) -> Iterator[Problem]:
+    """An action on a resource that it does not apply to grants nothing, such as s3:GetObject on a whole bucket."""
     rows = table("names")["acts_on"]
     arns = {arn: owner for arn, owner in environment.owners.items() if arn == owner.values.get("arn")}
     for resource, argument, statement in documents(environment):
         for action in as_list(statement["Action"]):
             pattern = next((row["is"] for row in rows if re.fullmatch(row["action"], action)), ".*")
             for arn in as_list(statement.get("Resource", [])):
-                shown = _shown(arns, arn)
-                if not re.fullmatch(pattern, shown):
-                    yield Problem(resource.address, f"{argument}.Resource of {action}", shown, f"it is {pattern}")
+                target = _with_type(arns, arn)
+                if not re.fullmatch(pattern, target):
+                    yield Problem(resource.address, f"{argument}.Resource of {action}", target, f"must match {pattern}")
 
 
-def _shown(arns: dict[str, Resource], arn: str) -> str:
-    """Return an ARN with the type of a resource of the plan in place of its own."""
+def _with_type(arns: dict[str, Resource], arn: str) -> str:
+    """Return an ARN with the type of the resource in place of the resource's own ARN."""
     for known, owner in arns.items():
         if arn == known or arn.startswith((f"{known}/", f"{known}:")):
             return f"<{owner.type}>{arn.removeprefix(known)}"
@@ -82,60 +90,74 @@ def _shown(arns: dict[str, Resource], arn: str) -> str:
 
 
 @policy("infra/policies/tables/names.yaml, together")
-def rights_that_are_used_together_are_given_together(environment: Environment) -> Iterator[Problem]:
-    """Who may write what is encrypted may ask for its key, and who may read a queue may empty it."""
+def iam_grants_include_dependent_actions(environment: Environment) -> Iterator[Problem]:
+    """An action without those that it depends on fails: writing to an encrypted bucket also needs the key."""
     actions: dict[str, set[str]] = {}
     for resource, argument, statement in documents(environment):
         if argument == "policy" and statement["Effect"] == "Allow" and resource.type.startswith("aws_iam"):
-            who = str(resource.values.get("role") or resource.values.get("name"))
-            actions.setdefault(who, set()).update(as_list(statement["Action"]))
+            principal = str(resource.values.get("role") or resource.values.get("name"))
+            actions.setdefault(principal, set()).update(as_list(statement["Action"]))
     # before an apply a part of them is not known
     is_known = all(grant.values.get("policy") for grant in environment.of_type("aws_iam_role_policy"))
-    for who, granted in actions.items() if is_known else ():
-        for action, others in table("names")["together"].items():
-            for missing in {*others} - granted if action in granted else ():
-                yield Problem(f"the rights of {who}", "policy.Action", action, f"it is of no use without {missing}")
+    for principal, granted in actions.items() if is_known else ():
+        for action, dependent in table("names")["together"].items():
+            for missing in {*dependent} - granted if action in granted else ():
+                where = f"IAM permissions of {principal}"
+                yield Problem(where, "policy.Action", action, f"this action also requires {missing}")
 
 
 @policy("https://kubernetes.io/docs/reference/access-authn-authz/rbac/#referring-to-resources")
-def names_that_rights_are_limited_to_are_there(environment: Environment) -> Iterator[Problem]:
-    """A right to one secret or ConfigMap is to one that somebody makes."""
+def roles_name_existing_secrets_and_config_maps(environment: Environment) -> Iterator[Problem]:
+    """RBAC accepts a role for a Secret or ConfigMap that does not exist; it grants nothing."""
+    existing = _secrets_and_config_maps(environment)
+    for role in environment.of_kind("Role"):
+        namespace = role["metadata"].get("namespace", "")
+        for kind, name in _restricted_names(role):
+            if (kind, namespace, name) not in existing:
+                allowed = f"nothing creates {kind} with this name in namespace {namespace}"
+                yield Problem(label(role), "rules.resourceNames", name, allowed)
+
+
+def _secrets_and_config_maps(environment: Environment) -> set[tuple[str, str, str]]:
+    """Return the resource, namespace and name of what manifests, charts and scripts create."""
     charts = (environment.infra / "cluster" / "charts.yaml").read_text()
     secrets = read_keys((environment.infra / "cluster" / "secrets.sh").read_text())
-    there = {("configmaps", namespace, name) for name, namespace in _CONFIG_MAP.findall(charts)}
-    there |= {("secrets", namespace, name) for namespace, name in secrets}
+    existing = {("configmaps", namespace, name) for name, namespace in _CONFIG_MAP.findall(charts)}
+    existing |= {("secrets", namespace, name) for namespace, name in secrets}
     for value in environment.of_kind("ConfigMap", "Secret"):
         kind = f"{value['kind'].lower()}s"
-        there.add((kind, value["metadata"].get("namespace", ""), value["metadata"]["name"]))
-    for role in environment.of_kind("Role"):
-        for rule in role.get("rules") or ():
-            for kind in {*rule.get("resources", [])} & {"configmaps", "secrets"}:
-                for name in rule.get("resourceNames", []):
-                    if (kind, role["metadata"].get("namespace", ""), name) not in there:
-                        yield Problem(label(role), "rules.resourceNames", name, f"nobody makes {kind} of this name")
+        existing.add((kind, value["metadata"].get("namespace", ""), value["metadata"]["name"]))
+    return existing
+
+
+def _restricted_names(role: Json) -> Iterator[tuple[str, str]]:
+    """Yield the Secrets and ConfigMaps that a role is restricted to, with their resource."""
+    for rule in role.get("rules") or ():
+        for kind in {*rule.get("resources", [])} & {"configmaps", "secrets"}:
+            yield from ((kind, name) for name in rule.get("resourceNames", []))
 
 
 @policy("infra/policies/tables/kubernetes.yaml, services")
-def hosts_are_services_that_are_there(environment: Environment) -> Iterator[Problem]:
-    """An address within the cluster is a service of its namespace, at one of its ports."""
+def hosts_are_existing_services(environment: Environment) -> Iterator[Problem]:
+    """A host in the cluster without a Service, or at a port that the Service lacks, refuses connections."""
     services = {name: {*ports} for name, ports in table("kubernetes")["services"].items()}
     for service in environment.of_kind("Service"):
         name = f"{service['metadata'].get('namespace')}/{service['metadata']['name']}"
         services.setdefault(name, set()).update(port["port"] for port in service["spec"]["ports"])
     namespaces = {name.partition("/")[0] for name in services}
-    for where, own, text in _texts(environment):
+    for where, reader, text in _texts(environment):
         for host, port in _HOST.findall(text):
             name, _, rest = host.partition(".")
             namespace, _, suffix = rest.partition(".")
-            known = services.get(f"{namespace or own}/{name}", set())
-            is_ours = (namespace or own) in namespaces and suffix in ("", "svc", "svc.cluster.local")
-            if is_ours and int(port) not in known:
-                there = ", ".join(sorted(f"{service} at {sorted(ports)}" for service, ports in services.items()))
-                yield Problem(where, "host", f"{host}:{port}", f"services are {there}")
+            ports = services.get(f"{namespace or reader}/{name}", set())
+            is_in_cluster = (namespace or reader) in namespaces and suffix in ("", "svc", "svc.cluster.local")
+            if is_in_cluster and int(port) not in ports:
+                allowed = one_of(f"{service} at {sorted(ports)}" for service, ports in services.items())
+                yield Problem(where, "host", f"{host}:{port}", f"no service has this name and port; {allowed}")
 
 
 def _texts(environment: Environment) -> Iterator[tuple[str, str, str]]:
-    """Yield texts that may name a host, with what a finding calls them and the namespace of who reads them."""
+    """Yield texts that may name a host, with their reader's name in findings and its namespace."""
     for value in environment.objects:
         if value["kind"] != "ConfigMap":
             namespace = value["metadata"].get("namespace", "")
@@ -151,7 +173,7 @@ def _texts(environment: Environment) -> Iterator[tuple[str, str, str]]:
 
 @policy("https://kubernetes.io/docs/concepts/storage/volumes/")
 def mounts_name_volumes_of_their_pod(environment: Environment) -> Iterator[Problem]:
-    """A mount of a volume that the pod has not is refused when the pod is made, long after it was applied."""
+    """A mount of a volume that its pod lacks is refused when the pod is created, long after the apply."""
     for value in environment.objects:
         templates = value.get("spec", {}).get("volumeClaimTemplates", [])
         for path, spec in blocks(value, "spec"):
@@ -159,29 +181,38 @@ def mounts_name_volumes_of_their_pod(environment: Environment) -> Iterator[Probl
             volumes |= {claim["metadata"]["name"] for claim in templates}
             for part in [*spec.get("containers", []), *spec.get("initContainers", []), spec]:
                 for name in {mount["name"] for mount in part.get("volumeMounts", [])} - volumes:
-                    yield Problem(label(value), f"{path}.volumeMounts.name", name, f"it has {sorted(volumes)}")
+                    allowed = f"no volume of the pod has this name: {one_of(volumes)}"
+                    yield Problem(label(value), f"{path}.volumeMounts.name", name, allowed)
 
 
 @policy("https://kubernetes.io/docs/concepts/workloads/controllers/")
-def pods_have_the_labels_account_and_service_that_are_named(environment: Environment) -> Iterator[Problem]:
-    """A workload chooses the pods that it makes, under an account and with a service that are there."""
+def workloads_select_their_pods_and_name_existing_accounts(environment: Environment) -> Iterator[Problem]:
+    """A selector that misses its own pods is refused, and a pod of a missing account is never created."""
     kinds = ("ServiceAccount", "Service")
-    there = {(kind, label(value)) for kind, value in _kinds(environment) if kind in kinds}
+    existing = {(kind, label(value)) for kind, value in _kinds(environment) if kind in kinds}
     for value in environment.objects:
         namespace = value["metadata"].get("namespace", "")
         for path, spec in blocks(value, "spec"):
             for kind, field in zip(kinds, ("serviceAccountName", "serviceName"), strict=True):
                 name = spec.get(field)
-                if name and (kind, f"{namespace}/{kind}/{name}") not in there:
-                    yield Problem(label(value), f"{path}.{field}", name, f"{namespace} has no such {kind}")
-            chosen, template = spec.get("selector"), spec.get("template")
-            wanted = chosen.get("matchLabels", {}) if isinstance(chosen, dict) and isinstance(template, dict) else {}
-            if wanted and not wanted.items() <= (template or {})["metadata"].get("labels", {}).items():
-                yield Problem(label(value), f"{path}.selector", chosen, "it chooses the pods that it makes")
+                if name and (kind, f"{namespace}/{kind}/{name}") not in existing:
+                    allowed = f"no {kind} has this name in namespace {namespace}"
+                    yield Problem(label(value), f"{path}.{field}", name, allowed)
+            if not _selects_its_pods(spec):
+                allowed = "must match the labels of its own pod template"
+                yield Problem(label(value), f"{path}.selector", spec["selector"], allowed)
+
+
+def _selects_its_pods(spec: Json) -> bool:
+    """Say whether a workload's selector matches its pod template; a spec without both passes."""
+    selector, template = spec.get("selector"), spec.get("template")
+    if not isinstance(selector, dict) or not isinstance(template, dict) or not selector.get("matchLabels"):
+        return True
+    return bool(selector["matchLabels"].items() <= template["metadata"].get("labels", {}).items())
 
 
 def _kinds(environment: Environment) -> Iterator[tuple[str, Json]]:
-    """Yield the objects that are here, and the accounts that charts make, with their kinds."""
+    """Yield the objects, and the service accounts that charts create, with their kinds."""
     yield from ((value["kind"], value) for value in environment.objects)
     for name in table("kubernetes")["accounts"]:
         namespace, _, account = name.partition("/")
@@ -189,24 +220,26 @@ def _kinds(environment: Environment) -> Iterator[tuple[str, Json]]:
 
 
 @policy("https://kubernetes.io/docs/reference/access-authn-authz/rbac/#referring-to-subjects")
-def rights_are_of_accounts_that_are_there(environment: Environment) -> Iterator[Problem]:
-    """A binding to an account that is not there is accepted, and gives nobody anything."""
-    there = {label(value) for kind, value in _kinds(environment) if kind == "ServiceAccount"}
+def role_bindings_reference_existing_service_accounts(environment: Environment) -> Iterator[Problem]:
+    """Kubernetes accepts a binding to a service account that does not exist; it grants nothing."""
+    existing = {label(value) for kind, value in _kinds(environment) if kind == "ServiceAccount"}
     for binding in environment.of_kind("RoleBinding", "ClusterRoleBinding"):
         for subject in binding.get("subjects", []):
-            own = subject.get("namespace", binding["metadata"].get("namespace"))
-            if subject["kind"] == "ServiceAccount" and f"{own}/ServiceAccount/{subject['name']}" not in there:
-                yield Problem(label(binding), "subjects", f"{own}/{subject['name']}", "there is no such account")
+            namespace = subject.get("namespace", binding["metadata"].get("namespace"))
+            account = f"{namespace}/ServiceAccount/{subject['name']}"
+            if subject["kind"] == "ServiceAccount" and account not in existing:
+                name = f"{namespace}/{subject['name']}"
+                yield Problem(label(binding), "subjects", name, "no ServiceAccount has this name")
 
 
 @policy("https://kubernetes.io/docs/concepts/services-networking/network-policies/#targeting-a-namespace-by-its-name")
-def namespaces_that_policies_name_are_there(environment: Environment) -> Iterator[Problem]:
-    """A rule for a namespace that is not there lets nobody through."""
+def network_policies_select_existing_namespaces(environment: Environment) -> Iterator[Problem]:
+    """A rule for a namespace that does not exist allows no traffic."""
     names = {value["metadata"]["name"] for value in environment.of_kind("Namespace")} | {"kube-system"}
     for value in environment.of_kind("NetworkPolicy"):
         for path, selector in blocks(value, "namespaceSelector"):
-            chosen = [selector.get("matchLabels", {}).get("kubernetes.io/metadata.name")]
+            selected = [selector.get("matchLabels", {}).get("kubernetes.io/metadata.name")]
             for expression in selector.get("matchExpressions", []):
-                chosen += expression.get("values", [])
-            for name in {*chosen} - names - {None}:
-                yield Problem(label(value), path, name, f"there are {', '.join(sorted(names))}")
+                selected += expression.get("values", [])
+            for name in {*selected} - names - {None}:
+                yield Problem(label(value), path, name, f"no namespace has this name: {one_of(names)}")
