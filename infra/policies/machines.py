@@ -7,9 +7,10 @@ from email import message_from_string
 
 import yaml
 
-from infra.policies.model import Environment, Json, Problem, Resource, label, policy, table
+from infra.policies.model import Environment, Json, Problem, Resource, label, one_of, policy, table
 
 _TABLE = "infra/policies/tables/machines.yaml"
+_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Gte", "Lte")
 _NODEADM = "https://awslabs.github.io/amazon-eks-ami/nodeadm/doc/api/"
 
 
@@ -22,38 +23,37 @@ def _images(environment: Environment) -> Iterator[tuple[Resource, Resource]]:
 
 
 @policy(_TABLE)
-def the_disk_is_the_images_root(environment: Environment) -> Iterator[Problem]:
-    """A mapping of another device is a second disk, and the root keeps the image's 20 GiB."""
+def disks_are_mapped_to_the_root_device(environment: Environment) -> Iterator[Problem]:
+    """A mapping of another device adds a second disk, and the root keeps the image's 20 GiB."""
     images = table("machines")["images"]
     for group, template in _images(environment):
         family = str(group.values["ami_type"]).partition("_")[0]
         devices = [mapping["device_name"] for mapping in template.values.get("block_device_mappings") or ()]
         if family in images and devices and images[family]["root"] not in devices:
-            allowed = f"the root of {family} is {images[family]['root']} ({images[family]['source']})"
+            allowed = f"must be {images[family]['root']}, the root of {family} ({images[family]['source']})"
             yield Problem(template.address, "block_device_mappings.device_name", devices[0], allowed)
     for nodes in environment.of_kind("EC2NodeClass"):
         families = [term["alias"].partition("@")[0] for term in nodes["spec"]["amiSelectorTerms"] if "alias" in term]
         for device in (mapping["deviceName"] for mapping in nodes["spec"].get("blockDeviceMappings", [])):
             for image in (images[family] for family in families if family in images):
                 if device != image["root"]:
-                    allowed = f"the root is {image['root']} ({image['source']})"
+                    allowed = f"must be the root, {image['root']} ({image['source']})"
                     yield Problem(label(nodes), "blockDeviceMappings.deviceName", device, allowed)
 
 
 @policy("https://karpenter.sh/docs/concepts/nodeclasses/")
-def karpenters_images_have_a_family(environment: Environment) -> Iterator[Problem]:
-    """An alias is a family and a version."""
+def image_aliases_have_a_family_and_version(environment: Environment) -> Iterator[Problem]:
+    """Karpenter starts no nodes for an alias without a known family or a version."""
     for nodes in environment.of_kind("EC2NodeClass"):
         for alias in (term["alias"] for term in nodes["spec"]["amiSelectorTerms"] if "alias" in term):
             if not re.fullmatch(r"(al2023|al2|bottlerocket)@(latest|v[\w.]+)", alias):
-                yield Problem(
-                    label(nodes), "amiSelectorTerms.alias", alias, "it is a family and a version: al2023@latest"
-                )
+                allowed = "must be a family and a version, such as al2023@latest"
+                yield Problem(label(nodes), "amiSelectorTerms.alias", alias, allowed)
 
 
 @policy(_NODEADM)
-def user_data_are_what_the_image_reads(environment: Environment) -> Iterator[Problem]:
-    """AL2023 reads a NodeConfig out of a part of its own type, and takes no other field or spelling."""
+def user_data_is_a_valid_node_config(environment: Environment) -> Iterator[Problem]:
+    """AL2023 ignores user data of another content type or field, so that nodes start without these settings."""
     known = table("machines")["node_config"]
     for template in environment.of_type("aws_launch_template"):
         text = template.values.get("user_data")
@@ -63,7 +63,7 @@ def user_data_are_what_the_image_reads(environment: Environment) -> Iterator[Pro
             if part.is_multipart():
                 continue
             if part.get_content_type() != known["content_type"]:
-                allowed = f"nodeadm reads parts of {known['content_type']}"
+                allowed = f"must be {known['content_type']}, which nodeadm reads"
                 yield Problem(template.address, "user_data.Content-Type", part.get_content_type(), allowed)
             else:
                 for field, value, allowed in _node_config(yaml.safe_load(str(part.get_payload())), known):
@@ -71,50 +71,53 @@ def user_data_are_what_the_image_reads(environment: Environment) -> Iterator[Pro
 
 
 def _node_config(config: Json, known: Json) -> Iterator[tuple[str, object, str]]:
+    """Yield field, value and expected value where a NodeConfig differs from what the table knows."""
     for field in ("apiVersion", "kind"):
         if config.get(field) != known[field]:
-            yield field, config.get(field), f"it is {known[field]}"
+            yield field, config.get(field), f"must be {known[field]}"
     for field in config.get("spec", {}).keys() - known["spec"]:
-        yield f"spec.{field}", field, f"a NodeConfig has {', '.join(known['spec'])}"
+        yield f"spec.{field}", field, f"NodeConfig has no such field: {one_of(known['spec'])}"
     storage = config.get("spec", {}).get("instance", {}).get("localStorage", {})
     if storage.get("strategy") not in known["strategies"]:
         field = "spec.instance.localStorage.strategy"
-        yield field, storage.get("strategy"), f"it is one of {', '.join(known['strategies'])}"
+        yield field, storage.get("strategy"), one_of(known["strategies"])
 
 
 @policy("https://docs.aws.amazon.com/eks/latest/userguide/eks-optimized-amis.html")
-def the_image_fits_the_instances(environment: Environment) -> Iterator[Problem]:
-    """GPUs want the image with NVIDIA's driver, and Graviton one for arm64."""
+def images_fit_their_instance_types(environment: Environment) -> Iterator[Problem]:
+    """GPUs do not work without NVIDIA's driver in the image, and an image of another architecture does not boot."""
     for group in environment.of_type("aws_eks_node_group"):
         image, kinds = str(group.values["ami_type"]), group.values.get("instance_types") or []
         with_gpu = [kind for kind in kinds if re.match(r"(g\d|gr\d|p\d)", kind)]
         with_arm = [kind for kind in kinds if re.match(r"[a-z]+\d+g[a-z]*\.", kind)]
         if bool(with_gpu) != ("NVIDIA" in image) and kinds:
-            allowed = f"{', '.join(kinds)} want {'an' if with_gpu else 'no'} image with NVIDIA in its type"
+            allowed = f"{', '.join(kinds)} need {'an' if with_gpu else 'no'} image with NVIDIA's driver"
             yield Problem(group.address, "ami_type", image, allowed)
         if kinds and bool(with_arm) != ("ARM_64" in image):
-            yield Problem(group.address, "ami_type", image, f"{', '.join(kinds)} are of another architecture")
+            yield Problem(group.address, "ami_type", image, f"{', '.join(kinds)} have another architecture")
 
 
 @policy("https://docs.aws.amazon.com/eks/latest/userguide/capacity-blocks-mng.html")
-def capacity_is_asked_for_in_one_way(environment: Environment) -> Iterator[Problem]:
-    """A capacity block is named by market type, template and group alike; spot takes no reservation."""
+def capacity_settings_agree(environment: Environment) -> Iterator[Problem]:
+    """Nodes do not start where group and template disagree on a capacity block, or spot has a reservation."""
     for group, template in _images(environment):
         capacity, market = group.values["capacity_type"], template.block("instance_market_options").get("market_type")
         reserved = template.block("capacity_reservation_specification", "capacity_reservation_target")
-        wanted = {"CAPACITY_BLOCK": "capacity-block"}.get(capacity)
-        if market != wanted:
-            allowed = f"with capacity_type {capacity} it is {wanted}"
+        expected = {"CAPACITY_BLOCK": "capacity-block"}.get(capacity)
+        if market != expected:
+            allowed = f"with capacity_type {capacity} it must be {expected}"
             yield Problem(template.address, "instance_market_options.market_type", market, allowed)
         if capacity == "CAPACITY_BLOCK" and not reserved.get("capacity_reservation_id"):
-            yield Problem(template.address, "capacity_reservation_id", None, "a capacity block is named by its id")
+            yield Problem(template.address, "capacity_reservation_id", None, "must be the id of the capacity block")
         if capacity == "SPOT" and reserved:
-            yield Problem(template.address, "capacity_reservation_target", reserved, "spot uses no reservation")
+            yield Problem(
+                template.address, "capacity_reservation_target", reserved, "must be empty: spot uses no reservation"
+            )
 
 
 @policy("https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-acc-inst-types.html")
-def efa_interfaces_are_numbered_as_cards(environment: Environment) -> Iterator[Problem]:
-    """The first interface speaks IP; each card then has one for EFA: device 1 of card 0, device 0 of others."""
+def efa_interfaces_are_numbered_by_card(environment: Environment) -> Iterator[Problem]:
+    """EC2 refuses to launch where the first interface is not for IP, or a card has no EFA device at its index."""
     for template in environment.of_type("aws_launch_template"):
         interfaces = template.values.get("network_interfaces") or []
         for interface in interfaces:
@@ -122,28 +125,31 @@ def efa_interfaces_are_numbered_as_cards(environment: Environment) -> Iterator[P
             kind, field = interface.get("interface_type"), f"network_interfaces (card {card}, device {device})"
             first = (card, device) == (0, 0)
             if kind not in (("interface", "efa") if first else ("efa", "efa-only")):
-                allowed = "the first is interface or efa, and every other one efa-only or efa"
+                allowed = one_of(("interface", "efa") if first else ("efa", "efa-only"))
                 yield Problem(template.address, f"{field}.interface_type", kind, allowed)
             if not first and device != (1 if card == 0 else 0):
-                yield Problem(template.address, f"{field}.device_index", device, "it is 1 on card 0 and 0 on others")
+                yield Problem(template.address, f"{field}.device_index", device, "must be 1 on card 0 and 0 on others")
         cards = [interface.get("network_card_index") for interface in interfaces[1:]]
         if cards and sorted(cards) != [*range(len(cards))]:
-            yield Problem(template.address, "network_interfaces.network_card_index", cards, "cards are counted from 0")
+            allowed = "must count up from 0"
+            yield Problem(template.address, "network_interfaces.network_card_index", cards, allowed)
 
 
 @policy(_TABLE)
-def a_group_has_the_gpus_of_its_instances(environment: Environment) -> Iterator[Problem]:
-    """The label of GPUs and the number of EFA interfaces are those of the instance type."""
+def node_groups_declare_the_gpus_of_their_instances(environment: Environment) -> Iterator[Problem]:
+    """With another label steps get the wrong number of GPUs, and missing EFA interfaces cost bandwidth."""
     known = table("machines")
     for group, template in _images(environment):
         kind = (group.values.get("instance_types") or [template.values.get("instance_type")])[0]
         gpus = next((count for name, count in known["gpus"].items() if re.fullmatch(name, str(kind))), None)
         labels = group.values.get("labels") or {}
-        shown = labels.get("nightshift/gpus")
-        if gpus and shown not in (str(gpus), "shared"):
-            yield Problem(group.address, "labels.nightshift/gpus", shown, f"{kind} has {gpus}")
+        declared = labels.get("nightshift/gpus")
+        if gpus and declared not in (str(gpus), "shared"):
+            yield Problem(
+                group.address, "labels.nightshift/gpus", declared, f"must be {gpus}, as {kind} has, or shared"
+            )
         if gpus and "k8s.amazonaws.com/accelerator" not in labels:
-            allowed = "the autoscaler knows nodes with GPUs by k8s.amazonaws.com/accelerator"
+            allowed = "must include k8s.amazonaws.com/accelerator, by which the autoscaler knows GPU nodes"
             yield Problem(group.address, "labels", sorted(labels), allowed)
         interfaces = [
             interface
@@ -151,55 +157,54 @@ def a_group_has_the_gpus_of_its_instances(environment: Environment) -> Iterator[
             if "efa" in interface["interface_type"]
         ]
         if interfaces and len(interfaces) != known["cards"].get(kind, len(interfaces)):
-            yield Problem(
-                template.address, "network_interfaces", len(interfaces), f"{kind} has {known['cards'][kind]} cards"
-            )
+            allowed = f"must be {known['cards'][kind]}, the network cards of {kind}"
+            yield Problem(template.address, "network_interfaces", len(interfaces), allowed)
 
 
 @policy("https://karpenter.sh/docs/concepts/scheduling/")
-def karpenter_knows_the_values_it_is_asked_for(environment: Environment) -> Iterator[Problem]:
+def karpenter_requirements_are_known(environment: Environment) -> Iterator[Problem]:
     """A pool whose requirement no instance type meets starts no nodes."""
     known = table("machines")["requirements"]
     for pool in environment.of_kind("NodePool"):
         for requirement in pool["spec"]["template"]["spec"].get("requirements", []):
             key, operator = requirement["key"], requirement["operator"]
             if key.partition("/")[0] in ("karpenter.sh", "karpenter.k8s.aws") and key not in known:
-                yield Problem(label(pool), "requirements.key", key, f"Karpenter has {', '.join(known)}")
-            if operator not in ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Gte", "Lte"):
-                yield Problem(
-                    label(pool), f"requirements.{key}.operator", operator, "it is In, NotIn, Exists, Gt or Lt"
-                )
+                yield Problem(label(pool), "requirements.key", key, f"Karpenter has no such label: {one_of(known)}")
+            if operator not in _OPERATORS:
+                yield Problem(label(pool), f"requirements.{key}.operator", operator, one_of(_OPERATORS))
             for value in requirement.get("values", []):
                 if operator in ("In", "NotIn") and value not in known.get(key, [value]):
-                    yield Problem(label(pool), f"requirements.{key}", value, f"it is one of {', '.join(known[key])}")
+                    yield Problem(label(pool), f"requirements.{key}", value, one_of(known[key]))
 
 
 @policy("https://karpenter.sh/docs/concepts/nodepools/")
-def a_pools_labels_fit_its_requirements(environment: Environment) -> Iterator[Problem]:
-    """Pods for a spot pool tolerate its taint, and the label of GPUs is the number that the pool's machines have."""
+def node_pools_match_their_requirements(environment: Environment) -> Iterator[Problem]:
+    """Without its taint any pod may run on spot, and with another label steps get the wrong number of GPUs."""
     for pool in environment.of_kind("NodePool"):
         template = pool["spec"]["template"]
-        wanted = {
+        requirements = {
             requirement["key"]: requirement.get("values", [])
             for requirement in template["spec"].get("requirements", [])
         }
-        spot = "spot" in wanted.get("karpenter.sh/capacity-type", [])
+        spot = "spot" in requirements.get("karpenter.sh/capacity-type", [])
         taints = {taint["key"] for taint in template["spec"].get("taints", [])}
         if spot != ("nightshift/spot" in taints):
-            allowed = "pools of spot, and no others, have the taint nightshift/spot"
+            allowed = f"must {'' if spot else 'not '}include nightshift/spot, which only spot pools have"
             yield Problem(label(pool), "taints", sorted(taints), allowed)
         name, classes = template["spec"]["nodeClassRef"]["name"], environment.of_kind("EC2NodeClass")
         if name not in {node_class["metadata"]["name"] for node_class in classes}:
-            yield Problem(label(pool), "nodeClassRef.name", name, "it names an EC2NodeClass that is there")
+            yield Problem(label(pool), "nodeClassRef.name", name, "no EC2NodeClass has this name")
         gpus = template["metadata"].get("labels", {}).get("nightshift/gpus")
-        counts = wanted.get("karpenter.k8s.aws/instance-gpu-count")
+        counts = requirements.get("karpenter.k8s.aws/instance-gpu-count")
         if gpus and counts and counts != [gpus]:
-            yield Problem(label(pool), "labels.nightshift/gpus", gpus, f"instance-gpu-count is {', '.join(counts)}")
+            yield Problem(
+                label(pool), "labels.nightshift/gpus", gpus, f"must be instance-gpu-count, {', '.join(counts)}"
+            )
 
 
 @policy("https://karpenter.sh/docs/concepts/nodeclasses/")
-def karpenters_nodes_are_of_this_cluster(environment: Environment) -> Iterator[Problem]:
-    """Role, subnets and groups of an EC2NodeClass bear the cluster's name."""
+def karpenter_nodes_belong_to_this_cluster(environment: Environment) -> Iterator[Problem]:
+    """Nodes with another cluster's role, subnets or security groups never join this one."""
     cluster = environment.facts["cluster"]
     nodes = {role.values.get("name") for role in environment.of_type("aws_iam_role")}
     tags = {f"kubernetes.io/cluster/{cluster}": "owned"}
@@ -207,19 +212,24 @@ def karpenters_nodes_are_of_this_cluster(environment: Environment) -> Iterator[P
         tags |= {key: value for key, value in (subnet.values.get("tags") or {}).items() if "/" in key}
     for node_class in environment.of_kind("EC2NodeClass"):
         role = node_class["spec"].get("role")
-        # the one that all environments share has none yet
+        # the shared EC2NodeClass has no role yet
         if nodes and role and role not in nodes:
-            yield Problem(label(node_class), "role", role, f"the cluster's nodes have {cluster}-nodes")
+            yield Problem(label(node_class), "role", role, f"must be {cluster}-nodes, the role of the cluster's nodes")
         for field in ("subnetSelectorTerms", "securityGroupSelectorTerms"):
             for term in node_class["spec"].get(field, []):
                 for key, value in term.get("tags", {}).items():
                     if cluster and tags.get(key) != value:
-                        yield Problem(label(node_class), f"{field}.{key}", value, f"what is there bears {tags}")
+                        yield Problem(
+                            label(node_class),
+                            f"{field}.{key}",
+                            value,
+                            f"no subnet or security group has this tag, only {tags}",
+                        )
 
 
 @policy(_TABLE)
-def a_machine_has_its_accelerators_and_disks(environment: Environment) -> Iterator[Problem]:
-    """Google's machine types fix accelerator, number and local SSDs."""
+def machine_types_have_their_accelerators_and_disks(environment: Environment) -> Iterator[Problem]:
+    """Google refuses a node pool whose accelerators or local SSDs are not those of its machine type."""
     machines, hyperdisk = table("machines")["machines"], table("machines")["hyperdisk"]
     for pool in environment.of_type("google_container_node_pool"):
         node = pool.block("node_config")
@@ -232,74 +242,71 @@ def a_machine_has_its_accelerators_and_disks(environment: Environment) -> Iterat
         if machine and accelerator.get("count") != machine["gpus"]:
             yield Problem(pool.address, "guest_accelerator.count", accelerator.get("count"), f"{kind} has {machine}")
         if machine and ssds is not None and ssds not in machine["ssds"]:
-            allowed = f"{kind} takes {' or '.join(map(str, machine['ssds']))}"
+            allowed = f"{kind} supports {' or '.join(map(str, machine['ssds']))}"
             yield Problem(pool.address, "local_ssd_count", ssds, allowed)
         if not machine and accelerator:
-            yield Problem(pool.address, "machine_type", kind, f"with GPUs it is one of {', '.join(machines)}")
+            yield Problem(pool.address, "machine_type", kind, f"this type has no GPUs: {one_of(machines)}")
         if machine and (kind in hyperdisk) != disk.startswith("hyperdisk"):
-            yield Problem(pool.address, "disk_type", disk, f"{', '.join(hyperdisk)}, and no others, take Hyperdisk")
+            yield Problem(pool.address, "disk_type", disk, f"only {', '.join(hyperdisk)} use Hyperdisk")
 
 
 @policy("https://docs.cloud.google.com/kubernetes-engine/docs/how-to/consuming-reservations")
-def a_reservation_is_named_by_its_key(environment: Environment) -> Iterator[Problem]:
-    """A specific reservation has Google's key and a name; spot and flex-start consume none."""
+def reservations_are_named_by_their_key(environment: Environment) -> Iterator[Problem]:
+    """Without Google's key and a name nodes do not use the reservation; spot and flex-start cannot use one."""
     for pool in environment.of_type("google_container_node_pool"):
         affinity = pool.block("node_config", "reservation_affinity")
         kind, key = affinity.get("consume_reservation_type"), affinity.get("key")
         specific = kind == "SPECIFIC_RESERVATION"
         if key != ("compute.googleapis.com/reservation-name" if specific else None) and affinity:
-            allowed = "it is compute.googleapis.com/reservation-name with SPECIFIC_RESERVATION, and absent without"
+            allowed = "must be compute.googleapis.com/reservation-name with SPECIFIC_RESERVATION, and absent otherwise"
             yield Problem(pool.address, "reservation_affinity.key", key, allowed)
         if affinity and specific != bool(affinity.get("values")):
-            yield Problem(
-                pool.address, "reservation_affinity.values", affinity.get("values"), "it names the reservation"
-            )
+            allowed = "must name the reservation with SPECIFIC_RESERVATION, and be absent otherwise"
+            yield Problem(pool.address, "reservation_affinity.values", affinity.get("values"), allowed)
         elsewhere = pool.block("node_config").get("spot") or pool.block("node_config").get("flex_start")
         if elsewhere and kind not in (None, "NO_RESERVATION"):
             field = "reservation_affinity.consume_reservation_type"
-            yield Problem(pool.address, field, kind, "spot and flex-start are NO_RESERVATION")
+            yield Problem(pool.address, field, kind, "must be NO_RESERVATION with spot or flex-start")
 
 
 @policy("https://docs.cloud.google.com/kubernetes-engine/docs/concepts/dws")
 def flex_start_nodes_end_and_are_not_repaired(environment: Environment) -> Iterator[Problem]:
-    """Flex-start has a duration, no repair, and upgrades of its own strategy."""
+    """Google refuses flex-start nodes without a duration, with repair, or with another upgrade strategy."""
     for pool in environment.of_type("google_container_node_pool"):
         node = pool.block("node_config")
         flex = bool(node.get("flex_start"))
         if flex and node.get("spot"):
-            yield Problem(pool.address, "node_config.spot", True, "a pool is spot or flex-start")
+            yield Problem(pool.address, "node_config.spot", True, "must be false: a pool is either spot or flex-start")
         if flex and not node.get("max_run_duration"):
-            yield Problem(pool.address, "node_config.max_run_duration", None, "it says when a flex-start node ends")
+            yield Problem(
+                pool.address,
+                "node_config.max_run_duration",
+                None,
+                "must be set: flex-start nodes run for a limited time",
+            )
         repair = pool.block("management").get("auto_repair")
         if repair is not None and repair == flex:
-            allowed = "flex-start nodes are not repaired, and all others are"
+            allowed = "must be false for flex-start, and true for other nodes"
             yield Problem(pool.address, "management.auto_repair", repair, allowed)
         strategy = pool.block("upgrade_settings").get("strategy")
         if (strategy == "SHORT_LIVED") != flex:
-            allowed = "it is SHORT_LIVED for flex-start and no other pool"
+            allowed = "must be SHORT_LIVED for flex-start, and not for other pools"
             yield Problem(pool.address, "upgrade_settings.strategy", strategy, allowed)
 
 
 @policy("https://docs.cloud.google.com/kubernetes-engine/docs/concepts/cluster-autoscaler#location_policy")
-def scarce_capacity_is_taken_where_it_is(environment: Environment) -> Iterator[Problem]:
-    """A pool of GPUs takes any zone's and starts empty; upgrades never take a node that is the only one."""
+def gpu_pools_scale_from_zero_in_any_zone(environment: Environment) -> Iterator[Problem]:
+    """A balanced GPU pool waits for the scarcest zone, and one with a minimum pays for idle GPUs."""
     for pool in environment.of_type("google_container_node_pool"):
-        scaling, heavy = pool.block("autoscaling"), bool(pool.block("node_config", "guest_accelerator"))
-        policy_of_zones = scaling.get("location_policy")
-        if heavy and policy_of_zones != "ANY":
-            yield Problem(
-                pool.address,
-                "autoscaling.location_policy",
-                policy_of_zones,
-                "with GPUs it is ANY: BALANCED waits for the scarce zone",
-            )
-        if heavy and scaling.get("total_min_node_count"):
-            yield Problem(
-                pool.address,
-                "autoscaling.total_min_node_count",
-                scaling["total_min_node_count"],
-                "an idle GPU costs as much as a busy one: it is 0",
-            )
-        least, most = scaling.get("total_min_node_count") or 0, scaling.get("total_max_node_count")
+        scaling, has_gpus = pool.block("autoscaling"), bool(pool.block("node_config", "guest_accelerator"))
+        location, least = scaling.get("location_policy"), scaling.get("total_min_node_count") or 0
+        if has_gpus and location != "ANY":
+            allowed = "must be ANY with GPUs: BALANCED waits for the scarcest zone"
+            yield Problem(pool.address, "autoscaling.location_policy", location, allowed)
+        if has_gpus and least:
+            allowed = "must be 0 with GPUs: idle ones cost as much as busy ones"
+            yield Problem(pool.address, "autoscaling.total_min_node_count", least, allowed)
+        most = scaling.get("total_max_node_count")
         if scaling and (most is None or most < max(least, 1)):
-            yield Problem(pool.address, "autoscaling.total_max_node_count", most, "it is the minimum or more")
+            allowed = f"must be at least {max(least, 1)}"
+            yield Problem(pool.address, "autoscaling.total_max_node_count", most, allowed)

@@ -1,4 +1,4 @@
-"""The clouds' own names: events, principals, conditions, ARNs, roles. Unknown names never match."""
+"""The clouds' own names: events, principals, conditions, ARNs, roles. An unknown name matches nothing."""
 
 import json
 import re
@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from infra.policies.model import Environment, Json, Problem, Resource, policy, table
+from infra.policies.model import Environment, Json, Problem, Resource, one_of, policy, table
 
 # arguments that hold a document of IAM
 _DOCUMENTS = ("policy", "assume_role_policy")
@@ -15,7 +15,7 @@ _TABLE = "infra/policies/tables/names.yaml"
 
 
 def documents(environment: Environment) -> Iterator[tuple[Resource, str, Json]]:
-    """Yield the resources with statements of IAM, the argument they stand in, and each statement."""
+    """Yield each IAM statement with its resource and argument."""
     for resource in environment.resources:
         for argument in _DOCUMENTS:
             text = resource.values.get(argument)
@@ -24,39 +24,39 @@ def documents(environment: Environment) -> Iterator[tuple[Resource, str, Json]]:
 
 
 def as_list(value: Any) -> list[Any]:
-    """Return a list as it is and anything else as a list of one."""
+    """Return a list unchanged, and any other value as a list of one."""
     return value if isinstance(value, list) else [value]
 
 
 def fill_in(environment: Environment, pattern: str) -> str:
-    """Return a pattern of a table with the environment's own names in it."""
+    """Return a pattern of a table with the environment's names in place of placeholders."""
     for name, fact in environment.facts.items():
         pattern = pattern.replace(f"{{{name}}}", re.escape(fact) if fact else ".*")
     return pattern
 
 
 @policy(_TABLE)
-def events_are_sent(environment: Environment) -> Iterator[Problem]:
-    """A rule of EventBridge waits for what its source sends."""
-    sent = table("names")["events"]
+def event_patterns_match_events_of_their_source(environment: Environment) -> Iterator[Problem]:
+    """An EventBridge rule for an event that its source does not send never fires."""
+    events = table("names")["events"]
     for rule in environment.of_type("aws_cloudwatch_event_rule"):
         pattern = json.loads(rule.values.get("event_pattern") or "{}")
         for source in pattern.get("source", []):
             for detail in pattern.get("detail-type", []):
-                if detail not in sent.get(source, []):
-                    allowed = f"{source} sends {', '.join(sent.get(source, [])) or 'nothing that is known'}"
-                    yield Problem(rule.address, "event_pattern.detail-type", detail, f"{allowed} ({sent['source']})")
+                if detail not in events.get(source, []):
+                    allowed = f"{source} sends {', '.join(events.get(source, [])) or 'no known events'}"
+                    yield Problem(rule.address, "event_pattern.detail-type", detail, f"{allowed} ({events['source']})")
 
 
 @policy("https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-targets.html")
-def every_event_rule_has_a_target_that_lets_it_in(environment: Environment) -> Iterator[Problem]:
-    """A target is the queue that is read; a rule without one, and a queue whose policy names others, do nothing."""
+def event_rules_target_a_queue_that_admits_them(environment: Environment) -> Iterator[Problem]:
+    """Events are lost where a rule has no target, or a target other than the queue, or the queue refuses the rule."""
     queues, targets = environment.of_type("aws_sqs_queue"), environment.of_type("aws_cloudwatch_event_target")
     for target in targets if queues else ():
         owner = environment.owners.get(str(target.values.get("arn")))
         if owner and owner not in queues:
-            yield Problem(target.address, "arn", owner.address, f"it is {queues[0].address}")
-    aimed = {target.values.get("rule") for target in targets}
+            yield Problem(target.address, "arn", owner.address, f"must be {queues[0].address}")
+    targeted = {target.values.get("rule") for target in targets}
     admitted = {
         arn
         for policy in environment.of_type("aws_sqs_queue_policy")
@@ -64,59 +64,59 @@ def every_event_rule_has_a_target_that_lets_it_in(environment: Environment) -> I
         for arn in as_list(statement.get("Condition", {}).get("ArnEquals", {}).get("aws:SourceArn", []))
     }
     for rule in environment.of_type("aws_cloudwatch_event_rule"):
-        if aimed and rule.values.get("name") not in aimed:
-            yield Problem(
-                rule.address, "name", rule.values.get("name"), "an aws_cloudwatch_event_target has to name it"
-            )
+        if targeted and rule.values.get("name") not in targeted:
+            allowed = "no aws_cloudwatch_event_target refers to this rule"
+            yield Problem(rule.address, "name", rule.values.get("name"), allowed)
         if admitted and rule.values.get("arn") and rule.values["arn"] not in admitted:
-            yield Problem(rule.address, "arn", rule.values["arn"], "the queue's policy has to name it in aws:SourceArn")
+            allowed = "the queue's policy must list it in aws:SourceArn"
+            yield Problem(rule.address, "arn", rule.values["arn"], allowed)
 
 
 @policy(_TABLE)
-def services_are_trusted_as_they_ask(environment: Environment) -> Iterator[Problem]:
-    """A statement for a service names one that exists, what it asks for, and whose resources it may act for."""
+def service_principals_have_their_actions_and_conditions(environment: Environment) -> Iterator[Problem]:
+    """A service that lacks an action is refused, and one without a condition may act for any AWS account."""
     known = {name.format(**environment.facts): row for name, row in table("names")["principals"].items()}
     for resource, argument, statement in documents(environment):
         principal = statement.get("Principal", {})
         for name in as_list(principal.get("Service", [])) if isinstance(principal, dict) else ():
             where, row = f"{argument}.Principal.Service", known.get(name)
             if row is None:
-                yield Problem(resource.address, where, name, f"a request comes from one of {', '.join(sorted(known))}")
+                yield Problem(resource.address, where, name, one_of(known))
                 continue
             missing = {*row["actions"]} - {*as_list(statement.get("Action", []))}
             if missing:
-                allowed = f"{name} asks for {', '.join(sorted(missing))} too ({row['source']})"
+                allowed = f"{name} also requires {', '.join(sorted(missing))} ({row['source']})"
                 yield Problem(resource.address, f"{argument}.Action", statement.get("Action"), allowed)
             keys = {key for keys in statement.get("Condition", {}).values() for key in keys}
             for key in {*row.get("conditions", ())} - keys:
-                allowed = f"without {key} anybody's {name} is let in ({row['source']})"
+                allowed = f"must include {key}, or {name} may act for any account ({row['source']})"
                 yield Problem(resource.address, f"{argument}.Condition", sorted(keys), allowed)
 
 
 @policy(_TABLE)
-def conditions_compare_what_is_sent(environment: Environment) -> Iterator[Problem]:
-    """A condition's key is one that requests bear, its operator fits, and its value is one that is sent."""
+def conditions_match_the_keys_and_values_of_requests(environment: Environment) -> Iterator[Problem]:
+    """A condition on a key or value that no request has is never true."""
     rows = {row["key"].format(**environment.facts): row for row in table("names")["conditions"]}
     for resource, argument, statement in documents(environment):
         for operator, keys in statement.get("Condition", {}).items():
             for key, values in keys.items():
                 where, row = f"{argument}.Condition.{operator}.{key}", rows.get(key)
                 if row is None:
-                    allowed = f"no request bears the key {key}; if one does, say so in {_TABLE}"
+                    allowed = f"no request has the key {key}; if one does, add it to {_TABLE}"
                     yield Problem(resource.address, where, values, allowed)
                     continue
                 if operator not in row["operators"]:
-                    allowed = f"its operator is {' or '.join(row['operators'])} ({row['source']})"
+                    allowed = f"the operator must be {' or '.join(row['operators'])} ({row['source']})"
                     yield Problem(resource.address, where, values, allowed)
                 pattern = fill_in(environment, row["value"])
                 for value in as_list(values):
                     if not re.fullmatch(pattern, str(value)):
-                        yield Problem(resource.address, where, value, f"what is sent is {pattern} ({row['source']})")
+                        yield Problem(resource.address, where, value, f"must match {pattern} ({row['source']})")
 
 
 @policy(_TABLE)
-def arns_are_of_this_account_and_region(environment: Environment) -> Iterator[Problem]:
-    """An ARN of another form, region or account names nothing of this environment."""
+def arns_belong_to_this_account_and_region(environment: Environment) -> Iterator[Problem]:
+    """An ARN of another form, region or account matches nothing in this environment."""
     patterns = {name: fill_in(environment, pattern) for name, pattern in table("names")["arns"].items()}
     for resource, argument, statement in documents(environment):
         for arn in as_list(statement.get("Resource", [])):
@@ -124,40 +124,38 @@ def arns_are_of_this_account_and_region(environment: Environment) -> Iterator[Pr
             if service and resource.address.endswith("sources"):
                 continue  # another account's, whose number is not known here
             if service and not re.fullmatch(patterns.get(service, ".*"), arn):
-                yield Problem(resource.address, f"{argument}.Resource", arn, f"it has to match {patterns[service]}")
+                yield Problem(resource.address, f"{argument}.Resource", arn, f"must match {patterns[service]}")
 
 
 @policy(_TABLE)
-def actions_are_called_as_the_service_calls_them(environment: Environment) -> Iterator[Problem]:
-    """IAM accepts an action that no service has; it grants nothing."""
+def iam_actions_exist(environment: Environment) -> Iterator[Problem]:
+    """IAM accepts an action that does not exist; it grants nothing."""
     known = table("names")["actions"]
     for resource, argument, statement in documents(environment):
         for action in as_list(statement["Action"]):
             service, _, name = action.partition(":")
             if name != "*" and name not in known.get(service, []):
-                allowed = f"{service} has {', '.join(known.get(service, [])) or 'none that is known'}"
-                yield Problem(
-                    resource.address, f"{argument}.Action", action, f"{allowed}; if another, say so in {_TABLE}"
-                )
+                allowed = f"{service} has no such action: {one_of(known.get(service, []))}; add others to {_TABLE}"
+                yield Problem(resource.address, f"{argument}.Action", action, allowed)
 
 
 @policy("https://docs.aws.amazon.com/aws-managed-policy/latest/reference/policy-list.html")
-def managed_policies_are_there_and_fit_their_role(environment: Environment) -> Iterator[Problem]:
-    """A policy of AWS's is attached by its whole name, to a role that what needs it takes."""
+def managed_policies_exist_and_fit_their_role(environment: Environment) -> Iterator[Problem]:
+    """A misspelled managed policy fails the apply, and one on another service's role leaves its own without rights."""
     known = table("names")["managed_policies"]
     trusted = {role.values.get("name"): _services(role) for role in environment.of_type("aws_iam_role")}
-    for attached in environment.of_type("aws_iam_role_policy_attachment"):
-        arn, role = str(attached.values.get("policy_arn", "")), attached.values.get("role")
+    for attachment in environment.of_type("aws_iam_role_policy_attachment"):
+        arn, role = str(attachment.values.get("policy_arn", "")), attachment.values.get("role")
         name = arn.partition(":policy/")[2]
         if ":aws:policy/" in arn and name not in known:
-            yield Problem(attached.address, "policy_arn", arn, f"AWS's policies are {', '.join(sorted(known))}")
+            yield Problem(attachment.address, "policy_arn", arn, f"AWS has no such policy: {one_of(known)}")
         elif name in known and trusted.get(role) and known[name] not in trusted[role]:
-            allowed = f"it is for roles that {known[name]} takes, and {role} is one of {', '.join(trusted[role])}"
-            yield Problem(attached.address, "policy_arn", arn, allowed)
+            allowed = f"it is for roles of {known[name]}, and {role} trusts {', '.join(trusted[role])}"
+            yield Problem(attachment.address, "policy_arn", arn, allowed)
     for association in environment.of_type("aws_eks_access_policy_association"):
         name = str(association.values.get("policy_arn", "")).rpartition("/")[2]
         if name and name not in table("names")["access_policies"]:
-            allowed = f"EKS has {', '.join(table('names')['access_policies'])}"
+            allowed = one_of(table("names")["access_policies"])
             yield Problem(association.address, "policy_arn", name, allowed)
 
 
@@ -167,31 +165,35 @@ def _services(role: Resource) -> list[str]:
 
 
 @policy("https://docs.aws.amazon.com/eks/latest/userguide/control-plane-logs.html")
-def services_write_to_groups_of_these_names(environment: Environment) -> Iterator[Problem]:
-    """EKS writes its logs to a group of a fixed name; one of another name stays empty and the real one unencrypted."""
+def log_groups_have_the_name_eks_writes_to(environment: Environment) -> Iterator[Problem]:
+    """EKS writes to a log group of a fixed name: another stays empty, and EKS creates its own, unencrypted."""
     names = {group.values.get("name") for group in environment.of_type("aws_cloudwatch_log_group")}
     for cluster in environment.of_type("aws_eks_cluster"):
-        wanted = f"/aws/eks/{cluster.values['name']}/cluster"
+        expected = f"/aws/eks/{cluster.values['name']}/cluster"
         for group in environment.of_type("aws_cloudwatch_log_group"):
-            if wanted not in names and "eks" in str(group.values.get("name")):
-                yield Problem(group.address, "name", group.values.get("name"), f"EKS writes to {wanted}")
+            if expected not in names and "eks" in str(group.values.get("name")):
+                yield Problem(
+                    group.address, "name", group.values.get("name"), f"must be {expected}, to which EKS writes"
+                )
 
 
 @policy("https://docs.aws.amazon.com/vpc/latest/privatelink/aws-services-privatelink-support.html")
-def endpoints_are_of_services_that_have_one(environment: Environment) -> Iterator[Problem]:
-    """The name of an endpoint's service ends with one that AWS offers, in this region."""
+def endpoints_name_services_of_this_region(environment: Environment) -> Iterator[Problem]:
+    """AWS refuses an endpoint for an unknown service, or for one of another region."""
     known = table("names")["endpoints"]
     for endpoint in environment.of_type("aws_vpc_endpoint"):
         name = str(endpoint.values.get("service_name"))
         start = f"com.amazonaws.{environment.region}."
         if not name.startswith(start) or name.removeprefix(start) not in known:
-            yield Problem(endpoint.address, "service_name", name, f"it is {start} and one of {', '.join(known)}")
+            yield Problem(
+                endpoint.address, "service_name", name, f"must be {start} followed by one of {', '.join(known)}"
+            )
 
 
 @policy("https://docs.aws.amazon.com/systems-manager/latest/userguide/getting-started-restrict-access-examples.html")
-def tags_that_rights_ask_for_are_borne(environment: Environment) -> Iterator[Problem]:
+def instance_names_in_conditions_exist(environment: Environment) -> Iterator[Problem]:
     """A permission on instances by name is void if no template launches instances with that name."""
-    borne = {
+    names = {
         entry["tags"].get("Name")
         for template in environment.of_type("aws_launch_template")
         for entry in template.values.get("tag_specifications") or ()
@@ -200,21 +202,21 @@ def tags_that_rights_ask_for_are_borne(environment: Environment) -> Iterator[Pro
     for resource, argument, statement in documents(environment):
         for keys in statement.get("Condition", {}).values():
             for name in as_list(keys.get("ssm:resourceTag/Name", [])):
-                if name not in borne:
-                    allowed = f"launch templates name instances {', '.join(sorted(filter(None, borne)))}"
+                if name not in names:
+                    allowed = f"no launch template uses this name: {one_of(filter(None, names))}"
                     yield Problem(resource.address, f"{argument}.Condition.ssm:resourceTag/Name", name, allowed)
 
 
 @policy("infra/policies/tables/names.yaml, tags")
-def tags_are_those_that_are_looked_for(environment: Environment) -> Iterator[Problem]:
-    """A tag with a service's prefix is one that the service looks for, with the value that it looks for."""
+def service_tags_have_known_keys_and_values(environment: Environment) -> Iterator[Problem]:
+    """A service ignores resources whose tag has another key or value than the one it searches for."""
     known = table("names")["tags"]
     for where, field, key, value in _tags(environment):
         pattern = next((row for name, row in known.items() if re.fullmatch(fill_in(environment, name), key)), None)
         if pattern is None:
-            yield Problem(where, field, key, f"nobody looks for it; there are {', '.join(known)}")
+            yield Problem(where, field, key, f"no service uses this tag: {one_of(known)}")
         elif not re.fullmatch(fill_in(environment, pattern), str(value)):
-            yield Problem(where, f"{field}.{key}", value, f"it is {fill_in(environment, pattern)}")
+            yield Problem(where, f"{field}.{key}", value, f"must match {fill_in(environment, pattern)}")
 
 
 def _tags(environment: Environment) -> Iterator[tuple[str, str, str, str]]:
@@ -227,8 +229,8 @@ def _tags(environment: Environment) -> Iterator[tuple[str, str, str, str]]:
 
 
 @policy("https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/cloudprovider/aws/README.md")
-def an_empty_group_is_described_as_its_nodes_are(environment: Environment) -> Iterator[Problem]:
-    """What the autoscaler is told of a group by tags is what its nodes have: labels, taints, GPUs."""
+def autoscaler_tags_match_the_nodes_of_their_group(environment: Environment) -> Iterator[Problem]:
+    """The autoscaler knows an empty group's labels and GPUs by tags: with others it never scales the group up."""
     for group in environment.of_type("aws_eks_node_group"):
         module = group.address.rpartition(".aws_eks_node_group")[0]
         tags = {
@@ -239,72 +241,75 @@ def an_empty_group_is_described_as_its_nodes_are(environment: Environment) -> It
         labels = {f"label/{key}": value for key, value in (group.values.get("labels") or {}).items()}
         taints = {f"taint/{taint['key']}": f"{taint['value']}:NoSchedule" for taint in group.values.get("taint") or ()}
         gpus = (group.values.get("labels") or {}).get("nightshift/gpus", "shared")
-        wanted = labels | taints | ({} if gpus == "shared" else {"resources/nvidia.com/gpu": gpus})
+        expected = labels | taints | ({} if gpus == "shared" else {"resources/nvidia.com/gpu": gpus})
         ignored = {"resources/vpc.amazonaws.com/efa"} | ({"resources/nvidia.com/gpu"} if gpus == "shared" else {*()})
-        for key in sorted({*wanted, *tags} - ignored):
-            if tags and tags.get(key) != wanted.get(key):
+        for key in sorted({*expected, *tags} - ignored):
+            if tags and tags.get(key) != expected.get(key):
                 field = f"k8s.io/cluster-autoscaler/node-template/{key}"
-                yield Problem(group.address, field, tags.get(key), f"its nodes have {wanted.get(key)}")
+                yield Problem(group.address, field, tags.get(key), f"must be {expected.get(key)}, as on its nodes")
 
 
 @policy("https://karpenter.sh/docs/concepts/disruption/#interruption")
-def karpenter_hears_of_every_interruption(environment: Environment) -> Iterator[Problem]:
-    """Each of the four events has its rule."""
+def karpenter_receives_every_interruption_event(environment: Environment) -> Iterator[Problem]:
+    """Karpenter does not drain a node before an interruption whose event has no rule."""
     rules = environment.of_type("aws_cloudwatch_event_rule")
-    heard = {detail for rule in rules for detail in json.loads(rule.values["event_pattern"]).get("detail-type", [])}
-    for detail in {*table("names")["of_karpenter"]} - heard if rules else ():
-        yield Problem("aws_cloudwatch_event_rule", "event_pattern.detail-type", sorted(heard), f"{detail} has no rule")
+    details = {detail for rule in rules for detail in json.loads(rule.values["event_pattern"]).get("detail-type", [])}
+    for detail in {*table("names")["of_karpenter"]} - details if rules else ():
+        yield Problem(
+            "aws_cloudwatch_event_rule", "event_pattern.detail-type", sorted(details), f"no rule for {detail}"
+        )
 
 
 @policy("https://docs.aws.amazon.com/AmazonS3/latest/userguide/security-best-practices.html")
-def everybody_is_refused_and_not_let_in(environment: Environment) -> Iterator[Problem]:
-    """A statement for everybody denies what is not encrypted, or is about callers of this account."""
+def public_statements_deny_or_require_this_account(environment: Environment) -> Iterator[Problem]:
+    """A statement that allows every principal, or allows unencrypted requests, opens the resource to the public."""
     for resource, argument, statement in documents(environment):
         keys = {key for keys in statement.get("Condition", {}).values() for key in keys}
-        wanted = "Deny" if "aws:SecureTransport" in keys else "Allow"
-        if statement["Effect"] != wanted:
-            allowed = f"it is {wanted}: what is not encrypted is refused, and nothing else"
+        effect = "Deny" if "aws:SecureTransport" in keys else "Allow"
+        if statement["Effect"] != effect:
+            allowed = f"must be {effect}: only unencrypted requests are denied"
             yield Problem(resource.address, f"{argument}.Effect", statement["Effect"], allowed)
-        anybody = statement.get("Principal") in ("*", {"AWS": "*"})
-        if anybody and statement["Effect"] == "Allow" and not {"kms:CallerAccount", "aws:PrincipalAccount"} & keys:
-            allowed = "everybody is let in: a condition names the caller's account"
+        is_public = statement.get("Principal") in ("*", {"AWS": "*"})
+        if is_public and statement["Effect"] == "Allow" and not {"kms:CallerAccount", "aws:PrincipalAccount"} & keys:
+            allowed = "this allows every AWS account: add a condition on the caller's account"
             yield Problem(resource.address, f"{argument}.Principal", statement["Principal"], allowed)
 
 
 @policy("https://docs.aws.amazon.com/systems-manager/latest/userguide/getting-started-restrict-access-examples.html")
-def documents_that_rights_name_are_there(environment: Environment) -> Iterator[Problem]:
-    """A right to a session's document is to one that is made here."""
+def iam_policies_name_existing_ssm_documents(environment: Environment) -> Iterator[Problem]:
+    """Sessions are refused where a policy allows a document that does not exist."""
     names = {document.values.get("name") for document in environment.of_type("aws_ssm_document")}
     for resource, argument, statement in documents(environment):
         for arn in as_list(statement.get("Resource", [])):
             name = arn.partition(":document/")[2]
             if name and name not in names:
-                yield Problem(resource.address, f"{argument}.Resource", arn, f"there is {', '.join(map(str, names))}")
+                allowed = f"no SSM document has this name: {one_of(names)}"
+                yield Problem(resource.address, f"{argument}.Resource", arn, allowed)
 
 
 @policy("infra/cluster/charts.yaml")
-def charts_are_told_what_terraform_makes(environment: Environment) -> Iterator[Problem]:
-    """The cluster, queue and folders that the command line gives charts are those that are there."""
+def chart_values_name_existing_resources(environment: Environment) -> Iterator[Problem]:
+    """A chart whose cluster, queue or folder does not exist installs, and its pods then fail."""
     queues = {queue.values.get("name") for queue in environment.of_type("aws_sqs_queue")}
     cluster, stores = environment.facts["cluster"], table("names")["stores"][environment.cloud]
-    written = {folder for uses in stores.values() for folder in uses["writes"]} | {"airflow"}
+    folders = {folder for uses in stores.values() for folder in uses["writes"]} | {"airflow"}
     for chart in yaml.safe_load((environment.infra / "cluster" / "charts.yaml").read_text()):
         where = f"infra/cluster/charts.yaml {chart['name']}"
         for key, text in chart.get("set", {}).items():
             value = str(text).replace("{cluster}", cluster)
             if environment.cloud in chart["clouds"] and key.endswith("lusterName") and value != cluster:
-                yield Problem(where, key, text, f"the cluster is {cluster}")
+                yield Problem(where, key, text, f"must be the cluster, {cluster}")
             if key.endswith("interruptionQueue") and queues and value not in queues:
-                yield Problem(where, key, text, f"the queue is {', '.join(map(str, queues))}")
+                yield Problem(where, key, text, f"no queue has this name: {one_of(queues)}")
             folder = value.partition("$STORE/")[2]
-            if folder and folder not in written:
-                yield Problem(where, key, text, f"folders that pods write are {', '.join(sorted(written))}")
+            if folder and folder not in folders:
+                yield Problem(where, key, text, f"pods write to no such folder: {one_of(folders)}")
 
 
 @policy("https://docs.aws.amazon.com/cost-management/latest/userguide/getting-started-ad.html")
-def anomalies_are_looked_for_where_the_budget_looks(environment: Environment) -> Iterator[Problem]:
-    """The monitor's tag is one of the budget's, with its value."""
-    watched = {
+def anomaly_monitors_use_a_tag_of_the_budget(environment: Environment) -> Iterator[Problem]:
+    """A monitor of another tag than the budget's misses this environment's costs."""
+    budgeted = {
         (tag["key"], value)
         for budget in environment.of_type("aws_budgets_budget")
         for part in budget.block("filter_expression").get("and") or ()
@@ -313,30 +318,33 @@ def anomalies_are_looked_for_where_the_budget_looks(environment: Environment) ->
     }
     for monitor in environment.of_type("aws_ce_anomaly_monitor"):
         tags = json.loads(monitor.values.get("monitor_specification") or "{}").get("Tags") or {}
-        if watched and any((tags.get("Key"), value) not in watched for value in tags.get("Values", [None])):
-            yield Problem(monitor.address, "monitor_specification.Tags", tags, f"the budget watches {sorted(watched)}")
+        if budgeted and any((tags.get("Key"), value) not in budgeted for value in tags.get("Values", [None])):
+            allowed = f"must be a tag of the budget: {one_of(f'{key}={value}' for key, value in budgeted)}"
+            yield Problem(monitor.address, "monitor_specification.Tags", tags, allowed)
 
 
 @policy("https://docs.cloud.google.com/iam/docs/roles-overview")
-def roles_fit_what_they_are_granted_on(environment: Environment) -> Iterator[Problem]:
-    """A role of Google Cloud holds permissions on what it is granted on, and on little else."""
+def roles_fit_the_resource_they_are_granted_on(environment: Environment) -> Iterator[Problem]:
+    """A role for another type of resource grants nothing, and a broad role grants too much."""
     for kind, patterns in table("names")["roles"].items():
         for grant in environment.of_type(kind):
             role = str(grant.values.get("role", ""))
             if role and not any(re.fullmatch(pattern, role) for pattern in patterns):
-                yield Problem(grant.address, "role", role, f"what fits is {' or '.join(patterns)}")
+                yield Problem(grant.address, "role", role, f"must match {' or '.join(patterns)}")
 
 
 @policy("https://docs.cloud.google.com/iam/docs/service-agents")
-def service_agents_are_called_so(environment: Environment) -> Iterator[Problem]:
-    """What encrypts with a key has a service agent that may, and a grant to another name is one to nobody."""
+def key_grants_name_the_service_agents_that_encrypt(environment: Environment) -> Iterator[Problem]:
+    """A service whose agent lacks the grant cannot encrypt, and a grant to a misspelled agent grants nothing."""
     patterns = table("names")["agents"]
     grants = environment.of_type("google_kms_crypto_key_iam_member")
     members = {str(grant.values.get("member", "")): grant.address for grant in grants}
     for kind, pattern in patterns.items():
         if environment.of_type(kind) and any(members) and not any(re.fullmatch(pattern, member) for member in members):
-            yield Problem("google_kms_crypto_key_iam_member", "member", sorted(members), f"{kind} needs {pattern}")
+            yield Problem(
+                "google_kms_crypto_key_iam_member", "member", sorted(members), f"{kind} requires a grant to {pattern}"
+            )
     for member, address in members.items():
-        written = "@" in member and ".iam." in member and "service-" in member
-        if written and not any(re.fullmatch(pattern, member) for pattern in patterns.values()):
-            yield Problem(address, "member", member, f"it is one of {', '.join(patterns.values())}")
+        is_agent = "@" in member and ".iam." in member and "service-" in member
+        if is_agent and not any(re.fullmatch(pattern, member) for pattern in patterns.values()):
+            yield Problem(address, "member", member, one_of(patterns.values()))

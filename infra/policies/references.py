@@ -226,8 +226,7 @@ def role_bindings_reference_existing_service_accounts(environment: Environment) 
     for binding in environment.of_kind("RoleBinding", "ClusterRoleBinding"):
         for subject in binding.get("subjects", []):
             namespace = subject.get("namespace", binding["metadata"].get("namespace"))
-            account = f"{namespace}/ServiceAccount/{subject['name']}"
-            if subject["kind"] == "ServiceAccount" and account not in existing:
+            if subject["kind"] == "ServiceAccount" and f"{namespace}/ServiceAccount/{subject['name']}" not in existing:
                 name = f"{namespace}/{subject['name']}"
                 yield Problem(label(binding), "subjects", name, "no ServiceAccount has this name")
 

@@ -92,7 +92,7 @@ def requests_are_within_limits(environment: Environment) -> Iterator[Problem]:
 
 @policy("https://kubernetes.io/docs/tasks/run-application/configure-pdb/")
 def disruption_budgets_let_nodes_drain(environment: Environment) -> Iterator[Problem]:
-    """A budget that covers every replica blocks upgrades; one for steps, which have no replicas, protects them all."""
+    """A budget that covers every replica blocks upgrades, and one that covers few steps lets them be evicted."""
     replicas = {
         tuple(sorted(template["metadata"]["labels"].items())): value["spec"].get("replicas", 1)
         for value, template in pods(environment)
