@@ -1,6 +1,6 @@
-"""Rules on the meaning of an environment's plan and manifests, by kind, each with its source.
+"""Rules on the meaning of an environment's plan and manifests, by subject, each with its source.
 
-A schema takes a key that no service sends, a group of the neighbor's, a retention of ten years. These rules, which
-judge anybody's environment, know what the clouds send, what images and APIs fix, and what refers to what. `tables/`
-holds what is looked up.
+A schema accepts an event that no service sends, another pool's security group, a retention of ten years. These rules,
+for any environment, know what clouds send, what images and APIs require, and which names must agree. `tables/` holds
+the data that they look up.
 """

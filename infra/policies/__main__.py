@@ -10,7 +10,7 @@ from nightshift.errors import UserError
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Print the findings and exit: 0 without any, 2 with some or when there is no such environment."""
+    """Print the findings and exit: 0 without any, 2 with some or when the environment does not exist."""
     parser = argparse.ArgumentParser(prog="infra.policies", description=__doc__)
     parser.add_argument("cloud", choices=("aws", "gcp"))
     parser.add_argument("environment", help="its file is infra/answers/<cloud>-<environment>.yaml")
@@ -20,7 +20,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     except UserError as error:
         print(f"policies: {error}", file=sys.stderr)
         sys.exit(2)
-    print("\n".join(findings) or f"policies: {args.cloud}/{args.environment} keeps all of them")
+    print("\n".join(findings) or f"policies: {args.cloud}/{args.environment} has no findings")
     sys.exit(2 if findings else 0)
 
 

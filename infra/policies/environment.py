@@ -17,7 +17,7 @@ from infra.cloud.answers import AwsAccount, EnvironmentAnswers
 from infra.policies.model import Environment, Json, Resource
 from nightshift.errors import UserError
 
-# what is judged whether an environment has chosen it or not
+# folders that are checked even where an environment does not use them
 _SHARED = {
     "aws": (
         "cluster/storage",
@@ -31,10 +31,10 @@ _SHARED = {
 
 
 def read(cloud: str, name: str, infra: Path = terraform.INFRA) -> Environment:
-    """Read an environment; without the offline providers what a cloud answers is unknown, and rules about it pass.
+    """Read an environment; without the offline providers a cloud's outputs are unknown, and rules on them pass.
 
     Raises:
-        UserError: when nobody has answered for it, or kustomize refuses its manifests.
+        UserError: when its file of answers is missing, or kustomize refuses its manifests.
     """
     answers = questions.read(cloud, name, infra / "answers")
     if not terraform.OFFLINE.exists():
@@ -46,14 +46,14 @@ def read(cloud: str, name: str, infra: Path = terraform.INFRA) -> Environment:
 def describe(
     answers: EnvironmentAnswers, plan: Json, state: Json, infra: Path = terraform.INFRA, module: str = ""
 ) -> Environment:
-    """Put an environment together from a plan, and from what an apply made of it, if there is that.
+    """Build an environment from a plan and, where it was applied, from the state.
 
     Args:
-        answers: of its owner.
+        answers: the answers file of the environment.
         plan: as `terraform show -json` writes it.
         state: the same of the state afterwards; empty where nothing was applied.
         infra: the folder with the manifests.
-        module: name of the module that the environment is; empty for the root.
+        module: name of the environment's module; empty for the root.
     """
     start = f"module.{module}." if module else ""
     created = {resource["address"]: resource["values"] for resource in _walk(state.get("values", {}))}
@@ -88,7 +88,7 @@ def _people(answers: EnvironmentAnswers) -> dict[str, list[str]]:
 
 
 def _outputs(state: Json, module: str) -> Json:
-    """Return what `terraform output -json` would print; nothing where nothing was applied."""
+    """Return the outputs as `terraform output -json` prints them; empty where nothing was applied."""
     outputs: Json = state.get("values", {}).get("outputs", {})
     return {name: {"value": value} for name, value in outputs[module]["value"].items()} if module else outputs
 
@@ -99,23 +99,23 @@ def manifests(answers: EnvironmentAnswers, outputs: Json, infra: Path) -> tuple[
     Raises:
         UserError: when kustomize refuses a folder.
     """
-    with tempfile.TemporaryDirectory(dir=infra.parent) as own:
+    with tempfile.TemporaryDirectory(dir=infra.parent) as scratch:
         folders = [infra / name for name in _SHARED[answers.cloud]]
         if outputs:
-            (Path(own) / rendering.OUTPUTS).write_text(json.dumps(outputs))
-            folders += _overlays(answers, Path(own), infra)
+            (Path(scratch) / rendering.OUTPUTS).write_text(json.dumps(outputs))
+            folders += _overlays(answers, Path(scratch), infra)
         else:
             folders += [infra / "cluster" / "namespaces", infra / "kubernetes" / answers.cloud, infra / "monitoring"]
         objects = [value for folder in folders for value in render(folder)]
     return (*objects, *_patches(infra / "cluster" / "pipelines")), _values(infra)
 
 
-def _overlays(answers: EnvironmentAnswers, own: Path, infra: Path) -> Iterator[Path]:
-    """Write the overlays of an environment over the manifests of a folder; yields theirs."""
-    for path in [*rendering.write(answers, own)]:
+def _overlays(answers: EnvironmentAnswers, scratch: Path, infra: Path) -> Iterator[Path]:
+    """Write the overlays of an environment over the manifests of `infra`; yields their folders."""
+    for path in [*rendering.write(answers, scratch)]:
         if path.name == "kustomization.yaml":
-            here, there = (os.path.relpath(base, path.parent) for base in (terraform.INFRA, infra))
-            path.write_text(path.read_text().replace(f"- {here}/", f"- {there}/"))
+            old, new = (os.path.relpath(base, path.parent) for base in (terraform.INFRA, infra))
+            path.write_text(path.read_text().replace(f"- {old}/", f"- {new}/"))
             yield path.parent
 
 
@@ -125,22 +125,22 @@ def render(folder: Path) -> list[Json]:
     Raises:
         UserError: when kustomize refuses it.
     """
-    done = subprocess.run(["kubectl", "kustomize", folder], capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise UserError(f"kustomize refuses {folder}: {done.stderr.strip()}; fix the file that it names")
-    return [value for value in yaml.load_all(done.stdout, yaml.CSafeLoader) if value]
+    result = subprocess.run(["kubectl", "kustomize", folder], capture_output=True, text=True, check=False)
+    if result.returncode:
+        raise UserError(f"kustomize refuses {folder}: {result.stderr.strip()}; fix the file that it names")
+    return [value for value in yaml.load_all(result.stdout, yaml.CSafeLoader) if value]
 
 
 def _patches(folder: Path) -> Iterator[Json]:
-    """Yield what is changed of Kubeflow's manifests, which lie elsewhere and are not rendered here."""
+    """Yield the patches of Kubeflow's manifests, which are elsewhere and not rendered here."""
     for patch in yaml.safe_load((folder / "kustomization.yaml").read_text())["patches"]:
         value = yaml.safe_load(patch["patch"])
         if "$patch" not in value:
             yield value | {"metadata": {"namespace": "kubeflow"} | value["metadata"]}
 
 
-def _is_made_up(key: str, value: Any) -> bool:
-    """Say whether a list is what the offline providers put where nothing was set."""
+def _is_mock(key: str, value: Any) -> bool:
+    """Say whether a list is a mock value of the offline providers for an argument that is not set."""
     first = value[0] if isinstance(value, list) and value else None
     return isinstance(first, str) and first.startswith(f"mock-{key.replace('_', '-')}-")
 
@@ -158,9 +158,9 @@ def _walk(values: Json) -> Iterator[Json]:
 
 
 def _known(planned: Any, unknown: Any, created: Any) -> Any:
-    """Return what is planned, and of what is not known yet the texts that an apply made of it: they are references.
+    """Return the planned value, with unknown parts filled in from the state.
 
-    Without an apply, what is not known is left out.
+    Without an apply, unknown parts are left out.
     """
     if unknown is True:
         return created if isinstance(created, str | list | dict) else None
@@ -168,7 +168,7 @@ def _known(planned: Any, unknown: Any, created: Any) -> Any:
         keys = {*planned, *unknown}
         known = {key: _known(planned.get(key), unknown.get(key), (created or {}).get(key)) for key in keys}
         undecided = {key for key, value in known.items() if value is None and unknown.get(key)}
-        return {key: value for key, value in known.items() if key not in undecided and not _is_made_up(key, value)}
+        return {key: value for key, value in known.items() if key not in undecided and not _is_mock(key, value)}
     if isinstance(planned, list) and unknown and created is None:
         created = [None] * len(planned)
     if isinstance(planned, list) and unknown and len(planned) == len(unknown) == len(created):

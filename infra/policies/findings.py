@@ -1,8 +1,8 @@
-"""All rules over one environment."""
+"""Findings of all rules on one environment."""
 
 from collections.abc import Iterator
 
-# each registers its rules
+# importing a module registers its rules
 from infra.policies import (  # noqa: F401
     identities,
     limits,
@@ -22,7 +22,7 @@ from infra.policies.model import POLICIES, Environment, Policy, Problem
 
 
 def judge(environment: Environment) -> list[str]:
-    """Return all distinct findings, each with its rule and source."""
+    """Return the distinct findings, each with its rule and source, sorted."""
     return sorted(
         {
             f"{policy.id}: {problem} [{policy.source}]"
@@ -33,8 +33,8 @@ def judge(environment: Environment) -> list[str]:
 
 
 def _problems(policy: Policy, environment: Environment) -> Iterator[Problem | str]:
-    """Yield what a rule finds, and the value that it cannot read, such as a size of 5GB, at which it ends."""
+    """Yield the problems of a rule; it stops at a value that it cannot read, such as a size of 5GB."""
     try:
         yield from policy.rule(environment)
     except ValueError as error:
-        yield f"it cannot be judged: {error}"
+        yield f"this rule cannot read a value: {error}"

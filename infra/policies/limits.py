@@ -1,4 +1,4 @@
-"""Values with a meaning of their own: retention, units, thresholds, and what images and APIs fix."""
+"""Limits of single values: retention, units, thresholds, and what images and APIs require."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -20,32 +20,35 @@ READERS: Mapping[str, Callable[[object], Any]] = {
 
 
 @policy("infra/policies/tables/limits.yaml names one for each row")
-def values_are_what_they_mean(environment: Environment) -> Iterator[Problem]:
-    """Every value that `tables/limits.yaml` knows is read with its unit and lies within its bounds."""
-    for kind, where, content in _described(environment):
+def values_are_within_their_limits(environment: Environment) -> Iterator[Problem]:
+    """A value without its unit, or beyond the bounds in `tables/limits.yaml`, is valid and means something else."""
+    for kind, where, content in _contents(environment):
         rows = [row for row in table("limits") if row["of"] == kind or (row["of"] == "*" and kind[0].isupper())]
         for path, value in leaves(content):
             for row in rows:
-                if _ends(path, row["field"]) and (allowed := _refused(row, value, environment.facts)):
+                if _ends(path, row["field"]) and (allowed := _violation(row, value, environment.facts)):
                     yield Problem(where, ".".join(path), value, f"{allowed}: {row['why']} ({row['source']})")
 
 
 @policy("infra/policies/tables/members.yaml names one for each row")
-def lists_hold_what_is_needed(environment: Environment) -> Iterator[Problem]:
-    """A list that lacks one of what `tables/members.yaml` asks for leaves that undone, and nothing says so."""
-    for kind, where, content in _described(environment):
+def lists_have_their_required_members(environment: Environment) -> Iterator[Problem]:
+    """A list without a member in `tables/members.yaml` silently turns that feature off."""
+    for kind, where, content in _contents(environment):
         for row in (row for row in table("members") if row["of"] == kind):
-            held = {str(value) for path, value in leaves(content) if ".".join(path) == row["field"]}
-            for missing in {*row["has"]} - held if held else ():
-                allowed = f"it lacks {missing}: {row['why']} ({row['source']})"
-                yield Problem(where, row["field"], sorted(held), allowed)
+            members = {str(value) for path, value in leaves(content) if ".".join(path) == row["field"]}
+            for missing in {*row["has"]} - members if members else ():
+                allowed = f"must include {missing}: {row['why']} ({row['source']})"
+                yield Problem(where, row["field"], sorted(members), allowed)
 
 
-def _described(environment: Environment) -> Iterator[tuple[str, str, Json]]:
+def _contents(environment: Environment) -> Iterator[tuple[str, str, Json]]:
+    """Yield kind, name in findings and content of every resource, object and chart's values."""
     yield from ((resource.type, resource.address, resource.values) for resource in environment.resources)
     yield from ((value["kind"], label(value), value) for value in environment.objects)
     yield from (("workflow defaults", where, spec) for where, spec in _workflows(environment))
-    yield from ((f"chart {name}", f"infra/cluster/values/{name}.yaml", our) for name, our in environment.values.items())
+    yield from (
+        (f"chart {name}", f"infra/cluster/values/{name}.yaml", values) for name, values in environment.values.items()
+    )
 
 
 def _workflows(environment: Environment) -> Iterator[tuple[str, Json]]:
@@ -60,20 +63,20 @@ def _ends(path: tuple[str, ...], field: list[str]) -> bool:
     return all(name in ("*", key) for key, name in zip(path[-len(field) :], field, strict=True))
 
 
-def _refused(row: Json, value: object, facts: Mapping[str, str]) -> str:
-    """Return what is allowed, or an empty text where the value is."""
+def _violation(row: Json, value: object, facts: Mapping[str, str]) -> str:
+    """Return the limit that a value violates; an empty text where it is within it."""
     try:
         read = READERS[row["as"]](value)
     except ValueError as error:
-        return f"it has to be read as {row['as']}, and {error}"
+        return f"must be read as {row['as']}, but {error}"
     if "one_of" in row:
-        return "" if read in row["one_of"] else f"it has to be {' or '.join(row['one_of'])}"
+        return "" if read in row["one_of"] else f"must be {' or '.join(row['one_of'])}"
     if "not" in row:
-        return f"it must not be {read}" if read in row["not"] else ""
+        return f"must not be {read}" if read in row["not"] else ""
     if "matches" in row:
         pattern = row["matches"]
         for name, fact in facts.items():
             pattern = pattern.replace(f"{{{name}}}", re.escape(fact))
-        return "" if re.fullmatch(pattern, read) else f"it has to match {pattern}"
+        return "" if re.fullmatch(pattern, read) else f"must match {pattern}"
     lowest, highest = (READERS[row["as"]](row[bound]) for bound in ("from", "to"))
-    return "" if lowest <= read <= highest else f"it has to lie between {row['from']} and {row['to']}"
+    return "" if lowest <= read <= highest else f"must lie between {row['from']} and {row['to']}"

@@ -17,7 +17,7 @@ _IDENTITIES = ("arn", "id", "email", "member", "key_id", "url", "cluster_securit
 
 @dataclass(frozen=True)
 class Resource:
-    """A managed resource of a plan or a state, with the values that are known."""
+    """A managed resource of a plan or a state, with its known values."""
 
     address: str
     type: str
@@ -42,12 +42,12 @@ class Environment:
         resources: of Terraform.
         objects: of Kubernetes, rendered.
         values: of the charts, by name, without what the command line adds.
-        infra: the folder it is read from.
+        infra: the folder that it was read from.
         region: of the cluster.
         account: on AWS its number; empty where it is not known.
-        people: the variable `people` of AWS: ARNs of roles by what they are.
+        people: the variable `people` of AWS: ARNs of roles by operators and readers.
         outputs: of Terraform, as `terraform output -json` prints them; empty where nothing was applied.
-        provisioning: who makes GPU nodes, as the answers say.
+        provisioning: what creates GPU nodes, as in the answers.
     """
 
     cloud: str
@@ -63,21 +63,21 @@ class Environment:
     provisioning: str = "autoscaler"
 
     def of_type(self, *types: str) -> list[Resource]:
-        """Return the resources of some types."""
+        """Return the resources of the types."""
         return [resource for resource in self.resources if resource.type in types]
 
     def of_kind(self, *kinds: str) -> list[Json]:
-        """Return the objects of some kinds."""
+        """Return the objects of the kinds."""
         return [value for value in self.objects if value["kind"] in kinds]
 
     @functools.cached_property
     def owners(self) -> Mapping[str, Resource]:
-        """The resource behind each id, ARN or address."""
+        """The resource of each id, ARN or email by which others refer to it."""
         return {
             value: resource
             for resource in self.resources
             for name in _IDENTITIES
-            # a grant's member is somebody else's
+            # the member of a grant is the account of another resource
             if isinstance(value := resource.values.get(name), str) and not resource.type.endswith("_iam_member")
         }
 

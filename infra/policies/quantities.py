@@ -1,4 +1,4 @@
-"""Texts with units, read as numbers: durations in seconds, sizes in bytes, shares of CPUs in cores."""
+"""Parsers of values with units: durations in seconds, sizes in bytes, CPUs in cores."""
 
 import re
 
@@ -15,7 +15,7 @@ def number(value: object) -> float:
     """Return a plain number.
 
     Raises:
-        ValueError: when it is none.
+        ValueError: when it is not a number.
     """
     return float(str(value))
 
@@ -24,16 +24,16 @@ def seconds(value: object) -> float:
     """Return a duration of Go or of Google Cloud, such as 1h30m or 7776000s, in seconds.
 
     Raises:
-        ValueError: when it is none; a number without a unit is none, and Go has no days.
+        ValueError: when it is not a duration, has no unit, or a unit that Go lacks, such as days.
     """
     return _sum(value, _SECONDS)
 
 
 def duration(value: object) -> float:
-    """Return a duration that may have days, as Prometheus and Helm's charts of it take, in seconds.
+    """Return a duration that may have days, as in Prometheus and its charts, in seconds.
 
     Raises:
-        ValueError: when it is none.
+        ValueError: when it is not a duration.
     """
     return _sum(value, _SECONDS | _DAYS)
 
@@ -42,11 +42,11 @@ def size(value: object) -> float:
     """Return a quantity of Kubernetes, such as 8Gi, in bytes.
 
     Raises:
-        ValueError: when it is none.
+        ValueError: when it is not a quantity.
     """
     match = _NUMBER.fullmatch(str(value))
     if not match or match[2] not in _BYTES:
-        raise ValueError(f"{value!r} is no quantity such as 512Mi")
+        raise ValueError(f"{value!r} is not a quantity such as 512Mi")
     return float(match[1]) * _BYTES[match[2]]
 
 
@@ -54,7 +54,7 @@ def cores(value: object) -> float:
     """Return a quantity of CPUs, such as 500m, in cores.
 
     Raises:
-        ValueError: when it is none.
+        ValueError: when it is not a quantity.
     """
     text = str(value)
     return float(text[:-1]) / 1000 if text.endswith("m") else float(text)
@@ -63,5 +63,5 @@ def cores(value: object) -> float:
 def _sum(value: object, units: dict[str, float]) -> float:
     text = str(value)
     if not text or re.sub(_NUMBER, lambda match: "" if match[2] in units else match[0], text):
-        raise ValueError(f"{value!r} is no duration such as 10m, in {', '.join(units)}")
+        raise ValueError(f"{value!r} is not a duration such as 10m, with a unit of {', '.join(units)}")
     return sum(float(count) * units[unit] for count, unit in _NUMBER.findall(text))

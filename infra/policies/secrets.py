@@ -1,4 +1,4 @@
-"""Secrets that are read, compared with those that `infra/cluster/secrets.sh` creates."""
+"""References to secrets, and the keys that `infra/cluster/secrets.sh` creates."""
 
 import re
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from infra.policies.model import Environment, Json, Problem, blocks, label, leaves, policy, table
+from infra.policies.model import Environment, Json, Problem, blocks, label, leaves, one_of, policy, table
 from pipelines.environments import SITES
 
 _SECRET_COMMAND = re.compile(r'^ *secret (\$?\w+) ([\w-]+) <<< "(.*?)(?<!\\)"$', re.MULTILINE | re.DOTALL)
@@ -14,7 +14,7 @@ _LOOP = re.compile(r"for namespace in ([\w ]+); do")
 
 
 def read_keys(script: str) -> dict[tuple[str, str], set[str]]:
-    """Return the keys of each secret that the script makes, by namespace and name."""
+    """Return the keys of each secret that the script creates, by namespace and name."""
     keys: dict[tuple[str, str], set[str]] = {}
     for match in _SECRET_COMMAND.finditer(script):
         loops = _LOOP.findall(script[: match.start()])
@@ -25,19 +25,19 @@ def read_keys(script: str) -> dict[tuple[str, str], set[str]]:
 
 
 @policy("infra/cluster/secrets.sh")
-def secrets_have_the_keys_that_are_read(environment: Environment) -> Iterator[Problem]:
+def secret_references_name_existing_keys(environment: Environment) -> Iterator[Problem]:
     """A missing key leaves a pod in CreateContainerConfigError."""
     keys = read_keys((environment.infra / "cluster" / "secrets.sh").read_text())
-    for where, field, namespace, name, key in _read(environment):
+    for where, field, namespace, name, key in _references(environment):
         if (namespace, name) not in keys:
-            yield Problem(where, field, name, f"secrets.sh makes no secret {namespace}/{name}")
+            yield Problem(where, field, name, f"secrets.sh creates no secret {namespace}/{name}")
         elif key not in keys[namespace, name]:
-            allowed = f"{namespace}/{name} has {', '.join(sorted(keys[namespace, name]))}"
+            allowed = f"secret {namespace}/{name} has no such key: {one_of(keys[namespace, name])}"
             yield Problem(where, f"{field} {name}", key, allowed)
 
 
-def _read(environment: Environment) -> Iterator[tuple[str, str, str, str, str]]:
-    """Yield who reads a key, in which field, and the namespace, name and key of the secret."""
+def _references(environment: Environment) -> Iterator[tuple[str, str, str, str, str]]:
+    """Yield the reader, the field, and the namespace, name and key of every referenced secret."""
     for value in environment.objects:
         namespace = value["metadata"].get("namespace", "")
         for field, reference in blocks(value, "secretKeyRef", "secretRef"):
@@ -52,23 +52,23 @@ def _read(environment: Environment) -> Iterator[tuple[str, str, str, str, str]]:
 
 
 @policy("https://kubernetes.io/docs/concepts/configuration/secret/#using-secrets-as-files-from-a-pod")
-def files_of_secrets_are_called_as_their_keys(environment: Environment) -> Iterator[Problem]:
-    """A secret that is mounted is a folder with a file for each key: a program that opens another finds none."""
+def files_of_secrets_are_named_after_their_keys(environment: Environment) -> Iterator[Problem]:
+    """A mounted secret has a file for each key: a program that opens any other fails."""
     keys = read_keys((environment.infra / "cluster" / "secrets.sh").read_text())
-    for where, namespace, content in _described(environment):
-        named = [block for _, block in blocks(content) if "name" in block]
-        secrets = {volume["name"]: volume["secret"].get("secretName", "") for volume in named if "secret" in volume}
+    for where, namespace, content in _contents(environment):
+        entries = [block for _, block in blocks(content) if "name" in block]
+        secrets = {volume["name"]: volume["secret"].get("secretName", "") for volume in entries if "secret" in volume}
         texts = [text for _, text in leaves(content) if isinstance(text, str)]
-        for mount in (block for block in named if "mountPath" in block):
+        for mount in (block for block in entries if "mountPath" in block):
             names = keys.get((namespace, secrets.get(mount["name"], "")), set())
             for file in re.findall(rf"{re.escape(mount['mountPath'])}/([\w.-]+)", " ".join(texts)):
                 if names and file not in names:
                     path = f"{mount['mountPath']}/{file}"
-                    yield Problem(where, "args", path, f"the secret has {', '.join(sorted(names))}")
+                    yield Problem(where, "args", path, f"the secret has no such key: {one_of(names)}")
 
 
-def _described(environment: Environment) -> Iterator[tuple[str, str, Json]]:
-    """Yield objects and charts' values with what a finding calls them and their namespace."""
+def _contents(environment: Environment) -> Iterator[tuple[str, str, Json]]:
+    """Yield objects and charts' values with their name in findings and their namespace."""
     yield from ((label(value), value["metadata"].get("namespace", ""), value) for value in environment.objects)
     namespaces = namespaces_of_charts(environment)
     for name, values in environment.values.items():
@@ -91,7 +91,7 @@ def _of_charts(environment: Environment) -> Iterator[tuple[str, str, str, str, s
 
 
 def _of_image(value: Json, name: str) -> list[str]:
-    """Return the variables that an image reads of a secret that its pod is given as a whole."""
+    """Return the variables that an image reads from a secret that its pod refers to as a whole."""
     images = table("kubernetes")["environments"]
     keys: list[str] = []
     for container in value["spec"]["template"]["spec"]["containers"]:
@@ -102,6 +102,7 @@ def _of_image(value: Json, name: str) -> list[str]:
 
 
 def _at(content: Any, path: list[str]) -> Iterator[str]:
+    """Yield the texts at a path, in every element of lists on the way."""
     if isinstance(content, list):
         for nested in content:
             yield from _at(nested, path)

@@ -1,26 +1,26 @@
-"""Volumes: their size, and their claims."""
+"""Volumes: size, file system and claims."""
 
 import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from infra.policies import quantities
-from infra.policies.model import Environment, Json, Problem, Resource, label, policy, table
+from infra.policies.model import Environment, Json, Problem, Resource, label, one_of, policy, table
 from infra.policies.workloads import containers
 
 
 @policy("https://kubernetes.io/docs/concepts/storage/persistent-volumes/#reserving-a-persistentvolume")
-def a_volume_is_the_file_system(environment: Environment) -> Iterator[Problem]:
-    """The volume has the capacity, handle, zone and region of the file system that Terraform makes."""
+def volumes_match_their_file_system(environment: Environment) -> Iterator[Problem]:
+    """A volume with another handle or zone than the file system that Terraform creates cannot be mounted."""
     for volume in environment.of_kind("PersistentVolume"):
         where, spec = label(volume), volume["spec"]
         for differences in (_of_fsx, _of_lustre, _of_filestore):
-            for field, value, wanted in differences(environment, spec):
-                yield Problem(where, field, value, f"the file system has {wanted}")
+            for field, value, expected in differences(environment, spec):
+                yield Problem(where, field, value, f"must be {expected}, as in the file system")
 
 
 def _existing(environment: Environment, kind: str) -> list[Resource]:
-    """Return file systems that are there: before, no volume can be theirs."""
+    """Return the file systems that were created: none before an apply."""
     return [system for system in environment.of_type(kind) if system.values.get("id")]
 
 
@@ -62,8 +62,8 @@ def _of_filestore(environment: Environment, spec: Json) -> Iterator[tuple[str, o
 
 
 @policy("https://kubernetes.io/docs/concepts/storage/persistent-volumes/#reserving-a-persistentvolume")
-def a_claim_and_its_volume_name_each_other(environment: Environment) -> Iterator[Problem]:
-    """A static volume and its claim agree in name, class and access modes, and the claim asks for no more."""
+def claims_match_their_volumes(environment: Environment) -> Iterator[Problem]:
+    """A claim stays pending unless it agrees with its volume in name, class and access modes, and fits in it."""
     claims = {
         (claim["metadata"]["namespace"], claim["metadata"]["name"]): claim
         for claim in environment.of_kind("PersistentVolumeClaim")
@@ -72,54 +72,63 @@ def a_claim_and_its_volume_name_each_other(environment: Environment) -> Iterator
         reference, spec = volume["spec"]["claimRef"], volume["spec"]
         claim = claims.get((reference["namespace"], reference["name"]))
         if claim is None:
-            yield Problem(label(volume), "claimRef", reference, f"there are the claims {sorted(claims)}")
+            yield Problem(
+                label(volume),
+                "claimRef",
+                reference,
+                f"no claim has this name: {one_of('/'.join(name) for name in claims)}",
+            )
             continue
         request = claim["spec"]["resources"]["requests"]["storage"]
         if claim["spec"].get("volumeName") != volume["metadata"]["name"]:
-            yield Problem(
-                label(claim), "volumeName", claim["spec"].get("volumeName"), f"it is {volume['metadata']['name']}"
-            )
+            allowed = f"must be {volume['metadata']['name']}, which reserves this claim"
+            yield Problem(label(claim), "volumeName", claim["spec"].get("volumeName"), allowed)
         if quantities.size(request) > quantities.size(spec["capacity"]["storage"]):
-            yield Problem(label(claim), "requests.storage", request, f"the volume has {spec['capacity']['storage']}")
+            yield Problem(label(claim), "requests.storage", request, f"must be at most {spec['capacity']['storage']}")
         for field in ("accessModes", "storageClassName"):
             if claim["spec"].get(field) != spec.get(field):
-                yield Problem(label(claim), field, claim["spec"].get(field), f"the volume has {spec.get(field)!r}")
+                yield Problem(
+                    label(claim), field, claim["spec"].get(field), f"must be {spec.get(field)!r}, as in the volume"
+                )
 
 
 @policy("https://prometheus.io/docs/prometheus/latest/storage/#operational-aspects")
 def metrics_fit_on_their_disk(environment: Environment) -> Iterator[Problem]:
-    """The disk holds what the retention keeps: Prometheus stops when it is full."""
+    """Prometheus stops when its disk is full, before the retention deletes anything."""
     prometheus = environment.values.get("kube-prometheus-stack", {}).get("prometheus", {}).get("prometheusSpec", {})
     retention = prometheus.get("retention")
     claim = prometheus.get("storageSpec", {}).get("volumeClaimTemplate", {}).get("spec", {})
     where = "infra/cluster/values/kube-prometheus-stack.yaml"
     if not retention or not claim:
-        yield Problem(where, "prometheusSpec.storageSpec", claim, "without a claim metrics are lost with the pod")
+        yield Problem(
+            where,
+            "prometheusSpec.storageSpec",
+            claim,
+            "must be set with a retention: without a claim metrics are lost with the pod",
+        )
         return
     size, a_day = claim["resources"]["requests"]["storage"], table("kubernetes")["metrics_a_day"]
     needed = quantities.duration(retention) / 86400 * quantities.size(a_day)
     if quantities.size(size) < needed:
-        allowed = (
-            f"retention {retention} at {a_day} a day takes {needed / 2**30:.0f}Gi: a larger disk or a shorter retention"
-        )
+        allowed = f"must be at least {needed / 2**30:.0f}Gi: retention is {retention}, at {a_day} a day"
         yield Problem(where, "prometheusSpec.storageSpec.storage", size, allowed)
 
 
 @policy("https://hub.docker.com/_/postgres")
-def databases_lie_on_their_volume(environment: Environment) -> Iterator[Problem]:
-    """PGDATA is a folder below the mount, whose root holds lost+found."""
+def databases_are_stored_on_their_volume(environment: Environment) -> Iterator[Problem]:
+    """PGDATA outside the mount is lost with the pod, and at its root initdb refuses the folder lost+found."""
     for where, container in containers(environment):
         mounts = [PurePosixPath(mount["mountPath"]) for mount in container.get("volumeMounts", [])]
         for path in (entry["value"] for entry in container.get("env", []) if entry["name"] == "PGDATA"):
             if not any(mount in PurePosixPath(path).parents for mount in mounts):
-                yield Problem(where, "PGDATA", path, f"it lies below {', '.join(map(str, mounts))}")
+                yield Problem(where, "PGDATA", path, f"must be a folder below {', '.join(map(str, mounts))}")
 
 
 @policy("infra/kubernetes/base/lustre.yaml")
-def everything_mounts_claims_that_are_there(environment: Environment) -> Iterator[Problem]:
+def pods_mount_existing_claims(environment: Environment) -> Iterator[Problem]:
     """A pod that mounts a missing claim waits forever."""
     names = {claim["metadata"]["name"] for claim in environment.of_kind("PersistentVolumeClaim")}
     for value in environment.objects:
         for name in re.findall(r"'persistentVolumeClaim': \{'claimName': '([^']+)'", str(value)):
             if name not in names:
-                yield Problem(label(value), "persistentVolumeClaim.claimName", name, f"there are {sorted(names)}")
+                yield Problem(label(value), "persistentVolumeClaim.claimName", name, one_of(names))

@@ -97,7 +97,9 @@ def test_there_are_a_hundred_mistakes_of_every_kind() -> None:
 @pytest.mark.parametrize(
     ("cloud", "kind", "argument", "value", "says"),
     [
-        pytest.param("aws", "aws_eks_node_group", "taint", [], "taint is []; steps tolerate", marks=TERRAFORM["aws"]),
+        pytest.param(
+            "aws", "aws_eks_node_group", "taint", [], "taint is []; steps only tolerate", marks=TERRAFORM["aws"]
+        ),
         pytest.param(
             "aws",
             "aws_eks_node_group",
@@ -143,9 +145,7 @@ def test_there_are_a_hundred_mistakes_of_every_kind() -> None:
             "allow.ports is ['443']",
             marks=TERRAFORM["gcp"],
         ),
-        pytest.param(
-            "gcp", "google_project_service", "service", "x", "it is off, and asked for", marks=TERRAFORM["gcp"]
-        ),
+        pytest.param("gcp", "google_project_service", "service", "x", "must be enabled for", marks=TERRAFORM["gcp"]),
         pytest.param(
             "gcp",
             "google_project_iam_member",
@@ -159,7 +159,7 @@ def test_there_are_a_hundred_mistakes_of_every_kind() -> None:
             "google_storage_bucket_iam_member",
             "member",
             "x",
-            "no identity of the cloud is tied to it",
+            "no cloud identity is bound to this account",
             marks=TERRAFORM["gcp"],
         ),
         pytest.param(
