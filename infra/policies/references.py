@@ -62,9 +62,8 @@ def nodes_run_the_version_of_their_cluster(environment: Environment) -> Iterator
     versions = {cluster.values.get("version") for cluster in environment.of_type("aws_eks_cluster")}
     for group in environment.of_type("aws_eks_node_group"):
         if group.values.get("version") not in versions | {None}:
-            yield Problem(
-                group.address, "version", group.values["version"], f"the cluster's version: {one_of(versions)}"
-            )
+            allowed = f"must be the cluster's version: {one_of(versions)}"
+            yield Problem(group.address, "version", group.values["version"], allowed)
 
 
 @policy("infra/policies/tables/names.yaml, acts_on")
@@ -153,7 +152,7 @@ def hosts_are_existing_services(environment: Environment) -> Iterator[Problem]:
             is_in_cluster = (namespace or reader) in namespaces and suffix in ("", "svc", "svc.cluster.local")
             if is_in_cluster and int(port) not in ports:
                 allowed = one_of(f"{service} at {sorted(ports)}" for service, ports in services.items())
-                yield Problem(where, "host", f"{host}:{port}", f"no service has this name and port; {allowed}")
+                yield Problem(where, "host", f"{host}:{port}", f"no service has this name and port: {allowed}")
 
 
 def _texts(environment: Environment) -> Iterator[tuple[str, str, str]]:

@@ -47,8 +47,8 @@ def _references(environment: Environment) -> Iterator[tuple[str, str, str, str, 
     for placement in SITES[environment.cloud].placements.values():
         for secret in placement.secrets:
             yield from (("pipelines/environments.py", "secrets", "kubeflow", secret.name, key) for key in secret.keys)
-    for name, wanted in table("kubernetes")["of_kubeflow"].items():
-        yield from (("infra/cluster/pipelines", "secret", "kubeflow", name, key) for key in wanted)
+    for name, required in table("kubernetes")["of_kubeflow"].items():
+        yield from (("infra/cluster/pipelines", "secret", "kubeflow", name, key) for key in required)
 
 
 @policy("https://kubernetes.io/docs/concepts/configuration/secret/#using-secrets-as-files-from-a-pod")
@@ -84,10 +84,10 @@ def namespaces_of_charts(environment: Environment) -> dict[str, str]:
 def _of_charts(environment: Environment) -> Iterator[tuple[str, str, str, str, str]]:
     namespaces = namespaces_of_charts(environment)
     for chart, paths in table("kubernetes")["secrets"].items():
-        for path, wanted in paths.items():
+        for path, required in paths.items():
             for name in _at(environment.values.get(chart), path.split(".")):
                 where = f"infra/cluster/values/{chart}.yaml"
-                yield from ((where, path, namespaces[chart], name, key) for key in wanted)
+                yield from ((where, path, namespaces[chart], name, key) for key in required)
 
 
 def _of_image(value: Json, name: str) -> list[str]:

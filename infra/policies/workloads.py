@@ -110,9 +110,8 @@ def disruption_budgets_let_nodes_drain(environment: Environment) -> Iterator[Pro
         spec, where = budget["spec"], label(budget)
         counts = [count for labels, count in replicas.items() if selects(spec["selector"], dict(labels))]
         if str(spec.get("maxUnavailable", 1)) in ("0", "0%"):
-            yield Problem(
-                where, "maxUnavailable", spec["maxUnavailable"], "must be at least 1: at 0 no node can be drained"
-            )
+            allowed = "must be at least 1: at 0 no node can be drained"
+            yield Problem(where, "maxUnavailable", spec["maxUnavailable"], allowed)
         least = spec.get("minAvailable")
         if least is not None and (str(least).endswith("%") or (counts and least >= min(counts))):
             allowed = f"must be less than the replicas, {counts or 'of which there is no fixed number'}"
