@@ -368,7 +368,7 @@ def lustre_is_in_a_zone_of_the_nodes(environment: Environment) -> Iterator[Probl
         for subnet in system.values.get("subnet_ids") or ():
             zone = _zone(environment, subnet)
             if zones and zone not in zones:
-                yield Problem(system.address, "subnet_ids", zone, f"must be a zone of the nodes: {one_of(zones)}")
+                yield Problem(system.address, "subnet_ids", zone, f"{one_of(zones)}, where the nodes are")
 
 
 def _zone(environment: Environment, subnet: object) -> str:

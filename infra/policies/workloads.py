@@ -160,10 +160,9 @@ def selectors_match_pods(environment: Environment) -> Iterator[Problem]:
 def services_target_open_ports(environment: Environment) -> Iterator[Problem]:
     """A service whose target port its pods do not open refuses every connection."""
     for service in environment.of_kind("Service"):
-        targets = [port.get("targetPort", port["port"]) for port in service["spec"]["ports"]]
         for value, template in _backends(environment, service):
             ports = _ports(template["spec"]["containers"])
-            for target in targets:
+            for target in (port.get("targetPort", port["port"]) for port in service["spec"]["ports"]):
                 if target not in ports:
                     allowed = f"{label(value)} declares no such port: {one_of(ports)}"
                     yield Problem(label(service), "ports.targetPort", target, allowed)
