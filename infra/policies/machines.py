@@ -91,10 +91,12 @@ def images_fit_their_instance_types(environment: Environment) -> Iterator[Proble
         with_gpu = [kind for kind in kinds if re.match(r"(g\d|gr\d|p\d)", kind)]
         with_arm = [kind for kind in kinds if re.match(r"[a-z]+\d+g[a-z]*\.", kind)]
         if bool(with_gpu) != ("NVIDIA" in image) and kinds:
-            allowed = f"{', '.join(kinds)} need {'an' if with_gpu else 'no'} image with NVIDIA's driver"
+            allowed = f"must {'' if with_gpu else 'not '}be an image with NVIDIA's driver, for {', '.join(kinds)}"
             yield Problem(group.address, "ami_type", image, allowed)
         if kinds and bool(with_arm) != ("ARM_64" in image):
-            yield Problem(group.address, "ami_type", image, f"{', '.join(kinds)} have another architecture")
+            yield Problem(
+                group.address, "ami_type", image, f"must be an image for the architecture of {', '.join(kinds)}"
+            )
 
 
 @policy("https://docs.aws.amazon.com/eks/latest/userguide/capacity-blocks-mng.html")

@@ -163,7 +163,7 @@ def label(value: Json) -> str:
 def one_of(names: Iterable[object]) -> str:
     """Return the end of a message that lists the expected values."""
     listed = sorted(map(str, names))
-    return f"expected {'one of ' if len(listed) > 1 else ''}{', '.join(listed) or 'none'}"
+    return f"expected {'one of ' if len(listed) > 1 else ''}{', '.join(listed)}" if listed else "none is known"
 
 
 def blocks(value: Any, *names: str, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Json]]:

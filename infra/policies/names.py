@@ -246,7 +246,9 @@ def autoscaler_tags_match_the_nodes_of_their_group(environment: Environment) -> 
         for key in sorted({*expected, *tags} - ignored):
             if tags and tags.get(key) != expected.get(key):
                 field = f"k8s.io/cluster-autoscaler/node-template/{key}"
-                yield Problem(group.address, field, tags.get(key), f"must be {expected.get(key)}, as on its nodes")
+                yield Problem(
+                    group.address, field, tags.get(key), f"must be {expected.get(key, 'absent')}, as on its nodes"
+                )
 
 
 @policy("https://karpenter.sh/docs/concepts/disruption/#interruption")

@@ -202,7 +202,7 @@ def pods_use_the_larger_secondary_range(environment: Environment) -> Iterator[Pr
             if name not in sizes:
                 yield Problem(cluster.address, field, name, f"the subnetwork has no such range: {one_of(sizes)}")
         if pods in sizes and services in sizes and sizes[pods] <= sizes[services]:
-            allowed = f"must be the larger of {sizes}, not smaller than the services' {services}"
+            allowed = f"must be larger than the range of services, {services}: the subnetwork has {sizes}"
             yield Problem(cluster.address, "cluster_secondary_range_name", pods, allowed)
 
 

@@ -64,10 +64,12 @@ def rates_use_counters(environment: Environment) -> Iterator[Problem]:
         rated = {metric for _, metric in _RATE.findall(text)}
         for metric in rated:
             if not _COUNTER.fullmatch(metric):
-                yield Problem(where, "rate", metric, "a gauge needs no function, deriv or avg_over_time")
+                yield Problem(
+                    where, "rate", metric, "must be a counter: show a gauge as it is, or with deriv or avg_over_time"
+                )
         for metric in {*_SERIES.findall(text)} - rated:
             if _COUNTER.fullmatch(metric):
-                yield Problem(where, "expr", metric, "a counter needs rate or increase")
+                yield Problem(where, "expr", metric, "must be read with rate or increase: it is a counter")
 
 
 @policy("https://prometheus.io/docs/prometheus/latest/querying/functions/#histogram_quantile")

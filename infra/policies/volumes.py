@@ -104,7 +104,7 @@ def metrics_fit_on_their_disk(environment: Environment) -> Iterator[Problem]:
             where,
             "prometheusSpec.storageSpec",
             claim,
-            "must be set: without a claim metrics are lost with the pod",
+            "without a claim metrics are lost with the pod",
         )
         return
     size, a_day = claim["resources"]["requests"]["storage"], table("kubernetes")["metrics_a_day"]
