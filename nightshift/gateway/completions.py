@@ -27,10 +27,8 @@ FIELDS = {  # of OpenAI's API
     CHAT: frozenset((BOTH_FIELDS + CHAT_FIELDS).split()),
     TEXT: frozenset([*BOTH_FIELDS.split(), "prompt", "suffix", "echo", "best_of"]),
 }
-USAGE = {
-    "include_usage": True,
-    "continuous_usage_stats": True,
-}  # the latter for interrupted streams
+# continuous counts are for interrupted streams
+USAGE = {"include_usage": True, "continuous_usage_stats": True}
 
 
 class ContentPart(msgspec.Struct):
