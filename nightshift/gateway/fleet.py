@@ -156,11 +156,7 @@ class EngineReplica:
     async def _read_load(self) -> ReportedLoad:
         try:
             return parse_load((await self._get("/metrics")).decode(errors="replace"))
-        except (
-            UpstreamError,
-            ValueError,
-            OverflowError,
-        ):  # some engines lack the page, or numbers in it
+        except (UpstreamError, ValueError, OverflowError):  # some engines lack the page, or numbers in it
             return ReportedLoad()
 
 
