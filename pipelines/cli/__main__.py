@@ -102,7 +102,7 @@ def _run(argv: Sequence[str]) -> int:
     except UnavailableError as error:
         print(f"nightshift: {printable_lines(str(error))}", file=sys.stderr)
         return 1
-    except BrokenPipeError:
+    except BrokenPipeError:  # an OSError, but nobody's mistake
         raise
     except OSError as error:  # of this machine's files: stores are read and written by the steps
         print(f"nightshift: {stores.explain(error, error.filename)}", file=sys.stderr)

@@ -4,7 +4,6 @@ Arrays lie one after the other, each at a multiple of 64 bytes; the manifest, wr
 can run code.
 """
 
-import mmap
 import tempfile
 from collections.abc import Mapping
 from datetime import date
@@ -153,9 +152,7 @@ def map_file(uri: str, folder: str) -> Base:
     path = Path(folder, f"{snapshot.sha256}{SUFFIX}")
     if not (path.exists() and storage.digest(str(path)) == snapshot.sha256):
         _fetch(uri, snapshot, path)
-    with path.open("rb") as file:
-        content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if snapshot.size else b""
-    view = memoryview(content)
+    view = memoryview(storage.map_file(str(path)))
     return Base(snapshot, {name: _view(view, array) for name, array in snapshot.arrays.items()})
 
 
