@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from nightshift.contracts.artifact import FoldWindow
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -155,6 +157,17 @@ def rows_of(features: "pd.DataFrame", days: Days) -> "pd.DataFrame":
     first = features["event_time"] >= str(days.first)
     last = features["event_time"] < str(days.last + timedelta(days=1))
     return features.loc[first & last]
+
+
+def count_open_days(rows: "pd.DataFrame") -> int:
+    """Return on how many days (UTC) some rows lie: closed days have none, and nothing is checked on them."""
+    return int(rows["event_time"].dt.floor("D").nunique())
+
+
+def describe(rows: "pd.DataFrame", days: Days, positives: int | None = None) -> FoldWindow:
+    """Return the days that some rows were taken from, and how many there are of both."""
+    open_days = count_open_days(rows)
+    return FoldWindow(first=days.first, last=days.last, rows=len(rows), open_days=open_days, positives=positives)
 
 
 def apart(rows: "pd.DataFrame", seen: "pd.DataFrame") -> "pd.DataFrame":

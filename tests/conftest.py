@@ -83,7 +83,7 @@ def graph(weight: float) -> bytes:
 
 def save(folder: Path, weight: float, trained_until: str = "2018-07-31") -> str:
     graphs = {"logistic_regression": graph(weight)}
-    days = {"first": "2018-07-25", "last": trained_until, "rows": 100, "positives": 3}
+    days = {"first": "2018-07-25", "last": trained_until, "rows": 100, "open_days": 7, "positives": 3}
     model = packages.manifest(
         graphs,
         INPUTS,

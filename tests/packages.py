@@ -16,7 +16,7 @@ from nightshift.contracts.package import (
 )
 from nightshift.contracts.preprocessing import Inputs, TabularPreprocessing, Windows
 
-DAYS = FoldWindow(first="2024-03-15", last="2024-03-16", rows=80, positives=10)
+DAYS = FoldWindow(first="2024-03-15", last="2024-03-16", rows=80, open_days=2, positives=10)
 WINDOWS = Windows(windows_days=[1, 7], amount_decimals=2, label_delay_days=1, roles=["customer", "terminal", "amount"])
 
 

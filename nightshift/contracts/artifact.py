@@ -75,6 +75,7 @@ class Window(Part):
 class FoldWindow(Window):
     """Closed range of UTC days by which a model is fitted, chosen or judged."""
 
+    open_days: int = Field(description="days among them that have rows: what counts per day is divided by these")
     positives: int | None = Field(None, description="positives among the rows; null where none are counted")
 
 

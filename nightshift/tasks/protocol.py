@@ -17,7 +17,7 @@ from nightshift.contracts.package import DecisionRule, ModelPackage, Signature
 from nightshift.contracts.profile import PhaseName
 from nightshift.contracts.tables import Partition, Table
 from nightshift.contracts.verdict import Verdict
-from nightshift.splits import Days, Fold, Plan
+from nightshift.splits import Fold, Plan
 
 if TYPE_CHECKING:
     import numpy as np
@@ -540,9 +540,9 @@ class DriftInputs(Generic[U]):
 
     @property
     def rows_a_day(self) -> float:
-        """What the training days held, on average, but for those that need no rows."""
-        train, is_closed = self.model.lineage.train, self.config.source.is_closed
-        return train.rows / max(1, sum(not is_closed(day) for day in Days(train.first, train.last)))
+        """What the open training days held, on average."""
+        train = self.model.lineage.train
+        return train.rows / train.open_days
 
     @property
     def rows(self) -> int | None:

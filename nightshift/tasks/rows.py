@@ -23,7 +23,7 @@ from nightshift.contracts.section import Block
 from nightshift.contracts.tables import Table
 from nightshift.errors import UserError, check_names
 from nightshift.graph import Graph
-from nightshift.splits import Days
+from nightshift.splits import Days, describe
 from nightshift.stats.comparison import Floats
 from nightshift.step import log
 from nightshift.tabular import inputs as tabular
@@ -60,7 +60,7 @@ class InputRows:
     @property
     def window(self) -> FoldWindow:
         """Their days, and how many there are."""
-        return FoldWindow(first=self.days.first, last=self.days.last, rows=len(self.rows))
+        return describe(self.rows, self.days)
 
     @property
     def signature(self) -> Signature:
@@ -119,7 +119,7 @@ class MeasuredRows:
     @property
     def window(self) -> FoldWindow:
         """Their days, and how many there are."""
-        return FoldWindow(first=self.days.first, last=self.days.last, rows=len(self.rows))
+        return describe(self.rows, self.days)
 
     def misfit(self, _: ModelPackage, model: ModelPackage) -> str:
         """Return why a model cannot score the rows, the end of a sentence; empty when it can."""

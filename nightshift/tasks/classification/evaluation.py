@@ -11,7 +11,6 @@ from nightshift.classification.metrics import Scores
 from nightshift.classification.scorer import ClassScorer
 from nightshift.classification.shards import Array, ItemTable
 from nightshift.config.classes import ClassConfig
-from nightshift.contracts.artifact import FoldWindow
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.tables import Table
 from nightshift.splits import Days, Fold
@@ -60,7 +59,7 @@ class ItemsUnderTest:
         """Judge a model and describe it."""
         challenger, scores = candidates[model.selected], self._scores(uri, model, model.selected)
         judged = judging.judge(challenger, champion, self.config)
-        window = FoldWindow(first=self.days.first, last=self.days.last, rows=len(self.rows))
+        window = splits.describe(self.rows, self.days)
         labels, names = self._labeled_rows.labels, self._labeled_rows.classes
         parts = slices(model.classes, self.inputs, scores.argmax(1) == labels)
         trial = ItemTrial(self.config, model, window, candidates, champion, judged, self.left_out, parts)

@@ -18,7 +18,7 @@ from nightshift.contracts.package import DecisionRule, Signature
 from nightshift.contracts.preprocessing import ClassPreprocessing as Preprocessing
 from nightshift.errors import UserError
 from nightshift.graph import Graph
-from nightshift.splits import Days, Fold, Plan
+from nightshift.splits import Days, Fold, Plan, describe
 from nightshift.tasks.classification import drift_reference, kinds
 from nightshift.tasks.classification.kinds import Candidates
 from nightshift.tasks.classification.networks import Scores, Setting
@@ -50,7 +50,7 @@ class ItemSample:
     @property
     def window(self) -> FoldWindow:
         """Their days, and how many there are."""
-        return window(self.rows, self.days)
+        return describe(self.rows, self.days)
 
     @property
     def signature(self) -> Signature:
@@ -143,7 +143,7 @@ class ItemRows:
     def unseen(self, fold: Fold, _: ItemSample) -> UnseenItems:
         """Return the test rows of a fold."""
         rows = self.items.unseen(fold)
-        return UnseenItems(window(rows, fold.test), labels(rows, self.setting.task.classes), self.items.inputs(rows))
+        return UnseenItems(describe(rows, fold.test), labels(rows, self.setting.task.classes), self.items.inputs(rows))
 
     def reference(self, sample: ItemSample, graph: bytes) -> tuple[pd.DataFrame, Window]:
         """Return rows of the days before the training that no network was fitted on; see `drift_reference`."""
@@ -194,8 +194,3 @@ def unlearned_classes(rows: pd.DataFrame, classes: list[str], days: Days) -> lis
 def score_graph(graph: bytes, inputs: Array) -> Scores:
     """Return a graph's probabilities of each class, (n, classes), of what it takes, (n, ...)."""
     return scorer.scores(Graph(graph), inputs)
-
-
-def window(rows: pd.DataFrame, days: Days) -> FoldWindow:
-    """Describe some rows: first and last day, and how many."""
-    return FoldWindow(first=days.first, last=days.last, rows=len(rows))

@@ -12,7 +12,6 @@ from nightshift import splits
 from nightshift.classification import bootstrap, shards
 from nightshift.classification.tokens import Tokens
 from nightshift.config.language import LanguageConfig
-from nightshift.contracts.artifact import FoldWindow
 from nightshift.contracts.evaluation import LanguageEvaluation, LanguageSlice, Memorization
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.preprocessing import LanguagePreprocessing
@@ -77,7 +76,7 @@ class DocumentsUnderTest:
         challenger, scores = candidates[model.selected], self._score(uri, model, model.selected)
         memorized = self._measure_memorization(uri, model)
         verdict = trials.judge(challenger, champion, self._gate(challenger, memorized))
-        window = FoldWindow(first=self.days.first, last=self.days.last, rows=len(self.rows))
+        window = splits.describe(self.rows, self.days)
         trial = Trial(self.config, model, window, candidates, champion, verdict)
         figures = LanguageEvaluation(
             **trial.shared_figures(),

@@ -14,10 +14,10 @@ from nightshift.contracts.artifact import FoldWindow, Window
 from nightshift.contracts.package import Datatype, DecisionRule, Signature, Tensor
 from nightshift.contracts.preprocessing import LanguagePreprocessing
 from nightshift.graph import Graph
-from nightshift.splits import Days, Fold, Plan
+from nightshift.splits import Days, Fold, Plan, describe
 from nightshift.tasks.classification import drift_reference
 from nightshift.tasks.classification.networks import Setting
-from nightshift.tasks.classification.training import TOLERANCE, window
+from nightshift.tasks.classification.training import TOLERANCE
 from nightshift.tasks.fitting import Fitted
 from nightshift.tasks.language import candidates, documents, scores
 from nightshift.tasks.language.metrics import PROMISE
@@ -45,7 +45,7 @@ class DocumentSample:
     @property
     def window(self) -> FoldWindow:
         """Their days, and how many there are."""
-        return window(self.rows, self.days)
+        return describe(self.rows, self.days)
 
     @property
     def signature(self) -> Signature:
@@ -119,7 +119,7 @@ class UnseenDocuments:
     @property
     def window(self) -> FoldWindow:
         """Their days, and how many there are."""
-        return window(self.rows, self.days)
+        return describe(self.rows, self.days)
 
     def measure(self, graph: bytes) -> CandidateMetrics:
         """Measure a candidate, which decides nothing."""

@@ -78,9 +78,9 @@ def _empty_days(rows: pd.DataFrame) -> Iterator[str]:
 
 def _describe_unparted(model: ModelPackage, gate: TabularEvaluationGate) -> Iterator[str]:
     seen = model.lineage.validation
-    days = (seen.last - seen.first).days + 1
-    if gate.top_k * days >= seen.rows:
+    if gate.top_k * seen.open_days >= seen.rows:
         yield (
-            f"evaluation.top_k is {gate.top_k}, and the validation days hold {seen.rows / days:,.0f} events a day: "
+            f"evaluation.top_k is {gate.top_k}, and the validation days hold {seen.rows / seen.open_days:,.0f} events "
+            "per open day: "
             "every event would be flagged; lower it."
         )

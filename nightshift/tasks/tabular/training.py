@@ -15,7 +15,7 @@ from nightshift.contracts.package import DecisionRule
 from nightshift.contracts.preprocessing import TabularPreprocessing
 from nightshift.errors import UserError
 from nightshift.graph import Graph
-from nightshift.splits import Days, Fold, rows_of
+from nightshift.splits import Days, Fold, count_open_days, describe, rows_of
 from nightshift.stats.ranking import evaluate
 from nightshift.tabular import inputs as tabular
 from nightshift.tabular import windows
@@ -122,10 +122,10 @@ class UnseenRows:
         return window(self.rows, self.days)
 
     def measure(self, graph: bytes) -> CandidateMetrics:
-        """Measure a candidate, and choose the score from which it flags `top_k` rows a day."""
+        """Measure a candidate, and choose the score from which it flags `top_k` rows per open day."""
         top_k, threads = self.config.evaluation.top_k, self.config.task.threads
         scores = Graph(graph, threads).score(self.matrix)
-        flagged = threshold(scores, top_k * len(list(self.days)))
+        flagged = threshold(scores, top_k * count_open_days(self.rows))
         return CandidateMetrics({**evaluate(self.rows, scores, top_k)}, DecisionRule(threshold=flagged))
 
 
@@ -193,8 +193,7 @@ def require_both_classes(rows: pd.DataFrame, days: Days) -> pd.DataFrame:
 
 def window(rows: pd.DataFrame, days: Days) -> FoldWindow:
     """Describe some rows: first and last day, rows, positives."""
-    positives = int(rows["label"].sum())
-    return FoldWindow(first=days.first, last=days.last, rows=len(rows), positives=positives)
+    return describe(rows, days, int(rows["label"].sum()))
 
 
 def threshold(scores: Matrix, flagged: int) -> float:

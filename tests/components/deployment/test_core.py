@@ -102,7 +102,7 @@ def test_advisory_verdicts_alone_promote_nothing():
 
 
 def test_lineage_names_data_and_judgment_and_leaves_out_what_is_not_known():
-    train = {"first": "2018-07-25", "last": "2018-07-31", "rows": 10, "positives": 1}
+    train = {"first": "2018-07-25", "last": "2018-07-31", "rows": 10, "open_days": 7, "positives": 1}
     made_from = packages.lineage(train=train, events_sha256="e", features_sha256="f")
     tags = core.lineage(packages.manifest({"mlp": b""}, INPUTS, made_from), verdicts(), "average_precision")
     assert tags == {

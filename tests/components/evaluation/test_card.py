@@ -17,7 +17,7 @@ from nightshift.tasks.tabular.explain import CalibrationSummary, Explanation, Sl
 from tests import packages
 from tests.components import samples
 
-WINDOW = FoldWindow(first="2024-03-15", last="2024-03-16", rows=81_000, positives=10)
+WINDOW = FoldWindow(first="2024-03-15", last="2024-03-16", rows=81_000, open_days=2, positives=10)
 MEASURED = judging.RowContender(
     sha256="sha",
     trained_until="2024-03-16",

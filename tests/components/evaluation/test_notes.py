@@ -17,7 +17,7 @@ GATE = TabularEvaluationGate(top_k=2)
 
 
 def model(**changes: Any) -> ModelPackage:
-    validation = {"first": "2024-03-10", "last": "2024-03-11", "rows": 5, "positives": 1}
+    validation = {"first": "2024-03-10", "last": "2024-03-11", "rows": 5, "open_days": 2, "positives": 1}
     return packages.manifest({"trees": b""}, INPUTS, packages.lineage(**{"validation": validation} | changes))
 
 
@@ -63,10 +63,14 @@ def test_days_without_a_positive_are_counted(rows: pd.DataFrame) -> None:
     assert note.startswith("1 of 2 test days hold no positive, the first is 2024-03-19; ")
 
 
-@pytest.mark.parametrize(("rows_seen", "noted"), [(4, True), (5, False)])
-def test_a_top_k_that_takes_every_event_of_a_day_is_called_out(rows: pd.DataFrame, rows_seen: int, noted: bool) -> None:
-    validation = {"first": "2024-03-10", "last": "2024-03-11", "rows": rows_seen, "positives": 1}
-    written = notes(rows, model(validation=validation), GATE)
+@pytest.mark.parametrize(
+    ("rows_seen", "open_days", "noted"), [(4, 2, True), (5, 2, False), (2, 1, True), (3, 1, False)]
+)
+def test_a_top_k_that_takes_every_event_of_an_open_day_is_called_out(
+    rows: pd.DataFrame, rows_seen: int, open_days: int, noted: bool
+) -> None:
+    days = {"first": "2024-03-10", "last": "2024-03-11", "open_days": open_days}
+    written = notes(rows, model(validation=days | {"rows": rows_seen, "positives": 1}), GATE)
 
     assert bool(written) == noted
-    assert all("evaluation.top_k is 2, and the validation days hold 2 events a day" in note for note in written)
+    assert all("evaluation.top_k is 2, and the validation days hold 2 events per open day" in note for note in written)

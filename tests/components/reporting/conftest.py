@@ -165,8 +165,8 @@ def write_tables(uris: dict[str, str], folder: Path) -> None:
 
 def write_model(uri: str) -> None:
     made_from = packages.lineage(
-        train={"first": "2018-07-25", "last": "2018-07-31", "rows": 67_240, "positives": 598},
-        validation={"first": "2018-07-25", "last": "2018-07-31", "rows": 58_420, "positives": 402},
+        train={"first": "2018-07-25", "last": "2018-07-31", "rows": 67_240, "open_days": 7, "positives": 598},
+        validation={"first": "2018-07-25", "last": "2018-07-31", "rows": 58_420, "open_days": 7, "positives": 402},
         reason=f"{SELECTED} has the highest average precision on the validation days.",
     )
     candidates = {
@@ -206,7 +206,7 @@ def write_profile(uri: str) -> None:
 
 def write_evaluation(uri: str) -> None:
     figures = {
-        "test": {"first": "2018-08-08", "last": "2018-08-14", "rows": 58_264, "positives": 385},
+        "test": {"first": "2018-08-08", "last": "2018-08-14", "rows": 58_264, "open_days": 7, "positives": 385},
         "top_k": 100,
         "models": {name: metrics(name) for name in SCORES},
         "selected": SELECTED,

@@ -100,6 +100,18 @@ def test_a_model_is_chosen_on_rows_it_was_not_fitted_on():
     assert (choice.window.rows, choice.window.positives) == (300, unseen["label"].sum())
 
 
+@pytest.mark.parametrize("closed", ["2024-03-15", "2024-03-16"])
+def test_the_threshold_counts_open_days_only(closed):
+    frame = samples.features()
+    frame = frame[frame["event_time"].dt.strftime("%Y-%m-%d") != closed]
+    choice = validate(LINE, frame)
+
+    sample, unseen = rows(LINE, frame).sample(PLAN.validation), rows_of(frame, PLAN.validation.test)
+    scores = Graph(core.fit_all(sample, LINE).candidates["line"].graph).score(tabular.matrix(sample.inputs, unseen))
+    assert (scores >= choice.measured["line"].decision.threshold).sum() == 5  # top_k on the day that has rows
+    assert (choice.window.rows, choice.window.open_days) == (150, 1)
+
+
 def test_customers_known_as_compromised_do_not_count_in_the_choice():
     frame = samples.features()
     fraud = rows_of(frame, PLAN.validation.train).query("label == 1").iloc[0]
