@@ -18,16 +18,22 @@ Weekday = Literal["monday", "tuesday", "wednesday", "thursday", "friday", "satur
 
 Epoch = Literal["epoch_seconds", "epoch_milliseconds", "epoch_microseconds", "epoch_nanoseconds"]
 OTHER_DAYS = (date(2024, 1, 2), date(2024, 1, 3), date(2024, 2, 2), date(2025, 1, 2))  # in day, month or year
-DIRECTIVES = "aAbBdfHImMpSyYz"  # of strptime, as far as pandas reads them
+DIRECTIVES = "aAbBdfHImMpSyYzZ"  # of strptime, as far as pandas reads them; Z names a zone
+ALTERNATIVES = ("d", "bBm", "yY", "HI", "zZ")  # a time has one of each, at most
 
 
 def _checked_pattern(pattern: str) -> str:
-    directives = set(re.findall("%(.?)", pattern))
-    if not directives <= set(DIRECTIVES) or not all(directives & set(part) for part in ("d", "bBm", "yY")):
+    directives = re.findall("%(.?)", pattern)
+    if not set(directives) <= set(DIRECTIVES) or not all(set(directives) & set(part) for part in ("d", "bBm", "yY")):
         raise ValueError(
             f"not a spelling of times; give one of {', '.join(get_args(Epoch))}, or a pattern with day, month and "
             f"year such as '%d.%m.%Y %H:%M', of %{', %'.join(DIRECTIVES)}"
         )
+    for fields in (*ALTERNATIVES, *DIRECTIVES):
+        if sum(directive in fields for directive in directives) > 1:
+            raise ValueError(f"has more than one of %{', %'.join(fields)}; keep the one that times are spelled with")
+    if ("I" in directives) != ("p" in directives):
+        raise ValueError("has one of %I and %p; write both for 02:30 PM, and %H alone for 14:30")
     return pattern
 
 

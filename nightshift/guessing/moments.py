@@ -2,34 +2,54 @@
 
 import re
 from dataclasses import dataclass
-from datetime import datetime
-from functools import cache
+from datetime import datetime, timedelta
 
 import pandas as pd
 
 from nightshift.config.source import FileFormat, Source
+from nightshift.dates import FIRST, LAST
 from nightshift.guessing.numbers import ENOUGH
-from nightshift.tasks import spelling
+from nightshift.tasks import columns, spelling
+from nightshift.tasks.spelling import shape
+from nightshift.times import EPOCH
 
 DATES = (
-    *("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y.%m.%d", "%Y-%m-%d", "%Y%m%d"),
+    *("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y.%m.%d", "%Y-%m-%d"),
     *("%d.%m.%y", "%d/%m/%y", "%m/%d/%y", "%d-%m-%y", "%m-%d-%y", "%y-%m-%d", "%y/%m/%d", "%y.%m.%d"),
-    *("%d %b %Y", "%d-%b-%Y", "%d-%b-%y", "%b %d, %Y", "%b %d %Y", "%d %B %Y", "%B %d, %Y", "%d. %B %Y"),
+    *("%d %b %Y", "%d-%b-%Y", "%d/%b/%Y", "%d-%b-%y", "%d %b %y", "%b %d, %Y", "%b %d %Y", "%Y-%b-%d"),
+    *("%d %B %Y", "%B %d, %Y", "%d. %B %Y", "%a, %d %b %Y", "%a %d %b %Y", "%A, %d %B %Y", "%A, %B %d, %Y"),
 )
-HOURS = ("%H:%M:%S", "%H:%M", "%H:%M:%S.%f", "%I:%M %p", "%I:%M:%S %p", "%I:%M%p", "%H.%M", "%H%M%S")
-GAPS = (" ", "T", ", ", ",", " - ", "")
-ZONES = ("", "%z", " %z", " UTC")
-MONTH_FIRST = {"%d/%m/%Y": "%m/%d/%Y", "%d-%m-%Y": "%m-%d-%Y", "%d/%m/%y": "%m/%d/%y", "%d-%m-%y": "%m-%d-%y"}
-# an epoch's numbers from 1990 to 2100, by their unit
-FIRST_SECOND, LAST_SECOND = 631_152_000, 4_102_444_800
+HOURS = (
+    *("%H:%M:%S", "%H:%M", "%H:%M:%S.%f", "%H:%M:%S,%f", "%H.%M", "%H.%M.%S", "%H.%M.%S.%f"),
+    *(
+        f"{clock}{gap}%p"
+        for clock in ("%I:%M", "%I:%M:%S", "%I:%M:%S.%f", "%I.%M.%S", "%I.%M.%S.%f")
+        for gap in (" ", "")
+    ),
+)
+GAPS = (" ", "T", ", ", ",", " - ", "-", ":", " at ")
+ZONES = ("", "%z", " %z", " UTC", " %Z")
+# of dates in one number, which a time may be part of
+KEYS = ("%Y%m%d", "%y%m%d", "%d%m%Y", "%m%d%Y")
+KEY_HOURS = ("%H%M%S%f", "%H%M%S", "%H%M", "%H")
+UNUSUAL = frozenset(["%y%m%d", "%y%m%d%H", "%y%m%d%H%M%S%f"])  # other numbers look like them
+WHOLE = ("%a %b %d %H:%M:%S %Y", "%a %b %d %H:%M:%S %Z %Y")  # as C and `date` write them
+MONTH_FIRST = {
+    "%d/%m/%Y": "%m/%d/%Y",
+    "%d-%m-%Y": "%m-%d-%Y",
+    "%d/%m/%y": "%m/%d/%y",
+    "%d-%m-%y": "%m-%d-%y",
+    "%d%m%Y": "%m%d%Y",
+}
+FIRST_SECOND = 631_152_000  # of an epoch's numbers: those of 1990
+AHEAD = timedelta(days=366)  # of now, that planned times may be
 PER_SECOND = {
     "epoch_seconds": 1,
     "epoch_milliseconds": 10**3,
     "epoch_microseconds": 10**6,
     "epoch_nanoseconds": 10**9,
 }
-SHAPES = dict.fromkeys("dmHIMS", "[0-9]{1,2}") | dict.fromkeys("bB", "[^0-9 .,-]{3,9}")
-SHAPES |= {"Y": "[0-9]{4}", "y": "[0-9]{2}", "f": "[0-9]{1,6}", "p": "[AaPp][Mm]", "z": "(?:Z|[+-][0-9]{2}:?[0-9]{2})"}
+OPEN_ENDS = (1, 9999)  # years that stand for none
 PROBED = 50  # values by which a spelling is looked for
 
 
@@ -49,8 +69,13 @@ class TimeSpelling:
 
     @property
     def is_epoch(self) -> bool:
-        """Whether times are numbers."""
+        """Whether times are numbers since 1970."""
         return bool(self.times) and self.times[0] in PER_SECOND
+
+    @property
+    def is_key(self) -> bool:
+        """Whether times are the digits of a date, without marks."""
+        return bool(self.times) and self.times[0].startswith(KEYS)
 
 
 def guess(column: pd.Series, now: datetime, day_first: bool | None = None) -> TimeSpelling | None:
@@ -65,27 +90,27 @@ def guess(column: pd.Series, now: datetime, day_first: bool | None = None) -> Ti
         return None
     if _share(column, []) >= ENOUGH:
         return TimeSpelling([], [], "")
-    if unit := _find_epoch(column):
-        return TimeSpelling([unit], [], f"Times are numbers: {unit.replace('_', ' ')}.")
-    return _guess_pattern(column, now, day_first)
+    # before an epoch's numbers, which 2025010114 may be too
+    return _guess_pattern(columns.texts(column), now, day_first) or _guess_epoch(column, now)
 
 
-def _find_epoch(column: pd.Series) -> str | None:
+def _guess_epoch(column: pd.Series, now: datetime) -> TimeSpelling | None:
     numbers = spelling.numbers(column, FileFormat())
     if numbers.notna().mean() < ENOUGH:
         return None
+    last = (now + AHEAD - EPOCH).total_seconds()
     for unit, scale in PER_SECOND.items():
-        if numbers.dropna().between(FIRST_SECOND * scale, LAST_SECOND * scale).mean() >= ENOUGH:
-            return unit
+        if numbers.dropna().between(FIRST_SECOND * scale, last * scale).mean() >= ENOUGH:
+            return TimeSpelling([unit], [], f"Times are numbers: {unit.replace('_', ' ')}.")
     return None
 
 
-def _guess_pattern(column: pd.Series, now: datetime, day_first: bool | None) -> TimeSpelling | None:
-    texts = column[column.map(lambda value: isinstance(value, str))].astype(object)
-    if len(texts) < ENOUGH * len(column) or not texts.str.contains(r"[0-9]").all():
+def _guess_pattern(texts: pd.Series, now: datetime, day_first: bool | None) -> TimeSpelling | None:
+    texts = texts.str.strip().str.removesuffix(".0")
+    if not texts.str.contains(r"[0-9]").all():
         return None
-    probed = texts.iloc[:: max(1, len(texts) // PROBED)]
-    readings = [times for date in DATES if (times := _find_times(texts, probed, date))]
+    probed = texts.iloc[:: max(1, len(texts) // PROBED)].tolist()
+    readings = [times for date in (*KEYS, *DATES, *WHOLE) if (times := _find_times(texts, probed, date))]
     if not readings:
         return None
     first, *others = _place_year(texts, readings)
@@ -99,10 +124,13 @@ def _guess_pattern(column: pd.Series, now: datetime, day_first: bool | None) -> 
 
 
 def _place_year(texts: pd.Series, readings: list[list[str]]) -> list[list[str]]:
-    """Return the readings with the year where times lie closest: days that are taken for years are decades apart."""
-    moments = [read(texts, times) for times in readings]
-    closest, _ = min(zip(readings, moments, strict=True), key=lambda pair: pair[1].max() - pair[1].min())
-    return [times for times in readings if times[0].startswith("%y") == closest[0].startswith("%y")]
+    """Return the readings with the year where days of the month differ most: years, read as days, hardly do."""
+    best = max(readings, key=lambda times: read(texts, times).dt.day.nunique())
+    return [times for times in readings if _leading_year(times[0]) == _leading_year(best[0])]
+
+
+def _leading_year(spelled: str) -> str:
+    return spelled[:2] if spelled.lower().startswith("%y") else ""
 
 
 def _compare(texts: pd.Series, first: list[str], swapped: list[str], now: datetime) -> TimeSpelling:
@@ -121,30 +149,35 @@ def _describe(times: list[str], why: str) -> str:
     return f"Times are spelled {' or '.join(map(repr, times))}{order}: {why}."
 
 
-def _find_times(texts: pd.Series, probed: pd.Series, date: str) -> list[str]:
+def _find_times(texts: pd.Series, probed: list[str], date: str) -> list[str]:
     """Return the spellings with a form of dates that together read all of a column, most first; [] when none do."""
-    if not any(_shape(date).match(text) for text in probed):
-        return []
-    spellings = [*(f"{date}{gap}{hour}{zone}" for gap in GAPS for hour in HOURS for zone in ZONES), date]
-    fitting = [spelled for spelled in spellings if any(_shape(spelled).fullmatch(text) for text in probed)]
-    shares = {spelled: share for spelled in fitting if (share := _share(texts, [spelled]))}
-    used = sorted(shares, key=lambda spelled: -shares[spelled])
+    shares = {spelled: share for spelled in _list_fitting(probed, date) if (share := _share(texts, [spelled]))}
+    used = list[str]()
+    for spelled in sorted(shares, key=lambda spelled: -shares[spelled]):
+        if not used or _share(texts, [*used, spelled]) > _share(texts, used):
+            used.append(spelled)
     return used if used and _share(texts, used) >= ENOUGH else []
 
 
-@cache
-def _shape(spelled: str) -> re.Pattern[str]:
-    """Return what texts of a spelling look like, which is found faster than what time they are."""
-    parts = re.split("%(.)", spelled)
-    return re.compile("".join(SHAPES[part] if number % 2 else re.escape(part) for number, part in enumerate(parts)))
+def _list_fitting(probed: list[str], date: str) -> list[str]:
+    """Return the spellings with a form of dates, and maybe hours and a zone, that some texts look like."""
+    is_key = date in KEYS
+    spellings = [date]
+    for ends in () if date in WHOLE else ((*GAPS, *([""] if is_key else [])), (*HOURS, *KEY_HOURS), ZONES):
+        started = [f"{spelled}{end}" for spelled in spellings for end in ends]
+        spellings = [spelled for spelled in started if any(re.match(shape(spelled), text) for text in probed)]
+    fitting = [spelled for spelled in [*spellings, date] if any(re.fullmatch(shape(spelled), text) for text in probed)]
+    return [spelled for spelled in fitting if spelled not in UNUSUAL]
 
 
 def _date_of(spelled: str) -> str:
-    return max((date for date in DATES if spelled.startswith(date)), key=len)
+    return max((date for date in (*KEYS, *DATES, *WHOLE) if spelled.startswith(date)), key=len)
 
 
 def _share(column: pd.Series, times: list[str]) -> float:
-    return float(read(column, times).notna().mean())
+    """Return the share of values that are times in a spelling, of these centuries or open ends."""
+    years = read(column, times).dt.year
+    return float((years.between(FIRST.year, LAST.year) | years.isin(OPEN_ENDS)).mean())
 
 
 def read(column: pd.Series, times: list[str], timezone: str = "UTC") -> pd.Series:

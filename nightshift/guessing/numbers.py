@@ -15,7 +15,8 @@ Marks = tuple[Literal[".", ","], Literal["", ".", ",", " ", "'"]]  # of decimals
 # the simpler one first: it stays where another reads no more columns
 MARKS: list[Marks] = [(".", ""), (",", ""), (".", ","), (",", "."), (",", " "), (".", " "), (".", "'"), (",", "'")]
 UNITS = re.compile(r"[€$£¥%]|\b(?:EUR|USD|GBP|CHF|JPY)\b")
-LIKE_A_NUMBER = re.compile(rf"(?:{UNITS.pattern})?\s*[+-]?[0-9][0-9.,:/ '\u2019\u00a0\u202f+-]*(?:{UNITS.pattern})?")
+AROUND = rf"[\s()\u2212+-]*(?:{UNITS.pattern})?[\s()\u2212+-]*"
+LIKE_A_NUMBER = re.compile(rf"{AROUND}[0-9][0-9.,:/ '\u2019\u00a0\u202f+-]*{AROUND}")
 ENOUGH = 0.99  # share of a column's values: ingestion quarantines the others, at most 1 % of the rows
 
 

@@ -132,11 +132,19 @@ def _texts(column: pd.Series) -> pd.Series:
 
 
 def _find_times(frame: pd.DataFrame, reading: Reading) -> dict[str, ColumnProfile]:
-    """Return the columns of times; numbers since 1970 are times where nothing else is, since ids may be as large."""
+    """Return the columns of times; numbers since 1970 are times where nothing else is, since ids may be as large.
+
+    A number of an order that begins with its date is none either, unless nothing else is.
+    """
     columns = {str(name): _profile_time(str(name), column, reading) for name, column in frame.items()}
     times = {name: column for name, column in columns.items() if column}
-    written = {name: column for name, column in times.items() if column.spelled and not column.spelled.is_epoch}
-    return written or {name: column for name, column in times.items() if not words.has_any(name, KEYS)} or times
+    unnamed = {name for name in times if words.has_any(name, words.DATE) or not words.has_any(name, KEYS)}
+    written = {
+        name: column
+        for name, column in times.items()
+        if column.spelled and not column.spelled.is_epoch and (name in unnamed or not column.spelled.is_key)
+    }
+    return written or {name: column for name, column in times.items() if name in unnamed} or times
 
 
 def _profile_time(name: str, column: pd.Series, reading: Reading) -> ColumnProfile | None:

@@ -18,6 +18,7 @@ _WORDS = {
 }
 _SETS = {role: frozenset(text.split()) for role, text in _WORDS.items()}
 IDENTIFIER, KEY, CUSTOMER, TERMINAL, AMOUNT, LABEL, POSITIVE, NEGATIVE, NEGATION = _SETS.values()
+DATE = frozenset(["date", "datum", "fecha", "day", "tag", "jour", "time", "timestamp", "dt"])
 NULL = frozenset(["NULL", "#N/A", "\\N"])  # which programs write for nothing, and people for no value of theirs
 MISSING = NULL | frozenset(["NA", "N/A", "n/a", "null", "None", "none", "NaN", "nan", "-", "--", "?"])
 

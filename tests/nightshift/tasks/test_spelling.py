@@ -31,6 +31,33 @@ def test_times_without_a_zone_are_of_the_config_s_zone_and_others_of_their_own()
     assert times(text("31.07.2025 14:30 UTC"), "%d.%m.%Y %H:%M UTC", timezone="Europe/Berlin") == [
         "2025-07-31 14:30:00"
     ]
+    named = ["31.07.2025 14:30 Europe/Berlin", "31.01.2025 14:30 UTC", "31.07.2025 14:30 CET", "31.07.2025 14:30 A/B"]
+    assert times(text(*named), "%d.%m.%Y %H:%M %Z") == ["2025-07-31 12:30:00", "2025-01-31 14:30:00", "NaT", "NaT"]
+
+
+@pytest.mark.parametrize(
+    ("spelled", "value", "expected"),
+    [
+        ("%Y%m%d%H%M%S", "202501011430", "NaT"),
+        ("%Y%m%d%H%M", "202501011430", "2025-01-01 14:30:00"),
+        ("%Y%m%d%H", "2025010114.0", "2025-01-01 14:00:00"),
+        ("%Y%m%d%H%M%S%f", "2025010125143012", "NaT"),
+        ("%Y%m%d", "2025131", "NaT"),
+        ("%d.%m.%Y %H%M", "1.3.2025 230", "NaT"),
+        ("%d.%m.%Y %H%M", "1.3.2025 0230", "2025-03-01 02:30:00"),
+        ("%d.%m.%Y %H:%M", "1.3.2025 2:30", "2025-03-01 02:30:00"),
+        ("%b %d %Y %I:%M%p", "Mar  1 2025  2:30PM", "2025-03-01 14:30:00"),
+    ],
+)
+def test_a_field_that_nothing_separates_has_all_of_its_digits(spelled: str, value: str, expected: str) -> None:
+    assert times(text(value), spelled) == [expected]
+
+
+@pytest.mark.parametrize(
+    "column", [pd.Series([20250301, 20250302]), pd.Series([20250301.0, 20250302.0]), text("20250301.0", "20250302")]
+)
+def test_a_date_key_is_a_date_in_every_type_that_can_hold_it(column: pd.Series) -> None:
+    assert times(column, "%Y%m%d") == ["2025-03-01 00:00:00", "2025-03-02 00:00:00"]
 
 
 @pytest.mark.parametrize(
@@ -69,9 +96,15 @@ def test_numbers_of_an_integer_column_are_times_too() -> None:
         (FileFormat(thousands="'"), ["1'234.5", "1\u2019234"], [1234.5, 1234]),
         (
             FileFormat(units=["$", "USD"]),
-            ["$12.50", "-$3", "$-3", "12 USD", "-$-3", "12 EUR"],
-            [12.5, -3, -3, 12, None, None],
+            ["$12.50", "-$3", "$-3", "12 USD", "-$-3", "12 EUR", "($5.00)", "$(5)", "$5.00-", "-$5.00"],
+            [12.5, -3, -3, 12, None, None, -5, -5, -5, -5],
         ),
+        (
+            FileFormat(),
+            ["(5.00)", "5.00-", "-5.00", "\u22125", "( 5 )", "(5", "5)", "(-5)", "-5-", "+5-", "(", "5-3"],
+            [-5, -5, -5, -5, -5, None, None, None, None, None, None, None],
+        ),
+        (FileFormat(decimal=",", thousands="."), ["(1.234,50)", "1.234,50-", "(1,5"], [-1234.5, -1234.5, None]),
     ],
 )
 def test_numbers_are_read_by_their_marks_and_what_breaks_them_is_none(
@@ -104,6 +137,10 @@ def test_labels_are_named_by_value() -> None:
         ({"times": ["%d.%m."]}, "not a spelling of times"),
         ({"times": ["%d.%m.%Y %Q"]}, "not a spelling of times"),
         ({"times": ["soon"]}, "not a spelling of times"),
+        ({"times": ["%d.%m.%Y %I:%M"]}, "has one of %I and %p"),
+        ({"times": ["%d.%m.%Y %H:%M %p"]}, "has one of %I and %p"),
+        ({"times": ["%d.%m.%d.%Y"]}, "has more than one of %d"),
+        ({"times": ["%d.%m.%Y %y"]}, "has more than one of %y, %Y"),
         ({"positive": ["Yes"], "negative": ["Yes"]}, "'Yes' is in 'positive' and in 'negative'"),
         ({"negative": ["No"]}, "'negative' is given without 'positive'"),
     ],
