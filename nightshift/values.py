@@ -2,6 +2,7 @@
 
 import math
 import re
+import unicodedata
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -13,17 +14,30 @@ LABELS = {"0": 0, "1": 1, "false": 0, "true": 1}
 WHOLE = re.compile(r"(-?(?:0|[1-9][0-9]*))(\.0+)?")
 # a float as Python, Java and Excel write a large one; '12e7' may be an id in hexadecimal
 SCIENTIFIC = re.compile(r"-?[0-9](?:\.[0-9]+[eE]\+?|[eE]\+)[0-9]+")
-SPACE = " \t\n\r\f\v"
-# the texts that are not their own spelling, so that a column of others is not looked at one by one
-RESPELLED = rf"^[{SPACE}]|[{SPACE}]$|^(?i:true|false)$|^-0$|^-?(?:0|[1-9][0-9]*)\.0+$|^{SCIENTIFIC.pattern}$"
+# first and last of each run of Unicode's white space (Zs, Zl, Zp and controls) and of its marks without a width (Cf)
+RUNS = (
+    *("\t\r", "\x1c ", "\x85\x85", "\xa0\xa0", "\xad\xad", "\u0600\u0605", "\u061c\u061c", "\u06dd\u06dd"),
+    *("\u070f\u070f", "\u0890\u0891", "\u08e2\u08e2", "\u1680\u1680", "\u180e\u180e", "\u2000\u200f"),
+    *("\u2028\u202f", "\u205f\u2064", "\u2066\u206f", "\u3000\u3000", "\ufeff\ufeff", "\ufff9\ufffb"),
+    *("\U000110bd\U000110bd", "\U000110cd\U000110cd", "\U00013430\U0001343f", "\U0001bca0\U0001bca3"),
+    *("\U0001d173\U0001d17a", "\U000e0001\U000e0001", "\U000e0020\U000e007f"),
+)
+SPACE = "".join(chr(code) for run in RUNS for code in range(ord(run[0]), ord(run[1]) + 1))
+# the texts that may not be their own spelling, so that a column of others is not looked at one by one
+ASCII_SPACE = r"\t-\r\x1c- "
+RESPELLED = (
+    rf"[^\x00-\x7f]|^[{ASCII_SPACE}]|[{ASCII_SPACE}]$|^(?i:true|false)$|^-0$|^-?(?:0|[1-9][0-9]*)\.0+$"
+    rf"|^{SCIENTIFIC.pattern}$"
+)
 NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
 
 def canonical(value: Any) -> str | None:
     """Return the one spelling of a value.
 
-    Whole numbers are written without a point, whatever their type; true and false in lowercase; bytes are UTF-8; space
-    around a text is not part of it. All other texts stay as they are.
+    Whole numbers are written without a point, whatever their type; true and false in lowercase; bytes are UTF-8; white
+    space and marks without a width around a text, such as U+00A0 and U+200B, are not part of it, and it is in Unicode's
+    form NFC. All other texts stay as they are: those that only look alike are several.
 
     Returns:
         empty text where there is no value; None for a float, or a text that spells one, too large to tell integers
@@ -61,7 +75,7 @@ def parse_number(text: str) -> float:
 
 
 def _canonical_text(text: str) -> str | None:
-    text = text.strip(SPACE)
+    text = unicodedata.normalize("NFC", text.strip(SPACE))
     if match := WHOLE.fullmatch(text):
         if match[2] == ".0" and abs(int(match[1])) >= EXACT:  # as floats are written, and no decimals
             return None

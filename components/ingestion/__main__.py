@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from components.ingestion import core
 
 # part of every partition's identity: raise it when the same rows come to another partition
-SCHEMA = 7
+SCHEMA = 8
 BATCH = 30  # days that are in memory, and on the log's next line, together; one of images or texts
 
 

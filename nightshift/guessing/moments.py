@@ -12,6 +12,7 @@ from nightshift.guessing.numbers import ENOUGH
 from nightshift.tasks import columns, spelling
 from nightshift.tasks.spelling import shape
 from nightshift.times import EPOCH
+from nightshift.values import SPACE
 
 DATES = (
     *("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y.%m.%d", "%Y-%m-%d"),
@@ -106,7 +107,7 @@ def _guess_epoch(column: pd.Series, now: datetime) -> TimeSpelling | None:
 
 
 def _guess_pattern(texts: pd.Series, now: datetime, day_first: bool | None) -> TimeSpelling | None:
-    texts = texts.str.strip().str.removesuffix(".0")
+    texts = texts.str.strip(SPACE).str.removesuffix(".0")
     if not texts.str.contains(r"[0-9]").all():
         return None
     probed = texts.iloc[:: max(1, len(texts) // PROBED)].tolist()

@@ -11,6 +11,7 @@ from nightshift.guessing import moments, numbers, words
 from nightshift.guessing.moments import TimeSpelling
 from nightshift.guessing.numbers import NumberSpelling
 from nightshift.tasks import columns, spelling
+from nightshift.values import SPACE
 
 Kind = Literal["time", "whole", "number", "text", "empty"]
 KEYS = words.IDENTIFIER | words.CUSTOMER | words.TERMINAL
@@ -128,7 +129,7 @@ def _may_be_spelled(column: pd.Series) -> bool:
 
 
 def _texts(column: pd.Series) -> pd.Series:
-    return columns.texts(column).dropna().str.strip().astype(object)
+    return columns.texts(column).dropna().str.strip(SPACE).astype(object)
 
 
 def _find_times(frame: pd.DataFrame, reading: Reading) -> dict[str, ColumnProfile]:

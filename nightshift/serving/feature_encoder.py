@@ -108,4 +108,5 @@ class FeatureEncoder:
 def _parse_text(value: object, name: str, instance: str) -> str:
     if not isinstance(value, str):
         raise RequestError(f"{instance}.{name}", value, "a text")
-    return canonical(value) or value
+    text = canonical(value)
+    return value if text is None else text

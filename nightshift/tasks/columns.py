@@ -26,7 +26,6 @@ NUMBER = (
 SHORT_INTEGER = r"-?(?:0|[1-9][0-9]{0,17})"
 PLAIN_TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?Z?"
 LONG_INTEGER = r"-?[1-9][0-9]{18}"
-AROUND_NAMES = values.SPACE + "\ufeff"  # a mark of byte order stays where files were joined
 HOUR = 3_600_000_000  # microseconds
 NOT_A_TIME = np.iinfo(np.int64).min  # as numpy has it
 
@@ -61,7 +60,7 @@ def require_once(frame: pd.DataFrame, columns: Columns) -> None:
     """
     names = [str(name) for name in frame.columns]
     for needed in _keys(columns):
-        same = [name for name in names if name.strip(AROUND_NAMES) == needed.strip(AROUND_NAMES)]
+        same = [name for name in names if name.strip(values.SPACE) == needed.strip(values.SPACE)]
         if len(same) > 1:
             spelled = "" if len(set(same)) == 1 else f" ({', '.join(map(repr, same))})"
             raise UserError(f"has column {needed!r} more than once{spelled}; keep one")
@@ -119,8 +118,10 @@ def canonical(column: pd.Series) -> pd.Series:
         return column.astype("string").fillna("")
     if isinstance(column.dtype, pd.StringDtype):
         spellings = column.astype("string").fillna("")
-        respelled = spellings[spellings.str.contains(values.RESPELLED)]
-        spellings[respelled.index] = respelled.map(values.canonical).astype("string")
+        changed = spellings[spellings.str.contains(values.RESPELLED)].str.strip(values.SPACE)
+        spellings[changed.index] = changed
+        respelled = changed[changed.str.contains(values.RESPELLED)]
+        spellings[respelled.index] = respelled.map({text: values.canonical(text) for text in respelled.unique()})
         return spellings
     spellings = _objects(column).map(values.canonical, na_action="ignore").astype("string")
     return spellings.mask(column.isna(), "")

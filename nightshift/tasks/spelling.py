@@ -57,7 +57,7 @@ def times(column: pd.Series, source: Source) -> pd.Series:
     spellings = source.format.times
     if not spellings or pd.api.types.is_datetime64_any_dtype(column):
         return columns.times(column, source.timezone)
-    texts = columns.texts(column).str.strip()
+    texts = columns.texts(column).str.strip(values.SPACE)
     moments = pd.Series(pd.NaT, column.index, dtype="datetime64[us]")
     for spelling in spellings:
         unread = texts[moments.isna() & texts.notna()]
@@ -162,7 +162,7 @@ def _plain(value: object, pattern: re.Pattern[str]) -> object:
     """Return a number's text with a point for its decimals and no other mark; None where it is none."""
     if not isinstance(value, str):
         return value
-    match = pattern.fullmatch(value.replace(MINUS, "-"))
+    match = pattern.fullmatch(value.strip(values.SPACE).replace(MINUS, "-"))
     sign = SIGNS.get("".join(match.group(1, 2, 6, 7))) if match else None
     if match is None or sign is None:
         return None

@@ -2,12 +2,16 @@
 
 import math
 import re
+import sys
+import unicodedata
 from decimal import Decimal
 
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nightshift.tasks import columns
 from nightshift.values import EXACT, INT64, RESPELLED, canonical, parse_integer, parse_number
 
 
@@ -75,3 +79,35 @@ def test_a_number_is_written_in_ascii_digits_with_a_point(text, number):
 )
 def test_what_else_pythons_float_may_read_is_no_number(text):
     assert math.isnan(parse_number(text))
+
+
+INVISIBLE = [
+    chr(code)
+    for code in range(sys.maxunicode + 1)
+    if unicodedata.category(chr(code)) in ("Zs", "Zl", "Zp", "Cf") or chr(code).isspace()
+]
+VISIBLE = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zs", "Zl", "Zp", "Cf"]), min_size=1)
+
+
+def test_every_white_space_and_mark_without_a_width_around_a_text_goes() -> None:
+    texts = [f"{mark}{text}{mark}" for mark in INVISIBLE for text in ("C17", "caf\u00e9 1", "28")]
+
+    assert [canonical(text) for text in texts] == ["C17", "caf\u00e9 1", "28"] * len(INVISIBLE)
+    assert columns.ids(pd.Series(texts), as_text=True).tolist() == ["C17", "caf\u00e9 1", "28"] * len(INVISIBLE)
+
+
+@given(VISIBLE, st.text(st.sampled_from(INVISIBLE)), st.sampled_from(["NFC", "NFD"]))
+def test_a_text_is_one_in_files_and_requests_whatever_its_form_and_what_is_around_it(text, around, form):
+    written = f"{around}{unicodedata.normalize(form, text)}{around}"
+    assert canonical(written) == canonical(unicodedata.normalize("NFC", text))
+    column = pd.Series([written], dtype="str")
+    assert columns.canonical(column).astype(object).where(lambda read: read.notna(), None).tolist() == [
+        canonical(written)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "other"), [("\uff43\uff11", "c1"), ("\ufb01n", "fin"), ("\u2460", "1"), ("a\u00a0b", "a b")]
+)
+def test_texts_that_only_look_alike_stay_apart(text, other):
+    assert canonical(text) == text != other

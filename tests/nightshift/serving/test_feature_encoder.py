@@ -19,6 +19,13 @@ INPUTS = Inputs(numeric=["amount", "count"], categorical={"channel": ["shop", "w
 GOOD = {"amount": 1.5, "count": 2, "channel": "web"}
 
 
+def test_a_category_is_the_one_of_training_whatever_white_space_is_around_it():
+    inputs = Inputs(numeric=[], categorical={"channel": ["", "caf\u00e9"]})
+    texts = ["\u00a0cafe\u0301\u200b", "\u00a0", "tea"]
+    rows = FeatureEncoder(inputs, max_rows=9).encode({"instances": [{"channel": text} for text in texts]})
+    assert rows.tolist() == [[0, 1], [1, 0], [0, 0]]
+
+
 def test_a_category_that_training_never_saw_is_scored():
     assert FeatureEncoder(INPUTS, 1000).encode({"instances": [GOOD | {"channel": "phone"}]}).tolist() == [
         [1.5, 2.0, 0.0, 0.0]
