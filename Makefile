@@ -56,8 +56,9 @@ airflow: $(VENV)/.run $(AIRFLOW_VENV)/.installed ## Start a local Airflow with t
 	@NIGHTSHIFT_WORKSPACE="$(CURDIR)" NIGHTSHIFT_PYTHON="$(CURDIR)/$(BIN)/python" NIGHTSHIFT_DATA="$(DATA)" \
 	  $(AIRFLOW_VENV)/bin/python -m pipelines.engines.airflow.standalone start --config "$(CONFIG)"
 
-airflow-stop: $(AIRFLOW_VENV)/.installed ## Stop the local Airflow with all its processes
+airflow-stop: $(VENV)/.run $(AIRFLOW_VENV)/.installed ## Stop the local Airflow and the endpoint that its runs have started
 	@$(AIRFLOW_VENV)/bin/python -m pipelines.engines.airflow.standalone stop
+	@$(BIN)/nightshift stop
 
 test: $(VENV)/.dev $(AIRFLOW_VENV)/.installed ## Run all tests
 	@$(MAKE) --no-print-directory --jobs 2 test-project test-dags

@@ -81,7 +81,7 @@ def choose_name(registry: str, name: str | None) -> str:
     if name is None and len(known) == 1:
         return known[0]
     if name not in known:
-        raise UserError(f"--name is {name!r}; registered models: {', '.join(known)}{nearest(name or '', known)}")
+        raise UserError(f"use case is {name!r}; registered models: {', '.join(known)}{nearest(name or '', known)}")
     return str(name)
 
 

@@ -9,6 +9,7 @@ from nightshift.errors import UnavailableError, UserError
 from nightshift.printable import exit_on_closed_pipe, printable_lines
 from nightshift.step import USER_ERROR
 from nightshift.storage import stores
+from pipelines.engines.local.signals import InterruptedRunError
 
 INTERRUPTED = 130
 # module, which is imported when one of its commands is named -> command -> its help, the docstring of its function
@@ -107,6 +108,8 @@ def _run(argv: Sequence[str]) -> int:
     except OSError as error:  # of this machine's files: stores are read and written by the steps
         print(f"nightshift: {stores.explain(error, error.filename)}", file=sys.stderr)
         return USER_ERROR
+    except InterruptedRunError as error:
+        return error.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -29,18 +30,44 @@ def progress(run: Run, dates: list[str], console: Console) -> Iterator[RunProgre
     explain_failure(run, console)
 
 
-def table(days: list[BackfilledDay]) -> Table:
-    """Return the days with the highlights of their runs, a column each."""
-    table = Table(title="backfill", title_justify="left")
+def tables(days: list[BackfilledDay], width: int) -> Iterator[Table]:
+    """Yield the days with the highlights of their runs, a column each, in as many tables as the width makes necessary.
+
+    Args:
+        days: what a backfill has done.
+        width: characters of a line.
+    """
     rows = [{"date": day.date, "state": day.state} | _figures(day.folder) for day in days]
-    columns = list(dict.fromkeys(column for row in rows for column in row))
+    columns = {column: _column_width(column, rows) for row in rows for column in row}
+    texts = [column for column in columns if column in TEXTS]
+    figures = [column for column in columns if column not in TEXTS]
+    while figures or texts:
+        shown, room = list(texts), width - 1 - sum(columns[column] for column in texts)
+        while figures and (len(shown) == len(texts) or columns[figures[0]] <= room):
+            room -= columns[figures[0]]
+            shown.append(figures.pop(0))
+        yield _table(shown, rows)
+        texts = texts if figures else []
+
+
+def _table(columns: list[str], rows: list[dict[str, str]]) -> Table:
+    table = Table(title="backfill", title_justify="left")
     for column in columns:
         table.add_column(
-            Text(printable(column)), justify="left" if column in TEXTS else "right", no_wrap=column in TEXTS
+            Text("\n".join(_heading(column))), justify="left" if column in TEXTS else "right", no_wrap=True
         )
     for row in rows:
         table.add_row(*[Text(row.get(column, "")) for column in columns])
     return table
+
+
+def _column_width(column: str, rows: list[dict[str, str]]) -> int:
+    """Return the characters that a column takes, with the padding and the line beside it."""
+    return max(map(cell_len, [*_heading(column), *(row.get(column, "") for row in rows)])) + 3
+
+
+def _heading(column: str) -> list[str]:
+    return printable(column).split() or [""]
 
 
 def describe(days: list[BackfilledDay]) -> BackfillReport:

@@ -1,6 +1,7 @@
 """Commands for language models: convert, quantize, judge, evaluate, and compare the gateway's traffic."""
 
 import argparse
+import shlex
 from pathlib import Path
 
 from nightshift import storage
@@ -160,11 +161,21 @@ def _read_documents(path: Path) -> list[str]:
     """Read texts, one per line.
 
     Raises:
-        UserError: when it is no file.
+        UserError: when it is no file, or a line is not UTF-8.
     """
     if not path.is_file():
         raise UserError(f"documents {path} is not a file; give a file with one text per line")
-    return [line for line in path.read_text().splitlines() if line.strip()]
+    content = path.read_bytes()
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        fix = f"iconv -f latin1 -t utf-8 {shlex.quote(str(path))} > utf8.txt"
+        raise UserError(
+            f"documents {path}, line {line} is not UTF-8; convert the file, with its own encoding: {fix}"
+        ) from None
+    # only line feeds: a text may hold what else Unicode takes for the end of a line
+    return [line for line in text.split("\n") if line.strip()]
 
 
 def _show_scores(scores: SuiteScores) -> int:

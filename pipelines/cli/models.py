@@ -30,7 +30,7 @@ def add(commands: options.Commands) -> None:
             options.add_registry(command)
         if function is models:
             options.add_json(command, "model_list")
-        command.add_argument("--name", help="name of the use case (default: the registry's only one)")
+        options.add_use_case(command)
         command.set_defaults(command=function)
 
 
@@ -38,7 +38,7 @@ def models(args: argparse.Namespace) -> int:
     """List the registered model versions."""
     from rich.console import Console
 
-    listed = Workspace(options.select_state(args)).list_models(args.name)
+    listed = Workspace(options.select_state(args)).list_models(options.use_case(args))
     if args.json:
         return options.print_document(listed)
     for name, versions in groupby(listed.versions, lambda version: version.use_case):
@@ -49,7 +49,7 @@ def models(args: argparse.Namespace) -> int:
 def promote(args: argparse.Namespace) -> int:
     """Make a version the champion and serve it."""
     state = options.select_state(args)
-    ref = _find_ref(state, args.name)
+    ref = _find_ref(state, options.use_case(args))
     with registry.lock(state.registry):
         return _say(release.promote(ref, _parse_version(ref, args.version), partial(_update, state)))
 
@@ -57,14 +57,14 @@ def promote(args: argparse.Namespace) -> int:
 def rollback(args: argparse.Namespace) -> int:
     """Restore the previous champion."""
     state = options.select_state(args)
-    ref = _find_ref(state, args.name)
+    ref = _find_ref(state, options.use_case(args))
     with registry.lock(state.registry):
         return _say(release.rollback(ref, partial(_update, state)))
 
 
 def stop(args: argparse.Namespace) -> int:
     """Stop the local endpoint."""
-    stopped = endpoint.stop(options.state(args).registry, args.name)
+    stopped = endpoint.stop(options.state(args).registry, options.use_case(args))
     return options.say(f"stopped the endpoint of {', '.join(stopped)}" if stopped else "no endpoint is running")
 
 

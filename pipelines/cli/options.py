@@ -11,7 +11,7 @@ from nightshift import strict_json
 from nightshift.contracts.artifact import Artifact
 from nightshift.contracts.state import State
 from nightshift.errors import UserError
-from pipelines import arguments
+from pipelines import arguments, configs
 from pipelines.environments import local
 
 Commands = Any  # what argparse's add_subparsers returns, a class of its own
@@ -45,6 +45,17 @@ def add_date(command: argparse.ArgumentParser) -> None:
 def add_config(command: argparse.ArgumentParser) -> None:
     """Add the use case."""
     command.add_argument("--config", help="use case, by its name in pipelines/configs/ or a YAML file (default: fraud)")
+
+
+def add_use_case(command: argparse.ArgumentParser) -> None:
+    """Add the use case whose models or releases a command is about."""
+    command.add_argument("--config", help="use case, by its name or a YAML file (default: the registry's only one)")
+
+
+def use_case(args: argparse.Namespace) -> str | None:
+    """Return the name of the use case that `add_use_case` has read, which a file gives itself; None without one."""
+    is_file = (args.config or "").endswith((".yaml", ".yml"))
+    return str(configs.load(args.config)["name"]) if is_file else args.config
 
 
 def add_parameters(command: argparse.ArgumentParser) -> None:

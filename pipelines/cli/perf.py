@@ -40,7 +40,7 @@ def add(commands: options.Commands) -> None:
     options.add_json(command, "verdict")
     options.add_workspace(command)
     options.add_registry(command)
-    command.add_argument("--name", help="name of the use case (default: the registry's only one)")
+    options.add_use_case(command)
     command.set_defaults(command=compare)
 
 
@@ -86,7 +86,7 @@ def _model(args: argparse.Namespace, reference: str) -> str:
 
 def _version(args: argparse.Namespace, reference: str) -> Version:
     state = options.select_state(args)
-    name = registry.choose_name(state.registry, args.name)
+    name = registry.choose_name(state.registry, options.use_case(args))
     if reference != CHAMPION:
         return registry.find(state.registry, name, int(reference))
     champion = release.champion(ReleaseRef.from_state(state, name))

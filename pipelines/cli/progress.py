@@ -85,13 +85,17 @@ def explain_failure(run: Run, console: Console) -> None:
         console.print(Text(last_lines(Path(outcome.log), 12)), highlight=False)
         console.print(f"\nlog      {outcome.log}", markup=False, highlight=False, soft_wrap=True)
         console.print(f"command  {_shorten_command(outcome.command)}", markup=False, highlight=False, soft_wrap=True)
-        reference = _format_reference(run)
-        runner = f" --runner {run.runner.name}" if run.runner.name != Processes.name else ""
-        console.print(
-            f"resume   nightshift run --resume {reference}{runner}", markup=False, highlight=False, soft_wrap=True
-        )
+        explain_resumption(run, console)
         if "reporting" in [task.name for task in run.pipeline.tasks]:
-            console.print(f"report   nightshift report {reference}", markup=False, highlight=False, soft_wrap=True)
+            report = f"report   nightshift report {_format_reference(run)}"
+            console.print(report, markup=False, highlight=False, soft_wrap=True)
+
+
+def explain_resumption(run: Run, console: Console) -> None:
+    """Print the command that resumes a run that failed or was stopped."""
+    runner = f" --runner {run.runner.name}" if run.runner.name != Processes.name else ""
+    command = f"resume   nightshift run --resume {_format_reference(run)}{runner}"
+    console.print(command, markup=False, highlight=False, soft_wrap=True)
 
 
 def plain_text(text: str, style: str = "") -> Text:

@@ -20,7 +20,7 @@ def add(commands: options.Commands) -> None:
     options.add_json(command, "release")
     options.add_workspace(command)
     options.add_registry(command)
-    command.add_argument("--name", help="name of the use case (default: the registry's only one)")
+    options.add_use_case(command)
     command.set_defaults(command=release)
 
 
@@ -29,11 +29,11 @@ def release(args: argparse.Namespace) -> int:
     if (args.version is not None) != (args.action == "start"):
         raise UserError(f"release {args.action} takes {'a version' if args.version is None else 'no version'}")
     state = options.select_state(args)
-    status = _start(state, args) if args.version else ACTIONS[args.action](state, args.name)
-    return options.print_document(manage.read(state, args.name)) if args.json else options.say(status)
+    status = _start(state, args) if args.version else ACTIONS[args.action](state, options.use_case(args))
+    return options.print_document(manage.read(state, options.use_case(args))) if args.json else options.say(status)
 
 
 def _start(state: State, args: argparse.Namespace) -> str:
     if not args.version.isdecimal():
         raise UserError(f"version is {args.version!r}; give a number, as in `nightshift models`")
-    return manage.start(state, args.name, int(args.version))
+    return manage.start(state, options.use_case(args), int(args.version))

@@ -17,6 +17,7 @@ from pipelines.cli import options
 from pipelines.engines.local import backfill as past
 from pipelines.engines.local import processes, runs
 from pipelines.engines.local.run import Run
+from pipelines.engines.local.signals import InterruptedRunError, exit_now, stop_on_signal
 from pipelines.engines.local.warm import ForkServer
 from pipelines.environments import local
 
@@ -38,6 +39,7 @@ def add(commands: options.Commands) -> None:
     _add_report(commands)
 
 
+@stop_on_signal(exit_now)
 def run(args: argparse.Namespace) -> int:
     """Run a pipeline on this machine, or resume an unfinished run."""
     this = _resume_run(args) if args.resume else _start_run(args)
@@ -49,6 +51,7 @@ def run(args: argparse.Namespace) -> int:
     return code
 
 
+@stop_on_signal(exit_now)
 def backfill(args: argparse.Namespace) -> int:
     """Run a pipeline for past days without promoting or serving a model; complete days are skipped."""
     from rich.console import Console
@@ -64,7 +67,7 @@ def backfill(args: argparse.Namespace) -> int:
     code = int(outcomes[-1].state == "failed")
     if args.json:
         return options.print_document(days.describe(outcomes), code)
-    console.print(days.table(outcomes))
+    console.print(*days.tables(outcomes, console.width))
     return code
 
 
@@ -89,6 +92,7 @@ def report(args: argparse.Namespace) -> int:
     return code or options.say(f"report   {this.folder / 'report.html'}")
 
 
+@stop_on_signal(exit_now)
 def loadtest(args: argparse.Namespace) -> int:
     """Measure the capacity of the champion's server, and keep the best settings for the endpoint."""
     names = {"p99_ms": args.p99_ms, "seconds": args.seconds, "connections": args.connections, "rates": args.rates}
@@ -104,12 +108,16 @@ def _execute(this: Run) -> int:
     """Run the steps and show what they found, or why they failed; return the exit code."""
     from rich.console import Console
 
-    from pipelines.cli.progress import RunProgress, explain_failure
+    from pipelines.cli.progress import RunProgress, explain_failure, explain_resumption
 
     console = Console()
     console.print(f"run {this.folder.name}", highlight=False)
-    with ForkServer() as server, runs.lock_run(this), RunProgress(this.pipeline, console) as progress:
-        succeeded = runs.use_forks(this, server).execute(progress)
+    try:
+        with ForkServer() as server, runs.lock_run(this), RunProgress(this.pipeline, console) as progress:
+            succeeded = runs.use_forks(this, server).execute(progress)
+    except InterruptedRunError:
+        explain_resumption(this, console)
+        raise
     if succeeded:
         return _show(this.folder)
     explain_failure(this, console)

@@ -4,7 +4,9 @@ import os
 import signal
 import subprocess
 import sys
-from dataclasses import dataclass
+import threading
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Self
 
@@ -27,6 +29,7 @@ class Processes:
     name: ClassVar = "process"
     ignored: ClassVar = "CPU and memory requests and limits"
     python: Path = Path(sys.executable)
+    _stopped: threading.Event = field(default_factory=threading.Event, init=False, repr=False, compare=False)
 
     def __enter__(self) -> Self:
         # open descriptors hand on the lock of `runs.lock_run`: the next run begins after the last step has ended
@@ -68,13 +71,17 @@ class Processes:
                 env=environment(task, self.python),
                 process_group=self._leader.pid,
             )
+            if self._stopped.is_set():  # the group may have been signaled before the process was in it
+                process.terminate()
             _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         return process.returncode, peak_memory(usage)
 
     def stop(self) -> None:
         """Ask all of them to end."""
-        os.killpg(self._leader.pid, signal.SIGTERM)
+        self._stopped.set()
+        with suppress(ProcessLookupError):  # all have ended
+            os.killpg(self._leader.pid, signal.SIGTERM)
 
 
 def environment(task: ir.PipelineTask, python: Path = Path(sys.executable)) -> dict[str, str]:

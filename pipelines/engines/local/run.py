@@ -8,6 +8,8 @@ input hashes are unchanged and whose outputs are whole is not run again; the oth
 import json
 import os
 import shutil
+import signal
+import threading
 import time
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, field, replace
@@ -20,6 +22,7 @@ from nightshift.step import PREEMPTED, PREEMPTIONS, USER_ERROR
 from pipelines import ir
 from pipelines.commands import Commands
 from pipelines.engines.local.processes import Processes
+from pipelines.engines.local.signals import stop_on_signal
 from pipelines.logs import last_lines
 
 DEFINITION = "pipeline.yaml"
@@ -93,17 +96,22 @@ class Run:
     outcomes: dict[str, StepOutcome] = field(default_factory=dict)
     runner: Runner = field(default_factory=Processes)
     engine: str = "local"
+    _stopped: threading.Event = field(default_factory=threading.Event, init=False, repr=False, compare=False)
 
     def execute(self, observer: Observer) -> bool:
-        """Run all steps; after a failure those in progress finish and no other starts.
+        """Run all steps; after a failure those in progress finish and no other starts; a signal ends them.
 
         Returns:
             whether every step went well.
+
+        Raises:
+            InterruptedRunError: after a signal, once no step runs.
         """
         self.begin()
         waiting = list(self.pipeline.tasks)
         running: dict[Future[StepOutcome], ir.PipelineTask] = {}
-        with self.runner, ThreadPoolExecutor(os.cpu_count()) as pool:
+        stopping = stop_on_signal(lambda _: self.stop())
+        with self.runner, ThreadPoolExecutor(os.cpu_count()) as pool, stopping:
             try:
                 while True:
                     for task in self._ready(waiting):
@@ -114,9 +122,14 @@ class Run:
                     for done in wait(running, return_when=FIRST_COMPLETED).done:
                         self._finish(running.pop(done), done.result(), observer)
             except BaseException:
-                self.runner.stop()
+                self.stop()
                 raise
         return self.complete
+
+    def stop(self) -> None:
+        """Start no other step, nor one again, and ask those that run to end."""
+        self._stopped.set()
+        self.runner.stop()
 
     @property
     def complete(self) -> bool:
@@ -172,7 +185,7 @@ class Run:
         return StepOutcome(**json.loads(path.read_text())) if path.exists() else None
 
     def _ready(self, waiting: list[ir.PipelineTask]) -> list[ir.PipelineTask]:
-        if any(outcome.state == "failed" for outcome in self.outcomes.values()):
+        if self._stopped.is_set() or any(outcome.state == "failed" for outcome in self.outcomes.values()):
             return []
         return [task for task in waiting if all(need in self.outcomes for need in task.needs)]
 
@@ -186,9 +199,8 @@ class Run:
         for delay in [*_delays(task.retry), None]:
             code, peak = self._run_uninterrupted(task, command, log)
             # exit code 2 is the user's to fix: another try would only repeat the message
-            if code in (0, USER_ERROR) or code < 0 or delay is None:
+            if code in (0, USER_ERROR) or code < 0 or delay is None or self._stopped.wait(delay):
                 break
-            time.sleep(delay)
         seconds = round(time.monotonic() - started, 3)
         state, hashes = ("done", self._hashes(task)) if code == 0 else ("failed", {})
         memory = self._read_peak_memory(task) or peak
@@ -196,11 +208,14 @@ class Run:
 
     def _run_uninterrupted(self, task: ir.PipelineTask, command: list[str], log: Path) -> tuple[int, int]:
         """Run a command again as often as it is preempted, which is no failure of it."""
-        for _ in range(PREEMPTIONS):
+        code, peak = -signal.SIGTERM, 0
+        for _ in range(PREEMPTIONS + 1):
+            if self._stopped.is_set():
+                break
             code, peak = self.runner.run(task, command, log)
             if code != PREEMPTED:
-                return code, peak
-        return self.runner.run(task, command, log)
+                break
+        return code, peak
 
     def _fingerprint(self, task: ir.PipelineTask, command: list[str]) -> str:
         argv = [word for template, word in zip(task.command, command, strict=True) if template != "{{$}}"]

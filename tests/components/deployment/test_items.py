@@ -62,7 +62,7 @@ def test_a_model_of_images_is_served_and_the_curl_line_sends_a_file_of_the_newes
         assert (record.example, file.read_bytes()) == ({"image": str(file)}, JPEG)
         reply = json.loads(subprocess.run(shlex.split(record.curl), capture_output=True, check=True, timeout=60).stdout)
         assert set(reply) == {"label", "score", "scores", "model_version"}
-        models.promote(parse_command_line(["promote", "1", "--name", "shapes", "--workspace", str(tmp_path)]))
+        models.promote(parse_command_line(["promote", "1", "--config", "shapes", "--workspace", str(tmp_path)]))
         assert "answers with version 1" in capsys.readouterr().out
         about = httpx.get(f"{record.endpoint}/model").json()
         assert about["inputs"]["classes"] == pictures.CONFIG["task"]["classes"]

@@ -138,10 +138,10 @@ def test_progress_goes_to_stderr(tmp_path: Path) -> None:
 
 
 def test_an_error_leaves_stdout_empty(workspace: Path) -> None:
-    done = command("models", "--name", "leads", "--workspace", str(workspace), "--json")
+    done = command("models", "--config", "leads", "--workspace", str(workspace), "--json")
 
     assert (done.returncode, done.stdout) == (2, "")
-    assert "--name is 'leads'; registered models: fraud" in done.stderr
+    assert "use case is 'leads'; registered models: fraud" in done.stderr
 
 
 @pytest.mark.slow

@@ -60,6 +60,14 @@ def test_a_wrong_flag_is_refused_with_what_is_allowed(words: list[str], message:
     assert str(error.value) == message
 
 
+@pytest.mark.parametrize("words", ["judge a.gguf b.gguf --output o --documents {}", "suite {} folder"])
+def test_texts_in_another_encoding_are_refused_with_their_line(words: str, tmp_path: Path) -> None:
+    documents = tmp_path / "documents.txt"
+    documents.write_bytes("Ein Satz.\nEin größerer Satz.\n".encode("latin-1"))
+    with pytest.raises(UserError, match=r"documents.txt, line 2 is not UTF-8; convert the file.*iconv"):
+        call(*words.format(documents).split())
+
+
 @pytest.mark.slow
 def test_a_mistake_ends_in_one_line(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pipelines.cli", "language", "convert", str(tmp_path), str(tmp_path / "m.gguf")]

@@ -11,6 +11,7 @@ from nightshift import registry, release
 from nightshift.errors import UserError
 from nightshift.local import endpoint, examples
 from nightshift.release import ReleaseRef
+from pipelines import configs
 from pipelines.cli.__main__ import parse_command_line
 from pipelines.environments import local
 from tests.servers import free_port
@@ -83,11 +84,12 @@ def test_a_rollback_without_an_earlier_champion_is_refused(stocked):
 
 def test_a_model_has_to_be_named_where_there_are_several(stocked, save_model):
     registry.register(stocked, "handbook", save_model(0.5), {})
-    with pytest.raises(UserError, match="--name is None; registered models: fraud, handbook"):
+    with pytest.raises(UserError, match="use case is None; registered models: fraud, handbook"):
         run(stocked, "promote", "1")
-    with pytest.raises(UserError, match=r"--name is 'handbok'; .*did you mean 'handbook'\?"):
-        run(stocked, "promote", "1", "--name", "handbok")
-    run(stocked, "promote", "1", "--name", "handbook")
+    with pytest.raises(UserError, match=r"use case is 'handbok'; .*did you mean 'handbook'\?"):
+        run(stocked, "promote", "1", "--config", "handbok")
+    for named in ("handbook", str(configs.find_file("handbook"))):
+        run(stocked, "promote", "1", "--config", named)
     assert release.champion(ReleaseRef(stocked, "fraud")) is None
 
 

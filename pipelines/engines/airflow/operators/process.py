@@ -45,7 +45,7 @@ class StepOperator(BaseOperator):
             AirflowFailException: on a mistake of the user, which is not tried again.
             AirflowException: on any other failure.
         """
-        run = self._run(context)
+        run = self._active = self._run(context)
         run.folder.mkdir(parents=True, exist_ok=True)
         with runs.under_way(run), run.runner, _Follower(self.log) as follower:
             outcome = run.attempt(self.step, self.argv, follower)
@@ -59,17 +59,15 @@ class StepOperator(BaseOperator):
         self.log.info("%s after %.1f s, %s", outcome.state, outcome.seconds, run.folder)
 
     def on_kill(self) -> None:
-        """End the step's processes."""
-        self._processes.stop()
+        """End the step's processes, and start none again."""
+        self._active.stop()
 
     def _run(self, context: Any) -> Run:
         commands = self.rendering.commands(context)
-        self._processes = Processes(self.rendering.settings.python)
+        processes = Processes(self.rendering.settings.python)
         started = context["dag_run"].start_date.isoformat(timespec="seconds")
         folder = Path(commands.root)
-        return Run(
-            self.rendering.pipeline, commands.arguments, folder, started, runner=self._processes, engine="airflow"
-        )
+        return Run(self.rendering.pipeline, commands.arguments, folder, started, runner=processes, engine="airflow")
 
 
 class _Follower:

@@ -10,8 +10,9 @@ from typing import ClassVar, Self
 import pytest
 from kfp import kubernetes
 
-from nightshift.step import PREEMPTIONS
+from nightshift.step import PREEMPTED, PREEMPTIONS
 from pipelines import ir
+from pipelines.engines.local.processes import Processes
 from pipelines.engines.local.run import Run
 from tests.pipelines.samples import (
     Silent,
@@ -25,7 +26,7 @@ from tests.pipelines.samples import (
     shell,
     write,
 )
-from tests.processes import SECONDS, content, engine, started
+from tests.processes import SECONDS, content, engine, started, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -244,13 +245,66 @@ def test_the_record_names_what_a_local_run_does_not_give(tmp_path: Path) -> None
     assert ignored[1:] == ["shell: accelerator, nodeSelector"]
 
 
-def test_ctrl_c_ends_the_steps_under_way(tmp_path: Path) -> None:
-    pid_file = tmp_path / "pid"
+TRAPS_TERM = "trap 'echo x >> {count}; exit {code}' TERM; echo $$ > {pid}; while true; do sleep 0.05; done"
 
-    command = engine(*run_of(one_step(f'echo $$ > "{pid_file}"; sleep 600'), tmp_path))
-    with started(command, stdout=subprocess.DEVNULL) as process:
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [
+        pytest.param(signal.SIGINT, 1, id="Ctrl-C ends a step that would be tried again"),
+        pytest.param(signal.SIGINT, PREEMPTED, id="Ctrl-C ends a step that saves a checkpoint first"),
+        pytest.param(signal.SIGTERM, 0, id="SIGTERM ends a step, and the next does not start"),
+    ],
+)
+def test_after_a_signal_no_step_starts(number: signal.Signals, code: int, tmp_path: Path) -> None:
+    pid_file, count, later = tmp_path / "pid", tmp_path / "count", tmp_path / "later"
+
+    def pipeline() -> None:
+        step = shell(script=TRAPS_TERM.format(count=count, code=code, pid=pid_file)).set_retry(5)
+        shell(script=f"touch {later}").after(step)
+
+    with started(engine(*run_of(pipeline, tmp_path)), stdout=subprocess.PIPE, text=True) as process:
         step = int(content(pid_file))
-        process.send_signal(signal.SIGINT)
-        assert process.wait(SECONDS) == 130
+        process.send_signal(number)
+        output, _ = process.communicate(timeout=SECONDS)
+        assert process.returncode == 128 + number
+    assert "resume   nightshift run --resume" in output
+    assert count.read_text() == "x\n"
+    assert not later.exists()
     with pytest.raises(ProcessLookupError):
         os.kill(step, 0)
+
+
+def test_a_second_ctrl_c_kills_a_step_that_does_not_end(tmp_path: Path) -> None:
+    pid_file, heard = tmp_path / "pid", tmp_path / "heard"
+    script = f"trap 'echo x > {heard}' TERM; echo $$ > {pid_file}; while true; do sleep 0.05; done"
+    with started(engine(*run_of(one_step(script), tmp_path)), stdout=subprocess.DEVNULL) as process:
+        step = int(content(pid_file))
+        process.send_signal(signal.SIGINT)
+        content(heard)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(SECONDS) == 130
+    wait_until(lambda: not Path(f"/proc/{step}").exists(), "the step has ended with the engine")
+
+
+def test_a_process_that_starts_while_the_others_are_stopped_ends_too(tmp_path: Path) -> None:
+    pipeline = compiled(one_step("sleep 600"), tmp_path)
+    with Processes() as processes:
+        processes.stop()
+        code, _ = processes.run(pipeline.tasks[0], ["sleep", "600"], tmp_path / "log")
+    assert code == -signal.SIGTERM
+
+
+@pytest.mark.parametrize("moment", ["before it starts", "while it starts"])
+def test_a_stopped_run_starts_no_step(moment: str, tmp_path: Path) -> None:
+    runner = Fake(0)
+    run = Run(compiled(one_step("true"), tmp_path), {}, tmp_path / "run", runner=runner)
+
+    class Stopping(Silent):
+        def report_start(self, task: ir.PipelineTask, log: Path) -> None:
+            run.stop()
+
+    if moment == "before it starts":
+        run.stop()
+    assert not run.execute(Silent() if moment == "before it starts" else Stopping())
+    assert runner.logs == []

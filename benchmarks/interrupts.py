@@ -1,0 +1,110 @@
+"""Send Ctrl-C or SIGTERM to `nightshift run` at random moments, beside busy loops, and count what did not end.
+
+Each run has steps as shell processes and as forks, two at a time. Counted are runs that do not exit in time, that exit
+with another code than the signal's, and steps that are alive or start after the run has ended.
+"""
+
+import argparse
+import collections
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from kfp import compiler, dsl
+
+LIMIT_S = 120  # what a run may take to end on a loaded machine
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+STEP = 'echo $$ >> "{folder}/pids"; sleep 1'
+
+
+@dsl.container_component
+def shell(script: str) -> dsl.ContainerSpec:
+    """A step as a process."""
+    return dsl.ContainerSpec(image="alpine:3", command=["sh", "-c"], args=[script])
+
+
+@dsl.container_component
+def fork() -> dsl.ContainerSpec:
+    """A step as a fork."""
+    return dsl.ContainerSpec(image="alpine:3", command=["python", "-m", "json.tool"], args=["--help"])
+
+
+def write_pipeline(folder: Path) -> Path:
+    """Compile a pipeline of two chains of steps."""
+
+    @dsl.pipeline(name="sample")
+    def pipeline() -> None:
+        for _ in range(2):
+            first = shell(script=STEP.format(folder=folder))
+            second = fork().after(first)
+            shell(script=STEP.format(folder=folder)).after(second)
+
+    path = folder / "pipeline.yaml"
+    compiler.Compiler().compile(pipeline, str(path))
+    return path
+
+
+@contextmanager
+def busy_loops(count: int) -> Iterator[None]:
+    """Keep so many processes busy."""
+    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+
+
+def interrupt(command: list[str], folder: Path, number: int, delay: float) -> str:
+    """Run a command, send it a signal after a delay in seconds, and return the outcome."""
+    pids = folder / "pids"
+    pids.write_text("")
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        time.sleep(delay)
+        process.send_signal(number)
+        try:
+            code = process.wait(LIMIT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return "hung"
+    started = pids.read_text().split()
+    time.sleep(0.05)
+    if pids.read_text().split() != started:
+        return "a step started afterwards"
+    if any(Path(f"/proc/{pid}/cwd").exists() for pid in started):
+        return "a step outlived the run"
+    # the interpreter's own handling, before the first line of the command
+    expected = {128 + number: "stopped", -number: "ended while Python started", 0: "was done before the signal"}
+    return expected.get(code, f"exit code {code}")
+
+
+def main() -> None:
+    """Print how often each outcome was seen."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repetitions", type=int, default=500, help="interrupted runs (default: 500)")
+    parser.add_argument("--busy", type=int, default=3, help="busy loops beside them (default: 3)")
+    parser.add_argument("--longest", type=float, default=5.0, help="longest delay in seconds (default: 5)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the moments (default: 0)")
+    args = parser.parse_args()
+    moments = random.Random(args.seed)
+    outcomes: collections.Counter[str] = collections.Counter()
+    with tempfile.TemporaryDirectory() as scratch, busy_loops(args.busy):
+        folder = Path(scratch)
+        path = write_pipeline(folder)
+        command = [sys.executable, "-m", "pipelines.cli", "run", str(path), "--workspace", str(folder)]
+        for _ in range(args.repetitions):
+            delay = moments.uniform(0, args.longest)
+            outcomes[interrupt(command, folder, moments.choice(SIGNALS), delay)] += 1
+            print(f"\r{dict(outcomes)}", end="", flush=True)
+    print()
+
+
+if __name__ == "__main__":
+    main()
