@@ -16,6 +16,7 @@ from nightshift.values import SPACE
 Kind = Literal["time", "whole", "number", "text", "empty"]
 KEYS = words.IDENTIFIER | words.CUSTOMER | words.TERMINAL
 SAMPLED_ROWS = 5000  # by which spellings are looked for; every row is ingested before a config is written
+MOST_CATEGORIES = 50  # a text of more values is no category
 MOST_TOTALS = 3  # rows at the end that sum the others up
 EMPTY_FIELDS = 0.25  # share of the fields that is missing in a row of totals, of those that other rows have
 

@@ -11,10 +11,9 @@ from nightshift.config.tabular import TabularColumns
 from nightshift.errors import UserError, check_names
 from nightshift.guessing import labels, leaks, words
 from nightshift.guessing.numbers import ENOUGH
-from nightshift.guessing.profiles import ColumnProfile
+from nightshift.guessing.profiles import MOST_CATEGORIES, ColumnProfile
 
 Profiles = Mapping[str, ColumnProfile]
-MOST_CATEGORIES = 50  # a text of more values is no category
 FEWEST_EVENTS = 2  # an entity has on average, or its windows are empty
 MIN_ENTITIES = 20  # half as many customers or places: fewer are categories
 ALLOWED_MISSING = 0.005  # share of the amounts, whose rows are quarantined
@@ -48,7 +47,7 @@ class Roles:
         label: 1 and 0 as float64, NaN where it is not known.
         event_time: naive UTC, NaT for open ends.
         decimals: of amounts.
-        delays: column of times that are known only after the outcome -> days from the event to each, those there are.
+        delays: column of times after the event -> days from the event to each, those there are.
         notes: sentences that say what was assumed, and why.
         left_out: column -> why it is in no role.
     """
@@ -189,9 +188,11 @@ def _without_leaks(columns: Profiles, roles: Roles) -> dict[str, ColumnProfile]:
     rest = dict[str, ColumnProfile]()
     for name, column in columns.items():
         if reason := leaks.find_leak(column, roles.label, roles.event_time):
-            roles.left_out[name] = f"known only after the outcome: {reason}"
+            roles.left_out[name] = f"since {reason}"
             if column.kind == "time":
                 roles.delays[name] = leaks.count_days(column.typed, roles.event_time)
+            else:
+                roles.left_out[name] += f"; was it known before the outcome? Then add it to {_list_keys(column)}"
         elif column.kind == "time":
             roles.left_out[name] = "another time"
         elif column.distinct < 2:
@@ -201,6 +202,13 @@ def _without_leaks(columns: Profiles, roles: Roles) -> dict[str, ColumnProfile]:
         else:
             rest[name] = column
     return rest
+
+
+def _list_keys(column: ColumnProfile) -> str:
+    """Return the keys of the config that name a column which is an input."""
+    if column.kind not in ("whole", "number"):
+        return "columns.categorical"
+    return "columns.numeric and limits.nullable" if column.missing else "columns.numeric"
 
 
 def _find_entities(columns: Profiles, roles: Roles) -> dict[str, str]:

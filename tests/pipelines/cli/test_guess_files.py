@@ -187,7 +187,7 @@ READ = {
         "a.csv",
         write(lambda p: [*p.fields(), f"{p.at + timedelta(days=4):%Y-%m-%d}" * p.is_fraud], ["refund_date"]),
         {},
-        "Left out: 'refund_date', known only after the outcome: on 100% of its rows it is later than the event.",
+        "Left out: 'refund_date', since on 100% of its rows it is later than the event.",
     ),
     "a separator after the last field": Messy("a.csv", write(lambda p: [*p.fields(), ""], [""], separator=";")),
     "an Excel sheet with a title": Messy("a.xlsx", write_excel(times="B"), {"preamble_lines": 1}),
