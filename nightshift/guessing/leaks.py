@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from nightshift.guessing.profiles import MOST_CATEGORIES, ColumnProfile
@@ -16,6 +17,8 @@ NOISE = 1.645  # standard deviations that a count exceeds its mean by in 5 % of 
 PRECISE, KNOWN = 0.99, 0.5  # precision and recall where not every fraud has been refunded yet
 ROWS_PER_VALUE = 20  # of a column by whose values outcomes are looked up: with fewer rows each, any column knows them
 SHOWN_VALUES = 3
+Floats = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,7 @@ class Order:
         describe: says of the values before a cut what they have in common.
     """
 
-    ranks: np.ndarray
+    ranks: Floats
     is_decimal: bool
     describe: Callable[[pd.Series], str]
 
@@ -67,7 +70,7 @@ def count_days(times: pd.Series, event_time: pd.Series) -> pd.Series:
     return days.dropna()
 
 
-def _find_sign(column: ColumnProfile, values: pd.Series, name: str, outcome: np.ndarray) -> str:
+def _find_sign(column: ColumnProfile, values: pd.Series, name: str, outcome: Mask) -> str:
     for order in _orders(column, values, outcome):
         cut = _find_cut(order, outcome)
         if cut is not None:
@@ -78,9 +81,9 @@ def _find_sign(column: ColumnProfile, values: pd.Series, name: str, outcome: np.
     return ""
 
 
-def _orders(column: ColumnProfile, values: pd.Series, outcome: np.ndarray) -> Iterator[Order]:
+def _orders(column: ColumnProfile, values: pd.Series, outcome: Mask) -> Iterator[Order]:
     """Return the orders in which a column may show an outcome."""
-    is_empty = values.isna().to_numpy(float)
+    is_empty: Floats = values.isna().to_numpy(float)
     yield Order(is_empty, False, lambda _: "empty")
     yield Order(-is_empty, False, lambda _: "filled in")
     yield Order(_rank_values(column, values, outcome), False, _list_values)
@@ -92,7 +95,7 @@ def _orders(column: ColumnProfile, values: pd.Series, outcome: np.ndarray) -> It
             yield Order(-ranks, True, lambda cut: f"{cut.max():g} or less{_or_empty(cut)}")
 
 
-def _rank_values(column: ColumnProfile, values: pd.Series, outcome: np.ndarray) -> np.ndarray:
+def _rank_values(column: ColumnProfile, values: pd.Series, outcome: Mask) -> Floats:
     """Return the outcome's share in the rows of each row's value; of many values 1 for the outcome's usual one."""
     if column.distinct > MOST_CATEGORIES or column.distinct * ROWS_PER_VALUE > len(values):
         return (values == values[outcome].mode().get(0)).to_numpy(float, na_value=0)
@@ -102,14 +105,16 @@ def _rank_values(column: ColumnProfile, values: pd.Series, outcome: np.ndarray) 
 
 def _list_values(cut: pd.Series) -> str:
     listed = [f"{value:g}" if isinstance(value, float) else repr(value) for value in sorted(cut.dropna().unique())]
-    return " or ".join(listed[:SHOWN_VALUES]) + (f" or {len(listed) - SHOWN_VALUES} more" * (len(listed) > SHOWN_VALUES))
+    return " or ".join(listed[:SHOWN_VALUES]) + (
+        f" or {len(listed) - SHOWN_VALUES} more" * (len(listed) > SHOWN_VALUES)
+    )
 
 
 def _or_empty(cut: pd.Series) -> str:
     return " or empty" if cut.isna().any() else ""
 
 
-def _find_cut(order: Order, outcome: np.ndarray) -> np.ndarray | None:
+def _find_cut(order: Order, outcome: Mask) -> Mask | None:
     """Return which rows are above the threshold that tells an outcome best; None where none tells it well."""
     by_rank = np.argsort(-order.ranks, kind="stable")
     ranked = order.ranks[by_rank]
@@ -123,17 +128,19 @@ def _find_cut(order: Order, outcome: np.ndarray) -> np.ndarray | None:
     if not tells.any():
         return None
     best = ends[np.argmax(np.where(tells, recall - false, -1))]
-    return order.ranks >= ranked[best]
+    cut: Mask = order.ranks >= ranked[best]
+    return cut
 
 
-def _tell(recall: np.ndarray, others: np.ndarray, all_others: int) -> np.ndarray:
+def _tell(recall: Floats, others: Floats, all_others: int) -> Mask:
     """Return which cuts have RECALL and, but for noise, LIFT."""
     expected = recall * all_others / LIFT
     allowed = np.minimum(expected + NOISE * np.sqrt(expected), recall * all_others / LEAST_LIFT)
-    return (recall >= RECALL) & (others <= allowed)
+    tells: Mask = (recall >= RECALL) & (others <= allowed)
+    return tells
 
 
-def _tell_precisely(recall: np.ndarray, hits: np.ndarray, others: np.ndarray, all_others: int) -> np.ndarray:
+def _tell_precisely(recall: Floats, hits: Floats, others: Floats, all_others: int) -> Mask:
     """Return which cuts are PRECISE and KNOWN, and have more than half of LIFT in spite of noise."""
     expected = recall * all_others / (LIFT / 2)
     is_precise = hits >= PRECISE * (hits + others)

@@ -11,7 +11,7 @@ from nightshift.guessing import moments, numbers, words
 from nightshift.guessing.moments import TimeSpelling
 from nightshift.guessing.numbers import NumberSpelling
 from nightshift.tasks import columns, spelling
-from nightshift.values import SPACE
+from nightshift.values import SPACE, format_value
 
 Kind = Literal["time", "whole", "number", "text", "empty"]
 KEYS = words.IDENTIFIER | words.CUSTOMER | words.TERMINAL
@@ -31,6 +31,7 @@ class ColumnProfile:
         typed: naive UTC, numbers as float64, or canonical text; null where there is none.
         distinct: how many different values there are.
         spelled: how times are spelled, None of other kinds.
+        first: its value in the first row, as it is in the file; empty where that has none.
     """
 
     name: str
@@ -38,6 +39,7 @@ class ColumnProfile:
     typed: pd.Series
     distinct: int
     spelled: TimeSpelling | None = None
+    first: str = ""
 
     @property
     def missing(self) -> float:
@@ -86,6 +88,7 @@ def profile(frame: pd.DataFrame, reading: Reading) -> TableProfile:
     """Return what a table holds, whose rows are as ingestion reads them."""
     skipped = find_skipped(frame)
     frame = frame[~frame.iloc[:, 0].astype("string").fillna("").str.strip().isin(skipped)].reset_index(drop=True)
+    first = _write_first_row(frame)
     sample = frame.iloc[:: max(1, len(frame) // SAMPLED_ROWS)]
     texts = {str(name): _texts(column) for name, column in sample.items() if _may_be_spelled(column)}
     missing = numbers.find_missing(texts)
@@ -95,7 +98,10 @@ def profile(frame: pd.DataFrame, reading: Reading) -> TableProfile:
     numeric = [name for name in spelled.columns if not known[name].str.fullmatch("0[0-9]+").any()]
     plain = replace(spelled, columns=numeric)
     times = _find_times(frame, reading)
-    profiles = {str(name): times.get(str(name)) or _profile(str(name), column, plain) for name, column in frame.items()}
+    profiles = {
+        str(name): replace(times.get(str(name)) or _profile(str(name), column, plain), first=first.get(str(name), ""))
+        for name, column in frame.items()
+    }
     settings = {"skip_rows": skipped, "missing": missing} | spelled.spelled.model_dump(exclude_defaults=True)
     reasons = spelled.reasons if numeric else []
     if skipped:
@@ -106,6 +112,15 @@ def profile(frame: pd.DataFrame, reading: Reading) -> TableProfile:
     if missing:
         reasons = [*reasons, f"{', '.join(map(repr, missing))} stands for no value."]
     return TableProfile(profiles, {key: value for key, value in settings.items() if value}, reasons)
+
+
+def _write_first_row(frame: pd.DataFrame) -> dict[str, str]:
+    """Return column -> its value in the first row as the file has it, without those that are missing.
+
+    Values are taken column by column: a row of a frame has one type, by which integers become floats.
+    """
+    firsts = {str(name): column.head(1).dropna() for name, column in frame.items()}
+    return {name: format_value(value.iloc[0]) for name, value in firsts.items() if len(value)}
 
 
 def find_skipped(frame: pd.DataFrame) -> list[str]:

@@ -1,29 +1,20 @@
 """The config that a table suggests: its days fitted into windows of training and test."""
 
-from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
-from datetime import date, timedelta
-from itertools import product
+from datetime import date
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from nightshift.config import parse
-from nightshift.errors import UserError
+from nightshift.guessing import lengths
+from nightshift.guessing.daily_counts import DailyCounts, EmptyDays
 from nightshift.guessing.numbers import ENOUGH
 from nightshift.guessing.roles import Choices, Roles
-from nightshift.splits import Days, lookback, plan
+from nightshift.splits import Days
 
 LABEL_DELAY_DAYS = 7  # the schema's default
-MIN_POSITIVES = 50  # of test days, which decide; the schema's default
-FEWEST_POSITIVES = 20
-WINDOWS: list[list[int]] = [[1, 7, 30], [1, 7, 14], [1, 7], [1]]
-LENGTHS = ((14, 7), (14, 14), (21, 21), (28, 28), (7, 7))  # days of training and of test, the usual ones first
-MOST_WEEKDAYS = 3  # without rows in a week that has some
 FEW_ROWS = 500  # a day, with which chance exceeds the usual limits of drift
-DAY = pd.Timedelta(days=1)
 UTC_NOTE = "Times without a zone are taken for UTC; --timezone Europe/Berlin says otherwise."
 CANDIDATES = {
     "xgboost": {
@@ -57,39 +48,6 @@ class Proposal:
     last: date
 
 
-@dataclass(frozen=True)
-class DailyCounts:
-    """Rows, positives and rows without a label, by UTC day; index: all days from the first to the last, datetime64."""
-
-    rows: pd.Series
-    positives: pd.Series
-    unlabeled: pd.Series
-
-    @classmethod
-    def from_roles(cls, roles: Roles) -> "DailyCounts":
-        """Count rows by their days."""
-        frame = pd.DataFrame({"rows": 1.0, "positive": roles.label, "unlabeled": roles.label.isna()})
-        days = frame.groupby(roles.event_time.dt.floor("D").to_numpy()).sum().asfreq("D", fill_value=0)
-        return cls(days["rows"], days["positive"], days["unlabeled"])
-
-    def complete(self, newest: pd.Timestamp, timezone: str) -> "DailyCounts":
-        """Return the days that have ended: the newest event's local day is taken to be whole.
-
-        Args:
-            newest: time of the newest event, naive UTC.
-            timezone: zone by whose days the rows were collected.
-        """
-        midnight = newest.tz_localize("UTC").tz_convert(timezone).tz_localize(None).floor("D") + DAY
-        end = midnight.tz_localize(timezone, ambiguous=False, nonexistent="shift_forward").tz_convert("UTC")
-        last = end.tz_localize(None).floor("D") - DAY
-        return DailyCounts(self.rows[:last], self.positives[:last], self.unlabeled[:last])
-
-    @property
-    def span(self) -> Days:
-        """The first and the last day."""
-        return Days(self.rows.index[0].date(), self.rows.index[-1].date())
-
-
 def propose(name: str, source: dict[str, Any], roles: Roles, choices: Choices, notes: list[str]) -> Proposal:
     """Return the config for a table.
 
@@ -101,31 +59,33 @@ def propose(name: str, source: dict[str, Any], roles: Roles, choices: Choices, n
         notes: sentences about `source`.
 
     Raises:
-        UserError: when the table has too few days.
+        UserError: when the table has too few days, or lacks some that have rows otherwise.
     """
     counts = DailyCounts.from_roles(roles)
-    days, counts = counts.span, counts.complete(roles.event_time.max(), choices.timezone)
+    days = counts.span
+    counts, partial_note = counts.complete(roles.event_time.max(), choices.timezone).without_partial()
     delays = _list_delays(counts, roles, choices)
-    empty_days, empty_note = _settle_empty_days(counts)
     timezone: dict[str, Any] = {} if choices.timezone == "UTC" else {"timezone": choices.timezone}
-    source = source | timezone | empty_days
     task: dict[str, Any] = {"kind": "tabular", "candidates": CANDIDATES, "amount_decimals": roles.decimals}
     config: dict[str, Any] = {
         "name": name,
         "label_delay_days": max(delays),
-        "source": source,
+        "source": source | timezone,
         "columns": roles.columns,
         **({"limits": roles.limits} if roles.limits else {}),
         "task": task,
     }
-    config, protocol_note = _fit_first([config | {"label_delay_days": delay} for delay in delays], counts)
+    config, protocol_note = lengths.fit_first([config | {"label_delay_days": delay} for delay in delays], counts)
+    needed = lengths.list_days(config, counts.span.last).events
+    empty_days, empty_note = EmptyDays.find(counts).describe(needed, choices.empty_days)
+    config["source"] |= empty_days
     config["evaluation"] |= _evaluation(counts)
     config |= (drift := _drift(counts))
     return Proposal(
         config,
         {
             "label_delay_days": [delays[config["label_delay_days"]]],
-            "source": [*notes, *([] if timezone else [UTC_NOTE]), *empty_note],
+            "source": [*notes, *([] if timezone else [UTC_NOTE]), *partial_note, *empty_note],
             "columns": [*roles.notes, *(f"Left out: {column!r}, {why}." for column, why in roles.left_out.items())],
             "protocol": protocol_note,
             "evaluation": ["What it costs to check an event, and to miss a positive, only you know."],
@@ -164,83 +124,6 @@ def _list_delays(counts: DailyCounts, roles: Roles, choices: Choices) -> dict[in
 
 def _count_delay(days: pd.Series) -> int:
     return int(np.ceil(days.quantile(ENOUGH)))
-
-
-def _settle_empty_days(counts: DailyCounts) -> tuple[dict[str, Any], list[str]]:
-    """Return the setting for days without rows, and a sentence where there are some."""
-    empty = pd.DatetimeIndex(counts.rows.index[counts.rows == 0])
-    if empty.empty:
-        return {}, []
-    weekdays = sorted(set(empty.weekday))
-    names = [str(day) for day in dict.fromkeys(empty[np.argsort(empty.weekday, kind="stable")].day_name().str.lower())]
-    setting = names if len(weekdays) <= MOST_WEEKDAYS else "allowed"
-    sentence = f"{len(empty)} days have no rows, the first is {empty[0].date()}; if rows are lost there, bring them."
-    return {"empty_days": setting}, [sentence]
-
-
-def _fit_first(configs: list[dict[str, Any]], counts: DailyCounts) -> tuple[dict[str, Any], list[str]]:
-    """Return the first config for which the table has enough days, fitted.
-
-    Raises:
-        UserError: when it has too few for all of them.
-    """
-    *preferred, last = configs
-    for config in preferred:
-        with suppress(UserError):
-            return _fit(config, counts)
-    return _fit(last, counts)
-
-
-def _fit(config: dict[str, Any], counts: DailyCounts) -> tuple[dict[str, Any], list[str]]:
-    """Return a config with windows that the days hold, of those with enough positives to test the longest windows."""
-    best: tuple[dict[str, Any], int] | None = None
-    for variant in _variants(config):
-        test = _test_days(variant, counts)
-        if test is None:
-            continue
-        positives = int(counts.positives[str(test.first) : str(test.last)].sum())
-        if best is None or best[1] < min(positives, MIN_POSITIVES):
-            best = variant, positives
-    if best is None:
-        raise UserError(_too_few(config, counts))
-    variant, positives = best
-    protocol = variant["protocol"]
-    days = f"{protocol['train_days']} days of training and {protocol['test_days']} of test"
-    note = [f"The file has room for {days}, which hold {positives:,} positives; with more days, raise them."]
-    lowest = max(FEWEST_POSITIVES, positives * 3 // 4)  # other days have fewer
-    if lowest >= MIN_POSITIVES:
-        return variant | {"evaluation": {}}, note
-    note.append(f"{lowest} positives are to decide on a promotion (evaluation.min_positives), usually {MIN_POSITIVES}.")
-    return variant | {"evaluation": {"min_positives": lowest}}, note
-
-
-def _variants(config: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    has_entities = bool({"customer", "terminal"} & config["columns"].keys())
-    for windows, (train_days, test_days) in product(WINDOWS if has_entities else [[]], LENGTHS):
-        protocol: dict[str, Any] = {"train_days": train_days, "test_days": test_days}
-        protocol |= {"drop_compromised": False} if has_entities else {}
-        yield config | {"task": config["task"] | {"windows_days": windows}, "protocol": protocol}
-
-
-def _test_days(variant: dict[str, Any], counts: DailyCounts) -> Days | None:
-    """Return the days on which a run for the last day tests; None where the table does not reach back so far."""
-    days = plan(parse(variant), counts.span.last)
-    return days.test.test if days.events.first >= counts.span.first else None
-
-
-def _too_few(config: dict[str, Any], counts: DailyCounts) -> str:
-    *_, smallest = sorted(_variants(config), key=_count_days, reverse=True)
-    parts = " + ".join(f"{days} ({key})" for days, key in lookback(parse(smallest)))
-    have = len(counts.rows)
-    return (
-        f"the rows are of {have} days, {counts.span}, and a run needs at least {_count_days(smallest)}: {parts}; bring "
-        "more days, or give a shorter --label-delay"
-    )
-
-
-def _count_days(variant: dict[str, Any]) -> int:
-    last = date(2024, 1, 1) + timedelta(days=3650)
-    return len(list(plan(parse(variant), last).events))
 
 
 def _evaluation(counts: DailyCounts) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -34,6 +35,7 @@ class Choices:
     day_first: bool | None = None
     timezone: str = "UTC"
     label_delay_days: int | None = None
+    empty_days: bool = False  # whether nothing is lost on days without rows
 
 
 @dataclass
@@ -131,19 +133,16 @@ def _find_time(profiles: Profiles, choices: Choices) -> tuple[str, list[str]]:
 
 def _follows_rows(moments: pd.Series) -> bool:
     """Return whether times rise or fall from row to row, on the whole."""
-    return abs(moments.rank().corr(pd.Series(moments.index))) > IN_ORDER
+    is_constant = bool(moments.min() == moments.max())  # which correlates with nothing
+    return not is_constant and abs(moments.rank().corr(pd.Series(moments.index))) > IN_ORDER
 
 
 def _no_time(profiles: Profiles, fault: str) -> str:
-    firsts = [f"{name}={_example(column)}" for name, column in profiles.items() if column.kind != "empty"]
+    firsts = [f"{name}={column.first[:30]}" for name, column in profiles.items() if column.first]
     return (
         f"{fault}; its first row is {', '.join(firsts)[:300]}; write times such as 2025-12-31 14:30 or "
         "31.12.2025 14:30, with numbers or English names of months, in one column"
     )
-
-
-def _example(column: ColumnProfile) -> str:
-    return f"{column.typed.dropna().iloc[0]}"[:30]
 
 
 def _find_id(profiles: Profiles, choices: Choices) -> tuple[str, list[str]]:
@@ -215,7 +214,8 @@ def _find_entities(columns: Profiles, roles: Roles) -> dict[str, str]:
     """Return the columns that say whose an event is, where it was and what it is worth, as far as their names do."""
     entities = dict[str, str]()
     for role, hints in (("customer", words.CUSTOMER), ("terminal", words.TERMINAL)):
-        for name, column in columns.items():
+        for name in sorted(columns, key=partial(words.count_others, words=hints)):
+            column = columns[name]
             is_entity = (
                 column.kind in ("whole", "text") and words.has_any(name, hints) and column.missing <= ALLOWED_MISSING
             )

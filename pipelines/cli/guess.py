@@ -38,6 +38,9 @@ def add_guess(actions: options.Commands) -> None:
     order.add_argument("--month-first", action="store_false", dest="day_first", help="read 03/04/2025 as March 4th")
     command.add_argument("--timezone", default="UTC", help="zone of times that carry none (default: %(default)s)")
     command.add_argument("--label-delay", type=int, metavar="DAYS", help="days until every outcome is known")
+    command.add_argument(
+        "--allow-empty-days", action="store_true", help="no rows are lost on days that have none, though others have"
+    )
     command.add_argument("--output", help="file to write (default: <name of the file>.yaml, here)")
     command.set_defaults(command=guess)
 
@@ -49,7 +52,14 @@ def guess(args: Namespace) -> int:
     from nightshift.guessing.roles import Choices
 
     choices = Choices(
-        args.label, tuple(args.positive), args.time, args.id, args.day_first, args.timezone, args.label_delay
+        args.label,
+        tuple(args.positive),
+        args.time,
+        args.id,
+        args.day_first,
+        args.timezone,
+        args.label_delay,
+        args.allow_empty_days,
     )
     table = _find_table(args)
     output = Path(args.output or f"{table.name}.yaml")

@@ -19,9 +19,7 @@ READING = Reading(",", datetime(2026, 1, 1))
 def find(values: np.ndarray, outcome: np.ndarray) -> str:
     column = pd.DataFrame({"seen": pd.Series(values.astype(str)).replace("", None)}, dtype="str")
     times = pd.Series(pd.Timestamp("2025-03-01"), range(len(outcome)))
-    return leaks.find_leak(
-        profiles.profile(column, READING).columns["seen"], pd.Series(outcome.astype(float)), times
-    )
+    return leaks.find_leak(profiles.profile(column, READING).columns["seen"], pd.Series(outcome.astype(float)), times)
 
 
 def make(kind: Kind, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from nightshift.errors import UserError
 from nightshift.guessing import moments, profiles, proposal, roles
+from nightshift.guessing.daily_counts import DailyCounts
 from nightshift.guessing.profiles import Reading
 from nightshift.guessing.roles import Choices, Roles
 
@@ -92,6 +93,33 @@ def test_names_and_repeated_values_say_whose_an_event_is_and_what_it_is_worth() 
     assert assigned.decimals == 3
 
 
+KEYS, SUMS = RNG.integers(10**15, 10**15 + 60, ROWS), (RNG.random(ROWS) * 50).round(2)
+
+
+@pytest.mark.parametrize(
+    ("customer", "terminal", "amount"),
+    [
+        ("cc_num", "merchant", "amt"),
+        ("User", "Merchant Name", "Amount"),
+        ("CUSTOMER_ID", "TERMINAL_ID", "TX_AMOUNT"),
+        ("nameOrig", "nameDest", "amount_paid"),
+        ("card1", "addr_merchant", "TransactionAmt"),
+        ("ip", "publisher_id", "bid_price"),
+        ("tailnum", "dest", "fare"),
+        ("member_id", "branch", "loan_amnt"),
+        ("userid", "StoreID", "UnitPrice"),
+        ("passengerId", "PULocationID", "fare_amount"),
+    ],
+)
+def test_names_that_public_tables_use_say_what_their_columns_are(customer: str, terminal: str, amount: str) -> None:
+    names = {"customer": customer, "terminal": terminal, "amount": amount}
+    others = {f"{customer} years": RNG.integers(1, 70, ROWS), "at_user_level": RNG.integers(1, 70, ROWS)}
+
+    assigned = assign(table(**others, **{customer: KEYS, terminal: KEYS[::-1] % 10**6, amount: SUMS}))
+
+    assert assigned.columns == assigned.columns | names
+
+
 @pytest.mark.parametrize("share", [0.003, 0.05, 0.9])
 def test_numbers_that_are_missing_stay_missing_however_many_they_are(share: float) -> None:
     holes = np.where(RNG.permutation(ROWS) < share * ROWS, np.nan, 1.5 * np.arange(ROWS))
@@ -106,7 +134,7 @@ def test_an_open_end_is_no_day_of_the_data() -> None:
     frame = table()
     frame.loc[5, "at"] = "9999-12-31 23:59:59"
 
-    days = proposal.DailyCounts.from_roles(assign(frame)).span
+    days = DailyCounts.from_roles(assign(frame)).span
 
     assert days.last < NOW.date()
 
@@ -196,6 +224,14 @@ def test_what_the_data_does_not_say_is_asked_for_with_its_flag(
 
 
 AMBIGUOUS = pd.Series([f"{1 + number % 12:02}/{1 + number * 7 % 12:02}/2024" for number in range(ROWS)])
+
+
+def test_the_row_that_an_error_shows_is_the_first_of_the_file() -> None:
+    frame = pd.DataFrame({"booked_at": 7, "merchant": 7527213246127876953, "x": 1.5, "note": "a"}, range(ROWS))
+    frame.loc[0, "note"] = None
+
+    with pytest.raises(UserError, match=r"its first row is booked_at=7, merchant=7527213246127876953, x=1\.5; write"):
+        assign(frame)
 
 
 def test_days_that_may_be_months_are_asked_for() -> None:
@@ -354,7 +390,7 @@ def test_a_number_whose_name_the_pipeline_uses_is_left_out() -> None:
 def test_a_first_run_is_of_a_utc_day_that_ends_before_the_newest_local_day_does(newest: datetime, zone: str) -> None:
     rows = pd.Series(1.0, pd.date_range("2025-01-01", newest.date()))
 
-    last = proposal.DailyCounts(rows, rows, rows).complete(pd.Timestamp(newest), zone).span.last
+    last = DailyCounts(rows, rows, rows).complete(pd.Timestamp(newest), zone).span.last
 
     local_day = newest.replace(tzinfo=UTC).astimezone(ZoneInfo(zone)).date()
     local_end = datetime.combine(local_day + timedelta(days=1), time(), ZoneInfo(zone))
