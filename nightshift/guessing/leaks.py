@@ -119,8 +119,8 @@ def _find_cut(order: Order, outcome: Mask) -> Mask | None:
     by_rank = np.argsort(-order.ranks, kind="stable")
     ranked = order.ranks[by_rank]
     ends = np.flatnonzero(ranked[1:] != ranked[:-1])
-    hits = np.cumsum(outcome[by_rank])[ends]
-    others = ends + 1 - hits
+    hits: Floats = np.cumsum(outcome[by_rank], dtype=float)[ends]
+    others: Floats = ends + 1.0 - hits
     recall, false = hits / outcome.sum(), others / (~outcome).sum()
     tells = _tell(recall, others, int((~outcome).sum()))
     if not order.is_decimal:
