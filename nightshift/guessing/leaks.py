@@ -83,7 +83,7 @@ def _find_sign(column: ColumnProfile, values: pd.Series, name: str, outcome: Mas
 
 def _orders(column: ColumnProfile, values: pd.Series, outcome: Mask) -> Iterator[Order]:
     """Return the orders in which a column may show an outcome."""
-    is_empty: Floats = values.isna().to_numpy(float)
+    is_empty: Floats = values.isna().to_numpy().astype(float)
     yield Order(is_empty, False, lambda _: "empty")
     yield Order(-is_empty, False, lambda _: "filled in")
     yield Order(_rank_values(column, values, outcome), False, _list_values)
@@ -98,7 +98,7 @@ def _orders(column: ColumnProfile, values: pd.Series, outcome: Mask) -> Iterator
 def _rank_values(column: ColumnProfile, values: pd.Series, outcome: Mask) -> Floats:
     """Return the outcome's share in the rows of each row's value; of many values 1 for the outcome's usual one."""
     if column.distinct > MOST_CATEGORIES or column.distinct * ROWS_PER_VALUE > len(values):
-        return (values == values[outcome].mode().get(0)).to_numpy(float, na_value=0)
+        return (values == values[outcome].mode().get(0)).fillna(False).to_numpy().astype(float)
     shares = pd.Series(outcome).groupby(values.to_numpy()).transform("mean")
     return shares.fillna(0).to_numpy(float)
 
