@@ -140,7 +140,7 @@ def generate(number: int) -> GeneratedTable:
     return GeneratedTable(frame.mask(frame == ""), leak, honest)
 
 
-def find_asked(table: GeneratedTable) -> set[str]:
+def find_questions(table: GeneratedTable) -> set[str]:
     """Return which of the two columns are left out and asked about."""
     profile = profiles.profile(table.frame, Reading(",", NOW))
     left_out = roles.assign(profile.columns, Choices(label="fraud")).left_out
@@ -150,25 +150,29 @@ def find_asked(table: GeneratedTable) -> set[str]:
 def measure(tables: int) -> Iterator[tuple[str, bool]]:
     """Return the kind of each column, and whether it was asked about."""
     for table in map(generate, range(tables)):
-        asked = find_asked(table)
-        yield table.leak, "leak" in asked
+        questions = find_questions(table)
+        yield table.leak, "leak" in questions
         if table.honest:
-            yield table.honest, "honest" in asked
+            yield table.honest, "honest" in questions
 
 
 def main() -> None:
     """Print, and with RECORD=1 record, how many columns of each kind were asked about."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tables", type=int, default=40, help="how many to generate (default: %(default)s)")
-    asked = list(measure(parser.parse_args().tables))
+    columns = list(measure(parser.parse_args().tables))
     groups = {"all leaks": set(LEAKS), "all honest columns": set(HONEST)}
     kinds = {kind: {kind} for kind in [*LEAKS, *HONEST]}
-    rows = [_count(name, [was for kind, was in asked if kind in members]) for name, members in (kinds | groups).items()]
+    rows = [
+        _count(name, [is_left_out for kind, is_left_out in columns if kind in members])
+        for name, members in (kinds | groups).items()
+    ]
     figures.publish("leaks", rows)
 
 
-def _count(name: str, asked: list[bool]) -> figures.Row:
-    return {"column": name, "columns": len(asked), "asked about": sum(asked), "%": 100 * sum(asked) / len(asked)}
+def _count(name: str, left_out: list[bool]) -> figures.Row:
+    share = sum(left_out) / len(left_out)
+    return {"column": name, "columns": len(left_out), "asked about": sum(left_out), "%": 100 * share}
 
 
 if __name__ == "__main__":
