@@ -159,7 +159,7 @@ def _batch(job: IngestionJob, days: list[date]) -> list[Partition]:
 def _key(job: IngestionJob, day: date, raw: RawRows) -> str:
     rules = tasks.find(job.config.task.kind).ingestion
     meaning = [job.config.columns.model_dump(), job.config.source.timezone, rules.rules(job.config)]
-    if spelled := job.config.source.format.model_dump(exclude_defaults=True):
+    if spelled := job.config.source.model_dump(include={"format", "columns"}, exclude_defaults=True):
         meaning.append(spelled)
     made_of = [SCHEMA, raw.sha256, meaning, day <= job.plan.labels_due, sorted(job.text_ids)]
     if day in job.repeated:

@@ -4,7 +4,7 @@ import codecs
 import re
 from datetime import date, timedelta
 from string import Formatter
-from typing import Annotated, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 from zoneinfo import ZoneInfo
 
 import annotated_types
@@ -93,6 +93,8 @@ class FileFormat(ConfigSection):
         return self
 
 
+# what may tell a time of day
+HOURS_OF_DAY: tuple[set[str], ...] = (set(), {"time"}, {"hour"}, {"hour", "minute"}, {"hour", "minute", "second"})
 LAYOUTS = {
     "files": "by day",
     "table": "all days in one",
@@ -110,6 +112,50 @@ def _checked_query(query: str) -> str:
 
 
 Query = Annotated[str, AfterValidator(_checked_query), StringConstraints(min_length=1)]
+
+
+class DerivedColumn(ConfigSection):
+    """A column that files lack, made of others as they are read: a row's number, a time of its parts, or an outcome."""
+
+    row_number: bool = Field(
+        False, description="true, or the text row_number: the row's place in its file, from 1, beside the file's name"
+    )
+    date: str | None = Field(None, description="of a time: the column of its date, spelled as source.format.times says")
+    year: str | None = Field(None, description="of a time: the column of its year; with month and day, without date")
+    month: str | None = Field(None, description="of a time: the column of its month, 1 to 12")
+    day: str | None = Field(None, description="of a time: the column of its day of the month")
+    time: str | None = Field(None, description="of a time: the column of its time of day, such as 14:30 or 2:30 PM")
+    hour: str | None = Field(None, description="of a time: the column of its hour, 0 to 23; without time")
+    minute: str | None = Field(None, description="of a time: the column of its minute, with hour")
+    second: str | None = Field(None, description="of a time: the column of its second, with minute")
+    column: str | None = Field(None, description="of an outcome: the column that shows it; with one of the next three")
+    is_null: bool | None = Field(None, description="of an outcome: true: 1 where no value is; false: where one is")
+    equals: str | int | float | bool | None = Field(None, description="of an outcome: 1 where this is the value")
+    above: float | None = Field(None, description="of an outcome: 1 where the column's number is larger than this")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named_by_a_word(cls, value: Any) -> Any:
+        return {"row_number": True} if value == "row_number" else value
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        keys = {*self.model_dump(exclude_defaults=True)}
+        outcome = {frozenset(["column", how]) for how in ("is_null", "equals", "above")}
+        dated, timed = keys & {"date", "year", "month", "day"}, keys & {"time", "hour", "minute", "second"}
+        is_time = dated in ({"date"}, {"year", "month", "day"}) and timed in HOURS_OF_DAY and keys == dated | timed
+        if not (keys == {"row_number"} or keys in outcome or is_time):
+            raise ValueError(
+                "takes row_number, or {column: ..., is_null: true} or equals: or above:, or a time: {date: ...} or "
+                "{year:, month:, day:}, with time: or with hour:, minute: and second: where there are such columns"
+            )
+        return self
+
+    @property
+    def parts(self) -> dict[str, str]:
+        """Part -> the file's column that it is made of."""
+        names = {"date", "year", "month", "day", "time", "hour", "minute", "second", "column"}
+        return self.model_dump(include=names, exclude_none=True)
 
 
 class Source(ConfigSection):
@@ -143,6 +189,10 @@ class Source(ConfigSection):
         description="a Kafka topic of JSON objects; the data URI names its brokers: 'kafka://host:9092'",
     )
     format: FileFormat = Field(FileFormat(), description="how values are spelled; `nightshift config guess` finds it")
+    columns: dict[str, DerivedColumn] = Field(
+        {},
+        description="name -> a column that the files lack, made of others; `columns` and requests name it as any",
+    )
     timezone: str = Field("UTC", description="IANA name of the zone of times that carry none")
     empty_days: Literal["refused", "allowed"] | list[Weekday] = Field(
         "refused",
@@ -163,6 +213,15 @@ class Source(ConfigSection):
             raise ValueError(
                 f"'files' is {self.files!r} but must contain {{date}}, as in '{{date}}.parquet', or a spelling of day, "
                 "month and year, as in '{date:%Y%m%d}.csv'; no other braces"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _derived_of_files(self) -> Self:
+        if self.columns and not (self.files or self.table):
+            raise ValueError(
+                f"'columns' derives {', '.join(self.columns)}, which only 'files' and 'table' take; write it where the "
+                "rows come from, such as in the query"
             )
         return self
 

@@ -95,8 +95,11 @@ class FolderSource:
         return frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
 
     def _parse(self, uri: str, data: bytes) -> "pd.DataFrame":
+        from nightshift.tasks.derived import derive
+
         try:
-            return formats.parse(uri, data, self._columns, self._source.format)
+            frame = formats.parse(uri, data, self._columns, self._source.format)
+            return derive(frame, self._source, uri.removeprefix(self._root).lstrip("/"))
         except UserError as error:
             which = f"({PurePosixPath(uri).name}) " if "*" in self._template else ""
             raise UserError(f"{which}{error}") from None
@@ -155,11 +158,13 @@ class OneTable:
 
     def _parse(self, data: bytes) -> "ParsedTable":
         from nightshift.tasks import columns, spelling
+        from nightshift.tasks.derived import derive
 
-        frame = formats.parse(self._uri, data, self._config.columns, self._config.source.format)
+        source = self._config.source
+        frame = derive(formats.parse(self._uri, data, self._config.columns, source.format), source)
         columns.require(frame, self._config.columns)
         written = frame[self._config.columns.event_time]
-        times = spelling.times(written, self._config.source)
+        times = spelling.times(written, source)
         columns.require_some(written, times, columns.TIME)
         # a row whose time cannot be read counts to the day of the row before it, so that it is counted once
         days = times.dt.floor("D").ffill().bfill()
