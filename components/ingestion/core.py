@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 import pandera.pandas as pa
 
+from components.ingestion.records import MALFORMED
 from components.ingestion.repeats import Keys
 from components.ingestion.repeats import keys as event_keys
 from components.ingestion.tally import CORRECTED
@@ -36,11 +37,13 @@ CONTENT = (Holds.FILE, Holds.TEXT)  # what a row holds as a whole
 NUMBERS = (Holds.AMOUNT, Holds.NUMBER)
 # what a rule rejects may be spelled otherwise
 SPELLINGS = {
+    MALFORMED: "source.format.separator, quote and escape",
     "bad_amount": "source.format.decimal and thousands",
     "bad_number": "source.format.decimal and thousands",
     "unparsable_time": "source.format.times",
     "unknown_label": "source.format.positive and negative",
 }
+LINE_SHOWN = 24  # characters of a malformed line, half of them masked
 ID_DTYPES: dict[str, Any] = {"integer": "int64", "text": str}
 
 
@@ -262,6 +265,8 @@ def examples(bad: Iterable[pd.DataFrame], config: Config, rule: str, label: str 
         rejected = rejected[label_names(_read_columns(rejected, config, ()), config) == label]
     # further numbers are many, and of interest where one of them is at fault
     shown = columns.roles | (columns.holding(Holds.NUMBER) if rule == "bad_number" else {})
+    if rule == MALFORMED:
+        return [f"{_mask(text[:LINE_SHOWN])} ({len(text)} characters)" for text in rejected[MALFORMED].head(3)]
     rows = rejected[[*shown.values()]].head(3).astype(object)
     return [
         ", ".join(f"{name}={_mask(value) if name in masked else _show(value)}" for name, value in row.items())
@@ -272,6 +277,8 @@ def examples(bad: Iterable[pd.DataFrame], config: Config, rule: str, label: str 
 def hint(rule: str, config: Config) -> str:
     """Return what to change in the config where the rows that a rule rejects are right, the end of a sentence."""
     setting, remedy = SPELLINGS.get(rule), config.REMEDIES.get(rule)
+    if rule == MALFORMED:
+        return f" (they have more or fewer fields than the header, or stand between stray quotes), or set {setting}"
     spelling = f", or set {setting} in the config, which `nightshift config guess FILE` finds" if setting else ""
     return f"{spelling}, or {remedy}" if remedy else spelling
 
@@ -329,6 +336,7 @@ def _reasons(rows: ParsedRows, config: Config) -> pd.Series:
     typed = rows.typed
     faults, amounts = rules.faults(typed, config), [*columns.holding(Holds.AMOUNT)]
     broken = {
+        MALFORMED: rows.raw.get(MALFORMED, pd.Series(None, rows.raw.index, dtype=object)).notna(),
         "inexact_value": _inexact(rows, columns),
         "missing_key": typed[[*columns.holding(Holds.IDENTIFIER)]].isna().any(axis=1),
         "unparsable_time": typed["event_time"].isna(),

@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from components.ingestion import core, formats, sources
+from components.ingestion.records import MALFORMED, UNNAMED
 from components.ingestion.sources.coverage import require_days
 from components.ingestion.tally import Totals
 from nightshift import databases, storage
@@ -58,7 +59,7 @@ class SourceFiles:
         return self.layout
 
     def read(self) -> tuple[dict[str, Any], list[str], pd.DataFrame]:
-        """Return how the files are written, why, and all rows; the newest file says it for all.
+        """Return how the files are written, why, and all rows that are whole; the newest file says it for all.
 
         Raises:
             UserError: naming the file that cannot be read.
@@ -69,13 +70,15 @@ class SourceFiles:
             settings, reasons = _find_format(uri, contents[uri])
             frames = []
             for uri, data in contents.items():
-                frames.append(formats.read_rows(uri, data, FileFormat(**settings)))
+                rows = formats.read_rows(uri, data, FileFormat(**settings))
+                rows = rows.loc[:, ~rows.columns.duplicated()]
+                frames.append(rows[rows[MALFORMED].isna()] if MALFORMED in rows else rows)
         except UserError as error:
             raise UserError(f"{uri} {error}") from None
-        frame = frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
+        frame = formats.join(frames).drop(columns=MALFORMED, errors="ignore").reset_index(drop=True)
         if frame.empty:
             raise UserError(f"{uri} has no rows")
-        return settings, reasons, frame.loc[:, ~frame.columns.duplicated()]
+        return settings, reasons, frame
 
 
 @dataclass(frozen=True)
@@ -183,7 +186,7 @@ def _find_sheet_header(name: str, data: bytes) -> tuple[dict[str, Any], list[str
     """Return how many rows of a sheet stand before the first that names each column."""
     for rows in range(MOST_PREAMBLE):
         names = formats.read_rows(name, data, FileFormat(preamble_lines=rows)).columns
-        if not names.str.startswith(formats.UNNAMED).any():
+        if not names.str.startswith(UNNAMED).any():
             return ({"preamble_lines": rows}, [f"The header is row {rows + 1}."]) if rows else ({}, [])
     raise UserError(f"has no row among its first {MOST_PREAMBLE} that names each column; write the header first")
 
@@ -209,11 +212,26 @@ def verify(table: SourceFiles | QueryResult, config: Config, days: Days, last: d
     _check_shares(splits.values(), config)
     _check_shares([splits[day] for day in needed.events if day in splits], config)
     totals = _sum_up(splits.values())
+    _require_whole_days(totals, config)
     rules = ", ".join(f"{rows:,} by {rule}" for rule, rows in totals.by_rule.items())
     fates = f"all but {totals.bad:,} ({rules})" if rules else "all"
     bad = [split.bad for split in splits.values()]
     rows = [f"Left out by {rule}, for example: {core.examples(bad, config, rule)[0]}." for rule in totals.by_rule]
     return [f"Of {totals.read:,} rows of {days} a run with this config takes {fates}.", *rows]
+
+
+def _require_whole_days(totals: Totals, config: Config) -> None:
+    """Check that days without rows are not those of malformed records.
+
+    Raises:
+        UserError: when they may be.
+    """
+    if (lost := totals.by_rule.get(MALFORMED)) and config.source.empty_days != "refused":
+        raise UserError(
+            f"{lost:,} lines are no records of the table, and some days have no rows, which may be theirs: such lines "
+            "have more or fewer fields than the header, or stand between stray quotes; correct them, or leave them out "
+            f"of the file{core.hint(MALFORMED, config)}"
+        )
 
 
 def _sum_up(splits: Iterable[core.SplitRows]) -> Totals:

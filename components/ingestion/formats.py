@@ -2,17 +2,20 @@
 
 import gzip
 import io
-import warnings
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from components.ingestion import records
+from components.ingestion.records import UNNAMED
 from nightshift import storage, values
 from nightshift.arrow import to_frame
 from nightshift.config.columns import Columns
 from nightshift.config.source import FileFormat, Source
 from nightshift.errors import UserError
+from nightshift.guessing import dialect
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,8 +27,7 @@ COMPRESSED = (".gz", ".zip")
 PARQUET = b"PAR1"  # its first and its last bytes
 GZIP, ZIP = b"\x1f\x8b", b"PK\x03\x04"
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
-END = "\x1e"  # after the last record of a file that does not end with its line
-UNNAMED = "Unnamed: "  # begins the name of a column without one, as pandas calls it
+MOST_PREAMBLE = 20  # rows before a header
 PLAIN = FileFormat()
 HINT = "in the config; `nightshift config guess FILE` finds it"
 
@@ -76,7 +78,56 @@ def parse(name: str, data: bytes, columns: Columns, spelled: FileFormat = PLAIN)
     else:
         frame = read_rows(name, data, spelled)
     rules.require_once(frame, columns)
+    _require_header(frame, columns)
     return frame.loc[:, ~frame.columns.duplicated()]
+
+
+def join(frames: Sequence["pd.DataFrame"], numbers: Collection[str] = ()) -> "pd.DataFrame":
+    """Join the rows of several files, each value as it is in its own file, whatever types the files give a column.
+
+    Args:
+        frames: at least one; those without rows count only where all are.
+        numbers: names of columns that are read as numbers, where a narrow float is not the decimal it is written as.
+    """
+    import pandas as pd
+
+    frames = [frame for frame in frames if len(frame)] or list(frames[:1])
+    if len(frames) == 1:
+        return frames[0]
+    dtypes = [frame.dtypes.to_dict() for frame in frames]
+    shared = set.intersection(*map(set, dtypes))
+    mixed = {name for name in shared if any(own[name] != dtypes[0][name] for own in dtypes)}
+    exact = [_as_objects(frame, mixed, set(numbers) & mixed) for frame in frames]
+    return pd.concat(exact, ignore_index=True)
+
+
+def _as_objects(frame: "pd.DataFrame", mixed: AbstractSet[Any], numbers: AbstractSet[Any]) -> "pd.DataFrame":
+    """Return a frame some of whose columns hold Python's objects."""
+    from nightshift.tasks import columns as rules
+
+    floats = frame.columns[frame.dtypes.map(lambda dtype: dtype.kind == "f")]
+    frame = frame.astype(dict.fromkeys(numbers & set(floats), "float64"))
+    for name in mixed:
+        frame[name] = rules.objects(frame[name])
+    return frame
+
+
+def _require_header(frame: "pd.DataFrame", columns: Columns) -> None:
+    """Check that the names of the columns do not stand below the header.
+
+    Raises:
+        UserError: when a comment, or another line, was read as the header.
+    """
+    needed = set(columns.names)
+    if needed <= set(frame.columns):
+        return
+    for row in frame.head(MOST_PREAMBLE).itertuples(index=False):
+        if needed <= set(row):
+            header = ", ".join(map(str, frame.columns))[:60]
+            raise UserError(
+                f"has its header below {header!r}; set source.format.preamble_lines to the number of lines above the "
+                f"header {HINT}"
+            )
 
 
 def read_rows(name: str, data: bytes, spelled: FileFormat) -> "pd.DataFrame":
@@ -193,6 +244,11 @@ def _as_utf8(data: bytes, spelled: FileFormat) -> bytes:
         raise ValueError("it holds a NUL character")
     plain = plain.split(b"\n", spelled.preamble_lines)[-1]
     header = plain.partition(b"\n")[0]
+    if dialect.EXCEL_MARK.fullmatch(header.decode()):
+        raise UserError(
+            f"begins with {header.decode().strip()!r}, a line for Excel; set source.format.preamble_lines to "
+            f"{spelled.preamble_lines + 1} {HINT}"
+        )
     other = [mark for mark in (b",", b";", b"\t", b"|") if mark in header and spelled.separator.encode() not in header]
     if other:
         raise UserError(
@@ -221,56 +277,20 @@ def _decode(data: bytes, encoding: str) -> str:
 
 
 def _csv(plain: bytes, spelled: FileFormat) -> "pd.DataFrame":
-    is_open = not plain.endswith((b"\n", b"\r"))
-    try:
-        frame = _records(plain + END.encode() if is_open else plain, spelled)
-    except UnicodeDecodeError:
-        _decode(plain, "utf-8")
-        raise
-    names = _records(plain, spelled, header=None, nrows=1).iloc[0].tolist()
-    # pandas gives columns that share a name, or have none, names of its own
-    frame.columns = [name if isinstance(name, str) else own for name, own in zip(names, frame.columns, strict=True)]
-    return _strip_end(frame, spelled) if is_open and len(frame) else frame
-
-
-def _records(plain: bytes, spelled: FileFormat, **options: Any) -> "pd.DataFrame":
-    """Parse CSV; every value stays text."""
-    import pandas as pd
-
-    with warnings.catch_warnings():
-        # rows with more fields than the header has names
-        warnings.simplefilter("error", pd.errors.ParserWarning)
-        try:
-            frame: pd.DataFrame = pd.read_csv(
-                io.BytesIO(plain),
-                sep=spelled.separator,
-                quotechar=spelled.quote,
-                dtype=str,
-                encoding="utf-8-sig",
-                # never take the first column for an index: that shifts all names by one
-                index_col=False,
-                # only nothing is missing: 'NA' may be somebody's id
-                keep_default_na=False,
-                na_values=["", *spelled.missing],
-                **options,
-            )
-            return frame
-        except pd.errors.ParserError as error:
-            if "EOF inside string" in str(error):
-                raise EOFError("it ends within quotes") from None
-            raise
-
-
-def _strip_end(frame: "pd.DataFrame", spelled: FileFormat) -> "pd.DataFrame":
-    """Return records without the mark at the end.
+    """Read CSV; see `records.read`.
 
     Raises:
-        EOFError: when the last record has too few fields.
+        UserError: when quotes in fields are written otherwise than the config says.
     """
-    last = frame.iloc[-1].tolist()
-    fields = next(number for number, value in enumerate(last, 1) if isinstance(value, str) and value.endswith(END))
-    last[fields - 1] = last[fields - 1].removesuffix(END) or None
-    if fields < len(last) and _first_field(last[0]) not in spelled.skip_rows:
-        raise EOFError(f"its last line has {fields} of {len(last)} fields, and no end")
-    frame.iloc[-1, fields - 1] = last[fields - 1]
-    return frame
+    if spelled.escape:
+        plain = dialect.double_quotes(plain, spelled.separator, spelled.quote)
+    elif line := dialect.find_escaped(plain, spelled.separator, spelled.quote):
+        raise UserError(
+            f"has quotes after a backslash, the first in line {line + spelled.preamble_lines}; "
+            f"set source.format.escape to '\\' {HINT}"
+        )
+    try:
+        return records.read(plain, spelled)
+    except ValueError:  # as Arrow says that a text is no UTF-8
+        _decode(plain, "utf-8")
+        raise

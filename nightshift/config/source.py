@@ -58,6 +58,9 @@ class FileFormat(ConfigSection):
     encoding: str = Field("utf-8", description="of CSV: 'utf-16', 'cp1252'")
     separator: str = Field(",", min_length=1, max_length=1, description="between the fields of CSV: ';', '|', a tab")
     quote: Literal['"', "'"] = Field('"', description="around fields of CSV that hold a separator")
+    escape: Literal["", "\\"] = Field(
+        "", description="before a quote in a quoted field of CSV: a backslash; default: the quote is written twice"
+    )
     sheet: str | None = Field(None, description="of an Excel workbook; default: the first")
     preamble_lines: Annotated[int, annotated_types.Interval(ge=0, le=1000)] = Field(
         0, description="lines of CSV, or rows of Excel, before the header"

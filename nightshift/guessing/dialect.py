@@ -1,6 +1,7 @@
 """The dialect of a text file with rows: encoding, separator, quote, lines before the header."""
 
 import csv
+import io
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -11,14 +12,14 @@ from nightshift import values
 from nightshift.config.source import FileFormat
 from nightshift.errors import UserError
 
-SETTINGS = ("encoding", "separator", "quote", "preamble_lines")  # of `source.format`, and of a dialect
+SETTINGS = ("encoding", "separator", "quote", "escape", "preamble_lines")  # of `source.format`, and of a dialect
 UTF_16 = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 SEPARATORS = ",;\t|"
 SAMPLED_RECORDS = 200
 SAMPLE = 1 << 20  # bytes
 SOME = 0.3  # share of zero bytes in UTF-16 without a mark; other text has none
-# in a field that begins with a quote; before the last quote a backslash may be the end of a path
-ESCAPED = re.compile(rf'(?:^|[{SEPARATORS}])"[^"\r\n]*\\"[^{SEPARATORS}"\r\n]', re.MULTILINE)
+EXCEL_MARK = re.compile(r'\ufeff?"?sep=.?.?"?\r?', re.IGNORECASE)  # a line that tells Excel the separator
+csv.field_size_limit(2**31 - 1)  # characters; a stray quote makes long fields
 LIKE_A_VALUE = re.compile(r"[+-]?[0-9][0-9.,:/ -]*")
 
 
@@ -30,6 +31,7 @@ class Dialect:
         encoding: a name of Python's.
         separator: one character.
         quote: around fields that hold a separator.
+        escape: before a quote in such a field; empty where it is written twice.
         preamble_lines: lines before the header.
         reasons: sentences that say what was assumed, and why.
     """
@@ -37,6 +39,7 @@ class Dialect:
     encoding: str
     separator: str
     quote: str
+    escape: str
     preamble_lines: int
     reasons: list[str]
 
@@ -51,20 +54,24 @@ def guess(data: bytes) -> Dialect:
     """Return the dialect of a text file, without compression.
 
     Raises:
-        UserError: when no line can be its header, or quotes are escaped otherwise than by doubling them.
+        UserError: when no line can be its header.
     """
     encoding, reasons = _guess_encoding(data)
     sample = data[: SAMPLE // 2 * 2].decode(encoding, errors="ignore").removeprefix("\ufeff")
-    _require_doubled_quotes(sample)
     quote = _guess_quote(sample)
+    escape = "\\" if (line := find_escaped(sample.encode(), SEPARATORS, quote)) else ""
+    if escape:
+        reasons.append(f"Quotes in fields stand after a backslash, the first in line {line}.")
+        sample = double_quotes(sample.encode(), SEPARATORS, quote).decode()
     separator, width = _guess_separator(sample, quote)
     preamble = _count_preamble(sample, separator, quote, width)
-    _require_header(next(_records("".join(sample.splitlines(keepends=True)[preamble:]), separator, quote)))
+    below = "".join(islice(io.StringIO(sample, newline=""), preamble, None))
+    _require_header(next(list_records(below, separator, quote)))
     if separator != ",":
         reasons.append(f"Fields are separated by {separator!r}, which gives each line {width} fields.")
     if preamble:
-        reasons.append(f"The header is line {preamble + 1}; the lines above it have fewer fields.")
-    return Dialect(encoding, separator, quote, preamble, reasons)
+        reasons.append(f"The header is line {preamble + 1}; what stands above it is left out.")
+    return Dialect(encoding, separator, quote, escape, preamble, reasons)
 
 
 def _guess_encoding(data: bytes) -> tuple[str, list[str]]:
@@ -127,7 +134,7 @@ def _guess_separator(sample: str, quote: str) -> tuple[str, int]:
     best, most = (",", 1), 0.0
     for separator in SEPARATORS:
         widths = Counter(
-            len(record) for record in islice(_records(sample, separator, quote), SAMPLED_RECORDS) if record
+            len(record) for record in islice(list_records(sample, separator, quote), SAMPLED_RECORDS) if record
         )
         width, records = max(widths.items(), key=lambda item: (item[0] > 1, item[1]), default=(1, 0))
         share = records / max(1, widths.total())
@@ -146,10 +153,11 @@ def _count_preamble(sample: str, separator: str, quote: str, width: int) -> int:
 
     Where some of its fields are empty, and the next line has more and no value either, the next one is the header.
     """
-    reader = csv.reader(sample.splitlines(keepends=True), delimiter=separator, quotechar=quote)
+    reader = csv.reader(io.StringIO(sample, newline=""), delimiter=separator, quotechar=quote)
     before = 0
     for record in reader:
-        if len(record) == width and _count_empty(record) <= width // 2:
+        is_header = len(record) == width and not EXCEL_MARK.fullmatch(separator.join(record))
+        if is_header and _count_empty(record) <= width // 2:
             after, below = reader.line_num, next(reader, record)
             is_group = len(below) == width and _count_empty(below) < _count_empty(record) and not _find_values(below)
             return after if is_group else before
@@ -166,18 +174,29 @@ def _find_values(record: list[str]) -> list[str]:
     return [field for field in record if LIKE_A_VALUE.fullmatch(field.strip(values.SPACE))]
 
 
-def _require_doubled_quotes(sample: str) -> None:
-    """Check that quotes in fields are written twice.
+def find_escaped(plain: bytes, separators: str, quote: str) -> int | None:
+    """Return the first line of CSV that has a quote after a backslash in a quoted field, None without one."""
+    if f"\\{quote}".encode() not in plain:
+        return None
+    marks = re.escape(separators)
+    # before the last quote a backslash may be the end of a path
+    further = rf"[^{marks}{quote}\r\n]|{quote}(?:[{marks}\r\n]|$)"
+    pattern = rf"(?:^|[{marks}]){quote}[^{quote}\r\n]*\\{quote}(?:{further})"
+    escaped = re.search(pattern.encode(), plain, re.MULTILINE)
+    return plain.count(b"\n", 0, escaped.end()) + 1 if escaped else None
 
-    Raises:
-        UserError: when a backslash stands before them.
-    """
-    if escaped := ESCAPED.search(sample):
-        line = sample.count("\n", 0, escaped.end()) + 1
-        raise UserError(
-            f'has quotes after a backslash, the first in line {line}; write a quote in a field twice, "", as CSV '
-            "does, or export the table as Parquet"
-        )
+
+def double_quotes(plain: bytes, separators: str, quote: str) -> bytes:
+    """Return CSV with a quote in a quoted field written twice, where a backslash stands before it."""
+    mark = quote.encode()
+    pattern = rf"((?:^|[{re.escape(separators)}]){quote})((?:[^{quote}\\]|\\.|{quote}{quote})*+)(?={quote})"
+    field = re.compile(pattern.encode(), re.MULTILINE | re.DOTALL)
+    escape = re.compile(rb"\\([\\%b])" % mark)
+
+    def respell(match: re.Match[bytes]) -> bytes:
+        return match[1] + escape.sub(lambda pair: 2 * mark if pair[1] == mark else pair[1], match[2])
+
+    return field.sub(respell, plain)
 
 
 def _require_header(header: list[str]) -> None:
@@ -193,5 +212,6 @@ def _require_header(header: list[str]) -> None:
         )
 
 
-def _records(text: str, separator: str, quote: str) -> Iterator[list[str]]:
-    return csv.reader(text.splitlines(keepends=True), delimiter=separator, quotechar=quote)
+def list_records(text: str, separator: str, quote: str) -> Iterator[list[str]]:
+    """Yield the fields of each record of CSV."""
+    return csv.reader(io.StringIO(text, newline=""), delimiter=separator, quotechar=quote)

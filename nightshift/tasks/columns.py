@@ -102,7 +102,7 @@ def texts(column: pd.Series) -> pd.Series:
     text = (
         column
         if isinstance(column.dtype, pd.StringDtype)
-        else _objects(column).map(values.format_value, na_action="ignore")
+        else objects(column).map(values.format_value, na_action="ignore")
     )
     text = text.astype("string")
     return text.mask(text == "")
@@ -123,7 +123,7 @@ def canonical(column: pd.Series) -> pd.Series:
         respelled = changed[changed.str.contains(values.RESPELLED)]
         spellings[respelled.index] = respelled.map({text: values.canonical(text) for text in respelled.unique()})
         return spellings
-    spellings = _objects(column).map(values.canonical, na_action="ignore").astype("string")
+    spellings = objects(column).map(values.canonical, na_action="ignore").astype("string")
     return spellings.mask(column.isna(), "")
 
 
@@ -250,7 +250,7 @@ def _read(column: pd.Series) -> tuple[Integers, npt.NDArray[np.bool_]]:
         times = pd.to_datetime(texts.str.removesuffix("Z"), format="ISO8601", errors="coerce")
         micros[plain], is_wall[plain] = _stamps(times)[0], ~texts.str.endswith("Z")
     rest = column[~plain]
-    for position, value in zip(np.flatnonzero(~plain), _objects(rest).where(rest.notna(), None), strict=True):
+    for position, value in zip(np.flatnonzero(~plain), objects(rest).where(rest.notna(), None), strict=True):
         if time := read_time(value):
             micros[position], is_wall[position] = time.micros, not time.is_utc
     return micros, is_wall
@@ -272,7 +272,7 @@ def _each_to_utc(walls: Integers, zone: ZoneInfo) -> Integers:
     return np.array([NOT_A_TIME if micros is None else micros for micros in utc], np.int64)
 
 
-def _objects(column: pd.Series) -> pd.Series:
+def objects(column: pd.Series) -> pd.Series:
     """Return values as Python's objects, each as exact as it is in the column."""
     narrow = getattr(column.dtype, "numpy_dtype", column.dtype)
     if narrow in (np.float16, np.float32):

@@ -1,6 +1,7 @@
 """Times and numbers as a config's `source.format` spells them, turned into canonical types."""
 
 import re
+from datetime import date
 from decimal import Decimal
 from functools import cache
 from itertools import pairwise
@@ -50,7 +51,7 @@ def times(column: pd.Series, source: Source) -> pd.Series:
     """Return times as naive UTC, datetime64[us]; NaT where a value is no time, or is spelled otherwise.
 
     Args:
-        column: timestamps, which need no spelling, dates, numbers or text.
+        column: timestamps and dates, which need no spelling, numbers or text.
         source: says how times are spelled, and the zone of those that carry none; a spelling with `UTC` has that one,
             and one with %Z names an IANA zone.
     """
@@ -59,6 +60,9 @@ def times(column: pd.Series, source: Source) -> pd.Series:
         return columns.times(column, source.timezone)
     texts = columns.texts(column).str.strip(values.SPACE)
     moments = pd.Series(pd.NaT, column.index, dtype="datetime64[us]")
+    if column.dtype == object:  # cells of a sheet, or of files with different types
+        stamps = column[[isinstance(value, date) for value in column]]
+        moments[stamps.index] = columns.times(stamps, source.timezone)
     for spelling in spellings:
         unread = texts[moments.isna() & texts.notna()]
         moments[unread.index] = _times(unread, spelling, source.timezone)

@@ -13,6 +13,7 @@ from components.ingestion.digests import Digests
 from components.ingestion.sources.protocol import RawRows
 from nightshift import storage
 from nightshift.config import Config
+from nightshift.config.columns import Holds
 from nightshift.errors import UnavailableError, UserError
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class FolderSource:
         contents = dict[str, bytes]()
         hashes = {uri: self._digest(uri, version, contents) for uri, version in self._files(day).items()}
         whole = list(hashes.values())
-        load = partial(self._load, day, hashes, contents)
+        load = partial(self._load, hashes, contents)
         return RawRows(whole[0] if len(whole) == 1 else storage.fingerprint(whole), load)
 
     def _files(self, day: date) -> dict[str, storage.Version | None]:
@@ -78,21 +79,21 @@ class FolderSource:
             self._digests[uri] = version, digest
         return digest
 
-    def _load(self, day: date, hashes: Mapping[str, str], contents: Mapping[str, bytes]) -> "pd.DataFrame":
+    def _load(self, hashes: Mapping[str, str], contents: Mapping[str, bytes]) -> "pd.DataFrame":
         import pandas as pd
 
         from nightshift.tasks import columns
 
+        if not hashes:
+            return pd.DataFrame(columns=self._columns.names, dtype=object)
         files = {
             uri: contents[uri] if uri in contents else _read_unchanged(uri, digest) for uri, digest in hashes.items()
         }
         frames = [self._parse(uri, data) for uri, data in files.items()]
-        if len(frames) > 1:  # joined, a column that one lacks would be there
-            for frame in frames:
-                columns.require(frame, self._columns, self._source.may_be_empty(day))
-        if not frames:
-            return pd.DataFrame(columns=self._columns.names, dtype=object)
-        return frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
+        parts = [frame for frame in frames if len(frame)]
+        for part in parts:  # joined, a column that one lacks would be there
+            columns.require(part, self._columns)
+        return formats.join(parts or frames, self._columns.holding(Holds.AMOUNT, Holds.NUMBER).values())
 
     def _parse(self, uri: str, data: bytes) -> "pd.DataFrame":
         from nightshift.tasks.derived import derive
