@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 
 from nightshift.errors import UnavailableError, UserError, nearest
+from nightshift.outages import is_outage
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,12 +24,6 @@ if TYPE_CHECKING:
 PASSWORD = "NIGHTSHIFT_DATABASE_PASSWORD"  # noqa: S105 the variable's name
 SECRET = re.compile("(password|passwd|pwd|secret|token|private_key)$", re.IGNORECASE)  # a parameter of a URI
 NAME = re.compile(r"\{([a-z_]+)\}")
-# what drivers say of a failure that may pass; their classes of errors do not tell it from a mistake
-PASSING = re.compile(
-    "refused|could not translate|could not connect|unreachable|timed? ?out|starting up|shutting down|too many|locked|"
-    "lock on file|reset by|terminat|closed the connection|connection.* lost|unavailable|throttl|deadlock|serializ",
-    re.IGNORECASE,
-)
 
 
 @dataclass(frozen=True)
@@ -221,7 +216,7 @@ def _explain(uri: str) -> Iterator[None]:
         raise
     except Exception as error:
         reason = _hide_password(" ".join(str(error).split()))[:500]
-        if PASSING.search(str(error)):
+        if is_outage(error):
             raise UnavailableError(f"{uri}: {reason}; check the database, then run the same command again") from None
         raise UserError(f"{uri}: {reason}; check the query, the names in it, the URI and the credentials") from None
 

@@ -305,11 +305,14 @@ def _read_columns(raw: pd.DataFrame, config: Config, text_ids: Collection[str]) 
         # nothing is a category too, and its name is the empty text, as in a CSV file
         Holds.CATEGORY: read.canonical,
     }
-    frame = pd.DataFrame(index=raw.index)
-    for column in config.columns.read:
-        as_ids: Callable[[pd.Series], pd.Series] = partial(read.ids, as_text=column.role in text_ids)
-        frame[column.role] = readers.get(column.holds, as_ids)(raw[column.name])
-    return frame
+    as_ids: dict[str, Callable[[pd.Series], pd.Series]] = {
+        role: partial(read.ids, as_text=role in text_ids) for role in config.columns.holding(Holds.IDENTIFIER)
+    }
+    columns = {
+        column.role: (as_ids.get(column.role) or readers[column.holds])(raw[column.name])
+        for column in config.columns.read
+    }
+    return pd.DataFrame(columns, raw.index)  # at once: a column after the other would be in a block of its own
 
 
 def _labels(config: Config) -> LabelsTask:
@@ -389,9 +392,11 @@ def _inexact(rows: ParsedRows, columns: Columns) -> pd.Series:
 def _bad_numbers(rows: ParsedRows, config: Config) -> pd.Series:
     """Return which rows have a number that cannot be read, or none in a column that needs one."""
     numbers = config.columns.holding(Holds.NUMBER)
-    bad = ~_finite(rows.typed[[name for name in numbers if name not in config.nullable]])
-    for role in config.nullable:
-        unread = rows.typed.index[~np.isfinite(rows.typed[role])]
+    nullable = set(config.nullable)
+    bad = ~_finite(rows.typed[[name for name in numbers if name not in nullable]])
+    missing = ~np.isfinite(rows.typed[config.nullable].to_numpy())
+    for number in np.flatnonzero(missing.any(axis=0)):
+        role, unread = config.nullable[number], rows.typed.index[missing[:, number]]
         bad[unread] |= read.has_value(rows.raw.loc[unread, numbers[role]])
     return bad
 

@@ -1,8 +1,10 @@
 """What the user's columns are called, and what each of them holds."""
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
@@ -63,7 +65,7 @@ class Columns(ConfigSection):
 
     @model_validator(mode="after")
     def _no_column_twice(self) -> Self:
-        twice = sorted({name for name in self.names if self.names.count(name) > 1})
+        twice = sorted(name for name, count in Counter(self.names).items() if count > 1)
         if twice:
             raise ValueError(f"column {twice[0]!r} is given more than one role; give each column one")
         further = [column.name for column in self.read if column.is_further]
@@ -76,7 +78,7 @@ class Columns(ConfigSection):
         """Return whether a further column may not have a name, since the pipeline uses it."""
         return name in cls.model_fields or cls.RESERVED.fullmatch(name) is not None
 
-    @property
+    @cached_property
     def read(self) -> list[Column]:
         """All columns that are read, in the order of an events partition: roles, the label, further columns."""
         columns = [column for field in type(self).model_fields for column in self._named_by(field)]

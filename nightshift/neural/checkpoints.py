@@ -250,7 +250,7 @@ def find_damage(folder: str) -> str:
 def _is_whole(uri: str, infos: "list[Any]", name: str) -> bool:
     """Whether every tensor of a file has its checksum."""
     try:
-        content = memoryview(storage.read_bytes(uri))
+        content = memoryview(storage.map_file(uri))
         parts = (content[info.offset :][: info.length] for info in infos if info.relative_path == name)
         return all(zipfile.ZipFile(io.BytesIO(part)).testzip() is None for part in parts)
     except (UserError, zipfile.BadZipFile, EOFError, NotImplementedError, OSError, ValueError, RuntimeError):

@@ -43,8 +43,8 @@ def require(frame: pd.DataFrame, columns: Columns, may_be_empty: bool = False) -
             "has no rows; write the file again, or set source.empty_days in the config if such days are right"
         )
     present = [str(name) for name in frame.columns]
-    keys = _keys(columns)
-    missing = [f"{name!r} ({key}{nearest(name, present)})" for name, key in keys.items() if name not in present]
+    absent = [name for name in (keys := _keys(columns)) if name not in frame.columns]
+    missing = [f"{name!r} ({keys[name]}{nearest(name, present)})" for name in absent]
     if missing:
         raise UserError(
             f"has no column {', '.join(missing)}; it has {printable(', '.join(present))[:500]}; "
@@ -58,9 +58,11 @@ def require_once(frame: pd.DataFrame, columns: Columns) -> None:
     Raises:
         UserError: naming the column.
     """
-    names = [str(name) for name in frame.columns]
+    spellings: dict[str, list[str]] = {}
+    for name in map(str, frame.columns):
+        spellings.setdefault(name.strip(values.SPACE), []).append(name)
     for needed in _keys(columns):
-        same = [name for name in names if name.strip(values.SPACE) == needed.strip(values.SPACE)]
+        same = spellings.get(needed.strip(values.SPACE), [])
         if len(same) > 1:
             spelled = "" if len(set(same)) == 1 else f" ({', '.join(map(repr, same))})"
             raise UserError(f"has column {needed!r} more than once{spelled}; keep one")

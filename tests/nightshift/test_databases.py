@@ -1,15 +1,24 @@
 """Databases by URI: what is refused, what may pass, and that a password is shown nowhere."""
 
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from datetime import date
 from decimal import Decimal
 
+import adbc_driver_manager
 import pytest
+from adbc_driver_manager import AdbcStatusCode
+from botocore.exceptions import ClientError, EndpointConnectionError
+from google.api_core import exceptions
+from google.cloud.bigquery import dbapi as bigquery
+from snowflake.connector import errors as snowflake
 
 from nightshift import databases
 from nightshift.databases import bind, local_folder, open_database
 from nightshift.errors import UnavailableError, UserError
+from nightshift.outages import is_outage
 from tests import postgresql
 from tests.processes import started
 
@@ -166,3 +175,105 @@ def test_the_folder_of_a_database_in_a_file_is_known():
     assert local_folder("sqlite:///srv/my%20data/shop.db") == "/srv/my data"
     assert local_folder("postgresql://db/shop") is None
     assert local_folder("/srv/shop") is None
+
+
+MISTAKES = [
+    "select refused from loans where at >= {date}",
+    "select id from loans_locked",
+    "select timeout from loans",
+    "select 'shutting down",
+    "select unavailable from terminated",
+    "select too_many(deadlock) from loans",
+]
+
+
+@pytest.fixture(scope="module")
+def loans(address, tmp_path_factory):
+    """URIs of databases with a table."""
+    folder = tmp_path_factory.mktemp("loans")
+    uris = [f"sqlite://{folder}/a.db", f"duckdb://{folder}/a.duckdb", f"postgresql://{address}/shop"]
+    for uri in uris:
+        with open_database(uri) as database, database.transaction() as cursor:
+            cursor.execute("create table loans (id integer)")
+    return uris
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("query", MISTAKES)
+def test_a_mistake_in_a_query_is_no_outage_whatever_words_it_has(loans, query):
+    for uri in loans:
+        with open_database(uri, read_only=True) as database, pytest.raises(UserError, match="check the query"):
+            database.read(query, DAYS)
+
+
+@pytest.mark.slow
+def test_a_server_that_refuses_a_login_is_up_and_one_without_free_connections_may_be_tried_again(address, loans):
+    server, (*_, uri) = address.partition("@")[2], loans
+    for wrong in (f"{address}/refused", f"timeout@{server}/shop", f"{address}/shop?timed=out"):
+        with pytest.raises(UserError, match="check the query, the names in it, the URI and the credentials"):
+            open_database(f"postgresql://{wrong}")
+    with open_database(uri) as database, database.transaction() as cursor:
+        cursor.execute("create role few login connection limit 0")
+    with pytest.raises(UnavailableError, match="check the database, then run the same command again"):
+        open_database(f"postgresql://few@{server}/shop")
+
+
+@pytest.mark.slow
+def test_a_sqlite_database_that_another_process_writes_may_be_tried_again(tmp_path):
+    with closing(sqlite3.connect(tmp_path / "a.db", isolation_level=None)) as writer:
+        writer.execute("create table loans (id integer)")
+        writer.execute("begin exclusive")
+        with open_database(f"sqlite://{tmp_path}/a.db", read_only=True) as database:
+            database.connection.execute("pragma busy_timeout = 0")
+            with pytest.raises(UnavailableError, match="database is locked"):
+                database.read("select * from loans", {})
+
+
+def adbc(status: str, sqlstate: str | None = None, message: str = "refused") -> Exception:
+    code = AdbcStatusCode[status]
+    return adbc_driver_manager.OperationalError(f"{status}: {message}", status_code=code, sqlstate=sqlstate)
+
+
+def aws(status: int, code: str) -> Exception:
+    answer = {"Error": {"Code": code, "Message": "timed out"}, "ResponseMetadata": {"HTTPStatusCode": status}}
+    return ClientError(answer, "StartQueryExecution")
+
+
+def wrapped(cause: Exception) -> Exception:
+    """An error of a driver that was raised from a library's."""
+    error = RuntimeError("timed out")
+    error.__cause__ = cause
+    return error
+
+
+SNOWFLAKE = {"msg": "refused: timed out", "errno": 250001}
+ERRORS = [
+    (adbc("IO"), True),
+    (adbc("TIMEOUT"), True),
+    (adbc("INTERNAL"), False),
+    (adbc("INTERNAL", message="Binder Error: IO Error: Could not set lock on file"), False),
+    (adbc("INTERNAL", message="IO Error: Could not set lock on file"), True),
+    *((adbc("IO", state), True) for state in ("08006", "53300", "57P01", "57P03", "57014", "40001", "40P01", "55P03")),
+    *((adbc("IO", state), False) for state in ("P0001", "42P01", "42703", "22012", "28P01", "3D000", "42501")),
+    (snowflake.OperationalError(**SNOWFLAKE), True),
+    (snowflake.ServiceUnavailableError(**SNOWFLAKE), True),
+    (snowflake.DatabaseError(**SNOWFLAKE, sqlstate="08001"), False),  # a wrong password
+    (snowflake.ProgrammingError(msg="timed out", errno=904, sqlstate="42000"), False),
+    (snowflake.ProgrammingError(msg="stopped", errno=604, sqlstate="57014"), True),
+    (bigquery.DatabaseError(exceptions.ServiceUnavailable("x")), True),
+    (bigquery.DatabaseError(exceptions.TooManyRequests("x")), True),
+    (bigquery.DatabaseError(exceptions.Forbidden("x", errors=[{"reason": "rateLimitExceeded"}])), True),
+    (bigquery.DatabaseError(exceptions.Forbidden("timed out", errors=[{"reason": "accessDenied"}])), False),
+    (bigquery.DatabaseError(exceptions.BadRequest("Unrecognized name: refused")), False),
+    (wrapped(aws(400, "ThrottlingException")), True),
+    (wrapped(aws(503, "ServiceUnavailable")), True),
+    (wrapped(aws(400, "InvalidRequestException")), False),
+    (wrapped(EndpointConnectionError(endpoint_url="https://athena")), True),
+    (RuntimeError("COLUMN_NOT_FOUND: column timeout"), False),
+    (wrapped(ConnectionRefusedError()), True),
+]
+
+
+@pytest.mark.parametrize(("error", "passes"), ERRORS, ids=lambda value: f"{type(value).__name__} {value}"[:60])
+def test_outages_and_mistakes_are_told_apart_by_codes(error, passes):
+    assert is_outage(error) == passes

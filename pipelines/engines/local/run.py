@@ -251,4 +251,4 @@ def _hash(path: Path) -> str:
     if path.is_dir():
         files = sorted(file for file in path.rglob("*") if file.is_file())
         return storage.fingerprint([[str(file.relative_to(path)), _hash(file)] for file in files])
-    return storage.sha256(path.read_bytes()) if path.exists() else ""
+    return storage.digest(str(path)) if path.exists() else ""
