@@ -43,7 +43,8 @@ def require(frame: pd.DataFrame, columns: Columns, may_be_empty: bool = False) -
             "has no rows; write the file again, or set source.empty_days in the config if such days are right"
         )
     present = [str(name) for name in frame.columns]
-    absent = [name for name in (keys := _keys(columns)) if name not in frame.columns]
+    keys = _keys(columns)
+    absent = [name for name in keys if name not in frame.columns]
     missing = [f"{name!r} ({keys[name]}{nearest(name, present)})" for name in absent]
     if missing:
         raise UserError(

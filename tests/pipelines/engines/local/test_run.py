@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import tracemalloc
 from pathlib import Path
 from typing import ClassVar, Self
 
@@ -13,7 +14,7 @@ from kfp import kubernetes
 from nightshift.step import PREEMPTED, PREEMPTIONS
 from pipelines import ir
 from pipelines.engines.local.processes import Processes
-from pipelines.engines.local.run import Run
+from pipelines.engines.local.run import Run, hash_output
 from tests.pipelines.samples import (
     Silent,
     compiled,
@@ -29,6 +30,8 @@ from tests.pipelines.samples import (
 from tests.processes import SECONDS, content, engine, started, wait_until
 
 pytestmark = pytest.mark.slow
+
+MEGABYTE = 2**20
 
 
 def execute(pipeline: ir.Pipeline, folder: Path, **arguments: object) -> tuple[bool, dict[str, str]]:
@@ -56,6 +59,19 @@ def test_independent_steps_run_at_the_same_time(tmp_path: Path) -> None:
 
     assert (os.cpu_count() or 1) > 1
     assert execute(compiled(pipeline, tmp_path), tmp_path / "run")[0]
+
+
+def test_a_large_output_is_hashed_without_being_read_whole(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    with (folder / "weights.safetensors").open("wb") as file:
+        file.truncate(64 * MEGABYTE)
+    tracemalloc.start()
+    try:
+        hash_output(folder)
+        assert tracemalloc.get_traced_memory()[1] < 4 * MEGABYTE
+    finally:
+        tracemalloc.stop()
 
 
 def test_after_a_failure_nothing_that_follows_is_started(tmp_path: Path) -> None:
