@@ -19,11 +19,28 @@ def signals(columns: list[ColumnDrift], inputs: DriftInputs[Any], comparison: Co
     limits = comparison.limits
     yield from shifts(columns, limits)
     yield from comparison.unlabeled_signals()
+    yield from observed(inputs)
     yield volume(inputs.rows, inputs.rows_a_day, limits.volume)
     if inputs.labeled_rows is not None:
         yield labels(inputs.labeled_rows, inputs.rows_a_day)
+        yield unlabeled_days(inputs)
     if inputs.labeled_days:
         yield from comparison.labeled_signals()
+
+
+def observed(inputs: DriftInputs[Any]) -> Iterator[Signal]:
+    """Yield what earlier steps have seen: of the events, and of the scores."""
+    for table in (inputs.features, inputs.scores):
+        yield from map(Signal.model_validate, table.details.get("signals", []))
+
+
+def unlabeled_days(inputs: DriftInputs[Any]) -> Signal:
+    """Return whether a day lacks labels that are due; the value is how many do."""
+    counts = inputs.features.details.get("unlabeled", {})
+    late = {str(day): counts[str(day)] for day in inputs.labeled_days if str(day) in counts}
+    days = ", ".join(f"{day} ({rows:,} rows)" for day, rows in late.items())
+    reason = f"Labels that are due have not arrived for {days}; deliver them." if late else "No due label is missing."
+    return Signal(name="unlabeled_days", value=len(late), limit=0, unit="days", raised=bool(late), reason=reason)
 
 
 def shifts(columns: list[ColumnDrift], limits: DriftLimits) -> Iterator[Signal]:

@@ -8,6 +8,8 @@ from nightshift.contracts.section import write_section
 from nightshift.step import StepParser, log, run
 from nightshift.tasks.protocol import FeatureSetup
 
+PASSED_ON = ("unlabeled", "signals")  # details of the events that later steps read
+
 
 def parser() -> StepParser:
     """Return the step's flags."""
@@ -35,7 +37,8 @@ def body(context: StepContext) -> dict[str, float]:
     written = daily.write(missing) if missing else {}
     parts = [(kept | written)[day] for day in uris]
     described = daily.details(parts)
-    table = tables.Table("features", parts, {"events_sha256": events.sha256, **described.details})
+    about_events = {"events_sha256": events.sha256} | {k: events.details[k] for k in PASSED_ON if k in events.details}
+    table = tables.Table("features", parts, {**about_events, **described.details})
     write_section(args.features, section.build(table, len(written), device, described))
     tables.write_table(args.features, table)
     return {"rows": table.rows, "computed_days": len(written), **described.metrics}

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import TYPE_CHECKING
 
-from components.ingestion import digests, repeats, section, sources, tally
+from components.ingestion import corrections, digests, repeats, section, sources, tally
 from components.ingestion.sources.coverage import require_days
 from components.ingestion.sources.protocol import EventSource, RawRows
 from nightshift import storage, tasks
@@ -76,10 +76,17 @@ def body(context: StepContext) -> dict[str, float | str]:
         raise UserError(f"{args.data} has no row on any of {days.events}; give another --date or --data")
     for sentence in section.empty_days(partitions):
         log.info("ingestion: %s", sentence)
+    unlabeled = tally.count_unlabeled(partitions)
+    corrected = corrections.compare(partitions, context.day, config.drift.corrections)
+    alerts = [*section.late_labels(unlabeled), *([corrected.reason] if corrected.raised else [])]
+    for sentence in alerts:
+        log.warning("ingestion: %s", sentence)
     _check_shares(job, partitions, totals)
     details = {"source": args.data, "read": totals.read, "quarantined": totals.by_rule} | dict(source.details)
     details |= {"quarantined_labels": totals.quarantined} if totals.has_labels else {}
-    write_section(args.events, section.build(args.data, partitions, totals))
+    details |= {"unlabeled": unlabeled} if unlabeled else {}
+    details |= {"signals": [corrected.model_dump(mode="json")]} if corrected.value else {}
+    write_section(args.events, section.build(args.data, partitions, totals, alerts))
     table = Table("events", partitions, details)
     write_table(args.events, table)
     metadata: dict[str, float | str] = {
@@ -161,7 +168,9 @@ def _key(job: IngestionJob, day: date, raw: RawRows) -> str:
     meaning = [job.config.columns.model_dump(), job.config.source.timezone, rules.rules(job.config)]
     if spelled := job.config.source.model_dump(include={"format", "columns"}, exclude_defaults=True):
         meaning.append(spelled)
-    made_of = [SCHEMA, raw.sha256, meaning, day <= job.plan.labels_due, sorted(job.text_ids)]
+    # a due label that is missing is left out as far as that is allowed
+    labels_due = day <= job.plan.labels_due and job.config.quarantine.max_share
+    made_of = [SCHEMA, raw.sha256, meaning, labels_due, sorted(job.text_ids)]
     if day in job.repeated:
         made_of += [job.config.source.corrections, storage.sha256(job.repeated[day].tobytes())]
     return storage.fingerprint(made_of)
@@ -199,16 +208,20 @@ def _write(job: IngestionJob, day: date, key: str, raw: RawRows, split: "core.Sp
         quarantine = partition_uri(job.lake, job.config.name, "quarantine", day, key)
         # before the partition: what is left out of that is on record by then
         storage.write_frame(quarantine, split.bad)
+    uri, as_of = partition_uri(job.lake, job.config.name, "events", day, key), job.plan.events.last
+    expects_labels = day <= job.plan.labels_due and bool(job.config.columns.holding(Holds.LABEL))
     details = {
         "read": len(split.good) + len(split.bad),
         "labels": split.labels,
+        "unlabeled": split.unlabeled if expects_labels else 0,
+        "version": corrections.describe(as_of, expects_labels and not split.unlabeled, split.labels),
+        "replaced": corrections.find_replaced(uri, as_of),
         "quarantined": split.rejected_rows,
         "quarantined_labels": split.quarantined_labels,
         "quarantine_uri": quarantine,
         "source_sha256": raw.sha256,
         "id_types": split.id_types,
     }
-    uri = partition_uri(job.lake, job.config.name, "events", day, key)
     repeats.write(uri, split.good["event_id"])
     return write_partition(uri, day, split.good, details)
 

@@ -71,6 +71,11 @@ class SplitRows:
         return _counts(pd.concat([self.good_labels, self.bad_labels]))
 
     @property
+    def unlabeled(self) -> int:
+        """Good rows without a label."""
+        return int((self.good_labels == "").sum())
+
+    @property
     def rejected_rows(self) -> dict[str, int]:
         """Rule -> rows it rejected, without rules that rejected none."""
         return {str(rule): int(rows) for rule, rows in self.bad[REASON].value_counts().sort_index().items()}
@@ -122,8 +127,9 @@ def split(
     read.require(raw, config.columns, config.source.may_be_empty(day))
     days, due = np.full(len(raw), day, "datetime64[D]"), np.full(len(raw), labels_due)
     typed = _read_columns(raw, config, text_ids)
+    due &= ~_find_late(raw, days, config)
     rows = ParsedRows(raw, typed, days, due, _find_repeated(typed["event_id"], days, repeats))
-    _check_types(raw, rows.typed, config, labels_due)
+    _check_types(raw, rows.typed, config, bool(due.all()))
     return dict(_split_days(rows, config, [day]))[day]
 
 
@@ -153,9 +159,8 @@ def split_alike(
     read.require(raw, config.columns, may_be_empty=all(map(config.source.may_be_empty, frames)))
     days = np.repeat(np.array(list(frames), "datetime64[D]"), [len(frame) for frame in frames.values()])
     typed = _read_columns(raw, config, text_ids)
-    rows = ParsedRows(
-        raw, typed, days, days <= np.datetime64(labels_due), _find_repeated(typed["event_id"], days, repeats)
-    )
+    due = (days <= np.datetime64(labels_due)) & ~_find_late(raw, days, config)
+    rows = ParsedRows(raw, typed, days, due, _find_repeated(typed["event_id"], days, repeats))
     return dict(_split_days(rows, config, frames)) if _alike(rows, config.columns) else None
 
 
@@ -167,7 +172,7 @@ class ParsedRows:
         raw: under the user's column names.
         typed: under canonical names, null where a value cannot be read; index of `raw`.
         days: the UTC day that each is said to be of, datetime64[D] (n,).
-        due: whether a missing label is an error by now, bool (n,).
+        due: whether a missing label is an error by now, bool (n,); on a day whose labels are late it is none.
         repeated: whether another day's row is to stay instead, which has the same event id, bool (n,).
     """
 
@@ -378,6 +383,15 @@ def _find_repeated(
         own = (days == np.datetime64(day)) & ids.notna().to_numpy()
         repeated[own] = np.isin(event_keys(ids[own]), keys)
     return repeated
+
+
+def _find_late(raw: pd.DataFrame, days: npt.NDArray[np.datetime64], config: Config) -> npt.NDArray[np.bool_]:
+    """Return which rows are of a day whose labels are late: more are missing than may be left out, bool (n,)."""
+    late = np.zeros(len(raw), bool)
+    for name in config.columns.holding(Holds.LABEL).values():
+        missing = ~read.has_value(raw[name])
+        late |= (missing.groupby(days).transform("mean") > config.quarantine.max_share).to_numpy(bool)
+    return late
 
 
 def _inexact(rows: ParsedRows, columns: Columns) -> pd.Series:

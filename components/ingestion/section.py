@@ -1,6 +1,6 @@
 """What ingestion shows on the page of its run: rows read, and what was quarantined for which reason."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 
 from components.ingestion.sources.coverage import spans
@@ -25,21 +25,23 @@ WEIGHT = 60
 SHOWN = 12
 
 
-def build(source: str, partitions: Sequence[Partition], totals: Totals) -> Section:
+def build(source: str, partitions: Sequence[Partition], totals: Totals, alerts: Sequence[str] = ()) -> Section:
     """Return the section of an ingestion.
 
     Args:
         source: where the raw events came from.
         partitions: the events by day.
         totals: their rows, and the quarantined ones.
+        alerts: what a person has to know, sentences.
     """
     read, bad, days = totals.read, totals.bad, f"{partitions[0].date} to {partitions[-1].date}"
     outcome = SectionOutcome(
         headline=f"Events of {days} ingested",
-        label="rows left out" if bad else "",
-        reasons=[f"{read:,} rows read, {bad:,} quarantined.", *_by_label(totals)],
+        label="look at them first" if alerts else "rows left out" if bad else "",
+        tone="bad" if alerts else "neutral",
+        reasons=[*alerts, f"{read:,} rows read, {bad:,} quarantined.", *_by_label(totals)],
     )
-    sentences = [f"{read:,} rows of {days} read from {source}, {bad:,} of them quarantined."]
+    sentences = [f"{read:,} rows of {days} read from {source}, {bad:,} of them quarantined.", *alerts]
     text = Text(sentences=[*sentences, *empty_days(partitions)])
     blocks: list[Block] = [text, *_quarantine(totals), *_files(partitions)]
     highlight = Fact(label="Rows read", value=read, format="count", note=f"{bad:,} quarantined")
@@ -53,6 +55,24 @@ def empty_days(partitions: Sequence[Partition]) -> list[str]:
     days = spans([date.fromisoformat(part.date) for part in empty])
     files = f", {unsent} of them no file" if unsent else ""
     return [f"{len(empty)} days (UTC) have no rows{files}: {days}."] if empty else []
+
+
+def late_labels(unlabeled: Mapping[str, int]) -> list[str]:
+    """Return a sentence about days whose labels are late, if there are any.
+
+    Args:
+        unlabeled: day -> rows without a label that is due.
+    """
+    days = spans([date.fromisoformat(day) for day in unlabeled])
+    return (
+        [
+            f"The labels of {days} are late: {sum(unlabeled.values()):,} rows have none. These rows are scored and "
+            "monitored and count as negative in features, and no model is trained on their days; deliver the labels, "
+            "or raise label_delay_days if labels take longer."
+        ]
+        if unlabeled
+        else []
+    )
 
 
 def _by_label(totals: Totals) -> Iterator[str]:

@@ -123,6 +123,11 @@ class Totals:
         return max(rules, key=lambda rule: self.quarantined[rule][label])
 
 
+def count_unlabeled(partitions: Iterable[Partition]) -> dict[str, int]:
+    """Return the days whose labels are late -> rows that have none although it is due."""
+    return {part.date: part.details["unlabeled"] for part in partitions if part.details["unlabeled"]}
+
+
 def rows_of(label: str) -> str:
     """Name the rows of a label."""
     names = {"": "rows without a label", "positive": "positives", "negative": "negatives"}

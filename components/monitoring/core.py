@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 
 from nightshift.config.policy import Controller
-from nightshift.contracts.drift import Signal
+from nightshift.contracts.drift import FAULTS, Signal
 
-LABELS = "labels"  # the signal that is no reason to train, but a reason not to
+LABELS = "labels"
 WEEK = 7
 
 
@@ -53,7 +53,12 @@ class AuditEntry:
     @property
     def has_drifted(self) -> bool:
         """Whether anything is raised that a new model could fix."""
-        return bool(set(self.raised) - {LABELS})
+        return bool(set(self.raised) - {*FAULTS})
+
+    @property
+    def faults(self) -> list[str]:
+        """Signals of a delivery that is at fault."""
+        return [name for name in self.raised if name in FAULTS]
 
 
 def decide(seen: Observation, log: Sequence[AuditEntry], policy: Controller, backfill: bool) -> AuditEntry:
@@ -90,6 +95,8 @@ def _objections(today: AuditEntry, log: Sequence[AuditEntry], policy: Controller
         yield "Nothing has drifted."
     if LABELS in today.raised:
         yield "Labels are late: a model trained now would miss the newest positives. Fix the delivery of labels."
+    if faults := [name for name in today.faults if name != LABELS]:
+        yield f"The delivery looks faulty ({', '.join(faults)}): a model trained now would learn it. Check the source."
     # days of another model say nothing about this one: a retraining starts the count anew
     recent = [entry for entry in _since(log, today, policy.window_days) if entry.model_sha256 == today.model_sha256]
     drifted = 1 + sum(entry.has_drifted for entry in recent)

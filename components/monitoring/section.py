@@ -18,9 +18,9 @@ def build(entry: AuditEntry, log: Sequence[AuditEntry], audit: str) -> Section:
         audit: URI of the day's entry.
     """
     outcome = SectionOutcome(
-        headline="Retraining requested" if entry.retrain else "No retraining needed",
+        headline=_headline(entry),
         label="requested" if entry.retrain else "not requested",
-        tone="bad" if entry.retrain else "good",
+        tone="bad" if entry.retrain or entry.raised else "good",
         reasons=[entry.reason],
         next="training" if entry.retrain else None,
     )
@@ -36,3 +36,12 @@ def build(entry: AuditEntry, log: Sequence[AuditEntry], audit: str) -> Section:
     ]
     drifted = Fact(label="Retraining", value=outcome.label, note=f"{len(entry.raised)} signals drifted")
     return Section(title="Monitoring", weight=WEIGHT, outcome=outcome, highlights=[drifted], blocks=blocks)
+
+
+def _headline(entry: AuditEntry) -> str:
+    """Return the first thing to know of a day: whether to train, look at the delivery, or nothing."""
+    if entry.retrain:
+        return "Retraining requested"
+    if entry.faults:
+        return f"Check the newest data: {', '.join(entry.faults)}"
+    return f"Drift of {', '.join(entry.raised)}; no retraining yet" if entry.raised else "No retraining needed"

@@ -6,7 +6,7 @@ from datetime import date
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from components.scoring import section, sink
+from components.scoring import alerts, section, sink
 from nightshift import release, splits, step, storage, tasks
 from nightshift.context import StepContext
 from nightshift.contracts import package, tables
@@ -99,16 +99,21 @@ def body(context: StepContext) -> dict[str, Any]:
         message = "the model was trained until %s: its scores of %s say nothing about its quality"
         step.log.warning(message, job.trained_until, days.newest)
     parts = [tables.find_partition(job.uri(scored_day)) or _write(job, scored_day) for scored_day in days]
-    if context.config.scoring and not args.model:
+    if context.config.scoring.database and not args.model:
         sink.write_days(context.config.scoring, parts)
     scored = storage.read_frame(parts[-1].uri)
     flagged = int(scored["flagged"].sum()) if "flagged" in scored else None
+    flood = None if flagged is None else alerts.compare_flags(parts, context.config.scoring.max_flagged)
     step.log.info("%s: %d rows scored by version %s", day, parts[-1].rows, job.source.version)
     quantiles = {str(q): float(value) for q, value in scored["score"].quantile(QUANTILES).dropna().items()}
     skew = None if args.model else _measure_skew(job, scored)
-    write_section(args.scores, section.build(parts, job.source.version, flagged, quantiles, skew))
+    raised = [*alerts.report_flood(flood), *alerts.report_late_labels(context.features)]
+    for alert in raised:
+        step.log.warning("%s", alert.sentence)
+    write_section(args.scores, section.build(parts, job.source.version, flagged, quantiles, skew, raised))
     counted = {} if flagged is None else {"flagged": flagged}
-    _save(args.scores, job, tables.Table("scores", parts, {**_details(job), **counted}))
+    signals = {"signals": [flood.model_dump(mode="json")]} if flood else {}
+    _save(args.scores, job, tables.Table("scores", parts, {**_details(job), **counted, **signals}))
     if skew:  # zeros too: a metric that is there always can be watched
         counted |= {"answered": skew.answered, "answered_otherwise": skew.differing}
     return {"rows": parts[-1].rows, "score_quantile": quantiles, **counted}

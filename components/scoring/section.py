@@ -19,6 +19,7 @@ from nightshift.contracts.tables import Partition
 from nightshift.figures import format_value
 
 if TYPE_CHECKING:
+    from components.scoring.alerts import ScoreAlert
     from components.scoring.serving_skew import ServingSkew
 
 WEIGHT = 50
@@ -30,6 +31,7 @@ def build(
     flagged: int | None,
     quantiles: Mapping[str, float],
     skew: "ServingSkew | None",
+    alerts: "Sequence[ScoreAlert]" = (),
 ) -> Section:
     """Return the section of some days' scores.
 
@@ -39,13 +41,18 @@ def build(
         flagged: events of the newest day from the model's threshold up; None where it predicts classes.
         quantiles: quantile, such as `0.5` -> score on the newest day.
         skew: how they compare with the endpoint's answers, None without any.
+        alerts: what a person has to know.
     """
     newest = parts[-1]
     model = "the new model" if version == "unregistered" else f"version {version}"
-    sentences = [] if flagged is None else [f"{flagged:,} of them flagged."]
+    sentences = [alert.sentence for alert in alerts]
+    sentences += [] if flagged is None else [f"{flagged:,} of them flagged."]
     sentences += skew.sentences if skew else []
+    headline = f"{newest.rows:,} events of {newest.date} scored by {model}"
     outcome = SectionOutcome(
-        headline=f"{newest.rows:,} events of {newest.date} scored by {model}",
+        headline="; ".join([headline, *(alert.headline for alert in alerts)]),
+        label="look at them first" if alerts else "",
+        tone="bad" if alerts else "neutral",
         reasons=sentences,
         next=None if version == "unregistered" else "monitoring",
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from nightshift import databases, storage
-from nightshift.config.scoring import ScoreTable
+from nightshift.config.scoring import Scoring
 from nightshift.contracts.tables import Partition
 from nightshift.errors import UserError
 from nightshift.step import log
@@ -20,18 +20,20 @@ COLUMNS = [*KEYS, "event_time", "score", "flagged", "predicted"]  # a model has 
 STAGED = "nightshift_scores"  # a temporary table, which no other connection sees
 
 
-def write_days(sink: ScoreTable, days: Iterable[Partition]) -> None:
+def write_days(sink: Scoring, days: Iterable[Partition]) -> None:
     """Write the scores of some days; what is there already stays untouched.
 
     Raises:
         UserError: when the database refuses, such as for a table or a column that is not there.
         UnavailableError: when it does not answer.
     """
+    assert sink.database and sink.table, "there is no table to write to"
+    stage = STAGES[databases.parse_uri(sink.database).scheme]
     with databases.open_database(sink.database) as database:
         for part in days:
             try:
                 with database.transaction() as cursor:
-                    _upsert(cursor, STAGES[sink.scheme], sink.table, storage.read_batches(part.uri, COLUMNS))
+                    _upsert(cursor, stage, sink.table, storage.read_batches(part.uri, COLUMNS))
             except UserError as error:
                 raise UserError(
                     f"the scores of {part.date} are not in scoring.table {sink.table!r}: {error}; "

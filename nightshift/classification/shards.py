@@ -124,7 +124,8 @@ def require_labels(rows: pd.DataFrame, days: Days) -> pd.DataFrame:
     unknown = int(rows["label"].isna().sum())
     if unknown:
         raise UserError(
-            f"{days}: {unknown} rows have no label although it is due; bring them, run again from ingestion"
+            f"{days}: {unknown} rows have no label although it is due; bring them, run again from ingestion, "
+            "or raise quarantine.max_share to leave such rows out"
         )
     if rows.empty:
         raise UserError(

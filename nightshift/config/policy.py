@@ -54,6 +54,9 @@ class DriftLimits(ConfigSection):
     evidently: bool = Field(
         False, description="true: evidently.html is written too, an interactive page; takes seconds, decides nothing"
     )
+    corrections: Effect = Field(
+        0.5, description="relative change in the rows of a label when a day whose labels were complete comes again"
+    )
     volume: Effect = Field(
         0.5, description="relative change in rows per day: 0.5 is half as many again, or a third less"
     )

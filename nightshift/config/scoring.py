@@ -1,34 +1,43 @@
-"""Where the champion's scores go, beside the lake."""
+"""How many events scoring may flag, and where the champion's scores go beside the lake."""
 
-from pydantic import Field, field_validator
+from typing import Self
+
+from pydantic import Field, field_validator, model_validator
 
 from nightshift import databases
+from nightshift.config.policy import Effect
 from nightshift.config.section import ConfigSection
 
 UPSERTS = ("postgresql", "duckdb", "sqlite")  # databases that know `insert ... on conflict`
 
 
-class ScoreTable(ConfigSection):
-    """A table into which the champion's scores are written, beside the lake."""
+class Scoring(ConfigSection):
+    """How many events may be flagged, and the table into which the champion's scores are written, if any."""
 
-    database: str = Field(
-        description="URI without a password, which NIGHTSHIFT_DATABASE_PASSWORD holds: 'postgresql://user@host/risk'"
+    max_flagged: Effect = Field(
+        4.0, description="times the usual share of events that a day's scoring may flag before monitoring reports it"
     )
-    table: str = Field(
+    database: str | None = Field(
+        None,
+        description="URI without a password, which NIGHTSHIFT_DATABASE_PASSWORD holds: 'postgresql://user@host/risk'",
+    )
+    table: str | None = Field(
+        None,
         pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)?$",
         max_length=127,
-        description="its name, which may begin with a schema's: 'risk.fraud_scores'",
+        description="of the database; its name may begin with a schema's: 'risk.fraud_scores'",
     )
 
     @field_validator("database")
     @classmethod
-    def _knows_upserts(cls, uri: str) -> str:
-        scheme = databases.parse_uri(uri).scheme
-        if scheme not in UPSERTS:
+    def _knows_upserts(cls, uri: str | None) -> str | None:
+        if uri and (scheme := databases.parse_uri(uri).scheme) not in UPSERTS:
             raise ValueError(f"scores are written to {', '.join(UPSERTS)}, not to {scheme}")
         return uri
 
-    @property
-    def scheme(self) -> str:
-        """The kind of the database."""
-        return databases.parse_uri(self.database).scheme
+    @model_validator(mode="after")
+    def _names_both_or_neither(self) -> Self:
+        if bool(self.database) != bool(self.table):
+            given, missing = ("database", "table") if self.database else ("table", "database")
+            raise ValueError(f"scoring.{given} is set without scoring.{missing}; set both, or neither")
+        return self

@@ -185,6 +185,15 @@ class TabularDriftLimits(DriftLimits):
     positive_wasserstein: Effect = Field(
         0.5, description="of an input among the positives alone, in standard deviations of the reference's positives"
     )
+    new_entities: Share = Field(
+        0.3, description="share of the usually known customers, or rows' terminals, that the newest day may lack"
+    )
+    unit_change: Annotated[float, annotated_types.Interval(gt=1, le=1e6)] = Field(
+        5.0, description="factor by which the newest day's amounts or numbers may be larger or smaller than in training"
+    )
+    new_categories: Share = Field(
+        0.01, description="share of the newest day's rows, above the usual one, with a category new to the model"
+    )
 
 
 class TabularConfig(LabeledConfig):

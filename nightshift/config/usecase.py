@@ -19,7 +19,7 @@ from nightshift.config.policy import (
     ServedGraph,
 )
 from nightshift.config.schedule import Schedule
-from nightshift.config.scoring import ScoreTable
+from nightshift.config.scoring import Scoring
 from nightshift.config.section import ConfigSection, DaysOrNone, NoDays
 from nightshift.config.source import Simulator, Source
 from nightshift.config.task import TaskConfig
@@ -53,7 +53,7 @@ class Config(ConfigSection):
     optimization: ServedGraph = ServedGraph()
     drift: DriftLimits = DriftLimits()
     controller: Controller = Controller()
-    scoring: ScoreTable | None = None
+    scoring: Scoring = Scoring()
     release: Rollout = Rollout()
     retention: Retention = Retention()
     costs: Costs = Costs()
@@ -71,11 +71,6 @@ class Config(ConfigSection):
 
 class LabeledConfig(Config):
     """A use case of a task whose rows have labels, which arrive later than the rows."""
-
-    REMEDIES: ClassVar[Mapping[str, str]] = {
-        **Config.REMEDIES,
-        "missing_label": "raise label_delay_days if labels arrive later",
-    }
 
     label_delay_days: DaysOrNone = 7
     columns: LabeledColumns

@@ -6,6 +6,8 @@ from nightshift.contracts.artifact import Artifact, Part, Window
 
 FILE = "drift.json"
 SCORE = "score"  # the column that a model adds
+# signals of a delivery that is at fault: no reason to train, but a reason not to
+FAULTS = ("labels", "unlabeled_days", "corrections", "flagged", "customers", "terminals", "units")
 
 
 class ColumnDrift(Part):

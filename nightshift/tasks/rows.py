@@ -188,7 +188,8 @@ def require_labels(rows: pd.DataFrame, days: Days) -> pd.DataFrame:
     """
     if unlabeled := int(rows["label"].isna().sum()):
         raise UserError(
-            f"{days}: {unlabeled} rows have no label although it is due; bring the labels, run again from ingestion"
+            f"{days}: {unlabeled} rows have no label although it is due; bring the labels, run again from ingestion, "
+            "or raise quarantine.max_share to leave such rows out"
         )
     return rows
 

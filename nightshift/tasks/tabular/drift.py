@@ -17,6 +17,7 @@ from nightshift.splits import Days
 from nightshift.stats import shift
 from nightshift.tasks.protocol import DriftInputs
 from nightshift.tasks.rows import RowsBesideReference
+from nightshift.tasks.tabular import overnight
 
 SCORE_BITS = 12  # of float32, dropped where scores are ranked: what differs by less than 0.05 % is a tie
 SCORE_BINS = (int(np.float32(1).view(np.int32)) >> SCORE_BITS) + 1
@@ -42,6 +43,10 @@ class RowComparison(RowsBesideReference):
     """The newest rows of a table, beside a model's training rows."""
 
     inputs: DriftInputs[TabularConfig]
+
+    def unlabeled_signals(self) -> Iterator[Signal]:
+        """Yield what has changed overnight."""
+        yield from overnight.compare(self.inputs)
 
     def labeled_signals(self) -> Iterator[Signal]:
         """Yield what the labels say that are due."""

@@ -86,7 +86,7 @@ def check_rows(rows: pd.DataFrame) -> pd.DataFrame:
     if len(unlabeled):
         raise UserError(
             f"{len(unlabeled)} test rows have no label although it is due, the first on {unlabeled.min().date()}; "
-            "deliver that day's labels and run again from ingestion"
+            "deliver that day's labels and run again from ingestion, or raise quarantine.max_share to leave them out"
         )
     return rows
 

@@ -124,17 +124,33 @@ def test_a_day_whose_labels_never_came_is_made_again_when_they_are_due(step, con
     assert after["2024-03-09"].rows == 0
 
 
-def test_a_label_still_missing_when_it_is_due_is_quarantined(step, config, folder, spoil, days):
+def test_a_late_label_job_stops_nothing_and_its_day_is_named(step, config, folder, spoil, days):
     config["protocol"]["mode"] = "daily"
-    config["quarantine"] = {"max_share": 0.2}
     simulator.write_days(str(folder), parse(config).simulator, [date(2024, 3, 2), date(2024, 3, 3)])
-    for day in days[-2:]:
+    for day in days[-2:]:  # labels are due on the first of these
         spoil(day, lambda frame: frame.assign(fraud=pd.array([None] * len(frame), dtype="Int8")))
     table = step.ingest(config, folder)
-    parts = {part.date: part for part in table.partitions}
-    assert parts[DATE].details["quarantined"] == {}
-    assert parts["2024-03-09"].rows == 0
-    assert table.details["quarantined"] == {"missing_label": parts["2024-03-09"].details["read"]}
+    rows = {part.date: part.rows for part in table.partitions}
+    assert table.details["quarantined"] == {}
+    assert table.details["unlabeled"] == {"2024-03-09": rows["2024-03-09"]}
+    outcome = read_section(step.events).outcome
+    assert (outcome.label, outcome.tone) == ("look at them first", "bad")
+    assert outcome.reasons[0].startswith(f"The labels of 2024-03-09 are late: {rows['2024-03-09']} rows have none.")
+
+
+def test_a_day_that_comes_again_with_twice_the_positives_is_said_that_night_and_no_other(step, config, folder, spoil):
+    config |= {"protocol": {"mode": "retrospective", "train_days": 1, "test_days": 1}}
+    simulator.write_days(str(folder), parse(config).simulator, [date(2024, 3, 11), date(2024, 3, 12)])
+    positives = {number: pd.array([1] * number + [0] * 1000, dtype="Int8") for number in (10, 20)}
+    spoil("2024-03-09", lambda frame: frame.assign(fraud=positives[10][: len(frame)]))
+    assert "signals" not in step.ingest(config, folder).details
+    spoil("2024-03-09", lambda frame: frame.assign(fraud=positives[20][: len(frame)]))
+    for _ in range(2):  # the second run finds the day in the lake
+        (signal,) = step.ingest(config, folder, "2024-03-11").details["signals"]
+        assert (signal["name"], signal["value"], signal["raised"]) == ("corrections", 1.0, True)
+        sentence = "2024-03-09 has come again with 20 rows of label 'positive', 10 before."
+        assert sentence in read_section(step.events).outcome.reasons[0]
+    assert "signals" not in step.ingest(config, folder, "2024-03-12").details
 
 
 def test_numeric_ids_of_a_day_meet_text_ids_of_another_as_text(step, config, folder, spoil, days):

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from components.monitoring import section
 from components.monitoring.core import AuditEntry, Observation, decide
 from nightshift.config import parse
 from nightshift.config.policy import Controller
@@ -21,7 +22,7 @@ POLICY = Controller(retrain="on_drift", drifted_days=2, window_days=3, cooldown_
 
 
 def observation(number: int, *raised: str, model: str = "a") -> Observation:
-    names = ("inputs", "score", "labels")
+    names = ("inputs", "score", "labels", "units")
     signals = [
         Signal(name=name, value=0.5, limit=0.1, raised=name in raised, reason=f"{name.title()} moved.")
         for name in names
@@ -33,7 +34,7 @@ def audit(days: str, policy: Controller = POLICY, backfill: bool = False) -> lis
     """Decide day after day: `x` is a drifted day, `l` one with late labels, `.` a stable one, ` ` one without a run."""
     log: list[AuditEntry] = []
     for number, kind in enumerate(days):
-        raised = {"x": ["inputs"], "l": ["labels"], "b": ["inputs", "labels"]}.get(kind, [])
+        raised = {"x": ["inputs"], "l": ["labels"], "b": ["inputs", "labels"], "u": ["inputs", "units"]}.get(kind, [])
         if kind != " ":
             log.append(decide(observation(number, *raised), log, policy, backfill))
     return log
@@ -78,6 +79,15 @@ def test_late_labels_hold_a_request_back_and_are_no_reason_for_one() -> None:
     assert audit("l")[0].reason.startswith("Labels are late")
 
 
+def test_a_faulty_delivery_holds_a_request_back_until_it_is_repaired() -> None:
+    assert mark_requests("xuux") == "xuuR"
+    entry = audit("u")[0]
+    assert entry.reason.startswith("The delivery looks faulty (units): a model trained now would learn it.")
+    outcome = section.build(entry, [], "audit.json").outcome
+    assert outcome is not None
+    assert (outcome.headline, outcome.tone) == ("Check the newest data: units", "bad")
+
+
 def test_days_of_the_model_before_do_not_count_against_the_new_one() -> None:
     log = [decide(observation(0, "inputs", model="a"), [], POLICY, backfill=False)]
 
@@ -110,7 +120,7 @@ def test_an_entry_keeps_the_effects_and_tells_what_moved() -> None:
         day="2024-03-02",
         key="tiny/2024-03-02",
         model_sha256="a",
-        effects={"inputs": 0.5, "score": 0.5, "labels": 0.5},
+        effects={"inputs": 0.5, "score": 0.5, "labels": 0.5, "units": 0.5},
         raised=["inputs"],
         retrain=True,
         reason="Retrain: 2 of 3 days have drifted. Inputs moved.",

@@ -17,7 +17,7 @@ from components.scoring import sink
 from components.scoring.__main__ import body
 from nightshift import registry, release
 from nightshift.config import parse
-from nightshift.config.scoring import ScoreTable
+from nightshift.config.scoring import Scoring
 from nightshift.contracts import tables
 from nightshift.contracts.tables import Partition
 from nightshift.databases import open_database
@@ -82,8 +82,8 @@ def write(folder: Path, day: date, events: int = 3, version: str = "1", **column
     return tables.write_partition(uri, day, frame, {})
 
 
-def table(uri: str) -> ScoreTable:
-    return ScoreTable(database=uri, table="fraud_scores")
+def table(uri: str) -> Scoring:
+    return Scoring(database=uri, table="fraud_scores")
 
 
 def test_a_day_is_in_the_table_by_event_and_version_as_in_the_lake(uri: str, tmp_path: Path) -> None:
@@ -145,9 +145,9 @@ def test_a_run_that_is_killed_leaves_all_of_a_day_or_nothing_and_the_next_one_co
     parts = [write(tmp_path, day) for day in DAYS]
     code = (
         "import json, sys; from components.scoring import sink; from nightshift.contracts.tables import Partition\n"
-        "from nightshift.config.scoring import ScoreTable; uri, *parts = json.loads(sys.argv[1])\n"
+        "from nightshift.config.scoring import Scoring; uri, *parts = json.loads(sys.argv[1])\n"
         "days = [Partition(**part) for part in parts]\n"
-        "sink.write_days(ScoreTable(database=uri, table='fraud_scores'), days)"
+        "sink.write_days(Scoring(database=uri, table='fraud_scores'), days)"
     )
     command = [sys.executable, "-c", code, json.dumps([postgres, *map(asdict, parts)])]
     with open_database(postgres) as other, other.transaction() as cursor:
@@ -204,6 +204,7 @@ def test_the_step_writes_the_champions_scores_and_no_candidates(tmp_path: Path) 
     [
         ({"database": "snowflake://me@account/risk"}, "written to postgresql, duckdb, sqlite, not to snowflake"),
         ({"database": "postgresql://me:secret@host/risk"}, "holds a password"),
+        ({"table": None}, r"scoring.database is set without scoring.table; set both, or neither"),
         ({"table": "scores; drop table scores"}, r"scoring.table: String should match pattern"),
     ],
 )
