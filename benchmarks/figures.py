@@ -31,7 +31,8 @@ Row = Mapping[str, Cell]
 
 ROOT = Path(__file__).parents[1]
 FILE = ROOT / "docs" / "figures.json"
-PAGES = (ROOT / "README.md", *(ROOT / "docs" / f"{page}.md" for page in ("benchmarks", "infrastructure", "your-data")))
+SHELF = ("benchmarks", "infrastructure", "monitoring", "your-data")
+PAGES = (ROOT / "README.md", *(ROOT / "docs" / f"{page}.md" for page in SHELF))
 BLOCK = re.compile(r"(<!-- figures: (\S+) -->\n).*?(<!-- end of figures -->)", re.DOTALL)
 VALUE = re.compile(r"(<!-- figure: (\S+) \| ([^|]+) \| ([^|]+) -->)[^<]*(<!-- end -->)")
 RECORD = "RECORD"  # the environment variable: benchmarks parse their words each in a way of its own

@@ -209,6 +209,18 @@ def test_every_signal_is_among_the_figures_with_the_model_it_is_about(ran: Path)
     assert figures(ran)["model_version"] == "unregistered"
 
 
+def test_what_earlier_steps_have_seen_is_in_the_verdict(tmp_path: Path, frame: pd.DataFrame) -> None:
+    corrected = {"name": "corrections", "value": 1.0, "limit": 0.5, "raised": True, "reason": "Twice the positives."}
+    features = samples.write_features(tmp_path, frame, signals=[corrected], unlabeled={"2024-03-18": 40})
+
+    compare(tmp_path, features)
+
+    raised = [signal["name"] for signal in figures(tmp_path)["signals"] if signal["raised"]]
+    assert {"corrections", "unlabeled_days"} <= {*raised}
+    verdict = json.loads((tmp_path / "drift" / "verdict.json").read_text())
+    assert "Labels that are due have not arrived for 2024-03-18 (40 rows); deliver them." in verdict["reasons"]
+
+
 def test_labels_that_have_not_arrived_are_noticed(tmp_path: Path, frame: pd.DataFrame) -> None:
     frame.loc[frame["event_time"] >= "2024-03-19", "label"] = pd.NA
     features = samples.write_features(tmp_path, frame)
@@ -230,7 +242,8 @@ def test_a_model_that_has_seen_all_labels_that_are_due_is_not_judged_by_them(tmp
     compare(tmp_path, features)
 
     assert figures(tmp_path)["model_sha256"] == model.sha256
-    assert [signal["name"] for signal in figures(tmp_path)["signals"]] == ["inputs", "score", "volume"]
+    names = [signal["name"] for signal in figures(tmp_path)["signals"]]
+    assert names == ["inputs", "score", "units", "flagged", "volume"]
 
 
 def test_evidently_sees_rows_from_all_of_a_large_window() -> None:

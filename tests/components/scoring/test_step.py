@@ -48,7 +48,10 @@ def test_the_newest_days_and_those_whose_labels_are_due_are_scored(tmp_path: Pat
 
     # the model was trained until the 16th; labels are due until the 19th, and two days are looked at
     assert [part.date for part in scores(tmp_path).partitions] == ["2024-03-18", "2024-03-19", "2024-03-20"]
-    assert scores(tmp_path).details == {
+    details = scores(tmp_path).details
+    (flood,) = details.pop("signals")
+    assert (flood["name"], flood["raised"]) == ("flagged", False)
+    assert details == {
         "model": str(tmp_path / "model"),
         "model_sha256": package.load(str(tmp_path / "model")).sha256,
         "version": "unregistered",
@@ -56,6 +59,22 @@ def test_the_newest_days_and_those_whose_labels_are_due_are_scored(tmp_path: Pat
         "promised": None,
         "flagged": int((samples.features().tail(40)["amount"] >= 0.5).sum()),
     }
+
+
+@pytest.mark.usefixtures("stocked")
+def test_a_flood_and_late_labels_are_in_the_headline_of_the_scoring(tmp_path: Path) -> None:
+    samples.write_model(tmp_path / "model", {"only": [1.0, 0.0]})
+    register(tmp_path, promote=True)
+    frame = samples.features(rows_a_day=400)
+    frame["amount"] = np.where(frame.index % 20 == 0, 0.9, 0.1)
+    frame.loc[frame["event_time"] >= samples.DATE, "amount"] = 0.9
+    by_champion(tmp_path, samples.write_features(tmp_path, frame, unlabeled={"2024-03-18": 400}))
+    section = read_section(str(tmp_path / "scores"))
+    assert section
+    assert section.outcome
+    assert section.outcome.headline.endswith("; 20 times the usual share is flagged; labels of 2024-03-18 are late")
+    assert section.outcome.tone == "bad"
+    assert section.outcome.reasons[1].startswith("400 rows of 2024-03-18 have no label although it is due;")
 
 
 @pytest.mark.usefixtures("stocked")
