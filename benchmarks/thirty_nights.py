@@ -52,7 +52,7 @@ OUTPUTS = {
 
 
 @dataclass
-class World:
+class DailyEvents:
     """Days of a use case, each drawn by its own seed.
 
     Attributes:
@@ -154,7 +154,7 @@ BREAKS: dict[int, tuple[str, str, Change | None]] = {
 class Delivery:
     """What has come by a night, in a folder of files."""
 
-    world: World
+    world: DailyEvents
     folder: Path
     late: set[date] = field(default_factory=set)
 
@@ -184,7 +184,7 @@ class Delivery:
 
 
 @dataclass(frozen=True)
-class Night:
+class NightlyResult:
     """What a night's run has said.
 
     Attributes:
@@ -199,7 +199,7 @@ class Night:
 
 
 @dataclass(frozen=True)
-class Watch:
+class NightlySteps:
     """The steps of the pipeline `monitoring`, in this process.
 
     Attributes:
@@ -219,7 +219,7 @@ class Watch:
         command = json.loads((record / "ingestion" / "outcome.json").read_text())["command"]
         return str(command[command.index("--state") + 1])
 
-    def run(self, day: date) -> Night:
+    def run(self, day: date) -> NightlyResult:
         """Run a night's steps."""
         folder = self.workspace / "nights" / str(day)
         folder.mkdir(parents=True)
@@ -230,10 +230,10 @@ class Watch:
                 body = import_module(f"components.{step}.__main__").body
                 body(StepContext(Namespace(**flags, **uris, device="cpu", model=None)))
         except UserError as error:
-            return Night(str(error), ["run failed"], failed=True)
+            return NightlyResult(str(error), ["run failed"], failed=True)
         page = self._report(flags, uris, day)
         report = DriftReport.read(storage.join(uris["drift"], "drift.json"))
-        return Night(page.headline.headline, [signal.name for signal in report.signals if signal.raised])
+        return NightlyResult(page.headline.headline, [signal.name for signal in report.signals if signal.raised])
 
     def _report(self, flags: dict[str, str], uris: dict[str, str], day: date) -> Page:
         from components.reporting.__main__ import body
@@ -248,7 +248,7 @@ class Watch:
         return Page.read(storage.join(str(root), run, PAGE))
 
 
-def watch(world: World, folder: Path) -> Iterator[figures.Row]:
+def watch(world: DailyEvents, folder: Path) -> Iterator[figures.Row]:
     """Train a champion, then run thirty nights; yield what each has said."""
     data, config = folder / "data", folder / f"{world.name}.yaml"
     data.mkdir()
@@ -259,27 +259,31 @@ def watch(world: World, folder: Path) -> Iterator[figures.Row]:
         day += timedelta(days=1)
         delivery.write(day, is_labeled=day <= TRAINED - timedelta(days=DELAY))
     nightshift(folder, "run", "training", "--date", str(TRAINED), "--config", str(config), "--data", str(data))
-    nights = Watch(folder, world.config, data)
+    nights = NightlySteps(folder, world.config, data)
     for night in range(NIGHTS):
         day = TRAINED + timedelta(days=night + 1)
         delivery.deliver(night, day)
-        said = nights.run(day)
+        result = nights.run(day)
         name, signal = world.find_break(night)
         yield {
             "use case": world.name,
             "night": night + 1,
             "weekday": f"{day:%a}",
             "breaks": name,
-            "said": said.headline[:120],
-            "woken for": ", ".join(said.raised),
-            "right": (signal in said.raised) if name else not said.raised,
+            "said": result.headline[:120],
+            "woken for": ", ".join(result.raised),
+            "right": (signal in result.raised) if name else not result.raised,
         }
 
 
 WORLDS = (
-    World("shops", 24, 300, {"terminal": "shop", "amount": "amount", "numeric": ["age"], "categorical": ["channel"]}),
-    World("cards", 500, 300, {"customer": "shop", "amount": "amount", "numeric": ["age"], "categorical": ["channel"]}),
-    World("claims", 0, 300, {"amount": "amount", "numeric": ["age"], "categorical": ["channel"]}),
+    DailyEvents(
+        "shops", 24, 300, {"terminal": "shop", "amount": "amount", "numeric": ["age"], "categorical": ["channel"]}
+    ),
+    DailyEvents(
+        "cards", 500, 300, {"customer": "shop", "amount": "amount", "numeric": ["age"], "categorical": ["channel"]}
+    ),
+    DailyEvents("claims", 0, 300, {"amount": "amount", "numeric": ["age"], "categorical": ["channel"]}),
 )
 
 

@@ -19,7 +19,7 @@ def signals(columns: list[ColumnDrift], inputs: DriftInputs[Any], comparison: Co
     limits = comparison.limits
     yield from shifts(columns, limits)
     yield from comparison.unlabeled_signals()
-    yield from observed(inputs)
+    yield from read_signals(inputs)
     yield volume(inputs.rows, inputs.rows_a_day, limits.volume)
     if inputs.labeled_rows is not None:
         yield labels(inputs.labeled_rows, inputs.rows_a_day)
@@ -28,7 +28,7 @@ def signals(columns: list[ColumnDrift], inputs: DriftInputs[Any], comparison: Co
         yield from comparison.labeled_signals()
 
 
-def observed(inputs: DriftInputs[Any]) -> Iterator[Signal]:
+def read_signals(inputs: DriftInputs[Any]) -> Iterator[Signal]:
     """Yield what earlier steps have seen: of the events, and of the scores."""
     for table in (inputs.features, inputs.scores):
         yield from map(Signal.model_validate, table.details.get("signals", []))

@@ -213,9 +213,9 @@ def _write(job: IngestionJob, day: date, key: str, raw: RawRows, split: "core.Sp
     details = {
         "read": len(split.good) + len(split.bad),
         "labels": split.labels,
-        "unlabeled": split.unlabeled if expects_labels else 0,
-        "version": corrections.describe(as_of, expects_labels and not split.unlabeled, split.labels),
-        "replaced": corrections.find_replaced(uri, as_of),
+        "unlabeled": split.unlabeled_rows if expects_labels else 0,
+        "version": corrections.describe(as_of, expects_labels and not split.unlabeled_rows, split.labels),
+        "replaced": corrections.find_replaced(uri, raw.sha256, as_of),
         "quarantined": split.rejected_rows,
         "quarantined_labels": split.quarantined_labels,
         "quarantine_uri": quarantine,

@@ -71,7 +71,7 @@ class SplitRows:
         return _counts(pd.concat([self.good_labels, self.bad_labels]))
 
     @property
-    def unlabeled(self) -> int:
+    def unlabeled_rows(self) -> int:
         """Good rows without a label."""
         return int((self.good_labels == "").sum())
 

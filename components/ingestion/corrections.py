@@ -12,18 +12,24 @@ CORRECTIONS = "corrections"
 FEWEST = 5  # rows by which a label's count changes; fewer are no news
 
 
-def find_replaced(uri: str, as_of: date) -> dict[str, Any] | None:
-    """Return what the newest earlier version of a day had, as `describe` gives it; None without one to compare with.
+def find_replaced(uri: str, source_sha256: str, as_of: date) -> dict[str, Any] | None:
+    """Return what the newest earlier version of a day had, as `describe` gives it.
 
     Args:
         uri: of the day's partition, in whose folder the earlier versions lie.
+        source_sha256: hash of its raw rows.
         as_of: logical date on which the day is ingested; versions of the same date are other readings of it.
+
+    Returns:
+        None without a version to compare with, and where the same rows were there before, which are only read anew.
     """
     folder = uri.rpartition("/")[0]
     sidecars = [storage.join(folder, name) for name in storage.names(folder) if name.endswith(".parquet.json")]
-    versions = [storage.read_json(sidecar)["details"].get("version") for sidecar in sidecars]
-    earlier = [version for version in versions if version and version["as_of"] < str(as_of)]
-    return max(earlier, key=lambda version: str(version["as_of"]), default=None)
+    details = [storage.read_json(sidecar)["details"] for sidecar in sidecars]
+    earlier = [known for known in details if known["version"]["as_of"] < str(as_of)]
+    if any(known["source_sha256"] == source_sha256 for known in earlier):
+        return None
+    return max((known["version"] for known in earlier), key=lambda version: str(version["as_of"]), default=None)
 
 
 def describe(as_of: date, is_complete: bool, labels: Mapping[str, int]) -> dict[str, Any]:

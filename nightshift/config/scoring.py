@@ -38,6 +38,6 @@ class Scoring(ConfigSection):
     @model_validator(mode="after")
     def _names_both_or_neither(self) -> Self:
         if bool(self.database) != bool(self.table):
-            given, missing = ("database", "table") if self.database else ("table", "database")
-            raise ValueError(f"scoring.{given} is set without scoring.{missing}; set both, or neither")
+            present, missing = ("database", "table") if self.database else ("table", "database")
+            raise ValueError(f"scoring.{present} is set without scoring.{missing}; set both, or neither")
         return self

@@ -141,7 +141,7 @@ def compare_sizes(
         day: the newest.
         limits: of which `unit_change` counts, as a factor up or down.
     """
-    before, now = Sizes.measure([reference]), Sizes.measure(newest)
+    before, now = Magnitudes.measure([reference]), Magnitudes.measure(newest)
     moved, limit = now.mean - before.mean, log(limits.unit_change)
     enough = (before.count >= FEWEST) & (now.count >= FEWEST)
     distance = np.where(enough, np.abs(moved), 0.0)
@@ -159,7 +159,7 @@ def compare_sizes(
 
 
 @dataclass(frozen=True)
-class Sizes:
+class Magnitudes:
     """Logarithms of absolute values, by column.
 
     Attributes:
@@ -173,7 +173,7 @@ class Sizes:
     squares: np.ndarray
 
     @classmethod
-    def measure(cls, batches: Iterable[pd.DataFrame]) -> "Sizes":
+    def measure(cls, batches: Iterable[pd.DataFrame]) -> "Magnitudes":
         """Sum some rows up."""
         sums = [cls._sum(batch.to_numpy(np.float64, na_value=np.nan)) for batch in batches]
         return cls(*np.sum(sums, axis=0))

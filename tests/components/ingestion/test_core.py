@@ -170,7 +170,7 @@ def test_the_rows_of_a_day_whose_labels_are_late_stay(raw, missing):
     raw.loc[: missing or len(raw), "fraud"] = None
     result = split(raw)
     assert result.rejected_rows == {}
-    assert result.unlabeled == result.good["label"].isna().sum() == len(raw.iloc[: missing and missing + 1])
+    assert result.unlabeled_rows == result.good["label"].isna().sum() == len(raw.iloc[: missing and missing + 1])
 
 
 def test_a_bad_label_that_is_the_only_one_so_far_stops_no_run(raw):

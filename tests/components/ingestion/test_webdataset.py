@@ -154,7 +154,7 @@ def test_a_column_that_is_nowhere_is_named_with_what_there_is() -> None:
 def test_labels_may_be_to_come() -> None:
     data = tar(sample("a", file("JPEG"), "cross")[::2])
     assert split(data, IMAGES, labels_due=False).good["label"].isna().all()
-    assert split(data, IMAGES).unlabeled == 1
+    assert split(data, IMAGES).unlabeled_rows == 1
 
 
 def test_a_tar_without_samples_has_no_rows() -> None:
