@@ -17,6 +17,7 @@ ISO_8601 = re.compile(
 EPOCH = datetime(1970, 1, 1)
 EPOCH_UTC = EPOCH.replace(tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
+DAY = 86_400_000_000
 FIRST = (datetime.min - EPOCH) // MICROSECOND
 LAST = (datetime.max - EPOCH) // MICROSECOND
 
@@ -72,12 +73,18 @@ def to_utc(wall: int, zone: ZoneInfo) -> int | None:
         before, after = (_micros(time.replace(tzinfo=zone, fold=fold).utcoffset()) for fold in (0, 1))
         if after > before:  # skipped: the gap's end is the first moment with the new offset
             moments = range(wall - after, wall - before)
-            micros = moments[0] + bisect_left(moments, True, key=lambda moment: _offset(moment, zone) == after)
+            micros = moments[0] + bisect_left(moments, True, key=lambda moment: find_offset(moment, zone) == after)
         else:
             micros = wall - after
     except OverflowError:
         return None
     return micros if FIRST <= micros <= LAST else None
+
+
+def find_offset(micros: int, zone: ZoneInfo) -> int:
+    """Return a zone's offset from UTC at a moment of the years 1 to 9999, both in microseconds."""
+    within = min(max(micros, FIRST + DAY), LAST - DAY)  # a day from where the zone's clock would leave the calendar
+    return _micros((EPOCH_UTC + within * MICROSECOND).astimezone(zone).utcoffset())
 
 
 def _parse(value: Any) -> datetime | None:
@@ -96,11 +103,6 @@ def _plain(match: re.Match[str]) -> str:
     if not match[1]:
         return match[0]
     return match[0][: match.start(1)] + match[1].lstrip().upper()
-
-
-def _offset(micros: int, zone: ZoneInfo) -> int:
-    """Return a zone's offset from UTC at a moment, in microseconds."""
-    return _micros((EPOCH_UTC + micros * MICROSECOND).astimezone(zone).utcoffset())
 
 
 def _micros(span: timedelta | None) -> int:

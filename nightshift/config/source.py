@@ -196,7 +196,9 @@ class Source(ConfigSection):
         {},
         description="name -> a column that the files lack, made of others; `columns` and requests name it as any",
     )
-    timezone: str = Field("UTC", description="IANA name of the zone of times that carry none")
+    timezone: str = Field(
+        "UTC", description="IANA name of the zone of times that carry none, and by whose clock nights and weekends are"
+    )
     empty_days: Literal["refused", "allowed"] | list[Weekday] = Field(
         "refused",
         description="allowed: any UTC day may have no rows, in the table or in its file, which has to be there; "

@@ -86,6 +86,7 @@ class Windows(Part):
     amount_decimals: int = Field(description="decimals at which amounts are summed, exactly")
     label_delay_days: int = Field(description="days until a label is known, by which windows of labels end earlier")
     roles: list[str] = Field(description="which of `customer`, `terminal` and `amount` the events have")
+    timezone: str = Field("UTC", description="IANA name of the zone by whose clock nights and weekends are")
 
 
 class TabularPreprocessing(Inputs):

@@ -8,13 +8,16 @@ terminal's (t - delay - w, t - delay], strictly by time. Definitions: Le Borgne 
 from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from nightshift.config.tabular import TabularConfig
 from nightshift.contracts.preprocessing import Windows
 from nightshift.errors import UserError
+from nightshift.times import find_offset
 
 HOUR = 3_600_000_000  # microseconds, the unit of every time here
 DAY = 24 * HOUR
+QUARTER = HOUR // 4
 LAST_NIGHT_HOUR = 6
 SATURDAY = 5
 LARGEST_SUM = 2**63  # sums are int64
@@ -32,6 +35,7 @@ def configured_windows(config: TabularConfig) -> Windows:
         amount_decimals=task.amount_decimals,
         label_delay_days=config.label_delay_days,
         roles=roles,
+        timezone=config.source.timezone,
     )
 
 
@@ -69,14 +73,33 @@ def delay(windows: Windows) -> int:
     return max(windows.label_delay_days * DAY, 1)
 
 
-def is_weekend(times: Array) -> Array:
-    """Return whether times lie on a Saturday or Sunday, UTC."""
-    return (times // DAY + 3) % 7 >= SATURDAY  # 1970-01-01 was a Thursday
+def wall_times(times: Array, timezone: str, xp: ModuleType) -> Array:
+    """Return which quarter of an hour a zone's clock shows, as its start: int64 microseconds since 1970, (n,).
+
+    Clocks are changed at quarters of an hour, so no more of them than that are looked up.
+
+    Args:
+        times: UTC, int64 microseconds since 1970, (n,).
+        timezone: IANA name.
+        xp: numpy or cupy.
+    """
+    quarters, positions = xp.unique(times // QUARTER, return_inverse=True)
+    return xp.asarray([wall_time(quarter, timezone) for quarter in quarters.tolist()], dtype=xp.int64)[positions]
 
 
-def is_night(times: Array) -> Array:
-    """Return whether times lie in the hours 00:00 to 06:59, UTC."""
-    return times % DAY // HOUR <= LAST_NIGHT_HOUR
+def wall_time(quarter: int, timezone: str) -> int:
+    """Return what a zone's clock shows at the start of a quarter of an hour, counted since 1970, in microseconds."""
+    return quarter * QUARTER + find_offset(quarter * QUARTER, ZoneInfo(timezone))
+
+
+def is_weekend(walls: Array) -> Array:
+    """Return whether a clock shows a Saturday or Sunday; microseconds since 1970, as `wall_times` returns them."""
+    return (walls // DAY + 3) % 7 >= SATURDAY  # 1970-01-01 was a Thursday
+
+
+def is_night(walls: Array) -> Array:
+    """Return whether a clock shows 00:00 to 06:59; microseconds since 1970, as `wall_times` returns them."""
+    return walls % DAY // HOUR <= LAST_NIGHT_HOUR
 
 
 def minor_units(amounts: Any, decimals: int, xp: ModuleType) -> Array:

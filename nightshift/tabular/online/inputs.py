@@ -6,7 +6,7 @@ from nightshift.contracts.preprocessing import Windows
 from nightshift.tabular import windows
 from nightshift.tabular.online.base import WindowTotals
 from nightshift.tabular.online.event import Event
-from nightshift.tabular.windows import HOUR
+from nightshift.tabular.windows import QUARTER
 
 
 class EventInputs:
@@ -14,7 +14,7 @@ class EventInputs:
 
     def __init__(self, spec: Windows) -> None:
         self._lengths, self._delay, self._scale = windows.lengths(spec), windows.delay(spec), 10**spec.amount_decimals
-        self._has_amount = "amount" in spec.roles
+        self._has_amount, self._timezone = "amount" in spec.roles, spec.timezone
 
     def units(self, amount: float) -> int:
         """Return an amount in minor units."""
@@ -39,7 +39,7 @@ class EventInputs:
             terminal: what its terminal's windows hold; None in a use case without terminals.
         """
         row = [event.amount] if self._has_amount else []
-        row += _calendar(event.time // HOUR)
+        row += _calendar(event.time // QUARTER, self._timezone)
         if customer and self._has_amount:
             scale = self._scale
             for count, total in zip(*customer, strict=True):
@@ -54,7 +54,8 @@ class EventInputs:
         return row
 
 
-@lru_cache(maxsize=1024)
-def _calendar(hour: int) -> tuple[float, float]:
-    """Return the calendar's flags in an hour since 1970."""
-    return float(windows.is_weekend(hour * HOUR)), float(windows.is_night(hour * HOUR))
+@lru_cache(maxsize=4096)
+def _calendar(quarter: int, timezone: str) -> tuple[float, float]:
+    """Return the calendar's flags in a quarter of an hour, counted since 1970, by a zone's clock."""
+    wall = windows.wall_time(quarter, timezone)
+    return float(windows.is_weekend(wall)), float(windows.is_night(wall))

@@ -134,11 +134,18 @@ def test_days_missing_here_and_there_equal_those_computed_at_once(tmp_path):
     assert again.sha256 == whole.sha256
 
 
-def test_other_windows_make_other_partitions(tmp_path):
+def test_other_windows_or_another_zone_make_other_partitions(tmp_path):
     write_events(tmp_path)
-    step(tmp_path)
-    _, metrics = step(tmp_path, config=CONFIG | {"task": CONFIG["task"] | {"windows_days": [2]}})
-    assert metrics["computed_days"] == 6
+    first, _ = step(tmp_path)
+    tables = [first]
+    for change in (
+        {"task": CONFIG["task"] | {"windows_days": [2]}},
+        {"source": CONFIG["source"] | {"timezone": "Asia/Tokyo"}},
+    ):
+        table, metrics = step(tmp_path, config=CONFIG | change)
+        tables.append(table)
+        assert metrics == {"rows": 300, "computed_days": 6, "online_differing": 0}
+    assert len({table.details["online"] for table in tables}) == 3
 
 
 def test_other_models_leave_the_partitions_as_they_are(tmp_path):

@@ -92,7 +92,8 @@ def join_windows(events: Frame, columns: Mapping[str, Array], config: TabularCon
         config: extra columns.
         backend: of events and columns.
     """
-    inputs = {**_calendar(_times(events, backend.arrays)), **columns}
+    times = _times(events, backend.arrays)
+    inputs = {**_calendar(times, config.source.timezone, backend.arrays), **columns}
     if "amount" in events:
         inputs["amount"] = events["amount"].astype("float64")
     inputs |= {name: events[name].astype("float64") for name in config.columns.numeric}
@@ -194,11 +195,12 @@ def _terminal(events: Frame, times: Array, config: TabularConfig, xp: ModuleType
     return columns
 
 
-def _calendar(times: Array) -> dict[str, Array]:
-    """Flags of Saturday or Sunday, and of the hours 00:00 to 06:59; UTC."""
+def _calendar(times: Array, timezone: str, xp: ModuleType) -> dict[str, Array]:
+    """Flags of Saturday or Sunday, and of the hours 00:00 to 06:59, by a zone's clock."""
+    walls = windows.wall_times(times, timezone, xp)
     return {
-        "during_weekend": windows.is_weekend(times).astype("float64"),
-        "during_night": windows.is_night(times).astype("float64"),
+        "during_weekend": windows.is_weekend(walls).astype("float64"),
+        "during_night": windows.is_night(walls).astype("float64"),
     }
 
 

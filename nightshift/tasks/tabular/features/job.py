@@ -50,6 +50,7 @@ class TableFeatureJob:
                 "task": {"windows_days", "amount_decimals"},
                 "label_delay_days": True,
                 "columns": {"numeric", "categorical"},
+                "source": {"timezone"},
             }
         )
         key = storage.fingerprint([core.SCHEMA, settings, past])
