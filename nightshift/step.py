@@ -50,7 +50,8 @@ class StepParser(argparse.ArgumentParser):
     """
 
     def __init__(self, component: str, description: str, has_budget: bool = True, acts: bool = False) -> None:
-        super().__init__(prog=f"python -m components.{component}", description=description)
+        # an engine writes what is longer than an argument may be into a file, and gives @ and its name
+        super().__init__(prog=f"python -m components.{component}", description=description, fromfile_prefix_chars="@")
         self.component = component
         self.has_budget, self.acts = has_budget, acts
         self.add_argument("--executor-input", type=json.loads, default={}, help="Kubeflow's executor input (JSON)")

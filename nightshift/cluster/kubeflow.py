@@ -16,6 +16,7 @@ import urllib3
 import yaml
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
 
+from nightshift.argv import require_short
 from nightshift.cluster import ACCOUNT
 from nightshift.errors import UnavailableError, UserError, check_names, may_pass
 
@@ -152,7 +153,12 @@ class KubeflowApi:
         )
 
     def submit(self, name: str, definition: Definition, parameters: dict[str, Any]) -> SubmittedRun:
-        """Start a run, unless the experiment has one of that name, in any state."""
+        """Start a run, unless the experiment has one of that name, in any state.
+
+        Raises:
+            UserError: when the parameters are too long for a container's arguments.
+        """
+        require_short(parameters, "Kubeflow")
         config = api.V2beta1RuntimeConfig(parameters=parameters)
         run = api.V2beta1Run(
             experiment_id=self.experiment,

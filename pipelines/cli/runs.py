@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nightshift.argv import shorten
 from nightshift.contracts.state import TARGETS, DeploymentTarget
 from nightshift.dates import parse_date
 from nightshift.errors import UserError
@@ -88,7 +89,8 @@ def report(args: argparse.Namespace) -> int:
     if task is None:
         raise UserError(f"{this.pipeline.name} writes no report; nightshift show {args.run} prints what it found")
     with runs.lock_run(this):
-        code = subprocess.run(this.commands.argv(task), env=processes.environment(task), check=False).returncode
+        command = shorten(this.commands.argv(task), this.folder / task.name)
+        code = subprocess.run(command, env=processes.environment(task), check=False).returncode
     return code or options.say(f"report   {this.folder / 'report.html'}")
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import kfp_server_api as api
 
 from nightshift import storage
+from nightshift.argv import require_short
 from nightshift.cluster.kubeflow import Definition, KubeflowApi, find_newest_version
 from nightshift.errors import UserError
 from pipelines import ir
@@ -88,7 +89,11 @@ def recurring(name: str, pipeline: ir.Pipeline, parameters: dict[str, Any], cron
         pipeline: what it runs.
         parameters: with which parameters.
         cron: five fields, in the time zone of the cluster's scheduler (UTC unless set otherwise).
+
+    Raises:
+        UserError: when the parameters are too long for a container's arguments.
     """
+    require_short(parameters, "Kubeflow")
     fingerprint = storage.fingerprint([storage.sha256(pipeline.yaml), parameters, cron])
     definition = Definition.read(pipeline.yaml)
     return api.V2beta1RecurringRun(

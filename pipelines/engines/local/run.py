@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self
 
 from nightshift import storage
+from nightshift.argv import shorten
 from nightshift.step import PREEMPTED, PREEMPTIONS, USER_ERROR
 from pipelines import ir
 from pipelines.commands import Commands
@@ -175,7 +176,7 @@ class Run:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         observer.report_start(task, folder / "log.txt")
-        outcome = self._attempts(task, command, fingerprint)
+        outcome = self._attempts(task, shorten(command, folder), fingerprint)
         storage.write_json(str(folder / "outcome.json"), asdict(outcome))
         return outcome
 

@@ -16,7 +16,9 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from kubernetes.client import models as k8s
 from kubernetes.client.exceptions import ApiException
 
+from nightshift.argv import require_short
 from nightshift.cluster import ACCOUNT, is_full
+from nightshift.errors import UserError
 from nightshift.step import MESSAGE, PREEMPTED, PREEMPTIONS, USER_ERROR
 from pipelines import ir
 from pipelines.engines.airflow.operators.context import Rendering
@@ -74,7 +76,12 @@ class PodOperator(KubernetesPodOperator):
 
         Raises:
             AirflowException: see `cleanup`.
+            AirflowFailException: when the config is too long for a container's arguments.
         """
+        try:
+            require_short(self.rendering.commands(context).arguments, "Airflow on a cluster")
+        except UserError as error:
+            raise AirflowFailException(str(error)) from None
         for count in itertools.count(1):
             try:
                 super().execute(context)
