@@ -1,6 +1,7 @@
 """Look after a release by hand. `nightshift release` calls these functions.
 
-They change the record only; the next run of the pipeline `release` has the target follow.
+They change the record. An endpoint on this machine follows it at once, another target in the next run of the pipeline
+`release`.
 """
 
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from nightshift import registry, release
 from nightshift.contracts.release import Entry, Release
 from nightshift.contracts.state import State
 from nightshift.errors import UserError
+from nightshift.local import endpoint
 from nightshift.release import ReleaseRef
 
 
@@ -61,8 +63,17 @@ def resume(state: State, name: str | None) -> str:
 
 
 def abort(state: State, name: str | None) -> str:
-    """End a release; the champion stays."""
-    return _change(state, name, lambda record, at: core.withdraw(record, at, ["It was ended by hand."]))
+    """End a release; the champion stays, and this says who answers the requests by now.
+
+    Raises:
+        UnavailableError: when the endpoint on this machine does not follow.
+    """
+    status = _change(state, name, lambda record, at: core.withdraw(record, at, ["It was ended by hand."]))
+    record = read(state, name)
+    server = None if registry.is_remote(state.registry) else endpoint.await_released(state.registry, record.use_case)
+    headline, *lines = status.split("\n")
+    now = f" at {server.url}" if server else f" in the record; {endpoint.ABSENT.format(number=record.live.version)}"
+    return "\n".join([headline + now, *lines])
 
 
 def _change(state: State, name: str | None, act: Callable[[Release, Moment], Entry | None]) -> str:

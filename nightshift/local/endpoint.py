@@ -16,7 +16,7 @@ from nightshift.contracts.state import DeploymentTarget, State
 from nightshift.errors import UnavailableError, UserError
 from nightshift.local import engine, processes
 from nightshift.progress import Patience, Progress, cpu_seconds
-from nightshift.serving import files
+from nightshift.serving import files, released
 from nightshift.serving.files import Challenger, DeploymentPointer, RunningServer
 from nightshift.step import log
 from nightshift.storage import locks
@@ -25,6 +25,10 @@ from nightshift.tasks.examples import ScoredExample
 PORT = 8321
 PATIENCE = Patience()
 CALL_SECONDS = 10
+ABSENT = (
+    "no endpoint is running here: one that starts serves version {number}; "
+    "another target (state.serving) does after the next `nightshift run release`"
+)
 BUSY = (http.client.TOO_MANY_REQUESTS, http.client.SERVICE_UNAVAILABLE)
 TOLERANCE = 1e-6
 
@@ -69,7 +73,15 @@ def start_or_update(
     with registry.lock(root):
         before = storage.read_bytes(uri) if storage.exists(uri) else None
         since = _find_champion_start(root, version)
-        pointer = DeploymentPointer(version.version, version.uri, version.sha256, since, expected.snapshot, challenger)
+        pointer = DeploymentPointer(
+            version.version,
+            version.uri,
+            version.sha256,
+            since,
+            expected.snapshot,
+            challenger,
+            registry.read_holder(root),
+        )
         storage.write_json(uri, asdict(pointer))
         try:
             start = _Start(port, storage.join(state.lake, name, "predictions"), patience)
@@ -79,6 +91,27 @@ def start_or_update(
         except BaseException:
             _restore_pointer(root, name, before)
             raise
+
+
+def await_released(registry_uri: str, name: str, patience: Patience = PATIENCE) -> RunningServer | None:
+    """Wait until a running endpoint serves what the release record says; return it, None without one.
+
+    Raises:
+        UnavailableError: when it stalls; it still follows the record later.
+    """
+    progress = Progress(patience)
+    while server := find_running(registry_uri, name):
+        pointer = released.read_pointer(registry.root(registry_uri), name)
+        health = _read_health(server, min(CALL_SECONDS, patience.still))
+        if _serves(health, pointer):
+            return server
+        if stalled := progress.stall_reason(int(cpu_seconds(server.pid) or 0), health.get("loaded")):
+            raise UnavailableError(
+                f"the release record names version {pointer.version}, but {server.url} did not serve it {stalled}: "
+                f"{health.get('problem') or 'it does not answer'}; its log is {_log_path(registry_uri, name)}"
+            )
+        time.sleep(0.05)
+    return None
 
 
 def find_running(registry_uri: str, name: str) -> RunningServer | None:
@@ -95,15 +128,19 @@ def _read_server(uri: str) -> RunningServer | None:
 
 def find_version(registry_uri: str, name: str) -> int | None:
     """Return the version of a model's endpoint, running or stopped; None without an endpoint."""
-    uri = files.pointer_uri(registry.root(registry_uri), name)
-    return files.read_pointer(uri).version if storage.exists(uri) else None
+    pointer = _find_pointer(registry_uri, name)
+    return pointer.version if pointer else None
 
 
 def find_challenger(registry_uri: str, version: registry.Version) -> Challenger | None:
     """Return the challenger of a serving version; None if the version does not serve or has none."""
-    uri = files.pointer_uri(registry.root(registry_uri), version.name)
-    pointer = files.read_pointer(uri) if storage.exists(uri) else None
+    pointer = _find_pointer(registry_uri, version.name)
     return pointer.challenger if pointer and pointer.version == version.version else None
+
+
+def _find_pointer(registry_uri: str, name: str) -> DeploymentPointer | None:
+    root = registry.root(registry_uri)
+    return released.read_pointer(root, name) if storage.exists(files.pointer_uri(root, name)) else None
 
 
 def stop(registry_uri: str, name: str | None = None) -> list[str]:
@@ -178,12 +215,17 @@ def _await_version(
         if server and health.get("wanted") == asdict(pointer):
             if health["problem"]:
                 raise UserError(f"the endpoint cannot serve version {pointer.version}: {health['problem']}")
-            if health["loaded"] and not health["behind"]:
+            if _serves(health, pointer):
                 if process and server.port != start.port:
                     log.info("port %d was taken, the endpoint listens on %d", start.port, server.port)
                 return server
         pid = process.pid if process else server.pid if server else None
         _pause(progress, root, name, pointer, pid, server, health.get("loaded"), health.get("behind"))
+
+
+def _serves(health: dict[str, Any], pointer: DeploymentPointer) -> bool:
+    """Return whether a server and all of its workers serve the versions of a pointer."""
+    return health.get("wanted") == asdict(pointer) and health["loaded"] and not health["behind"]
 
 
 def _read_health(server: RunningServer, seconds: float) -> dict[str, Any]:

@@ -166,6 +166,11 @@ def lock(registry: str) -> AbstractContextManager[object]:
     return nullcontext() if is_remote(registry) else FolderRegistry(root(registry)).lock()
 
 
+def read_holder(registry: str) -> str | None:
+    """Return a text that is new each time a writer locks a local registry; None while nobody does."""
+    return FolderRegistry(root(registry)).read_holder()
+
+
 def root(registry: str) -> str:
     """Return the canonical path of a local registry."""
     return str(Path(registry).resolve())

@@ -92,7 +92,7 @@ class FolderRegistry:
         with ExitStack() as stack:
             try:
                 Path(self.root).mkdir(parents=True, exist_ok=True)
-                stack.enter_context(locks.hold_nested(Path(self.root) / "registry.lock", LOCK_SECONDS))
+                stack.enter_context(locks.hold_nested(self._lock_path, LOCK_SECONDS))
             except BlockingIOError:
                 raise UserError(
                     f"registry {self.root} has been in use for {LOCK_SECONDS} s; wait for the other run, or stop it"
@@ -102,6 +102,14 @@ class FolderRegistry:
                     f"registry {self.root}: {error.strerror}; give a folder that can be written to"
                 ) from None
             yield
+
+    def read_holder(self) -> str | None:
+        """Return a text that is new each time a process takes the lock; None while nobody holds it."""
+        return locks.read_holder(self._lock_path)
+
+    @property
+    def _lock_path(self) -> Path:
+        return Path(self.root) / "registry.lock"
 
     def _numbers(self, name: str) -> list[int]:
         """Return the numbers of all versions, also of removed ones, in order."""

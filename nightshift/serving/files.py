@@ -36,6 +36,7 @@ class DeploymentPointer:
         since: time at which it became the champion, ISO 8601, UTC.
         snapshot: URI of the online state's snapshot, needed for raw events; None: requests send features.
         challenger: version that answers a share of the entities; None: there is none.
+        trial: the holder of the registry's lock that tries this version before the release record names it.
     """
 
     version: int
@@ -44,6 +45,7 @@ class DeploymentPointer:
     since: str
     snapshot: str | None = None
     challenger: Challenger | None = None
+    trial: str | None = None
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import uvloop
 from nightshift import storage
 from nightshift.contracts import package
 from nightshift.errors import UserError
-from nightshift.serving import files, http
+from nightshift.serving import files, http, released
 from nightshift.serving.addresses import ANY_IPV6, HOST, listen
 from nightshift.serving.application import Application
 from nightshift.serving.files import DeploymentPointer
@@ -66,7 +66,7 @@ def _make_loader(options: Options) -> Callable[[], ModelManager]:
     load_version = partial(load, options.name, limits=options.limits, device=options.device)
     if options.registry is None:
         return partial(ModelManager, cache(partial(_build_pointer, str(options.model))), load_version)
-    read_pointer = partial(files.read_pointer, files.pointer_uri(options.registry, options.name))
+    read_pointer = partial(released.read_pointer, options.registry, options.name)
     read_pointer()  # before the lock, whose folder exists only with the pointer
     folder = files.state_folder(options.registry, options.name)
     return partial(ModelManager, read_pointer, load_version, folder, _choose_store(options))

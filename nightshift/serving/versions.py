@@ -198,7 +198,7 @@ class ModelManager:
             report: called with the served pointer, or None while it lags behind.
         """
         while True:
-            report(None if self.problem else replace(self.loaded, since=""))
+            report(None if self.problem else replace(self.loaded, since="", trial=None))
             time.sleep(POLL_SECONDS)
             self.refresh()
 

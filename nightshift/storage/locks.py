@@ -6,6 +6,7 @@ Lustre (mounted with `-o flock`), where a process number would mean nothing.
 
 import fcntl
 import os
+import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -51,12 +52,20 @@ def hold_nested(path: str | Path, seconds: float) -> Iterator[None]:
     if name in _OWN.get():
         yield
         return
-    with hold(path, seconds=seconds):
+    with hold(path, seconds=seconds) as file:
+        file.truncate(0)
+        file.write(secrets.token_hex(16).encode())
+        file.flush()
         token = _OWN.set(_OWN.get() | {name})
         try:
             yield
         finally:
             _OWN.reset(token)
+
+
+def read_holder(path: str | Path) -> str | None:
+    """Return a text that is new each time `hold_nested` takes a lock; None while nobody holds it."""
+    return Path(path).read_text() if is_held(path) else None
 
 
 def is_held(path: str | Path) -> bool:

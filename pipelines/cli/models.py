@@ -82,7 +82,7 @@ def _parse_version(ref: ReleaseRef, number: str) -> int:
 def _update(state: State, version: Version) -> None:
     """Have a running endpoint serve a version, before the record says so: what fails here changes nothing."""
     if registry.is_remote(state.registry) or not endpoint.find_running(state.registry, version.name):
-        options.say("no endpoint is running here")
+        options.say(endpoint.ABSENT.format(number=version.version))
         return
     server = endpoint.start_or_update(state, version, examples.build_example(state, version.name, version.uri))
     options.say(f"{server.url} answers with version {version.version}")

@@ -216,6 +216,11 @@ def newer(uri: str, model: TabularPreprocessing) -> str | None:
     return _newest(folder, model, day)
 
 
+def newest_beside(uri: str, model: TabularPreprocessing) -> str | None:
+    """Return the URI of the newest snapshot that serves a model among those of another's use case, None without one."""
+    return _newest(uri.rsplit("/", 2)[0], model)
+
+
 def under(state: date | None, uri: str, model: TabularPreprocessing) -> tuple[str, Snapshot]:
     """Return the snapshot that an online state has to lie over, and its manifest.
 

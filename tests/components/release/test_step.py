@@ -378,7 +378,10 @@ def test_by_hand_a_release_is_started_paused_resumed_and_ended(tmp_path: Path, u
     assert ", paused\n" in manage.pause(kept, "fraud")
     assert ", paused" not in manage.resume(kept, "fraud").splitlines()[0]
     lines = manage.abort(kept, "fraud").splitlines()
-    assert lines[0] == "fraud: Version 1 answers all requests"
+    assert lines[0] == (
+        "fraud: Version 1 answers all requests in the record; no endpoint is running here: one that starts serves "
+        "version 1; another target (state.serving) does after the next `nightshift run release`"
+    )
     assert lines[1].endswith(": version 1 100%. It was ended by hand.")
     assert [line.split("  ")[1].split(" by ")[0] for line in lines[1:]] == [
         "rolled back", "resumed", "paused", "started", "promoted",

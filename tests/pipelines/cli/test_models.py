@@ -1,19 +1,26 @@
 """Models are listed, promoted and rolled back by hand, and what serves them follows."""
 
+import os
 import re
+import signal
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
 from nightshift import registry, release
+from nightshift.contracts.release import Action, Stage
 from nightshift.errors import UserError
 from nightshift.local import endpoint, examples
 from nightshift.release import ReleaseRef
 from pipelines import configs
+from nightshift.serving.files import Challenger
 from pipelines.cli.__main__ import parse_command_line
 from pipelines.environments import local
+from tests.processes import started, wait_until
 from tests.servers import free_port
 
 
@@ -63,10 +70,59 @@ def test_promote_and_rollback_move_the_champion_and_the_running_endpoint(stocked
     assert "fraud: version 1 is the champion now" in capsys.readouterr().out
 
 
+@pytest.mark.slow
+def test_a_version_rolled_back_while_the_endpoint_was_down_serves_after_a_restart(stocked, served):
+    run(stocked, "promote", "1")
+    run(stocked, "promote", "2")
+    os.kill(served.pid, signal.SIGKILL)
+    wait_until(lambda: endpoint.find_running(stocked, "fraud") is None, "the endpoint has ended")
+    run(stocked, "rollback")
+    port = str(free_port())
+    flags = ["--registry", stocked, "--name", "fraud", "--port", port]
+    with started([sys.executable, "-m", "nightshift.serving", *flags]):
+        health = wait_until(lambda: read_health(port), "the endpoint answers")
+        assert (health["version"], health["status"], health["loaded"]) == (1, "ok", True)
+        # and it follows whoever changes the record alone
+        release.promote(ReleaseRef(stocked, "fraud"), 3)
+        wait_until(lambda: read_health(port)["version"] == 3, "the endpoint follows the record")
+
+
+def read_health(port: str) -> dict[str, Any]:
+    try:
+        health: dict[str, Any] = httpx.get(f"http://127.0.0.1:{port}/healthz").json()
+    except httpx.TransportError:
+        return {}
+    return health
+
+
+@pytest.mark.slow
+def test_an_aborted_release_leaves_no_request_to_its_challenger(stocked, served, capsys):
+    run(stocked, "promote", "1")
+    state = local(Path(stocked).parent)
+    version, second = (registry.find(stocked, "fraud", number) for number in (1, 2))
+    challenger = Challenger(2, second.uri, second.sha256, 0.7)
+
+    def advance(record):
+        endpoint.start_or_update(state, version, examples.build_stateless("", "fraud", version.uri), 0, challenger)
+        shares = {"traffic": 0.3}, {"traffic": 0.7}
+        parts = [release.describe(part).model_copy(update=share) for part, share in zip((version, second), shares)]
+        return release.entry(Action.ADVANCED, version).model_copy(update={"stage": Stage.CANARY, "versions": parts})
+
+    with registry.lock(stocked):
+        release.change(ReleaseRef(stocked, "fraud"), advance)
+    assert httpx.get(f"{served.url}/model").json()["challenger"] == {"version": 2, "share": 0.7}
+    capsys.readouterr()
+    run(stocked, "release", "abort")
+    assert httpx.get(f"{served.url}/model").json()["challenger"] is None
+    assert capsys.readouterr().out.splitlines()[0] == f"fraud: Version 1 answers all requests at {served.url}"
+
+
 def test_promote_without_an_endpoint_starts_none(stocked, capsys):
     run(stocked, "promote", "2")
     assert release.champion(ReleaseRef(stocked, "fraud")).version == 2
-    assert capsys.readouterr().out == "no endpoint is running here\nfraud: version 2 is the champion now\n"
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("no endpoint is running here: one that starts serves version 2; another target")
+    assert lines[1:] == ["fraud: version 2 is the champion now"]
 
 
 @pytest.mark.parametrize("version", ["9", "two", "2.0"])
