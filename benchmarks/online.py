@@ -131,7 +131,7 @@ def _embedded_store(base: Base, events: list[Event], size: int) -> None:
 
 def _shared_store(url: str, base: Base, events: list[Event], size: int) -> None:
     # under a name of its own, since an event that is known costs less
-    store = Shared(url, f"bench-{time.time_ns()}", base)
+    store = Shared(lambda: url, f"bench-{time.time_ns()}", base)
     send_events(store, events, size)
     store.close()
 

@@ -7,11 +7,15 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.processes import SECONDS, started, wait_until
 from tests.servers import free_port
+
+if TYPE_CHECKING:
+    from redis import Redis
 
 
 @contextmanager
@@ -28,6 +32,16 @@ def serve(folder: Path, port: int | None = None) -> Iterator[str]:
         yield f"redis://127.0.0.1:{port}/0"
         server.send_signal(signal.SIGKILL)
         server.wait(SECONDS)
+
+
+@contextmanager
+def administer(folder: Path) -> "Iterator[tuple[str, Redis]]":
+    """Start a server as `serve` does; yields its URL and a client that may change its settings."""
+    with serve(folder) as url:
+        from redis import Redis
+
+        with Redis.from_url(url) as client:
+            yield url, client
 
 
 def _answers(port: int) -> bool:

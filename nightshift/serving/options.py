@@ -1,8 +1,9 @@
 """The server's options, from its flags and the environment of its platform."""
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from nightshift.errors import UserError
 from nightshift.graph import PROVIDERS
@@ -15,6 +16,7 @@ from nightshift.serving.platforms import Platform
 
 PORT = 8321
 MAX_WORKERS = 256
+REDIS_URL = "redis://host:6379/0"
 DEVICE = "NIGHTSHIFT_DEVICE"  # set by the image for GPUs: platforms start it without flags
 
 
@@ -33,7 +35,7 @@ class Options:
         aliases: further path -> route.
         limits: bounds of a request.
         workers: number of server processes.
-        redis: URL of the Redis with the online state; None: it is kept in files of this machine.
+        read_redis: reads the URL of the Redis with the online state; None: it is kept in files of this machine.
         predictions: folder or URI of the prediction log; None: none is written.
         device: device of the graphs, `cpu` or `cuda`.
     """
@@ -48,7 +50,7 @@ class Options:
     aliases: Mapping[str, str]
     limits: ServerLimits
     workers: int
-    redis: str | None
+    read_redis: Callable[[], str] | None
     predictions: str | None
     device: str
 
@@ -72,10 +74,12 @@ def read(args: argparse.Namespace, environment: Mapping[str, str]) -> Options:
         aliases=platform.aliases if platform else {},
         limits=_parse_limits(args),
         workers=parse_number("workers", args.workers, MAX_WORKERS),
-        redis=read_secret("redis-file", args.redis_file, "redis://host:6379/0") if args.redis_file else None,
+        read_redis=partial(read_secret, "redis-file", args.redis_file, REDIS_URL) if args.redis_file else None,
         predictions=args.predictions,
         device=_check_device(args.device or environment.get(DEVICE, "cpu")),
     )
+    if options.read_redis:
+        options.read_redis()
     if bool(options.registry) == bool(options.model):
         raise UserError("what to serve is not clear; give --registry FOLDER with --name, or --model FOLDER")
     return options

@@ -74,8 +74,8 @@ def _make_loader(options: Options) -> Callable[[], ModelManager]:
 
 def _choose_store(options: Options) -> Callable[[Base], Store] | None:
     """Return the constructor of a store for several processes; None: a store of this process is enough."""
-    if options.redis:
-        return partial(Shared, options.redis, options.name)
+    if options.read_redis:
+        return partial(Shared, options.read_redis, options.name)
     return None if options.workers == 1 else _refuse_store
 
 

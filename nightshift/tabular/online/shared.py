@@ -5,9 +5,11 @@ snapshot it came in: a process counts those of days that its own snapshot lacks,
 a newer one. So the processes swap one after the other, and nothing has to be moved. Keys expire by themselves.
 
 What was answered survives what Redis survives: with `appendonly yes` and `appendfsync always` a kill at any moment,
-otherwise less. In a Redis Cluster one use case lies on one node.
+otherwise less. It never evicts a key: features without it would be wrong, and nobody would see it. In a Redis Cluster
+one use case lies on one node.
 """
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain, islice
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
 
 LAG = 2  # snapshots that a process may be behind another one; older records are trimmed
 SECONDS = 5.0  # for an answer
+PROBE_SECONDS = 1.0  # between looks whether it takes something in
+KEEPS_ALL = "noeviction"
 MOST_EVENTS = 1024  # that one script takes in: while it runs, Redis answers nobody else
 EXTRA_DAYS = 7  # for which records stay that no window of today needs: snapshots may be late
 
@@ -47,41 +51,83 @@ Arguments = tuple[int | str, ...]  # of `TAKE` for an event
 TAKE, LABEL = (Path(__file__).with_name(f"{name}.lua").read_text() for name in ("take", "label"))
 
 
+class NoAccessError(UnavailableError):
+    """Redis refuses its user, or something that the user does."""
+
+
 class Shared:
     """See `store.Store`.
 
     Args:
-        url: of the server, `redis://...` or `rediss://...`.
+        read_url: returns the URL of the server, `redis://...` or `rediss://...`; read again after a failure.
         use_case: its name; several use cases may share a server.
         base: the snapshot to lie over.
         clock: says what time it is.
 
     Raises:
-        UserError: when redis-py is missing or the URL is none.
+        UserError: when redis-py is missing, the URL is none, or Redis refuses its user or may evict keys.
         UnavailableError: when the server does not answer.
     """
 
-    def __init__(self, url: str, use_case: str, base: Base, clock: Clock = NOW) -> None:
-        self._redis = _connect(url)
+    def __init__(self, read_url: Callable[[], str], use_case: str, base: Base, clock: Clock = NOW) -> None:
+        self._read_url = read_url
         # braces: in a cluster all keys of a use case have to lie on one node
         self._prefix = f"{{nightshift:{use_case}}}:"
-        self._label = self._redis.register_script(LABEL)
         self._clock = clock
         self._over = _Over(base, clock)
-        self.problem: str | None = None
-        with self._answering():
-            self._take = self._redis.script_load(TAKE)
+        self._failure: str | None = None  # of the last call
+        self._eviction: str | None = None  # why keys may be evicted
+        self._next_probe = 0.0  # by the monotonic clock
+        self._connect(read_url())
+        try:
+            with self._reporting():
+                self._eviction = self._find_eviction()
+                self._take = self._redis.script_load(TAKE)
+        except NoAccessError as error:  # at the start the URL is wrong; later a password is being rotated
+            raise UserError(str(error)) from None
+        if self._eviction:
+            raise UserError(self._eviction)
 
     @property
     def base(self) -> Base:
         """The snapshot that it lies over."""
         return self._over.base
 
+    @property
+    def problem(self) -> str | None:
+        """Why it takes nothing in at present; see `store.Store`."""
+        return self._failure or self._eviction
+
     def probe(self) -> None:
-        """Look whether Redis answers again; see `store.Store`."""
-        if self.problem:
-            with suppress(UnavailableError, UserError), self._answering():
-                self._redis.ping()
+        """Look whether Redis takes something in, once a second as long as it does; see `store.Store`."""
+        if not self.problem and time.monotonic() < self._next_probe:
+            return
+        with suppress(UnavailableError, UserError):
+            if self.problem:
+                self._reconnect()
+            with self._reporting():
+                self._eviction = self._find_eviction()
+        self._next_probe = time.monotonic() + PROBE_SECONDS
+
+    def _find_eviction(self) -> str | None:
+        """Write a key as events do; return why Redis may forget one, None when it does not."""
+        self._redis.set(f"{self._prefix}probe", 1, ex=self._over.seconds)
+        policy = self._redis.info("memory").get("maxmemory_policy", KEEPS_ALL)
+        if policy == KEEPS_ALL:
+            return None
+        return (
+            f"Redis: maxmemory-policy is {policy!r}, which forgets events; allowed: {KEEPS_ALL!r}; set it in its config"
+        )
+
+    def _connect(self, url: str) -> None:
+        self._redis, self._url = _connect(url), url
+        self._label = self._redis.register_script(LABEL)
+
+    def _reconnect(self) -> None:
+        """Connect to another URL, such as one with a new password."""
+        if (url := self._read_url()) != self._url:
+            self._redis.close()
+            self._connect(url)
 
     @property
     def is_quick(self) -> bool:
@@ -155,13 +201,20 @@ class Shared:
 
     @contextmanager
     def _answering(self) -> Iterator[None]:
+        if self._eviction:
+            raise UnavailableError(self._eviction)
+        with self._reporting():
+            yield
+
+    @contextmanager
+    def _reporting(self) -> Iterator[None]:
         try:
             with _answering():
                 yield
         except UnavailableError as error:
-            self.problem = str(error)
+            self._failure = str(error)
             raise
-        self.problem = None
+        self._failure = None
 
 
 class _Over:
@@ -354,11 +407,12 @@ def _connect(url: str) -> "Redis":
 def _answering() -> Iterator[None]:
     """Say what an error of Redis means; its URL may hold a password, so it is not named."""
     from redis import AuthenticationError, RedisError
+    from redis.exceptions import NoPermissionError
 
     try:
         yield
-    except AuthenticationError as error:
-        raise UserError(f"Redis: {error}; check user and password in its URL") from None
+    except (AuthenticationError, NoPermissionError) as error:
+        raise NoAccessError(f"Redis: {error}; check user, password and permissions of its URL") from None
     except RedisError as error:
         if str(error).startswith("BEHIND"):
             raise UnavailableError(

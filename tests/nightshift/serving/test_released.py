@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from nightshift import registry, release, storage
-from nightshift.contracts.release import Entry, Release, ReleasedVersion, Stage
-from nightshift.contracts.release import Action as ReleaseAction
+from nightshift.contracts.release import Action, Entry, Release, ReleasedVersion, Stage
 from nightshift.errors import UserError
 from nightshift.release import ReleaseRef
 from nightshift.serving import files
@@ -27,7 +26,7 @@ def challenge(root: str, share: float) -> None:
     """Have the record say that version 2 answers a share of the requests beside version 1."""
     versions = [describe(root, 1, 1 - share), describe(root, 2, share)]
     stage = Stage.CANARY if share else Stage.SHADOW
-    entry = Entry(stage=stage, versions=versions, action=ReleaseAction.ADVANCED, since=datetime.now(UTC), by="test")
+    entry = Entry(stage=stage, versions=versions, action=Action.ADVANCED, since=datetime.now(UTC), by="test")
 
     def decide(record: Release | None) -> Entry:
         assert record
@@ -106,7 +105,7 @@ def test_a_released_version_that_is_gone_is_named(stocked: str) -> None:
     release.promote(ReleaseRef(stocked, "fraud"), 2)
     point(stocked, 1)
     registry.remove(stocked, "fraud", [2])
-    with pytest.raises(UserError, match="2.*existing versions.*1, 3"):
+    with pytest.raises(UserError, match=r"2.*existing versions.*1, 3"):
         read_pointer(stocked, "fraud")
 
 

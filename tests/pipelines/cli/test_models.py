@@ -105,7 +105,10 @@ def test_an_aborted_release_leaves_no_request_to_its_challenger(stocked, served,
     def advance(record):
         endpoint.start_or_update(state, version, examples.build_stateless("", "fraud", version.uri), 0, challenger)
         shares = {"traffic": 0.3}, {"traffic": 0.7}
-        parts = [release.describe(part).model_copy(update=share) for part, share in zip((version, second), shares)]
+        parts = [
+            release.describe(part).model_copy(update=share)
+            for part, share in zip((version, second), shares, strict=True)
+        ]
         return release.entry(Action.ADVANCED, version).model_copy(update={"stage": Stage.CANARY, "versions": parts})
 
     with registry.lock(stocked):

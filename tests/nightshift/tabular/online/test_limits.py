@@ -106,7 +106,7 @@ def opened(request, tmp_path):
         url, name = request.getfixturevalue("server"), f"limits-{next(FRESH)}"
         client = Redis.from_url(url)
         return Opened(
-            Shared(url, name, snapshot, clock),
+            Shared(lambda: url, name, snapshot, clock),
             lambda: {key: client.dump(key) for key in sorted(client.keys(f"*:{name}}}:*"))},
         )
 
@@ -209,7 +209,7 @@ def test_refunds_add_up_exactly_whatever_they_and_the_payments_before_them_add_u
 
 @pytest.mark.slow
 def test_a_terminal_may_have_more_labels_in_redis_than_lua_unpacks(server):
-    store, one = Shared(server, "labels", BASE, clock), drawn(0)[0]._replace(time=END)
+    store, one = Shared(lambda: server, "labels", BASE, clock), drawn(0)[0]._replace(time=END)
     client, key = Redis.from_url(server), store._over._names(one)[1]
     names = [f"{START + PAST}:{number}" for number in range(9000)]
     client.zadd(f"{store._prefix}labeled:{key}", dict.fromkeys(names, one.time))

@@ -1,6 +1,7 @@
 """The store in a real Redis: the same answers as the embedded one, from several processes, whatever ends."""
 
 import random
+import re
 import threading
 from itertools import count
 
@@ -12,6 +13,7 @@ from nightshift.tabular.online.state import Label, OnlineState
 from nightshift.tabular.windows import DAY
 from tests import redis
 from tests.nightshift.tabular.online.streams import ROLES, START, base, config, event, offline
+from tests.processes import wait_until
 from tests.servers import free_port
 
 pytestmark = pytest.mark.slow
@@ -51,7 +53,7 @@ def opened(server):
     stores, name = [], f"case-{next(FRESH)}"
 
     def one(snapshot) -> Shared:
-        stores.append(Shared(server, name, snapshot))
+        stores.append(Shared(lambda: server, name, snapshot))
         return stores[-1]
 
     yield one
@@ -168,10 +170,10 @@ def test_what_was_answered_is_there_after_redis_was_killed(tmp_path):
     port = free_port()
     for part in (LATER[:60], LATER[60:]):
         with redis.serve(tmp_path, port) as url:
-            store = Shared(url, "fraud", past())
+            store = Shared(lambda: url, "fraud", past())
             store.take(part)
     with redis.serve(tmp_path, port) as url:
-        store = Shared(url, "fraud", past())
+        store = Shared(lambda: url, "fraud", past())
         assert store.take(LATER) == offline(UNTOLD, CHOSEN)[-len(LATER) :]
         store.close()
     with pytest.raises(UnavailableError, match=r"Redis: .* check the server, then send the request again"):
@@ -215,3 +217,64 @@ def test_what_is_refused_is_refused_in_the_same_words(opened):
         store.take([event((1, 0, 0, 1, None), 7000, CHOSEN)])
     with pytest.raises(UserError, match="the snapshot ends on 2024-03-03, the state's on 2024-03-04"):
         store.swap(past(PAST - 1))
+
+
+# what makes Redis refuse a write, and what it says
+REFUSALS = [
+    ("CONFIG SET requirepass secret", "already authenticated|Authentication required"),
+    ("ACL SETUSER default -evalsha", "NOPERM|no permissions|can't run this command"),
+    ("CONFIG SET maxmemory 1", "OOM|command not allowed"),
+    ("REPLICAOF 127.0.0.1 1", "read only replica"),
+    ("CONFIG SET min-replicas-to-write 1", "NOREPLICAS|Not enough good replicas"),
+    ("CONFIG SET maxmemory-policy allkeys-lru", "maxmemory-policy is 'allkeys-lru', which forgets events"),
+]
+
+
+@pytest.mark.parametrize(("command", "reason"), REFUSALS, ids=[command for command, _ in REFUSALS])
+def test_a_redis_that_refuses_writes_is_unavailable_and_never_the_clients_mistake(tmp_path, command, reason):
+    with redis.administer(tmp_path) as (url, admin):
+        store = Shared(lambda: url, "fraud", past())
+        assert store.problem is None
+        admin.execute_command(*command.split())
+        admin.client_kill_filter(_type="normal", skipme=True)
+        if "policy" in command:
+            wait_until(lambda: store.probe() or store.problem, "the change is noticed")
+        with pytest.raises(UnavailableError, match=reason):
+            store.take(LATER[:1])
+        assert re.search(reason, store.problem)
+        store.close()
+
+
+def test_a_redis_that_takes_no_write_is_noticed_without_a_request(tmp_path):
+    with redis.administer(tmp_path) as (url, admin):
+        store = Shared(lambda: url, "fraud", past())
+        admin.replicaof("127.0.0.1", "1")
+        wait_until(lambda: store.probe() or store.problem, "the probe notices it")
+        admin.replicaof("NO", "ONE")
+        wait_until(lambda: store.probe() or not store.problem, "and that it is over")
+        store.close()
+
+
+def test_a_rotated_password_is_read_from_the_file_again(tmp_path):
+    with redis.administer(tmp_path) as (url, admin):
+        urls = [url]
+        store = Shared(lambda: urls[0], "fraud", past())
+        admin.config_set("requirepass", "secret")
+        admin.client_kill_filter(_type="normal", skipme=True)
+        with pytest.raises(UnavailableError, match="check user, password and permissions"):
+            store.take(LATER[:1])
+        urls[0] = url.replace("redis://", "redis://:secret@")
+        store.probe()
+        assert store.problem is None
+        assert store.take(LATER[:1]) == offline(UNTOLD, CHOSEN)[len(EVENTS) - len(LATER) :][:1]
+        store.close()
+        with pytest.raises(UserError, match="check user, password and permissions"):
+            Shared(lambda: url, "fraud", past())
+
+
+@pytest.mark.parametrize("policy", ["allkeys-lru", "volatile-ttl"])
+def test_a_redis_that_may_evict_keys_is_refused_at_the_start(tmp_path, policy):
+    with redis.administer(tmp_path) as (url, admin):
+        admin.config_set("maxmemory-policy", policy)
+        with pytest.raises(UserError, match=f"maxmemory-policy is '{policy}'.* allowed: 'noeviction'"):
+            Shared(lambda: url, "fraud", past())
