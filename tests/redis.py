@@ -26,7 +26,20 @@ def serve(folder: Path, port: int | None = None) -> Iterator[str]:
         pytest.skip("Redis is missing; apt-get install redis-server")
     pytest.importorskip("redis", reason="redis-py is missing; pip install -e '.[redis]'")
     port = port or free_port()
-    words = ["--port", port, "--bind", "127.0.0.1", "--dir", folder, "--appendonly", "yes", "--appendfsync", "always"]
+    words = [
+        "--unixsocket",
+        folder / "socket",
+        "--port",
+        port,
+        "--bind",
+        "127.0.0.1",
+        "--dir",
+        folder,
+        "--appendonly",
+        "yes",
+        "--appendfsync",
+        "always",
+    ]
     with (folder / "log").open("ab") as log, started(["redis-server", *map(str, words)], stdout=log) as server:
         wait_until(lambda: _answers(port), "Redis answers")
         yield f"redis://127.0.0.1:{port}/0"

@@ -2,10 +2,16 @@
 
 import ast
 import re
-from collections.abc import Iterator
+import textwrap
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from nightshift.contracts import package
+from tests.nightshift.serving.events import CHOSEN, EVENTS, LATER, PAST, model, raw
+from tests.nightshift.tabular.online.streams import written
 
 ROOT = Path(__file__).parents[1]
 SECTION = re.compile(r"^(?:Args|Attributes):\n((?:    .*(?:\n|$)|\n)+)", re.MULTILINE)
@@ -44,3 +50,49 @@ def test_a_docstring_names_parameters_and_attributes_that_exist(folder: str) -> 
         if isinstance(node, Documented) and (missing := entries(node) - set(names(node)))
     }
     assert unknown == {}
+
+
+def describe_server(folder: Path) -> dict[str, Any]:
+    """Return what a server of raw events has: a package, a lake with a snapshot, a folder, an event."""
+    day = folder / "lake" / "fraud" / "online" / "date=2024-03-07"
+    day.mkdir(parents=True)
+    written(EVENTS, CHOSEN, PAST, str(day))
+    names: dict[str, Any] = {"package": package.load(model(folder / "model")), "lake": str(folder / "lake")}
+    return names | {"folder": str(folder / "state"), "raw": raw(LATER[0])}
+
+
+# file with an example -> what makes the names that its text says are there
+EXAMPLES: dict[str, Callable[[Path], dict[str, Any]]] = {"nightshift/tabular/online/__init__.py": describe_server}
+BLOCK = re.compile(r"(?:^\n|\A)((?:(?: {4}.*)?\n)*(?: {4}.*)?)", re.MULTILINE)
+
+
+def examples(file: Path) -> Iterator[str]:
+    """Yield the indented Python code of a file's docstrings, other than single words."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        if not isinstance(node, ast.Module | Documented):
+            continue
+        for block in BLOCK.findall(ast.get_docstring(node) or ""):
+            code = textwrap.dedent(block).strip()
+            if code and is_python(code):
+                yield code
+
+
+def is_python(text: str) -> bool:
+    try:
+        return any(isinstance(node, ast.Assign | ast.Call | ast.Import) for node in ast.walk(ast.parse(text)))
+    except SyntaxError:
+        return False
+
+
+def test_an_example_in_a_docstring_runs_as_it_stands(tmp_path: Path) -> None:
+    folders = ("components", "nightshift", "pipelines", "benchmarks")
+    files = (file for folder in folders for file in sorted((ROOT / folder).rglob("*.py")))
+    texts = {str(file.relative_to(ROOT)): list(examples(file)) for file in files}
+    documented = {name: codes for name, codes in texts.items() if codes}
+    assert documented.keys() == EXAMPLES.keys()
+    for name, codes in documented.items():
+        namespace = EXAMPLES[name](tmp_path)
+        for code in codes:
+            exec(compile(code, name, "exec"), namespace)  # noqa: S102 our own docstrings
+        namespace["store"].close()
+        assert len(namespace["rows"][0]) == len(namespace["package"].inputs.numeric)

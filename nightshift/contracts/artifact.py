@@ -87,5 +87,8 @@ def _first(error: ValidationError) -> str:
 
 
 def _show(value: object) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except RecursionError:
+        text = "nested too deeply"
     return text if len(text) <= 80 else f"{text[:80]}..."

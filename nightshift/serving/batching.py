@@ -134,12 +134,11 @@ class Batcher:
     def _call(self) -> None:
         self._next, self._is_calling = None, True
         batch, began = self._pop_batch(), time.perf_counter_ns()
-        inputs = concatenate([waiting.inputs for waiting in batch])
         if self._thread:
-            call = self._loop.run_in_executor(self._thread, _try, self._score, inputs)
+            call = self._loop.run_in_executor(self._thread, _try, self._score, batch)
             call.add_done_callback(lambda call: self._answer(batch, began, call.result()))
         else:
-            self._answer(batch, began, _try(self._score, inputs))
+            self._answer(batch, began, _try(self._score, batch))
 
     def _pop_batch(self) -> list[_Waiting]:
         """Remove the oldest requests whose rows fit into a call, at least one, from the queue."""
@@ -187,9 +186,9 @@ def _check_finite(scores: Scores, field: Field) -> Scores | NoScoreError:
     return NoScoreError(f"{name} has no finite score; send values nearer to those seen in training", field=name)
 
 
-def _try(score: Score, inputs: Tensors) -> Scores | Exception:
+def _try(score: Score, batch: list[_Waiting]) -> Scores | Exception:
     try:
-        return score(inputs)
+        return score(concatenate([waiting.inputs for waiting in batch]))
     except Exception as error:  # fails the requests of this batch, not the next one
         return error
 

@@ -101,7 +101,7 @@ def read_pointer(uri: str) -> DeploymentPointer:
     """
     try:
         return msgspec.json.decode(storage.read_bytes(uri), type=DeploymentPointer)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UserError(
             f"{uri} does not name the version to be served ({error}); move it away, and deploy again: `nightshift run`"
         ) from None

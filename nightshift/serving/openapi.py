@@ -63,9 +63,7 @@ def _item_paths(items: ItemSchema, max_rows: int) -> Schema:
 
 
 def _prediction(**properties: Any) -> Schema:
-    schema = _object(**properties)
-    schema["properties"]["version"] = {"type": "integer", "description": "present while a challenger serves"}
-    return schema
+    return _object(**properties, version={"type": "integer", "description": "the version that has scored it"})
 
 
 def _answer(prediction: Schema, max_rows: int) -> Schema:

@@ -92,13 +92,22 @@ class PredictionLog:
     def _write(self, requests: list[_LoggedRequest]) -> None:
         unwritten, self._unwritten = [*self._unwritten, *requests], []
         for (day, _), group in groupby(unwritten, lambda request: (request.at // NS_PER_DAY, bool(request.items))):
-            batch = list(group)
-            try:
-                self._write_day(day, batch)
-            except (UserError, UnavailableError) as error:
-                self._unwritten += batch[-MAX_REQUESTS:]
-                lost = len(batch) - len(batch[-MAX_REQUESTS:])
-                log.error("%d requests are not in the prediction log, %d never will be: %s", len(batch), lost, error)
+            self._write_batch(day, list(group))
+
+    def _write_batch(self, day: int, batch: list[_LoggedRequest]) -> None:
+        """Write requests of a day; they are kept while the store fails, and one that no file can hold is left out."""
+        try:
+            self._write_day(day, batch)
+        except (UserError, UnavailableError) as error:
+            self._unwritten += batch[-MAX_REQUESTS:]
+            lost = len(batch) - len(batch[-MAX_REQUESTS:])
+            log.error("%d requests are not in the prediction log, %d never will be: %s", len(batch), lost, error)
+        except Exception:
+            if len(batch) == 1:
+                log.exception("request %s will never be in the prediction log", batch[0].request_id)
+                return
+            for half in (batch[: len(batch) // 2], batch[len(batch) // 2 :]):
+                self._write_batch(day, half)
 
     def _write_day(self, day: int, requests: list[_LoggedRequest]) -> None:
         name = f"{requests[0].at}-{os.getpid()}.parquet"  # unique to this process, so no file is overwritten

@@ -13,7 +13,6 @@ from nightshift.contracts.release import Release, ReleasedVersion
 from nightshift.release import ReleaseRef
 from nightshift.serving import files
 from nightshift.serving.files import Challenger, DeploymentPointer
-from nightshift.tabular.online import snapshot
 
 
 def read_pointer(root: str, name: str) -> DeploymentPointer:
@@ -55,6 +54,8 @@ def _point(root: str, name: str, version: ReleasedVersion) -> Challenger:
 
 def _find_snapshot(last: str | None, uri: str) -> str | None:
     """Return the snapshot for a version: the last one, or one beside it with the version's windows."""
+    from nightshift.tabular.online import snapshot  # its libraries take a second
+
     model = package.load(uri)
     if last is None or not model.preprocessing.takes_events:
         return None

@@ -87,6 +87,8 @@ class WorkerPool:
         first = set(self._workers)
         while self._workers:
             pid, status = os.wait()
+            if pid not in self._workers:  # as a container's first process this one is every orphan's parent
+                continue
             worker, code = self._workers.pop(pid), os.waitstatus_to_exitcode(status)
             if pid in first and code == USER_ERROR:
                 self._end()

@@ -196,6 +196,8 @@ def read_json(uri: str) -> Any:
         return json.loads(read_bytes(uri))
     except json.JSONDecodeError as error:
         raise UserError(f"{uri} is not JSON ({error}); delete it and run the step again") from None
+    except RecursionError:
+        raise UserError(f"{uri} is nested too deeply; delete it and run the step again") from None
 
 
 def write_json(uri: str, value: object) -> None:

@@ -6,7 +6,9 @@ A store's errors are distinguished by their types and by their HTTP status (`clo
 """
 
 import errno
+import stat
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from nightshift.errors import UnavailableError, UserError
@@ -26,6 +28,12 @@ FIXES = {
     errno.ENOSYS: MOUNT,
     errno.ENOLCK: MOUNT,
     errno.EOPNOTSUPP: MOUNT,
+}
+
+SPECIAL: dict[str, Callable[[int], bool]] = {
+    "named pipe": stat.S_ISFIFO,
+    "socket": stat.S_ISSOCK,
+    "device": lambda mode: stat.S_ISCHR(mode) or stat.S_ISBLK(mode),
 }
 
 
@@ -63,7 +71,10 @@ def attempt(uri: str, operation: "Callable[[fsspec.AbstractFileSystem, str], T]"
     """
     fs, path = open_store(uri)
     try:
-        return operation(fs, path) if is_local(fs) else _retry(operation, fs, path)
+        if not is_local(fs):
+            return _retry(operation, fs, path)
+        _check_kind(path)
+        return operation(fs, path)
     except Exception as error:
         raise translate(error, uri, fs) from error
 
@@ -91,6 +102,20 @@ def explain(error: OSError, uri: str | None) -> UserError:
     reason = error.strerror or " ".join(str(error).split())
     fix = FIXES.get(error.errno or 0, "check the path" if uri else "")
     return UserError("; ".join(filter(None, [f"{uri}: {reason}" if uri else reason, fix])))
+
+
+def _check_kind(path: str) -> None:
+    """Refuse what is neither a file nor a folder: a read of a pipe waits for ever, that of a device may have no end.
+
+    Raises:
+        UserError: naming what it is.
+    """
+    try:
+        mode = Path(path).stat().st_mode
+    except OSError:  # missing, or said by the operation
+        return
+    if kind := next((name for name, is_kind in SPECIAL.items() if is_kind(mode)), None):
+        raise UserError(f"{path} is a {kind}; give a file or a folder")
 
 
 def is_local(fs: "fsspec.AbstractFileSystem") -> bool:

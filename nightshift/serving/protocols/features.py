@@ -19,16 +19,18 @@ async def score(model: Model, request: object) -> Answer:
         RefusedError: when too much waits, or an instance has no finite score.
     """
     scores = await model.batcher.score(by_name(model.encoder.encode(request)))
-    answers = predictions(scores, model.package.decision.threshold)
+    answers = predictions(scores, model.package.decision.threshold, model.pointer.version)
     content = {"model": model.name, "version": model.pointer.version, "predictions": answers}
     return Answer(HttpResponse.json(content), [ScoredRows(model, scores)])
 
 
-def predictions(scores: npt.NDArray[np.float32], threshold: float | None) -> list[dict[str, float | bool]]:
-    """Return a prediction for each score; it is flagged or not where there is a threshold."""
+def predictions(
+    scores: npt.NDArray[np.float32], threshold: float | None, version: int
+) -> list[dict[str, float | bool | int]]:
+    """Return a version's prediction for each score; it is flagged or not where there is a threshold."""
     if threshold is None:
-        return [{"score": score} for score in scores.tolist()]
-    return [{"score": score, "flagged": score >= threshold} for score in scores.tolist()]
+        return [{"score": score, "version": version} for score in scores.tolist()]
+    return [{"score": score, "flagged": score >= threshold, "version": version} for score in scores.tolist()]
 
 
 def describe(manager: ModelManager) -> dict[str, Any]:

@@ -84,9 +84,8 @@ async def _score_list(split: TrafficSplit, instances: Sequence[object]) -> Answe
     for version, indexes in split.partition(ids, decoded):
         answered, scored = await _score_part(version, indexes, decoded, ids)
         parts.append(scored)
-        label = {"version": version.pointer.version} if split.challenger else {}
         for index, prediction in zip(indexes, answered, strict=True):
-            answers[index] = prediction | label
+            answers[index] = prediction | {"version": version.pointer.version}
     model = split.model
     content = {"model": model.name, "version": model.pointer.version, "predictions": answers}
     return Answer(HttpResponse.json(content), parts)

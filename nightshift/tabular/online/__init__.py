@@ -5,11 +5,18 @@ memory (`base.py`). What has come in since lies over it, in this process with a 
 Redis (`shared.py`), behind one interface (`store.py`). `follower.py` moves it to newer snapshots. `skew.py` replays a
 day and compares it with the batch.
 
-A server does this (`Shared(url, use_case, base)` is the other store):
+A server does this in its `folder`, given a model's `package`, the `lake` of its use case and a `raw` event; the other
+store is `Shared`:
 
-    base = snapshot.map_file(snapshot.newest(lake, use_case, package.preprocessing.windows), folder)
+    from pathlib import Path
+
+    from nightshift.tabular.online import snapshot
+    from nightshift.tabular.online.embedded import Embedded
+    from nightshift.tabular.online.event import EventParser
+
+    base = snapshot.map_file(snapshot.newest(lake, "fraud", package.tabular), folder)
     parser, store = EventParser(base.snapshot.events), Embedded(Path(folder), base)
-    rows = store.take([reader.read(raw)])  # in the order of `windows.numeric_inputs`, as `preprocessing.numeric` has it
+    rows = store.take([parser.read(raw)])  # in the order of `package.inputs.numeric`
     store.commit()  # then answer; a newer snapshot: store.swap(...); a label: store.label(...)
 
 The rules, which are the batch kernel's:

@@ -59,7 +59,8 @@ class Shared:
     """See `store.Store`.
 
     Args:
-        read_url: returns the URL of the server, `redis://...` or `rediss://...`; read again after a failure.
+        read_url: returns the URL of the server, `redis://...`, `rediss://...` or `unix://...`; called again after a
+            failure.
         use_case: its name; several use cases may share a server.
         base: the snapshot to lie over.
         clock: says what time it is.
@@ -115,9 +116,7 @@ class Shared:
         policy = self._redis.info("memory").get("maxmemory_policy", KEEPS_ALL)
         if policy == KEEPS_ALL:
             return None
-        return (
-            f"Redis: maxmemory-policy is {policy!r}, which forgets events; allowed: {KEEPS_ALL!r}; set it in its config"
-        )
+        return f"Redis: maxmemory-policy is {policy!r}, which forgets events; allowed: {KEEPS_ALL!r}; set it there"
 
     def _connect(self, url: str) -> None:
         self._redis, self._url = _connect(url), url
@@ -400,7 +399,9 @@ def _connect(url: str) -> "Redis":
     try:
         return Redis.from_url(url, decode_responses=True, socket_timeout=SECONDS, socket_connect_timeout=SECONDS)
     except ValueError as error:
-        raise UserError(f"the URL of Redis is not valid: {error}; give redis://host:port/0") from None
+        raise UserError(
+            f"the URL of Redis is not valid: {error}; give redis://host:port/0 or unix://path?db=0"
+        ) from None
 
 
 @contextmanager

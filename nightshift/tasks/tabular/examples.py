@@ -65,7 +65,7 @@ def stages(uri: str, model: ModelPackage, most: int) -> dict[str, Callable[[Any]
         "parse": decode,
         "features": encoder.encode,
         "compute": graph.score,
-        "serialize": lambda scores: HttpResponse.json({"predictions": features.predictions(scores, threshold)}),
+        "serialize": lambda scores: HttpResponse.json({"predictions": features.predictions(scores, threshold, 1)}),
     }
 
 

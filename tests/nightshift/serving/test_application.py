@@ -24,7 +24,7 @@ def test_named_features_get_the_models_score_a_decision_and_the_version(url) -> 
     assert answer.status_code == 200
     content = answer.json()
     assert (content["model"], content["version"]) == ("fraud", 1)
-    assert content["predictions"][0] == {"score": pytest.approx(SCORE, abs=1e-6), "flagged": True}
+    assert content["predictions"][0] == {"score": pytest.approx(SCORE, abs=1e-6), "flagged": True, "version": 1}
     assert not content["predictions"][1]["flagged"]
 
 

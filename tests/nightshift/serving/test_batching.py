@@ -108,6 +108,17 @@ def test_a_call_that_fails_is_told_to_each_of_its_requests_and_the_next_one_is_m
     asyncio.run(ask())
 
 
+def test_inputs_that_cannot_be_joined_fail_their_requests_and_not_the_next(graph) -> None:
+    async def ask() -> None:
+        batcher = Batcher(graph, rows(0), ServerLimits())
+        other = {"another": rows(2)["inputs"]}
+        outcomes = await asyncio.gather(batcher.score(rows(1)), batcher.score(other), return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes] == [KeyError] * 2
+        assert (await batcher.score(rows(3))).tolist() == [6]
+
+    asyncio.run(ask())
+
+
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
 def test_a_row_without_a_finite_score_is_named_and_the_requests_beside_it_are_answered(graph, wrong) -> None:
     async def ask() -> None:

@@ -132,8 +132,8 @@ def test_a_lone_surrogate_is_shown_escaped():
 
 def test_a_score_from_the_threshold_on_is_flagged():
     scores = np.array([0.25, 0.5, 0.75], dtype=np.float32)
-    assert predictions(scores, 0.5) == [
-        {"score": 0.25, "flagged": False},
-        {"score": 0.5, "flagged": True},
-        {"score": 0.75, "flagged": True},
+    assert predictions(scores, 0.5, 3) == [
+        {"score": 0.25, "flagged": False, "version": 3},
+        {"score": 0.5, "flagged": True, "version": 3},
+        {"score": 0.75, "flagged": True, "version": 3},
     ]

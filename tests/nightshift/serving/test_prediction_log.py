@@ -82,6 +82,17 @@ def test_what_cannot_be_written_is_kept_and_written_with_what_comes_next(model, 
     assert "1 requests are not in the prediction log, 0 never will be" in caplog.text
 
 
+@pytest.mark.parametrize("position", range(3))
+def test_a_request_that_no_file_can_hold_is_left_out_and_takes_no_other_with_it(
+    model, tmp_path, caplog, position
+) -> None:
+    answers = [(str(number), scored(model, 0.1)) for number in range(2)]
+    answers.insert(position, ("wrong", scored(model, 0.1, events=(Event(1, 2**80),))))
+    log(tmp_path / "log", *answers)
+    assert sorted(read(tmp_path / "log").request_id) == ["0", "1"]
+    assert "request wrong will never be in the prediction log" in caplog.text
+
+
 def test_what_is_kept_has_an_end(model, tmp_path, caplog, monkeypatch) -> None:
     monkeypatch.setattr(prediction_log, "MAX_REQUESTS", 2)
     (tmp_path / "log").write_text("in the way")

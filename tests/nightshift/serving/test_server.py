@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,10 +14,14 @@ import httpx
 import pytest
 
 from nightshift.context import StepContext
+from nightshift.contracts.package import load as manifest
 from nightshift.errors import UserError
 from nightshift.graph import CUDA, runtime
 from nightshift.serving.__main__ import body, parser
+from nightshift.serving.batching import ServerLimits
+from nightshift.serving.files import DeploymentPointer
 from nightshift.serving.platforms import Platform, detect
+from nightshift.serving.versions import load
 from tests.processes import SECONDS, started, wait_until
 from tests.servers import free_port
 
@@ -52,6 +57,23 @@ def test_a_port_that_is_none_is_refused(port) -> None:
 )
 def test_a_wrong_flag_is_told_what_is_allowed(words, message) -> None:
     assert refused(*words).startswith(message)
+
+
+def test_a_manifest_that_is_nested_too_deeply_is_told_in_one_sentence(tmp_path) -> None:
+    (tmp_path / "model.json").write_text("[" * 100_000)
+    with pytest.raises(UserError, match=r"model\.json is nested too deeply; delete it"):
+        manifest(str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["model.json", "logistic_regression.onnx"])
+def test_a_pipe_or_a_device_in_a_package_is_named_and_never_read(package, tmp_path, name) -> None:
+    folder = Path(shutil.copytree(package, tmp_path / "package"))
+    pointer = DeploymentPointer(1, str(folder), manifest(package).sha256, "2018-08-01")
+    for make, kind in ((os.mkfifo, "named pipe"), (lambda path: path.symlink_to("/dev/zero"), "device")):
+        (folder / name).unlink()
+        make(folder / name)
+        with pytest.raises(UserError, match=f"{name} is a {kind}; give a file or a folder"):
+            load("fraud", pointer, ServerLimits())
 
 
 @pytest.mark.slow

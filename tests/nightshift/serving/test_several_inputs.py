@@ -223,6 +223,7 @@ def test_items_of_two_fields_get_the_offline_scores_one_or_more_in_json_and_as_t
     assert list(one["scores"].values()) == pytest.approx(OFFLINE[0].tolist(), abs=1e-6)
     many = httpx.post(f"{of_items}/score", json={"instances": instances}).json()["predictions"]
     assert [list(prediction["scores"].values()) for prediction in many] == pytest.approx(OFFLINE[:3], abs=1e-6)
+    assert [prediction["version"] for prediction in many] == [1] * 3
     columns = [
         {"name": name, "datatype": "BYTES", "shape": [3], "data": [instance[name] for instance in instances]}
         for name in ("text", "image")

@@ -272,6 +272,15 @@ def test_a_rotated_password_is_read_from_the_file_again(tmp_path):
             Shared(lambda: url, "fraud", past())
 
 
+def test_a_redis_on_a_unix_socket_serves_as_the_message_about_a_wrong_url_says(tmp_path):
+    with redis.administer(tmp_path):
+        store = Shared(lambda: f"unix://{tmp_path}/socket?db=0", "fraud", past())
+        assert store.take(LATER[:1]) == offline(UNTOLD, CHOSEN)[len(EVENTS) - len(LATER) :][:1]
+        store.close()
+    with pytest.raises(UserError, match=r"give redis://host:port/0 or unix://path\?db=0"):
+        Shared(lambda: "http://redis", "fraud", past())
+
+
 @pytest.mark.parametrize("policy", ["allkeys-lru", "volatile-ttl"])
 def test_a_redis_that_may_evict_keys_is_refused_at_the_start(tmp_path, policy):
     with redis.administer(tmp_path) as (url, admin):

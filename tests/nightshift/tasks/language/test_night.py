@@ -263,7 +263,7 @@ def test_a_server_answers_the_score_of_a_text_in_every_form(night: Night, tmp_pa
     log.close()
     score = as_body["score"]
     assert as_body.keys() == {"score", "model_version"}
-    assert listed["predictions"] == [{"score": score}]
+    assert listed["predictions"] == [{"score": score, "version": 1}]
     assert [(output["name"], output["data"]) for output in inferred["outputs"]] == [("score", [score])]
     prediction = api["paths"]["/score"]["post"]["responses"]["200"]["content"]["application/json"]["schema"]["oneOf"][0]
     assert set(prediction["properties"]) == {"score", "model_version"}
