@@ -144,7 +144,7 @@ class Generator:
     def _request(
         self, path: str, body: bytes, lines: list[str], events: list[dict[str, Any]]
     ) -> tuple[bytes, list[dict[str, Any]]]:
-        head = [f"POST {path} HTTP/1.1", "Host: h", *lines, f"Content-Length: {len(body)}", "", ""]
+        head = [f"POST {path} HTTP/1.1", "Host: localhost", *lines, f"Content-Length: {len(body)}", "", ""]
         return "\r\n".join(head).encode() + body, events
 
     def _hostile(self) -> bytes:
@@ -152,7 +152,7 @@ class Generator:
         draw, body = self._draw, self._json(self._change(self._bodies["features"]))
         path = draw.choice(["/score", "/v2", "/healthz", "/%ff", "/v2/models/%2f/infer", "*", "http://h/score?a=%zz"])
         method = draw.choice(["POST", "GET", "HEAD", "OPTIONS", "PUT", "CONNECT", "FOO"])
-        lines = [f"{method} {path} HTTP/1.{draw.choice('1110')}", "Host: h", f"Content-Length: {len(body)}"]
+        lines = [f"{method} {path} HTTP/1.{draw.choice('1110')}", "Host: localhost", f"Content-Length: {len(body)}"]
         lines[1:1] = draw.choices(HEADERS, k=draw.choice([0, 0, 1, 2]))
         sent = bytearray("\r\n".join([*lines, "", ""]).encode() + body)
         for _ in range(draw.choice([0, 0, 1, 3])):

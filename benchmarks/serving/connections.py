@@ -59,7 +59,7 @@ def measure(folder: Path, connections: int) -> ConnectionResult:
     assert connections + BEYOND < allow_connections(), "raise `ulimit -n`"
     model.write(folder)
     body = (folder / "features.json").read_bytes()
-    request = b"POST /score HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+    request = b"POST /score HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
     part, rest = request[: -len(body) // 2], request[-len(body) // 2 :]
     with run_server(folder, connections) as (pid, port), ExitStack() as stack:
 

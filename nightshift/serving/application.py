@@ -14,6 +14,7 @@ from nightshift.serving import encodings, openapi
 from nightshift.serving.answers import Answer
 from nightshift.serving.batching import ServerLimits
 from nightshift.serving.bearer import Bearer
+from nightshift.serving.cross_site import JSON, check_site, check_type
 from nightshift.serving.errors import MethodError, NotFoundError, RefusedError, RequestError, UnauthorizedError
 from nightshift.serving.messages import Handler, HttpRequest, HttpResponse
 from nightshift.serving.metrics import EndpointMetrics
@@ -24,7 +25,8 @@ from nightshift.serving.versions import Model, ModelManager
 from nightshift.serving.workers import SharedCounters
 from nightshift.step import log
 
-MODELS = "/v2/models/"
+MODELS, INDEX = "/v2/models/", "/v2/repository/index"
+INFER = f"{MODELS}{{name}}/infer"
 # health checks carry no token
 OPEN = frozenset({"/healthz", "/ping", "/v2/health/live", "/v2/health/ready"})
 VERSION = b"x-model-version"  # header: the version that answers, in place of the server's choice
@@ -43,6 +45,7 @@ class Application:
         aliases: Mapping[str, str] | None = None,
         counters: SharedCounters | None = None,
         predictions: PredictionLog | None = None,
+        is_local: bool = True,
     ) -> None:
         """Set up the routes.
 
@@ -53,9 +56,10 @@ class Application:
             aliases: further path -> route.
             counters: shared by the workers of a server; None: this is the only worker.
             predictions: log of the predictions; None: none is written.
+            is_local: whether only this machine reaches the server, so that pages of other sites are refused.
         """
         self._manager, self._limits, self.max_body = manager, limits, limits.body
-        self._token = token
+        self._token, self._checks_site = token, is_local and token is None
         self._prefix, self._number = secrets.token_hex(8), count(1)
         self._counters, self._predictions = counters or SharedCounters(), predictions
         self._routes = self._build_routes()
@@ -79,8 +83,12 @@ class Application:
     def admit(self, request: HttpRequest) -> None:
         """Find the handler of a request before its body is read, or refuse it."""
         try:
+            if self._checks_site:
+                check_site(request)
             request.route, request.handler = self._find(request)
             self._authorize(request)
+            if request.method == "POST" and request.path != INDEX:
+                check_type(request, self._list_types(request.route))
             if b"content-encoding" in request.headers:
                 encodings.check(request.header(b"content-encoding"))
         except RefusedError as error:
@@ -138,7 +146,7 @@ class Application:
             "/v2/health/live": flag("live"),
             "/v2/health/ready": flag("ready"),
             "/v2/models/stats": get(lambda: inference.statistics(self._manager.model)),
-            "/v2/repository/index": {"POST": self._index},
+            INDEX: {"POST": self._index},
         }
 
     def _find(self, request: HttpRequest) -> tuple[str, Handler]:
@@ -181,6 +189,13 @@ class Application:
             return
         if not self._token.admits(request.headers.get(b"authorization", b"")):
             raise UnauthorizedError("the bearer token is missing or wrong; send Authorization: Bearer ...")
+
+    def _list_types(self, route: str) -> tuple[str, ...]:
+        """Return the types of a route's body; see `check_type`."""
+        if route == INFER:
+            return inference.CONTENT_TYPES
+        decoder = self._manager.model.decoder
+        return (JSON, *decoder.items.content_types) if decoder and route != "/labels" else (JSON,)
 
     def _request_id(self, request: HttpRequest) -> str:
         """Return the id that came with a request, or a new one."""

@@ -72,6 +72,14 @@ class EncodingError(RefusedError):
     """An unknown content encoding."""
 
 
+class ContentTypeError(RequestError):
+    """A body of a type that the route does not take."""
+
+
+class CrossSiteError(RequestError):
+    """A request from a page of another site."""
+
+
 class ExpectationError(RefusedError):
     """An unknown expectation."""
 

@@ -18,6 +18,8 @@ STATUSES = {  # error class -> status, also of its subclasses
     errors.NoStateError: HTTPStatus.CONFLICT,
     errors.LargeBodyError: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     errors.EncodingError: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+    errors.ContentTypeError: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+    errors.CrossSiteError: HTTPStatus.FORBIDDEN,
     errors.ExpectationError: HTTPStatus.EXPECTATION_FAILED,
     errors.NoScoreError: HTTPStatus.UNPROCESSABLE_ENTITY,
     errors.LargeHeadError: HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,

@@ -18,7 +18,7 @@ from nightshift import storage
 from nightshift.contracts import package
 from nightshift.errors import UserError
 from nightshift.serving import files, http, released
-from nightshift.serving.addresses import ANY_IPV6, HOST, listen
+from nightshift.serving.addresses import ANY_IPV6, HOST, is_loopback, listen
 from nightshift.serving.application import Application
 from nightshift.serving.files import DeploymentPointer
 from nightshift.serving.logs import JsonFormatter
@@ -116,7 +116,9 @@ def _load_application(
     """Load the version to serve, and follow its successors."""
     with closing(load_manager()) as manager, _open_log(options.predictions) as predictions:
         threading.Thread(target=manager.follow, args=(counters.report,), daemon=True).start()
-        yield Application(manager, options.limits, options.token, options.aliases, counters, predictions)
+        yield Application(
+            manager, options.limits, options.token, options.aliases, counters, predictions, is_loopback(options.host)
+        )
 
 
 def _open_log(folder: str | None) -> AbstractContextManager[PredictionLog | None]:

@@ -34,6 +34,8 @@ from nightshift.tensors import Array
 
 HEADER_LENGTH = b"inference-header-content-length"
 ROW = "inputs[0].data[{}]".format
+# the binary extension's requests too, as Triton's clients and SageMaker name them
+CONTENT_TYPES = ("application/json", "application/octet-stream", "application/vnd.sagemaker-triton.binary+json")
 EXTENSIONS = ["binary_tensor_data", "classification", "model_configuration", "model_repository", "statistics"]
 PLATFORM = "onnxruntime_onnx"
 MAX_DIGITS = 19  # of a length

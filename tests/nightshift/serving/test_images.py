@@ -189,7 +189,9 @@ def test_an_animation_is_refused(url) -> None:
     ],
 )
 def test_a_wrong_request_is_told_the_field(url, body, field) -> None:
-    answer = httpx.post(f"{url}/score", json=body) if isinstance(body, dict) else post(url, b"no JSON", "text/plain")
+    answer = (
+        httpx.post(f"{url}/score", json=body) if isinstance(body, dict) else post(url, b"no JSON", "application/json")
+    )
     assert (answer.status_code, answer.json()["field"]) == (400, field)
 
 

@@ -137,22 +137,20 @@ import ctypes, subprocess, sys
 from nightshift.serving.__main__ import body, parser
 from nightshift.step import run
 ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # what a container's first process is: every orphan's parent
-subprocess.run(["sh", "-c", "read line <&3 &"], pass_fds=[3])  # an orphan that ends when the test says so
+subprocess.run(["sh", "-c", "exec 3<&0; cat <&3 &"])  # an orphan that ends when the test says so
 run(parser(), body)
 """
 
 
 def test_an_orphan_that_ends_does_not_end_the_server_that_is_a_containers_first_process(package) -> None:
-    reading, writing = os.pipe()
     port = free_port()
     words = ["--model", package, "--workers", "2", "--port", str(port)]
-    command = ["sh", "-c", f'exec "$@" 3<&{reading}', "sh", sys.executable, "-c", ORPHANED, *words]
-    with started(command, pass_fds=[reading]) as process:
+    with started([sys.executable, "-c", ORPHANED, *words], stdin=subprocess.PIPE) as process:
         server = Server(process, f"http://127.0.0.1:{port}", Path())
         wait_until(lambda: not _health(server)["behind"], "both workers answer")
         children = server.workers
-        os.close(reading)
-        os.close(writing)
+        assert len(children) == 3
+        process.stdin.close()
         wait_until(lambda: len(server.workers) == 2, "the orphan has ended")
         assert set(server.workers) < set(children)
         assert server.score() == 1
