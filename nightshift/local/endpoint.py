@@ -1,6 +1,7 @@
 """Starts, updates, checks and stops the local server that scores; its files lie in `<registry>/endpoint/<name>/`."""
 
 import http.client
+import os
 import subprocess
 import sys
 import time
@@ -8,12 +9,13 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from nightshift import registry, release, storage
 from nightshift.contracts.loadtest import ServerSettings
 from nightshift.contracts.state import DeploymentTarget, State
 from nightshift.errors import UnavailableError, UserError
+from nightshift.interpreter import isolate
 from nightshift.local import engine, processes
 from nightshift.progress import Patience, Progress, cpu_seconds
 from nightshift.serving import files, released
@@ -84,7 +86,7 @@ def start_or_update(
         )
         storage.write_json(uri, asdict(pointer))
         try:
-            start = _Start(port, storage.join(state.lake, name, "predictions"), patience)
+            start = _Start(port, _find_log(state, name), patience)
             server = _check_answer(root, name, pointer, expected, start)
             engine.follow(root, version, patience)
             return server
@@ -112,6 +114,25 @@ def await_released(registry_uri: str, name: str, patience: Patience = PATIENCE) 
             )
         time.sleep(0.05)
     return None
+
+
+def run(state: State, name: str, port: int = PORT) -> NoReturn:
+    """Become the endpoint's server, for a supervisor that restarts it whenever it dies.
+
+    Args:
+        state: locations of the registry, a folder, and of the lake, for the prediction log.
+        name: the registered model.
+        port: port of a use case's first server; later servers keep theirs.
+
+    Raises:
+        UserError: when the endpoint runs already, or nothing was ever deployed to it.
+    """
+    root = registry.root(state.registry)
+    if server := find_running(root, name):
+        raise UserError(f"an endpoint of {name!r} runs already, process {server.pid}; `nightshift stop` stops it")
+    released.read_pointer(root, name)
+    command = _prepare(root, name, _Start(port, _find_log(state, name), PATIENCE))
+    os.execve(command[0], command, isolate(os.environ))  # noqa: S606 it needs no shell
 
 
 def find_running(registry_uri: str, name: str) -> RunningServer | None:
@@ -169,6 +190,10 @@ class _Start(NamedTuple):
     port: int
     predictions: str
     patience: Patience
+
+
+def _find_log(state: State, name: str) -> str:
+    return storage.join(state.lake, name, "predictions")
 
 
 def _check_answer(
@@ -271,12 +296,17 @@ def _restore_pointer(root: str, name: str, before: bytes | None) -> None:
 
 
 def _launch(root: str, name: str, start: _Start) -> "subprocess.Popen[bytes]":
+    return processes.launch(_prepare(root, name, start), _log_path(root, name))
+
+
+def _prepare(root: str, name: str, start: _Start) -> list[str]:
+    """Return the command of a new server."""
     # keep the port that clients know; remove the file, so that it is the new server's once it exists
     last = _read_server(files.state_uri(root, name))
     storage.remove(files.state_uri(root, name))
     arguments = ["--registry", root, "--name", name, "--port", str(last.port if last else start.port)]
     arguments += ["--predictions", start.predictions, *_read_settings(root, name).flags]
-    return processes.launch([sys.executable, "-m", "nightshift.serving", *arguments], _log_path(root, name))
+    return [sys.executable, "-m", "nightshift.serving", *arguments]
 
 
 def _read_settings(root: str, name: str) -> ServerSettings:

@@ -34,6 +34,7 @@ COMMANDS = {
         "models": "List the registered model versions.",
         "promote": "Make a version the champion and serve it.",
         "rollback": "Restore the previous champion.",
+        "serve": "Run the local endpoint in the foreground, for a supervisor that restarts it.",
         "stop": "Stop the local endpoint.",
     },
     "cloud": {

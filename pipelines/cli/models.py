@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 def add(commands: options.Commands) -> None:
     """Add the commands."""
-    for function in (models, promote, rollback, stop):
+    for function in (models, promote, rollback, serve, stop):
         command = options.add_command(commands, function.__name__, str(function.__doc__))
         options.add_workspace(command)
         if function is promote:
             command.add_argument("version", help="number of the version to promote, from `nightshift models`")
-        if function is not stop:
+        if function not in (serve, stop):
             options.add_registry(command)
         if function is models:
             options.add_json(command, "model_list")
@@ -60,6 +60,12 @@ def rollback(args: argparse.Namespace) -> int:
     ref = _find_ref(state, options.use_case(args))
     with registry.lock(state.registry):
         return _say(release.rollback(ref, partial(_update, state)))
+
+
+def serve(args: argparse.Namespace) -> int:
+    """Run the local endpoint in the foreground, for a supervisor that restarts it."""
+    state = options.state(args)
+    endpoint.run(state, registry.choose_name(state.registry, args.name))
 
 
 def stop(args: argparse.Namespace) -> int:

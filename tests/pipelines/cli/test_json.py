@@ -42,6 +42,7 @@ NO_TABLE = {
     "repair": "prints lines",
     "report": "writes a file",
     "rollback": "prints a line",
+    "serve": "becomes the server",
     "run": "shows a run; `show --json` prints it",
     "schedule": "prints lines",
     "stop": "prints a line",

@@ -1,9 +1,9 @@
 """Models are listed, promoted and rolled back by hand, and what serves them follows."""
 
+import configparser
 import os
 import re
 import signal
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from pipelines import configs
 from nightshift.serving.files import Challenger
 from pipelines.cli.__main__ import parse_command_line
 from pipelines.environments import local
-from tests.processes import started, wait_until
+from tests.processes import engine, started, wait_until
 from tests.servers import free_port
 
 
@@ -77,19 +77,28 @@ def test_a_version_rolled_back_while_the_endpoint_was_down_serves_after_a_restar
     os.kill(served.pid, signal.SIGKILL)
     wait_until(lambda: endpoint.find_running(stocked, "fraud") is None, "the endpoint has ended")
     run(stocked, "rollback")
-    port = str(free_port())
-    flags = ["--registry", stocked, "--name", "fraud", "--port", port]
-    with started([sys.executable, "-m", "nightshift.serving", *flags]):
-        health = wait_until(lambda: read_health(port), "the endpoint answers")
+    # as a supervisor starts it again, on the port that clients know
+    with started(engine(*read_unit_command(str(Path(stocked).parent), "fraud"))):
+        health = wait_until(lambda: read_health(served.url), "the endpoint answers")
         assert (health["version"], health["status"], health["loaded"]) == (1, "ok", True)
         # and it follows whoever changes the record alone
         release.promote(ReleaseRef(stocked, "fraud"), 3)
-        wait_until(lambda: read_health(port)["version"] == 3, "the endpoint follows the record")
+        wait_until(lambda: read_health(served.url)["version"] == 3, "the endpoint follows the record")
+        with pytest.raises(UserError, match="an endpoint of 'fraud' runs already"):
+            run(stocked, "serve")
 
 
-def read_health(port: str) -> dict[str, Any]:
+def read_unit_command(workspace: str, name: str) -> list[str]:
+    """Return the words after `nightshift` with which systemd starts an endpoint."""
+    unit = configparser.ConfigParser(interpolation=None)
+    unit.read(Path(__file__).parents[3] / "infra" / "systemd" / "nightshift-endpoint@.service")
+    words = unit["Service"]["ExecStart"].replace("%i", name).split()
+    return [workspace if word == unit["Service"]["WorkingDirectory"] else word for word in words[1:]]
+
+
+def read_health(url: str) -> dict[str, Any]:
     try:
-        health: dict[str, Any] = httpx.get(f"http://127.0.0.1:{port}/healthz").json()
+        health: dict[str, Any] = httpx.get(f"{url}/healthz").json()
     except httpx.TransportError:
         return {}
     return health
