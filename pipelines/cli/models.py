@@ -9,7 +9,7 @@ from nightshift import registry, release
 from nightshift.contracts.listings import ListedVersion
 from nightshift.contracts.state import State
 from nightshift.errors import UserError
-from nightshift.local import endpoint, examples
+from nightshift.local import endpoint, engine, examples
 from nightshift.registry import Version
 from nightshift.release import ReleaseRef
 from pipelines.cli import options
@@ -87,7 +87,10 @@ def _parse_version(ref: ReleaseRef, number: str) -> int:
 
 def _update(state: State, version: Version) -> None:
     """Have a running endpoint serve a version, before the record says so: what fails here changes nothing."""
-    if registry.is_remote(state.registry) or not endpoint.find_running(state.registry, version.name):
+    is_remote = registry.is_remote(state.registry)
+    if not is_remote and engine.find_running(state.registry, version.name):
+        engine.follow(state.registry, version, endpoint.PATIENCE)
+    if is_remote or not endpoint.find_running(state.registry, version.name):
         options.say(endpoint.ABSENT.format(number=version.version))
         return
     server = endpoint.start_or_update(state, version, examples.build_example(state, version.name, version.uri))

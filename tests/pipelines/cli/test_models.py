@@ -4,6 +4,9 @@ import configparser
 import os
 import re
 import signal
+import subprocess
+import sys
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,16 +14,19 @@ from typing import Any
 import httpx
 import pytest
 
-from nightshift import registry, release
+from nightshift import registry, release, storage
 from nightshift.contracts.release import Action, Stage
 from nightshift.errors import UserError
 from nightshift.local import endpoint, examples
+from nightshift.local.engine import RunningEngine
 from nightshift.release import ReleaseRef
 from pipelines import configs
+from nightshift.serving import files
 from nightshift.serving.files import Challenger
+from nightshift.storage import locks
 from pipelines.cli.__main__ import parse_command_line
 from pipelines.environments import local
-from tests.processes import engine, started, wait_until
+from tests.processes import SECONDS, engine, started, wait_until
 from tests.servers import free_port
 
 
@@ -86,6 +92,18 @@ def test_a_version_rolled_back_while_the_endpoint_was_down_serves_after_a_restar
         wait_until(lambda: read_health(served.url)["version"] == 3, "the endpoint follows the record")
         with pytest.raises(UserError, match="an endpoint of 'fraud' runs already"):
             run(stocked, "serve")
+
+
+@pytest.mark.slow
+def test_a_promotion_reaches_the_engine_while_the_endpoint_is_down(stocked):
+    folder = Path(files.folder(stocked, "fraud"))
+    folder.mkdir(parents=True)
+    waiting = [sys.executable, "-c", "import time; time.sleep(600)"]
+    with locks.hold(folder / "engine.lock", inheritable=True) as lock:
+        process = subprocess.Popen(waiting, pass_fds=[lock.fileno()])
+    storage.write_json(str(folder / "engine.json"), asdict(RunningEngine(process.pid, "127.0.0.1", 9, "old.gguf")))
+    run(stocked, "promote", "2")  # whose package has no file for an engine
+    assert process.wait(SECONDS) == -signal.SIGTERM
 
 
 def read_unit_command(workspace: str, name: str) -> list[str]:
