@@ -48,7 +48,7 @@ from tests.nightshift.tabular.online.streams import Labeled, event, offline, wri
 from tests.processes import engine, wait_until
 from tests.servers import free_port
 
-NAME, VERSIONS, CLIENTS, CUSTOMERS = "fraud", 3, 4, 800
+NAME, VERSIONS, CLIENTS, CUSTOMERS = "fraud", 3, 8, 800
 PAST = 4  # days of the snapshot
 PAUSE_SECONDS, CALM_SECONDS, CALL_SECONDS = 0.05, 1.0, 10.0
 TOLERANCE = 1e-6
@@ -71,7 +71,7 @@ class Calm(NamedTuple):
 
 
 @dataclass
-class Outcome:
+class FaultOutcome:
     """What became of the requests.
 
     Attributes:
@@ -101,7 +101,7 @@ class Outcome:
         return len(calm), calm.count(False)
 
 
-class Endpoint:
+class SupervisedEndpoint:
     """The endpoint under a supervisor that restarts it, with its state in a Redis."""
 
     def __init__(self, workspace: Path) -> None:
@@ -141,14 +141,14 @@ class Endpoint:
         """Kill the server, and do not restart it during the block."""
         self._is_kept_down.set()
         self.kill()
-        wait_until(lambda: endpoint.find_running(self.root, NAME) is None, "the server has ended")
         yield
         self._is_kept_down.clear()
 
     def kill(self) -> None:
-        """Kill the server's first process."""
+        """Kill the server's first process, and wait until its workers have ended too."""
         if server := endpoint.find_running(self.root, NAME):
             os.kill(server.pid, signal.SIGKILL)
+            wait_until(lambda: endpoint.find_running(self.root, NAME) != server, "the server has ended")
 
     def command(self, *words: str) -> None:
         """Run a command of `nightshift` in this process."""
@@ -190,7 +190,7 @@ class Endpoint:
 
 def write_workspace(workspace: Path) -> list[str]:
     """Register the versions and write a snapshot; return the URIs of the versions."""
-    server = Endpoint(workspace)
+    server = SupervisedEndpoint(workspace)
     uris = []
     for number in range(1, VERSIONS + 1):
         uri = model(workspace / f"model-{number}", slope=0.01 * number)
@@ -224,14 +224,14 @@ def score_offline(events: tuple[list[Labeled], list[Labeled]], uris: list[str]) 
     return {number: scorer.score(rows).tolist() for number, scorer in scorers.items()}
 
 
-class Client(threading.Thread):
+class EventClient(threading.Thread):
     """Sends its customers' events one after the other, each until it is answered."""
 
     def __init__(self, port: int, events: list[tuple[int, Labeled]], expected: dict[int, list[float]]) -> None:
         super().__init__()
         self._port, self._events, self._expected = port, events, expected
         self._connection: http.client.HTTPConnection | None = None
-        self.outcome = Outcome()
+        self.outcome = FaultOutcome()
 
     def run(self) -> None:
         """Send all of them."""
@@ -269,7 +269,7 @@ class Client(threading.Thread):
 class Faults:
     """What may happen to a server and to a release."""
 
-    def __init__(self, server: Endpoint, numbers: random.Random) -> None:
+    def __init__(self, server: SupervisedEndpoint, numbers: random.Random) -> None:
         self._server, self._random = server, numbers
 
     def choose(self) -> tuple[str, Callable[[], None]]:
@@ -351,17 +351,17 @@ class Faults:
         self._server.command("release", "abort")
 
 
-def run(workspace: Path, requests: int, seed: int) -> Outcome:
+def run(workspace: Path, requests: int, seed: int) -> FaultOutcome:
     """Send requests until all are answered, and inject faults meanwhile."""
     uris, events = write_workspace(workspace), make_events(requests)
-    expected, server = score_offline(events, uris), Endpoint(workspace)
+    expected, server = score_offline(events, uris), SupervisedEndpoint(workspace)
     point(server)
     server.start_redis()
-    outcome, faults = Outcome(), Faults(server, random.Random(seed))
+    outcome, faults = FaultOutcome(), Faults(server, random.Random(seed))
     shares: list[list[tuple[int, Labeled]]] = [[] for _ in range(CLIENTS)]
     for index, entry in enumerate(events[1]):
         shares[index % CUSTOMERS % CLIENTS].append((index, entry))
-    clients = [Client(server.port, share, expected) for share in shares]
+    clients = [EventClient(server.port, share, expected) for share in shares]
     with server.supervised():
         server.await_calm()
         for client in clients:
@@ -380,7 +380,7 @@ def run(workspace: Path, requests: int, seed: int) -> Outcome:
     return outcome
 
 
-def point(server: Endpoint) -> None:
+def point(server: SupervisedEndpoint) -> None:
     """Have the endpoint know its snapshot, as a deployment does."""
     live = registry.find(server.root, NAME, VERSIONS)
     uri = snapshot.newest(server.state.lake, NAME, package.load(live.uri).tabular)
@@ -388,7 +388,7 @@ def point(server: Endpoint) -> None:
     storage.write_json(files.pointer_uri(server.root, NAME), asdict(pointer))
 
 
-def inject(server: Endpoint, faults: Faults, outcome: Outcome) -> None:
+def inject(server: SupervisedEndpoint, faults: Faults, outcome: FaultOutcome) -> None:
     """Inject a fault, wait until it is over, and note a time without faults."""
     name, fault = faults.choose()
     fault()

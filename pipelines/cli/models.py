@@ -65,7 +65,7 @@ def rollback(args: argparse.Namespace) -> int:
 def serve(args: argparse.Namespace) -> int:
     """Run the local endpoint in the foreground, for a supervisor that restarts it."""
     state = options.state(args)
-    endpoint.run(state, registry.choose_name(state.registry, args.name))
+    endpoint.run(state, registry.choose_name(state.registry, options.use_case(args)))
 
 
 def stop(args: argparse.Namespace) -> int:
@@ -88,9 +88,9 @@ def _parse_version(ref: ReleaseRef, number: str) -> int:
 def _update(state: State, version: Version) -> None:
     """Have a running endpoint serve a version, before the record says so: what fails here changes nothing."""
     is_remote = registry.is_remote(state.registry)
-    if not is_remote and engine.find_running(state.registry, version.name):
-        engine.follow(state.registry, version, endpoint.PATIENCE)
     if is_remote or not endpoint.find_running(state.registry, version.name):
+        if not is_remote and engine.find_running(state.registry, version.name):
+            engine.follow(state.registry, version, endpoint.PATIENCE)
         options.say(endpoint.ABSENT.format(number=version.version))
         return
     server = endpoint.start_or_update(state, version, examples.build_example(state, version.name, version.uri))

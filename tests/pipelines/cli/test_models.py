@@ -20,10 +20,10 @@ from nightshift.errors import UserError
 from nightshift.local import endpoint, examples
 from nightshift.local.engine import RunningEngine
 from nightshift.release import ReleaseRef
-from pipelines import configs
 from nightshift.serving import files
 from nightshift.serving.files import Challenger
 from nightshift.storage import locks
+from pipelines import configs
 from pipelines.cli.__main__ import parse_command_line
 from pipelines.environments import local
 from tests.processes import SECONDS, engine, started, wait_until
@@ -109,7 +109,7 @@ def test_a_promotion_reaches_the_engine_while_the_endpoint_is_down(stocked):
 def read_unit_command(workspace: str, name: str) -> list[str]:
     """Return the words after `nightshift` with which systemd starts an endpoint."""
     unit = configparser.ConfigParser(interpolation=None)
-    unit.read(Path(__file__).parents[3] / "infra" / "systemd" / "nightshift-endpoint@.service")
+    unit.read(Path(__file__).parents[3] / "infra" / "systemd" / "nightshift-endpoint.service")
     words = unit["Service"]["ExecStart"].replace("%i", name).split()
     return [workspace if word == unit["Service"]["WorkingDirectory"] else word for word in words[1:]]
 
