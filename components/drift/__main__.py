@@ -38,7 +38,7 @@ def body(context: StepContext) -> dict[str, Any]:
     rows = sum(features.partition(day).rows for day in window)
     columns, page = _measure_shifts(comparison, window, rows)
     signals = list(core.signals(columns, inputs, comparison))
-    judged = core.judge(model.sha256, columns, signals, comparison.limits)
+    judged = core.judge(model.sha256, columns, signals)
     before = model.lineage.reference or model.lineage.train
     step.log.info("%s: %s", judged.decision, " ".join(judged.reasons))
     page_uri = storage.join(folder, "evidently.html") if page else ""
@@ -55,7 +55,7 @@ def body(context: StepContext) -> dict[str, Any]:
         signals=signals,
     )
     figures.write(storage.join(folder, drift.FILE))
-    write_section(folder, section.build(judged, figures, comparison.limits, page_uri, comparison.examples()))
+    write_section(folder, section.build(judged, figures, page_uri, comparison.examples()))
     judged.write(storage.join(folder, verdict.FILE))
     return {
         "drifted_share": figures.drifted_share,
@@ -84,7 +84,8 @@ def _measure_shifts(comparison: Comparison, window: Days, rows: int) -> tuple[li
     sample: list[pd.DataFrame] = []
     kept = _keep_sample(comparison.batches(window), -(-rows // evidently_report.ROWS) or 1, sample)
     columns = shift.compare(reference, _require_rows(kept, window), numeric, limits)
-    return columns, evidently_report.render(reference, _concatenate(sample)[reference.columns], numeric, limits)
+    before = reference[[column.name for column in columns]]
+    return columns, evidently_report.render(before, _concatenate(sample)[before.columns], numeric, limits)
 
 
 def _require_rows(batches: "Iterable[pd.DataFrame]", days: Days) -> "Iterator[pd.DataFrame]":

@@ -6,12 +6,13 @@ from typing import Any
 from nightshift.config.policy import DriftLimits
 from nightshift.contracts.drift import SCORE, ColumnDrift, Signal
 from nightshift.contracts.verdict import Decision, Measure, Verdict
+from nightshift.stats.levels import WeekdayLevel
 from nightshift.tasks.protocol import Comparison, DriftInputs
 
 LABELS = "labels"
 NAMED = 3  # drifted inputs among the reasons; drift.json has them all
 VOLUME_UNIT, PSI = "relative change", "population stability index"
-LABELED = 0.5  # share of a usual day's rows that have labels, below which labels are late
+LABELED = 0.5  # share of a day's rows that have labels, below which labels are late
 
 
 def signals(columns: list[ColumnDrift], inputs: DriftInputs[Any], comparison: Comparison) -> Iterator[Signal]:
@@ -20,9 +21,9 @@ def signals(columns: list[ColumnDrift], inputs: DriftInputs[Any], comparison: Co
     yield from shifts(columns, limits)
     yield from comparison.unlabeled_signals()
     yield from read_signals(inputs)
-    yield volume(inputs.rows, inputs.rows_a_day, limits.volume)
-    if inputs.labeled_rows is not None:
-        yield labels(inputs.labeled_rows, inputs.rows_a_day)
+    yield volume(inputs.rows, inputs.usual_rows, limits.volume)
+    if inputs.labels is not None:
+        yield labels(int(inputs.labels.sum()), len(inputs.labels))
         yield unlabeled_days(inputs)
     if inputs.labeled_days:
         yield from comparison.labeled_signals()
@@ -53,22 +54,23 @@ def shifts(columns: list[ColumnDrift], limits: DriftLimits) -> Iterator[Signal]:
         )
     for score in columns:
         if score.name == SCORE:
-            reason = f"The score {'drifted' if score.drifted else 'did not drift'}: {_figures(score, limits)}."
-            yield Signal(name=SCORE, value=score.psi, limit=limits.psi, unit=PSI, raised=score.drifted, reason=reason)
+            reason = f"The score {'drifted' if score.drifted else 'did not drift'}: {_figures(score)}."
+            yield Signal(
+                name=SCORE, value=score.psi, limit=score.psi_limit, unit=PSI, raised=score.drifted, reason=reason
+            )
 
 
-def judge(subject: str, columns: list[ColumnDrift], signals: list[Signal], limits: DriftLimits) -> Verdict:
+def judge(subject: str, columns: list[ColumnDrift], signals: list[Signal]) -> Verdict:
     """Decide whether anything has drifted: a verdict that is reported and blocks nothing.
 
     Args:
         subject: identity of the model.
         columns: whose drifted inputs are named among the reasons.
         signals: everything that may have changed.
-        limits: to be named.
     """
     reasons = [signal.reason for signal in signals]
     moved = _drifted_inputs(columns)
-    reasons += [f"Input {column.name} drifted: {_figures(column, limits)}." for column in moved[:NAMED]]
+    reasons += [f"Input {column.name} drifted: {_figures(column)}." for column in moved[:NAMED]]
     reasons += [f"{len(moved) - NAMED} more inputs drifted."] if len(moved) > NAMED else []
     return Verdict(
         gate="drift",
@@ -99,33 +101,41 @@ def _measure(signal: Signal) -> Measure:
     return Measure(name=signal.name, value=signal.value, limit=signal.limit, higher_is_better=signal.name == LABELS)
 
 
-def volume(rows: int | None, expected: float, limit: float) -> Signal:
-    """Compare a day's rows with the reference's rows a day; the value is the larger ratio less 1.
+def volume(rows: int | None, usual: WeekdayLevel, limit: float) -> Signal:
+    """Compare a day's rows with those of its weekday; the value is the larger ratio less 1.
 
     Args:
         rows: None where there are none and there may be none.
-        expected: rows a day.
+        usual: the weekday's level, where the limit is larger if its days differ more.
         limit: beyond which the signal is raised.
     """
+    limit = max(limit, usual.chance)
+    change = usual.change(rows) if rows else None
+    raised = rows == 0 or (change is not None and change > limit)
+    return Signal(
+        name="volume", value=change, limit=limit, unit=VOLUME_UNIT, raised=raised, reason=_describe_volume(rows, usual)
+    )
+
+
+def _describe_volume(rows: int | None, usual: WeekdayLevel) -> str:
     if rows is None:
-        reason = "The newest day has no rows, which source.empty_days allows."
-        return Signal(name="volume", value=None, limit=limit, unit=VOLUME_UNIT, raised=False, reason=reason)
-    change = max(rows / expected, expected / rows) - 1 if rows else None
-    raised = change is None or change > limit
-    reason = f"{rows:,} rows on the newest day, {expected:,.0f} expected."
-    return Signal(name="volume", value=change, limit=limit, unit=VOLUME_UNIT, raised=raised, reason=reason)
+        return "The newest day has no rows, which source.empty_days allows."
+    day = usual.weekday
+    if not usual.days:
+        return f"{rows:,} rows on the newest day, a {day}; the model knows no {day} to compare it with."
+    return f"{rows:,} rows on the newest day, {usual.expected:,.0f} expected on a {day}."
 
 
-def labels(labeled: int, expected: float) -> Signal:
-    """Return whether the labels that are due have arrived; the value is their share of a usual day's rows."""
-    share = labeled / expected
-    reason = f"{labeled:,} rows have labels on the newest day whose labels are due, {expected:,.0f} expected."
-    unit = "share of a usual day's rows"
+def labels(labeled: int, rows: int) -> Signal:
+    """Return whether the labels that are due have arrived; the value is their share of that day's rows."""
+    share = labeled / rows
+    reason = f"{labeled:,} of {rows:,} rows have labels on the newest day whose labels are due."
+    unit = "share of the day's rows"
     return Signal(name=LABELS, value=share, limit=LABELED, unit=unit, raised=share < LABELED, reason=reason)
 
 
-def _figures(column: ColumnDrift, limits: DriftLimits) -> str:
-    text = f"PSI {column.psi:.3f} (limit {limits.psi:.3g})"
+def _figures(column: ColumnDrift) -> str:
+    text = f"PSI {column.psi:.3f} (limit {column.psi_limit:.3g})"
     if column.wasserstein is None:
         return text
-    return f"{text}, Wasserstein {column.wasserstein:.3f} standard deviations (limit {limits.wasserstein:.3g})"
+    return f"{text}, Wasserstein {column.wasserstein:.3f} standard deviations (limit {column.wasserstein_limit:.3g})"

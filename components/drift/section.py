@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from nightshift.config.policy import DriftLimits as Limits
 from nightshift.contracts.drift import ColumnDrift, DriftReport, Signal
 from nightshift.contracts.section import Block, Fact, Link, Links, Row, Section, SectionOutcome, TableBlock, Text
 from nightshift.contracts.section import TableColumn as Heading
@@ -13,13 +12,12 @@ SHOWN = 8
 FLOORS = ("labels",)  # signals whose limit is the least they may be
 
 
-def build(verdict: Verdict, figures: DriftReport, limits: Limits, page: str, extremes: Sequence[Block] = ()) -> Section:
+def build(verdict: Verdict, figures: DriftReport, page: str, extremes: Sequence[Block] = ()) -> Section:
     """Return the section of a comparison.
 
     Args:
         verdict: what the comparison amounts to.
         figures: how far the columns have moved, and the signals.
-        limits: effect sizes above which something has drifted.
         page: URI of Evidently's page, empty without one.
         extremes: the least and the most usual rows, of images and texts.
     """
@@ -37,7 +35,7 @@ def build(verdict: Verdict, figures: DriftReport, limits: Limits, page: str, ext
         highlights=[highlight],
         blocks=[
             _describe_windows(figures),
-            _effects(figures.columns, limits),
+            _effects(figures.columns),
             _signals(figures.signals),
             *extremes,
             *links,
@@ -50,26 +48,36 @@ def _describe_windows(figures: DriftReport) -> Text:
     return Text(
         sentences=[
             f"{now.rows:,} rows of {now.first} to {now.last} compared with the model's reference, {before.rows:,} "
-            f"rows of {before.first} to {before.last}. Largest effect first; less is better, and the mark on a bar is "
-            "its limit."
+            f"rows of {before.first} to {before.last}. Largest effect first; less is better. A limit is the config's, or "
+            "what days drawn alike show by chance, whichever is larger."
         ]
     )
 
 
-def _effects(columns: Sequence[ColumnDrift], limits: Limits) -> TableBlock:
+def _effects(columns: Sequence[ColumnDrift]) -> TableBlock:
     def effect(column: ColumnDrift) -> float:
-        return max(column.psi / limits.psi, (column.wasserstein or 0) / limits.wasserstein)
+        return max(column.psi / column.psi_limit, (column.wasserstein or 0) / (column.wasserstein_limit or 1))
 
     headings = [
         Heading(title="Input"),
-        Heading(title="Population stability index", format="score", has_bars=True, limit=limits.psi),
-        Heading(title="Wasserstein distance (sd)", format="score", has_bars=True, limit=limits.wasserstein),
+        Heading(title="Population stability index", format="score", has_bars=True),
+        Heading(title="limit", format="plain"),
+        Heading(title="Wasserstein distance (sd)", format="score", has_bars=True),
+        Heading(title="limit", format="plain"),
         Heading(title="Mean before", format="plain"),
         Heading(title="Mean now", format="plain"),
     ]
     rows = [
         Row(
-            cells=[column.name, column.psi, column.wasserstein, column.reference_mean, column.current_mean],
+            cells=[
+                column.name,
+                column.psi,
+                column.psi_limit,
+                column.wasserstein,
+                column.wasserstein_limit,
+                column.reference_mean,
+                column.current_mean,
+            ],
             tag="drifted" if column.drifted else "",
             tone="bad" if column.drifted else "neutral",
         )

@@ -5,6 +5,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import date
 from itertools import chain
 from typing import Any, Self
 
@@ -120,6 +121,7 @@ def train(setup: TrainingSetup[Any], rows: TrainingRows[Any], code: str) -> Trai
             train=sample.window,
             validation=validation.window,
             reference=days,
+            days={date.fromisoformat(part.date): part.rows for part in features.partitions},
             selected_by=task.select_by,
             reason=reason,
             constant=sample.constant,

@@ -136,6 +136,9 @@ class TabularSimulator(Simulator):
 
     customers: Entities = 5000
     terminals: Entities = 10000
+    weekly_pattern: bool = Field(
+        False, description="true: weekdays differ in transactions and amounts, and weekends start later"
+    )
     amount_factor: Factor = Field(1.0, description="on amounts, from drift_from")
     night_fraud: bool = Field(
         False, description="from drift_from, positives move to the night (00:00-06:59), and stolen cards buy as usual"

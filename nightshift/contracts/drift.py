@@ -15,10 +15,12 @@ class ColumnDrift(Part):
 
     name: str = Field(description="a model input, or `score`")
     psi: float = Field(description="population stability index, at least 0")
+    psi_limit: float = Field(description="of the config, or what days drawn alike show by chance where that is larger")
     wasserstein: float | None = Field(
         description="distance in standard deviations of the reference; null for categories, and where either side has "
         "no spread to measure it by"
     )
+    wasserstein_limit: float | None = Field(description="likewise; null without a distance")
     drifted: bool = Field(description="whether either exceeds its limit")
     reference_mean: float | None = Field(description="null for categories")
     current_mean: float | None = Field(description="null for categories")

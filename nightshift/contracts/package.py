@@ -5,6 +5,7 @@ The manifest is written last and names every other file with its hash; how frame
 """
 
 from collections.abc import Iterable, Mapping
+from datetime import date
 from enum import StrEnum
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Self, TypeVar, Union
@@ -152,6 +153,9 @@ class Lineage(Part):
     validation: FoldWindow = Field(description="days on which the candidate was selected")
     reference: Window | None = Field(
         None, description="days and rows of the sample that drift is measured against; null: of the training days"
+    )
+    days: dict[date, Size] = Field(
+        {}, description="rows of each day of the features table that it was made from; a weekday's level is theirs"
     )
     selected_by: str = Field(description="the metric that selected the candidate")
     reason: str = Field(description="why this candidate, a sentence")

@@ -5,6 +5,7 @@ bins that the reference gives, batch by batch, so that a day of any size is one 
 """
 
 import functools
+import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -15,25 +16,50 @@ import pandas as pd
 from scipy.stats import chi2, norm, wasserstein_distance
 
 from nightshift.config.policy import DriftLimits
-from nightshift.contracts.drift import ColumnDrift
+from nightshift.contracts.drift import SCORE, ColumnDrift
+from nightshift.stats import noise
 from nightshift.stats.embeddings import RARE
 
 Floats = npt.NDArray[np.floating[Any]]
-Counts = dict[str, Floats]  # column -> counts of its bins
+Ints = npt.NDArray[np.integer[Any]]
 
 BINS = 10
 FINE_BINS = 100  # of equal mass, and as many of equal width, for the distance
 EPSILON = 1e-4  # an empty bin counts as this share, or a single row in it would be an infinite shift
 
 
+@dataclass(frozen=True)
+class EffectLimits:
+    """Effect sizes above which one column has drifted."""
+
+    psi: float
+    wasserstein: float
+
+
 class Bins(Protocol):
     """The bins of one column, as its reference gives them."""
 
-    def count(self, values: pd.Series) -> Floats:
-        """Return what the measures need of some rows; the counts of batches add up."""
+    @property
+    def size(self) -> int:
+        """How many there are."""
 
-    def measure(self, name: str, before: Floats, now: Floats, limits: DriftLimits) -> ColumnDrift:
+    def locate(self, values: pd.Series) -> Ints:
+        """Return the bin of each value, (n,)."""
+
+    def count(self, values: pd.Series, at: Ints) -> Floats:
+        """Return what the measures need of some rows and their bins; the counts of batches add up."""
+
+    def measure(self, name: str, before: Floats, now: Floats, limits: EffectLimits) -> ColumnDrift:
         """Return how far the counts `now` are from the counts `before`."""
+
+    def chance(self, before: Floats, now: Floats, differences: Floats) -> Floats:
+        """Return stability index and distance of shares that differ by chance, (resamples, 2).
+
+        Args:
+            before: counts of the reference.
+            now: counts of the newest rows.
+            differences: of the bins' shares, (resamples, bins).
+        """
 
 
 @dataclass(frozen=True)
@@ -61,28 +87,55 @@ class Numbers:
         spread = float(finite.std()) if len(finite) and np.ptp(finite) else 0.0
         return cls(edges, np.append(within, [len(coarse), len(coarse) + 1]), spread)
 
-    def count(self, values: pd.Series) -> Floats:
-        """Return, a bin each: all rows, rows with a finite value, and the sum of these; (3, b + 2)."""
-        numbers = values.to_numpy(dtype=float)
-        finite = np.isfinite(numbers)
+    @property
+    def size(self) -> int:
+        """How many bins there are: b + 2."""
+        return len(self.edges) + 2
+
+    def locate(self, values: pd.Series) -> Ints:
+        """Return the bin of each value, (n,)."""
         # NaN sorts after infinity, which closes the last bin of numbers
-        at, size = np.searchsorted(np.append(self.edges, np.inf), numbers, side="left"), len(self.edges) + 2
+        return np.searchsorted(np.append(self.edges, np.inf), values.to_numpy(dtype=float), side="left")
+
+    def count(self, values: pd.Series, at: Ints) -> Floats:
+        """Return, a bin each: all rows, rows with a finite value, and the sum of these; (3, b + 2)."""
+        numbers, size = values.to_numpy(dtype=float), self.size
+        finite = np.isfinite(numbers)
         sums = np.bincount(at, weights=np.where(finite, numbers, 0.0), minlength=size)
         return np.stack([np.bincount(at, minlength=size), np.bincount(at[finite], minlength=size), sums])
 
-    def measure(self, name: str, before: Floats, now: Floats, limits: DriftLimits) -> ColumnDrift:
+    def measure(self, name: str, before: Floats, now: Floats, limits: EffectLimits) -> ColumnDrift:
         """Return how far a numeric column has moved."""
         expected, actual = (np.bincount(self.coarse, weights=side[0]) / side[0].sum() for side in (before, now))
-        psi, distance = stability_index(expected, actual), self.distance(before, now)
+        psi, distance = float(stability_index(expected, actual)), self.distance(before, now)
         drifted = psi > limits.psi or (distance is not None and distance > limits.wasserstein)
         return ColumnDrift(
             name=name,
             psi=psi,
+            psi_limit=limits.psi,
             wasserstein=distance,
+            wasserstein_limit=None if distance is None else limits.wasserstein,
             drifted=drifted,
             reference_mean=_mean(before),
             current_mean=_mean(now),
         )
+
+    def chance(self, before: Floats, now: Floats, differences: Floats) -> Floats:
+        """Return stability index and distance of shares that differ by chance, (resamples, 2)."""
+        starts = np.unique(self.coarse, return_index=True)[1]
+        shares = np.add.reduceat(before[0] / before[0].sum(), starts)
+        indices = stability_index(shares, shares + np.add.reduceat(differences, starts, axis=1))
+        return np.stack([indices, self._carry(before + now, differences)], axis=1)
+
+    def _carry(self, counts: Floats, differences: Floats) -> Floats:
+        """Return the distance that shares are carried, in standard deviations, values lying at their bins' means."""
+        filled = np.flatnonzero(counts[1])
+        if not self.spread or len(filled) < 2:
+            return np.zeros(len(differences))
+        gaps = np.diff(counts[2][filled] / counts[1][filled]) / self.spread
+        carried = np.abs(np.cumsum(differences[:, filled], axis=1))[:, :-1] @ gaps
+        distances: Floats = carried
+        return distances
 
     def distance(self, before: Floats, now: Floats) -> float | None:
         """Return the 1-Wasserstein distance (earth mover's) in standard deviations of the reference.
@@ -116,19 +169,60 @@ class Categories:
         """Return the categories of a reference."""
         return cls(pd.Index(reference.astype(str).unique()))
 
-    def count(self, values: pd.Series) -> Floats:
-        """Return the rows of each category, then those of any other; (categories + 1,)."""
-        # the position of an unknown category is -1, the last bin
-        positions = self.names.get_indexer(pd.Index(values.astype(str))) % (len(self.names) + 1)
-        return np.bincount(positions, minlength=len(self.names) + 1).astype(float)
+    @property
+    def size(self) -> int:
+        """How many bins there are: one more than categories."""
+        return len(self.names) + 1
 
-    def measure(self, name: str, before: Floats, now: Floats, limits: DriftLimits) -> ColumnDrift:
+    def locate(self, values: pd.Series) -> Ints:
+        """Return the bin of each value, (n,)."""
+        # the position of an unknown category is -1, the last bin
+        return self.names.get_indexer(pd.Index(values.astype(str))) % self.size
+
+    def count(self, _: pd.Series, at: Ints) -> Floats:
+        """Return the rows of each category, then those of any other; (categories + 1,)."""
+        return np.bincount(at, minlength=self.size).astype(float)
+
+    def measure(self, name: str, before: Floats, now: Floats, limits: EffectLimits) -> ColumnDrift:
         """Return how far a categorical column has moved."""
-        psi = stability_index(before / before.sum(), now / now.sum())
-        drifted = psi > limits.psi
+        psi = float(stability_index(before / before.sum(), now / now.sum()))
         return ColumnDrift(
-            name=name, psi=psi, wasserstein=None, drifted=drifted, reference_mean=None, current_mean=None
+            name=name,
+            psi=psi,
+            psi_limit=limits.psi,
+            wasserstein=None,
+            wasserstein_limit=None,
+            drifted=psi > limits.psi,
+            reference_mean=None,
+            current_mean=None,
         )
+
+    def chance(self, before: Floats, _: Floats, differences: Floats) -> Floats:
+        """Return the stability index of shares that differ by chance, and no distance; (resamples, 2)."""
+        shares = before / before.sum()
+        indices = stability_index(shares, shares + differences)
+        return np.stack([indices, np.zeros(len(indices))], axis=1)
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Rows, counted into the bins of every column.
+
+    Attributes:
+        counts: column -> what its bins count.
+        blocks: column -> blocking -> rows by block and bin, float32 (blocks, bins).
+    """
+
+    counts: dict[str, Floats]
+    blocks: dict[str, dict[str, Floats]]
+
+    def __add__(self, other: "Tally") -> "Tally":
+        counts = {name: values + other.counts[name] for name, values in self.counts.items()}
+        blocks = {
+            name: {blocking: rows + other.blocks[name][blocking] for blocking, rows in blockings.items()}
+            for name, blockings in self.blocks.items()
+        }
+        return Tally(counts, blocks)
 
 
 def compare(
@@ -136,19 +230,21 @@ def compare(
 ) -> list[ColumnDrift]:
     """Measure every column of the reference, in its order.
 
+    A column's limits are those of the config, or what days drawn alike show by chance, whichever are larger.
+
     Args:
-        reference: rows that the model carries; only its columns are looked at.
+        reference: rows that the model carries; only its columns are looked at, those of `noise.name_blocks` for chance.
         batches: the newest rows, with the same columns, in batches of any size; each is looked at once.
         numeric: columns that are numbers; the others are categories.
         limits: effect sizes above which a column has drifted.
     """
     bins = layout(reference, numeric)
-    counts = (count(batch, bins) for batch in batches)
-    return measure(bins, count(reference, bins), functools.reduce(add, counts), limits)
+    newest = functools.reduce(operator.add, (count(rows, bins) for rows in batches))
+    return measure(bins, count(reference, bins), newest, limits)
 
 
 def layout(reference: pd.DataFrame, numeric: Iterable[str]) -> dict[str, Bins]:
-    """Return the bins of every column of the reference."""
+    """Return the bins of every column of the reference but its blocks."""
     numbers = set(numeric)
 
     def bins(name: str) -> Bins:
@@ -159,25 +255,56 @@ def layout(reference: pd.DataFrame, numeric: Iterable[str]) -> dict[str, Bins]:
             else Categories.from_reference(column)
         )
 
-    return {name: bins(name) for name in reference.columns}
+    return {name: bins(name) for name in reference.columns.difference(noise.list_blocks(reference), sort=False)}
 
 
-def count(rows: pd.DataFrame, bins: Mapping[str, Bins]) -> Counts:
-    """Count rows into the bins of every column."""
-    return {name: column.count(rows[name]) for name, column in bins.items()}
+def count(rows: pd.DataFrame, bins: Mapping[str, Bins]) -> Tally:
+    """Count rows into the bins of every column, and of every block."""
+    size = noise.limit_blocks(sum(column.size for column in bins.values()))
+    blocks = {name: rows[name].to_numpy(np.int64) % size for name in noise.list_blocks(rows)}
+    counts: dict[str, Floats] = {}
+    by_block: dict[str, dict[str, Floats]] = {}
+    for name, column in bins.items():
+        at = column.locate(rows[name])
+        counts[name] = column.count(rows[name], at)
+        by_block[name] = {blocking: _cross(block, at, size, column.size) for blocking, block in blocks.items()}
+    return Tally(counts, by_block)
 
 
-def add(counts: Counts, others: Counts) -> Counts:
-    """Return the counts of the rows of both."""
-    return {name: counts[name] + others[name] for name in counts}
+def measure(bins: Mapping[str, Bins], before: Tally, now: Tally, limits: DriftLimits) -> list[ColumnDrift]:
+    """Return how far every column has moved between two tallies."""
+    held = _find_limits(bins, before, now, limits)
+    return [
+        column.measure(name, before.counts[name], now.counts[name], held[name]) for name, column in bins.items()
+    ]
 
 
-def measure(bins: Mapping[str, Bins], before: Counts, now: Counts, limits: DriftLimits) -> list[ColumnDrift]:
-    """Return how far every column has moved between two counts."""
-    return [column.measure(name, before[name], now[name], limits) for name, column in bins.items()]
+def _find_limits(
+    bins: Mapping[str, Bins], before: Tally, now: Tally, limits: DriftLimits
+) -> dict[str, EffectLimits]:
+    """Return the limits of each column: the inputs make a signal together, and the score one of its own."""
+    held = dict.fromkeys(bins, EffectLimits(limits.psi, limits.wasserstein))
+    inputs = [name for name in bins if name != SCORE]
+    for names, share in ((inputs, limits.max_drifted_share), ([name for name in bins if name == SCORE], 0.0)):
+        effects = [_draw_effects(bins[name], before, now, name) for name in names if before.blocks[name]]
+        if effects:
+            allowed = noise.count_allowed(len(names), share)
+            by_column = noise.find_limits(effects, np.array([limits.psi, limits.wasserstein]), allowed)
+            held |= {name: EffectLimits(*map(float, row)) for name, row in zip(names, by_column, strict=True)}
+    return held
 
 
-def stability_index(expected: Floats, actual: Floats) -> float:
+def _draw_effects(column: Bins, before: Tally, now: Tally, name: str) -> Floats:
+    differences = noise.draw(before.blocks[name], now.blocks[name])
+    return column.chance(before.counts[name], now.counts[name], differences)
+
+
+def _cross(blocks: Ints, at: Ints, size: int, bins: int) -> Floats:
+    counts = np.bincount(blocks * bins + at, minlength=size * bins)
+    return counts.reshape(size, bins).astype(np.float32)
+
+
+def stability_index(expected: Floats, actual: Floats) -> Any:
     """Return the population stability index of two distributions: sum of (a - e) ln(a / e).
 
     It is the symmetrized Kullback-Leibler divergence (Jeffreys, 1946); as a measure of drift: Siddiqi,
@@ -185,10 +312,13 @@ def stability_index(expected: Floats, actual: Floats) -> float:
 
     Args:
         expected: share of each bin in the reference, shape (bins,); shares below `EPSILON` are raised to it.
-        actual: share of each bin now, shape (bins,).
+        actual: share of each bin now, shape (..., bins).
+
+    Returns:
+        float64 of shape (...).
     """
     expected, actual = np.maximum(expected, EPSILON), np.maximum(actual, EPSILON)
-    return float(np.sum((actual - expected) * np.log(actual / expected)))
+    return ((actual - expected) * np.log(actual / expected)).sum(axis=-1)
 
 
 def find_chance_limits(before: int, now: int, bins: int = BINS) -> tuple[float, float]:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from nightshift.graph import Graph
     from nightshift.profiler.tuning import ConfiguredNetwork
     from nightshift.splits import Watched
+    from nightshift.stats.levels import WeekdayLevel
     from nightshift.tasks.examples import ScoredExample
     from nightshift.tasks.fitting import Fitted
     from nightshift.tensors import Tensors
@@ -539,10 +540,11 @@ class DriftInputs(Generic[U]):
         return Promise(**promised) if promised else None
 
     @property
-    def rows_a_day(self) -> float:
-        """What the open training days held, on average."""
-        train = self.model.lineage.train
-        return train.rows / train.open_days
+    def usual_rows(self) -> "WeekdayLevel":
+        """What days of the newest day's weekday held when the model was trained."""
+        from nightshift.stats.levels import WeekdayLevel
+
+        return WeekdayLevel.from_days(self.model.lineage.days, self.day)
 
     @property
     def rows(self) -> int | None:
@@ -555,10 +557,10 @@ class DriftInputs(Generic[U]):
         return [day for day in self.days.labeled if not self.is_empty(day)]
 
     @property
-    def labeled_rows(self) -> int | None:
-        """Rows with labels on the newest of these days; None where rows have no labels, or there is no such day."""
+    def labels(self) -> "npt.NDArray[np.bool_] | None":
+        """Which rows of the newest of these days have labels, (n,); None where none have, or there is no such day."""
         roles, newest = [*self.config.columns.holding(Holds.LABEL)], self.labeled_days[-1:]
-        return int(self.features.read(newest, roles).notna().all(axis=1).sum()) if roles and newest else None
+        return self.features.read(newest, roles).notna().all(axis=1).to_numpy() if roles and newest else None
 
     def is_empty(self, day: date) -> bool:
         """Return whether a day has no rows, and may have none."""

@@ -24,6 +24,7 @@ from nightshift.contracts.tables import Table
 from nightshift.errors import UserError, check_names
 from nightshift.graph import Graph
 from nightshift.splits import Days, describe
+from nightshift.stats import noise
 from nightshift.stats.comparison import Floats
 from nightshift.step import log
 from nightshift.tabular import inputs as tabular
@@ -90,12 +91,19 @@ class InputRows:
         """Names of classes that no row has: none."""
         return []
 
-    def reference(self, graph: bytes, seed: int) -> pd.DataFrame:
-        """Return at most `REFERENCE_ROWS` of them, drawn by a seed: inputs, `label` if any, and `score`."""
-        drawn = np.random.default_rng(seed).permutation(len(self.rows))[:REFERENCE_ROWS]
+    def reference(self, graph: bytes, config: Config) -> pd.DataFrame:
+        """Return at most `REFERENCE_ROWS` of them, drawn by the task's seed.
+
+        Returns:
+            inputs, `label` if any, `score`, and the blocks that `noise.name_blocks` gives.
+        """
+        drawn = np.random.default_rng(config.task.seed).permutation(len(self.rows))[:REFERENCE_ROWS]
         rows = self.rows.iloc[np.sort(drawn)]
-        columns = rows.filter([*self.inputs.columns, "label"]).reset_index(drop=True)
-        return columns.assign(score=Graph(graph).score(tabular.matrix(self.inputs, rows)))
+        columns = rows.filter([*self.inputs.columns, "label"])
+        entities = [name for name in config.columns.holding(Holds.IDENTIFIER) if name in rows and name != "event_id"]
+        blocks = noise.name_blocks(rows, entities, rows["event_time"])
+        scores = Graph(graph).score(tabular.matrix(self.inputs, rows))
+        return columns.assign(score=scores).join(blocks).reset_index(drop=True)
 
 
 @dataclass(frozen=True)
@@ -151,8 +159,9 @@ class RowsBesideReference:
 
     @property
     def reference(self) -> pd.DataFrame:
-        """The model's inputs and `score`, of training rows."""
-        return self.inputs.reference[[*self.inputs.model.inputs.columns, SCORE]]
+        """The model's inputs, `score` and blocks, of training rows."""
+        rows = self.inputs.reference
+        return rows[[*self.inputs.model.inputs.columns, SCORE, *noise.list_blocks(rows)]]
 
     @property
     def numeric(self) -> list[str]:
@@ -160,16 +169,18 @@ class RowsBesideReference:
         return [*self.inputs.model.inputs.numeric, SCORE]
 
     def batches(self, days: Iterable[date]) -> Iterator[pd.DataFrame]:
-        """Yield the days' rows in batches: the model's inputs, `label` if any, and `score`."""
+        """Yield the days' rows in batches: the model's inputs, `label` if any, `score`, and the reference's blocks."""
         features, scores = self.inputs.features, self.inputs.scores
         labels = self.inputs.config.columns.holding(Holds.LABEL)
-        columns = ["event_id", *self.inputs.model.inputs.columns, *labels]
+        blocks = noise.list_blocks(self.inputs.reference)
+        entities = noise.list_entities(blocks)
+        columns = [*dict.fromkeys(["event_id", *self.inputs.model.inputs.columns, *labels, *entities])]
         for day in days:
             scored = storage.read_frame(scores.partition(day).uri, ["event_id", SCORE])
             for rows in storage.read_batches(features.partition(day).uri, columns):
                 now, scored = scored.iloc[: len(rows)], scored.iloc[len(rows) :]
                 assert np.array_equal(now["event_id"], rows["event_id"]), f"the scores of {day} are not of its features"
-                yield rows.assign(**{SCORE: now[SCORE].to_numpy()})
+                yield rows.assign(**{SCORE: now[SCORE].to_numpy()}).join(noise.name_blocks(rows, entities, day)[blocks])
 
     def unlabeled_signals(self) -> Iterator[Signal]:
         """Yield what else may have changed on the newest days: nothing."""

@@ -14,7 +14,7 @@ import pandas as pd
 from nightshift.config.tabular import TabularConfig, TabularDriftLimits
 from nightshift.contracts.drift import SCORE, Promise, Signal
 from nightshift.splits import Days
-from nightshift.stats import shift
+from nightshift.stats import noise, shift
 from nightshift.tasks.protocol import DriftInputs
 from nightshift.tasks.rows import RowsBesideReference
 from nightshift.tasks.tabular import overnight
@@ -22,6 +22,7 @@ from nightshift.tasks.tabular import overnight
 SCORE_BITS = 12  # of float32, dropped where scores are ranked: what differs by less than 0.05 % is a tie
 SCORE_BINS = (int(np.float32(1).view(np.int32)) >> SCORE_BITS) + 1
 REFERENCE_POSITIVES = 50  # fewer are no reference
+UNREACHED = 1e6  # by a stability index
 LOSS, DISTANCE = "average precision lost", "standard deviations"  # units of signals
 
 
@@ -135,15 +136,18 @@ def positives(reference: pd.DataFrame, current: pd.DataFrame, numeric: list[str]
         reference: the positives among the reference rows.
         current: the positives among rows whose labels have arrived.
         numeric: the inputs to compare.
-        limits: only `positive_wasserstein` counts; with so few rows an index over bins is mostly noise.
+        limits: only `positive_wasserstein` counts; with so few rows an index over bins is mostly noise. The limit is
+            larger where positives that come in series differ more by chance.
     """
     limit = limits.positive_wasserstein
     if len(current) < limits.min_positives or len(reference) < REFERENCE_POSITIVES:
         needed = f"{limits.min_positives} and {REFERENCE_POSITIVES} are needed to compare them"
         reason = f"{len(current)} positives, and {len(reference)} for reference; at least {needed}."
         return Signal(name="positives", value=None, limit=limit, unit=DISTANCE, raised=False, reason=reason)
-    columns = shift.compare(reference[numeric], [current], numeric, limits)
-    moved = max(columns, key=lambda column: column.wasserstein or 0)
-    value = moved.wasserstein or 0.0
+    alone = {"psi": UNREACHED, "wasserstein": limit, "max_drifted_share": 0.0}
+    compared = reference[[*numeric, *noise.list_blocks(reference)]]
+    columns = shift.compare(compared, [current], numeric, limits.model_copy(update=alone))
+    moved = max(columns, key=lambda column: (column.wasserstein or 0) / (column.wasserstein_limit or limit))
+    value, limit = moved.wasserstein or 0.0, moved.wasserstein_limit or limit
     reason = f"Among positives, {moved.name} moved most: {value:.2f} standard deviations (limit {limit:.3g})."
     return Signal(name="positives", value=value, limit=limit, unit=DISTANCE, raised=value > limit, reason=reason)

@@ -19,6 +19,8 @@ from nightshift.tasks.tabular.world import World, make_world
 SPENDING, TERMINAL_FRAUD, CUSTOMER_FRAUD, STOLEN, NIGHT, CORRUPTION, REPLACED, COPIED = range(1, 9)
 DAY, NIGHT_END = 86_400, 7 * 3600  # seconds
 LARGE = 220  # amounts above are fraud
+# from Monday: transactions as a multiple of a day without a pattern, amounts likewise, and by how much days start later
+WEEKDAYS = ((1.1, 1, 0), (1.1, 1, 0), (1.1, 1, 0), (1.15, 1, 0), (1.3, 1.05, 0), (0.9, 1.1, 5400), (0.35, 1.05, 7200))
 SMALL = (1.0, 20.0)  # what copied cards are tried with
 # share of terminals and customers newly compromised a day, and for how many days they stay so
 TERMINAL_SHARE, TERMINAL_DAYS = 2e-4, 28
@@ -71,10 +73,11 @@ def _rng(config: TabularSimulator, stream: int, ordinal: int) -> np.random.Gener
 def _spend(config: TabularSimulator, world: World, on: date) -> pd.DataFrame:
     """Draw the day's transactions: second of the day, customer, terminal, amount."""
     rng = _rng(config, SPENDING, on.toordinal())
-    volume = config.volume_factor if config.drifts(on) else 1.0
+    usual, dearer, later = WEEKDAYS[on.weekday()] if config.weekly_pattern else (1.0, 1.0, 0)
+    volume = usual * (config.volume_factor if config.drifts(on) else 1.0)
     customer = np.repeat(np.arange(config.customers), rng.poisson(world.rate * volume))
-    second = rng.normal(43_200, 20_000, len(customer)).astype(np.int64)
-    mean = world.mean_amount[customer]
+    second = rng.normal(43_200 + later, 20_000, len(customer)).astype(np.int64)
+    mean = world.mean_amount[customer] * dearer
     drawn = rng.normal(mean, mean / 2)
     amount = np.where(drawn < 0, rng.uniform(0, 2 * mean), drawn).round(2)
     choices = np.array([len(terminals) for terminals in world.reachable])

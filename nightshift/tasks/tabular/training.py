@@ -160,13 +160,14 @@ class TableRows:
 
     def reference(self, sample: RowSample, graph: bytes) -> tuple[pd.DataFrame, None]:
         """Return some of the training rows."""
-        return sample.reference(graph, self.setup.config.task.seed), None
+        return sample.reference(graph, self.setup.config), None
 
 
 def rows(setup: TrainingSetup[TabularConfig]) -> TableRows:
     """Read the rows of a training."""
     details, plan = setup.features.details, setup.plan
-    columns = ["event_time", "customer", "label", *details["numeric"], *details["categorical"]]
+    entities = ["customer", *(name for name in ("terminal",) if name in setup.config.columns.roles)]
+    columns = ["event_time", *entities, "label", *details["numeric"], *details["categorical"]]
     days = Days(plan.validation.train.first, plan.test.train.last)
     return TableRows(setup, setup.features.read(days, columns))
 

@@ -110,7 +110,7 @@ def test_features_are_those_of_the_definition(rows, windows, delay):
     result = core.features(events, config(windows, delay), CPU)
     expected = oracle(events, windows, delay)
     columns = core.numeric_inputs(config(windows, delay))
-    assert list(result.columns) == ["event_id", "event_time", "customer", "label", *columns]
+    assert list(result.columns) == ["event_id", "event_time", "customer", "label", "terminal", *columns]
     pd.testing.assert_frame_equal(result[columns], expected[columns], check_exact=False, rtol=1e-12, atol=0)
 
 

@@ -60,7 +60,7 @@ class ShopRows:
         return self.sample_class(self.read(fold.test), fold.test, sample.inputs, self.setup)
 
     def reference(self, sample, graph):
-        return sample.reference(graph, self.setup.config.task.seed), None
+        return sample.reference(graph, self.setup.config), None
 
     def read(self, days):
         return require_labels(self.setup.features.read(days), days)

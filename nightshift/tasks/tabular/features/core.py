@@ -13,7 +13,7 @@ from nightshift.tabular import windows
 from nightshift.tabular.frames import Backend
 
 # part of every partition's key: raise it whenever the same events would give other features
-SCHEMA = 1
+SCHEMA = 2
 KEPT = ("event_id", "event_time", "customer", "label")
 
 Array = Any  # numpy.ndarray | cupy.ndarray
@@ -38,8 +38,8 @@ def features(events: Frame, config: TabularConfig, backend: Backend) -> Frame:
         backend: where to compute.
 
     Returns:
-        n rows: `event_id`, `event_time`, `customer` (the event's own id where events have none), `label`, then
-        float64 inputs as `numeric_inputs` names them, then the extra categorical columns.
+        n rows: `event_id`, `event_time`, `customer` (the event's own id where events have none), `label`, `terminal`
+        where events have one, then float64 inputs as `numeric_inputs` names them, then the extra categorical columns.
 
     Raises:
         UserError: when an amount is too large to be summed exactly.
@@ -99,6 +99,7 @@ def join_windows(events: Frame, columns: Mapping[str, Array], config: TabularCon
     inputs |= {name: events[name].astype("float64") for name in config.columns.numeric}
     # without customers every event is its own, so that what counts by customer needs no other way
     kept = {name: events[name if name in events else "event_id"] for name in KEPT}
+    kept |= {name: events[name] for name in ("terminal",) if name in events}
     ordered = {name: inputs[name] for name in numeric_inputs(config)}
     categorical = {name: events[name] for name in config.columns.categorical}
     return backend.frame(kept | ordered | categorical)
