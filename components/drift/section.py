@@ -48,8 +48,8 @@ def _describe_windows(figures: DriftReport) -> Text:
     return Text(
         sentences=[
             f"{now.rows:,} rows of {now.first} to {now.last} compared with the model's reference, {before.rows:,} "
-            f"rows of {before.first} to {before.last}. Largest effect first; less is better. A limit is the config's, or "
-            "what days drawn alike show by chance, whichever is larger."
+            f"rows of {before.first} to {before.last}. Largest effect first; less is better. A limit is the "
+            "config's, or what days drawn alike show by chance, whichever is larger."
         ]
     )
 

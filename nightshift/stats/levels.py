@@ -11,7 +11,7 @@ from scipy.stats import t
 from nightshift.stats.noise import FALSE_ALARMS
 
 FEWEST_DEGREES = 3  # of freedom, with which the days' own spread is known well enough
-WEEK = 7
+FEAST = 8  # times further from its weekday's median than usual: such a day says nothing of others
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,9 @@ class WeekdayLevel:
 
 def _find_chance(by_weekday: Mapping[int, list[int]], days: int) -> float:
     residuals = np.concatenate([np.log(counts) - np.log(np.median(counts)) for counts in by_weekday.values()])
+    sizes = np.abs(residuals)
+    # a median's own residual is 0, so that the upper quartile says what is usual
+    residuals = residuals[sizes <= FEAST * np.quantile(sizes, 0.75)]
     degrees = len(residuals) - len(by_weekday)
     if degrees < FEWEST_DEGREES:
         return 0.0

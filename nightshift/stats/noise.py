@@ -7,7 +7,7 @@ for few blocks. Entities are compared with themselves, so that how they differ f
 that overlap are added as in Robust inference with multiway clustering, 2011, by the same authors.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from datetime import date
 from typing import Any
 
@@ -42,12 +42,12 @@ def name_blocks(rows: pd.DataFrame, entities: Iterable[str], days: Any) -> pd.Da
     return pd.DataFrame(blocks, index=rows.index)
 
 
-def list_blocks(columns: Iterable[str]) -> list[str]:
+def list_blocks(columns: Iterable[Hashable]) -> list[str]:
     """Return those of some columns that name blocks."""
-    return [name for name in columns if str(name).startswith(PREFIX)]
+    return [str(name) for name in columns if str(name).startswith(PREFIX)]
 
 
-def list_entities(columns: Iterable[str]) -> list[str]:
+def list_entities(columns: Iterable[Hashable]) -> list[str]:
     """Return the columns of identifiers whose blocks are among some columns."""
     return [name.removeprefix(PREFIX) for name in list_blocks(columns) if name != DAY]
 
@@ -69,12 +69,13 @@ def draw(before: Mapping[str, Floats], now: Mapping[str, Floats]) -> Floats:
         for name in before
     ]
     parts = [part for part in parts if len(part) > 1]
-    if not parts:
-        return np.zeros((RESAMPLES, next(iter(before.values())).shape[1])) if before else np.zeros((RESAMPLES, 0))
-    random = np.random.default_rng(SEED)
-    drawn = sum((_weigh(random, len(part)) @ part for part in parts), np.zeros(1))
     first = next(iter(before))
-    return drawn * _overlap(parts, _row_variance(before[first], now[first]))
+    if not parts:
+        return np.zeros((RESAMPLES, before[first].shape[1]))
+    random = np.random.default_rng(SEED)
+    drawn = np.sum([_weigh(random, len(part)) @ part for part in parts], axis=0)
+    by_chance: Floats = drawn * _overlap(parts, _spread_of_rows(before[first]) + _spread_of_rows(now[first]))
+    return by_chance
 
 
 def find_limits(effects: list[Floats], limits: Floats, allowed: int) -> Floats:
@@ -92,12 +93,13 @@ def find_limits(effects: list[Floats], limits: Floats, allowed: int) -> Floats:
     scale = np.maximum(np.quantile(drawn, USUAL, axis=1), np.finfo(float).tiny)
     ratios = np.where(drawn > limits, drawn / scale[:, None], 0).max(axis=2)
     most = np.sort(ratios, axis=0)[max(len(ratios) - 1 - allowed, 0)]
-    return np.maximum(limits, scale * np.quantile(most, 1 - FALSE_ALARMS))
+    above: Floats = np.maximum(limits, scale * np.quantile(most, 1 - FALSE_ALARMS))
+    return above
 
 
 def count_allowed(columns: int, share: float) -> int:
     """Return how many of some columns may have drifted before their share exceeds one."""
-    return next(count for count in range(columns, -1, -1) if count <= share * max(columns, 1))
+    return max(count for count in range(columns + 1) if count / max(columns, 1) <= share)
 
 
 def _contribute_entities(before: Floats, now: Floats) -> Floats:
@@ -108,9 +110,15 @@ def _contribute_entities(before: Floats, now: Floats) -> Floats:
 
 
 def _contribute_days(before: Floats, now: Floats) -> Floats:
-    """Return what as many days as there are newest ones add, by how the reference's days differ; (days, bins)."""
+    """Return what as many days as there are newest ones add, by how the reference's days differ; (days, bins).
+
+    By what its days differ beyond what their rows do, the newest ones do too.
+    """
     days, newest = before[before.sum(axis=1) > 0], max(np.count_nonzero(now.sum(axis=1)), 1)
-    return _contribute(days) * _correct(len(days)) * float(np.sqrt(1 + len(days) / newest))
+    parts = _contribute(days) * _correct(len(days))
+    spread, by_row = _spread(parts), _spread_of_rows(before)
+    expected = spread + max(spread - by_row, 0) * len(days) / newest + _spread_of_rows(now)
+    return parts * float(np.sqrt(expected / spread)) if spread else parts
 
 
 def _contribute(counts: Floats) -> Floats:
@@ -132,15 +140,21 @@ def _weigh(random: np.random.Generator, blocks: int) -> Floats:
     return weights
 
 
-def _overlap(parts: list[Floats], row_variance: float) -> float:
-    """Return the factor that takes out what several blockings count more than once."""
-    variances = [float(np.square(part).sum()) for part in parts]
-    joint = max(sum(variances) - (len(parts) - 1) * row_variance, *variances)
-    return float(np.sqrt(joint / sum(variances))) if sum(variances) else 1.0
+def _overlap(parts: list[Floats], by_row: float) -> float:
+    """Return the factor that takes out what several blockings count more than once: how rows differ."""
+    spreads = [_spread(part) for part in parts]
+    total = sum(spreads)
+    joint = max(total - (len(parts) - 1) * by_row, max(spreads))
+    return float(np.sqrt(joint / total)) if total else 1.0
 
 
-def _row_variance(before: Floats, now: Floats) -> float:
-    """Return the variance of all shares together where rows are independent."""
-    sides = [side.sum(axis=0) for side in (before, now)]
-    return float(sum((1 - np.square(side / side.sum()).sum()) / side.sum() for side in sides if side.sum()))
+def _spread(parts: Floats) -> float:
+    """Return the variance of a distribution function that blocks add to, all bins together: few bins in a row count."""
+    return float(np.square(np.cumsum(parts, axis=1)).sum())
 
+
+def _spread_of_rows(counts: Floats) -> float:
+    """Return the same where rows are independent; 0 without rows."""
+    bins = counts.sum(axis=0, dtype=np.float64)
+    reached = np.cumsum(bins) / max(bins.sum(), 1)
+    return float((reached * (1 - reached)).sum() / max(bins.sum(), 1))

@@ -217,8 +217,8 @@ class Tally:
     blocks: dict[str, dict[str, Floats]]
 
     def __add__(self, other: "Tally") -> "Tally":
-        counts = {name: values + other.counts[name] for name, values in self.counts.items()}
-        blocks = {
+        counts: dict[str, Floats] = {name: values + other.counts[name] for name, values in self.counts.items()}
+        blocks: dict[str, dict[str, Floats]] = {
             name: {blocking: rows + other.blocks[name][blocking] for blocking, rows in blockings.items()}
             for name, blockings in self.blocks.items()
         }
@@ -274,14 +274,10 @@ def count(rows: pd.DataFrame, bins: Mapping[str, Bins]) -> Tally:
 def measure(bins: Mapping[str, Bins], before: Tally, now: Tally, limits: DriftLimits) -> list[ColumnDrift]:
     """Return how far every column has moved between two tallies."""
     held = _find_limits(bins, before, now, limits)
-    return [
-        column.measure(name, before.counts[name], now.counts[name], held[name]) for name, column in bins.items()
-    ]
+    return [column.measure(name, before.counts[name], now.counts[name], held[name]) for name, column in bins.items()]
 
 
-def _find_limits(
-    bins: Mapping[str, Bins], before: Tally, now: Tally, limits: DriftLimits
-) -> dict[str, EffectLimits]:
+def _find_limits(bins: Mapping[str, Bins], before: Tally, now: Tally, limits: DriftLimits) -> dict[str, EffectLimits]:
     """Return the limits of each column: the inputs make a signal together, and the score one of its own."""
     held = dict.fromkeys(bins, EffectLimits(limits.psi, limits.wasserstein))
     inputs = [name for name in bins if name != SCORE]

@@ -1,5 +1,7 @@
 """Effect sizes, and what they amount to."""
 
+from collections.abc import Iterable
+from datetime import date, timedelta
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,7 +18,8 @@ from components.drift import core
 from nightshift.config.tabular import TabularDriftLimits
 from nightshift.contracts.drift import ColumnDrift, Promise, Signal
 from nightshift.contracts.verdict import Measure, Verdict
-from nightshift.stats import shift
+from nightshift.stats import noise, shift
+from nightshift.stats.levels import WeekdayLevel
 from nightshift.tasks.tabular import drift
 
 GOLDEN = Path(__file__).parents[4] / "shared" / "data" / "handbook" / "golden_features"
@@ -80,7 +83,8 @@ def test_the_order_of_rows_does_not_matter(reference: np.ndarray, current: np.nd
 @settings(deadline=None)
 def test_every_row_is_in_one_bin(reference: np.ndarray, current: np.ndarray) -> None:
     bins = shift.Numbers.from_reference(reference)
-    rows, finite, _ = bins.count(pd.Series(current))
+    values = pd.Series(current)
+    rows, finite, _ = bins.count(values, bins.locate(values))
 
     assert (np.diff(bins.edges) > 0).all()
     assert (np.diff(bins.coarse) >= 0).all()
@@ -93,7 +97,8 @@ def test_the_bins_of_a_continuous_column_hold_equal_shares_of_the_reference() ->
     reference = normal()
 
     bins = shift.Numbers.from_reference(reference)
-    shares = np.bincount(bins.coarse, weights=bins.count(pd.Series(reference))[0]) / len(reference)
+    values = pd.Series(reference)
+    shares = np.bincount(bins.coarse, weights=bins.count(values, bins.locate(values))[0]) / len(reference)
     # the last bin is that of missing values
     assert shares.tolist() == pytest.approx([*[0.1] * shift.BINS, 0], abs=2 / len(reference))
 
@@ -244,13 +249,14 @@ def test_a_drifted_category_is_reported_by_its_index_alone() -> None:
 
 
 def columns(*drifted: bool, score: bool = False) -> list[ColumnDrift]:
-    figures = {"wasserstein": 0.02, "reference_mean": 0.1, "current_mean": 0.1}
+    limits = {"psi_limit": LIMITS.psi, "wasserstein_limit": LIMITS.wasserstein}
+    figures = {"wasserstein": 0.02, "reference_mean": 0.1, "current_mean": 0.1} | limits
     inputs = [ColumnDrift(name=f"x{i}", psi=0.5 + i, drifted=moved, **figures) for i, moved in enumerate(drifted)]
     return [*inputs, ColumnDrift(name="score", psi=0.01, drifted=score, **figures)]
 
 
 def judged(columns: list[ColumnDrift], *others: Signal) -> Verdict:
-    return core.judge("sha", columns, [*core.shifts(columns, LIMITS), *others], LIMITS)
+    return core.judge("sha", columns, [*core.shifts(columns, LIMITS), *others])
 
 
 @pytest.mark.parametrize(
@@ -314,12 +320,54 @@ def test_the_published_features_are_stable_over_two_weeks_and_raised_amounts_are
     ("rows", "raised"), [(100, False), (149, False), (151, True), (68, False), (66, True), (0, True)]
 )
 def test_more_or_fewer_rows_than_the_limit_allows_are_noticed(rows: int, raised: bool) -> None:
-    assert core.volume(rows, 100, limit=0.5).raised == raised
+    usual = WeekdayLevel("Sunday", days=2, expected=100, chance=0)
+
+    assert core.volume(rows, usual, limit=0.5).raised == raised
 
 
-@pytest.mark.parametrize(("labeled", "raised"), [(0, True), (49, True), (51, False), (200, False)])
-def test_labels_are_late_when_fewer_than_half_of_a_usual_day_have_arrived(labeled: int, raised: bool) -> None:
+@pytest.mark.parametrize(("labeled", "raised"), [(0, True), (49, True), (51, False), (100, False)])
+def test_labels_are_late_when_fewer_than_half_of_their_days_rows_have_them(labeled: int, raised: bool) -> None:
     assert core.labels(labeled, 100).raised == raised
+
+
+FIRST = date(2025, 3, 3)  # a Monday
+
+
+def days(counts: Iterable[int]) -> dict[date, int]:
+    return {FIRST + timedelta(days=number): rows for number, rows in enumerate(counts)}
+
+
+WEEK = [1200] * 6 + [400]
+REFERENCES = {  # rows by day from a Monday on -> those expected on the Sunday after them, None where that is unknown
+    "one week": (WEEK, 400),
+    "three weeks, one Sunday of which is a feast": ([*WEEK, *WEEK, *WEEK[:6], 1300], 400),
+    "a fortnight whose first Sunday was closed": ([*WEEK[:6], 0, *WEEK], 400),
+    "five days": (WEEK[:5], None),
+    "two weeks that are closed on Sundays": (2 * [*WEEK[:6], 0], None),
+    "nothing": ([], None),
+}
+
+
+@pytest.mark.parametrize(("counts", "expected"), REFERENCES.values(), ids=REFERENCES)
+def test_a_quiet_sunday_is_held_to_sundays_and_an_empty_one_is_noticed(counts: list[int], expected: int | None) -> None:
+    sunday = FIRST + timedelta(days=27)
+    level = WeekdayLevel.from_days(days(counts), sunday)
+    quiet, halved, empty = (core.volume(rows, level, limit=0.5) for rows in (400, 200, 0))
+
+    assert (level.expected or None) == expected
+    assert (quiet.raised, halved.raised, empty.raised) == (False, expected is not None, True)
+    assert f"{expected} expected on a Sunday" in quiet.reason or "the model knows no Sunday" in quiet.reason
+
+
+@pytest.mark.parametrize("spread", [0.05, 0.4])
+def test_a_days_rows_exceed_their_limit_as_rarely_as_stated_where_days_are_drawn_alike(spread: float) -> None:
+    random, raised = np.random.default_rng(0), 0
+    for _ in range(400):
+        rows = np.exp(random.normal(0, spread, 22)) * 3000 * np.resize([1, 1, 1, 1, 1.2, 0.8, 0.3], 22)
+        *before, (today, count) = days(rows.astype(int)).items()
+        raised += core.volume(count, WeekdayLevel.from_days(dict(before), today), limit=0.05).raised
+
+    assert raised <= 2.5 * noise.FALSE_ALARMS * 400
 
 
 def scored(positives: int, hidden: int = 0) -> np.ndarray:

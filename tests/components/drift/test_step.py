@@ -202,8 +202,8 @@ def test_every_signal_is_among_the_figures_with_the_model_it_is_about(ran: Path)
     signals = {signal["name"]: signal for signal in figures(ran)["signals"]}
 
     assert [name for name, signal in signals.items() if signal["raised"]] == ["inputs", "score", "volume"]
-    # 600 rows a day where the training had 40, and labels for all that are due
-    assert (signals["volume"]["value"], signals["labels"]["value"]) == (14, 15)
+    # 600 rows a day where such days had 40, and labels for all that are due
+    assert (signals["volume"]["value"], signals["labels"]["value"]) == (14, 1)
     assert signals["positives"]["value"] is None
     assert len(figures(ran)["model_sha256"]) == 64
     assert figures(ran)["model_version"] == "unregistered"
@@ -229,7 +229,7 @@ def test_labels_that_have_not_arrived_are_noticed(tmp_path: Path, frame: pd.Data
 
     (labels,) = [signal for signal in figures(tmp_path)["signals"] if signal["name"] == "labels"]
     assert labels["raised"]
-    assert labels["reason"].startswith("0 rows have labels on the newest day whose labels are due, 40 expected")
+    assert labels["reason"].startswith("0 of 40 rows have labels on the newest day whose labels are due")
 
 
 def test_a_model_that_has_seen_all_labels_that_are_due_is_not_judged_by_them(tmp_path: Path) -> None:

@@ -47,7 +47,15 @@ def test_a_partition_holds_its_days_events_in_order_with_their_inputs(tmp_path):
     table, _ = step(tmp_path)
     frame = table.read([DATE])
     assert frame["event_id"].tolist() == sample(DATE)["event_id"].tolist()
-    assert list(frame) == ["event_id", "event_time", "customer", "label", "terminal", *table.details["numeric"], "channel"]
+    assert list(frame) == [
+        "event_id",
+        "event_time",
+        "customer",
+        "label",
+        "terminal",
+        *table.details["numeric"],
+        "channel",
+    ]
     assert frame["label"].isna().all()
     assert {name: str(frame[name].dtype) for name in ("event_time", "label", "amount", "terminal_count_2d")} == {
         "event_time": "datetime64[us]",

@@ -42,7 +42,16 @@ pytestmark = pytest.mark.slow
 
 DAY = date.fromisoformat(pictures.DATE)
 SCORE, INPUT = (
-    contract.ColumnDrift(name=name, psi=0, wasserstein=0, drifted=False, reference_mean=0, current_mean=0)
+    contract.ColumnDrift(
+        name=name,
+        psi=0,
+        psi_limit=0.1,
+        wasserstein=0,
+        wasserstein_limit=0.08,
+        drifted=False,
+        reference_mean=0,
+        current_mean=0,
+    )
     for name in (contract.SCORE, "brightness")
 )
 CONFIG = pictures.config(drift={"window_days": 2, "min_rows": 20, "accuracy": 0.9})
