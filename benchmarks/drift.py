@@ -5,7 +5,6 @@ drift is injected on several days of their own. A drift that only labels can sho
 the labels of its first day are due. The model stays the same, so each run is judged by its first request.
 """
 
-import functools
 import sys
 import time
 from collections.abc import Iterator
@@ -29,7 +28,8 @@ from nightshift.contracts import tables
 from nightshift.contracts.drift import SCORE, Promise, Signal
 from nightshift.graph import Graph
 from nightshift.splits import Days
-from nightshift.stats import shift
+from nightshift.stats import noise, shift
+from nightshift.stats.levels import WeekdayLevel
 from nightshift.tabular import frames, inputs
 from nightshift.tasks.protocol import TrainingSetup
 from nightshift.tasks.tabular import compromise, drift, simulator
@@ -57,10 +57,9 @@ ROLES = {column: role for role, column in simulator.ROLES.items()}
 
 @dataclass(frozen=True)
 class Day:
-    """What a day adds to what is compared: its rows' counts, and what its labels will say."""
+    """What a day adds to what is compared: what drift sees of its rows, and what its labels will say."""
 
-    rows: int
-    counts: shift.Counts
+    compared: pd.DataFrame
     truth: np.ndarray
     scores: np.ndarray
     positives: pd.DataFrame
@@ -83,9 +82,8 @@ class WatchedWorld:
         self.package, self.reference = self.model.package, self.model.reference
         self.graph = Graph(self.model.graphs[self.package.selected], config.task.threads)
         self.promise = self._promise(compromise.test_rows(rows, plan.test, config.protocol))
-        columns = [*self.package.tabular.numeric, SCORE]
-        self.bins = shift.layout(self.reference[columns], columns)
-        self.before = shift.count(self.reference, self.bins)
+        self.numeric = [*self.package.tabular.numeric, SCORE]
+        self.levels = {day.date(): len(part) for day, part in rows_by_day(rows) if day.date() <= self.trained}
         self.days = self._days(rows, Days(plan.features.first, self.trained + timedelta(days=days)))
 
     def simulate_drift(self, world: TabularSimulator, first: date) -> dict[date, Day]:
@@ -99,18 +97,17 @@ class WatchedWorld:
         """Return what the drift step would say on a day."""
         config, limits = self.config, self.config.drift
         length = timedelta(days=limits.window_days - 1)
-        now = [days[day].counts for day in Days(today - length, today)]
-        columns = shift.measure(self.bins, self.before, functools.reduce(shift.add, now), limits)
+        now = [days[day].compared for day in Days(today - length, today)]
+        columns = shift.compare(self.reference[now[0].columns], now, self.numeric, limits)
         due = today - timedelta(days=config.label_delay_days)
         known = [days[day] for day in Days(due - length, due) if world.labels_arrived(day, due)]
-        expected = self.package.lineage.train.rows / config.protocol.train_days
         truth, scores = (np.concatenate([getattr(day, name) for day in known]) for name in TRUTH)
         positives = pd.concat([day.positives for day in known])
-        labeled = days[due].rows if world.labels_arrived(due, due) else 0
+        labeled = len(days[due].truth) if world.labels_arrived(due, due) else 0
         stolen = self.reference[self.reference["label"] == 1]
         others = [
-            core.volume(days[today].rows, expected, limits.volume),
-            core.labels(labeled, expected),
+            core.volume(len(days[today].truth), WeekdayLevel.from_days(self.levels, today), limits.volume),
+            core.labels(labeled, len(days[due].truth)),
             drift.performance(drift.rank(truth, scores), self.promise, limits),
             drift.positives(stolen, positives, self.package.tabular.numeric, limits),
         ]
@@ -148,11 +145,17 @@ class WatchedWorld:
     def _days(self, rows: pd.DataFrame, days: Days) -> dict[date, Day]:
         rows = splits.rows_of(rows, days)
         rows = rows.assign(score=self.graph.score(inputs.matrix(self.package.tabular, rows)))
-        return {stamp.date(): self._day(part) for stamp, part in rows.groupby(rows["event_time"].dt.floor("D"))}
+        return {stamp.date(): self._day(part, stamp.date()) for stamp, part in rows_by_day(rows)}
 
-    def _day(self, rows: pd.DataFrame) -> Day:
+    def _day(self, rows: pd.DataFrame, day: date) -> Day:
         truth = rows["label"].to_numpy(np.int8)
-        return Day(len(rows), shift.count(rows, self.bins), truth, rows["score"].to_numpy(), rows[truth == 1])
+        compared = rows[self.numeric].join(noise.name_blocks(rows, noise.list_entities(self.reference), day))
+        return Day(compared, truth, compared[SCORE].to_numpy(), compared[truth == 1])
+
+
+def rows_by_day(rows: pd.DataFrame) -> "pd.api.typing.DataFrameGroupBy":
+    """Return the rows of each day, by its first moment."""
+    return rows.groupby(rows["event_time"].dt.floor("D"))
 
 
 def run(seed: int = 0) -> dict[str, Any]:
@@ -160,7 +163,7 @@ def run(seed: int = 0) -> dict[str, Any]:
     started = time.perf_counter()
     shipped = configs.load("fraud")
     shipped["task"]["candidates"] = {"xgboost": shipped["task"]["candidates"]["xgboost"]}
-    changes = {"controller": {"retrain": "on_drift"}, "simulator": {"seed": seed}}
+    changes = {"controller": {"retrain": "on_drift"}, "simulator": {"seed": seed, "weekly_pattern": True}}
     watch = WatchedWorld(configuration.parse(shipped | changes))
     first = watch.trained + timedelta(days=1)
     stable = watch.audit(watch.days, watch.config.simulator, Days(first, first + timedelta(days=STABLE_DAYS - 1)))

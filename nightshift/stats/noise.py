@@ -114,7 +114,7 @@ def _contribute_days(before: Floats, now: Floats) -> Floats:
 
     By what its days differ beyond what their rows do, the newest ones do too.
     """
-    days, newest = before[before.sum(axis=1) > 0], max(np.count_nonzero(now.sum(axis=1)), 1)
+    days, newest = before[before.sum(axis=1) > 0], max(int(np.count_nonzero(now.sum(axis=1))), 1)
     parts = _contribute(days) * _correct(len(days))
     spread, by_row = _spread(parts), _spread_of_rows(before)
     expected = spread + max(spread - by_row, 0) * len(days) / newest + _spread_of_rows(now)
@@ -142,9 +142,9 @@ def _weigh(random: np.random.Generator, blocks: int) -> Floats:
 
 def _overlap(parts: list[Floats], by_row: float) -> float:
     """Return the factor that takes out what several blockings count more than once: how rows differ."""
-    spreads = [_spread(part) for part in parts]
-    total = sum(spreads)
-    joint = max(total - (len(parts) - 1) * by_row, max(spreads))
+    spreads = np.array([_spread(part) for part in parts])
+    total = float(spreads.sum())
+    joint = max(total - (len(parts) - 1) * by_row, float(spreads.max()))
     return float(np.sqrt(joint / total)) if total else 1.0
 
 

@@ -186,7 +186,8 @@ def test_the_reference_holds_training_rows_with_the_scores_of_the_selected_model
     inputs = trained.package.preprocessing
     reference = trained.reference
 
-    assert list(reference.columns) == [*samples.NUMERIC, "channel", "label", "score"]
+    blocks = ["block of day", "block of customer"]
+    assert list(reference.columns) == [*samples.NUMERIC, "channel", "label", "score", *blocks]
     assert len(reference) == 300
     scores = Graph(trained.graphs[trained.package.selected]).score(tabular.matrix(inputs, reference))
     assert np.array_equal(reference["score"], scores)
