@@ -205,7 +205,7 @@ class Categories:
 
 
 @dataclass(frozen=True)
-class Tally:
+class BinCounts:
     """Rows, counted into the bins of every column.
 
     Attributes:
@@ -216,13 +216,13 @@ class Tally:
     counts: dict[str, Floats]
     blocks: dict[str, dict[str, Floats]]
 
-    def __add__(self, other: "Tally") -> "Tally":
+    def __add__(self, other: "BinCounts") -> "BinCounts":
         counts: dict[str, Floats] = {name: values + other.counts[name] for name, values in self.counts.items()}
         blocks: dict[str, dict[str, Floats]] = {
             name: {blocking: rows + other.blocks[name][blocking] for blocking, rows in blockings.items()}
             for name, blockings in self.blocks.items()
         }
-        return Tally(counts, blocks)
+        return BinCounts(counts, blocks)
 
 
 def compare(
@@ -258,7 +258,7 @@ def layout(reference: pd.DataFrame, numeric: Iterable[str]) -> dict[str, Bins]:
     return {name: bins(name) for name in reference.columns.difference(noise.list_blocks(reference), sort=False)}
 
 
-def count(rows: pd.DataFrame, bins: Mapping[str, Bins]) -> Tally:
+def count(rows: pd.DataFrame, bins: Mapping[str, Bins]) -> BinCounts:
     """Count rows into the bins of every column, and of every block."""
     size = noise.limit_blocks(sum(column.size for column in bins.values()))
     blocks = {name: rows[name].to_numpy(np.int64) % size for name in noise.list_blocks(rows)}
@@ -268,16 +268,18 @@ def count(rows: pd.DataFrame, bins: Mapping[str, Bins]) -> Tally:
         at = column.locate(rows[name])
         counts[name] = column.count(rows[name], at)
         by_block[name] = {blocking: _cross(block, at, size, column.size) for blocking, block in blocks.items()}
-    return Tally(counts, by_block)
+    return BinCounts(counts, by_block)
 
 
-def measure(bins: Mapping[str, Bins], before: Tally, now: Tally, limits: DriftLimits) -> list[ColumnDrift]:
-    """Return how far every column has moved between two tallies."""
+def measure(bins: Mapping[str, Bins], before: BinCounts, now: BinCounts, limits: DriftLimits) -> list[ColumnDrift]:
+    """Return how far every column has moved between two counts."""
     held = _find_limits(bins, before, now, limits)
     return [column.measure(name, before.counts[name], now.counts[name], held[name]) for name, column in bins.items()]
 
 
-def _find_limits(bins: Mapping[str, Bins], before: Tally, now: Tally, limits: DriftLimits) -> dict[str, EffectLimits]:
+def _find_limits(
+    bins: Mapping[str, Bins], before: BinCounts, now: BinCounts, limits: DriftLimits
+) -> dict[str, EffectLimits]:
     """Return the limits of each column: the inputs make a signal together, and the score one of its own."""
     held = dict.fromkeys(bins, EffectLimits(limits.psi, limits.wasserstein))
     inputs = [name for name in bins if name != SCORE]
@@ -290,7 +292,7 @@ def _find_limits(bins: Mapping[str, Bins], before: Tally, now: Tally, limits: Dr
     return held
 
 
-def _draw_effects(column: Bins, before: Tally, now: Tally, name: str) -> Floats:
+def _draw_effects(column: Bins, before: BinCounts, now: BinCounts, name: str) -> Floats:
     differences = noise.draw(before.blocks[name], now.blocks[name])
     return column.chance(before.counts[name], now.counts[name], differences)
 
