@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from nightshift.context import StepContext
 from nightshift.errors import UserError
 from nightshift.gateway import server
+from nightshift.gateway.application import GatewayPolicy
+from nightshift.gateway.completions import ENGINE_FIELDS
 from nightshift.gateway.fleet import Address, parse_address, parse_addresses
 from nightshift.gateway.followed import FollowedFile, read_file
 from nightshift.gateway.keys import ApiKey, parse_keys
@@ -31,6 +33,13 @@ def parser() -> StepParser:
     flags.add_argument("--keys", help="YAML file of API keys, with hashes and limits; reloaded when it changes")
     flags.add_argument("--ledger", help="SQLite file of the usage of keys; required with --keys")
     flags.add_argument("--prices", help="YAML file of prices per version; required for keys with dollars_per_day")
+    flags.add_argument(
+        "--engine-field",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="field of requests to pass to engines beside the documented ones; repeat it for more",
+    )
     flags.add_argument("--log", help="folder to log requests to: sizes, tokens and outcomes, no text")
     flags.add_argument("--port", default=PORT, help="port to listen on (default: %(default)s)")
     flags.add_argument("--host", default=HOST, help="address to listen on (default: %(default)s)")
@@ -55,8 +64,8 @@ def _read_options(args: argparse.Namespace) -> GatewayOptions:
     port = parse_number("port", args.port, 65535)
     token = read_secret("replica-token-file", args.replica_token_file, EXAMPLE) if args.replica_token_file else ""
     prices = parse_prices(args.prices, read_file("prices", args.prices)) if args.prices else None
-    read_keys = _read_keys(args.keys, prices)
-    return GatewayOptions(args.host, port, _read_replicas(args), read_keys, args.ledger, token, prices, args.log)
+    policy = GatewayPolicy(_read_keys(args.keys, prices), prices, ENGINE_FIELDS.union(args.engine_field))
+    return GatewayOptions(args.host, port, _read_replicas(args), policy, args.ledger, token, args.log)
 
 
 def _read_replicas(args: argparse.Namespace) -> Callable[[], Sequence[Address]]:

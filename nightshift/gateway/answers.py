@@ -38,10 +38,14 @@ class AnswerChunk(msgspec.Struct):
 
 
 class AnswerOpening:
-    """The first characters of an answer, collected from its events."""
+    """The first characters of an answer, collected from its events.
+
+    Attributes:
+        choices: most choices with text that came at once: each of them is at least a token.
+    """
 
     def __init__(self) -> None:
-        self._text, self._is_refused = "", False
+        self._text, self._is_refused, self.choices = "", False, 0
 
     @property
     def is_declined(self) -> bool:
@@ -53,10 +57,11 @@ class AnswerOpening:
         if len(self._text) >= OPENING or self._is_refused:
             return
         try:
-            pieces = msgspec.json.decode(data, type=AnswerChunk).choices[:1]
+            pieces = msgspec.json.decode(data, type=AnswerChunk).choices
         except DECODE_ERRORS:  # an event of another kind
             return
-        for piece in pieces:
-            message = piece.delta or piece.message or AnswerText(piece.text)
+        messages = [piece.delta or piece.message or AnswerText(piece.text) for piece in pieces]
+        self.choices = max(self.choices, sum(bool(message.content) for message in messages))
+        for piece, message in zip(pieces[:1], messages, strict=False):
             self._text = (self._text + (message.content or ""))[:OPENING]
             self._is_refused = bool(message.refusal) or piece.finish_reason == FILTERED

@@ -5,12 +5,14 @@ always holds, and no budget is overspent however many requests run at once. A re
 settled waits for them. It is refused only if it exceeds the budget without their reservations.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
 DAY, MINUTE = 86_400, 60  # seconds
-DAYS_AHEAD, MINUTES_AHEAD = 1, 5  # a budget further ahead came from a wrong clock; less is a clock set back
+MINUTES_AHEAD = 5  # a rate further ahead came from a wrong clock; less is a clock set back
+KEPT_DAYS = 7  # of which the usage is kept after their last request
 
 
 class Amount(NamedTuple):
@@ -65,20 +67,45 @@ class Outcome(StrEnum):
 
 
 @dataclass
-class KeyBudget:
-    """The usage of a key in the current minute and day, both counted from 1970 in UTC.
+class DayUsage:
+    """The usage of a key on a day.
 
     Attributes:
-        spent: usage of the day's settled requests.
-        reserved: reservations of the day's requests in progress.
+        spent: usage of settled requests.
+        reserved: reservations of requests in progress.
+    """
+
+    spent: Amount = NOTHING
+    reserved: Amount = NOTHING
+
+
+@dataclass
+class KeyBudget:
+    """The usage of a key by day, and in the current minute, all counted from 1970 in UTC.
+
+    A day begins with what the ledger has for it: the clock may return to a day, or may have jumped to it before.
+
+    Attributes:
+        read_spent: day -> its usage in the ledger; called for a day without requests in progress.
+        day: current day.
         requests: requests admitted in the minute.
     """
 
+    read_spent: Callable[[int], Amount] = lambda _: NOTHING
     day: int = 0
-    spent: Amount = NOTHING
-    reserved: Amount = NOTHING
     minute: int = 0
     requests: int = 0
+    _days: dict[int, DayUsage] = field(default_factory=dict)
+
+    @property
+    def spent(self) -> Amount:
+        """The usage of the current day's settled requests."""
+        return self._days[self.day].spent
+
+    @property
+    def reserved(self) -> Amount:
+        """The reservations of the current day's requests in progress."""
+        return self._days[self.day].reserved
 
     def admit(self, limits: Limits, amount: Amount, now: float) -> Outcome:
         """Reserve a request's worst case if it is admitted.
@@ -88,27 +115,33 @@ class KeyBudget:
             amount: maximum usage of the request.
             now: seconds since 1970.
         """
-        self._turn_to(now)
+        self.turn_to(now)
         outcome = self._decide(limits, amount)
         if outcome is Outcome.ADMITTED:
-            self.reserved = self.reserved.plus(amount)
+            usage = self._days[self.day]
+            usage.reserved = usage.reserved.plus(amount)
             self.requests += 1
         return outcome
 
     def settle(self, day: int, reserved: Amount, used: Amount) -> None:
         """Replace a day's reservation by the actual usage."""
-        if day == self.day:
-            self.reserved = self.reserved.minus(reserved)
-            self.spent = self.spent.plus(used)
+        usage = self._days[day]
+        usage.reserved = usage.reserved.minus(reserved)
+        usage.spent = usage.spent.plus(used)
 
     def remaining(self, limits: Limits) -> Amount:
         """Return today's remaining budget, without reservations."""
         return limits.per_day.minus(self.spent)
 
-    def _turn_to(self, now: float) -> None:
+    def turn_to(self, now: float) -> None:
+        """Change to the day and the minute of a time in seconds since 1970."""
         day, minute = int(now // DAY), int(now // MINUTE)
-        if not day <= self.day <= day + DAYS_AHEAD:
-            self.day, self.spent, self.reserved = day, NOTHING, NOTHING
+        if day not in self._days:
+            idle = [known for known, usage in self._days.items() if usage.reserved == NOTHING]
+            for known in idle[:-KEPT_DAYS]:
+                del self._days[known]
+            self._days[day] = DayUsage(self.read_spent(day))
+        self.day = day
         if not minute <= self.minute <= minute + MINUTES_AHEAD:
             self.minute, self.requests = minute, 0
 

@@ -7,6 +7,7 @@ import msgspec
 from nightshift.serving.errors import RefusedError
 from nightshift.serving.messages import HttpResponse
 
+FINAL = {"x-should-retry": "false"}  # which OpenAI's clients obey
 DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # of untrusted JSON
 
 
@@ -18,9 +19,10 @@ class GatewayError(RefusedError):
         code: machine-readable reason.
         param: field of the request.
         retry_after: seconds after which a retry may succeed; None: a retry does not help.
+        is_final: whether clients are told not to retry: it would fail alike, or cost as much again.
     """
 
-    status, code = HTTPStatus.BAD_REQUEST, "invalid_value"
+    status, code, is_final = HTTPStatus.BAD_REQUEST, "invalid_value", False
 
     def __init__(self, message: str, param: str | None = None, retry_after: int | None = None) -> None:
         super().__init__(message)
@@ -48,7 +50,7 @@ class InvalidKeyError(GatewayError):
 class BudgetError(GatewayError):
     """A request beyond its key's tokens of the day."""
 
-    status, code = HTTPStatus.TOO_MANY_REQUESTS, "insufficient_quota"
+    status, code, is_final = HTTPStatus.TOO_MANY_REQUESTS, "insufficient_quota", True
 
 
 class RateError(GatewayError):
@@ -75,10 +77,16 @@ class BadGatewayError(GatewayError):
     status, code = HTTPStatus.BAD_GATEWAY, "replica_failed"
 
 
+class OddAnswerError(GatewayError):
+    """An answer that cannot be passed on; its work is charged."""
+
+    status, code, is_final = HTTPStatus.BAD_GATEWAY, "invalid_answer", True
+
+
 class SilenceError(GatewayError):
     """A replica that has timed out; its work is charged."""
 
-    status, code = HTTPStatus.GATEWAY_TIMEOUT, "replica_silent"
+    status, code, is_final = HTTPStatus.GATEWAY_TIMEOUT, "replica_silent", True
 
 
 def render_refusal(error: RefusedError) -> HttpResponse:
@@ -87,6 +95,7 @@ def render_refusal(error: RefusedError) -> HttpResponse:
         response = HttpResponse.refusal(error)
         return _render(response.status, str(error), name_refusal(error), None, response.headers)
     headers = {} if error.retry_after is None else {"retry-after": str(error.retry_after)}
+    headers |= FINAL if error.is_final else {}
     return _render(int(error.status), str(error), error.code, error.param, headers)
 
 

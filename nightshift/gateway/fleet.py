@@ -2,7 +2,9 @@
 
 import asyncio
 import re
-from collections.abc import Callable, Collection, Sequence
+import ssl
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from http import HTTPStatus
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -16,6 +18,7 @@ from nightshift.gateway.routing import ReplicaLoad, choose
 from nightshift.gateway.upstream import ConnectionPool, UpstreamConnection, UpstreamError, encode_request
 from nightshift.step import log
 
+PORTS = {"http": 80, "https": 443}
 CHECK_SECONDS = 1.0  # between two checks of the replicas
 HEALTH_SECONDS = 5.0  # timeout of a health check; an engine that prefills a long prompt is slow, not unhealthy
 SILENCE_SECONDS = 300.0  # read timeout of a response
@@ -30,7 +33,7 @@ class Address(NamedTuple):
     """The address of a replica.
 
     Attributes:
-        url: `http://host:port`.
+        url: `http://host:port` or `https://host:port`.
         version: version of its model, in the ledger; empty: the model's name.
     """
 
@@ -58,9 +61,17 @@ class ReportedLoad(NamedTuple):
 
 
 class ModelEntry(msgspec.Struct):
-    """A model in a list of models."""
+    """A model in a list of models.
+
+    Attributes:
+        id: name in requests.
+        created: time in seconds since 1970, where the engine says it.
+        max_model_len: most tokens of a prompt and its completion, where the engine says it.
+    """
 
     id: str
+    created: object = None
+    max_model_len: object = None
 
 
 class ServedModels(msgspec.Struct):
@@ -75,7 +86,7 @@ class EngineReplica:
     Attributes:
         address: its address.
         pool: its connections.
-        models: served models, as of the last check.
+        models: served models by name, as of the last check.
         is_healthy: whether it passed the last check.
         is_draining: whether it gets no further requests.
         cached: prefixes that are probably in its cache.
@@ -88,8 +99,9 @@ class EngineReplica:
         self.address, self._token = address, token
         parts = urlsplit(address.url)
         self._host = parts.netloc
-        self.pool = ConnectionPool(str(parts.hostname), parts.port or 80)
-        self.models: frozenset[str] = frozenset()
+        tls = ssl.create_default_context() if parts.scheme == "https" else None
+        self.pool = ConnectionPool(str(parts.hostname), parts.port or PORTS[parts.scheme], tls=tls)
+        self.models: dict[str, ModelEntry] = {}
         self.is_healthy = self.is_draining = False
         self.cached, self.reported = PrefixCache(), ReportedLoad()
         self.running = self.queued = 0
@@ -109,9 +121,9 @@ class EngineReplica:
             known=len(self.cached),
         )
 
-    def encode(self, method: str, path: str, body: bytes = b"") -> bytes:
+    def encode(self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None) -> bytes:
         """Return a request to it."""
-        return encode_request(method, path, self._host, body, self._token)
+        return encode_request(method, path, self._host, body, self._token, headers)
 
     def mark_failed(self, reason: object) -> None:
         """Send it no requests until it passes a check."""
@@ -136,7 +148,7 @@ class EngineReplica:
         except (UpstreamError, TimeoutError, *DECODE_ERRORS) as error:
             self.mark_failed(str(error) or "no answer in time")
             return
-        self.models = frozenset(model.id for model in models.data)
+        self.models = {model.id: model for model in models.data}
         if not self.is_healthy:
             log.info("%s answers, and serves %s", self.address.url, ", ".join(sorted(self.models)))
         self.is_healthy = True
@@ -180,7 +192,7 @@ class Lease:
         replica.running += 1
         replica.queued += self._queued
 
-    async def send(self, path: str, body: bytes) -> UpstreamConnection:
+    async def send(self, path: str, body: bytes, headers: Mapping[str, str]) -> UpstreamConnection:
         """Send the request; return the connection once the response begins.
 
         Raises:
@@ -188,7 +200,7 @@ class Lease:
         """
         self._connection = await self.replica.pool.acquire()
         self.is_sent = True
-        await self._connection.send(self.replica.encode("POST", path, body))
+        await self._connection.send(self.replica.encode("POST", path, body, headers))
         return self._connection
 
     def mark_started(self) -> None:
@@ -221,7 +233,7 @@ class Fleet:
             read_addresses: returns the configured replicas.
             token: bearer token that they require; empty: none.
         """
-        self._read_addresses, self._token = read_addresses, token
+        self._read_addresses, self._token, self._started = read_addresses, token, int(time.time())
         self.replicas: dict[Address, EngineReplica] = {}
         self._tasks: dict[Address, asyncio.Task[None]] = {}
 
@@ -268,6 +280,18 @@ class Fleet:
         """Return the models of all replicas, sorted."""
         return sorted({model for replica in self.replicas.values() for model in replica.models})
 
+    def describe_models(self) -> list[dict[str, str | int]]:
+        """Return the models in the form of OpenAI's API; of differing replicas, the lowest numbers."""
+        return [self._describe_model(name) for name in self.list_models()]
+
+    def _describe_model(self, name: str) -> dict[str, str | int]:
+        entries = [entry for replica in self.replicas.values() if (entry := replica.models.get(name))]
+        created = [entry.created for entry in entries if isinstance(entry.created, int)]
+        lengths = [entry.max_model_len for entry in entries if isinstance(entry.max_model_len, int)]
+        model: dict[str, str | int] = {"id": name, "object": "model", "owned_by": "nightshift"}
+        model["created"] = min(created, default=self._started)
+        return model | ({"max_model_len": min(lengths)} if lengths else {})
+
     def close(self) -> None:
         """End all checks and connections."""
         for task in self._tasks.values():
@@ -296,11 +320,14 @@ def parse_address(field: str, text: str) -> Address:
     version, _, url = text.strip().rpartition("=")
     try:
         parts = urlsplit(url.rstrip("/"))
-        is_address = parts.scheme == "http" and parts.hostname and (parts.port or 80) and not parts.path
+        is_address = parts.scheme in PORTS and parts.hostname and parts.port != 0 and not parts.path
     except ValueError:
         is_address = False
     if not is_address:
-        raise UserError(f"{field} is {text.strip()!r}; give [VERSION=]http://HOST:PORT, such as http://127.0.0.1:8001")
+        raise UserError(
+            f"{field} is {text.strip()!r}; give [VERSION=]http://HOST:PORT or https://HOST:PORT, "
+            "such as http://127.0.0.1:8001"
+        )
     return Address(url.rstrip("/"), version)
 
 

@@ -1,9 +1,11 @@
 """A request at the replicas: attempts until the first byte, then its stream, and the settlement of its tokens.
 
-An attempt is repeated at another replica as long as the client has received nothing. After the first byte of a stream
-nothing is repeated: a stream that breaks ends with an error event, and without `[DONE]`.
+An attempt is repeated at another replica as long as the client has received nothing, and none has done the work. After
+the first byte of a stream nothing is repeated: a stream that breaks ends with an error event, and without `[DONE]`.
+What a replica answers to one request says nothing of others: only a failed connection or check marks it as failed.
 """
 
+import math
 import time
 from collections import defaultdict
 from collections.abc import Iterable
@@ -15,22 +17,43 @@ import msgspec
 
 from nightshift.gateway.answers import AnswerOpening
 from nightshift.gateway.budgets import Amount
-from nightshift.gateway.completions import MAX_TEMPLATE_TOKENS, TEMPLATE_TOKENS, CompletionRequest
-from nightshift.gateway.errors import DECODE_ERRORS, BadGatewayError, NoReplicaError, SilenceError
+from nightshift.gateway.completions import EMBEDDINGS, MAX_TEMPLATE_TOKENS, TEMPLATE_TOKENS, CompletionRequest
+from nightshift.gateway.errors import (
+    DECODE_ERRORS,
+    BadGatewayError,
+    NoReplicaError,
+    OddAnswerError,
+    SilenceError,
+)
 from nightshift.gateway.fleet import EngineReplica, Fleet, Lease
 from nightshift.gateway.keys import ApiKey
-from nightshift.gateway.ledger import NOTHING, Ledger, Reservation, TokenUsage, measure_cost
+from nightshift.gateway.ledger import NOTHING, Ledger, Reservation, Tokens, TokenUsage, measure_cost
 from nightshift.gateway.metrics import GatewayMetrics
 from nightshift.gateway.prices import Prices
 from nightshift.gateway.request_log import INTERRUPTED, RequestLog, RequestRecord, now, sketch_prompt
 from nightshift.gateway.sse import DONE, SseReader, encode_interruption
-from nightshift.gateway.upstream import SilentReplicaError, UpstreamConnection, UpstreamError
+from nightshift.gateway.upstream import (
+    InvalidAnswerError,
+    SilentReplicaError,
+    UnreachableError,
+    UpstreamConnection,
+    UpstreamError,
+)
 from nightshift.serving.messages import HttpResponse, Stream
 from nightshift.step import log
 
-MAX_ATTEMPTS = 3  # a request that breaks replicas must not break all
-JSON = {"content-type": "application/json"}
-EVENT_STREAM = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache"}
+MAX_FAILURES = 3  # a request that breaks replicas must not break all
+BUSY = frozenset(  # statuses of a replica that cannot answer now, while others may
+    {
+        HTTPStatus.TOO_MANY_REQUESTS,
+        HTTPStatus.BAD_GATEWAY,
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        HTTPStatus.GATEWAY_TIMEOUT,
+    }
+)
+PASSED = ("content-type", "retry-after")  # headers of a whole answer
+JSON, EVENTS = "application/json", "text/event-stream"
+EVENT_STREAM = {"content-type": f"{EVENTS}; charset=utf-8", "cache-control": "no-cache"}
 
 
 class CompletionBody(msgspec.Struct):
@@ -39,8 +62,30 @@ class CompletionBody(msgspec.Struct):
     usage: TokenUsage | None = None
 
 
-class RefusedStatusError(UpstreamError):
-    """A healthy replica that refuses this request."""
+class EmbeddingUsage(msgspec.Struct):
+    """The tokens of embeddings."""
+
+    prompt_tokens: Tokens
+
+
+class EmbeddingBody(msgspec.Struct):
+    """The fields of an answer with embeddings that the gateway reads."""
+
+    usage: EmbeddingUsage | None = None
+
+
+class BusyError(UpstreamError):
+    """A replica that refuses requests at the moment.
+
+    Attributes:
+        response: its answer.
+        seconds: its Retry-After; infinite without one in seconds.
+    """
+
+    def __init__(self, url: str, response: HttpResponse) -> None:
+        super().__init__(f"{url} answers {response.status}")
+        self.response, text = response, response.headers.get("retry-after", "")
+        self.seconds = float(text) if text.isdecimal() else math.inf
 
 
 @dataclass(frozen=True)
@@ -81,6 +126,8 @@ class EndedRequest:
             seconds=round(self.seconds, 3),
             is_declined=self.is_declined,
             sketch=sketch_prompt(self.completion.sample),
+            request_id=self.completion.trace.request_id,
+            traceparent=self.completion.trace.traceparent,
         )
 
 
@@ -145,9 +192,13 @@ class Forwarder:
             raise
 
     async def _attempt(self, completion: CompletionRequest, reservation: Reservation) -> HttpResponse:
-        """Try replicas until one responds, each once."""
+        """Try replicas until one responds, each once; busy ones cost nothing, so that all of them are tried.
+
+        Raises:
+            GatewayError: when none has answered.
+        """
         started, errors = time.perf_counter(), dict[EngineReplica, UpstreamError]()
-        while len(errors) < MAX_ATTEMPTS and (lease := self._lease(completion, errors)):
+        while _count_failures(errors) < MAX_FAILURES and (lease := self._lease(completion, errors)):
             if errors:
                 self._metrics.retries.inc()
             exchange = Exchange(completion, reservation, lease, self._accounts, self._metrics)
@@ -160,6 +211,9 @@ class Forwarder:
                 seconds = time.perf_counter() - started
                 self._metrics.count_first_byte(seconds, is_stream=response.stream is not None)
                 return response
+        if busy := [error for error in errors.values() if isinstance(error, BusyError)]:
+            self._accounts.release(reservation)
+            return min(busy, key=lambda error: error.seconds).response
         raise BadGatewayError(f"no replica has answered; tried: {len(errors)}, the last: {list(errors.values())[-1]}")
 
     def _lease(self, completion: CompletionRequest, errors: dict[EngineReplica, UpstreamError]) -> Lease | None:
@@ -194,16 +248,21 @@ class Exchange:
         Raises:
             UpstreamError: when the replica fails before.
             SilenceError: when it is silent for too long.
+            OddAnswerError: when its answer cannot be passed on.
         """
+        completion = self._completion
         try:
-            response = await self._respond(await self._lease.send(self._completion.path, self._completion.body))
+            connection = await self._lease.send(completion.path, completion.body, completion.trace.engine_headers)
+            response = await self._respond(connection)
+        except InvalidAnswerError as error:
+            self._abandon()
+            raise OddAnswerError(f"{self._url}: {error}") from None
         except SilentReplicaError as error:  # it may still be computing, and a retry elsewhere would be no faster
             self._abandon()
-            message = f"{self._lease.replica.address.url}: {error}; ask for a stream, or for fewer tokens"
-            raise SilenceError(message) from None
+            raise SilenceError(f"{self._url}: {error}; ask for a stream, or for fewer tokens") from None
         except UpstreamError as error:
             self._lease.close()
-            if not isinstance(error, RefusedStatusError):
+            if isinstance(error, UnreachableError):
                 self._lease.replica.mark_failed(error)
             raise
         except BaseException:  # usually a client that disconnected
@@ -219,24 +278,44 @@ class Exchange:
         if self._lease.is_sent:
             self._settle(None)
 
+    @property
+    def _url(self) -> str:
+        return self._lease.replica.address.url
+
     async def _respond(self, connection: UpstreamConnection) -> HttpResponse:
-        if connection.status >= HTTPStatus.INTERNAL_SERVER_ERROR or connection.status == HTTPStatus.TOO_MANY_REQUESTS:
-            raise RefusedStatusError(f"{self._lease.replica.address.url} answers {connection.status}")
-        is_success = connection.status < HTTPStatus.MULTIPLE_CHOICES
-        if self._completion.is_stream and is_success:
-            reader = SseReader(connection, self._completion.options)
-            events = await reader.read()
-            self._lease.mark_started()
-            return HttpResponse(b"", headers=EVENT_STREAM, stream=self._relay(reader, events))
-        body = await connection.read_all()
-        if is_success:
-            opening = AnswerOpening()
-            opening.add(body)
-            self._settle(_read_usage(body), opening, is_whole=True)
-            await self._accounts.flush()
-        else:
-            self._accounts.release(self._reservation)
-        return HttpResponse(body, connection.status, JSON)
+        if connection.status >= HTTPStatus.MULTIPLE_CHOICES:
+            return await self._refuse(await _read_response(connection))
+        if self._completion.is_stream and _may_be_stream(connection):
+            return await self._open_stream(connection)
+        response, opening = await _read_response(connection), AnswerOpening()
+        opening.add(response.body)
+        self._settle(_read_usage(self._completion, response.body), opening, is_whole=not self._completion.is_stream)
+        await self._accounts.flush()
+        if self._completion.is_stream:
+            raise InvalidAnswerError(f"it answers {response.headers['content-type'][:100]} in place of a stream")
+        return response
+
+    async def _open_stream(self, connection: UpstreamConnection) -> HttpResponse:
+        reader = SseReader(connection, self._completion.options, self._completion.completions)
+        events = await reader.read()
+        self._lease.mark_started()
+        return HttpResponse(b"", headers=dict(EVENT_STREAM), stream=self._relay(reader, events))
+
+    async def _refuse(self, response: HttpResponse) -> HttpResponse:
+        """Pass an engine's refusal on, unless another replica may answer.
+
+        Raises:
+            BusyError: when the replica cannot answer now.
+            UpstreamError: when it fails its check too; otherwise its error is the request's, whatever its status.
+        """
+        if response.status in BUSY:
+            raise BusyError(self._url, response)
+        if response.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            await self._lease.replica.check()
+            if not self._lease.replica.is_healthy:
+                raise UpstreamError(f"{self._url} answers {response.status}")
+        self._accounts.release(self._reservation)
+        return response
 
     async def _relay(self, reader: SseReader, events: bytes) -> Stream:
         """Yield the events, settle their usage, and yield the end of the stream."""
@@ -246,7 +325,8 @@ class Exchange:
                 while events:
                     yield events
                     events = await reader.read()
-            self._metrics.count_stream(time.perf_counter() - started, check_usage(self._completion, reader.usage))
+            usage = check_usage(self._completion, reader.usage, reader.opening)
+            self._metrics.count_stream(time.perf_counter() - started, usage)
             self._settle(reader.usage, reader.opening, is_whole=reader.is_done)
             await self._accounts.flush()
             yield DONE if reader.is_done else self._interrupt()
@@ -255,31 +335,51 @@ class Exchange:
             self._settle(reader.usage, reader.opening, is_whole=reader.is_done)
 
     def _interrupt(self) -> bytes:
-        url = self._lease.replica.address.url
-        log.warning("%s has failed in the middle of a stream", url)
-        self._lease.replica.mark_failed("a stream broke")
+        log.warning("%s has ended a stream early", self._url, extra={"fields": self._completion.trace.answer_headers})
         self._metrics.interruptions.inc()
         return encode_interruption()
 
     def _settle(
         self, usage: TokenUsage | None, opening: AnswerOpening | None = None, *, is_whole: bool = False
     ) -> None:
-        usage = check_usage(self._completion, usage)
+        usage = check_usage(self._completion, usage, opening)
         is_declined, seconds = opening is not None and opening.is_declined, time.perf_counter() - self._started
         ended = EndedRequest(self._completion, self._reservation, self._version, usage, is_whole, is_declined, seconds)
         self._accounts.settle(ended)
 
 
-def check_usage(completion: CompletionRequest, usage: TokenUsage | None) -> TokenUsage | None:
-    """Return what an engine has counted, or None where the request cannot have had so many tokens."""
+def check_usage(
+    completion: CompletionRequest, usage: TokenUsage | None, opening: AnswerOpening | None
+) -> TokenUsage | None:
+    """Return what an engine has counted, or None where the request cannot have had so few or so many tokens."""
     most = completion.prompt_tokens + MAX_TEMPLATE_TOKENS
-    if usage and usage.prompt_tokens <= most and usage.completion_tokens <= completion.limit:
+    least = opening.choices if opening and not completion.has_echo else 0  # an echo is no completion
+    if usage and 1 <= usage.prompt_tokens <= most and least <= usage.completion_tokens <= completion.limit:
         return usage
     return None
 
 
-def _read_usage(body: bytes) -> TokenUsage | None:
+def _count_failures(errors: dict[EngineReplica, UpstreamError]) -> int:
+    return sum(not isinstance(error, BusyError) for error in errors.values())
+
+
+def _may_be_stream(connection: UpstreamConnection) -> bool:
+    """Return whether a response may have events; some engines name no type."""
+    return connection.headers.get("content-type", EVENTS).lower().startswith(EVENTS)
+
+
+async def _read_response(connection: UpstreamConnection) -> HttpResponse:
+    """Return a whole response with the headers that clients need."""
+    headers = {"content-type": JSON} | connection.headers
+    passed = {name: value for name, value in headers.items() if name in PASSED}
+    return HttpResponse(await connection.read_all(), connection.status, passed)
+
+
+def _read_usage(completion: CompletionRequest, body: bytes) -> TokenUsage | None:
     try:
-        return msgspec.json.decode(body, type=CompletionBody).usage
+        if completion.path != EMBEDDINGS:
+            return msgspec.json.decode(body, type=CompletionBody).usage
+        usage = msgspec.json.decode(body, type=EmbeddingBody).usage
     except DECODE_ERRORS:
         return None
+    return TokenUsage(usage.prompt_tokens, 0) if usage else None

@@ -3,17 +3,21 @@
 A reservation is on disk before its request reaches a replica, and a settlement before the end of its stream reaches the
 client; what many requests write is one commit. So the ledger of a gateway that was killed knows every request that was
 in progress. It charges them in full when it is opened again, as `estimated_tokens`: what they have used is not known.
+
+Each row has a checksum of its values, and the number of the last commit is also kept beside the file: a damaged page or
+write-ahead log is noticed when the ledger is opened, and a damaged row at the latest when it is charged.
 """
 
 import asyncio
 import math
 import sqlite3
 import time
-from collections import defaultdict
+import zlib
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from itertools import count
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -21,7 +25,8 @@ from urllib.parse import quote
 import msgspec
 
 from nightshift.errors import UserError
-from nightshift.gateway.budgets import DAY, DAYS_AHEAD, MINUTE, Amount, KeyBudget, Outcome
+from nightshift.gateway.budgets import DAY, MINUTE, Amount, KeyBudget, Outcome
+from nightshift.gateway.commit_count import CommitCount
 from nightshift.gateway.errors import BudgetError, GatewayError, LedgerError, RateError
 from nightshift.gateway.keys import NANODOLLARS, ApiKey
 from nightshift.gateway.prices import Rate
@@ -32,28 +37,45 @@ from nightshift.step import log
 IN_MEMORY = ":memory:"
 FREE = Rate()
 RECOVERED = "unknown"  # version of requests in progress when the gateway was killed
-VERSION = 2  # of the schema; the first one had no money, and no version
+RETRY_SECONDS = 60.0  # after which a request that waits looks at the clock again
+VERSION = 3  # of the schema; the first one had no money, and no version, the second no checksums
 SCHEMA = f"""
 pragma user_version = {VERSION};
 create table if not exists reservations (id integer primary key, key text, day integer, tokens integer,
-    nanodollars integer) strict;
-create table if not exists minutes (key text primary key, minute integer, requests integer) strict;
+    nanodollars integer, checksum integer) strict;
+create table if not exists minutes (key text primary key, minute integer, requests integer, checksum integer) strict;
 create table if not exists usage (key text, version text, day integer, requests integer, prompt_tokens integer,
-    completion_tokens integer, estimated_tokens integer, nanodollars integer, primary key (key, version, day)) strict;
+    completion_tokens integer, estimated_tokens integer, nanodollars integer, checksum integer,
+    primary key (key, version, day)) strict;
+create table if not exists commits (number integer) strict;
 """
-RESERVE = "insert into reservations values (?, ?, ?, ?, ?)"
-COUNT = "insert or replace into minutes values (?, ?, ?)"
+FIRST_COMMIT = "insert into commits select 0 where not exists (select * from commits)"
+RESERVE = "insert into reservations values (?1, ?2, ?3, ?4, ?5, row_checksum(?1, ?2, ?3, ?4, ?5))"
+COUNT = "insert or replace into minutes values (?1, ?2, ?3, row_checksum(?1, ?2, ?3))"
 RELEASE = "delete from reservations where id = ?"
 CHARGE = """
-insert into usage values (?, ?, ?, ?, ?, ?, ?, ?) on conflict do update set requests = requests + excluded.requests,
+insert into usage values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, row_checksum(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8))
+on conflict do update set requests = requests + excluded.requests,
     prompt_tokens = prompt_tokens + excluded.prompt_tokens,
     completion_tokens = completion_tokens + excluded.completion_tokens,
-    estimated_tokens = estimated_tokens + excluded.estimated_tokens, nanodollars = nanodollars + excluded.nanodollars
+    estimated_tokens = estimated_tokens + excluded.estimated_tokens, nanodollars = nanodollars + excluded.nanodollars,
+    checksum = row_checksum(key, version, day, requests + excluded.requests, prompt_tokens + excluded.prompt_tokens,
+        completion_tokens + excluded.completion_tokens, estimated_tokens + excluded.estimated_tokens,
+        nanodollars + excluded.nanodollars)
+where checksum = row_checksum(key, version, day, requests, prompt_tokens, completion_tokens, estimated_tokens,
+    nanodollars)
 """
+DAMAGED = """
+select count(*) from reservations where checksum is not row_checksum(id, key, day, tokens, nanodollars)
+union all select count(*) from minutes where checksum is not row_checksum(key, minute, requests)
+union all select count(*) from usage where checksum is not row_checksum(key, version, day, requests, prompt_tokens,
+    completion_tokens, estimated_tokens, nanodollars)
+"""
+ADVANCE = "update commits set number = number + 1 returning number"
 RECOVER = "select key, day, count(*), sum(tokens), sum(nanodollars) from reservations group by key, day"
 SPENT = """
-select key, day, sum(prompt_tokens + completion_tokens + estimated_tokens), sum(nanodollars) from usage
-where day = (select max(day) from usage as last where last.key = usage.key and last.day <= ?) group by key, day
+select coalesce(sum(prompt_tokens + completion_tokens + estimated_tokens), 0), coalesce(sum(nanodollars), 0) from usage
+where key = ? and day = ?
 """
 REPORT = """
 select key, version, day, requests, prompt_tokens, completion_tokens, estimated_tokens, nanodollars from usage
@@ -129,11 +151,23 @@ Statement = tuple[str, tuple[Any, ...]]
 
 
 class _KeyState:
-    """A key's budget, the turn of its requests, and the future that the first of them awaits."""
+    """A key's budget, the number of requests that wait for it, and the future that they await."""
 
-    def __init__(self) -> None:
-        self.budget, self.turn = KeyBudget(), asyncio.Lock()
-        self.settlement: asyncio.Future[None] | None = None
+    def __init__(self, read_spent: Callable[[int], Amount]) -> None:
+        self.budget, self.waiting = KeyBudget(read_spent), 0
+        self._settlement: asyncio.Future[None] | None = None
+
+    async def wait(self, seconds: float) -> None:
+        """Wait until a request is settled, or for so many seconds."""
+        if self._settlement is None or self._settlement.done():
+            self._settlement = asyncio.get_running_loop().create_future()
+        await asyncio.wait([self._settlement], timeout=seconds)
+
+    def settle(self, reservation: "Reservation", used: Amount) -> None:
+        """Replace a reservation by the actual usage, and let the requests that wait try again, in their order."""
+        self.budget.settle(reservation.day, reservation.amount, used)
+        if self._settlement:
+            resolve(self._settlement, None)
 
 
 class Ledger:
@@ -147,17 +181,23 @@ class Ledger:
             clock: returns the seconds since 1970.
 
         Raises:
-            UserError: when the file cannot be opened, is no ledger, or one of another version.
+            UserError: when the file cannot be opened, is no ledger, one of another version, or damaged.
         """
         self._clock, self._ids = clock, count(1)  # no reservation is open: they were charged
-        self._keys: defaultdict[str, _KeyState] = defaultdict(_KeyState)
+        self._keys: dict[str, _KeyState] = {}
+        self._commit_count: CommitCount | None = None
         self._commits = GroupCommit(self._commit, lambda _: path == IN_MEMORY)
         try:
-            self._database = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+            self._database = _connect(path)
             _check_version(path, self._database)
             self._database.executescript(f"pragma journal_mode = wal; pragma synchronous = full; {SCHEMA}")
+            self._database.execute(FIRST_COMMIT)
+            _check_integrity(path, self._database)
+            if path != IN_MEMORY:
+                self._commit_count = CommitCount(path)
+                self._commit_count.check(*self._database.execute("select number from commits").fetchone())
             self._recover()
-            self._load()
+            self._load_minutes()
         except sqlite3.Error as error:
             raise UserError(f"ledger {path!r}: {error}; give a ledger, or the name of a new file") from None
 
@@ -165,24 +205,68 @@ class Ledger:
         """Hold tokens and money for a request, durably.
 
         While requests in progress hold what it needs, it waits until they return enough or have used too much, or for
-        the next day; the requests of a key are admitted in their order.
+        the next day. One that fits passes those that wait; these are admitted in their order.
 
         Raises:
             BudgetError: when the key has less left today, whatever the others return.
             RateError: when the key has used its requests of the minute.
             LedgerError: when the ledger cannot be written.
         """
-        state = self._keys[key.name]
-        async with state.turn:
-            while (outcome := state.budget.admit(key.limits, amount, self._clock())) is Outcome.WAITING:
-                state.settlement = asyncio.get_running_loop().create_future()
-                midnight = DAY - self._clock() % DAY  # seconds until all tokens are there again
-                await asyncio.wait([state.settlement], timeout=midnight)
+        state = self._find_state(key.name)
+        outcome = state.budget.admit(key.limits, amount, self._clock())
+        if outcome is Outcome.WAITING:
+            outcome = await self._wait_for_budget(state, key, amount)
         if outcome is not Outcome.ADMITTED:
             raise _refuse(key, state.budget, amount, outcome, self._clock())
         reservation = Reservation(next(self._ids), key.name, state.budget.day, amount, rate)
         await self._write_reservation(reservation, state.budget)
         return reservation
+
+    async def _wait_for_budget(self, state: _KeyState, key: ApiKey, amount: Amount) -> Outcome:
+        state.waiting += 1
+        try:
+            outcome = Outcome.WAITING
+            while outcome is Outcome.WAITING:
+                midnight = DAY - self._clock() % DAY  # seconds until all tokens are there again
+                await state.wait(min(midnight, RETRY_SECONDS))
+                outcome = state.budget.admit(key.limits, amount, self._clock())
+            return outcome
+        finally:
+            state.waiting -= 1
+
+    def count_waiting(self) -> dict[str, int]:
+        """Return the requests that wait for budget, by the name of their key."""
+        return {name: state.waiting for name, state in self._keys.items()}
+
+    def describe_limits(self, key: ApiKey) -> dict[str, str]:
+        """Return the limits of a key and what is left of them, in headers of OpenAI's API."""
+        budget, now, headers = self._find_state(key.name).budget, self._clock(), dict[str, str]()
+        try:
+            budget.turn_to(now)
+        except LedgerError:
+            return headers
+        free = budget.remaining(key.limits).minus(budget.reserved)
+        for unit, limit, left, period in (
+            ("requests", key.requests_per_minute, (key.requests_per_minute or 0) - budget.requests, MINUTE),
+            ("tokens", key.tokens_per_day, free.tokens, DAY),
+        ):
+            if limit is not None:
+                headers[f"x-ratelimit-limit-{unit}"] = str(limit)
+                headers[f"x-ratelimit-remaining-{unit}"] = str(max(left, 0))
+                headers[f"x-ratelimit-reset-{unit}"] = f"{math.ceil(period - now % period)}s"
+        return headers
+
+    def _find_state(self, name: str) -> _KeyState:
+        if name not in self._keys:
+            self._keys[name] = _KeyState(partial(self._read_spent, name))
+        return self._keys[name]
+
+    def _read_spent(self, key: str, day: int) -> Amount:
+        try:
+            return Amount(*self._database.execute(SPENT, (key, day)).fetchone())
+        except sqlite3.Error as error:
+            log.error("nothing is admitted: the ledger cannot be read: %s", error)
+            raise LedgerError("the ledger of keys cannot be read; try again later", retry_after=1) from None
 
     async def _write_reservation(self, reservation: Reservation, budget: KeyBudget) -> None:
         row = (reservation.id, reservation.key, reservation.day, *reservation.amount)
@@ -227,19 +311,17 @@ class Ledger:
         """Flush pending writes and close the file."""
         await self.flush()
         self._database.close()
+        if self._commit_count:
+            self._commit_count.close()
 
     def report(self) -> list[LedgerRow]:
         """Return the usage of keys by version and day, the latest day last."""
         return _read_report(self._database)
 
     def _return(self, reservation: Reservation, used: Amount) -> None:
-        """Replace a reservation by the actual usage, and let the key's next request try again."""
         assert not reservation.is_settled
         reservation.is_settled = True
-        state = self._keys[reservation.key]
-        state.budget.settle(reservation.day, reservation.amount, used)
-        if state.settlement:
-            resolve(state.settlement, None)
+        self._keys[reservation.key].settle(reservation, used)
 
     def _write(self, statements: list[Statement]) -> None:
         self._commits.submit(statements).add_done_callback(_log_failure)
@@ -250,12 +332,16 @@ class Ledger:
         try:
             for statements in group:
                 for sql, values in statements:
-                    self._database.execute(sql, values)
+                    if self._database.execute(sql, values).rowcount == 0 and sql is CHARGE:
+                        raise sqlite3.DatabaseError(f"the row of {values[:3]} is damaged")
+            ((number,),) = self._database.execute(ADVANCE).fetchall()
             self._database.execute("commit")
         except Exception:
             if self._database.in_transaction:  # some failures have ended it
                 self._database.execute("rollback")
             raise
+        if self._commit_count:
+            self._commit_count.write(number)
         return [None] * len(group)
 
     def _recover(self) -> None:
@@ -267,11 +353,9 @@ class Ledger:
             requests, tokens = (sum(row[column] for row in rows) for column in (2, 3))
             log.warning("%d requests were in progress: charged in full, %d tokens", requests, tokens)
 
-    def _load(self) -> None:
-        for key, day, *spent in self._database.execute(SPENT, (int(self._clock() // DAY) + DAYS_AHEAD,)):
-            self._keys[key].budget = KeyBudget(day=day, spent=Amount(*spent))
+    def _load_minutes(self) -> None:
         for key, minute, requests in self._database.execute("select key, minute, requests from minutes"):
-            budget = self._keys[key].budget
+            budget = self._find_state(key).budget
             budget.minute, budget.requests = minute, requests
 
 
@@ -279,20 +363,44 @@ def read_report(path: str) -> list[LedgerRow]:
     """Return the usage in a ledger's file, also while a gateway uses it.
 
     Raises:
-        UserError: when it is missing, no ledger, or one of another version.
+        UserError: when it is missing, no ledger, one of another version, or damaged.
     """
     try:
-        with closing(sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True)) as database:
+        with closing(_connect(f"file:{quote(path)}?mode=ro")) as database:
             _check_version(path, database)
+            _check_integrity(path, database)
             return _read_report(database)
     except sqlite3.Error as error:
         raise UserError(f"ledger {path!r}: {error}; give the file of --ledger") from None
 
 
+def _connect(path: str) -> sqlite3.Connection:
+    database = sqlite3.connect(path, check_same_thread=False, isolation_level=None, uri=path.startswith("file:"))
+    database.create_function("row_checksum", -1, _compute_checksum, deterministic=True)
+    return database
+
+
+def _compute_checksum(*values: str | int | None) -> int:
+    return zlib.crc32(repr(values).encode())
+
+
+def _check_integrity(path: str, database: sqlite3.Connection) -> None:
+    """Refuse a damaged ledger.
+
+    Raises:
+        UserError: with what is damaged.
+    """
+    damage = [text for (text,) in database.execute("pragma integrity_check(3)") if text != "ok"]
+    if not damage and (rows := sum(number for (number,) in database.execute(DAMAGED))):
+        damage = [f"{rows} rows do not match their checksums"]
+    if damage:
+        raise UserError(f"ledger {path!r} is damaged: {'; '.join(damage)}; see docs/runbooks/restore.md")
+
+
 def _check_version(path: str, database: sqlite3.Connection) -> None:
     ((version,),) = database.execute("pragma user_version")
     columns = [name for (name,) in database.execute("select name from pragma_table_info('usage')")]
-    version = version or (VERSION if "nanodollars" in columns or not columns else 1)
+    version = version or (VERSION if "checksum" in columns or not columns else 1)
     if version != VERSION:
         raise UserError(
             f"ledger {path!r} is of version {version}, and this gateway's are of version {VERSION}; give the name of a"

@@ -8,7 +8,7 @@ from prometheus_client.core import GaugeMetricFamily
 from nightshift.gateway.budgets import Amount
 from nightshift.gateway.fleet import EngineReplica, Fleet
 from nightshift.gateway.keys import NANODOLLARS
-from nightshift.gateway.ledger import Reservation, TokenUsage
+from nightshift.gateway.ledger import Ledger, Reservation, TokenUsage
 
 TOKEN_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1.0)
 # name, meaning, its value of a replica
@@ -32,8 +32,8 @@ class GatewayMetrics:
         refusals: refused requests, by their code.
     """
 
-    def __init__(self, fleet: Fleet) -> None:
-        self._fleet, self._registry = fleet, CollectorRegistry()
+    def __init__(self, fleet: Fleet, ledger: Ledger) -> None:
+        self._fleet, self._ledger, self._registry = fleet, ledger, CollectorRegistry()
         self.requests = self._count("requests", "responses", "code")
         self.retries = self._count("retries", "retries on another replica")
         self.interruptions = self._count("interruptions", "streams that ended with an error event")
@@ -93,3 +93,8 @@ class GatewayMetrics:
             for replica in self._fleet.replicas.values():
                 gauge.add_metric([replica.address.url], read(replica))
             yield gauge
+        name, meaning = "nightshift_gateway_requests_waiting", "requests that wait until others return budget"
+        waiting = GaugeMetricFamily(name, meaning, labels=["key"])
+        for key, requests in self._ledger.count_waiting().items():
+            waiting.add_metric([key], requests)
+        yield waiting

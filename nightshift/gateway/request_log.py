@@ -38,6 +38,8 @@ class RequestRecord(msgspec.Struct, frozen=True, omit_defaults=True):
         seconds: time from its start at the replica to its end.
         is_declined: whether the model has declined to answer.
         sketch: see `sketch_prompt`.
+        request_id: X-Request-Id of the request, its client's or a new one.
+        traceparent: the client's, in W3C's format; empty without one.
     """
 
     at: float
@@ -52,6 +54,8 @@ class RequestRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     seconds: float = 0.0
     is_declined: bool = False
     sketch: list[int] = []
+    request_id: str = ""
+    traceparent: str = ""
 
 
 class RequestLog:

@@ -2,18 +2,16 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
 import uvloop
 
 from nightshift.errors import UserError
-from nightshift.gateway.application import GatewayApplication
+from nightshift.gateway.application import GatewayApplication, GatewayPolicy
 from nightshift.gateway.fleet import Address, Fleet
-from nightshift.gateway.keys import ApiKey
 from nightshift.gateway.ledger import IN_MEMORY, Ledger
-from nightshift.gateway.prices import Prices
 from nightshift.gateway.request_log import RequestLog
 from nightshift.serving.addresses import listen
 from nightshift.serving.http import HttpServer, Timeouts, allow_connections, serve_until_signal
@@ -32,20 +30,18 @@ class GatewayOptions:
         host: address to listen on.
         port: port to listen on.
         read_addresses: returns the configured replicas.
-        read_keys: returns keys by hash; None: no key is required.
+        policy: keys, prices and fields.
         ledger: file of the ledger; None: in memory.
         token: bearer token that replicas require; empty: none.
-        prices: prices of the versions; None: all are free.
         log: folder of the request log; None: no log.
     """
 
     host: str
     port: int
     read_addresses: Callable[[], Sequence[Address]]
-    read_keys: Callable[[], Mapping[str, ApiKey]] | None
+    policy: GatewayPolicy
     ledger: str | None
     token: str = ""
-    prices: Prices | None = None
     log: str | None = None
 
 
@@ -79,7 +75,7 @@ async def open_application(options: GatewayOptions) -> AsyncIterator[GatewayAppl
     request_log = RequestLog(options.log) if options.log else None
     following = asyncio.create_task(fleet.follow())
     try:
-        yield GatewayApplication(fleet, ledger, options.read_keys, options.prices, request_log)
+        yield GatewayApplication(fleet, ledger, options.policy, request_log)
     finally:
         following.cancel()
         fleet.close()

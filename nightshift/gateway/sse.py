@@ -8,11 +8,12 @@ from nightshift.gateway.answers import AnswerOpening
 from nightshift.gateway.completions import StreamOptions
 from nightshift.gateway.errors import DECODE_ERRORS, describe_error
 from nightshift.gateway.ledger import TokenUsage
-from nightshift.gateway.upstream import UpstreamConnection, UpstreamError
+from nightshift.gateway.upstream import InvalidAnswerError, UpstreamConnection, UpstreamError
 
 END_OF_EVENT = re.compile(rb"\r?\n\r?\n")
 DONE = b"data: [DONE]\n\n"
 MAX_EVENT = 16 * 1024 * 1024  # bytes
+FIELDS = (b":", b"data", b"event", b"id", b"retry")  # beginnings of an event's lines
 INTERRUPTED = "the replica has failed in the middle of the stream; its text is incomplete; send the request again"
 
 
@@ -32,14 +33,15 @@ class SseReader:
         is_done: whether the stream ended regularly.
     """
 
-    def __init__(self, connection: UpstreamConnection, options: StreamOptions) -> None:
+    def __init__(self, connection: UpstreamConnection, options: StreamOptions, completions: int = 1) -> None:
         """Begin a stream.
 
         Args:
             connection: connection with the response.
             options: the client's stream options; usage that it did not request is stripped.
+            completions: completions in the stream; the usage beside a word counts only one of them.
         """
-        self._connection, self._options = connection, options
+        self._connection, self._options, self._completions = connection, options, completions
         self._rest = bytearray()
         self._has_data = False  # comments before the first data only keep the connection alive
         self.usage: TokenUsage | None = None
@@ -51,6 +53,7 @@ class SseReader:
 
         Raises:
             UpstreamError: when the stream ends without `[DONE]`.
+            InvalidAnswerError: when it is no stream of events, or one of them is too large.
         """
         events = b""
         while not events and not self.is_done:
@@ -69,7 +72,7 @@ class SseReader:
             start = end.end()
         del self._rest[:start]
         if len(self._rest) > MAX_EVENT:
-            raise UpstreamError(f"an event has more than {MAX_EVENT} bytes")
+            raise InvalidAnswerError(f"an event has more than {MAX_EVENT} bytes")
         return events
 
     def _convert(self, event: bytes) -> bytes:
@@ -81,6 +84,7 @@ class SseReader:
             return b""
         self._has_data = self._has_data or bool(data)
         if not self._has_data:
+            _check_fields(lines)
             return b""
         self.opening.add(data)
         if b'"usage"' in data:
@@ -93,11 +97,22 @@ class SseReader:
             fields = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
         except DECODE_ERRORS:  # a text that quotes the word
             return event
-        self.usage = chunk.usage or self.usage
         is_last = not chunk.choices
+        if is_last or self._completions == 1:
+            self.usage = chunk.usage or self.usage
         if not chunk.usage or (self._options.include_usage if is_last else self._options.continuous_usage_stats):
             return event
         return b"" if is_last else _without_usage(event, fields)
+
+
+def _check_fields(lines: list[bytes]) -> None:
+    """Refuse a page or an object in place of events.
+
+    Raises:
+        InvalidAnswerError: with the beginning of the first line that no event has.
+    """
+    if odd := [line for line in lines if line and not line.startswith(FIELDS)]:
+        raise InvalidAnswerError(f"it answers no stream of events: {odd[0][:200].decode(errors='replace')}")
 
 
 def _without_usage(event: bytes, fields: dict[str, msgspec.Raw]) -> bytes:

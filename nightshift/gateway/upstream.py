@@ -1,7 +1,9 @@
 """The HTTP client for replicas: pooled connections and streamed responses."""
 
 import asyncio
+import ssl
 from collections import deque
+from collections.abc import Mapping
 
 import httptools
 
@@ -9,6 +11,7 @@ from nightshift.serving.futures import resolve
 
 CONNECT_SECONDS = 2.0
 BUFFER = 256 * 1024  # bytes of a response to buffer for a slow client, before backpressure
+MAX_ANSWER = 64 * 1024 * 1024  # bytes of an answer that is read whole
 MAX_IDLE = 256  # pooled connections of a replica
 IDLE_SECONDS = 2.0  # below the five after which engines close idle connections: a request must not race with that
 
@@ -17,8 +20,16 @@ class UpstreamError(Exception):
     """A replica that cannot be reached, or that broke off a response."""
 
 
+class UnreachableError(UpstreamError):
+    """A replica to which no connection can be made."""
+
+
 class SilentReplicaError(UpstreamError):
     """A replica that timed out after it was sent a request."""
+
+
+class InvalidAnswerError(UpstreamError):
+    """An answer that cannot be passed on: the replica has done its work, and another would answer alike."""
 
 
 class UpstreamConnection(asyncio.Protocol):
@@ -26,6 +37,7 @@ class UpstreamConnection(asyncio.Protocol):
 
     Attributes:
         status: of the response; 0: it has not begun.
+        headers: of the response: lower-case name -> the last value.
     """
 
     def __init__(self) -> None:
@@ -34,7 +46,8 @@ class UpstreamConnection(asyncio.Protocol):
         self._pieces: deque[bytes] = deque()
         self._buffered = 0
         self._waiter: asyncio.Future[None] | None = None
-        self.status, self._is_complete, self._is_lost, self._is_silent = 0, True, False, False
+        self.status, self.headers = 0, dict[str, str]()
+        self._is_complete, self._is_lost, self._is_silent = True, False, False
         self._used_at = self._loop.time()
 
     @property
@@ -52,7 +65,7 @@ class UpstreamConnection(asyncio.Protocol):
         Raises:
             UpstreamError: when the connection ends before.
         """
-        self.status, self._is_complete = 0, False
+        self.status, self.headers, self._is_complete = 0, {}, False
         self._used_at = self._loop.time()
         self._transport.write(request)
         while not self.status:
@@ -76,11 +89,19 @@ class UpstreamConnection(asyncio.Protocol):
         return piece
 
     async def read_all(self) -> bytes:
-        """Return the rest of the body; raises as `read`."""
-        body = b""
+        """Return the rest of the body.
+
+        Raises:
+            UpstreamError: when the connection ends before.
+            InvalidAnswerError: when it is larger than `MAX_ANSWER`.
+        """
+        pieces, size = list[bytes](), 0
         while piece := await self.read():
-            body += piece
-        return body
+            pieces.append(piece)
+            size += len(piece)
+            if size > MAX_ANSWER:
+                raise InvalidAnswerError(f"an answer has more than {MAX_ANSWER} bytes")
+        return b"".join(pieces)
 
     def end_silent(self) -> None:
         """End the connection after a timeout."""
@@ -114,10 +135,16 @@ class UpstreamConnection(asyncio.Protocol):
         del self._parser
         self._wake()
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep a header."""
+        self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+
     def on_headers_complete(self) -> None:
         """Keep the status, unless it is an interim one."""
         status = self._parser.get_status_code()
         self.status = status if status >= 200 else 0
+        if not self.status:
+            self.headers = {}
 
     def on_body(self, body: bytes) -> None:
         """Buffer a chunk of the body; pause reading while the buffer is full."""
@@ -152,8 +179,10 @@ class ConnectionPool:
         in_use: connections with a request.
     """
 
-    def __init__(self, host: str, port: int, idle_seconds: float = IDLE_SECONDS) -> None:
-        self._host, self._port, self._idle_seconds = host, port, idle_seconds
+    def __init__(
+        self, host: str, port: int, idle_seconds: float = IDLE_SECONDS, tls: ssl.SSLContext | None = None
+    ) -> None:
+        self._host, self._port, self._idle_seconds, self._tls = host, port, idle_seconds, tls
         self._idle: list[UpstreamConnection] = []
         self.in_use: set[UpstreamConnection] = set()
 
@@ -161,7 +190,7 @@ class ConnectionPool:
         """Return a pooled connection, or a new one.
 
         Raises:
-            UpstreamError: when nothing listens there.
+            UnreachableError: when nothing listens there, or its certificate is not valid.
         """
         while self._idle:
             connection = self._idle.pop()
@@ -196,15 +225,19 @@ class ConnectionPool:
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 _, connection = await asyncio.get_running_loop().create_connection(
-                    UpstreamConnection, self._host, self._port
+                    UpstreamConnection, self._host, self._port, ssl=self._tls
                 )
         except (OSError, TimeoutError) as error:
-            raise UpstreamError(f"no connection to {self._host}:{self._port}: {error or 'timeout'}") from None
+            raise UnreachableError(f"no connection to {self._host}:{self._port}: {error or 'timeout'}") from None
         return connection
 
 
-def encode_request(method: str, path: str, host: str, body: bytes = b"", token: str = "") -> bytes:
-    """Return an HTTP/1.1 request with a JSON body, and a bearer token unless it is empty."""
-    authorization = f"authorization: Bearer {token}\r\n" if token else ""
-    head = f"{method} {path} HTTP/1.1\r\nhost: {host}\r\n{authorization}content-type: application/json\r\n"
-    return f"{head}content-length: {len(body)}\r\n\r\n".encode("latin-1") + body
+def encode_request(
+    method: str, path: str, host: str, body: bytes = b"", token: str = "", headers: Mapping[str, str] | None = None
+) -> bytes:
+    """Return an HTTP/1.1 request with a JSON body, a bearer token unless it is empty, and further headers."""
+    fields = {"host": host, "content-type": "application/json", "content-length": str(len(body)), **(headers or {})}
+    if token:
+        fields["authorization"] = f"Bearer {token}"
+    head = "".join([f"{name}: {value}\r\n" for name, value in fields.items()])
+    return f"{method} {path} HTTP/1.1\r\n{head}\r\n".encode("latin-1") + body

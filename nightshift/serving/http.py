@@ -6,6 +6,7 @@ one check a second of all connections closes those past theirs, in place of a ti
 
 import asyncio
 import math
+import os
 import resource
 import signal
 import socket
@@ -90,8 +91,8 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, _: Exception | None) -> None:
         """End the task after the request in progress."""
         self._server.connections.discard(self)
-        self._is_full = False
-        self._end_input()
+        self._is_full, self._is_half_closed = False, True
+        self._end_request()
 
     def data_received(self, data: bytes) -> None:
         """Parse received bytes; while requests wait for their responses, read no more."""
@@ -102,7 +103,10 @@ class Connection(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         """Keep the connection open: a client that has finished sending may still read."""
-        self._end_input()
+        self._is_half_closed = True
+        if self._server.cancels_abandoned and (self._is_answering or self._parser.requests):
+            self._probe_client()
+        self.wake()
         return True
 
     def pause_writing(self) -> None:
@@ -120,8 +124,22 @@ class Connection(asyncio.Protocol):
             self._wake.set_exception(error) if error else self._wake.set_result(None)
             self._wake = None
 
-    def _end_input(self) -> None:
-        self._is_half_closed = True
+    def check_client(self) -> None:
+        """End the request in progress of a client that has left, as its reset of the connection shows."""
+        if self._server.cancels_abandoned and self._is_half_closed and self._is_answering:
+            with self._duplicate_socket() as duplicate:
+                if duplicate.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+                    self._end_request()
+
+    def _probe_client(self) -> None:
+        """Have a client that has left reset the connection; one that still reads does not see the urgent byte."""
+        with suppress(OSError), self._duplicate_socket() as duplicate:  # not all sockets have urgent bytes
+            duplicate.send(b"\n", socket.MSG_OOB)
+
+    def _duplicate_socket(self) -> socket.socket:
+        return socket.socket(fileno=os.dup(self._transport.get_extra_info("socket").fileno()))
+
+    def _end_request(self) -> None:
         if self._server.cancels_abandoned and self._is_answering:
             self._task.cancel()
         else:
@@ -228,7 +246,7 @@ class HttpServer:
         application: handler of the requests.
         timeouts: limits of the waits for clients.
         max_connections: limit of open connections; further ones are refused.
-        cancels_abandoned: whether the end of a client's input cancels its request in progress.
+        cancels_abandoned: whether a client that leaves cancels its request in progress.
         connections: the open connections.
         now: seconds of the event loop's clock, at the last check.
         date: `date` header of responses.
@@ -270,10 +288,11 @@ class HttpServer:
             await asyncio.sleep(0.01)
 
     def _check_deadlines(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Update the clock, and wake connections past their deadline."""
+        """Update the clock, wake connections past their deadline, and end requests of clients that have left."""
         loop.call_later(CHECK_SECONDS, self._check_deadlines, loop)
         self.now, self.date = loop.time(), formatdate(usegmt=True)
         for connection in self.connections:
+            connection.check_client()
             if connection.deadline < self.now:
                 connection.wake(TimeoutError())
 

@@ -12,6 +12,7 @@ import openai
 import pytest
 import uvloop
 
+from nightshift.gateway.application import GatewayPolicy
 from nightshift.gateway.fleet import Address
 from nightshift.gateway.keys import ApiKey
 from nightshift.gateway.prices import Prices
@@ -71,7 +72,7 @@ def routing(
         addresses = [Address(stack.enter_context(replying(replica))) for replica in replicas]
         listener = listen(free_port())
         read_keys, files = (lambda: keys) if keys else None, [path and str(path) for path in (ledger, log)]
-        options = GatewayOptions("", 0, lambda: addresses, read_keys, files[0], prices=prices, log=files[1])
+        options = GatewayOptions("", 0, lambda: addresses, GatewayPolicy(read_keys, prices), files[0], log=files[1])
         stack.enter_context(running(options, listener))
         gateway = RunningGateway(f"http://127.0.0.1:{listener.getsockname()[1]}", replicas, addresses)
         wait_until(lambda: all(state["healthy"] for state in gateway.health().values()) and gateway.health(), "health")

@@ -106,13 +106,19 @@ def test_a_status_that_has_no_name_is_sent_as_its_number() -> None:
         assert ask_status(int(url.rpartition(":")[2])) == b"499"
 
 
-def test_only_a_server_that_cancels_abandoned_requests_ends_one_at_once_when_its_client_leaves() -> None:
+def test_a_server_that_cancels_abandoned_requests_ends_one_when_its_client_leaves() -> None:
     streams = Streams()
     with answering(streams, cancels_abandoned=True) as url, connected(int(url.rpartition(":")[2])) as client:
         ask(client, "/silent")
-        client.shutdown(socket.SHUT_WR)
+        client.close()
         wait_until(lambda: streams.ended == 1, "the stream has ended")
-    with answering(streams) as url, connected(int(url.rpartition(":")[2])) as client:
+
+
+@pytest.mark.parametrize("cancels", [True, False])
+def test_a_client_that_has_finished_sending_gets_its_whole_answer_and_no_other_byte(cancels) -> None:
+    with answering(Streams(), cancels_abandoned=cancels) as url, connected(int(url.rpartition(":")[2])) as client:
         client.sendall(request("/words", last=True))
         client.shutdown(socket.SHUT_WR)
-        assert received(client).endswith(b"0\r\n\r\n")
+        answer = received(client)
+        assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+        assert answer.endswith(b"0\r\n\r\n")
