@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from typing import IO
 
 import httpx
 
@@ -132,11 +133,14 @@ def simulate(ports: list[int], words: list[str]) -> Iterator[None]:
 
 
 @contextmanager
-def run_gateway(urls: list[str], *words: str, port: int | None = None) -> Iterator[tuple[int, Process]]:
+def run_gateway(
+    urls: list[str], *words: str, port: int | None = None, stderr: IO[str] | None = None
+) -> Iterator[tuple[int, Process]]:
     """Run a gateway, and wait until its replicas answer; yields its port and process. It is killed at the end."""
     port = port or free_port()
     replicas = [word for url in urls for word in ("--replica", url)]
-    with started([sys.executable, "-m", "nightshift.gateway", "--port", str(port), *replicas, *words]) as process:
+    command = [sys.executable, "-m", "nightshift.gateway", "--port", str(port), *replicas, *words]
+    with started(command, stderr=stderr) as process:
         wait_until(lambda: is_ready(port, len(urls)), "the gateway is ready", pause=0.1)
         yield port, process
 

@@ -191,7 +191,7 @@ def _check(path: str, fields: CompletionFields) -> None:
         UnsupportedError: for content other than text.
     """
     if not getattr(fields, name := PROMPTS[path]):
-        allowed = "a list of messages" if path == CHAT else "texts, or lists of token ids"
+        allowed = "at least one" if path == CHAT else "texts, or lists of token ids"
         raise GatewayError(f"{name} is empty; give {allowed}", name)
     if fields.limit == 0 and not (path == TEXT and fields.echo):
         raise GatewayError("max_tokens is 0; allowed: at least 1, or 0 in a text completion with echo", "max_tokens")

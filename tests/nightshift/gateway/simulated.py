@@ -8,6 +8,7 @@ A token is four bytes of a prompt, or one word of a completion.
 import argparse
 import asyncio
 import json
+import random
 import zlib
 from collections import Counter, OrderedDict
 from collections.abc import AsyncGenerator, Sequence
@@ -18,7 +19,8 @@ from typing import Any
 
 import uvloop
 
-from nightshift.gateway.completions import CHAT, TEXT
+from nightshift.gateway.completions import CHAT, EMBEDDINGS, TEXT
+from nightshift.gateway.sse import MAX_EVENT
 from nightshift.serving.addresses import listen
 from nightshift.serving.http import HttpServer, Timeouts, allow_connections
 from nightshift.serving.messages import HttpRequest, HttpResponse
@@ -26,16 +28,19 @@ from nightshift.serving.messages import HttpRequest, HttpResponse
 BLOCK_TOKENS, TOKEN_BYTES = 16, 4
 TEMPLATE = 8  # tokens
 MODEL = "tiny"
+# in a prompt, they have the replica answer a stream with something else
+ODD = ("no end", "an object", "a page", "a large event")
 
 
 @dataclass(frozen=True)
 class Speed:
-    """Slots, blocks of the cache, seconds per uncached token of a prompt and per token of a completion."""
+    """Slots, blocks of the cache, seconds per uncached token of a prompt and per token, share of busy answers."""
 
     slots: int = 8
     blocks: int = 2048
     prefill: float = 0.0
     decode: float = 0.0
+    busy: float = 0.0
 
 
 class SimulatedReplica:
@@ -52,6 +57,7 @@ class SimulatedReplica:
         self.fail_after: int | None = None
         self.refuses = self.is_held = False
         self.bodies: list[dict[str, Any]] = []
+        self.ids: list[str] = []
         self.bearers: set[str] = set()
 
     def admit(self, request: HttpRequest) -> None:
@@ -62,7 +68,8 @@ class SimulatedReplica:
             return HttpResponse.refusal(request.refusal)
         self.bearers.add(request.header(b"authorization"))
         if request.path in ("/health", "/v1/models"):
-            return HttpResponse.json({"object": "list", "data": [{"id": MODEL, "object": "model"}]})
+            model = {"id": MODEL, "object": "model", "created": 1_700_000_000, "max_model_len": 4096}
+            return HttpResponse.json({"object": "list", "data": [model]})
         if request.path == "/metrics":
             page = f'vllm:num_requests_running{{a="b"}} {self.running}\nvllm:num_requests_waiting {self.waiting}.0\n'
             return HttpResponse(page.encode())
@@ -70,6 +77,9 @@ class SimulatedReplica:
             return HttpResponse.json(self.counts | {"running": self.running, "waiting": self.waiting})
         if request.path == f"{CHAT}/render":  # vLLM's, by which its router compares prompts
             return HttpResponse.json({"token_ids": list_tokens(read_prompt(json.loads(request.body)))})
+        self.ids = [*self.ids[-9:], request.header(b"x-request-id")]
+        if request.path == EMBEDDINGS:
+            return embed(json.loads(request.body)["input"])
         if request.path not in (CHAT, TEXT):
             return HttpResponse.json({"error": "not found"}, HTTPStatus.NOT_FOUND)
         return await self.respond(request.body)
@@ -79,14 +89,20 @@ class SimulatedReplica:
             return HttpResponse.json({"error": "loading"}, HTTPStatus.SERVICE_UNAVAILABLE)
         body = json.loads(content)
         self.bodies = [*self.bodies[-9:], body]
+        if random.random() < self.speed.busy:
+            return HttpResponse(b"{}", HTTPStatus.TOO_MANY_REQUESTS, {"retry-after": "1"})
         if body.get("temperature", 0) > 2:
             return HttpResponse.json({"error": {"message": "temperature is too high"}}, HTTPStatus.BAD_REQUEST)
         return await self.complete(body)
 
     async def complete(self, body: dict[str, Any]) -> HttpResponse:
         prompt, is_chat = read_prompt(body), "messages" in body
-        limit = body.get("max_tokens") or body["max_completion_tokens"]
+        limit = body.get("max_tokens") if "max_tokens" in body else body["max_completion_tokens"]
+        if isinstance(body.get("prompt"), list) or body.get("n") or limit == 0:
+            return await self.complete_several(body, limit)
         stream = self.generate(prompt, 1 + zlib.crc32(prompt.encode()) % limit)
+        if body.get("stream") and prompt.strip().removeprefix("user: ") in ODD:
+            return answer_oddly(prompt.strip().removeprefix("user: "))
         if body.get("stream"):
             return HttpResponse(
                 b"", headers={"content-type": "text/event-stream"}, stream=self.events(stream, body, is_chat)
@@ -97,6 +113,17 @@ class SimulatedReplica:
         if is_chat:
             choice = {"message": {"role": "assistant", "content": choice.pop("text")}, **choice}
         return HttpResponse.json(frame("chat.completion" if is_chat else "text_completion", [choice], usage))
+
+    async def complete_several(self, body: dict[str, Any], limit: int) -> HttpResponse:
+        """Answer several prompts, or one several times, or with its echo alone."""
+        prompt = body["prompt"]
+        prompts = prompt if isinstance(prompt, list) and not isinstance(prompt[0], int) else [prompt]
+        texts = [str(prompt) * bool(body.get("echo")) for prompt in prompts for _ in range(body.get("n") or 1)]
+        parts = [[part async for part in self.generate(text, limit)] for text in texts]
+        words = [text + "".join(word for word, _ in words) for text, words in zip(texts, parts, strict=True)]
+        choices = [{"text": text, "index": index, "finish_reason": "length"} for index, text in enumerate(words)]
+        usage = describe_usage(len(prompts) * TEMPLATE, len(texts) * limit, 0)
+        return HttpResponse.json(frame("text_completion", choices, usage))
 
     async def events(self, stream: Any, body: dict[str, Any], is_chat: bool) -> AsyncGenerator[bytes, None]:
         options, usage = body.get("stream_options") or {}, {}
@@ -153,6 +180,23 @@ class SimulatedReplica:
         return cached
 
 
+def embed(texts: Any) -> HttpResponse:
+    vectors = [{"object": "embedding", "index": index, "embedding": [0.5]} for index in range(len(texts))]
+    usage = {"prompt_tokens": len(texts), "total_tokens": len(texts)}
+    return HttpResponse.json({"object": "list", "model": MODEL, "data": vectors, "usage": usage})
+
+
+def answer_oddly(kind: str) -> HttpResponse:
+    answers = {
+        "no end": (event({"choices": [{"index": 0, "delta": {"content": "w0 "}}]}), "text/event-stream"),
+        "an object": (b"{}", "application/json"),
+        "a page": (b"<html>", "text/html"),
+        "a large event": (b"data: " + b"x" * MAX_EVENT, "text/event-stream"),
+    }
+    body, content_type = answers[kind]
+    return HttpResponse(body, headers={"content-type": content_type})
+
+
 def read_prompt(body: dict[str, Any]) -> str:
     return str(body.get("prompt") or "".join(f"{part['role']}: {part['content']}\n" for part in body["messages"]))
 
@@ -196,8 +240,9 @@ def main() -> None:
     parser.add_argument("--blocks", type=int, default=2048)
     parser.add_argument("--prefill", type=float, default=0.0)
     parser.add_argument("--decode", type=float, default=0.0)
+    parser.add_argument("--busy", type=float, default=0.0)
     args = parser.parse_args()
-    uvloop.run(serve(args.port, Speed(args.slots, args.blocks, args.prefill, args.decode)))
+    uvloop.run(serve(args.port, Speed(args.slots, args.blocks, args.prefill, args.decode, args.busy)))
 
 
 async def serve(ports: Sequence[int], speed: Speed) -> None:

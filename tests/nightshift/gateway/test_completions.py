@@ -4,10 +4,18 @@ import json
 from typing import Any
 
 import pytest
-from openai.types import chat
+from openai.types import EmbeddingCreateParams, chat
 from openai.types.completion_create_params import CompletionCreateParamsBase
 
-from nightshift.gateway.completions import CHAT, DEFAULT_TOKENS, FIELDS, TEXT, parse_completion
+from nightshift.gateway.completions import (
+    CHAT,
+    DEFAULT_TOKENS,
+    EMBEDDINGS,
+    ENGINE_FIELDS,
+    FIELDS,
+    TEXT,
+    parse_completion,
+)
 from nightshift.gateway.errors import GatewayError
 from nightshift.gateway.prefixes import BLOCK
 
@@ -30,10 +38,13 @@ def parsed(**fields: Any) -> dict[str, Any]:
         (b'"text"', "the body is not a request of /v1/chat/completions: Expected `object`, got `str`"),
         (encode(model=""), "Expected `str` of length >= 1 - at `$.model`"),
         (encode(messages=[]), "messages is empty; give at least one"),
-        (encode(max_tokens=0), "Expected `int` >= 1 - at `$.max_tokens`"),
+        (encode(max_tokens=0), "max_tokens is 0; allowed: at least 1, or 0 in a text completion with echo"),
+        (encode(max_completion_tokens=0), "max_tokens is 0; allowed: at least 1"),
         (encode(max_tokens=10**9), "Expected `int` <= 1000000 - at `$.max_tokens`"),
-        (encode(n=2), "n is 2; allowed: 1; send a request for each completion"),
-        (encode(n_predict=9), "n_predict is not served; allowed: audio, frequency_penalty, "),
+        (encode(n=129), "Expected `int` <= 128 - at `$.n`"),
+        (encode(n=0), "Expected `int` >= 1 - at `$.n`"),
+        (encode(prompt=["a"]), "prompt is not served; allowed: audio, "),
+        (encode(n_predict=9), "n_predict is not served; allowed: audio, cache_salt, "),
         (encode(n_cmpl=2), "n_cmpl is not served; allowed: "),
         (encode(best_of=3), "best_of is not served; allowed: "),
         (encode(user="\xff").replace(b"\\u00ff", b"\xff"), "'utf-8' codec can't decode byte 0xff"),
@@ -43,7 +54,7 @@ def parsed(**fields: Any) -> dict[str, Any]:
             "a content part is 'image_url'; allowed: text",
         ),
     ],
-    ids=range(13),
+    ids=range(16),
 )
 def test_what_is_not_served_is_refused_by_its_field(body, message) -> None:
     with pytest.raises(GatewayError) as error:
@@ -53,19 +64,66 @@ def test_what_is_not_served_is_refused_by_its_field(body, message) -> None:
 
 @pytest.mark.parametrize(
     ("path", "params"),
-    [(CHAT, chat.completion_create_params.CompletionCreateParamsBase), (TEXT, CompletionCreateParamsBase)],
+    [
+        (CHAT, chat.completion_create_params.CompletionCreateParamsBase),
+        (TEXT, CompletionCreateParamsBase),
+        (EMBEDDINGS, EmbeddingCreateParams),
+    ],
 )
 def test_all_fields_of_openais_api_are_served(path, params) -> None:
-    assert set(params.__annotations__) | {"stream"} <= FIELDS[path]
+    assert set(params.__annotations__) <= FIELDS[path]
+    assert ("stream" in FIELDS[path]) == (path != EMBEDDINGS)
 
 
-def test_several_prompts_of_one_request_are_refused() -> None:
-    with pytest.raises(GatewayError, match="best_of is 3; allowed: 1"):
-        parse_completion(TEXT, b'{"model": "tiny", "prompt": "a", "best_of": 3}')
-    for prompt in ("", [], ["a", "b"]):
-        with pytest.raises(GatewayError):
-            parse_completion(TEXT, json.dumps({"model": "tiny", "prompt": prompt}).encode())
-    assert parse_completion(TEXT, b'{"model": "tiny", "prompt": [1, 2, 3]}').model == "tiny"
+@pytest.mark.parametrize(
+    ("fields", "completions", "limit"),
+    [
+        ({"prompt": "a", "max_tokens": 7}, 1, 7),
+        ({"prompt": [1, 2, 3], "max_tokens": 7}, 1, 7),
+        ({"prompt": ["a", "b"], "max_tokens": 7}, 2, 14),
+        ({"prompt": [[1, 2], [3]], "max_tokens": 7, "n": 3}, 6, 42),
+        ({"prompt": "a", "max_tokens": 7, "n": 2, "best_of": 3}, 3, 21),
+        ({"prompt": ["a", "b"]}, 2, 2 * DEFAULT_TOKENS),
+        ({"prompt": ["a", "b"], "max_tokens": 0, "echo": True, "logprobs": 1}, 2, 0),
+    ],
+    ids=range(7),
+)
+def test_several_prompts_and_completions_are_counted_and_passed_as_they_are(fields, completions, limit) -> None:
+    completion = parse_completion(TEXT, json.dumps({"model": "tiny"} | fields).encode())
+    assert (completion.completions, completion.limit) == (completions, limit)
+    assert json.loads(completion.body) == {"model": "tiny", "max_tokens": DEFAULT_TOKENS} | fields
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "message"),
+    [
+        (TEXT, {"prompt": ""}, "prompt is empty; give texts, or lists of token ids"),
+        (TEXT, {"prompt": []}, "prompt is empty"),
+        (TEXT, {"prompt": "a", "max_tokens": 0}, "max_tokens is 0"),
+        (TEXT, {"prompt": ["a"] * 1000, "max_tokens": 1_000_000}, "may have 1000000000 tokens together; allowed: at"),
+        (EMBEDDINGS, {"input": ""}, "input is empty"),
+        (EMBEDDINGS, {"input": "a", "stream": True}, "stream is not served; allowed: cache_salt, "),
+    ],
+    ids=range(6),
+)
+def test_a_request_whose_tokens_cannot_be_counted_is_refused(path, fields, message) -> None:
+    with pytest.raises(GatewayError, match=message):
+        parse_completion(path, json.dumps({"model": "tiny"} | fields).encode())
+
+
+def test_embeddings_have_no_limit_of_tokens() -> None:
+    fields = {"model": "tiny", "input": ["a", "b"], "encoding_format": "float"}
+    completion = parse_completion(EMBEDDINGS, json.dumps(fields).encode())
+    assert (completion.completions, completion.limit, json.loads(completion.body)) == (0, 0, fields)
+
+
+def test_an_engines_fields_pass_and_more_of_them_where_the_operator_names_them() -> None:
+    fields = dict.fromkeys(sorted(ENGINE_FIELDS), 1)
+    assert parsed(**fields) == {"model": "tiny", "messages": MESSAGES, "max_tokens": DEFAULT_TOKENS} | fields
+    body = encode(typical_p=0.5)
+    assert json.loads(parse_completion(CHAT, body, engine_fields=["typical_p"]).body)["typical_p"] == 0.5
+    with pytest.raises(GatewayError, match="typical_p is not served"):
+        parse_completion(CHAT, body)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ PANELS = [panel for panel in panels() if panel.title.startswith("language: ")]
 def load(gateway: RunningGateway) -> None:
     """Have the gateway count something of each kind."""
     body: dict[str, Any] = {"model": MODEL, "messages": CHAT, "max_tokens": 40}
-    for fields in ({}, {"stream": True}, {"model": "other"}, {"n": 2}):
+    for fields in ({}, {"stream": True}, {"model": "other"}, {"n": 200}):
         httpx.post(f"{gateway.url}/v1/chat/completions", json=body | fields)
 
 

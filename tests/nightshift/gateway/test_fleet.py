@@ -26,6 +26,7 @@ def test_a_load_is_read_from_the_metrics_of_the_engines() -> None:
 
 def test_an_address_may_name_a_version() -> None:
     assert parse_address("replica", "http://[::1]:80/") == Address("http://[::1]:80")
+    assert parse_address("replica", "7=https://engine.example") == Address("https://engine.example", "7")
     assert parse_addresses("file", b"# canary\n7=http://a:1\n\nhttp://b:2\n") == [
         Address("http://a:1", "7"),
         Address("http://b:2"),
@@ -53,8 +54,9 @@ def test_no_error_of_a_parser_ends_the_following_of_a_file(tmp_path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "localhost:80", "https://a:1", "http://a:x", "http://a:1/v1", "http://:1", "http://[::1:80"]
+    "text",
+    ["", "localhost:80", "ftp://a:1", "http://a:x", "http://a:1/v1", "http://:1", "http://[::1:80", "http://a:0"],
 )
 def test_what_is_no_address_is_refused(text) -> None:
-    with pytest.raises(UserError, match=r"replica is '.*'; give \[VERSION=\]http://HOST:PORT"):
+    with pytest.raises(UserError, match=r"replica is '.*'; give \[VERSION=\]http://HOST:PORT or https://HOST"):
         parse_address("replica", text)

@@ -1,8 +1,12 @@
 """A gateway in front of simulated replicas, over HTTP and by OpenAI's client."""
 
 import asyncio
+import gzip
 import json
+import socket
+import zlib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,9 +17,11 @@ import pytest
 
 from nightshift.gateway.fleet import Address
 from nightshift.gateway.ledger import read_report
+from nightshift.gateway.request_log import find_day, now, read_records
 from tests.nightshift.gateway.conftest import CHAT, RunningGateway, key, replying, routing
-from tests.nightshift.gateway.simulated import MODEL, SimulatedReplica
-from tests.processes import wait_until
+from tests.nightshift.gateway.simulated import MODEL, ODD, SimulatedReplica, Speed
+from tests.nightshift.serving.echo import connected, received
+from tests.processes import SECONDS, wait_until
 
 
 @contextmanager
@@ -27,6 +33,10 @@ def streaming(gateway: RunningGateway, bearer: str = "anything", **fields: Any) 
     with httpx.stream("POST", url, json=body, headers=headers, timeout=60) as response:
         assert response.status_code == 200
         yield (line.removeprefix("data: ") for line in response.iter_lines() if line)
+
+
+def port_of(gateway: RunningGateway) -> int:
+    return int(gateway.url.rpartition(":")[2])
 
 
 def total(gateway: RunningGateway, name: str) -> int:
@@ -50,6 +60,26 @@ def test_openai_client_completes_streams_and_lists_models(gateway) -> None:
     parts = client.completions.create(model=MODEL, prompt="Once", max_tokens=3, stream=True)
     assert "".join(part.choices[0].text for part in parts).startswith("w0 ")
     assert [model.id for model in client.models.list()] == [MODEL]
+    model = client.models.retrieve(MODEL)
+    assert (model.id, model.created, model.max_model_len) == (MODEL, 1_700_000_000, 4096)
+
+
+def test_openai_client_requests_several_prompts_and_embeddings_and_each_is_charged(tmp_path: Path) -> None:
+    with routing([SimulatedReplica()], dict([key("team")]), tmp_path / "ledger") as gateway:
+        client = gateway.client("team")
+        several = client.completions.create(model=MODEL, prompt=["Once", "Twice"], max_tokens=3, n=2)
+        assert [choice.index for choice in several.choices] == [0, 1, 2, 3]
+        tokens = client.completions.create(model=MODEL, prompt=[[1, 2], [3]], max_tokens=3)
+        echo = client.completions.create(model=MODEL, prompt="Once", max_tokens=0, echo=True, logprobs=1)
+        assert echo.choices[0].text == "Once"
+        chat = client.chat.completions.create(model=MODEL, messages=CHAT, max_tokens=5, extra_body={"top_k": 5})
+        vectors = client.embeddings.create(model=MODEL, input=["Once", "Twice"])
+        assert len(vectors.data) == 2
+        (row,) = read_report(str(tmp_path / "ledger"))
+    answers = [several, tokens, echo, chat]
+    assert row.prompt_tokens == sum(answer.usage.prompt_tokens for answer in [*answers, vectors])
+    assert row.completion_tokens == sum(answer.usage.completion_tokens for answer in answers)
+    assert (row.requests, row.estimated_tokens) == (5, 0)
 
 
 def test_langchain_completes_and_streams(gateway) -> None:
@@ -70,10 +100,10 @@ def test_what_is_not_served_is_refused_in_the_form_of_openais_api(gateway) -> No
     with pytest.raises(openai.NotFoundError) as missing:
         client.chat.completions.create(model="other", messages=CHAT)
     assert (missing.value.code, missing.value.param) == ("model_not_found", "model")
-    with pytest.raises(openai.BadRequestError, match="n is 2; allowed: 1"):
-        client.chat.completions.create(model=MODEL, messages=CHAT, n=2)
-    with pytest.raises(openai.NotFoundError, match="/v1/embeddings is not served; allowed: /v1/chat/completions, "):
-        client.embeddings.create(model=MODEL, input="text")
+    with pytest.raises(openai.NotFoundError, match="/v1/responses is not served; allowed: /v1/chat/completions, "):
+        client.responses.create(model=MODEL, input="text")
+    with pytest.raises(openai.NotFoundError, match=f"model is 'other'; served: {MODEL}"):
+        client.models.retrieve("other")
     with pytest.raises(openai.BadRequestError, match="temperature is too high"):  # the engine's own words
         client.chat.completions.create(model=MODEL, messages=CHAT, temperature=3)
     assert httpx.get(f"{gateway.url}/v1/completions").status_code == 405
@@ -104,14 +134,13 @@ def test_an_attempt_that_fails_before_its_first_byte_is_repeated_elsewhere_unsee
 
 
 @pytest.mark.parametrize("number", [1, 4])
-def test_a_request_that_no_replica_answers_ends_with_an_error_that_names_the_reason(number) -> None:
+def test_a_request_that_no_replica_is_free_for_ends_with_the_answer_of_one(number) -> None:
     replicas = [SimulatedReplica() for _ in range(number)]
     with routing(replicas) as gateway:
         for replica in replicas:
             replica.refuses = True
         response = gateway.complete()
-        assert (response.status_code, response.json()["error"]["code"]) == (502, "replica_failed")
-        assert response.json()["error"]["message"].endswith("answers 503")
+        assert (response.status_code, response.json()) == (503, {"error": "loading"})
         assert sum(bool(replica.bodies) for replica in replicas) == 0
 
 
@@ -241,3 +270,94 @@ async def ask_at_once(gateway: RunningGateway, number: int) -> list[int]:
             return (await client.post(f"{gateway.url}/v1/chat/completions", json=body)).status_code
 
         return await asyncio.gather(*map(ask, range(number)))
+
+
+def test_one_clients_odd_streams_take_no_replica_from_others() -> None:
+    with routing([SimulatedReplica(), SimulatedReplica()]) as gateway:
+        for odd in ODD * 3:
+            messages = [{"role": "user", "content": odd}]
+            assert "[DONE]" not in gateway.complete(messages=messages, stream=True, max_tokens=5).text
+            assert gateway.complete(max_tokens=5).status_code == 200
+            assert all(replica["healthy"] for replica in gateway.health().values())
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_client_that_has_finished_sending_gets_its_answer(stream) -> None:
+    body = json.dumps({"model": MODEL, "messages": CHAT, "stream": stream, "max_tokens": 40}).encode()
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n"
+    with routing([SimulatedReplica(Speed(prefill=0.05))]) as gateway, connected(port_of(gateway)) as client:
+        client.sendall(head % len(body) + body)
+        client.shutdown(socket.SHUT_WR)
+        answer = received(client)
+    assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert answer.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n" if stream else b"}")
+
+
+def test_a_small_request_passes_a_large_one_of_its_key_that_waits_and_those_that_wait_are_counted(
+    tmp_path: Path,
+) -> None:
+    keys = dict([key("team", tokens_per_day=4000)])
+    replica = SimulatedReplica()
+    with routing([replica], keys, tmp_path / "ledger") as gateway, ThreadPoolExecutor() as pool:
+        client = gateway.client("team").chat.completions
+
+        def read_waiting() -> bool:
+            return 'requests_waiting{key="team"} 1.0' in httpx.get(f"{gateway.url}/metrics").text
+
+        replica.is_held = True
+        with streaming(gateway, "team", max_tokens=1900) as events:
+            next(events)
+            large = pool.submit(client.create, model=MODEL, messages=CHAT, max_tokens=1900)
+            wait_until(read_waiting, "the large one waits")
+            small = client.with_raw_response.create(model=MODEL, messages=CHAT, max_tokens=1)
+            assert small.headers["x-ratelimit-limit-tokens"] == "4000"
+            assert int(small.headers["x-ratelimit-remaining-tokens"]) < 2100
+            assert not large.done()
+            replica.is_held = False
+            assert list(events)[-1] == "[DONE]"
+        assert large.result(SECONDS).usage.completion_tokens > 0
+
+
+def test_ids_are_returned_sent_on_and_logged(tmp_path: Path) -> None:
+    ids = {"x-request-id": "mine", "traceparent": f"00-{'a' * 32}-{'b' * 16}-01"}
+    body = {"model": MODEL, "messages": CHAT, "max_tokens": 5}
+    replica = SimulatedReplica()
+    with routing([replica], log=tmp_path) as gateway:
+        url = f"{gateway.url}/v1/chat/completions"
+        for fields in (body, body | {"stream": True}, body | {"model": "other"}, body | {"temperature": 3}):
+            headers = httpx.post(url, json=fields, headers=ids).headers
+            assert {name: headers[name] for name in ids} == ids
+        invalid = {"x-request-id": "a b", "traceparent": "00-1-2-3"}
+        headers = httpx.post(url, json=body, headers=invalid).headers
+        assert len(headers["x-request-id"]) == 32
+        assert "traceparent" not in headers
+    logged = [(record.request_id, record.traceparent) for record in read_records(str(tmp_path), find_day(now()))]
+    assert logged == [tuple(ids.values())] * 4 + [(headers["x-request-id"], "")]
+    assert replica.ids[-2:] == ["mine", headers["x-request-id"]]
+
+
+def test_a_compressed_body_is_read_and_an_unknown_coding_refused(gateway) -> None:
+    body = json.dumps({"model": MODEL, "messages": CHAT, "max_tokens": 5}).encode()
+    url = f"{gateway.url}/v1/chat/completions"
+    for coding, content, status in (
+        ("gzip", gzip.compress(body), 200),
+        ("deflate", zlib.compress(body), 200),
+        ("identity", body, 200),
+        ("gzip", body, 400),
+        ("gzip", gzip.compress(b" " * 17_000_000 + body), 413),
+        ("br", body, 415),
+    ):
+        assert httpx.post(url, content=content, headers={"content-encoding": coding}).status_code == status
+
+
+def test_a_refusal_that_a_retry_does_not_change_says_so_and_names_what_is_left(tmp_path: Path) -> None:
+    keys = dict([key("poor", tokens_per_day=1000, requests_per_minute=9)])
+    with routing([SimulatedReplica()], keys, tmp_path / "ledger") as gateway:
+        create = gateway.client("poor").with_options(max_retries=2).chat.completions.create
+        with pytest.raises(openai.RateLimitError) as refusal:
+            create(model=MODEL, messages=CHAT, max_tokens=1000)
+        headers = refusal.value.response.headers
+        assert headers["x-should-retry"] == "false"
+        assert [headers[f"x-ratelimit-remaining-{unit}"] for unit in ("requests", "tokens")] == ["9", "1000"]
+        assert headers["x-ratelimit-reset-tokens"].endswith("s")
+        assert 'nightshift_gateway_requests_total{code="429"} 1.0' in httpx.get(f"{gateway.url}/metrics").text

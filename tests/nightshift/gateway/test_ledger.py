@@ -1,9 +1,12 @@
 """The ledger: what is admitted, what waits, and what a killed process leaves behind."""
 
 import asyncio
+import random
+import shutil
 import sqlite3
 import sys
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import closing, suppress
 from pathlib import Path
@@ -56,7 +59,7 @@ def test_tokens_are_charged_by_key_version_and_day_and_add_up_over_restarts(tmp_
     ]
 
 
-def test_requests_of_a_key_wait_in_their_order_for_tokens_that_others_return(tmp_path) -> None:
+def test_a_request_that_fits_passes_those_that_wait_and_these_are_admitted_in_their_order(tmp_path) -> None:
     admitted: list[int] = []
 
     async def work(ledger: Ledger) -> None:
@@ -69,13 +72,15 @@ def test_requests_of_a_key_wait_in_their_order_for_tokens_that_others_return(tmp
             ledger.settle(reservation, "1", TokenUsage(tokens, 0))
 
         waiting = [asyncio.create_task(ask(tokens)) for tokens in (50, 5, 40)]
-        await asyncio.sleep(0.05)
-        assert admitted == []
-        ledger.settle(first, "1", TokenUsage(5, 0))
-        await asyncio.gather(*waiting)
+        async with asyncio.timeout(SECONDS):
+            await waiting[1]
+            assert (admitted, ledger.count_waiting()) == ([5], {"team": 2})
+            ledger.settle(first, "1", TokenUsage(5, 0))
+            await asyncio.gather(*waiting)
+        assert ledger.count_waiting() == {"team": 0}
 
     with_ledger(tmp_path / "ledger", work)
-    assert admitted == [50, 5, 40]
+    assert admitted == [5, 50, 40]
 
 
 def test_a_request_is_refused_once_the_others_have_used_what_it_needs(tmp_path) -> None:
@@ -185,7 +190,8 @@ def test_a_file_that_is_no_ledger_is_refused(tmp_path) -> None:
     ("script", "version"),
     [
         ("create table usage (key text, version text, day integer, requests integer, prompt_tokens integer)", 1),
-        (f"{SCHEMA} pragma user_version = 3", 3),
+        ("create table usage (key text, nanodollars integer); pragma user_version = 2", 2),
+        (f"{SCHEMA} pragma user_version = 4", 4),
     ],
 )
 def test_a_ledger_of_another_version_is_refused_and_left_as_it_is(tmp_path: Path, script: str, version: int) -> None:
@@ -217,6 +223,119 @@ def test_a_database_with_other_tables_of_the_same_names_is_no_ledger(tmp_path: P
 
     with pytest.raises(UserError, match=r"no such column: .*; give a ledger, or the name of a new file"):
         Ledger(str(path))
+
+
+def test_a_day_keeps_what_is_spent_wherever_the_clock_jumps(tmp_path) -> None:
+    key, now = team(tokens_per_day=100), [TODAY]
+
+    async def run() -> list[LedgerRow]:
+        ledger = Ledger(str(tmp_path / "ledger"), lambda: now[0])
+        for day in [0, 3, 0, -6, 0, 40, *range(1, 20), 0]:
+            now[0] = TODAY + day * DAY
+            with suppress(BudgetError):
+                ledger.settle(await ledger.reserve(key, Amount(60)), "1", TokenUsage(60, 0))
+        open_reservation = await ledger.reserve(key, Amount(40))
+        now[0] += DAY
+        ledger.settle(open_reservation, "1", TokenUsage(40, 0))
+        now[0] -= DAY
+        with pytest.raises(BudgetError, match="team has 0 of 100 left"):
+            await ledger.reserve(key, Amount(1))
+        await ledger.flush()
+        rows = ledger.report()
+        await ledger.close()
+        return rows
+
+    rows = asyncio.run(run())
+    assert {row.prompt_tokens for row in rows if row.day != DATE} == {60}
+    assert [row.prompt_tokens for row in rows if row.day == DATE] == [100]
+
+
+def write_ledger(path: Path) -> None:
+    """Fill a ledger, and leave it as a killed process would, with a write-ahead log."""
+
+    async def work(ledger: Ledger) -> None:
+        for number in range(60):
+            key = ApiKey(f"team-{number}", "0" * 64)
+            ledger.settle(await ledger.reserve(key, Amount(100)), "1", TokenUsage(1000 + number, 77))
+            await ledger.flush()
+        await ledger.reserve(key, Amount(100))
+        for file in path.parent.glob("ledger*"):
+            (path.parent / "killed").mkdir(exist_ok=True)
+            (path.parent / "killed" / file.name).write_bytes(file.read_bytes())
+
+    with_ledger(path, work)
+
+
+def read_damaged(folder: Path, name: str, content: bytes, tmp_path: Path) -> list[LedgerRow] | None:
+    """Open a copy of a ledger with other content in one of its files; None: it is refused."""
+    copy = tmp_path / "copy"
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("killed", "*-shm", "copy"))
+    (copy / name).write_bytes(content)
+
+    async def report(ledger: Ledger) -> list[LedgerRow]:
+        return ledger.report()
+
+    try:
+        return with_ledger(copy / "ledger", report)
+    except UserError:
+        return None
+
+
+def test_a_damaged_page_or_write_ahead_log_is_noticed(tmp_path: Path) -> None:
+    source, generator = tmp_path / "source", random.Random(1)
+    source.mkdir()
+    write_ledger(source / "ledger")
+    for folder, name in ((source, "ledger"), (source / "killed", "ledger-wal")):
+        content = (folder / name).read_bytes()
+        whole, outcomes = read_damaged(folder, name, content, tmp_path), Counter[bool]()
+        assert whole and len(whole) >= 60
+        for _ in range(40):
+            position = generator.randrange(len(content))
+            damaged = content[:position] + bytes([content[position] ^ 0xFF]) + content[position + 1 :]
+            rows = read_damaged(folder, name, damaged, tmp_path)
+            assert rows in (None, whole)  # a byte without meaning changes nothing
+            outcomes[rows is None] += 1
+        assert outcomes[True] > 3
+        for size in (0, len(content) // 2, len(content) - 1):
+            assert read_damaged(folder, name, content[:size], tmp_path) is None
+
+
+def test_a_number_that_a_disk_changed_in_a_row_is_noticed_at_the_start_and_by_the_next_charge(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+
+    async def work(ledger: Ledger) -> None:
+        ledger.settle(await ledger.reserve(team(), Amount(9)), "1", TokenUsage(5, 1))
+        await ledger.flush()
+        ledger._database.execute("update usage set prompt_tokens = 4")
+        ledger.settle(await ledger.reserve(team(), Amount(9)), "1", TokenUsage(5, 1))
+        await ledger.flush()
+        assert [row.prompt_tokens for row in ledger.report()] == [4]
+
+    with_ledger(path, work)
+    for read in (Ledger, read_report):
+        with pytest.raises(UserError, match=r"is damaged: 1 rows do not match their checksums; see .*restore\.md"):
+            read(str(path))
+
+
+def test_a_ledger_that_lacks_commits_is_refused_and_taken_once_their_count_is_removed(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+
+    async def work(ledger: Ledger) -> None:
+        ledger.settle(await ledger.reserve(team(), Amount(9)), "1", TokenUsage(5, 1))
+
+    with_ledger(path, work)
+    older = path.read_bytes()
+    with_ledger(path, work)
+    path.write_bytes(older)
+    with pytest.raises(UserError, match=r"lacks its last \d+ commits, of which .*ledger-commits tells"):
+        Ledger(str(path))
+    count = tmp_path / "ledger-commits"
+    count.write_bytes(b"x" * 20)
+    with pytest.raises(UserError, match="ledger-commits is damaged"):
+        Ledger(str(path))
+    count.unlink()
+    with_ledger(path, work)
 
 
 HOLD = """

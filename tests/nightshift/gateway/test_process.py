@@ -32,7 +32,7 @@ REPLICA = ["--replica", "http://127.0.0.1:1"]
     [
         ([], "give the replicas with either --replica URL, once per replica, or --replicas FILE"),
         (["--replica", "http://a:1", "--replicas", "file"], "give the replicas with either --replica URL"),
-        (["--replica", "a:1"], "replica is 'a:1'; give [VERSION=]http://HOST:PORT"),
+        (["--replica", "a:1"], "replica is 'a:1'; give [VERSION=]http://HOST:PORT or https://HOST:PORT"),
         (["--replicas", "/nowhere"], "replicas is '/nowhere': No such file or directory"),
         ([*REPLICA, "--keys", "file"], "keys and ledger belong together; give both --keys FILE and --ledger FILE"),
         ([*REPLICA, "--keys", "/nowhere", "--ledger", "l"], "keys is '/nowhere': No such file or directory"),
