@@ -1,11 +1,25 @@
 """The gateway's connections to a replica, over sockets."""
 
 import asyncio
+import ssl
+import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 
-from nightshift.gateway.upstream import BUFFER, ConnectionPool, SilentReplicaError, UpstreamError, encode_request
+from nightshift.gateway.fleet import Address, EngineReplica
+from nightshift.gateway.upstream import (
+    BUFFER,
+    MAX_ANSWER,
+    ConnectionPool,
+    InvalidAnswerError,
+    SilentReplicaError,
+    UnreachableError,
+    UpstreamError,
+    encode_request,
+)
+from tests.cluster.access import Certificate
 
 REQUEST = encode_request("POST", "/", "host", b"{}")
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n"
@@ -98,3 +112,33 @@ def test_a_response_that_is_silent_for_long_is_ended() -> None:
 def test_where_nothing_listens_is_an_error_that_names_the_address() -> None:
     with pytest.raises(UpstreamError, match=r"no connection to 127\.0\.0\.1:1: "):
         asyncio.run(ask(ConnectionPool("127.0.0.1", 1)))
+
+
+def test_a_replica_behind_https_is_reached_where_its_certificate_is_trusted(tmp_path: Path) -> None:
+    pair, replica = Certificate.create(tmp_path), Replica(HEAD % 3 + b"one")
+    server_side = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    server_side.load_cert_chain(pair.certificate, pair.key)
+
+    async def run() -> None:
+        async with await asyncio.start_server(replica.serve, "127.0.0.1", 0, ssl=server_side) as server:
+            port = server.sockets[0].getsockname()[1]
+            trusting = ConnectionPool("127.0.0.1", port, tls=ssl.create_default_context(cafile=pair.certificate))
+            assert await ask(trusting) == (200, b"one")
+            trusting.close()
+            strict = EngineReplica(Address(f"https://127.0.0.1:{port}")).pool
+            with pytest.raises(
+                UnreachableError, match=r"no connection to 127\.0\.0\.1:\d+: .*CERTIFICATE_VERIFY_FAILED"
+            ):
+                await ask(strict)
+
+    asyncio.run(run())
+
+
+def test_a_whole_answer_is_joined_once_and_has_a_limit() -> None:
+    async def work(pool: ConnectionPool) -> float:
+        started = time.process_time()
+        with pytest.raises(InvalidAnswerError, match=f"more than {MAX_ANSWER} bytes"):
+            await ask(pool)
+        return time.process_time() - started
+
+    assert exchange(Replica(HEAD % (MAX_ANSWER + 1) + bytes(MAX_ANSWER + 1)), work) < 10
