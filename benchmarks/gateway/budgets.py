@@ -95,7 +95,7 @@ def simulate_budgets(requests: int, keys: int, kills: int) -> figures.Row:
         "refused": outcomes[Outcome.OVER_BUDGET],
         "overspent": checks["overspent"],
         "wrongly refused": checks["wrongly refused"],
-        "ledger - tokens": sum(budget.spent != spent for budget, spent in zip(budgets, used, strict=True)),
+        "ledger - tokens": sum(budget.today.spent != spent for budget, spent in zip(budgets, used, strict=True)),
         "us a request": 1e6 * seconds / requests,
     }
 

@@ -98,14 +98,9 @@ class KeyBudget:
     _days: dict[int, DayUsage] = field(default_factory=dict)
 
     @property
-    def spent(self) -> Amount:
-        """The usage of the current day's settled requests."""
-        return self._days[self.day].spent
-
-    @property
-    def reserved(self) -> Amount:
-        """The reservations of the current day's requests in progress."""
-        return self._days[self.day].reserved
+    def today(self) -> DayUsage:
+        """The usage of the current day."""
+        return self._days[self.day]
 
     def admit(self, limits: Limits, amount: Amount, now: float) -> Outcome:
         """Reserve a request's worst case if it is admitted.
@@ -118,8 +113,7 @@ class KeyBudget:
         self.turn_to(now)
         outcome = self._decide(limits, amount)
         if outcome is Outcome.ADMITTED:
-            usage = self._days[self.day]
-            usage.reserved = usage.reserved.plus(amount)
+            self.today.reserved = self.today.reserved.plus(amount)
             self.requests += 1
         return outcome
 
@@ -131,7 +125,7 @@ class KeyBudget:
 
     def remaining(self, limits: Limits) -> Amount:
         """Return today's remaining budget, without reservations."""
-        return limits.per_day.minus(self.spent)
+        return limits.per_day.minus(self.today.spent)
 
     def turn_to(self, now: float) -> None:
         """Change to the day and the minute of a time in seconds since 1970."""
@@ -151,6 +145,6 @@ class KeyBudget:
             return Outcome.OVER_BUDGET
         if limits.requests_per_minute is not None and self.requests >= limits.requests_per_minute:
             return Outcome.OVER_RATE
-        if amount.exceeds(remaining.minus(self.reserved)):
+        if amount.exceeds(remaining.minus(self.today.reserved)):
             return Outcome.WAITING
         return Outcome.ADMITTED

@@ -245,7 +245,7 @@ class Ledger:
             budget.turn_to(now)
         except LedgerError:
             return headers
-        free = budget.remaining(key.limits).minus(budget.reserved)
+        free = budget.remaining(key.limits).minus(budget.today.reserved)
         for unit, limit, left, period in (
             ("requests", key.requests_per_minute, (key.requests_per_minute or 0) - budget.requests, MINUTE),
             ("tokens", key.tokens_per_day, free.tokens, DAY),

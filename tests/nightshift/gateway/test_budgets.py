@@ -4,7 +4,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from nightshift.gateway.budgets import DAY, MINUTE, UNLIMITED, Amount, KeyBudget, Limits, Outcome
+from nightshift.gateway.budgets import DAY, MINUTE, UNLIMITED, Amount, DayUsage, KeyBudget, Limits, Outcome
 
 LIMITS = Limits(Amount(100, UNLIMITED), requests_per_minute=5)
 NOON = 1000.5 * DAY
@@ -32,7 +32,7 @@ def test_a_reservation_of_yesterday_takes_nothing_from_today_and_a_clock_set_bac
     yesterday = budget.day
     assert budget.admit(LIMITS, Amount(100), NOON + DAY) is Outcome.ADMITTED
     budget.settle(yesterday, Amount(100), Amount(100))
-    assert (budget.reserved, budget.spent) == (Amount(100), Amount(0))
+    assert budget.today == DayUsage(spent=Amount(0), reserved=Amount(100))
     assert budget.admit(LIMITS, Amount(1), NOON) is Outcome.OVER_BUDGET
 
 
