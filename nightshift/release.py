@@ -5,18 +5,21 @@ audit root, which is kept for good, while runs are subject to retention. The reg
 record; it is set after the record, and set again by whoever next finds that it is not so.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any, Self
 
 from nightshift import registry, storage
 from nightshift.contracts.release import Action, Entry, Release, ReleasedVersion
 from nightshift.contracts.state import State
+from nightshift.contracts.verdict import Decision
 from nightshift.errors import UnavailableError, UserError
 from nightshift.registry import Version
 from nightshift.storage import conditional
 
+# tags of a version: last day of its training data, identity of the version it was held to, decision of the evaluation
+TRAINED_UNTIL, REFERENCE, EVALUATION = "train_last", "reference", "evaluation"
 TRIES = 50  # each lost try means that another writer has succeeded
 
 
@@ -145,7 +148,9 @@ def challenge(record: Release, version: Version, run: str, reasons: list[str]) -
 
 def describe(version: Version) -> ReleasedVersion:
     """Return how the record names a version."""
-    return ReleasedVersion(version=version.version, sha256=version.sha256, trained_until=version.tags.get("train_last"))
+    return ReleasedVersion(
+        version=version.version, sha256=version.sha256, trained_until=version.tags.get(TRAINED_UNTIL)
+    )
 
 
 def promote(ref: ReleaseRef, number: int, before: Callable[[Version], None] = lambda _: None) -> Version:
@@ -198,6 +203,46 @@ def predecessor(ref: ReleaseRef, record: Release | None) -> int | None:
     return earlier[-1] if earlier else None
 
 
+def find_reference(ref: ReleaseRef, since: date) -> Version | None:
+    """Return the best version so far beside the live one, with files that can be read; see `choose_reference`."""
+    record = read(ref)
+    best = choose_reference(_list_live_versions(ref, record), since) if record else None
+    return best and registry.find(ref.registry, ref.name, best.version)
+
+
+def choose_reference(trail: Sequence[Version], since: date) -> Version | None:
+    """Return the best version so far beside the live one, None without one.
+
+    It is the version which the live one was itself held to, by its tag, or else the oldest one. What was live before a
+    person overruled the evaluation does not count.
+
+    Args:
+        trail: the versions that were live one after the other, at least one; the last one is.
+        since: first day on which the training days of a reference may have ended.
+    """
+    *earlier, live = trail[_find_overruled(trail) :]
+    recent = [version for version in earlier if version.tags.get(TRAINED_UNTIL, "") >= str(since)]
+    if not recent or live.tags.get(REFERENCE) == live.sha256:
+        return None
+    return _find_held_to(recent, live) or recent[0]
+
+
+def _list_live_versions(ref: ReleaseRef, record: Release) -> list[Version]:
+    """Return the versions that were live one after the other, as far as they exist; the last one is."""
+    existing = {version.version: version for version in registry.versions(ref.registry, ref.name)}
+    return [existing[number] for number in record.trail if number in existing]
+
+
+def _find_held_to(versions: Sequence[Version], live: Version) -> Version | None:
+    return next((version for version in versions if version.sha256 == live.tags.get(REFERENCE)), None)
+
+
+def _find_overruled(trail: Sequence[Version]) -> int:
+    """Return the position of the newest version that had not passed its evaluation, 0 without one."""
+    overruled = [version.tags.get(EVALUATION, Decision.PASS) != Decision.PASS for version in trail]
+    return max((position for position, is_overruled in enumerate(overruled) if is_overruled), default=0)
+
+
 def list_pinned(ref: ReleaseRef) -> dict[int, str]:
     """Return the versions that are needed however old they are, and as what."""
     record = read(ref)
@@ -205,7 +250,14 @@ def list_pinned(ref: ReleaseRef) -> dict[int, str]:
         return {}
     before = predecessor(ref, record)
     challenger = {record.challenger.version: "challenger"} if record.challenger else {}
-    return ({before: "rollback target"} if before else {}) | challenger | {record.live.version: registry.CHAMPION}
+    trail = _list_live_versions(ref, record)
+    best = _find_held_to(trail, trail[-1]) if trail else None
+    return (
+        ({best.version: "reference"} if best else {})
+        | ({before: "rollback target"} if before else {})
+        | challenger
+        | {record.live.version: registry.CHAMPION}
+    )
 
 
 def _previous(ref: ReleaseRef, record: Release | None) -> Version:

@@ -82,7 +82,8 @@ def deploy(context: StepContext, patience: Patience) -> dict[str, float | str]:
         version = _register(context, verdicts)
         log.info("%s: version %d is registered", version.name, version.version)
         release.change(release.ReleaseRef.from_state(context.state, version.name), decide)
-    record = _record(context.state, version, settled[-1])
+    caveats = [verdict.caveat for verdict in verdicts if verdict.caveat]
+    record = _record(context.state, version, settled[-1], caveats)
     write_section(args.deployment, section.build(record))
     record.write(args.deployment)
     return record.model_dump(include={"model", "version", "sha256", "decision"}, mode="json")
@@ -97,7 +98,7 @@ def _settle(
     state, run_id = context.state, context.args.run
     before = _before(context, version, record, verdicts)
     out = record is not None and version.version in record.rolled_back
-    challenger = core.VersionInfo(version.version, version.sha256, version.tags["train_last"], out)
+    challenger = core.VersionInfo(version.version, version.sha256, version.tags[release.TRAINED_UNTIL], out)
     decision = core.decide(challenger, before, verdicts)
     if state.target is DeploymentTarget.RECORD_ONLY:
         decision = core.withhold_promotion(decision, before is not None)
@@ -160,7 +161,7 @@ def _before(
     ref = release.ReleaseRef.from_state(context.state, version.name)
     number = release.predecessor(ref, record)
     champion = registry.find(ref.registry, ref.name, number) if number else None
-    return VersionInfo(champion.version, champion.sha256, champion.tags["train_last"]) if champion else None
+    return VersionInfo(champion.version, champion.sha256, champion.tags[release.TRAINED_UNTIL]) if champion else None
 
 
 def _serve(context: StepContext, version: Version, patience: Patience, is_live: bool) -> dict[str, Any]:
@@ -186,13 +187,14 @@ def _serve(context: StepContext, version: Version, patience: Patience, is_live: 
     return silent | answering | {"engine": f"{text.url}/v1" if text else None}
 
 
-def _record(state: State, version: Version, settled: DeploymentResult) -> Deployment:
+def _record(state: State, version: Version, settled: DeploymentResult, caveats: list[str]) -> Deployment:
     return Deployment(
         model=version.name,
         version=version.version,
         sha256=version.sha256,
         decision=settled.decision.outcome,
         reasons=settled.decision.reasons,
+        caveats=caveats,
         champion_version=settled.live and settled.live.version,
         previous_champion_version=settled.before,
         registry=state.registry,

@@ -8,6 +8,7 @@ from nightshift.contracts.deployment import DeploymentOutcome
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.verdict import Verdict
 from nightshift.errors import UserError
+from nightshift.release import REFERENCE, TRAINED_UNTIL
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,11 @@ def in_steps(decision: DeploymentDecision, challenger: VersionInfo, released: in
 
 def _objections(challenger: VersionInfo, champion: VersionInfo | None, verdicts: Sequence[Verdict]) -> list[str]:
     """Return why a version may not be promoted; nothing when it may."""
-    objections = [reason for verdict in verdicts if not verdict.is_pass for reason in verdict.reasons]
+    number = challenger.version
+    held = f"Version {number} is held for a person; `nightshift promote {number}` takes it as it is."
+    objections = [held] if any(verdict.is_held for verdict in verdicts) else []
+    failed = [verdict for verdict in verdicts if not verdict.is_pass]
+    objections += [reason for verdict in failed for reason in verdict.reasons if reason != verdict.caveat]
     if challenger.rolled_back:
         objections.append(f"Version {challenger.version} was rolled back; promote it by hand.")
     if not champion:
@@ -144,7 +149,7 @@ def lineage(model: ModelPackage, verdicts: Sequence[Verdict], promise: str) -> d
     tags = {
         "candidate": model.selected,
         "train_first": lineage.train.first,
-        "train_last": lineage.train.last,
+        TRAINED_UNTIL: lineage.train.last,
         "train_rows": lineage.train.rows,
         "train_positives": lineage.train.positives,
         "events_sha256": lineage.events_sha256,
@@ -153,6 +158,7 @@ def lineage(model: ModelPackage, verdicts: Sequence[Verdict], promise: str) -> d
         "seed": lineage.seed,
         "promise": promise,
         promise: measures(verdicts).get(promise),
+        REFERENCE: next((verdict.reference.sha256 for verdict in verdicts if verdict.reference), model.sha256),
     }
     tags |= {verdict.gate: verdict.decision for verdict in verdicts}
     return {key: str(value) for key, value in tags.items() if value is not None}

@@ -32,8 +32,9 @@ def _outcome(record: Deployment) -> SectionOutcome:
         "kept": f"Version {champion} stays {role}; version {version} was not promoted",
         "registered": f"Version {version} was registered, not promoted; there is no champion",
     }[decision]
-    tone = "good" if decision == "promoted" else "neutral"
-    return SectionOutcome(headline=headline, label=decision, tone=tone, reasons=record.reasons)
+    tone = "bad" if record.caveats else "good" if decision == "promoted" else "neutral"
+    first = " ".join([*record.caveats, headline])
+    return SectionOutcome(headline=first, label=decision, tone=tone, reasons=record.reasons)
 
 
 def _completion(record: Deployment) -> str:

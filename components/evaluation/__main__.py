@@ -1,6 +1,7 @@
 """Flags in, files out: see `components/evaluation/__init__.py`."""
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 from components.evaluation import section
@@ -42,8 +43,10 @@ def evaluate(context: StepContext, find_champion: Callable[[ReleaseRef], Version
     rows = tasks.find(model.kind).evaluation.rows(context.config, context.features, fold, model)
     step.log.info("scoring %s", rows)
     candidates = {name: rows.measure(args.model, model, name) for name in model.candidates}
-    champion = _champion(find_champion(ReleaseRef.from_state(context.state, context.config.name)), rows, model)
-    report = rows.report(args.model, model, candidates, champion)
+    ref = ReleaseRef.from_state(context.state, context.config.name)
+    champion = _champion(find_champion(ref), rows, model)
+    reference = _reference(context, ref, rows)
+    report = rows.report(args.model, model, candidates, champion, reference)
     step.log.info("%s: %s", report.verdict.decision, " ".join(report.verdict.reasons))
     for caveat in report.caveats:
         step.log.warning("%s", caveat)
@@ -55,13 +58,31 @@ def _champion(version: Version | None, rows: RowsUnderTest[Any], ours: ModelPack
     """Return the champion measured on the rows, or a sentence why there is none to compare with."""
     if version is None:
         return "There was no champion to compare with."
+    return _measure(f"Champion version {version.version}", version, rows, ours)
+
+
+def _reference(context: StepContext, ref: ReleaseRef, rows: RowsUnderTest[Any]) -> Any | None:
+    """Return the best of earlier versions measured on the rows; None where the champion is that, or nothing can be."""
+    model, days = context.model, context.config.evaluation.reference_days
+    version = release.find_reference(ref, model.lineage.train.last - timedelta(days=days)) if days else None
+    if version is None:
+        return None
+    measured = _measure(f"Version {version.version}, the best one so far,", version, rows, model)
+    if isinstance(measured, str):
+        step.log.warning("%s", measured)
+        return None
+    return measured
+
+
+def _measure(name: str, version: Version, rows: RowsUnderTest[Any], ours: ModelPackage) -> Any:
+    """Return a version measured on the rows, or a sentence why it cannot be, which begins with its name."""
     try:
         model = package.load(version.uri)
         if misfit := rows.misfit(ours, model):
-            return f"Champion version {version.version} {misfit}."
+            return f"{name} {misfit}."
         return rows.measure(version.uri, model, model.selected, version.version)
     except Exception as error:  # whatever is wrong with an old model must not stop the new one
-        return f"Champion version {version.version} cannot be read: {' '.join(str(error).split())}."
+        return f"{name} cannot be read: {' '.join(str(error).split())}."
 
 
 def _save(folder: str, report: EvaluationReport) -> None:

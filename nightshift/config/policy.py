@@ -42,6 +42,11 @@ class EvaluationGate(ConfigSection):
         description="average precision, or task.select_by, that a fresher model may lose, at the low end of the 95 % "
         "interval",
     )
+    reference_days: DaysOrNone = Field(
+        365,
+        description="a fresher model is held to the best version of so many days as well, by the ends of their "
+        "training days, so that within them no more than the tolerance is lost; 0: to the live version only",
+    )
 
 
 class DriftLimits(ConfigSection):

@@ -9,12 +9,13 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import annotated_types
 from pydantic import Field, field_validator, model_validator
 
-from nightshift.config.columns import Amount, Categories, Identifier, LabeledColumns, Numbers
+from nightshift.config.columns import Amount, Categories, Holds, Identifier, LabeledColumns, Numbers
 from nightshift.config.policy import DriftLimits, Effect, EvaluationGate, Protocol
 from nightshift.config.section import ConfigSection, Cost, Days, Factor, Positive, Share, Threads
 from nightshift.config.source import FileFormat, Simulator, Source
 from nightshift.config.task import CandidateConfig, CandidateName, TaskConfig
 from nightshift.config.usecase import LabeledConfig
+from nightshift.errors import check_names
 
 EXACT = 2**53  # up to which float64 has every whole number
 LARGEST_UNITS = 10**13  # of an amount, in the currency's smallest unit: 900,000 of them add up in int64
@@ -172,6 +173,11 @@ class TabularEvaluationGate(EvaluationGate):
     min_positives: Positive = Field(50, description="positives in the test window that are needed to decide")
     min_average_precision: Share = 0.3
     max_average_precision: Share = Field(0.99, description="better than this is taken for leakage and refused")
+    allowed_alone: list[str] = Field(
+        [],
+        description="columns known before the outcome that may rank the test rows nearly as well as the model does; "
+        "any other one that does holds the version for a person",
+    )
     cost_missed_positive: Cost = Field(
         1.0,
         description="of a positive that is not flagged, as a multiple of its amount regardless of the sign; without "
@@ -239,6 +245,11 @@ class TabularConfig(LabeledConfig):
         return self
 
     @model_validator(mode="after")
+    def _columns_allowed_alone_are_inputs(self) -> Self:
+        check_names("evaluation.allowed_alone", self.evaluation.allowed_alone, self.raw_inputs.values())
+        return self
+
+    @model_validator(mode="after")
     def _amounts_are_exact(self) -> Self:
         largest, decimals = self.limits.largest_amount, self.task.amount_decimals
         if largest and largest * 10**decimals > EXACT:
@@ -247,6 +258,11 @@ class TabularConfig(LabeledConfig):
                 f"are exact up to {EXACT / 10**decimals:,.16g}; lower one of them"
             )
         return self
+
+    @property
+    def raw_inputs(self) -> dict[str, str]:
+        """Name inside the pipeline -> the user's, of the columns that models take as they are."""
+        return self.columns.holding(Holds.AMOUNT, Holds.NUMBER, Holds.CATEGORY)
 
     @property
     def nullable(self) -> list[str]:

@@ -26,6 +26,7 @@ class Deployment(Artifact):
         "and there is no champion to keep"
     )
     reasons: list[str] = Field(description="why, one sentence each")
+    caveats: list[str] = Field([], description="what the gates have to say first of all, a sentence each")
     champion_version: int | None = Field(description="the champion now; null where there is none")
     previous_champion_version: int | None = Field(description="the champion before this run")
     registry: str = Field(description="root of the registry")

@@ -265,7 +265,9 @@ class SectionOutcome(Part):
     def from_verdict(cls, verdict: Verdict, headline: str) -> Self:
         """Return the outcome that a gate's verdict is."""
         tones: dict[Decision, Tone] = {Decision.PASS: "good", Decision.FAIL: "bad", Decision.UNDECIDED: "neutral"}
-        return cls(headline=headline, label=verdict.decision, tone=tones[verdict.decision], reasons=verdict.reasons)
+        tone: Tone = "bad" if verdict.caveat else tones[verdict.decision]
+        first = " ".join(filter(None, [verdict.caveat, headline]))
+        return cls(headline=first, label=verdict.decision, tone=tone, reasons=verdict.reasons)
 
 
 class Section(Artifact):

@@ -44,7 +44,20 @@ class Verdict(Artifact):
     measures: list[Measure] = Field(description="the figures behind it")
     subject: str = Field(description="identity (SHA-256) of the model that was judged")
     compared_with: Opponent | None = Field(None, description="the champion at that time, where the gate compares")
+    reference: Opponent | None = Field(
+        None,
+        description="the best version of evaluation.reference_days, to which later challengers are held as well; null "
+        "where the model is that itself, or nothing is compared",
+    )
+    caveat: str = Field(
+        "", description="a sentence that a reader needs before all others, the headline of the run's page; else empty"
+    )
     advisory: bool = Field(False, description="true: it is reported and does not block a promotion")
+
+    @property
+    def is_held(self) -> bool:
+        """Whether a person has to decide."""
+        return self.decision is Decision.UNDECIDED and bool(self.caveat)
 
     @property
     def is_pass(self) -> bool:

@@ -57,18 +57,25 @@ class PairedComparison:
     until: str
     champion_until: str
 
+    @property
+    def is_better(self) -> bool:
+        """Whether the challenger is better beyond noise."""
+        return self.gain.low > 0
+
     def decide(self, version: int, tolerance: float) -> tuple[Decision, list[str]]:
-        """Return whether the challenger may replace a version, and why; rules 5 to 7 of `judge`."""
+        """Return whether the challenger may replace a version, and why; rules 5 to 8 of `judge`."""
         name = self.metric.replace("_", " ")
         figures = (
             f"The challenger's {name} is {self.ours}, that of champion version {version} {self.theirs} "
             f"on the same rows, the gain {self.gain} (95 % intervals)."
         )
         days = f"trained until {self.until}, the champion until {self.champion_until}"
-        if self.gain.low > 0:
+        if self.is_better:
             promoted, why = True, "It is better beyond noise."
         elif self.gain.low <= -tolerance:
             promoted, why = False, f"It is not better beyond noise, and may be worse by more than {tolerance:g}."
+        elif self.gain.high < 0:
+            promoted, why = False, f"It is worse beyond noise, if by less than {tolerance:g}."
         elif self.until > self.champion_until:
             promoted, why = True, f"It is not worse by more than {tolerance:g}, and fresher: {days}."
         else:

@@ -384,7 +384,9 @@ class RowsUnderTest(Protocol[C]):
     def misfit(self, ours: ModelPackage, model: ModelPackage, /) -> str:
         """Return why a model cannot score the rows as ours does, the end of a sentence; empty when it can."""
 
-    def report(self, uri: str, model: ModelPackage, candidates: dict[str, C], champion: C | str) -> EvaluationReport:
+    def report(
+        self, uri: str, model: ModelPackage, candidates: dict[str, C], champion: C | str, reference: C | None
+    ) -> EvaluationReport:
         """Judge the model at a URI and describe it.
 
         Args:
@@ -392,6 +394,7 @@ class RowsUnderTest(Protocol[C]):
             model: its manifest.
             candidates: each of its candidates, measured.
             champion: measured on the same rows, or a sentence why there is none to compare with.
+            reference: the best of earlier versions, measured on the same rows, where that is not the champion.
         """
 
 

@@ -1,6 +1,6 @@
 """One evaluation, whatever the task: who stood against whom, and whether the challenger may replace the champion."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Generic, Self, TypeVar
 
@@ -102,8 +102,9 @@ class Gate:
         undecidable: why nothing can be decided, a sentence each.
         refused: floors that it misses, and whatever else keeps it out, a sentence each.
         passed: says that it passes the floors.
-        remarks: on the comparison with the champion, where there is one.
         measures: of the verdict.
+        remarks: on the comparison with the champion, where there is one.
+        held: why a person has to look at a challenger that would pass, a sentence each; the first is a headline.
     """
 
     metric: str
@@ -113,9 +114,10 @@ class Gate:
     passed: str
     measures: list[Measure]
     remarks: Sequence[str] = field(default_factory=list)
+    held: Sequence[str] = field(default_factory=list)
 
 
-def judge(challenger: C, champion: C | str, gate: Gate) -> Verdict:
+def judge(challenger: C, champion: C | str, gate: Gate, reference: C | None = None) -> Verdict:
     """Decide whether the challenger may replace the champion.
 
     The rule:
@@ -126,9 +128,13 @@ def judge(challenger: C, champion: C | str, gate: Gate) -> Verdict:
     4. Between a model and itself there is nothing to decide.
     5. The challenger passes when it is better beyond noise: the paired 95 % interval of its gain in the gate's metric
        lies above 0.
-    6. It passes when it is non-inferior and fresher: that interval lies above -tolerance, and it was trained
+    6. It fails when it is worse beyond noise: the interval lies below 0.
+    7. It passes when it is non-inferior and fresher: the interval lies above -tolerance, and it was trained
        on days newer than the champion's. Equals of the same days never replace one another.
-    7. Otherwise it fails.
+    8. Otherwise it fails.
+    9. What passes so far has to be non-inferior to the reference as well, or small losses a night would add up; what
+       passes by rule 5 may be anything but worse beyond noise.
+    10. What passes and is held for a person is undecided.
 
     Deployment promotes nothing that is not fresher, whatever is said here.
 
@@ -136,39 +142,103 @@ def judge(challenger: C, champion: C | str, gate: Gate) -> Verdict:
         challenger: the new model.
         champion: the version that serves, or a sentence why there is none to compare with.
         gate: what it has to pass.
+        reference: the best of earlier versions, where that is not the champion.
     """
-    decision, reasons = _decide(challenger, champion, gate)
     rival = None if isinstance(champion, str) else champion
+    opponents = [contender for contender in (rival, reference) if contender]
+    settled = _decide(challenger, champion, gate)
+    if reference and settled.decision is Decision.PASS:
+        settled = _hold_to_reference(settled, challenger, rival, reference, gate)
+    if rival and reference and settled.decision is Decision.FAIL:
+        settled = _warn_of_champion(settled, rival, reference, gate.metric)
+    if gate.held:
+        settled = _hold_for_person(settled, gate.held)
+    best = _find_best(challenger, opponents, gate.metric)
     return Verdict(
         gate="evaluation",
-        decision=decision,
-        reasons=reasons,
-        measures=[
-            *gate.measures,
-            *([_gain(challenger, rival, gate)] if rival and gate.metric in rival.resamples else []),
-        ],
+        decision=settled.decision,
+        reasons=settled.reasons,
+        measures=[*gate.measures, *_measure_gains(challenger, rival, reference, gate)],
         subject=challenger.sha256,
-        compared_with=rival and Opponent(version=rival.version, sha256=rival.sha256),
+        compared_with=rival and _name(rival),
+        reference=best and _name(best),
+        caveat=settled.caveat,
     )
 
 
-def _decide(challenger: C, champion: C | str, gate: Gate) -> tuple[Decision, list[str]]:
+@dataclass(frozen=True)
+class GateDecision:
+    """A verdict's decision, its reasons, and the caveat, if any."""
+
+    decision: Decision
+    reasons: list[str]
+    caveat: str = ""
+
+
+def _decide(challenger: C, champion: C | str, gate: Gate) -> GateDecision:
     if gate.undecidable or gate.refused:
         absent = [champion] if isinstance(champion, str) else []
         decision = Decision.UNDECIDED if gate.undecidable else Decision.FAIL
-        return decision, [*absent, *gate.undecidable, *gate.refused]
+        return GateDecision(decision, [*absent, *gate.undecidable, *gate.refused])
     if isinstance(champion, str):
-        return Decision.PASS, [champion, gate.passed]
+        return GateDecision(Decision.PASS, [champion, gate.passed])
     if challenger.sha256 == champion.sha256:
-        return Decision.UNDECIDED, [f"The challenger is identical to champion version {champion.version}."]
-    ours, theirs = (contender.estimates()[gate.metric] for contender in (challenger, champion))
-    gain = challenger.gains(champion)[gate.metric]
-    compared = PairedComparison(gate.metric, ours, theirs, gain, challenger.trained_until, champion.trained_until)
-    decision, reasons = compared.decide(champion.version, gate.tolerance)
-    return decision, [*reasons, *gate.remarks]
+        reason = f"The challenger is identical to champion version {champion.version}."
+        return GateDecision(Decision.UNDECIDED, [reason])
+    decision, reasons = _compare(challenger, champion, gate.metric).decide(champion.version, gate.tolerance)
+    return GateDecision(decision, [*reasons, *gate.remarks])
 
 
-def _gain(challenger: C, champion: C, gate: Gate) -> Measure:
-    gain = challenger.gains(champion)[gate.metric]
-    interval = (gain.low, gain.high)
-    return Measure(name=f"{gate.metric}_gain", value=gain.value, limit=-gate.tolerance, interval=interval)
+def _compare(challenger: C, other: C, metric: str) -> PairedComparison:
+    ours, theirs = (contender.estimates()[metric] for contender in (challenger, other))
+    gain = challenger.gains(other)[metric]
+    return PairedComparison(metric, ours, theirs, gain, challenger.trained_until, other.trained_until)
+
+
+def _hold_to_reference(passed: GateDecision, challenger: C, rival: C | None, reference: C, gate: Gate) -> GateDecision:
+    """Return what becomes of a challenger that would pass, by rule 9."""
+    gain, best = challenger.gains(reference)[gate.metric], f"version {reference.version}, the best one so far"
+    compared = f"Its gain over {best}, is {gain} on the same rows."
+    is_improvement = rival is not None and _compare(challenger, rival, gate.metric).is_better
+    if gain.high >= 0 and (is_improvement or gain.low > -gate.tolerance):
+        return GateDecision(passed.decision, [*passed.reasons, compared])
+    how = "is worse beyond noise" if gain.high < 0 else f"may be worse by more than {gate.tolerance:g}"
+    return GateDecision(Decision.FAIL, [f"The challenger {how} than {best}.", compared, *passed.reasons])
+
+
+def _warn_of_champion(settled: GateDecision, rival: C, reference: C, metric: str) -> GateDecision:
+    """Return a decision by which the champion stays, with a caveat where that is worse beyond noise."""
+    if metric not in rival.resamples or rival.gains(reference)[metric].high >= 0:
+        return settled
+    caveat = f"What serves, version {rival.version}, is worse beyond noise than version {reference.version}."
+    advice = f"`nightshift promote {reference.version}` brings version {reference.version} back."
+    return GateDecision(settled.decision, [caveat, advice, *settled.reasons], caveat)
+
+
+def _hold_for_person(settled: GateDecision, held: Sequence[str]) -> GateDecision:
+    decision = Decision.UNDECIDED if settled.decision is Decision.PASS else settled.decision
+    return GateDecision(decision, [*held, *settled.reasons], caveat=held[0])
+
+
+def _find_best(challenger: C, opponents: Sequence[C], metric: str) -> C | None:
+    """Return the reference of later challengers: the last opponent, unless the challenger is better beyond noise."""
+    best = opponents[-1] if opponents else None
+    if best and {metric} <= challenger.resamples.keys() & best.resamples.keys():
+        return None if challenger.gains(best)[metric].low > 0 else best
+    return best
+
+
+def _name(contender: Contender) -> Opponent:
+    return Opponent(version=contender.version, sha256=contender.sha256)
+
+
+def _measure_gains(challenger: C, rival: C | None, reference: C | None, gate: Gate) -> Iterator[Measure]:
+    for opponent, name in ((rival, "gain"), (reference, "gain_over_reference")):
+        if opponent and gate.metric in opponent.resamples.keys() & challenger.resamples.keys():
+            gain = challenger.gains(opponent)[gate.metric]
+            yield Measure(
+                name=f"{gate.metric}_{name}",
+                value=gain.value,
+                limit=-gate.tolerance,
+                interval=(gain.low, gain.high),
+            )

@@ -4,6 +4,7 @@ import json
 import os
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from nightshift import registry, release, storage
 from nightshift.contracts import package
 from nightshift.contracts.release import Action, Entry, Release, ReleasedVersion, Stage
 from nightshift.errors import UserError
+from nightshift.registry import Version
 from nightshift.release import ReleaseRef
 from nightshift.tabular.inputs import FrameScorer
 from tests.nightshift import gcs, s3
@@ -114,6 +116,51 @@ def test_a_wrong_version_is_answered_with_those_that_exist(stocked):
     with pytest.raises(UserError, match=r"'fraud' has no version 9; existing versions: 1, 2, 3"):
         release.promote(ReleaseRef(stocked, "fraud"), 9)
     assert release.champion(ReleaseRef(stocked, "fraud")) is None
+
+
+A, B, C, D = (
+    Version("fraud", number, "", text, {"train_last": f"2018-07-0{number}"}) for number, text in enumerate("abcd", 1)
+)
+
+
+def tagged(version: Version, **tags: str) -> Version:
+    return replace(version, tags=version.tags | tags)
+
+
+@pytest.mark.parametrize(
+    ("trail", "since", "reference"),
+    [
+        ([A], "2018-07-01", None),
+        ([A, B], "2018-07-01", A),
+        ([A, B, C], "2018-07-01", A),  # nothing is said, so the oldest
+        ([A, B, C], "2018-07-02", B),
+        ([A, B, C], "2018-07-03", None),
+        ([A, B, tagged(C, reference="b")], "2018-07-01", B),
+        ([A, B, tagged(C, reference="c")], "2018-07-01", None),  # better beyond noise than all before
+        ([A, B, tagged(C, reference="x")], "2018-07-01", A),  # has been rolled back since
+        (
+            [A, tagged(B, evaluation="undecided"), C],
+            "2018-07-01",
+            tagged(B, evaluation="undecided"),
+        ),  # promoted by a person, from whom all counts anew
+        ([A, tagged(B, evaluation="fail")], "2018-07-01", None),
+        ([A, tagged(B, evaluation="pass"), tagged(C, reference="a"), tagged(D, reference="a")], "2018-07-01", A),
+    ],
+)
+def test_the_reference_is_what_the_live_version_was_held_to_until_a_person_overrules_the_gate(trail, since, reference):
+    assert release.choose_reference(trail, date.fromisoformat(since)) == reference
+
+
+def test_a_version_that_was_rolled_back_is_no_reference_and_one_that_is_stays(stocked):
+    ref, since = ReleaseRef(stocked, "fraud"), date(2018, 7, 1)
+    assert release.find_reference(ref, since) is None
+    for number in (1, 2, 3):
+        release.promote(ref, number)
+    assert release.find_reference(ref, since).version == 1
+    release.rollback(ref)
+    assert release.find_reference(ref, since).version == 1
+    release.rollback(ref)
+    assert release.find_reference(ref, since) is None
 
 
 def test_what_is_needed_however_old_is_the_champion_and_the_one_before(stocked, tmp_path):

@@ -54,11 +54,16 @@ class ItemsUnderTest:
         return "" if fits else "takes other inputs, or tells other classes apart"
 
     def report(
-        self, uri: str, model: ModelPackage, candidates: dict[str, ItemContender], champion: ItemContender | str
+        self,
+        uri: str,
+        model: ModelPackage,
+        candidates: dict[str, ItemContender],
+        champion: ItemContender | str,
+        reference: ItemContender | None,
     ) -> EvaluationReport:
         """Judge a model and describe it."""
         challenger, scores = candidates[model.selected], self._scores(uri, model, model.selected)
-        judged = judging.judge(challenger, champion, self.config)
+        judged = judging.judge(challenger, champion, self.config, reference)
         window = splits.describe(self.rows, self.days)
         labels, names = self._labeled_rows.labels, self._labeled_rows.classes
         parts = slices(model.classes, self.inputs, scores.argmax(1) == labels)

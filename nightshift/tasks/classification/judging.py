@@ -127,7 +127,12 @@ def calibration(rows: LabeledItems, scores: Scores) -> contract.Calibration:
     )
 
 
-def judge(challenger: ItemContender, champion: ItemContender | str, config: ClassConfig) -> Verdict:
+def judge(
+    challenger: ItemContender,
+    champion: ItemContender | str,
+    config: ClassConfig,
+    reference: ItemContender | None = None,
+) -> Verdict:
     """Decide whether the challenger may replace the champion; the rule is that of `trials.judge`.
 
     Nothing is decided with fewer than `min_rows` test rows, or `MIN_GROUPS` groups of them. The floors: `min_accuracy`;
@@ -147,7 +152,7 @@ def judge(challenger: ItemContender, champion: ItemContender | str, config: Clas
         passed=f"The challenger passes the floors with accuracy {sure['accuracy']} on {rows} rows (95 % interval).",
         measures=list(_measures(challenger, config)),
     )
-    verdict = trials.judge(challenger, champion, gate)
+    verdict = trials.judge(challenger, champion, gate, reference)
     unlearned = _describe_unlearned(challenger, config.task.classes)
     return verdict.model_copy(update={"reasons": [*verdict.reasons, *unlearned]})
 

@@ -70,12 +70,17 @@ class DocumentsUnderTest:
         return "" if is_fit else "takes other tokens"
 
     def report(
-        self, uri: str, model: ModelPackage, candidates: dict[str, LanguageContender], champion: LanguageContender | str
+        self,
+        uri: str,
+        model: ModelPackage,
+        candidates: dict[str, LanguageContender],
+        champion: LanguageContender | str,
+        reference: LanguageContender | None,
     ) -> EvaluationReport:
         """Judge a model and describe it."""
         challenger, scores = candidates[model.selected], self._score(uri, model, model.selected)
         memorized = self._measure_memorization(uri, model)
-        verdict = trials.judge(challenger, champion, self._gate(challenger, memorized))
+        verdict = trials.judge(challenger, champion, self._gate(challenger, memorized), reference)
         window = splits.describe(self.rows, self.days)
         trial = Trial(self.config, model, window, candidates, champion, verdict)
         figures = LanguageEvaluation(

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+import pandas as pd
+
 from nightshift.config.tabular import TabularConfig
 from nightshift.contracts import verdict
 from nightshift.contracts.artifact import FoldWindow
@@ -9,13 +11,14 @@ from nightshift.contracts.evaluation import Curves
 from nightshift.contracts.online import Replay
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.tables import Table
-from nightshift.splits import Days, Fold
+from nightshift.splits import Days, Fold, rows_of
 from nightshift.stats.comparison import Floats
 from nightshift.tabular.inputs import FrameScorer
 from nightshift.tasks import visuals
 from nightshift.tasks.protocol import EvaluationReport
 from nightshift.tasks.rows import MeasuredRows
-from nightshift.tasks.tabular import compromise, judging, model_card, notes, quality, skew
+from nightshift.tasks.tabular import compromise, dominance, judging, model_card, notes, quality, skew
+from nightshift.tasks.tabular.dominance import DominantInput
 from nightshift.tasks.tabular.explain import CalibrationSummary, Explanation, importances, slices
 from nightshift.tasks.tabular.judging import RowContender, RowTrial
 
@@ -26,10 +29,12 @@ class TableUnderTest(MeasuredRows):
 
     Attributes:
         replay: of a day through the online state.
+        training: the same of the labeled training rows, by which inputs are ranked alone.
     """
 
     config: TabularConfig
     replay: Replay
+    training: pd.DataFrame
 
     def __str__(self) -> str:
         return f"{super().__str__()}, {self._positives} of them positive"
@@ -45,11 +50,16 @@ class TableUnderTest(MeasuredRows):
         return judging.measure(self.rows, scores, model, self.config.evaluation, version)
 
     def report(
-        self, uri: str, model: ModelPackage, candidates: dict[str, RowContender], champion: RowContender | str
+        self,
+        uri: str,
+        model: ModelPackage,
+        candidates: dict[str, RowContender],
+        champion: RowContender | str,
+        reference: RowContender | None,
     ) -> EvaluationReport:
         """Judge a model and describe it."""
         gate, challenger = self.config.evaluation, candidates[model.selected]
-        judged = judging.judge(challenger, champion, self._positives, gate)
+        judged = judging.judge(challenger, champion, self._positives, gate, self._find_dominant(challenger), reference)
         labels, scores = self.rows["label"].to_numpy(dtype="int8"), self.scores(uri, model, model.selected)
         curves = judging.curves(labels, scores)
         unseen, unusual = notes.unseen(self.rows, model.tabular), notes.notes(self.rows, model, gate)
@@ -72,6 +82,12 @@ class TableUnderTest(MeasuredRows):
     def _positives(self) -> int:
         return int(self.rows["label"].sum())
 
+    def _find_dominant(self, challenger: RowContender) -> list[DominantInput]:
+        """Return the inputs that rank the rows nearly alone and that the config does not allow to."""
+        allowed, raw = self.config.evaluation.allowed_alone, self.config.raw_inputs
+        columns = [name for name, column in raw.items() if column not in allowed and name in self.rows] + ["label"]
+        return dominance.find_dominant_inputs(self.training[columns], self.rows[columns], challenger.metrics)
+
     def _explain(self, uri: str, model: ModelPackage, scores: Floats, curves: Curves) -> Explanation:
         rows = self.rows.assign(score=scores)
         return Explanation(
@@ -90,7 +106,8 @@ def rows(config: TabularConfig, features: Table, fold: Fold, _: ModelPackage) ->
     # the days since training began show which customers are known as compromised
     history = features.read(Days(fold.train.first, fold.test.last))
     unseen = judging.check_rows(compromise.test_rows(history, fold, config.protocol))
-    return TableUnderTest(config, fold.test, unseen, Replay.model_validate(features.details["replay"]))
+    training = rows_of(history, fold.train).dropna(subset="label")
+    return TableUnderTest(config, fold.test, unseen, Replay.model_validate(features.details["replay"]), training)
 
 
 def _measure(whose: str, contender: RowContender) -> dict[str, float]:

@@ -1,6 +1,6 @@
 """How good the challenger is, and whether it may replace the champion."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from nightshift.stats import bootstrap
 from nightshift.stats.comparison import Floats
 from nightshift.stats.ranking import RankingMetrics, evaluate
 from nightshift.tasks import trials
+from nightshift.tasks.tabular.dominance import DominantInput
 from nightshift.tasks.trials import Contender, Gate, Trial
 
 Labels = npt.NDArray[np.integer[Any]]
@@ -26,6 +27,7 @@ Labels = npt.NDArray[np.integer[Any]]
 POINTS = 200
 CALIBRATION_BINS = 20
 SMALLEST_BIN = 20  # rows
+NAMED = 3  # of the inputs that rank the test rows nearly alone
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,7 +146,12 @@ def costs(labels: Labels, amounts: Floats, flagged: npt.NDArray[np.bool_], limit
 
 
 def judge(
-    challenger: RowContender, champion: RowContender | str, positives: int, limits: TabularEvaluationGate
+    challenger: RowContender,
+    champion: RowContender | str,
+    positives: int,
+    limits: TabularEvaluationGate,
+    dominant: Sequence[DominantInput] = (),
+    reference: RowContender | None = None,
 ) -> Verdict:
     """Decide whether the challenger may replace the champion; the rule is that of `trials.judge`.
 
@@ -157,6 +164,8 @@ def judge(
         champion: the version that serves, or a sentence why there is none to compare with.
         positives: in the test rows.
         limits: the gate.
+        dominant: inputs that rank the test rows nearly alone, the best first; they hold the challenger for a person.
+        reference: the best of earlier versions, where that is not the champion.
     """
     undecidable = list(_undecidable(challenger, positives, limits))
     gate = Gate(
@@ -167,8 +176,9 @@ def judge(
         passed="" if undecidable else _describe_pass(challenger, positives),
         measures=list(_measures(challenger, positives, limits)),
         remarks=[] if isinstance(champion, str) else _remarks(challenger, champion, limits),
+        held=list(_describe_dominant(dominant, challenger)),
     )
-    return trials.judge(challenger, champion, gate)
+    return trials.judge(challenger, champion, gate, reference)
 
 
 def _measures(challenger: RowContender, positives: int, limits: TabularEvaluationGate) -> Iterator[Measure]:
@@ -243,6 +253,24 @@ def _below_floors(challenger: RowContender, limits: TabularEvaluationGate) -> It
             f"Average precision {precision:.3f} is above {limits.max_average_precision:g}: "
             "too good to be true, a feature probably leaks the label."
         )
+
+
+def _describe_dominant(dominant: Sequence[DominantInput], challenger: RowContender) -> Iterator[str]:
+    if not dominant:
+        return
+    others = f", and so do {len(dominant) - 1} more" if len(dominant) > 1 else ""
+    yield f"{dominant[0]} by itself ranks the test rows nearly as well as the model{others}."
+    auc_roc, precision = (challenger.metrics[name] for name in ("auc_roc", "average_precision"))
+    for measured in dominant[:NAMED]:
+        yield (
+            f"{measured} has ROC AUC {measured.auc_roc:.3f} by itself, the model {auc_roc:.3f}; average precision "
+            f"{measured.average_precision:.3f}, the model {precision:.3f}."
+        )
+    names = ", ".join(dict.fromkeys(repr(measured.name) for measured in dominant[:NAMED]))
+    yield (
+        f"Is {names} known before the outcome? If not, remove it from columns; if it is, name it in "
+        "evaluation.allowed_alone; then train again."
+    )
 
 
 def _describe_pass(challenger: RowContender, positives: int) -> str:

@@ -101,6 +101,28 @@ def test_advisory_verdicts_alone_promote_nothing():
         core.decide(CHALLENGER, None, [drift()])
 
 
+def test_a_version_that_is_held_for_a_person_says_how_to_take_it():
+    held, advice = verdicts("undecided", reasons=["Input 'x' tells all."])
+    plain = core.decide(CHALLENGER, CHAMPION, [held, advice])
+    caveat = held.model_copy(update={"caveat": "Input 'x' tells all."})
+
+    decision = core.decide(CHALLENGER, CHAMPION, [caveat, advice])
+
+    assert (decision.outcome, plain.outcome) == ("kept", "kept")
+    assert decision.reasons[0] == "Version 2 is held for a person; `nightshift promote 2` takes it as it is."
+    assert "Input 'x' tells all." not in decision.reasons, "which the headline says"
+    assert not any("promote" in reason for reason in plain.reasons)
+
+
+def test_the_version_that_later_challengers_are_held_to_is_a_tag():
+    model = packages.manifest({"mlp": b""}, INPUTS)
+    judged, advice = verdicts()
+    held = judged.model_copy(update={"reference": Opponent(version=1, sha256="r")})
+
+    assert core.lineage(model, [held, advice], "average_precision")["reference"] == "r"
+    assert core.lineage(model, [judged, advice], "average_precision")["reference"] == model.sha256
+
+
 def test_lineage_names_data_and_judgment_and_leaves_out_what_is_not_known():
     train = {"first": "2018-07-25", "last": "2018-07-31", "rows": 10, "open_days": 7, "positives": 1}
     made_from = packages.lineage(train=train, events_sha256="e", features_sha256="f")
@@ -119,6 +141,7 @@ def test_lineage_names_data_and_judgment_and_leaves_out_what_is_not_known():
         "average_precision": "0.6",
         "evaluation": "pass",
         "drift": "pass",
+        "reference": packages.manifest({"mlp": b""}, INPUTS, made_from).sha256,
     }
 
 

@@ -32,6 +32,12 @@ def commands(record: Deployment) -> dict[str, str]:
     return {block.title: block.text for block in section.build(record).blocks if isinstance(block, Code)}
 
 
+def test_a_caveat_comes_before_what_became_of_the_version() -> None:
+    outcome = section.build(record(caveats=["Input 'x' tells all."])).outcome
+    assert outcome
+    assert (outcome.headline, outcome.tone) == ("Input 'x' tells all. Version 2 is live", "bad")
+
+
 def test_a_champion_that_generates_text_has_a_command_for_it() -> None:
     command = commands(record(engine="http://127.0.0.1:8421/v1"))["Generate text"]
     *_, url, header, content_type, flag, body = shlex.split(command)

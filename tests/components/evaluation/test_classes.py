@@ -45,6 +45,14 @@ def champion(wrong: int, until: str = "2024-03-19"):
     return contender(wrong, "old", until, version=3)
 
 
+def test_a_reference_holds_images_and_texts_too():
+    reference = contender(10, "best", "2024-03-01", version=2)
+    verdict = judging.judge(contender(40), champion(40), pictures.parsed(), reference)
+    assert verdict.decision is Decision.FAIL
+    assert "worse beyond noise than version 2" in verdict.reasons[0]
+    assert (verdict.reference.version, verdict.compared_with.version) == (2, 3)
+
+
 def test_without_a_champion_the_floors_are_all_there_is_to_pass():
     assert judged(contender(40), min_accuracy=0.9).decision is Decision.PASS
     below = judged(contender(41), min_accuracy=0.9)

@@ -10,9 +10,11 @@ import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from components.evaluation.__main__ import evaluate
+from nightshift import registry, release
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.verdict import Verdict
 from nightshift.registry import Version
+from nightshift.release import ReleaseRef
 from tests.components import samples
 from tests.components.states import state
 
@@ -147,6 +149,30 @@ def test_the_better_of_two_models_serves_and_of_equals_the_fresher(
 
     assert verdict["decision"] == decision
     assert says in verdict["reasons"][1]
+
+
+@pytest.mark.parametrize(("days", "decision"), [(365, "fail"), (2, "fail"), (1, "pass"), (0, "pass")])
+def test_an_equal_of_what_serves_is_held_to_the_best_version_before_that(
+    tmp_path: Path, days: int, decision: str
+) -> None:
+    ref = ReleaseRef(str(tmp_path / "registry"), "tiny")
+    for number, (weights, until) in enumerate([([0.0, 1.0], 14), ([1.0, 0.0], 15)], 1):
+        uri = str(tmp_path / f"version-{number}")
+        samples.write_model(Path(uri), {"only": weights}, trained_until=f"2024-03-{until}")
+        registry.register(ref.registry, ref.name, uri, {"train_last": f"2024-03-{until}"})
+        release.promote(ref, number)
+    samples.write_model(tmp_path / "model", {"only": [2.0, 0.0]})  # ranks as version 2 does
+    features = samples.write_features(tmp_path, telling(samples.features()))
+    config = samples.CONFIG | {"evaluation": samples.CONFIG["evaluation"] | {"reference_days": days}}
+    values = {"state": state(tmp_path), "config": json.dumps(config), "evaluation": str(tmp_path / "evaluation")}
+
+    evaluate(samples.context(features=features, model=str(tmp_path / "model"), **values), release.champion)
+
+    verdict = Verdict.read(str(tmp_path / "evaluation" / "verdict.json"))
+    assert (verdict.decision, verdict.compared_with and verdict.compared_with.version) == (decision, 2)
+    if decision == "fail":
+        assert verdict.caveat == "What serves, version 2, is worse beyond noise than version 1."
+        assert verdict.reasons[2] == "The challenger is worse beyond noise than version 1, the best one so far."
 
 
 def test_each_candidates_figures_come_with_intervals_and_the_selected_ones_with_its_cost(evaluated: Evaluated) -> None:
