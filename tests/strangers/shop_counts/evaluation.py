@@ -30,9 +30,9 @@ class CountsUnderTest(MeasuredRows):
         named = {name: {self.metrics.PROMISE: value} for name, value in measured.items()}
         return self.contender.from_model(model, version, **named)
 
-    def report(self, uri, model, candidates, champion):
+    def report(self, uri, model, candidates, champion, reference):
         loss = candidates[model.selected].estimates()[self.metrics.PROMISE]
-        verdict = judge(candidates[model.selected], champion, self._gate(loss))
+        verdict = judge(candidates[model.selected], champion, self._gate(loss), reference)
         figures = Trial(self.config, model, self.window, candidates, champion, verdict).shared_figures()
         sections = {"Model": identity(model, self.config, defaults="library"), "Verdict": items(verdict.reasons)}
         return EvaluationReport(
