@@ -31,11 +31,12 @@ MODELS = "/v1/models"
 MAX_BODY = 16 * 1024 * 1024  # bytes
 MODEL = f"{MODELS}/<id>"
 ROUTES = {CHAT: "POST", TEXT: "POST", EMBEDDINGS: "POST", MODELS: "GET", MODEL: "GET"} | {
+    "/health": "GET",  # engines' own, by which load generators check a server
     "/healthz": "GET",
     "/metrics": "GET",
 }
 BY_ENGINE = "engine"  # the code of any refusal by the engine
-OPEN = frozenset({"/healthz", "/metrics"})  # health checks and scrapes carry no key
+OPEN = frozenset({"/health", "/healthz", "/metrics"})  # health checks and scrapes carry no key
 
 
 @dataclass(frozen=True)

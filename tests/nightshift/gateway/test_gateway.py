@@ -336,6 +336,10 @@ def test_ids_are_returned_sent_on_and_logged(tmp_path: Path) -> None:
     assert replica.ids[-2:] == ["mine", headers["x-request-id"]]
 
 
+def test_its_health_is_also_where_engines_have_theirs(gateway) -> None:
+    assert httpx.get(f"{gateway.url}/health").json()["ready"]
+
+
 def test_a_compressed_body_is_read_and_an_unknown_coding_refused(gateway) -> None:
     body = json.dumps({"model": MODEL, "messages": CHAT, "max_tokens": 5}).encode()
     url = f"{gateway.url}/v1/chat/completions"
