@@ -198,6 +198,8 @@ class Ledger:
                 self._commit_count.check(*self._database.execute("select number from commits").fetchone())
             self._recover()
             self._load_minutes()
+            # a read may not wait for the commits' connection: its checksums need the interpreter that the reader holds
+            self._reader = self._database if path == IN_MEMORY else _connect(path)
         except sqlite3.Error as error:
             raise UserError(f"ledger {path!r}: {error}; give a ledger, or the name of a new file") from None
 
@@ -263,7 +265,7 @@ class Ledger:
 
     def _read_spent(self, key: str, day: int) -> Amount:
         try:
-            return Amount(*self._database.execute(SPENT, (key, day)).fetchone())
+            return Amount(*self._reader.execute(SPENT, (key, day)).fetchone())
         except sqlite3.Error as error:
             log.error("nothing is admitted: the ledger cannot be read: %s", error)
             raise LedgerError("the ledger of keys cannot be read; try again later", retry_after=1) from None
@@ -310,13 +312,14 @@ class Ledger:
     async def close(self) -> None:
         """Flush pending writes and close the file."""
         await self.flush()
+        self._reader.close()
         self._database.close()
         if self._commit_count:
             self._commit_count.close()
 
     def report(self) -> list[LedgerRow]:
         """Return the usage of keys by version and day, the latest day last."""
-        return _read_report(self._database)
+        return _read_report(self._reader)
 
     def _return(self, reservation: Reservation, used: Amount) -> None:
         assert not reservation.is_settled

@@ -338,6 +338,20 @@ def test_a_ledger_that_lacks_commits_is_refused_and_taken_once_their_count_is_re
     with_ledger(path, work)
 
 
+def test_keys_that_come_while_others_are_charged_hold_nobody_up(tmp_path: Path) -> None:
+    async def work(ledger: Ledger) -> None:
+        async def ask(number: int) -> None:
+            key = ApiKey(f"team-{number}", "0" * 64)
+            ledger.settle(await ledger.reserve(key, Amount(9)), "1", TokenUsage(5, 1))
+
+        async with asyncio.timeout(SECONDS):
+            for start in range(0, 3000, 30):
+                await asyncio.gather(*(ask(number) for number in range(start, start + 30)))
+
+    with_ledger(tmp_path / "ledger", work)
+    assert len(read_report(str(tmp_path / "ledger"))) == 3000
+
+
 HOLD = """
 import asyncio, sys
 from nightshift.gateway.budgets import Amount
