@@ -23,6 +23,7 @@ from nightshift.gateway.prices import Prices
 from nightshift.gateway.request_log import RequestLog, RequestRecord, now
 from nightshift.gateway.tracing import RequestTrace, read_trace
 from nightshift.serving import encodings
+from nightshift.serving.cross_site import JSON, check_site, check_type
 from nightshift.serving.errors import MethodError, NotFoundError, RefusedError
 from nightshift.serving.messages import Handler, HttpRequest, HttpResponse
 from nightshift.step import log
@@ -113,13 +114,19 @@ class GatewayApplication:
             NotFoundError: for what is not served.
             MethodError: for a method that the path does not have.
             InvalidKeyError: without a known key.
+            CrossSiteError: from a page of another site, where no key is required.
+            ContentTypeError: for a body that is not JSON.
         """
+        if self._policy.read_keys is None:
+            check_site(request)
         route = MODEL if request.path.startswith(f"{MODELS}/") else request.path
         method = ROUTES.get(route)
         if method is None:
             raise NotFoundError(f"{request.path[:200]} is not served; allowed: {', '.join(ROUTES)}")
         if request.method != method:
             raise MethodError(request.path, request.method, method)
+        if method == "POST":
+            check_type(request, (JSON,))
         if route in OPEN:
             return self._render_metrics if route == "/metrics" else self._describe_health
         key = self._authorize(request)

@@ -110,6 +110,21 @@ def test_what_is_not_served_is_refused_in_the_form_of_openais_api(gateway) -> No
     assert httpx.post(f"{gateway.url}/v1/completions", content=b"{").json()["error"]["type"] == "invalid_request_error"
 
 
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Host": "evil.example:8320"}, 403),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Content-Type": "text/plain"}, 415),
+        ({"Host": "localhost", "Origin": "http://localhost:3000"}, 200),
+    ],
+)
+def test_a_page_of_another_site_and_a_body_that_is_not_json_are_refused(gateway, headers, status) -> None:
+    body = {"model": MODEL, "messages": CHAT, "max_tokens": 1}
+    answer = httpx.post(f"{gateway.url}/v1/chat/completions", json=body, headers=headers)
+    assert answer.status_code == status
+
+
 def test_a_conversation_stays_where_its_past_is_cached_and_others_go_elsewhere() -> None:
     with routing([SimulatedReplica(), SimulatedReplica()]) as gateway:
         for turn in range(1, 6):
@@ -284,7 +299,7 @@ def test_one_clients_odd_streams_take_no_replica_from_others() -> None:
 @pytest.mark.parametrize("stream", [True, False])
 def test_a_client_that_has_finished_sending_gets_its_answer(stream) -> None:
     body = json.dumps({"model": MODEL, "messages": CHAT, "stream": stream, "max_tokens": 40}).encode()
-    head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n"
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %d\r\n\r\n"
     with routing([SimulatedReplica(Speed(prefill=0.05))]) as gateway, connected(port_of(gateway)) as client:
         client.sendall(head % len(body) + body)
         client.shutdown(socket.SHUT_WR)
