@@ -333,9 +333,12 @@ def run() -> list[figures.Row]:
     rows = []
     for world in WORLDS:
         with tempfile.TemporaryDirectory() as folder:
-            for row in watch(world, Path(folder)):
-                print(" | ".join(map(str, row.values())), flush=True)
-                rows.append(row)
+            try:
+                for row in watch(world, Path(folder)):
+                    print(" | ".join(map(str, row.values())), flush=True)
+                    rows.append(row)
+            finally:
+                nightshift(Path(folder), "stop")  # the endpoint that the training has started
     figures.publish("thirty_nights", list(summarize(rows)), NOTE)
     print(f"{time.perf_counter() - started:.0f} s")
     return rows
