@@ -339,7 +339,7 @@ def run() -> list[figures.Row]:
                     rows.append(row)
             finally:
                 nightshift(Path(folder), "stop")  # the endpoint that the training has started
-    figures.publish("thirty_nights", list(summarize(rows)), NOTE)
+    figures.publish("thirty-nights", list(summarize(rows)), NOTE)
     print(f"{time.perf_counter() - started:.0f} s")
     return rows
 
