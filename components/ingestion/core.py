@@ -202,7 +202,10 @@ def _split_days(rows: ParsedRows, config: Config, days: Iterable[date]) -> Itera
     types = {role: "integer" if rows.typed[role].dtype == "Int64" else "text" for role in ids}
     bad = rows.raw.loc[rejected]
     contents = columns.holding(*CONTENT).values()
-    bad = pd.DataFrame({name: _raw(bad[name]) if name in contents else read.texts(bad[name]) for name in bad})
+    if bad.empty:  # as on most days: a table may have thousands of columns
+        bad = bad.astype("string")
+    else:
+        bad = pd.DataFrame({name: _raw(bad[name]) if name in contents else read.texts(bad[name]) for name in bad})
     bad[REASON] = reasons[rejected].astype(str)
     bad_labels = label_names(rows.typed.loc[rejected], config)
     good = schema(config, types, bool(rows.due.all())).validate(_good(rows.typed.loc[~rejected], types, columns))
