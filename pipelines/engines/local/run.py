@@ -227,7 +227,7 @@ class Run:
         return {name: self._hash(ir.ArtifactRef(task.name, name)) for name in task.outputs}
 
     def _hash(self, artifact: ir.ArtifactRef) -> str:
-        return hash_output(Path(self.commands.uri(artifact)))
+        return _hash(Path(self.commands.uri(artifact)))
 
     def _list_ignored(self) -> list[str]:
         """Return the settings of steps that this run ignores, a line for each step."""
@@ -248,9 +248,9 @@ def _delays(retry: ir.Retry) -> list[float]:
     return [retry.seconds * retry.factor**number for number in range(retry.count)]
 
 
-def hash_output(path: Path) -> str:
+def _hash(path: Path) -> str:
     """Return the identity of a file or of all files of a folder, read in pieces; empty where there is nothing."""
     if path.is_dir():
         files = sorted(file for file in path.rglob("*") if file.is_file())
-        return storage.fingerprint([[str(file.relative_to(path)), hash_output(file)] for file in files])
+        return storage.fingerprint([[str(file.relative_to(path)), _hash(file)] for file in files])
     return storage.digest(str(path)) if path.exists() else ""

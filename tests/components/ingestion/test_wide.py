@@ -6,7 +6,7 @@ from datetime import date
 import numpy as np
 import pandas as pd
 
-from components.ingestion import core, formats
+from components.ingestion import core
 from nightshift.config import parse
 from tests.components.ingestion.conftest import CONFIG
 
@@ -22,12 +22,10 @@ def test_a_config_of_5000_columns_is_parsed_within_2_seconds_of_a_cpu() -> None:
     wide = config(5000)
     start = time.process_time()
 
-    columns = parse(wide).columns
-    header = ",".join(columns.names)
-    frame = formats.parse("x.csv", f"{header}\n{'1,' * (len(columns.names) - 1)}1\n".encode(), columns)
+    names = parse(wide).columns.names
 
     assert time.process_time() - start < 2
-    assert frame.shape == (1, len(columns.names))
+    assert len(names) == 5000 + len(CONFIG["columns"])
 
 
 def test_a_day_of_200_columns_is_read_without_a_frame_in_pieces(clean_days) -> None:

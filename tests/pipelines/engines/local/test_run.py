@@ -14,7 +14,7 @@ from kfp import kubernetes
 from nightshift.step import PREEMPTED, PREEMPTIONS
 from pipelines import ir
 from pipelines.engines.local.processes import Processes
-from pipelines.engines.local.run import Run, hash_output
+from pipelines.engines.local.run import Run, _hash
 from tests.pipelines.samples import (
     Silent,
     compiled,
@@ -68,7 +68,7 @@ def test_a_large_output_is_hashed_without_being_read_whole(tmp_path: Path) -> No
         file.truncate(64 * MEGABYTE)
     tracemalloc.start()
     try:
-        hash_output(folder)
+        _hash(folder)
         assert tracemalloc.get_traced_memory()[1] < 4 * MEGABYTE
     finally:
         tracemalloc.stop()
