@@ -212,7 +212,7 @@ def verify(table: SourceFiles | QueryResult, config: Config, days: Days, last: d
     _check_shares(splits.values(), config)
     _check_shares([splits[day] for day in needed.events if day in splits], config)
     totals = _sum_up(splits.values())
-    _require_whole_days(totals, config)
+    require_whole_days(totals, config)
     rules = ", ".join(f"{rows:,} by {rule}" for rule, rows in totals.by_rule.items())
     fates = f"all but {totals.bad:,} ({rules})" if rules else "all"
     bad = [split.bad for split in splits.values()]
@@ -220,7 +220,7 @@ def verify(table: SourceFiles | QueryResult, config: Config, days: Days, last: d
     return [f"Of {totals.read:,} rows of {days} a run with this config takes {fates}.", *rows]
 
 
-def _require_whole_days(totals: Totals, config: Config) -> None:
+def require_whole_days(totals: Totals, config: Config) -> None:
     """Check that days without rows are not those of malformed records.
 
     Raises:

@@ -1,5 +1,6 @@
 """CSV: what is no record of the table is kept apart, line by line, and never filled up; what is one is read."""
 
+from collections import Counter
 from typing import Any
 
 import pandas as pd
@@ -7,8 +8,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from components.ingestion import formats
+from components.ingestion import discovery, formats
 from components.ingestion.records import MALFORMED
+from components.ingestion.tally import Totals
 from nightshift.config import parse
 from nightshift.config.source import FileFormat
 from nightshift.errors import UserError
@@ -149,3 +151,12 @@ def test_malformed_lines_are_quarantined_by_a_rule(step: Step, tmp_path) -> None
         "2024-03-05": {MALFORMED: 3},
         "2024-03-07": {MALFORMED: 1},
     }
+
+
+def test_a_day_that_malformed_lines_have_emptied_is_no_day_without_rows() -> None:
+    totals = Totals(Counter({"": 900, "negative": 100}), {MALFORMED: Counter({"": 3})})
+    closed = parse(CONFIG | {"source": {"table": "t.csv", "empty_days": "allowed"}})
+
+    discovery.require_whole_days(totals, parse(CONFIG))
+    with pytest.raises(UserError, match="3 lines are no records of the table, and some days have no rows"):
+        discovery.require_whole_days(totals, closed)
