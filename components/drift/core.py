@@ -128,7 +128,7 @@ def _describe_volume(rows: int | None, usual: WeekdayLevel) -> str:
 
 def labels(labeled: int, rows: int) -> Signal:
     """Return whether the labels that are due have arrived; the value is their share of that day's rows."""
-    share = labeled / rows
+    share = labeled / max(rows, 1)
     reason = f"{labeled:,} of {rows:,} rows have labels on the newest day whose labels are due."
     unit = "share of the day's rows"
     return Signal(name=LABELS, value=share, limit=LABELED, unit=unit, raised=share < LABELED, reason=reason)

@@ -328,6 +328,7 @@ def test_more_or_fewer_rows_than_the_limit_allows_are_noticed(rows: int, raised:
 @pytest.mark.parametrize(("labeled", "raised"), [(0, True), (49, True), (51, False), (100, False)])
 def test_labels_are_late_when_fewer_than_half_of_their_days_rows_have_them(labeled: int, raised: bool) -> None:
     assert core.labels(labeled, 100).raised == raised
+    assert core.labels(0, 0).raised, "a day that lost its rows has no labels either"
 
 
 FIRST = date(2025, 3, 3)  # a Monday
