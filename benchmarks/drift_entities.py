@@ -82,12 +82,14 @@ def watch(shops: Shops, seed: int, change: Callable[[pd.DataFrame], pd.DataFrame
 
 def run(nights: int = 100) -> list[dict[str, Any]]:
     """Measure and print a row for each set-up and break; of breaks a fifth of the nights."""
-    table = []
+    table: list[dict[str, Any]] = []
     for setup, shops in SETUPS.items():
         for name, change in BREAKS.items():
             count = nights if name == "nothing" else max(nights // 5, 1)
             raised = pd.DataFrame([watch(shops, seed, change) for seed in range(count)]).sum()
-            table.append({"set-up": setup, "break": name, "nights": count} | {k: int(v) for k, v in raised.items()})
+            table.append(
+                {"set-up": setup, "break": name, "nights": count} | {str(k): int(v) for k, v in raised.items()}
+            )
     figures.publish("drift-entities", table, "Nights on which each signal is raised.")
     return table
 
