@@ -300,12 +300,13 @@ def _launch(root: str, name: str, start: _Start) -> "subprocess.Popen[bytes]":
 
 
 def _prepare(root: str, name: str, start: _Start) -> list[str]:
-    """Return the command of a new server."""
+    """Return the command of a new server, with the flags of the one before, whoever started that."""
     # keep the port that clients know; remove the file, so that it is the new server's once it exists
     last = _read_server(files.state_uri(root, name))
     storage.remove(files.state_uri(root, name))
     arguments = ["--registry", root, "--name", name, "--port", str(last.port if last else start.port)]
     arguments += ["--predictions", start.predictions, *_read_settings(root, name).flags]
+    arguments += last.flags if last else ()
     return [sys.executable, "-m", "nightshift.serving", *arguments]
 
 

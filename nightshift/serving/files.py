@@ -1,6 +1,7 @@
 """The files of a registry's server on this machine, below `<registry>/endpoint/<name>/`."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -50,11 +51,19 @@ class DeploymentPointer:
 
 @dataclass(frozen=True)
 class RunningServer:
-    """Process and address of a running server."""
+    """Process and address of a running server.
+
+    Attributes:
+        pid: its process.
+        host: address that it listens on.
+        port: port that it listens on.
+        flags: its own, which the next server on this machine gets too: without them it would keep another state.
+    """
 
     pid: int
     host: str
     port: int
+    flags: Sequence[str] = field(default=(), kw_only=True)
 
     @property
     def url(self) -> str:

@@ -1,7 +1,8 @@
 """The server's options, from its flags and the environment of its platform."""
 
 import argparse
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -38,6 +39,7 @@ class Options:
         read_redis: reads the URL of the Redis with the online state; None: it is kept in files of this machine.
         predictions: folder or URI of the prediction log; None: none is written.
         device: device of the graphs, `cpu` or `cuda`.
+        flags: those that the next server of this registry gets too.
     """
 
     name: str
@@ -53,6 +55,7 @@ class Options:
     read_redis: Callable[[], str] | None
     predictions: str | None
     device: str
+    flags: Sequence[str]
 
 
 def read(args: argparse.Namespace, environment: Mapping[str, str]) -> Options:
@@ -77,12 +80,25 @@ def read(args: argparse.Namespace, environment: Mapping[str, str]) -> Options:
         read_redis=partial(read_secret, "redis-file", args.redis_file, REDIS_URL) if args.redis_file else None,
         predictions=args.predictions,
         device=_check_device(args.device or environment.get(DEVICE, "cpu")),
+        flags=_list_kept(args),
     )
     if options.read_redis:
         options.read_redis()
     if bool(options.registry) == bool(options.model):
         raise UserError("what to serve is not clear; give --registry FOLDER with --name, or --model FOLDER")
     return options
+
+
+def _list_kept(args: argparse.Namespace) -> list[str]:
+    """Return the flags of one server that the next needs: who may ask it, and where its state and its log are kept."""
+    values = {
+        "host": args.host,
+        "token-file": args.token_file and os.path.abspath(args.token_file),
+        "redis-file": args.redis_file and os.path.abspath(args.redis_file),
+        "predictions": args.predictions,
+        "device": args.device,
+    }
+    return [word for name, value in values.items() if value for word in (f"--{name}", value)]
 
 
 def _check_device(device: str) -> str:

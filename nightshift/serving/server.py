@@ -93,7 +93,7 @@ def _announce(options: Options, listener: socket.socket) -> None:
         handler.setFormatter(JsonFormatter())
     if options.registry:
         host, port = listener.getsockname()[:2]
-        server = files.RunningServer(os.getpid(), LOOPBACK.get(host, host), port)
+        server = files.RunningServer(os.getpid(), LOOPBACK.get(host, host), port, flags=options.flags)
         storage.write_json(files.state_uri(options.registry, options.name), asdict(server))
 
 

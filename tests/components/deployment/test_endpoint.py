@@ -22,7 +22,7 @@ from nightshift.serving import files, server
 from nightshift.serving.__main__ import body, parser
 from nightshift.storage import locks
 from tests.components.states import state
-from tests.processes import wait_until
+from tests.processes import started, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -195,6 +195,18 @@ def test_a_server_that_was_killed_is_started_again(stocked, serve):
     second = serve(1)
     assert second.pid != first.pid
     assert scored(second)["version"] == 1
+
+
+def test_a_server_that_is_started_again_keeps_the_flags_it_was_started_with(stocked, serve, tmp_path):
+    predictions = str(tmp_path / "elsewhere")
+    serve(1)
+    endpoint.stop(stocked)
+    flags = ["--registry", stocked, "--name", "fraud", "--predictions", predictions]
+    command = [sys.executable, "-m", "nightshift.serving", *flags]
+    with started(command, stderr=subprocess.DEVNULL) as by_hand:
+        wait_until(lambda: (at := endpoint.find_running(stocked, "fraud")) and at.pid == by_hand.pid, "it listens")
+        by_hand.kill()
+    assert list(serve(2).flags) == ["--predictions", predictions]
 
 
 def test_a_second_server_is_refused_and_the_first_is_not_stopped_for_another_registry(
