@@ -272,3 +272,18 @@ def test_files_whose_names_spell_the_day_otherwise_are_one_table(spelled: str, f
     assert WHOLE in done.stdout
     config = load(str(tmp_path / "c.yaml"))
     assert (config["name"], config["source"]["files"]) == ("payments", f"payments-{field}.csv")
+
+
+def test_a_file_without_an_id_and_with_its_time_in_parts_is_read_as_it_is(tmp_path: Path) -> None:
+    lines = [["year", "month", "day", "time", *HEADER[2:]]]
+    lines += [[*f"{p.at:%Y %m %d %H:%M}".split(), *p.fields()[2:]] for p in PAYMENTS]
+    (tmp_path / "a.csv").write_text("".join(",".join(line) + "\n" for line in lines))
+
+    done = command("config", "guess", str(tmp_path / "a.csv"), "--output", str(tmp_path / "c.yaml"))
+
+    assert done.returncode == 0, done.stderr
+    assert WHOLE in done.stdout
+    config = load(str(tmp_path / "c.yaml"))
+    assert config["source"]["columns"]["derived_time"]["time"] == "time"
+    assert (config["columns"]["event_id"], config["columns"]["event_time"]) == ("row_number", "derived_time")
+    assert "numeric" not in config["columns"]
