@@ -70,7 +70,10 @@ class Columns(ConfigSection):
             raise ValueError(f"column {twice[0]!r} is given more than one role; give each column one")
         further = [column.name for column in self.read if column.is_further]
         if reserved := list(filter(self.is_reserved, further)):
-            raise ValueError(f"further column {reserved[0]!r} has a name that is used inside the pipeline; rename it")
+            raise ValueError(
+                f"further column {reserved[0]!r} has a name that is used inside the pipeline; give it another in "
+                f"source.columns: {{input_{reserved[0]}: {{column: {reserved[0]}}}}}"
+            )
         return self
 
     @classmethod

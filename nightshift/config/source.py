@@ -118,7 +118,7 @@ Query = Annotated[str, AfterValidator(_checked_query), StringConstraints(min_len
 
 
 class DerivedColumn(ConfigSection):
-    """A column that files lack, made of others as they are read: a row's number, a time of its parts, or an outcome."""
+    """A column made of others as files are read: a row's number, a time of its parts, an outcome, or another name."""
 
     row_number: bool = Field(
         False, description="true, or the text row_number: the row's place in its file, from 1, beside the file's name"
@@ -131,7 +131,9 @@ class DerivedColumn(ConfigSection):
     hour: str | None = Field(None, description="of a time: the column of its hour, 0 to 23; without time")
     minute: str | None = Field(None, description="of a time: the column of its minute, with hour")
     second: str | None = Field(None, description="of a time: the column of its second, with minute")
-    column: str | None = Field(None, description="of an outcome: the column that shows it; with one of the next three")
+    column: str | None = Field(
+        None, description="the column that gets another name; or of an outcome, with one of the next three"
+    )
     is_null: bool | None = Field(None, description="of an outcome: true: 1 where no value is; false: where one is")
     equals: str | int | float | bool | None = Field(None, description="of an outcome: 1 where this is the value")
     above: float | None = Field(None, description="of an outcome: 1 where the column's number is larger than this")
@@ -144,15 +146,20 @@ class DerivedColumn(ConfigSection):
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
         keys = {*self.model_dump(exclude_defaults=True)}
-        outcome = {frozenset(["column", how]) for how in ("is_null", "equals", "above")}
+        outcomes = [{"column", how} for how in ("is_null", "equals", "above")]
         dated, timed = keys & {"date", "year", "month", "day"}, keys & {"time", "hour", "minute", "second"}
         is_time = dated in ({"date"}, {"year", "month", "day"}) and timed in HOURS_OF_DAY and keys == dated | timed
-        if not (keys == {"row_number"} or keys in outcome or is_time):
+        if not (keys in ({"row_number"}, {"column"}, *outcomes) or is_time):
             raise ValueError(
-                "takes row_number, or {column: ..., is_null: true} or equals: or above:, or a time: {date: ...} or "
+                "takes row_number, {column: ...} alone or with is_null:, equals: or above:, or a time: {date: ...} or "
                 "{year:, month:, day:}, with time: or with hour:, minute: and second: where there are such columns"
             )
         return self
+
+    @property
+    def is_renamed(self) -> bool:
+        """Whether a column only gets another name."""
+        return self.model_dump(exclude_defaults=True).keys() == {"column"}
 
     @property
     def parts(self) -> dict[str, str]:

@@ -1,10 +1,11 @@
-"""What `source.columns` makes of other columns, where a file has no id, or its times are in parts."""
+"""What `source.columns` makes of other columns: an id that a file lacks, a time of its parts, a name that is free."""
 
 from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
 
+from nightshift.config.tabular import TabularColumns
 from nightshift.guessing import words
 from nightshift.guessing.numbers import ENOUGH
 from nightshift.guessing.profiles import ColumnProfile
@@ -30,12 +31,16 @@ def find(columns: Mapping[str, ColumnProfile], choices: Choices) -> tuple[Deriva
     if not choices.event_time and parts and not any(_is_time(column) for column in columns.values()):
         derived[MOMENT] = parts
         notes.append(f"The event's time is made of {', '.join(parts.values())} (source.columns).")
+    chosen = {choices.event_id, choices.event_time, choices.label}
+    for name in filter(TabularColumns.RESERVED.fullmatch, columns.keys() - chosen):
+        derived[f"input_{name}"] = {"column": name}
+        notes.append(f"{name!r} is a name of the pipeline's own; the column is called 'input_{name}' (source.columns).")
     return derived, notes
 
 
 def list_parts(derived: Derivations) -> list[str]:
-    """Return the columns of which a time is made, which are no inputs beside it."""
-    return list(derived.get(MOMENT, {}).values())
+    """Return the columns of which others are made, which are no inputs beside them."""
+    return [name for parts in derived.values() if isinstance(parts, dict) for name in parts.values()]
 
 
 def _is_id(column: ColumnProfile) -> bool:

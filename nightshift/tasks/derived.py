@@ -24,7 +24,8 @@ def derive(frame: pd.DataFrame, source: Source, file: str = "") -> pd.DataFrame:
 
     Returns:
         n rows, with a row's number as int64, or text behind the file's name; a time as datetime64[us], by the wall
-        clock of `source.timezone`, NaT where its parts are no time; an outcome as Int64, 1, 0 or null.
+        clock of `source.timezone`, NaT where its parts are no time; an outcome as Int64, 1, 0 or null; a column that
+        gets another name as it is.
 
     Raises:
         UserError: when a column that something is made of is missing, or the file has one of the new name.
@@ -51,7 +52,10 @@ def _derive(frame: pd.DataFrame, derived: DerivedColumn, source: Source, file: s
     if derived.row_number:
         numbers = pd.Series(np.arange(1, len(frame) + 1), frame.index)
         return f"{file}#" + numbers.astype("str") if file else numbers
-    return _outcome(frame[derived.column], derived, source) if derived.column else _moments(frame, derived, source)
+    if derived.parts.keys() != {"column"}:
+        return _moments(frame, derived, source)
+    column = frame[derived.column]
+    return column if derived.is_renamed else _outcome(column, derived, source)
 
 
 def _outcome(column: pd.Series, derived: DerivedColumn, source: Source) -> pd.Series:

@@ -58,10 +58,11 @@ def test_a_time_is_made_of_its_parts_and_of_what_is_none_there_is_no_time(how: A
         ({"column": "loss", "equals": 0}, [1, 0, 0, 0]),
         ({"column": "loss", "above": 0}, [0, 1, None, 0]),
         ("row_number", [1, 2, 3, 4]),
+        ({"column": "h"}, ["14", "0", "1", "2"]),
     ],
 )
-def test_an_outcome_is_a_value_that_is_missing_equal_or_larger_and_a_row_has_its_number(
-    how: Any, expected: list[int | None]
+def test_an_outcome_is_a_value_that_is_missing_equal_or_larger_a_row_has_its_number_and_a_name_may_be_another(
+    how: Any, expected: list[Any]
 ) -> None:
     assert derived(how) == expected
 
@@ -69,12 +70,12 @@ def test_an_outcome_is_a_value_that_is_missing_equal_or_larger_and_a_row_has_its
 @pytest.mark.parametrize(
     "how",
     [
-        *({}, {"row_number": True, "column": "a"}, {"column": "a"}, {"column": "a", "is_null": True, "above": 1}),
+        *({}, {"row_number": True, "column": "a"}, {"is_null": True}, {"column": "a", "is_null": True, "above": 1}),
         *({"year": "Y"}, {"date": "d", "year": "Y"}, PARTS | {"minute": "m"}, {"date": "d", "time": "t", "hour": "h"}),
     ],
 )
 def test_what_is_neither_a_number_nor_a_time_nor_an_outcome_is_refused(how: Any) -> None:
-    with pytest.raises(ValueError, match="takes row_number, or"):
+    with pytest.raises(ValueError, match="takes row_number, "):
         DerivedColumn.parse_value(how)
 
 

@@ -70,7 +70,7 @@ def test_what_is_not_given_has_its_default() -> None:
         ("columns.event_tim", "event_id, event_time", "event_time"),
         ("task.sed", "seed, select_by, threads", "seed"),
         ("task.candidates.trees.kinde", "kind, parameters", "kind"),
-        ("drift.pssi", "max_drifted_share, min_positives, positive_wasserstein, psi, volume", "psi"),
+        ("drift.pssi", "average_precision, corrections, evidently, max_drifted_share", "psi"),
     ],
 )
 def test_an_unknown_key_is_named_with_what_is_allowed_there_and_the_nearest(

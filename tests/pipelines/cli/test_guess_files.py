@@ -193,6 +193,11 @@ READ = {
     "an Excel sheet with a title": Messy("a.xlsx", write_excel(times="B"), {"preamble_lines": 1}),
     "gzip": Messy("a.csv.gz", gzip.compress(write().encode())),
     "zip": Messy("a.zip", zipped(write(separator="\t")), {"separator": "\t"}),
+    "a name of the pipeline's own": Messy(
+        "a.csv",
+        write(lambda p: [*p.fields(), str(p.number % 7)], ["score"]),
+        says="the column is called 'input_score' (source.columns)",
+    ),
     "quotes after a backslash": Messy(
         "a.csv",
         write(lambda p: [*p.fields(), '"a \\"quoted\\" word, and more"'], ["note"]),
