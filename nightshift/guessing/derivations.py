@@ -5,11 +5,12 @@ from typing import Any
 
 import pandas as pd
 
-from nightshift.config.tabular import TabularColumns
+from nightshift.config.tabular import TabularColumns, TabularSource
 from nightshift.guessing import words
 from nightshift.guessing.numbers import ENOUGH
 from nightshift.guessing.profiles import ColumnProfile
 from nightshift.guessing.roles import TIME_OF_DAY, Choices
+from nightshift.tasks.derived import derive
 
 Derivations = dict[str, Any]  # of a name, as in the config
 NUMBER, MOMENT = "row_number", "derived_time"
@@ -38,9 +39,17 @@ def find(columns: Mapping[str, ColumnProfile], choices: Choices) -> tuple[Deriva
     return derived, notes
 
 
-def list_parts(derived: Derivations) -> list[str]:
-    """Return the columns of which others are made, which are no inputs beside them."""
-    return [name for parts in derived.values() if isinstance(parts, dict) for name in parts.values()]
+def apply(frame: pd.DataFrame, derived: Derivations, spelled: Mapping[str, Any]) -> pd.DataFrame:
+    """Return rows with derived columns in place of those of which they are made.
+
+    Args:
+        frame: n rows as they are in the file.
+        derived: name -> derivation, as in the config.
+        spelled: how values are spelled, as `source.format`.
+    """
+    source = TabularSource.model_validate({"table": "guessed", "columns": derived, "format": spelled})
+    parts = [name for how in derived.values() if isinstance(how, dict) for name in how.values()]
+    return derive(frame, source).drop(columns=parts)
 
 
 def _is_id(column: ColumnProfile) -> bool:

@@ -14,8 +14,6 @@ from pipelines.cli import options
 from pipelines.configs import strict_yaml
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from components.ingestion.discovery import QueryResult, SourceFiles
     from nightshift.guessing.proposal import Proposal
     from nightshift.guessing.roles import Choices
@@ -114,22 +112,12 @@ def propose(table: "SourceFiles | QueryResult", choices: "Choices") -> "Proposal
     profile = profiles.profile(frame, reading)
     derived, notes = derivations.find(profile.columns, choices) if isinstance(table, SourceFiles) else ({}, [])
     if derived:
-        profile = profiles.profile(_derive(frame, derived, profile.settings), reading)
+        profile = profiles.profile(derivations.apply(frame, derived, profile.settings), reading)
     assigned = roles.assign(profile.columns, choices)
     spelled = settings | profile.settings | {key: value for key, value in assigned.settings.items() if value}
     source: dict[str, Any] = table.describe(assigned.columns["event_time"]) | ({"format": spelled} if spelled else {})
     source |= {"columns": derived} if derived else {}
     return proposal.propose(table.name, source, assigned, choices, [*reasons, *profile.reasons, *notes])
-
-
-def _derive(frame: "pd.DataFrame", derived: dict[str, Any], spelled: dict[str, Any]) -> "pd.DataFrame":
-    """Return rows with derived columns, without those that one is made of."""
-    from nightshift.config.tabular import TabularSource
-    from nightshift.guessing import derivations
-    from nightshift.tasks.derived import derive
-
-    source = TabularSource.model_validate({"table": "guessed", "columns": derived, "format": spelled})
-    return derive(frame, source).drop(columns=derivations.list_parts(derived))
 
 
 def write_config(table: "SourceFiles | QueryResult", proposal: "Proposal", facts: list[str]) -> str:
