@@ -33,7 +33,7 @@ def find(columns: Mapping[str, ColumnProfile], choices: Choices) -> tuple[Deriva
         derived[MOMENT] = parts
         notes.append(f"The event's time is made of {', '.join(parts.values())} (source.columns).")
     chosen = {choices.event_id, choices.event_time, choices.label}
-    for name in filter(TabularColumns.RESERVED.fullmatch, columns.keys() - chosen):
+    for name in (name for name in columns if name not in chosen and TabularColumns.RESERVED.fullmatch(name)):
         derived[f"input_{name}"] = {"column": name}
         notes.append(f"{name!r} is a name of the pipeline's own; the column is called 'input_{name}' (source.columns).")
     return derived, notes

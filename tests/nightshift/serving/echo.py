@@ -91,7 +91,7 @@ def exchange(port: int, *parts: bytes) -> bytes:
 
 
 def request(path: str, *lines: str, method: str = "POST", last: bool = False, body: bytes = b"") -> bytes:
-    head = [f"{method} {path} HTTP/1.1", "Host: h", f"Content-Length: {len(body)}", *lines]
+    head = [f"{method} {path} HTTP/1.1", "Host: localhost", f"Content-Length: {len(body)}", *lines]
     return "\r\n".join([*head, *["Connection: close"] * last, "", ""]).encode() + body
 
 
