@@ -161,7 +161,8 @@ def _mask_names(path: Path, numbers: dict[str, str]) -> str:
 
 
 def _content(path: Path) -> object:
-    if path.is_symlink() or path.is_dir() or path.suffix == ".txt":
+    # a lock's file names its last holder
+    if path.is_symlink() or path.is_dir() or path.suffix in (".txt", ".lock"):
         return ""
     # artifacts do not say in their names what they are; pages show times, and so does what they are made of
     data = path.read_bytes()

@@ -15,7 +15,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, Protocol
 
 from nightshift import storage
 from nightshift.argv import shorten
@@ -23,6 +23,7 @@ from nightshift.step import PREEMPTED, PREEMPTIONS, USER_ERROR
 from pipelines import ir
 from pipelines.commands import Commands
 from pipelines.engines.local.processes import Processes
+from pipelines.engines.local.runner import Runner
 from pipelines.engines.local.signals import stop_on_signal
 from pipelines.logs import last_lines
 
@@ -62,25 +63,6 @@ class Observer(Protocol):
 
     def report_end(self, task: ir.PipelineTask, outcome: StepOutcome) -> None:
         """A step is done, reused or failed."""
-
-
-class Runner(Protocol):
-    """Runs the steps' commands, and ends what still runs when its block ends."""
-
-    name: ClassVar[str]
-    ignored: ClassVar[str]
-
-    def __enter__(self) -> Self:
-        """Get ready."""
-
-    def __exit__(self, *error: object) -> None:
-        """End what still runs."""
-
-    def run(self, task: ir.PipelineTask, command: list[str], log: Path) -> tuple[int, int]:
-        """Return a command's exit code, negative for a signal, and its peak memory in bytes, 0 when unknown."""
-
-    def stop(self) -> None:
-        """Ask all that runs to end."""
 
 
 @dataclass

@@ -63,6 +63,7 @@ def features(rows_a_day: int = 150, seed: int = 0) -> pd.DataFrame:
     rows = rows_a_day * len(days)
     frame = pd.DataFrame({"event_time": np.repeat(days.to_numpy(dtype="datetime64[us]"), rows_a_day)})
     frame["customer"] = np.arange(rows)
+    frame["terminal"] = np.arange(rows) % 50
     frame["amount"] = rng.gamma(2, 50, rows).round(2)
     frame["during_night"] = rng.integers(0, 2, rows).astype(float)
     frame["risk"] = rng.random(rows) ** 3

@@ -169,6 +169,7 @@ def test_a_package_tells_a_server_what_it_takes_and_how_that_is_computed(trained
         "amount_decimals": 2,
         "label_delay_days": 1,
         "roles": ["customer", "terminal", "amount"],
+        "timezone": "UTC",
     }
     assert {file.format for file in package.files} == {"onnx"}
 
@@ -186,7 +187,7 @@ def test_the_reference_holds_training_rows_with_the_scores_of_the_selected_model
     inputs = trained.package.preprocessing
     reference = trained.reference
 
-    blocks = ["block of day", "block of customer"]
+    blocks = ["block of day", "block of customer", "block of terminal"]
     assert list(reference.columns) == [*samples.NUMERIC, "channel", "label", "score", *blocks]
     assert len(reference) == 300
     scores = Graph(trained.graphs[trained.package.selected]).score(tabular.matrix(inputs, reference))

@@ -12,7 +12,8 @@ OF_A_FIELD = RequestError("amount", "x" * 300, "a number")
 
 
 def test_every_class_of_refusals_has_a_status() -> None:
-    own = {kind for kind in RefusedError.__subclasses__() if kind.__module__.startswith("nightshift.serving.")}
+    kinds = {*RefusedError.__subclasses__(), *RequestError.__subclasses__()}
+    own = {kind for kind in kinds if kind.__module__.startswith("nightshift.serving.")}
 
     assert own - {RequestError} == {*STATUSES} - {RefusedError}
 
