@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from kfp import compiler, dsl
 
 LIMIT_S = 120  # what a run may take to end on a loaded machine
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-STEP = 'echo $$ >> "{folder}/pids"; sleep 1'
+STEP = 'echo $$ >> "{folder}/pids"; sleep 2'
 
 
 @dsl.container_component
@@ -85,25 +86,29 @@ def interrupt(command: list[str], folder: Path, number: int, delay: float) -> st
     return expected.get(code, f"exit code {code}")
 
 
+def interrupt_runs(scratch: Path, count: int, longest: float, seed: int) -> list[str]:
+    """Return the outcomes of so many runs, each after a random delay in seconds."""
+    moments = random.Random(seed)
+    folder = Path(tempfile.mkdtemp(dir=scratch))
+    command = [sys.executable, "-m", "pipelines.cli", "run", str(write_pipeline(folder)), "--workspace", str(folder)]
+    return [interrupt(command, folder, moments.choice(SIGNALS), moments.uniform(0, longest)) for _ in range(count)]
+
+
 def main() -> None:
     """Print how often each outcome was seen."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repetitions", type=int, default=500, help="interrupted runs (default: 500)")
     parser.add_argument("--busy", type=int, default=3, help="busy loops beside them (default: 3)")
-    parser.add_argument("--longest", type=float, default=5.0, help="longest delay in seconds (default: 5)")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the moments (default: 0)")
+    parser.add_argument("--parallel", type=int, default=4, help="runs at a time (default: 4)")
+    parser.add_argument("--longest", type=float, default=8.0, help="longest delay in seconds (default: 8)")
     args = parser.parse_args()
-    moments = random.Random(args.seed)
-    outcomes: collections.Counter[str] = collections.Counter()
-    with tempfile.TemporaryDirectory() as scratch, busy_loops(args.busy):
-        folder = Path(scratch)
-        path = write_pipeline(folder)
-        command = [sys.executable, "-m", "pipelines.cli", "run", str(path), "--workspace", str(folder)]
-        for _ in range(args.repetitions):
-            delay = moments.uniform(0, args.longest)
-            outcomes[interrupt(command, folder, moments.choice(SIGNALS), delay)] += 1
-            print(f"\r{dict(outcomes)}", end="", flush=True)
-    print()
+    count = -(-args.repetitions // args.parallel)
+    with tempfile.TemporaryDirectory() as scratch, busy_loops(args.busy), ThreadPoolExecutor(args.parallel) as pool:
+        seeds = range(args.parallel)
+        groups = [pool.submit(interrupt_runs, Path(scratch), count, args.longest, seed) for seed in seeds]
+        outcomes = collections.Counter(outcome for group in groups for outcome in group.result())
+    for outcome, times in outcomes.most_common():
+        print(f"{times:5} {outcome}")
 
 
 if __name__ == "__main__":
