@@ -12,6 +12,7 @@ import pandas as pd
 
 from components.ingestion import core, formats, sources
 from components.ingestion.records import MALFORMED, UNNAMED
+from components.ingestion.section import late_labels
 from components.ingestion.sources.coverage import require_days
 from components.ingestion.tally import Totals
 from nightshift import databases, storage
@@ -126,7 +127,8 @@ class QueryResult:
 
 
 def _make_name(stem: str, uri: str) -> str:
-    name = re.sub("[^a-z0-9]+", "-", stem.lower()).strip("-") or Path(uri).name.lower()
+    names = [re.sub("[^a-z0-9]+", "-", text.lower()).strip("-") for text in (stem, Path(uri).name)]
+    name = next(filter(None, names), "")
     return name if re.match("[a-z]", name) else f"events-{name}".rstrip("-")
 
 
@@ -217,7 +219,9 @@ def verify(table: SourceFiles | QueryResult, config: Config, days: Days, last: d
     fates = f"all but {totals.bad:,} ({rules})" if rules else "all"
     bad = [split.bad for split in splits.values()]
     rows = [f"Left out by {rule}, for example: {core.examples(bad, config, rule)[0]}." for rule in totals.by_rule]
-    return [f"Of {totals.read:,} rows of {days} a run with this config takes {fates}.", *rows]
+    due = {day: split.unlabeled_rows for day, split in sorted(splits.items()) if day <= needed.labels_due}
+    late = late_labels({str(day): unlabeled for day, unlabeled in due.items() if unlabeled})
+    return [f"Of {totals.read:,} rows of {days} a run with this config takes {fates}.", *rows, *late]
 
 
 def require_whole_days(totals: Totals, config: Config) -> None:

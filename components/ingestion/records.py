@@ -141,7 +141,7 @@ def _take_end(records: Records, plain: bytes) -> Records:
     last = malformed.pop(end) if end in malformed else records.join(rows.num_rows - 1)
     if last != END:
         line = plain.count(b"\n") + 2 - last.count("\n")
-        raise EOFError(f"it ends within quotes, in the record that begins in line {line}")
+        raise EOFError(f"it ends within quotes, in the record that begins in line {line}, maybe with a stray quote")
     whole = Records(records.spelled, records.names, rows.slice(0, end - len(malformed)), malformed)
     cut = malformed.get(end - 1, "")
     fields, width = len(records.split(cut)), rows.num_columns

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.ingestion import core, section
-from components.ingestion.discovery import find_table, verify
+from components.ingestion.discovery import SourceFiles, find_table, verify
 from components.ingestion.tally import Totals
 from nightshift.config import parse
 from nightshift.contracts.section import TableBlock, read_section
@@ -151,6 +151,19 @@ def test_a_guessed_config_whose_first_run_would_be_refused_is_refused_for_the_sa
         UserError, match=r"7 of 7 positives \(100\.00%\) are quarantined, 7 of them by rule 'missing_key'"
     ):
         verify(find_table(str(folder)), parse(config), Days(days[0], days[-1]), days[-1])
+
+
+def test_a_guess_says_which_days_have_labels_too_few_to_train_on(config, folder, days, spoil):
+    spoil(
+        days[0], lambda frame: frame.assign(fraud=frame["fraud"].where(frame.index > 0.1 * len(frame)).astype("Int8"))
+    )
+    *_, late = verify(find_table(str(folder)), parse(config), Days(days[0], days[-1]), days[-1])
+    assert late.startswith(f"The labels of {days[0]} are late: ")
+
+
+@pytest.mark.parametrize("folder", ["24_shops", "24 Shops", "24-shops"])
+def test_a_folder_of_files_by_day_names_the_use_case_whatever_its_name(folder):
+    assert SourceFiles(f"data/{folder}", {"files": "{date}.csv"}, []).name == "events-24-shops"
 
 
 @pytest.mark.parametrize("is_early", [True, False], ids=["of all rows", "of the run's rows"])

@@ -73,7 +73,7 @@ def test_the_line_in_which_quotes_open_is_named() -> None:
     lines = [line(number) for number in range(0, 45, 5)]
     lines[6] = lines[6].replace("plain", '"plain')
 
-    with pytest.raises(UserError, match=r"is not whole \(it ends within quotes, in the record that begins in line 8\)"):
+    with pytest.raises(UserError, match=r"in the record that begins in line 8, maybe with a stray quote\)"):
         read(lines)
 
 

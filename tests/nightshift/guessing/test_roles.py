@@ -158,6 +158,15 @@ def test_texts_of_many_values_and_constants_are_left_out_with_the_reason() -> No
     assert assigned.columns["numeric"] == ["delta"]
 
 
+def test_a_number_that_only_rises_with_the_event_s_time_is_no_input() -> None:
+    seconds = pd.Series(MINUTES) * 60 + 1325376000
+
+    assigned = assign(table(unix_time=seconds, nearly=seconds.sample(frac=1, random_state=1).to_numpy()).sample(frac=1))
+
+    assert assigned.left_out["unix_time"].startswith("it only rises with the event's time")
+    assert assigned.columns["numeric"] == ["nearly"]
+
+
 @pytest.mark.parametrize(
     ("column", "choices", "settings"),
     [
