@@ -101,5 +101,7 @@ def _http_may_pass(error: Any) -> bool:
     if isinstance(response, dict):
         status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
         return status in HTTP_CODES or response.get("Error", {}).get("Code") in THROTTLES
-    details = getattr(error, "errors", None) or []
-    return getattr(error, "code", None) in HTTP_CODES or any(detail.get("reason") in REASONS for detail in details)
+    details = getattr(error, "errors", None)
+    # those of gRPC are errors themselves
+    known = [detail for detail in details if isinstance(detail, dict)] if isinstance(details, list) else []
+    return getattr(error, "code", None) in HTTP_CODES or any(detail.get("reason") in REASONS for detail in known)

@@ -10,6 +10,7 @@ from nightshift.context import StepContext
 from nightshift.contracts import evaluation, package, verdict
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.section import write_section
+from nightshift.errors import UnavailableError
 from nightshift.registry import Version
 from nightshift.release import ReleaseRef
 from nightshift.tasks.protocol import EvaluationReport, RowsUnderTest
@@ -75,12 +76,18 @@ def _reference(context: StepContext, ref: ReleaseRef, rows: RowsUnderTest[Any]) 
 
 
 def _measure(name: str, version: Version, rows: RowsUnderTest[Any], ours: ModelPackage) -> Any:
-    """Return a version measured on the rows, or a sentence why it cannot be, which begins with its name."""
+    """Return a version measured on the rows, or a sentence why it cannot be, which begins with its name.
+
+    Raises:
+        UnavailableError: when its store does not answer.
+    """
     try:
         model = package.load(version.uri)
         if misfit := rows.misfit(ours, model):
             return f"{name} {misfit}."
         return rows.measure(version.uri, model, model.selected, version.version)
+    except UnavailableError:  # it may be readable later: without it, a worse model would pass
+        raise
     except Exception as error:  # whatever is wrong with an old model must not stop the new one
         return f"{name} cannot be read: {' '.join(str(error).split())}."
 

@@ -297,7 +297,7 @@ class Ledger:
         self._return(reservation, used)
         key, day = reservation.key, reservation.day
         charge = (key, version, day, 1, counted.prompt_tokens, counted.completion_tokens, estimated, used.nanodollars)
-        self._write([(RELEASE, (reservation.id,)), (CHARGE, charge)])
+        self._write([(CHARGE, charge), (RELEASE, (reservation.id,))])
 
     def release(self, reservation: Reservation) -> None:
         """Release the reservation of a request that has used nothing."""
@@ -329,14 +329,11 @@ class Ledger:
     def _write(self, statements: list[Statement]) -> None:
         self._commits.submit(statements).add_done_callback(_log_failure)
 
-    def _commit(self, group: Sequence[Sequence[Statement]]) -> list[None]:
+    def _commit(self, group: Sequence[Sequence[Statement]]) -> list[sqlite3.DatabaseError | None]:
         """Execute the statements of several requests in one transaction."""
         self._database.execute("begin immediate")
         try:
-            for statements in group:
-                for sql, values in statements:
-                    if self._database.execute(sql, values).rowcount == 0 and sql is CHARGE:
-                        raise sqlite3.DatabaseError(f"the row of {values[:3]} is damaged")
+            answers = [self._execute(statements) for statements in group]
             ((number,),) = self._database.execute(ADVANCE).fetchall()
             self._database.execute("commit")
         except Exception:
@@ -345,7 +342,14 @@ class Ledger:
             raise
         if self._commit_count:
             self._commit_count.write(number)
-        return [None] * len(group)
+        return answers
+
+    def _execute(self, statements: Sequence[Statement]) -> sqlite3.DatabaseError | None:
+        """Execute a request's statements up to a charge of a damaged row, which changes nothing; return its error."""
+        for sql, values in statements:
+            if self._database.execute(sql, values).rowcount == 0 and sql is CHARGE:
+                return sqlite3.DatabaseError(f"the row of {values[:3]} is damaged")
+        return None
 
     def _recover(self) -> None:
         """Charge requests that were in progress when the ledger was closed."""

@@ -264,6 +264,7 @@ ERRORS = [
     (bigquery.DatabaseError(exceptions.TooManyRequests("x")), True),
     (bigquery.DatabaseError(exceptions.Forbidden("x", errors=[{"reason": "rateLimitExceeded"}])), True),
     (bigquery.DatabaseError(exceptions.Forbidden("timed out", errors=[{"reason": "accessDenied"}])), False),
+    (bigquery.DatabaseError(exceptions.PermissionDenied("x", errors=[RuntimeError("of gRPC")])), False),
     (bigquery.DatabaseError(exceptions.BadRequest("Unrecognized name: refused")), False),
     (wrapped(aws(400, "ThrottlingException")), True),
     (wrapped(aws(503, "ServiceUnavailable")), True),

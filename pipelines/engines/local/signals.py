@@ -6,15 +6,15 @@ goes on, or in a destructor, which swallows it. Here the kernel's signal is a by
 
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 ENDING = (signal.SIGINT, signal.SIGTERM)
 END = bytes(1)  # is no signal's number
 SIGNALED = 128  # added to a signal's number in a shell's exit code
+STDOUT = 1  # the descriptor: `sys.stdout` is None where it is closed
 SHOW_CURSOR = b"\033[?25h"  # which a table that is redrawn hides
 
 
@@ -64,8 +64,9 @@ def stop_on_signal(stop: Callable[[int], None]) -> Iterator[None]:
 
 def exit_now(number: int) -> None:
     """End the process as abruptly as a kill would, which loses nothing; its steps end with it."""
-    if sys.stdout.isatty():
-        os.write(sys.stdout.fileno(), SHOW_CURSOR)
+    with suppress(OSError):  # a terminal that is gone
+        if os.isatty(STDOUT):
+            os.write(STDOUT, SHOW_CURSOR)
     os._exit(SIGNALED + number)
 
 

@@ -9,10 +9,12 @@ import pandas as pd
 import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score
 
+from components.evaluation.__main__ import _measure as measure_version
 from components.evaluation.__main__ import evaluate
 from nightshift import registry, release
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.verdict import Verdict
+from nightshift.errors import UnavailableError
 from nightshift.registry import Version
 from nightshift.release import ReleaseRef
 from tests.components import samples
@@ -263,6 +265,16 @@ def test_a_champion_that_cannot_be_read_does_not_stop_the_challenger(tmp_path: P
     assert says in verdict["reasons"][0]
     assert verdict["compared_with"] is None
     assert evaluation["champion"] is None
+
+
+def test_a_champion_whose_store_does_not_answer_stops_the_step(tmp_path: Path) -> None:
+    class Unavailable:
+        def misfit(self, *_: object) -> str:
+            raise UnavailableError("s3://models does not answer")
+
+    model = samples.write_model(tmp_path / "old", {"only": [0.0, 1.0]})
+    with pytest.raises(UnavailableError):
+        measure_version("Champion version 3", version(tmp_path / "old"), Unavailable(), model)
 
 
 def test_a_champion_that_needs_an_input_the_features_lack_is_not_compared(tmp_path: Path) -> None:

@@ -318,6 +318,21 @@ def test_a_number_that_a_disk_changed_in_a_row_is_noticed_at_the_start_and_by_th
             read(str(path))
 
 
+def test_a_damaged_row_of_a_key_keeps_no_other_key_from_being_charged_in_the_same_commit(tmp_path: Path) -> None:
+    other = ApiKey("other", "1" * 64)
+
+    async def work(ledger: Ledger) -> None:
+        ledger.settle(await ledger.reserve(team(), Amount(9)), "1", TokenUsage(5, 1))
+        await ledger.flush()
+        ledger._database.execute("update usage set prompt_tokens = 4")
+        for reservation in [await ledger.reserve(key, Amount(9)) for key in (team(), other)]:
+            ledger.settle(reservation, "1", TokenUsage(5, 1))
+        await ledger.reserve(other, Amount(9))
+        assert [(row.key, row.prompt_tokens) for row in ledger.report()] == [("other", 5), ("team", 4)]
+
+    with_ledger(tmp_path / "ledger", work)
+
+
 def test_a_ledger_that_lacks_commits_is_refused_and_taken_once_their_count_is_removed(tmp_path: Path) -> None:
     path = tmp_path / "ledger"
 

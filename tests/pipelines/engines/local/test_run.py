@@ -291,10 +291,11 @@ def test_after_a_signal_no_step_starts(number: signal.Signals, code: int, tmp_pa
         os.kill(step, 0)
 
 
-def test_a_second_ctrl_c_kills_a_step_that_does_not_end(tmp_path: Path) -> None:
+@pytest.mark.parametrize("wrapper", [[], ["sh", "-c", 'exec "$@" >&-', "sh"]], ids=["", "without standard output"])
+def test_a_second_ctrl_c_kills_a_step_that_does_not_end(wrapper: list[str], tmp_path: Path) -> None:
     pid_file, heard = tmp_path / "pid", tmp_path / "heard"
     script = f"trap 'echo x > {heard}' TERM; echo $$ > {pid_file}; while true; do sleep 0.05; done"
-    with started(engine(*run_of(one_step(script), tmp_path)), stdout=subprocess.DEVNULL) as process:
+    with started([*wrapper, *engine(*run_of(one_step(script), tmp_path))], stdout=subprocess.DEVNULL) as process:
         step = int(content(pid_file))
         process.send_signal(signal.SIGINT)
         content(heard)
