@@ -204,7 +204,7 @@ def _without_leaks(columns: Profiles, roles: Roles) -> dict[str, ColumnProfile]:
     return rest
 
 
-def _is_clock(column: ColumnProfile, event_time: pd.Series) -> bool:
+def _rises_with_time(column: ColumnProfile, event_time: pd.Series) -> bool:
     """Return whether a number never falls from an event to a later one: seconds since a day, a ticket's number."""
     if column.kind not in ("whole", "number") or column.distinct <= MOST_CATEGORIES or column.typed.isna().any():
         return False
@@ -259,7 +259,7 @@ def _sort_inputs(columns: Profiles, roles: Roles) -> None:
         is_key = column.kind == "whole" and words.has_any(name, words.KEY)
         if TabularColumns.is_reserved(name):
             roles.left_out[name] = "its name is used inside the pipeline; rename it if a model is to see it"
-        elif _is_clock(column, roles.event_time):
+        elif _rises_with_time(column, roles.event_time):
             roles.left_out[name] = "it only rises with the event's time; add it to columns.numeric if it says more"
         elif column.kind in ("whole", "number") and not is_key:
             roles.columns.setdefault("numeric", []).append(name)
