@@ -155,6 +155,7 @@ def start(settings: EngineSettings) -> Any:
     try:
         return xllamacpp.Server(parameters)
     except RuntimeError:
+        check_port(settings.host, settings.port)  # taken since
         message = f"--model is {settings.model!r}, which llama.cpp cannot load, see above; name a GGUF file"
         raise UserError(message) from None
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from nightshift import registry, storage
 from nightshift.contracts import package
-from nightshift.errors import UnavailableError
+from nightshift.errors import UnavailableError, UserError
 from nightshift.local import processes
 from nightshift.progress import Patience, Progress, cpu_seconds
 from nightshift.registry import Version
@@ -93,9 +93,12 @@ def _start(folder: Path, name: str, file: str, port: int, patience: Patience) ->
     process, engine = _launch(folder, name, file, port)
     try:
         _await_text(process, engine, output, Progress(patience))
-    except BaseException:
+    except BaseException as error:
         process.kill()
         process.wait()  # until then it may keep its port
+        # another process has taken the port between the look at it and llama.cpp's listener
+        if isinstance(error, UserError) and _find_port(engine.port) != engine.port:
+            return _start(folder, name, file, engine.port + 1, patience)
         raise
     return engine
 
