@@ -21,7 +21,7 @@ from aiconfigurator.sdk.perf_database import get_database_view, get_latest_datab
 ENGINE = "vllm"
 MODELS = {"llama3-8b": "meta-llama/Meta-Llama-3.1-8B", "llama3-70b": "meta-llama/Meta-Llama-3.1-70B"}
 SYSTEMS = {"a100-80gb": "a100_sxm", "h100-80gb": "h100_sxm", "h200-141gb": "h200_sxm", "b200-180gb": "b200_sxm"}
-PRECISIONS = {"bf16": ("bfloat16", None), "fp8": ("fp8", "fp8")}  # of products, and of the cache
+PRECISIONS = {"bf16": ("bfloat16", None), "fp8": ("fp8", "fp8")}  # precision of products, and of the cache
 TENSOR = (1, 2, 4, 8)
 LOADS = ((1024, 256), (4096, 256), (512, 1024), (256, 64), (2048, 512))  # tokens in and out
 CONCURRENCY = tuple(2**power for power in range(9))

@@ -106,7 +106,7 @@ def damages(
         yield path.name, "deleted", Path.unlink
         yield path.name, "emptied", lambda file: file.write_bytes(b"")
         yield path.name, "filled with zeros", lambda file: file.write_bytes(bytes(file.stat().st_size))
-        ends = [at + 1 for at in range(size) if content[at : at + 1] == b"\n"]  # of commits
+        ends = [at + 1 for at in range(size) if content[at : at + 1] == b"\n"]  # ends of commits
         cuts = [*rng.sample(range(size), min(size, positions)), *rng.sample(ends, min(len(ends), positions))]
         for cut in cuts:
             yield path.name, "truncated", lambda file, cut=cut: file.write_bytes(file.read_bytes()[:cut])

@@ -37,7 +37,7 @@ from nightshift.tasks.tabular.features import core as features
 from nightshift.tasks.tabular.training import TableRows
 from pipelines import configs
 
-FIRST = date(2024, 1, 1)  # of the simulated events
+FIRST = date(2024, 1, 1)  # first day of the simulated events
 STABLE_DAYS, WATCHED_DAYS = 180, 12
 ONSETS = (30, 90, 150)  # stable days after which a drift sets in
 FALSE_ALARMS, DELAY = 1, 3  # at most

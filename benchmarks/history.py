@@ -18,7 +18,7 @@ from pipelines.environments import local
 
 STEPS = ("ingestion", "features")
 HISTORIES = (30, 180)  # days that have run before
-LAST = date(2024, 9, 30)  # of them
+LAST = date(2024, 9, 30)  # the last of these days
 REPEATS = 5
 RATIO = 1.15  # at most
 

@@ -88,7 +88,7 @@ MEASURED = {
     "fingerprint",
 }
 MEASURED |= {"spent", "usd"}
-MEASURED |= {"computed_days"}  # of those the killed attempt has left
+MEASURED |= {"computed_days"}  # days that the killed attempt has left
 TIME = re.compile(r"\d{8}T\d{12}")  # in runs' names
 ARTIFACTS = (
     *("events", "features", "model", "profile", "evaluation", "scores", "drift", "deployment"),

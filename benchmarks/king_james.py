@@ -31,7 +31,7 @@ from nightshift.neural.packing import PackedDataset
 from nightshift.neural.recipes import llama
 from nightshift.neural.trainer import NetworkTraining
 
-HELD_OUT = slice(4, None, 10)  # of the books, in their order
+HELD_OUT = slice(4, None, 10)  # slice of the books, in their order
 ORDER = 5
 START, VOCABULARY, LENGTH = "<|endoftext|>", 2048, 256
 CHAPTERS = "\n\n"  # between two

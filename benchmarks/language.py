@@ -38,7 +38,7 @@ from tests.servers import free_port
 
 DOCUMENTS, CHARACTERS, CONTEXT = 16, 500, 512
 BROKEN_LAYER = 15
-Q8_0_BYTES = 34  # of a block: a scale in float16, 32 numbers of 8 bits
+Q8_0_BYTES = 34  # bytes of a block: a scale in float16, 32 numbers of 8 bits
 SHAPES = [
     {},
     {"hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 9, "num_attention_heads": 8},
@@ -47,7 +47,7 @@ SHAPES = [
 ]
 RATE, SECONDS, ROUNDS = 1, 30, 2
 PROMPTS, OUTPUTS = "uniform:20,40", "uniform:8,16"
-FIRST_SECONDS, TOKEN_SECONDS, TOKENS = 0.2, 0.02, 16  # of the simulated server
+FIRST_SECONDS, TOKEN_SECONDS, TOKENS = 0.2, 0.02, 16  # speed of the simulated server
 
 
 def find_model() -> Path:

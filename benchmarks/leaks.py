@@ -26,7 +26,7 @@ NOW = datetime(2026, 1, 1)
 LEAST_POSITIVES = 30
 Rng = np.random.Generator
 Values = np.ndarray
-Kind = Callable[[Rng, Values], Values]  # of the outcomes of a table's rows
+Kind = Callable[[Rng, Values], Values]  # a leak of the outcomes of a table's rows
 
 
 @dataclass(frozen=True)

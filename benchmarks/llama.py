@@ -31,7 +31,7 @@ from nightshift.planning.layout import Cluster
 
 VOCABULARY, START = 128_256, 256
 STEPS, WARM = 200, 50
-TOKENS = 16_384  # of a step
+TOKENS = 16_384  # tokens of a step
 HELD_OUT = 16  # the last rows
 VARIANTS = ((2048, "default"), (2048, "none"))  # length of a row, compile
 LENGTH = 2048

@@ -29,7 +29,7 @@ from nightshift.contracts.release import Action, Release, ReleasedVersion
 from nightshift.contracts.verdict import Verdict
 from nightshift.stats.sequential import LossSums, Tally
 
-RELEASES = 1000  # of a kind
+RELEASES = 1000  # releases of a kind
 ROLLOUT = Rollout(slices=["task"], min_gain=0.03)
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 CHAMPION, CHALLENGER = (ReleasedVersion(version=number, sha256=str(number) * 64) for number in (1, 2))
@@ -37,7 +37,7 @@ JUDGED, DELAY_DAYS = 3000, 1  # answers a day, and days until they are judged
 SLICES = {"chat": 0.4, "code": 0.3, "translation": 0.2, "summary": 0.1}  # their shares
 DIFFER, BOTH_WRONG = 0.04, 0.08  # shares of the answers in which one version is wrong, and both are
 REQUESTS, WEEK = 100_000, (1.0, 1.05, 1.05, 1.0, 0.95, 0.6, 0.55)  # a day, times that of its weekday
-SPREAD = 0.6  # of the logarithm of a request's costs
+SPREAD = 0.6  # standard deviation of the logarithm of a request's costs
 MEDIANS = {"time to first token": 0.2, "tokens": 200.0}  # seconds, tokens
 EDGES = {
     "time to first token": (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0),

@@ -44,7 +44,7 @@ CONFIG = {
 }
 DATE = date(2024, 9, 30)
 EVENTS_OF_A_CUSTOMER = 350  # over 183 days
-KILLED_AFTER = 0.3  # of the shards' windows
+KILLED_AFTER = 0.3  # share of the shards' windows
 Ended = dict[str, Any]
 
 

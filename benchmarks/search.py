@@ -28,7 +28,7 @@ from nightshift.tasks.tabular import compromise, estimators
 from nightshift.tasks.tabular.features.core import numeric_inputs
 from pipelines import configs
 
-LAST = date(2018, 7, 31)  # of the newest validation fold's test week
+LAST = date(2018, 7, 31)  # last day of the newest validation fold's test week
 FOLDS = [LAST - timedelta(days=7 * back) for back in range(4)]
 LONGEST = 49  # training days: the oldest fold's first windows then begin with the data
 WINDOWS = {"three": [1, 7, 30], "five": [1, 3, 7, 14, 30]}

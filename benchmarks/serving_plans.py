@@ -64,7 +64,7 @@ GUESSES = ServingEfficiency(
     queue=8,
 )
 SHARED = ("prompt", "quantization", "dispatch", "queue")
-OWN = ("attention", "traffic", "links", "kernel", "decode", "collective")  # of an architecture
+OWN = ("attention", "traffic", "links", "kernel", "decode", "collective")  # an architecture has its own
 ARCHITECTURES = {"ampere": ("bf16",), "hopper": ("bf16", "fp8"), "blackwell": ("bf16", "fp8")}
 LOOSENESS = 0.5  # standard deviation of the logarithms around the guesses, beside one of 0.1 of the points
 

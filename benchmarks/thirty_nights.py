@@ -35,7 +35,7 @@ DELAY, NIGHTS = 7, 30
 TRAINED = date(2025, 5, 11)
 FIRST = TRAINED - timedelta(days=90)  # what the windows, folds and delays of the config take
 WEEK = (1.0, 0.95, 1.0, 1.05, 1.2, 0.9, 0.6)  # Monday first: the share of a usual day's rows
-STEPS = {  # of the pipeline `monitoring` -> what each reads
+STEPS = {  # step of the pipeline `monitoring` -> steps whose outputs it reads
     "ingestion": [],
     "features": ["events"],
     "scoring": ["features"],

@@ -7,7 +7,7 @@ answers at 5 % it answers at 25 % too.
 import math
 from hashlib import blake2b
 
-BITS = 53  # of a float's mantissa
+BITS = 53  # bits of a float's mantissa
 
 
 def bucket(salt: str, entity: str) -> float:

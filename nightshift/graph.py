@@ -46,14 +46,14 @@ class Graph:
         options.inter_op_num_threads = 1
         _check(provider, onnxruntime.get_available_providers())
         if provider == CUDA:
-            onnxruntime.preload_dlls()  # of the wheels that bring CUDA, which the loader does not know
+            onnxruntime.preload_dlls()  # CUDA's libraries in wheels, which the loader does not know
         options.add_session_config_entry(*NOWHERE)
         self._weights = _add_weights(content, options, onnxruntime) if isinstance(content, LargeGraph) else []
         try:
             self._session = onnxruntime.InferenceSession(
                 content, options, providers=[(provider, OPTIONS.get(provider, {}))]
             )
-        except Exception as error:  # of a class that depends on what is wrong
+        except Exception as error:  # the class depends on the mistake
             if STRAY not in str(error):
                 raise
             raise UserError(f"weights of the graph lie outside the package's files ({error}); train again") from None

@@ -7,7 +7,7 @@ from nightshift.printable import printable
 
 # brackets are no link without what follows them, so intervals stay as they are
 INLINE = re.compile(r"[\\`*|~$]|\](?=[(\[:])|\[(?=\^)|(?<![^\W_])_|_(?![^\W_])")
-START = re.compile(r"^\s*([#>+\-=:]|\[(?=[ xX]\])|\d+(?=[.)]))")  # of a line that is no paragraph
+START = re.compile(r"^\s*([#>+\-=:]|\[(?=[ xX]\])|\d+(?=[.)]))")  # the start of a line that is no paragraph
 
 
 class Marked(str):

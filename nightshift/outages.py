@@ -15,13 +15,13 @@ STATES = ("08", "53", "57", "40001", "40P01", "55P03", "58")
 SQLITE_CODES = {5, 6, 10, 15}  # busy, locked, input and output, protocol of locks; https://sqlite.org/rescode.html
 ADBC_CODES = {"IO", "TIMEOUT", "CANCELLED"}
 HTTP_CODES = {408, 429, 500, 502, 503, 504}
-REASONS = {"rateLimitExceeded", "jobRateLimitExceeded", "backendError", "internalError"}  # of BigQuery, beside 403
+REASONS = {"rateLimitExceeded", "jobRateLimitExceeded", "backendError", "internalError"}  # BigQuery's, with 403
 THROTTLES = {
     "Throttling",
     "ThrottlingException",
     "TooManyRequestsException",
     "RequestLimitExceeded",
-}  # of AWS, with 400
+}  # AWS's codes, with 400
 # package -> classes of errors that have no code
 CLASSES = {
     "snowflake": {
@@ -44,7 +44,7 @@ NETWORK = (
     errno.ECONNRESET,
     errno.EHOSTUNREACH,
     errno.ENETUNREACH,
-    errno.ENOENT,  # of a Unix socket
+    errno.ENOENT,  # a Unix socket that is missing
     errno.ETIMEDOUT,
 )
 # libpq has no code of a connection that was not made, and DuckDB none at all: how their messages begin takes its place

@@ -10,7 +10,7 @@ from typing import Any
 
 from nightshift.errors import UserError
 
-LARGEST = 2**53  # of integers that a double holds, as which Kubeflow passes every number on
+LARGEST = 2**53  # the largest integer that a double holds; Kubeflow passes every number on as one
 DEEPEST = 50
 SHOWN = 40
 # all but tab and line feed, and halves of characters beyond 2^16, which no file can hold

@@ -48,7 +48,7 @@ def push(component: str, use_case: str, took: Mapping[str, Any], metrics: Mappin
 def _limit_labels(values: Mapping[str, float]) -> dict[str, float]:
     """Return the largest of some numbers, under names that are short, and one line each."""
     largest = sorted(values.items(), key=lambda item: -item[1])[:LABELS]
-    # of names that begin alike the largest number stays
+    # where shortened names coincide, the largest number stays
     return {printable(name)[:LABEL_LENGTH]: number for name, number in reversed(largest)}
 
 

@@ -26,7 +26,7 @@ from pipelines.ir import Retry
 KUBEFLOW_INSIDE = "http://ml-pipeline.kubeflow.svc.cluster.local:8888"
 STATE = "NIGHTSHIFT_STATE"  # environment variable: URI below which the smallest clusters keep their state
 LUSTRE = "/lustre"
-SERVICE_ACCOUNT = "nightshift"  # of steps whose placement has none of its own
+SERVICE_ACCOUNT = "nightshift"  # account of steps whose placement has none of its own
 GPU = "nvidia.com/gpu"
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - the mount itself
 GRACE = "nightshift/grace-seconds"  # annotation of a pod; kfp-kubernetes 2.17 has no field for it

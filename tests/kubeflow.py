@@ -61,7 +61,7 @@ class Kubeflow:
     url: str = ""
     token: str | None = None
     page: bool = False  # answer everything with a page to log in
-    states: list[str] = field(default_factory=list)  # of a run, at each look; the last one stays
+    states: list[str] = field(default_factory=list)  # a run's state at each look; the last one stays
     failures: list[Failure] = field(default_factory=list)
     requests: list[Request] = field(default_factory=list)
     experiments: list[Any] = field(default_factory=list)

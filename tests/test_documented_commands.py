@@ -74,7 +74,7 @@ RUN_BY = {
     "submit": "tests/e2e/test_kubeflow.py",
     "tune": "tests/pipelines/cli/test_tune.py",
 }
-# of these the very lines of the pages are run below: they need no run, no network and no GPU
+# the pages' very lines of these are run below: they need no run, no network and no GPU
 RUN_HERE = ("nightshift plan", "nightshift costs --samples", "nightshift gc")
 
 

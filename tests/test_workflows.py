@@ -91,7 +91,7 @@ def test_renovate_sees_every_chart_with_its_version() -> None:
     )
 
 
-# of each program that our scripts call: what it prints
+# output of each program that our scripts call
 ANSWERS = {
     "aws": "echo hidden",
     "cosign": f"""case "$*" in

@@ -28,7 +28,7 @@ REAL = ConversationLoad(systems=6, system_words=120, conversations=16, turns=3, 
 SIMULATED = ConversationLoad(
     systems=64, system_words=600, conversations=300, turns=5, turn_words=60, tokens=16, clients=48
 )
-# of a large model: 10,000 tokens of prompts a second, 200 tokens of a completion, a cache of 32,768 tokens
+# a large model's speed: 10,000 tokens of prompts a second, 200 of a completion, a cache of 32,768 tokens
 SPEED = ["--slots", "8", "--blocks", "2048", "--prefill", "0.0001", "--decode", "0.005"]
 
 

@@ -29,7 +29,7 @@ from tests.servers import free_port
 
 DAY = 20_000 * 86_400.0
 OPEN = 64  # requests of the simulation that are in progress at once
-CLIENTS, TOKENS = 128, 20  # of the real gateway
+CLIENTS, TOKENS = 128, 20  # load on the real gateway
 SIMULATED_LIMIT = Amount(100_000, 300_000)  # a day
 LIMIT, PRICE = 800, 1000  # tokens a day of the real gateway, and nanodollars a token; half of its keys count in money
 PRICES = "- {version: any, prompt: 1, completion: 1}"

@@ -26,7 +26,7 @@ from tests.processes import started, wait_until
 from tests.servers import free_port
 
 BEYOND = 10  # clients above the server's limit
-REQUESTS = 1000  # of the client at full speed
+REQUESTS = 1000  # requests of the client at full speed
 TIMEOUT = 60.0  # seconds without an answer
 
 

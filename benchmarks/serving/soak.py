@@ -25,7 +25,7 @@ from nightshift.stats.latency import poisson_schedule
 from tests.processes import SECONDS, started, wait_until
 from tests.servers import free_port
 
-ROUND_SECONDS = 10.0  # of load, between two looks at the memory
+ROUND_SECONDS = 10.0  # seconds of load between two looks at the memory
 WARM = 0.2  # share of the time after which memory may not grow
 MEASURE_SECONDS = 5.0
 PATIENCE = 60.0  # seconds, after which a request counts as lost

@@ -14,7 +14,7 @@ import pandas as pd
 from nightshift.config.policy import DriftLimits
 from nightshift.printable import printable
 
-ROWS = 5000  # of each side: enough for its histograms, and the page stays small
+ROWS = 5000  # rows of each side: enough for its histograms, and the page stays small
 DATA = re.compile(r"^ *var \w+ = \{.*\};$", re.MULTILINE)  # a line of the page's script: Evidently does not escape it
 ESCAPES = {
     ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"

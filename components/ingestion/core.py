@@ -30,7 +30,7 @@ from nightshift.tasks.protocol import IngestionTask, LabelsTask
 Frame = TypeVar("Frame", pd.DataFrame, pd.Series)
 
 REASON = "quarantine_reason"
-# of a row whose event id is another day's too, which stays there
+# reason of a row whose event id an earlier day has, which keeps it
 REPEATED = "duplicate_id_of_earlier_day"
 NO_REPEATS: Mapping[date, Keys] = {}
 CONTENT = (Holds.FILE, Holds.TEXT)  # what a row holds as a whole
@@ -230,7 +230,7 @@ def _raw(contents: pd.Series) -> pd.Series:
 
 def schema(config: Config, id_types: dict[str, str], labels_due: bool) -> pa.DataFrameSchema:
     """Return the contract of an events partition: these columns, in this order, and no others."""
-    finite = pa.Check(np.isfinite, name="finite")  # of the numbers that are there
+    finite = pa.Check(np.isfinite, name="finite")  # checks the numbers that are not missing
     # pandera takes one unit of time for another
     microseconds = pa.Check(lambda times: times.dtype == "datetime64[us]", name="microseconds")
     kinds = {
@@ -363,7 +363,7 @@ def _reasons(rows: ParsedRows, config: Config) -> pd.Series:
     for rule, where in reversed(broken.items()):
         reasons[where] = rule
     reasons = reasons.fillna(faults)
-    # of a day's rows that share an id, or what they hold, the first good one stays
+    # where rows of a day share an id or content, the first good one stays
     contents = columns.holding(*CONTENT)
     for role in ("event_id", *contents):
         sound = reasons.isna()

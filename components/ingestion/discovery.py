@@ -109,7 +109,7 @@ class QueryResult:
         """Return the layout: the query, limited to the times of a day."""
         time = databases.quote_name(self.folder, event_time)
         limits = f"{time} >= {{date}} and {time} < {{next_date}}"
-        end = "\n" if "--" in self.query else ""  # of a comment
+        end = "\n" if "--" in self.query else ""  # ends a comment
         return {"query": f"select * from ({self.query}{end}) as events where {limits}"}  # noqa: S608 as it is given
 
     def read(self) -> tuple[dict[str, Any], list[str], pd.DataFrame]:

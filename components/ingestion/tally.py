@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from nightshift.config.policy import Quarantine
 from nightshift.contracts.tables import Partition
 
-CORRECTED = "replaced_on_later_day"  # of a row that is not left out: its event is there, as it was corrected
-MIN_ROWS = 5  # of a label, left out: fewer are chance where 1 % of all rows may be (once in 300 times of 100 positives)
+CORRECTED = "replaced_on_later_day"  # reason of a row that is not lost: its corrected event is there
+MIN_ROWS = 5  # left-out rows of a label: fewer are chance where 1 % of all may be (once in 300 times of 100 positives)
 
 
 @dataclass(frozen=True)

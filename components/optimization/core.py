@@ -23,13 +23,13 @@ Floats = npt.NDArray[np.floating[Any]]
 Scores = npt.NDArray[np.float32]
 Clock = Callable[[], float]
 
-TOLERANCE_SHARE = 0.1  # of the tolerance for a newer model: a variant of the same model deserves less
+TOLERANCE_SHARE = 0.1  # share of the tolerance for a newer model: a variant of the same model deserves less
 MAX_FLIPPED = 0.001  # share of the rows whose decision may change
 MAX_ROW_TIME = 0.8  # limit of the median time per row, relative to the original; less gain is not worth it
 MAX_BATCH_TIME = 1.05  # limit of the median time of many rows, relative to the original
 ROUNDS = 300
 MANY_ROUNDS = 30
-# of turns with one row, and of turns with many, for each form; large networks have fewer rounds then, but a few always
+# a form's seconds for turns with one row, and for turns with many; large networks get fewer rounds, but at least a few
 SECONDS, MIN_ROUNDS = 10.0, 5
 
 

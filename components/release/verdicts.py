@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ALL = ""  # the slice of every event
-MAX_SLICES = 50  # of a column
+MAX_SLICES = 50  # slices of a column
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from math import log10, sqrt
 from nightshift.contracts.section import Axis, Bars, Chart, Series
 from nightshift.figures import format_value
 
-SIDE = 240.0  # of the square that charts are drawn in, in units of the SVG
-WIDTH, HEIGHT = 560.0, 120.0  # of bars
+SIDE = 240.0  # edge of a chart's square, in units of the SVG
+WIDTH, HEIGHT = 560.0, 120.0  # size of a bar chart
 LABELS = 8  # at most so many below bars, or they run into each other
-DASHES = ("5 4", "2 3", "9 3 2 3")  # of references, in turn
+DASHES = ("5 4", "2 3", "9 3 2 3")  # dashes of references, in turn
 HEADROOM = 1.1  # above the highest bar, for its value
 
 

@@ -11,7 +11,7 @@ from components.reporting import formats, plots
 from components.reporting.summary import Summary
 from nightshift.contracts.section import Page, Row, Section, TableColumn
 
-HEADROOM = 1.25  # of a limit, so that its mark never lies on the edge of the bar
+HEADROOM = 1.25  # multiple of a limit, so that its mark never lies on the edge of the bar
 REASONS = 3  # before the rest is folded
 
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from components.scoring.serving_skew import ServingSkew
 
-SCHEMA = 2  # of the columns; a new number makes every day anew
-QUANTILES = [0.1, 0.5, 0.9, 0.99, 0.999]  # of a day's scores, few of which are high
+SCHEMA = 2  # version of the columns; a new number makes every day anew
+QUANTILES = [0.1, 0.5, 0.9, 0.99, 0.999]  # quantiles of a day's scores, few of which are high
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from nightshift.contracts.drift import Signal
 from nightshift.contracts.tables import Partition, Table
 
 FLAGGED = "flagged"
-DEVIATIONS = 3  # of a count with the allowed mean, which chance may add to it
+DEVIATIONS = 3  # standard deviations that chance may add to a count with the allowed mean
 
 
 @dataclass(frozen=True)

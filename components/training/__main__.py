@@ -61,7 +61,7 @@ def body(context: StepContext, trainjob: Callable[[TrainJobWork], TrainJob] = he
                 folder = _checkpoints(context, code_version())
                 _train(context, folder, config.model_copy(update={"task": task}))
             except UserError:
-                if os.environ.get(LOCAL) == "0":  # of each machine the first process says it, in that machine's log
+                if os.environ.get(LOCAL) == "0":  # each machine's first process logs it
                     raise
     return {}
 

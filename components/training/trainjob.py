@@ -36,7 +36,7 @@ INSIDE = "KUBERNETES_SERVICE_HOST"  # what every pod has in its environment
 NAMESPACE = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")  # RFC 3339
 POLL_SECONDS = 5.0
-TIMEOUT_SECONDS = 10  # of a request; the client ignores a float
+TIMEOUT_SECONDS = 10  # timeout of a request; the client ignores a float
 PATIENCE_SECONDS = 600.0  # that the API may leave a question without an answer
 CLEANUP_SECONDS = 10.0  # the same when the step has to end; its last request ends within `spending.MACHINES_GRACE`
 

@@ -263,7 +263,7 @@ def check(validate: Callable[[], EnvironmentAnswers], value: Mapping[str, Any], 
     try:
         return validate()
     except ValidationError as error:
-        # of the two kinds of account, the one of this cloud
+        # only this cloud's kind of account is explained
         other = {"aws": GoogleProject.__name__, "gcp": AwsAccount.__name__}.get(str(value.get("cloud")), "")
         lines = [_explain(dict(item)) for item in error.errors() if other not in item["loc"]]
         raise UserError(f"{name} is not valid:\n  " + "\n  ".join(lines)) from None

@@ -140,7 +140,7 @@ def schedule(answers: EnvironmentAnswers, infrastructure: Infrastructure, digest
 
 def _unpause(use_case: str) -> list[str]:
     """Return the commands that start a use case's DAGs, which are there if the image of Airflow has their file."""
-    prefix = use_case.replace("-", "_")  # of their ids
+    prefix = use_case.replace("-", "_")  # their ids' start
     training = f"{prefix}_training"
     airflow = "kubectl exec --namespace airflow deployment/airflow-api-server --container api-server -- airflow dags"
     fix = "write its file (dags/README.md), and run cloud-images, cloud-install and this command again"

@@ -19,7 +19,7 @@ GOOGLES_CAPACITIES = {
     Capacity.FLEX_START: "flex_start",
     Capacity.ON_DEMAND: "on_demand",
 }
-HIGHEST_WEIGHT = 100  # of a NodePool
+HIGHEST_WEIGHT = 100  # weight of a NodePool
 
 
 def name_choices(gpu: GpuChoices) -> frozenset[str]:

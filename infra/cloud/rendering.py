@@ -25,7 +25,7 @@ FAST_PULLS = yaml.safe_dump(
     {"apiVersion": "node.eks.aws/v1alpha1", "kind": "NodeConfig", "spec": {"featureGates": {"FastImagePull": True}}}
 )
 FILESTORE = "filestore.csi.storage.gke.io"
-ANOMALY = 0.05  # of a month's budget, from which on AWS reports an unusual cost
+ANOMALY = 0.05  # share of a month's budget from which on AWS reports an unusual cost
 GROUPS = ("operators", "readers")
 # a machine of a TrainJob, in the runtime of infra/kubernetes/base/training.yaml
 MACHINE = "/spec/template/spec/replicatedJobs/0/template/spec/template/spec"

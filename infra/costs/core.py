@@ -289,7 +289,7 @@ def _eks_pool(pool: PlannedResource, template: PlannedResource | None) -> Pool:
     scaling, market = pool.first("scaling_config"), str(pool.values.get("capacity_type", "ON_DEMAND"))
     launched: Mapping[str, Any] = template.values if template else {}
     disks = [disk["ebs"][0]["volume_size"] for disk in launched.get("block_device_mappings", []) if disk.get("ebs")]
-    # of several types the first is the wanted one, the others stand in for it; a capacity block's is in the template
+    # the first of several types is the wanted one, the others stand in for it; a capacity block's is in the template
     machine = [*(pool.values.get("instance_types") or []), launched.get("instance_type")][0]
     return Pool(
         gpu=(pool.values.get("labels") or {}).get(POOL) == "gpu",

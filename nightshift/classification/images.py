@@ -78,7 +78,7 @@ def decode_image(content: bytes, max_pixels: int, least: int = 0) -> Image.Image
     """
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of what is odd beside the pixels, such as broken EXIF data
+            warnings.simplefilter("ignore")  # oddities beside the pixels, such as broken EXIF data
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             return _plain(_load(content, max_pixels, least))
     except UnusableError:
@@ -117,7 +117,7 @@ def _load(content: bytes, max_pixels: int, least: int) -> Image.Image:
     # what a phone puts behind its picture, such as a smaller one, is no animation
     if image.format != "MPO" and getattr(image, "is_animated", False):
         raise UnusableError("animated")
-    if image.format == "PNG" and "16" in str(image.tile[0].args):  # of color, Pillow would drop half of the bits
+    if image.format == "PNG" and "16" in str(image.tile[0].args):  # Pillow would drop half of the color's bits
         raise UnusableError("wrong_mode")
     if least:
         image.draft(None, (least, least))

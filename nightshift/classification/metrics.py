@@ -8,7 +8,7 @@ import numpy.typing as npt
 Scores = npt.NDArray[np.floating[Any]]
 Labels = npt.NDArray[np.int64]
 
-BINS = 15  # of confidence
+BINS = 15  # bins of confidence
 TOP = 5  # classes, among which the true one is looked for
 
 

@@ -21,7 +21,7 @@ Tokens = npt.NDArray[np.int32]
 # part of every shard's key: raise it whenever the same words would get other numbers
 SCHEMA = 1
 HASHED = "(hashes of words)"
-PAD, START = 0, 1  # of hashed words; a text without any word has its start
+PAD, START = 0, 1  # ids of hashed words; a text without any word has its start
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ def _checked_choice(value: Any) -> Any:
     return value
 
 
-# of a library: what it means and how large it may be, the library says
+# passed on to a library, which checks its meaning and range
 Parameter = Annotated[bool | int | float | str, BeforeValidator(_checked_parameter)]
 INTEGER = BeforeValidator(_checked_choice)  # beside a Literal of integers
 

@@ -18,7 +18,7 @@ Weekday = Literal["monday", "tuesday", "wednesday", "thursday", "friday", "satur
 
 Epoch = Literal["epoch_seconds", "epoch_milliseconds", "epoch_microseconds", "epoch_nanoseconds"]
 OTHER_DAYS = (date(2024, 1, 2), date(2024, 1, 3), date(2024, 2, 2), date(2025, 1, 2))  # in day, month or year
-DIRECTIVES = "aAbBdfHImMpSyYzZ"  # of strptime, as far as pandas reads them; Z names a zone
+DIRECTIVES = "aAbBdfHImMpSyYzZ"  # strptime's directives, as far as pandas reads them; Z names a zone
 ALTERNATIVES = ("d", "bBm", "yY", "HI", "zZ")  # a time has one of each, at most
 
 

@@ -18,7 +18,7 @@ from nightshift.config.usecase import LabeledConfig
 from nightshift.errors import check_names
 
 EXACT = 2**53  # up to which float64 has every whole number
-LARGEST_UNITS = 10**13  # of an amount, in the currency's smallest unit: 900,000 of them add up in int64
+LARGEST_UNITS = 10**13  # an amount in the currency's smallest unit: 900,000 of them add up in int64
 
 Entities = Annotated[int, annotated_types.Interval(ge=1, le=10_000_000)]
 LargestAmount = Annotated[float, annotated_types.Interval(gt=0, le=2.0**53)]

@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
     AnyPreprocessing = Preprocessing
-else:  # of as many as are installed
+else:  # the preprocessing of the installed kinds
     AnyPreprocessing = Union[tuple(kind.preprocessing_class for kind in kinds.load_kinds().values())]  # noqa: UP007
 
 MANIFEST = "model.json"
 REFERENCE = "reference.parquet"
 INPUT = "inputs"
 OUTPUT = "score"
-GREEDY = "greedy"  # of graphs of language models: 1 where a token is the likeliest; no part of the signature either
+GREEDY = "greedy"  # output of language models' graphs: 1 where a token is the likeliest; no part of the signature
 EMBEDDING = "embedding"  # what graphs of networks give besides, for drift; no part of the signature
 
 Size = Annotated[int, annotated_types.Ge(0)]

@@ -13,10 +13,10 @@ from nightshift.splits import Days
 
 DAY = pd.Timedelta(days=1)
 ALIKE = 4  # days of one weekday before a day, by which its rows are judged
-LEAST_SHARE = 0.5  # of the rows of such days that a complete one has
+LEAST_SHARE = 0.5  # share of such days' rows that a complete day has
 DEVIATIONS = 3  # below the median of such days that it may be
 PER_DEVIATION = 1.4826  # a normal deviation in median absolute ones
-CHANCE = 0.01  # of a hole as long as one among days as full as the others
+CHANCE = 0.01  # probability of a hole this long among days as full as the others
 HOLE_FLAG = "--allow-empty-days"
 
 

@@ -12,7 +12,7 @@ from nightshift.guessing.profiles import ColumnProfile
 from nightshift.guessing.roles import TIME_OF_DAY, Choices
 from nightshift.tasks.derived import derive
 
-Derivations = dict[str, Any]  # of a name, as in the config
+Derivations = dict[str, Any]  # derivations by name, as in the config
 NUMBER, MOMENT = "row_number", "derived_time"
 # part of a time -> the least and the most of it
 PARTS = {"year": (1900, 2100), "month": (1, 12), "day": (1, 31), "hour": (0, 23), "minute": (0, 59), "second": (0, 59)}

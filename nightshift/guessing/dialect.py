@@ -12,7 +12,7 @@ from nightshift import values
 from nightshift.config.source import FileFormat
 from nightshift.errors import UserError
 
-SETTINGS = ("encoding", "separator", "quote", "escape", "preamble_lines")  # of `source.format`, and of a dialect
+SETTINGS = ("encoding", "separator", "quote", "escape", "preamble_lines")  # fields of `source.format`, and of a dialect
 UTF_16 = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 SEPARATORS = ",;\t|"
 SAMPLED_RECORDS = 200

@@ -9,9 +9,9 @@ from nightshift.errors import UserError
 from nightshift.guessing import words
 from nightshift.guessing.profiles import ColumnProfile
 
-MOST_CLASSES = 10  # of a column that is listed where none has two
-MOST_VALUES = 50  # of a label that are listed
-NUMBERS = (["0", "1"], ["-1", "1"])  # of which 1 is the yes
+MOST_CLASSES = 10  # classes of a column that is listed where none has two
+MOST_VALUES = 50  # listed values of a label
+NUMBERS = (["0", "1"], ["-1", "1"])  # 1 is the positive class
 
 
 @dataclass(frozen=True)

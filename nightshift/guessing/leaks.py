@@ -9,13 +9,13 @@ import pandas as pd
 
 from nightshift.guessing.profiles import MOST_CATEGORIES, ColumnProfile
 
-MIN_ROWS = 20  # of each outcome; fewer are told apart by chance
+MIN_ROWS = 20  # rows of each outcome; fewer are told apart by chance
 RECALL = 0.9  # share of an outcome's rows that show a sign of it
 LIFT = 20  # how often they show it, as a multiple of how often the others do
-LEAST_LIFT = 15  # of a sample whose table may have LIFT
+LEAST_LIFT = 15  # lift in a sample whose table may have LIFT
 NOISE = 1.645  # standard deviations that a count exceeds its mean by in 5 % of samples
 PRECISE, KNOWN = 0.99, 0.5  # precision and recall where not every fraud has been refunded yet
-ROWS_PER_VALUE = 20  # of a column by whose values outcomes are looked up: with fewer rows each, any column knows them
+ROWS_PER_VALUE = 20  # rows of a value by which outcomes are looked up: with fewer, any column knows them
 SHOWN_VALUES = 3
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]

@@ -11,7 +11,7 @@ from nightshift.errors import UserError
 from nightshift.guessing.daily_counts import DailyCounts
 from nightshift.splits import Days, Plan, lookback, plan
 
-MIN_POSITIVES = 50  # of test days, which decide; the schema's default
+MIN_POSITIVES = 50  # positives of the test days, which decide; the schema's default
 FEWEST_POSITIVES = 20
 WINDOWS: list[list[int]] = [[1, 7, 30], [1, 7, 14], [1, 7], [1]]
 WEEK = 7

@@ -30,7 +30,7 @@ HOURS = (
 )
 GAPS = (" ", "T", ", ", ",", " - ", "-", ":", " at ")
 ZONES = ("", "%z", " %z", " UTC", " %Z")
-# of dates in one number, which a time may be part of
+# formats of dates in one number, which a time may follow
 KEYS = ("%Y%m%d", "%y%m%d", "%d%m%Y", "%m%d%Y")
 KEY_HOURS = ("%H%M%S%f", "%H%M%S", "%H%M", "%H")
 UNUSUAL = frozenset(["%y%m%d", "%y%m%d%H", "%y%m%d%H%M%S%f"])  # other numbers look like them
@@ -42,8 +42,8 @@ MONTH_FIRST = {
     "%d-%m-%y": "%m-%d-%y",
     "%d%m%Y": "%m%d%Y",
 }
-FIRST_SECOND = 631_152_000  # of an epoch's numbers: those of 1990
-AHEAD = timedelta(days=366)  # of now, that planned times may be
+FIRST_SECOND = 631_152_000  # the first number of an epoch: 1990
+AHEAD = timedelta(days=366)  # planned times may lie this far ahead of now
 PER_SECOND = {
     "epoch_seconds": 1,
     "epoch_milliseconds": 10**3,

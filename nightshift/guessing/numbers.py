@@ -11,7 +11,7 @@ from nightshift.config.source import FileFormat
 from nightshift.guessing import words
 from nightshift.tasks import spelling
 
-Marks = tuple[Literal[".", ","], Literal["", ".", ",", " ", "'"]]  # of decimals, of thousands
+Marks = tuple[Literal[".", ","], Literal["", ".", ",", " ", "'"]]  # marks of decimals and of thousands
 # the simpler one first: it stays where another reads no more columns
 MARKS: list[Marks] = [(".", ""), (",", ""), (".", ","), (",", "."), (",", " "), (".", " "), (".", "'"), (",", "'")]
 UNITS = re.compile(r"[€$£¥%]|\b(?:EUR|USD|GBP|CHF|JPY)\b")
@@ -57,7 +57,7 @@ def guess(texts: Mapping[str, pd.Series], separator: str) -> NumberSpelling:
     units = sorted({unit for column in texts.values() for unit in _units(column)})
     readings = [FileFormat(decimal=decimal, thousands=thousands, units=units) for decimal, thousands in MARKS]
     shares = {mark: _shares_read(texts, reading) for mark, reading in zip(MARKS, readings, strict=True)}
-    # of marks that read the same columns those that read more values: a thousand may be rare
+    # where marks read the same columns, those that read more values win: a thousand may be rare
     mark = max(MARKS, key=lambda mark: (len(shares[mark]), sum(shares[mark].values())))
     mark, reasons = _settle(mark, texts, shares, separator)
     columns = list(shares[mark])

@@ -34,7 +34,7 @@ PRE_TOKENIZERS = {
 NO_EFFECT = "trim_offsets"  # on tokens
 SPECIAL = ("bos", "eos", "pad")
 NO_MERGES = ["no merge"]  # llama.cpp wants one; where no other makes "no", this never applies
-UNUSED = "[PAD{}]"  # of an id between others that no token has
+UNUSED = "[PAD{}]"  # name of an id between others that no token has
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,9 @@ from nightshift.stats.proportions import wilson_interval
 
 Floats = npt.NDArray[np.floating[Any]]
 
-MIN_REQUESTS = 100  # of each side, to decide
+MIN_REQUESTS = 100  # requests of each side, to decide
 MAX_REQUESTS = 2000  # whose sketches are compared, all with all
-RISE = 0.02  # of a share of requests
+RISE = 0.02  # rise of a share of requests
 LIMITS = EmbeddingDriftLimits()
 OUTCOMES: Mapping[str, Callable[[RequestRecord], bool]] = {
     "errors": lambda record: record.status >= HTTPStatus.INTERNAL_SERVER_ERROR,

@@ -36,7 +36,7 @@ FILE, METADATA_FILE = "checkpoint.json", ".metadata"
 KEPT = 2
 NOTHING, SAVE, STOP = range(3)
 
-# of a single process, which is meant to be one
+# a warning to single processes, which are meant to be single
 warnings.filterwarnings("ignore", "torch.distributed is disabled, unavailable or uninitialized")
 
 
@@ -181,7 +181,7 @@ class Together:
 
     def __init__(self) -> None:
         self.is_first = dist.get_rank() == 0
-        # of its own, since a checkpoint is written while gradients are exchanged
+        # a group of its own: a checkpoint is written while gradients are exchanged
         self.options = {"process_group": dist.new_group(backend="gloo", timeout=PATIENCE)}
         self._group = dist.new_group(backend="gloo", timeout=PATIENCE)
         self._vote: tuple[Any, Tensor] | None = None

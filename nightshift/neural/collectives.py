@@ -26,7 +26,7 @@ from nightshift.neural import devices, processes
 SIZES = [1 << power for power in range(10, 27, 2)]  # 1 KiB to 64 MiB
 ITEM = torch.float32.itemsize
 FIRST = 5  # calls that do not count
-SECONDS = 0.2  # of a measurement
+SECONDS = 0.2  # seconds of a measurement
 MOST = 200  # calls
 
 # PyTorch 2.13's names, and those that 2.10 of the GPU image knows

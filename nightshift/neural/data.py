@@ -93,7 +93,7 @@ class ResidentDataset(TrainingDataset):
         self.inputs = inputs
 
     def _batches(self, order: Tensor, skip: int) -> Iterator[Batch]:
-        # of all rows, since the last bits of a product may depend on where in memory a batch lies
+        # all rows are copied: the last bits of a product may depend on where in memory a batch lies
         whole = (rows.index_select(0, order) for rows in (self.inputs, self.labels))  # twice as fast as rows[order]
         yield from zip(*(torch.split(rows, self.size)[skip:] for rows in whole), strict=True)
 

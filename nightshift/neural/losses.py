@@ -29,7 +29,7 @@ class Losses:
         self.points: Points = []
         self._steps, self._every = steps, math.ceil(steps / POINTS)
         self._new: list[Tensor] = []  # since they were fetched
-        self._sum, self._count = 0.0, 0  # of the part's others
+        self._sum, self._count = 0.0, 0  # sum and count of the part's earlier losses
 
     def add(self, done: int, loss: Tensor) -> None:
         """Take in the loss of a step; all processes do so after the same one."""

@@ -27,10 +27,10 @@ from nightshift import step, storage
 from nightshift.errors import UnavailableError, UserError
 from nightshift.neural import devices, processes
 
-SIZE = {"cpu": 1024, "cuda": 8192}  # of the matrices that are multiplied
+SIZE = {"cpu": 1024, "cuda": 8192}  # edge of the matrices that are multiplied
 PRODUCTS, MESSAGES = 10, 5
-BYTES = 16 << 20  # of a message, and of a file
-PREFIXES = ("NCCL_", "FI_", "GLOO_", "TORCH_NCCL_")  # of variables that decide how processes exchange tensors
+BYTES = 16 << 20  # bytes of a message, and of a file
+PREFIXES = ("NCCL_", "FI_", "GLOO_", "TORCH_NCCL_")  # prefixes of variables that decide how processes exchange tensors
 SKEW = 1.0  # second: of clocks, by which logs and checkpoints are ordered
 HEADER = f"{'rank':>4} {'host':24}{'TFLOP/s':>10}{'link GB/s':>11}{'storage MB/s':>14}{'clock ms':>10}"
 
@@ -157,7 +157,7 @@ def _time(call: Callable[[], Any], device: torch.device, calls: int) -> float:
 def _measure_storage(folder: str) -> float | str:
     """Write a file, read that of the process before; both are deleted by whoever has written them."""
     rank, count, names = dist.get_rank(), dist.get_world_size(), [secrets.token_hex(8)]
-    dist.broadcast_object_list(names)  # of the first process: nobody else has files of this name
+    dist.broadcast_object_list(names)  # the first process's name: nobody else has files of it
     own, other = (storage.join(folder, f"preflight-{names[0]}-{number}") for number in (rank, (rank - 1) % count))
     began = time.perf_counter()
     written = _try(lambda: storage.write_bytes(own, bytes(BYTES)))

@@ -18,9 +18,8 @@ from torch.utils.checkpoint import (
 from nightshift.config.neural import Recompute
 from nightshift.neural.blocks import RecomputingBlock
 
-Contexts = tuple[
-    AbstractContextManager[None], AbstractContextManager[None]
-]  # of the forward pass and of its recomputation
+# the contexts of the forward pass and of its recomputation
+Contexts = tuple[AbstractContextManager[None], AbstractContextManager[None]]
 
 aten = torch.ops.aten
 PRODUCTS = {aten.mm.default, aten.addmm.default, aten.bmm.default, aten.convolution.default}

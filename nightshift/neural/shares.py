@@ -23,7 +23,7 @@ from nightshift.neural.trainer import NetworkTraining
 
 FIRST, LEAST, SECONDS = 2, 7, 4.0  # rounds that do not count, rounds that do at least, and how long those take
 SLOW_PROCESS, STARVED_LOADER = "slow-process", "starved-loader"
-DELAY = 0.5  # of a step, by which a fault delays it
+DELAY = 0.5  # share of a step by which a fault delays it
 
 
 class TimedTraining:

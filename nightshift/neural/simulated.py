@@ -23,7 +23,7 @@ from nightshift.neural.trainer import NetworkTraining
 
 FIELD = "parameters"
 ENDLESS = 100_000  # epochs: the most that a config may have, which nobody waits for
-LENGTH = 300  # of a reason
+LENGTH = 300  # characters of a reason
 
 Request = Mapping[str, Any]
 

@@ -18,7 +18,7 @@ from nightshift.neural import devices, simulated
 from nightshift.neural.simulated import Request
 from nightshift.neural.trainer import NetworkTraining
 
-SECONDS = 0.05  # of a stretch
+SECONDS = 0.05  # seconds of a stretch
 FIRST = 3  # stretches that do not count: memory is allocated, kernels are chosen, blocks are compiled
 
 

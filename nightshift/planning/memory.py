@@ -13,7 +13,7 @@ from nightshift.planning.layout import Checkpointing, Cluster, ParallelLayout
 from nightshift.planning.models import LayerWork, Model, Transformer
 
 GIB = 2**30
-CONTEXT = 1.5e9  # of CUDA, NCCL and the allocator's rounding
+CONTEXT = 1.5e9  # bytes of CUDA, NCCL and the allocator's rounding
 
 
 @dataclass(frozen=True)

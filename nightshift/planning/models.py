@@ -89,7 +89,7 @@ class Transformer:
         hidden, inner, keys, tokens = self.hidden, self.feed_forward, self.key_width, self.sequence
         matrices = 2 * hidden * hidden + 2 * hidden * keys + (3 if self.gated else 2) * hidden * inner
         vectors = 2 * hidden if self.gated else 6 * hidden + 2 * keys + inner + hidden
-        masks = 0 if self.gated else 2 * hidden  # of dropout, a byte each
+        masks = 0 if self.gated else 2 * hidden  # dropout's masks, a byte a value
         return LayerWork(
             parameters=matrices + vectors,
             products=2 * tokens * matrices,

@@ -12,7 +12,7 @@ from nightshift.planning.models import Convolutions, Model
 from nightshift.planning.timing import Timing
 
 MICRO_BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-SPLITS = (1, 2, 4, 8, 16)  # of a layer, and of a sequence
+SPLITS = (1, 2, 4, 8, 16)  # GPUs of a layer, and of a sequence
 LONG = 32768  # tokens of a sequence from which on splitting it is tried
 
 

@@ -11,7 +11,7 @@ from nightshift.planning.efficiency import Efficiency, efficiency
 from nightshift.planning.layout import Checkpointing, Cluster, ParallelLayout
 from nightshift.planning.models import Convolutions, LayerWork, Model
 
-# of the products, the attention and the traffic of a forward pass, what is computed again
+# shares of a forward pass's products, attention and traffic that are computed again
 AGAIN = {
     Checkpointing.NONE: (0.0, 0, 0),
     Checkpointing.ATTENTION: (0.0, 1, 0),

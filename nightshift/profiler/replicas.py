@@ -23,7 +23,7 @@ BUCKET_MB = 0.001  # a layer each
 LEAST = 2.0  # per cent of a step: what costs less is noise
 SMALL = 1e6  # bytes of a piece
 LONGER = 1.2  # times as long as all in one piece
-BATCHES = 8  # of an epoch
+BATCHES = 8  # batches of an epoch
 
 
 @dataclass(frozen=True)

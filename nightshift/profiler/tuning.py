@@ -219,7 +219,7 @@ def parse_answer(line: str) -> dict[str, Any]:
 
 def environment(processes: int) -> dict[str, str]:
     """Return the environment variables of so many processes."""
-    quiet = {"KINETO_LOG_LEVEL": "99"}  # of the profiler, which tells people when it starts
+    quiet = {"KINETO_LOG_LEVEL": "99"}  # the profiler's level, else it prints when it starts
     # torchrun sets it too, with a warning
     return isolate(quiet | ({"OMP_NUM_THREADS": "1"} if processes > 1 else {}) | os.environ)
 

@@ -64,7 +64,7 @@ class TrackingServer:
         with self._client() as client:
             from mlflow.exceptions import MlflowException
 
-            with suppress(MlflowException):  # of two first writers at once, one fails
+            with suppress(MlflowException):  # two first writers at once: one fails
                 client.set_registered_model_alias(name, CHAMPION, str(number))
                 return
             client.set_registered_model_alias(name, CHAMPION, str(number))

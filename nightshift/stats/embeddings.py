@@ -50,7 +50,7 @@ def novelties(reference: Floats, days: Sequence[Floats]) -> Iterator[tuple[int, 
     """
     size = len(reference)
     beyond = max(round((1 - KNOWN) * size), 1)
-    # of a reference's own row the nearest is itself
+    # a reference row's nearest neighbor is itself
     limit = np.sort(_smallest(_squares(reference, reference), _neighbor(reference)))[-beyond]
     rows = far = 0
     for day in reversed(days):

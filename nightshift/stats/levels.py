@@ -10,7 +10,7 @@ from scipy.stats import t
 
 from nightshift.stats.noise import FALSE_ALARMS
 
-FEWEST_DEGREES = 3  # of freedom, with which the days' own spread is known well enough
+FEWEST_DEGREES = 3  # degrees of freedom with which the days' own spread is known well enough
 FEAST = 8  # times further from its weekday's median than usual: such a day says nothing of others
 
 

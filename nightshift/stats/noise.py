@@ -18,11 +18,11 @@ import pandas as pd
 Floats = npt.NDArray[np.floating[Any]]
 Ints = npt.NDArray[np.integer[Any]]
 
-FALSE_ALARMS = 0.01  # of a signal a night, on days drawn alike
-PREFIX, DAY = "block of ", "block of day"  # of columns that name a row's blocks
+FALSE_ALARMS = 0.01  # false alarms of a signal a night, on days drawn alike
+PREFIX, DAY = "block of ", "block of day"  # prefix of the columns that name a row's blocks
 BLOCKS = 1 << 16  # to which identifiers are hashed, which nobody can read from them
 FEWEST, MOST, CELLS = 32, 256, 1 << 20  # blocks of a comparison, and counts of blocks in memory
-FEWEST_DEGREES = 6  # of freedom: a week; with fewer, Student's t would hide every break
+FEWEST_DEGREES = 6  # degrees of freedom, a week's: with fewer, Student's t would hide every break
 RESAMPLES, SEED, USUAL = 500, 0, 0.95
 
 

@@ -16,11 +16,11 @@ import numpy.typing as npt
 from nightshift.contracts.verdict import Decision, Measure, Verdict
 from nightshift.stats import sequential
 
-FALSE_ALARMS = 0.01  # of comparisons in which no kernel is slower by more than the tolerance, at most
+FALSE_ALARMS = 0.01  # at most this share of comparisons in which no kernel is slower by more than the tolerance
 TOLERANCE = 0.04  # what stays of the 1 or 2 % by which the same code differs from process to process
 EXCLUDED = 0.08  # a comparison passes that excludes a slowdown of this much, so that 10 % is found
 
-Ratios = Sequence[float]  # of pairs, in order: how many times as long as the baseline a repetition took
+Ratios = Sequence[float]  # how many times as long as the baseline a repetition took, pair by pair
 
 
 def judge(pairs: Mapping[str, Ratios], subject: str) -> Verdict:

@@ -24,7 +24,7 @@ Floats = npt.NDArray[np.floating[Any]]
 Ints = npt.NDArray[np.integer[Any]]
 
 BINS = 10
-FINE_BINS = 100  # of equal mass, and as many of equal width, for the distance
+FINE_BINS = 100  # bins of equal mass, and as many of equal width, for the distance
 EPSILON = 1e-4  # an empty bin counts as this share, or a single row in it would be an infinite shift
 
 

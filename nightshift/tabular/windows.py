@@ -21,7 +21,7 @@ QUARTER = HOUR // 4
 LAST_NIGHT_HOUR = 6
 SATURDAY = 5
 LARGEST_SUM = 2**63  # sums are int64
-SAFE = 1 - 1e-6  # of it: the sum that is compared is rounded
+SAFE = 1 - 1e-6  # share of the largest sum: the sum that is compared is rounded
 
 Array = Any  # numpy.ndarray | cupy.ndarray
 
@@ -109,7 +109,7 @@ def minor_units(amounts: Any, decimals: int, xp: ModuleType) -> Array:
         UserError: when the amounts are too large to be summed exactly.
     """
     scaled = xp.rint(xp.asarray(amounts.astype("float64")) * 10**decimals)
-    # of all rows, not the largest amount a row each: one amount alone ends no night
+    # the sum of all rows, not the largest amount times their number: one amount alone ends no night
     total = float(abs(scaled).sum()) if len(scaled) else 0.0
     if total >= LARGEST_SUM * SAFE:
         raise UserError(

@@ -106,7 +106,7 @@ def _run(argv: Sequence[str]) -> int:
         return 1
     except BrokenPipeError:  # an OSError, but nobody's mistake
         raise
-    except OSError as error:  # of this machine's files: stores are read and written by the steps
+    except OSError as error:  # this machine's files: the steps read and write stores
         print(f"nightshift: {stores.explain(error, error.filename)}", file=sys.stderr)
         return USER_ERROR
     except InterruptedRunError as error:

@@ -28,7 +28,7 @@ PREFIXES = (
     "NVIDIA_",
     "PROMETHEUS_",
 )
-MAX_FILE_BYTES = 1_000_000  # of a log its end is kept; another file of more is left out
+MAX_FILE_BYTES = 1_000_000  # bytes of a log's end that are kept; larger files of other kinds are left out
 SUFFIXES = (".json", ".txt", ".yaml")
 
 

@@ -20,7 +20,7 @@ from pipelines.doctor.nodes import check_driver
 from pipelines.doctor.services import MAX_SKEW
 
 DISTRIBUTION = "nightshift"
-MIN_DISK_BYTES, MIN_MEMORY_BYTES = 5e9, 4e9  # of a run of the simulator's data, with room
+MIN_DISK_BYTES, MIN_MEMORY_BYTES = 5e9, 4e9  # needs of a run on the simulator's data, with room
 ROOT_VARIABLES = ("KFP_ENDPOINT", "MLFLOW_TRACKING_URI")  # servers whose clock is looked at
 SECONDS = 5
 EXTRA = re.compile(r"""extra\s*==\s*["']([\w-]+)["']""")

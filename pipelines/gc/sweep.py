@@ -147,7 +147,7 @@ def _runs(folder: Path, use_case: str) -> Iterator[StoredRun]:
             record, problem = records.read(path.parent), ""
         except UserError as error:
             record, problem = UNREAD, str(error)
-        # of what nobody can read nobody knows whose it is
+        # an unreadable run may be any use case's
         if problem or record.use_case == use_case:
             yield _run(path.parent, record, problem)
 

@@ -51,7 +51,7 @@ class Access:
 
     port: int
     certificate: Certificate
-    token: Callable[[str, str], str]  # of a namespace's account
+    token: Callable[[str, str], str]  # token of a namespace's account
 
     @property
     def variables(self) -> dict[str, str]:

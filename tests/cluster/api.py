@@ -81,7 +81,7 @@ class Api:
     store: Store
     kinds: tuple[Kind, ...] = BUILT_IN
     tokens: dict[str, User] = field(default_factory=dict)
-    log: Callable[[Json, str], Log] | None = None  # of a pod's container
+    log: Callable[[Json, str], Log] | None = None  # log of a pod's container
     url: str = ""
     requests: list[tuple[str, str]] = field(default_factory=list)  # methods and paths
     stopped: threading.Event = field(default_factory=threading.Event)

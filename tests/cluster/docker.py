@@ -10,7 +10,7 @@ from typing import IO, Any
 from tests.cluster.runtimes import Container, Ended, StartError
 
 LABEL = "nightshift.test-cluster"
-HOST_CHARACTERS = 63  # of a pod's name, which is its host's
+HOST_CHARACTERS = 63  # length of a pod's name, which is its host's
 
 
 class DockerProcess:

@@ -21,7 +21,7 @@ class Kind:
     namespaced: bool = True
     short: tuple[str, ...] = ()
     has_status: bool = False
-    schema: Json | None = field(default=None, compare=False, hash=False, repr=False)  # of a custom resource
+    schema: Json | None = field(default=None, compare=False, hash=False, repr=False)  # schema of a custom resource
 
     @property
     def api_version(self) -> str:

@@ -22,9 +22,9 @@ class Settings:
     """Where pods run, and how soon something is tried again."""
 
     runtime: Runtime
-    folder: Path  # of the pods' volumes and messages
-    claims: Path  # of the claims' contents: namespace/name
-    access: Access | None = None  # of pods to the API
+    folder: Path  # folder of the pods' volumes and messages
+    claims: Path  # folders of the claims' contents: namespace/name
+    access: Access | None = None  # the pods' access to the API
     again: float = 0.3  # seconds until a container that could not start is tried again, and until the first restart
 
 

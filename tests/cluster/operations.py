@@ -10,7 +10,7 @@ from tests.cluster.kinds import BUDGET, CONFIG_MAP, NAMESPACE, POD, SERVICE_ACCO
 from tests.cluster.problems import RefusedError, invalid, missing
 from tests.cluster.store import Store, conflict, now
 
-LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # of names that the server makes
+LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # letters of names that the server makes
 ENDED = ("Succeeded", "Failed")
 FOREGROUND = "foregroundDeletion"  # keeps an object until all that it owns is gone
 # what a client may not set

@@ -17,7 +17,7 @@ from tests.cluster.volumes import ConfigError
 if TYPE_CHECKING:
     from tests.cluster.kubelet import Settings
 
-MESSAGE_LINES, MESSAGE_BYTES, FILE_BYTES = 80, 2048, 4096  # of a termination message
+MESSAGE_LINES, MESSAGE_BYTES, FILE_BYTES = 80, 2048, 4096  # limits of a termination message
 START_ERROR = 128
 LONGEST = 300.0  # seconds between two restarts
 DEADLINE = "Pod was active on the node longer than the specified deadline"

@@ -14,7 +14,7 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.kinds import POD, Json
 from tests.processes import wait_until
 
-KUBECONFIG = os.environ.get("NIGHTSHIFT_TEST_KUBECONFIG", "")  # of a cluster other than the stand-in
+KUBECONFIG = os.environ.get("NIGHTSHIFT_TEST_KUBECONFIG", "")  # kubeconfig of a cluster other than the stand-in
 NAMESPACE = f"nightshift-tests-{secrets.token_hex(4)}" if KUBECONFIG else "default"
 IMAGE = site("aws").placements[Role.LIGHT].image if KUBECONFIG else image("base")
 needs_the_stand_in = pytest.mark.skipif(

@@ -60,7 +60,7 @@ class _Handler(BaseHTTPRequestHandler):
     do_POST = do_PUT = do_PATCH = do_DELETE = do_HEAD = do_GET  # noqa: N815
 
     def _forward(self, service: Service, path: str, body: bytes) -> None:
-        # of the name it is known by in the cluster, a server on 127.0.0.1 knows nothing
+        # a server on 127.0.0.1 does not know its name in the cluster
         headers = {name: text for name, text in self.headers.items() if name.lower() not in HOP | {"host"}}
         connection = http.client.HTTPConnection(service.address, timeout=SECONDS)
         connection.request(self.command, path, body, headers)

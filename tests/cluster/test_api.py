@@ -17,7 +17,7 @@ from tests.cluster.rbac import User
 from tests.cluster.samples import NAMESPACE, named, needs_the_stand_in, phase, pod, refused
 from tests.processes import wait_until
 
-SECONDS = 100  # of a watch that does not see what it waits for
+SECONDS = 100  # limit of a watch that does not see what it waits for
 CONFIG = named("ConfigMap", "settings", data={"a": "1"})
 
 

@@ -40,7 +40,7 @@ CONFIG: dict[str, Any] = {
 }
 ROOT = Path(__file__).parents[2]
 PYTHON = Path(os.environ.get("NIGHTSHIFT_PYTHON", ROOT / ".venv/bin/python"))
-SECONDS = 900  # of all that Airflow is asked to do here, on a loaded machine
+SECONDS = 900  # limit of all that Airflow does here, on a loaded machine
 
 # who asked Airflow without a pause would take half of what there is of its processor
 until = partial(wait_until, seconds=SECONDS, pause=0.5)

@@ -14,7 +14,7 @@ from tests.e2e import command
 TRAINED = "2025-06-30"
 STABLE = ("2025-07-01", "2025-07-02")
 DRIFTED = ("2025-07-03", "2025-07-04", "2025-07-05")
-GROUP = "nights"  # of tests, so that one worker makes the runs that all of them look at
+GROUP = "nights"  # group of tests that share one worker, and so the runs that all of them look at
 
 
 def config() -> dict[str, Any]:

@@ -6,7 +6,7 @@ from tests.infra.charts import Json
 
 WORKLOADS = ("DaemonSet", "Deployment", "Job", "StatefulSet")
 EVERYWHERE = ("ClusterRole", "ClusterRoleBinding", "Namespace")
-# of which there is a name and no content
+# kinds with a name and no content
 NAMED_ONLY = {
     "Alertmanager", "Certificate", "ClusterStorageContainer", "Issuer", "MutatingWebhookConfiguration",
     "PriorityClass", "Prometheus", "PrometheusRule", "ValidatingWebhookConfiguration",

@@ -584,7 +584,7 @@ def test_a_secret_has_the_keys_that_are_read_of_it_and_no_others(kubectl: Path) 
     mlflow = ("MLFLOW_BACKEND_STORE_URI", "MLFLOW_ARTIFACTS_DESTINATION", "MLFLOW_FLASK_SERVER_SECRET_KEY")
     keys = {name: set(content) for name, content in contents(kubectl).items()}
     assert keys == {
-        # of which a pod gets every key as a variable
+        # Secrets whose every key is a pod's variable
         ("nightshift", "mlflow"): set(mlflow),
         ("nightshift", "postgresql"): database,
         ("airflow", "postgresql"): database,
@@ -658,7 +658,7 @@ def test_secrets_are_made_once_and_all_again_after_a_run_that_was_cut_off(kubect
     assert created_secrets(kubectl, *every) == []
     for count in range(len(every)):
         again = created_secrets(kubectl, *every[:count])
-        # of passwords nobody knows which was given to whom
+        # passwords are made anew: nobody knows which were handed out
         assert set(again) >= {*every} - {*SHARED}
         assert {*SHARED} <= {*again, *every[:count]}
 

@@ -16,7 +16,7 @@ from tests.infra.charts import CHARTS, REAL, read_objects
 Json = dict[str, Any]
 NAMES = ("aws-try", "gcp-try")
 SPACES = Path(core.cluster.__file__).parent / "namespaces"
-# of 4 vCPUs and 16 GiB: what the kubelet keeps for itself, and what the clouds' own add-ons ask for there
+# a node of 4 vCPUs and 16 GiB without the kubelet's share, and what the clouds' own add-ons request there
 NODE = {"cpu": 3.9, "memory": 13.5}
 ADD_ONS = {"cpu": 1.2, "memory": 2.0}
 UNITS = {"m": 1e-3, "Mi": 2**-10, "Gi": 1.0}

@@ -33,7 +33,7 @@ class Wanted:
     account: str
     workflow: str
     execution: str  # what its launcher reports under
-    number: int  # of the try, from 0
+    number: int  # number of the try, from 0
 
     @property
     def name(self) -> str:

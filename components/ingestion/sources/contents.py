@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 STORED = re.compile(f"(?:{'|'.join(clouds.SCHEMES)})://[^:]+")
-# of a name that no file can have, since it holds a NUL character, Python says ValueError
+# Python raises ValueError for a name with a NUL character
 ABSENT = (FileNotFoundError, IsADirectoryError, NotADirectoryError, ValueError)
 LONGEST = 1024  # characters of a name: no object store has longer ones
 READS = 16  # files at once, most of whose time is waiting

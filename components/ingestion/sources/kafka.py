@@ -112,7 +112,7 @@ class LandedTopic:
             for number, one in rounds.items():
                 self._write(number, one)
             landed = {number: [*ranges.get(number, []), [one.first, one.end]] for number, one in rounds.items()}
-            # of two runs that land the same messages only one gets them into the list
+            # where two runs land the same messages, only one gets them into the list
             conditional.compare_and_set(uri, version, json.dumps(ranges | landed, sort_keys=True).encode())
             content, version = conditional.read(uri)
             ranges = json.loads(content or "{}")

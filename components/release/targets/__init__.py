@@ -18,7 +18,7 @@ from nightshift import storage
 from nightshift.errors import UnavailableError, UserError
 from nightshift.registry import Version
 
-TOLERANCE = 1e-4  # of a score: another processor adds up in another order
+TOLERANCE = 1e-4  # difference of a score: another processor adds up in another order
 MAX_ATTEMPTS, ASK_SECONDS = 4, 5.0  # so far apart; together longer than one that was replaced is still asked
 GPU = "nvidia.com/gpu"  # as Kubernetes and Cloud Run call the resource
 STORED = "mlflow-artifacts:"  # what a tracking server calls its own store

@@ -15,7 +15,7 @@ from nightshift.errors import UnavailableError, UserError, may_pass
 
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 CALL_SECONDS = 60.0
-POLLING = DEFAULT_POLLING.with_timeout(3600.0)  # of a change, which takes minutes
+POLLING = DEFAULT_POLLING.with_timeout(3600.0)  # a change takes minutes
 
 
 class ResourceMissingError(UserError):

@@ -46,7 +46,7 @@ from components.release.verdicts import RequestFigures
 from nightshift.errors import UnavailableError, UserError
 
 SERVICES = {"group": GROUP, "version": "v1alpha2", "plural": "llminferenceservices"}
-WEIGHTS = 10_000  # of all versions together
+WEIGHTS = 10_000  # sum of the versions' weights
 BITS = 0.05  # by which answers differ: vLLM computes in bfloat16
 
 

@@ -12,7 +12,7 @@ from nightshift.errors import UserError
 from nightshift.language.suite.items import CHOICE, CLOZE, COMPLETION, Suite, SuiteItem
 
 GROUP = "nightshift"
-MAX_TOKENS, STOP = 32, "\n"  # of a completion, which is cut after its words
+MAX_TOKENS, STOP = 32, "\n"  # limits of a completion, which is cut after its words
 WORDS = r"^\s*(\S+\s+\S+)"
 TARGET = "{{choices[answer]}}"
 FIRST_WORDS = [{"function": "regex", "regex_pattern": WORDS}, {"function": "take_first"}]

@@ -54,7 +54,7 @@ class Encoder(nn.Module):
         """Return the mean over a text's tokens of what the last layer makes of them; 0 of a text without any."""
         is_token = tokens != self.pad
         attended = is_token.long()
-        attended[:, 0] = 1  # of a text without any token, nothing to attend to would make no number
+        attended[:, 0] = 1  # a text without tokens attends to its start, else its score is NaN
         states = self.bert(input_ids=tokens.long(), attention_mask=attended).last_hidden_state
         weights = is_token.unsqueeze(2).to(states.dtype)
         mean: Tensor = (states * weights).sum(1) / weights.sum(1).clamp(min=1)

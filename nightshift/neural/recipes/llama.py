@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 HEAD = 64  # width of an attention head, and default width per layer, as in nanochat
 LOGITS = 1 << 27  # logits in memory at once while the loss is computed; each chunk reads the whole output layer
-BETAS = (0.9, 0.95)  # of Adam; Brown et al., GPT-3, appendix B
+BETAS = (0.9, 0.95)  # Adam's betas; Brown et al., GPT-3, appendix B
 ATTENTION = "documents"
 COLUMNS = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "mlp.gate_proj", "mlp.up_proj")
 SUMS = ("self_attn.o_proj", "mlp.down_proj")

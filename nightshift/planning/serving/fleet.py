@@ -133,7 +133,7 @@ class FleetSearch:
 def plan_fleets(demand: Demand, machines: Iterable[Machine]) -> FleetSearch:
     """Return every fleet of one kind of replica that serves a demand, and the replicas that cannot."""
     plans: list[FleetPlan] = []
-    rejections: dict[tuple[str, str, int], Rejection] = {}  # of each kind, whatever machine it is on
+    rejections: dict[tuple[str, str, int], Rejection] = {}  # one rejection a kind of replica, whatever its machine
     for machine in machines:
         for replica in list_replicas(demand, machine):
             point = find_point(replica, demand.request, demand.objective)

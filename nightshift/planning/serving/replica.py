@@ -15,7 +15,7 @@ from nightshift.planning.serving.efficiency import ServingEfficiency, find_effic
 PRECISIONS = {"bf16": 2, "fp8": 1}  # bytes of a weight, and of a value of the cache
 MEMORY_SHARE = 0.9  # share of a GPU's memory that vLLM takes (its gpu_memory_utilization)
 WORKSPACE = 3e9  # bytes of a step's activations, CUDA graphs and NCCL
-PASSES = 8  # of two norms with their residual sums over the hidden values
+PASSES = 8  # passes over the hidden values by two norms with their residual sums
 KERNELS = 3  # two norms and the activation
 
 

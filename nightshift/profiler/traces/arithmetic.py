@@ -76,7 +76,7 @@ def judge(traces: Sequence[Trace], device: Gpu | None = None, counted: Sequence[
         device: on which they ran; without its peaks achieved FLOP/s tell nothing.
         counted: kernels as Nsight Compute measured them.
     """
-    ordinary = device.peaks.get("fp32") if device else None  # of ordinary cores: only tensor cores are faster
+    ordinary = device.peaks.get("fp32") if device else None  # ordinary cores' peak: only tensor cores are faster
     launched = _sum_products(traces)
     counters = {names.short(one.name): one.tensor_flops for one in counted}
     listed = {name for trace in traces for name in trace.names}

@@ -86,7 +86,7 @@ def roofline(device: Gpu, precision: str, counted: Sequence[KernelCounters], bas
 def _point(one: KernelCounters) -> RooflinePoint:
     return RooflinePoint(
         name=one.name,
-        flops_per_byte=float(f"{one.flops / one.bytes:.6g}"),  # of any magnitude
+        flops_per_byte=float(f"{one.flops / one.bytes:.6g}"),  # six digits, whatever the magnitude
         tflops=float(f"{one.flops / one.time / 1e6:.6g}"),
         ms=round(one.time / 1000, 4),
     )

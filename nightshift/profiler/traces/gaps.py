@@ -31,7 +31,7 @@ class Cause(StrEnum):
 LONG = 1000.0  # microseconds: a launch with all that PyTorch does before it takes a tenth of that
 CATCHING_UP = 5000.0  # microseconds that the host may take after it was blocked, until the GPU has work again
 SYNCHRONIZING = ("synchronize", "urqueuefinish", "ureventwait", "piqueuefinish", "pieventswait")  # CUDA, HIP, XPU
-BLOCKING_COPIES = ("memcpywithstream",)  # of HIP: the host waits in it, whatever the memory
+BLOCKING_COPIES = ("memcpywithstream",)  # HIP's call, in which the host waits whatever the memory
 ALLOCATING = (
     "cudamalloc", "cudafree", "cudahostalloc", "cumemalloc", "cumemcreate", "cumemmap",
     "hipmalloc", "hipfree", "hiphostmalloc", "zememalloc", "zememfree",

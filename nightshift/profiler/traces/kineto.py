@@ -83,7 +83,7 @@ class TraceBuilder:
     marks: list[StepMark] = field(default_factory=list)
     collectives: dict[tuple[int, int], Collective] = field(default_factory=dict)
     products: dict[Matmul, int] = field(default_factory=dict)
-    multiplying: list[tuple[int, int]] = field(default_factory=list)  # of the piece that is being read
+    multiplying: list[tuple[int, int]] = field(default_factory=list)  # products of the piece that is being read
     multiplied: RowBuffer = field(default_factory=lambda: RowBuffer(MULTIPLIED))
     work: RowBuffer = field(default_factory=lambda: RowBuffer(WORK))
     host: RowBuffer = field(default_factory=lambda: RowBuffer(HOST))

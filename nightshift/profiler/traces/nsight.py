@@ -37,7 +37,7 @@ DIRECTIONS = {1: "HtoD", 2: "DtoH", 8: "DtoD", 9: "HtoH", 10: "PtoP", 11: "HtoD"
 MEMORIES = {0: "Pageable", 1: "Pinned", 2: "Device", 3: "Array", 4: "Managed", 5: "Device", 6: "Managed"}
 RANGES = (59, 60, None)  # NvtxPushPopRange, NvtxStartEndRange, and where the table does not say
 THREAD_BITS, PID = 24, (1 << 24) - 1
-WHEN = ("start", "end", "deviceId", "streamId", "correlationId", "globalPid")  # of work
+WHEN = ("start", "end", "deviceId", "streamId", "correlationId", "globalPid")  # columns of work
 PART = 100_000  # rows that are held as objects at once
 EXPORT = "export it with: nsys export --type sqlite FILE.nsys-rep"
 

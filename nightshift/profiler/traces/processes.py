@@ -17,7 +17,7 @@ from nightshift.profiler.traces.trace import Host, Rows, Trace
 
 Indices = npt.NDArray[np.intp]
 
-NEARLY = 0.98  # of a GPU's work: the rest was launched before the recording began
+NEARLY = 0.98  # share of a GPU's work: the rest was launched before the recording began
 EARLIER = 1.0  # microseconds that work may seem to start before its call: times are rounded
 SHIFT = 32  # bits of a process's own numbers
 

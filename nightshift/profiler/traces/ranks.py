@@ -9,7 +9,7 @@ from nightshift.contracts.profile import Rank
 from nightshift.profiler.traces.breakdown import Breakdown
 from nightshift.profiler.traces.scaling import StepMeasurement
 
-NEGLIGIBLE = 0.01  # of what another GPU does
+NEGLIGIBLE = 0.01  # share of another GPU's work
 APART = 1.5  # ratio of step times from which on traces hardly are of one training
 
 

@@ -24,8 +24,8 @@ from nightshift.contracts.section import (
 from nightshift.profiler.traces import compute, names
 
 WEIGHT = 71
-ROWS = 8  # of a table, before the rest is folded
-LENGTH = 60  # of a kernel's name
+ROWS = 8  # rows of a table before the rest is folded
+LENGTH = 60  # characters of a kernel's name
 
 
 def build(profile: TraceProfile) -> Section:

@@ -15,7 +15,7 @@ NAME = re.compile(
     r"(?:[\s#:_=\[(-]*(?P<number>\d+)(?:\s*/\s*\d+)?[\])]?)?",
     re.IGNORECASE,
 )
-TOLERANCE = 0.01  # of a step: by how much neighbors overlap where times are only rounded
+TOLERANCE = 0.01  # share of a step by which neighbors overlap where times are only rounded
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ class Host(IntEnum):
     """What a thread of the host does."""
 
     OPERATION = 0
-    CALL = 1  # of the CUDA runtime or driver
+    CALL = 1  # a call of the CUDA runtime or driver
     RANGE = 2  # annotated by the program, by PyTorch or with NVTX
 
 

@@ -28,7 +28,7 @@ from nightshift.tabular.online.state import Label, OnlineState
 from nightshift.tabular.online.store import in_order
 
 COMMITTED = 10_000  # records that a swap writes at a time: a commit is read as a whole
-QUICK_SECONDS = 0.001  # of a commit
+QUICK_SECONDS = 0.001  # longest commit of a quick disk
 LOCK_SECONDS = 5  # one that was killed may hold it for a moment longer
 
 
@@ -221,7 +221,7 @@ class Embedded:
     def _begin(self, number: int, base: Base) -> WriteAheadLog:
         """Begin a log under a name that does not count."""
         path = self._folder / f"{number}.draft"
-        path.unlink(missing_ok=True)  # of a swap that was cut short
+        path.unlink(missing_ok=True)  # a leftover of an interrupted swap
         return WriteAheadLog.create(path, Header(number, base.identity, base.snapshot.last))
 
     def _lie(self, state: OnlineState, log: WriteAheadLog) -> None:

@@ -71,7 +71,7 @@ def repair(folder: Path) -> RepairFinding:
 def _examine(folder: Path) -> RepairFinding:
     mark, path = _mark(folder / "mark"), newest(folder)
     if path and mark and mark.header.number > int(path.stem):
-        path = None  # of a state before
+        path = None  # a leftover of an earlier state
     commits = list(readable(path)) if path else []
     if mark is None and not (commits and commits[0].text.startswith(b"{")):
         raise damage_error(folder / "mark", "is damaged, as is the log")

@@ -46,7 +46,7 @@ MOST_EVENTS = 1024  # that one script takes in: while it runs, Redis answers nob
 EXTRA_DAYS = 7  # for which records stay that no window of today needs: snapshots may be late
 
 T = TypeVar("T")
-Arguments = tuple[int | str, ...]  # of `TAKE` for an event
+Arguments = tuple[int | str, ...]  # an event's arguments of `TAKE`
 
 TAKE, LABEL = (Path(__file__).with_name(f"{name}.lua").read_text() for name in ("take", "label"))
 
@@ -76,7 +76,7 @@ class Shared:
         self._prefix = f"{{nightshift:{use_case}}}:"
         self._clock = clock
         self._over = _Over(base, clock)
-        self._failure: str | None = None  # of the last call
+        self._failure: str | None = None  # the last call's failure
         self._eviction: str | None = None  # why keys may be evicted
         self._next_probe = 0.0  # by the monotonic clock
         self._connect(read_url())

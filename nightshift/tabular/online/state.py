@@ -74,7 +74,7 @@ class Arrivals:
     def __init__(self) -> None:
         self._events: list[EventRecord] = []  # in order of time
         self._first = 0  # the first of them that waits
-        self._times: dict[Id | None, array[int]] = defaultdict(partial(array, "q"))  # of the others, in order
+        self._times: dict[Id | None, array[int]] = defaultdict(partial(array, "q"))  # the others', in order
 
     def add(self, entry: EventRecord) -> None:
         """Put an event in its place among those that wait, where an event that comes late belongs too."""

@@ -45,7 +45,7 @@ from pipelines.engines.airflow.dags import use_case
 use_case({config})
 """
 USER = "admin"
-PORTS = (8080, 8082, 8081)  # of the page, of the API for tasks, and of the reports, where they are free
+PORTS = (8080, 8082, 8081)  # ports of the page, of the API for tasks, and of the reports, where they are free
 START_SECONDS, STOP_SECONDS = 300, 5  # a triggerer told to end waits for ever for its child, which was told too
 
 

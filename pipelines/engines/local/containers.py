@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from docker.models.containers import Container
 
 LABEL = "nightshift.lock"
-USER = 10001  # of the images, for who would be root otherwise
+USER = 10001  # the images' user, for callers that are root
 GIGABYTE = 10**9
 SIGNAL = 128  # added to a signal's number in an exit code
 KILLED = SIGNAL + signal.SIGKILL
 NOTICE_S = 5  # that an engine under load takes to hear from the kernel why a container was killed
-SCRATCH = "/tmp"  # noqa: S108  # of the container alone
+SCRATCH = "/tmp"  # noqa: S108  # a file system of the container's own
 
 
 class Containers:

@@ -57,7 +57,7 @@ def flags(
     )
     storage.write_bytes(f"{folder}/evaluation/model_card.md", b"# Model card\n")
     Verdict(subject=verdict.subject, **advice).write(f"{folder}/drift/verdict.json")
-    online = streams.written([], streams.config(), 1, f"{folder}/lake")  # of events that give other features
+    online = streams.written([], streams.config(), 1, f"{folder}/lake")  # its events give other features
     tables.write_table(f"{folder}/features", tables.Table("features", [], {"online": online}))
     values = {
         "config": json.dumps(yaml.safe_load(CONFIG.read_text())),

@@ -54,7 +54,7 @@ def deploy(folder: Path, model: str, run: str) -> Deployment:
 def test_a_model_of_images_is_served_and_the_curl_line_sends_a_file_of_the_newest_day(
     stocked, tmp_path, capsys
 ) -> None:
-    pictures.lake(tmp_path, pictures.file(size=(90, 90), seed=1), JPEG)  # of which the smallest is asked
+    pictures.lake(tmp_path, pictures.file(size=(90, 90), seed=1), JPEG)  # the smallest is the example request
     try:
         record = deploy(tmp_path, pictures.model(tmp_path / "model"), "a")
         assert (record.decision, record.endpoint_checked) == ("promoted", True)

@@ -72,7 +72,7 @@ def test_no_part_of_the_work_is_larger_than_the_sizes_say_but_for_one_day(tmp_pa
     write_events(tmp_path)
     work = job(tmp_path, "lake")
     layout = shards.divide(work, missing(work), "scratch", 1, Sizes(shard=100, batch=120))
-    assert layout.shards == 5  # of 450 events
+    assert layout.shards == 5  # 450 events
     assert [day for batch in layout.batches for day in batch.days] == list(work.extend_back(FEATURES))
     assert max(sum(work.rows(batch.days)) for batch in layout.batches) <= 120 + 50
     assert [day for batch in layout.batches for day in batch.missing] == list(FEATURES)

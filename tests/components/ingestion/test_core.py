@@ -298,7 +298,7 @@ def test_the_simulator_corrupts_rows_for_every_rule_in_turn():
     frame = simulator.day(TabularSimulator(customers=600, terminals=1200, corrupt_share=share), DAY)
     quarantined = split(frame).rejected_rows
     expected = share * len(frame) / 7
-    assert set(quarantined) == {*SPOILED, "duplicate_id"} - {"missing_label"}  # of so many the labels are late
+    assert set(quarantined) == {*SPOILED, "duplicate_id"} - {"missing_label"}  # a missing label is late, not wrong
     assert all(abs(count - expected) < 1 for count in quarantined.values())
 
 

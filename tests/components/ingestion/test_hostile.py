@@ -171,7 +171,7 @@ IMAGES: dict[str, tuple[bytes, str | Kept]] = {
     "moving.webp": (animated("WEBP"), "animated"),
     "phone.jpg": (MPO, PIXELS),
     "phone-cut.jpg": (MPO[:-100], PIXELS),
-    # of one pixel, and of a line
+    # one pixel, and one line
     "dot.png": (bytes_of(Image.new("RGB", (1, 1), (9, 8, 7)), "PNG"), np.full((1, 1, 3), (9, 8, 7), np.uint8)),
     "line.png": (bytes_of(Image.fromarray(LONG), "PNG"), LONG),
     "post.jpg": (bytes_of(Image.new("L", (1, 10_000), 50), "JPEG"), np.full((10_000, 1), 50, np.uint8)),

@@ -57,7 +57,7 @@ def test_each_bad_image_is_quarantined_with_its_reason_and_no_other():
 
 def test_a_label_is_one_of_the_classes():
     frame = rows([file(seed=seed) for seed in range(3)], label=["cross", "hexagon", None])
-    assert quarantined(frame) == {1: "unknown_label"}  # of a third of the rows labels are late
+    assert quarantined(frame) == {1: "unknown_label"}  # a third of the labels is late
 
 
 def test_the_schema_refuses_classes_that_the_config_does_not_name():

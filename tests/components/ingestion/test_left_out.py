@@ -107,7 +107,7 @@ def day(labels: dict[str, int], quarantined: dict[str, dict[str, int]]) -> Parti
         ([({"": 100, "positive": 50}, {"missing_key": {"": 90}})], 0.05, None),
         # a corrected event is there
         ([({"positive": 100}, {"replaced_on_later_day": {"positive": 30}})], 0.05, None),
-        # of classes the one that lost most
+        # the class that lost most
         ([({"a": 100, "b": 50}, {"empty": {"a": 9, "b": 8}})], 0.05, "b"),
         ([({"negative": 100, "positive": 3}, {"missing_key": {"negative": 30}})], 0.05, "negative"),
         ([({"positive": 10}, {"missing_key": {"positive": 10}})], 1.0, None),

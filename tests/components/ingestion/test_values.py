@@ -22,7 +22,7 @@ COLUMNS = {name: CONFIG["columns"][name] for name in ("event_id", "event_time", 
 CHOSEN = parse(CONFIG | {"columns": COLUMNS | {"categorical": ["kind"]}})
 DAY = date(2024, 3, 10)
 
-SIZES = {  # of the numbers that are ids somewhere
+SIZES = {  # sizes of the numbers that are ids somewhere
     "small": st.integers(-(2**7), 2**7 - 1),
     "medium": st.integers(-(2**24) + 1, 2**24 - 1),
     "exact": st.integers(-(2**53) + 1, 2**53 - 1),
@@ -71,7 +71,8 @@ def day(draw, size, numbers):
     ids = draw(st.lists(st.sampled_from(numbers) | st.none(), min_size=1, max_size=5))
     column = array(ids, kind)
     ending = draw(st.sampled_from(["parquet", "csv"]))
-    if kind in (pa.float16(), pa.float32(), pa.binary(), pa.int64(), pa.uint64()):  # of which pandas' CSV loses some
+    # pandas' CSV loses some of their values
+    if kind in (pa.float16(), pa.float32(), pa.binary(), pa.int64(), pa.uint64()):
         ending = "parquet"
     if ending == "parquet" and draw(st.booleans()) and not pa.types.is_float16(kind):
         column = column.dictionary_encode()

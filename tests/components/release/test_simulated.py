@@ -5,7 +5,7 @@ import pytest
 
 from benchmarks import releases
 
-RELEASES = 50  # of a kind
+RELEASES = 50  # releases of a kind
 
 
 @pytest.mark.slow

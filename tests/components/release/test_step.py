@@ -41,7 +41,7 @@ from tests.components.states import state
 from tests.nightshift.serving.conftest import serving
 
 FindTarget = Callable[[State, str], ReleaseTarget | None]
-BEGAN = datetime(2024, 3, 16, 2, tzinfo=UTC)  # of releases of tabular models
+BEGAN = datetime(2024, 3, 16, 2, tzinfo=UTC)  # start of tabular models' releases
 
 
 @pytest.fixture(scope="session")
@@ -93,7 +93,7 @@ def test_the_labels_that_arrive_decide_which_version_is_live(
     name, began = use_case.name, use_case.began
     begin(stocked, champion, challenger, began, name)
 
-    # of the days before the labels were known when the release began
+    # labels that were known when the release began do not count
     record = step(flags(use_case, stocked, use_case.first), 0.5, began=began)
     assert (record.stage, _tallies(tmp_path)) == ("shadow", [])
     record = step(flags(use_case, stocked, use_case.last), began=began)

@@ -114,7 +114,7 @@ def test_requests_are_compared_by_the_shares_that_the_challenger_got() -> None:
     (guard,) = verdicts.guard_requests(
         [
             (figures(9500, 0.1), figures(500, 0.12)),
-            (figures(9500, 0.1), other),  # of what only one of them has, nothing is said
+            (figures(9500, 0.1), other),  # a figure that only one side has is not guarded
             (figures(7500, 0.1), figures(2500, 0.12)),
         ],
         ROLLOUT,

@@ -59,7 +59,7 @@ def started(site: Site) -> list[Pod]:
     return [
         Pod("steps", "kubeflow", STEP | light, SERVICE_ACCOUNT, says=says),
         *(Pod(account, "kubeflow", STEP, account, says=says) for account in accounts(site)),
-        # of the KubernetesExecutor; on Kubeflow's engine a task asks its API for a run
+        # the KubernetesExecutor's pod; on Kubeflow's engine a task asks its API for a run
         Pod(
             "airflow-task",
             "airflow",

@@ -31,7 +31,7 @@ def make(kind: Kind, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
 def test_a_leak_is_seen_whatever_the_share_of_positives(kind: str) -> None:
     signs = [find(*make(LEAKS[kind], share, seed)) for share in SHARES for seed in range(2)]
 
-    # of 93 % of the positives in general, a table may have less than 90 %
+    # a sign of 93 % of the positives in general may show in less than 90 % of a table's
     assert sum(" of the positive rows and on " in sign for sign in signs) >= len(signs) - 1
 
 

@@ -22,7 +22,7 @@ from tests.servers import free_port
 
 pytestmark = pytest.mark.slow
 PROMPT = "Each Contributor"
-# of `vllm serve --help`
+# flags of `vllm serve --help`
 VLLM_FLAGS = {
     "--served-model-name",
     "--host",

@@ -21,7 +21,7 @@ from tests.nightshift.language.conftest import CONTEXT
 OPTIONS = ContextOptions(CONTEXT)
 FASTER = PairedSpeeds(np.full(6, 100.0), np.array([120, 125, 130, 122, 127, 124.0]))
 LIMITS = QuantizationLimits(bits=0.005)
-BLOCK_BYTES = 18  # of Q4_0: a scale in float16, 32 numbers of 4 bits
+BLOCK_BYTES = 18  # Q4_0's block: a scale in float16, 32 numbers of 4 bits
 
 
 def double_scales(file: Path, layer: int) -> None:

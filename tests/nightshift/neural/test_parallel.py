@@ -18,7 +18,7 @@ from tests.nightshift.neural.plans import PLANS
 COARSE = {"bf16": 0.01, "fp16": 0.01, "PowerSGD": 0.2}
 
 
-# of a shipped config, the plan for 8 processes that has its axes
+# shipped config -> plan for 8 processes with its axes
 TWINS = {"llama-10b": "llama, pp 2 x fsdp 4", "llama-13b": "llama, pp 2 x dp 2 x tp 2"}
 
 

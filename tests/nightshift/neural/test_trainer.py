@@ -199,7 +199,7 @@ def test_accumulated_gradients_and_recomputed_activations_train_the_same_network
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of what torch.compile imports
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # a module that torch.compile imports
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")  # torch.compile looks at all inputs
 @pytest.mark.parametrize("recompute", [Recompute.NONE, Recompute.SELECTIVE])
 def test_a_compiled_network_is_the_same_network(recompute):

@@ -19,7 +19,7 @@ from tests.servers import serving
 
 OK, FAILED, SKIPPED = CheckStatus.OK, CheckStatus.FAILED, CheckStatus.SKIPPED
 KEYS = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": "us-east-1"}
-# of a new account: no GPU, 5 vCPUs
+# quotas of a new account: no GPU, 5 vCPUs
 DEFAULTS = {
     "L-1216C47A": ("Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances", 5),
     "L-DB2E81BA": ("Running On-Demand G and VT instances", 0),

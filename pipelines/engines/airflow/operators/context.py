@@ -151,7 +151,7 @@ class Rendering:
     def _arguments(self, context: Any) -> dict[str, Any]:
         options = {name: value for name, value in context["params"].items() if name in self.pipeline.parameters}
         options["date"] = logical_date(context)
-        # of a day in the past: Airflow's own backfill starts it, and no model of it goes live
+        # Airflow's own backfill runs a day in the past, whose model never goes live
         if "state" in self.pipeline.parameters:
             is_past = context["dag_run"].run_type == "backfill"
             options["state.target"] = DeploymentTarget.RECORD_ONLY if is_past else context["params"]["target"]

@@ -52,7 +52,7 @@ class Run(Platform):
         super().__init__(fleet)
         self.services: dict[str, api.Service] = {}
         self.revisions: dict[str, api.Revision] = {}
-        self.templates: dict[str, api.RevisionTemplate] = {}  # of the revisions
+        self.templates: dict[str, api.RevisionTemplate] = {}  # templates of the revisions
         self.operations = Operations()
         self.clients: CloudRunClients
 

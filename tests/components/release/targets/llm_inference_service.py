@@ -125,7 +125,7 @@ class GroupControllers(Controllers):
     def _deploy(self, value: Json) -> None:
         name = f"{name_of(value)}-kserve"
         if self.api.store.peek(DEPLOYMENT, name, "nightshift"):
-            self.api.operations.delete(DEPLOYMENT, name, "nightshift")  # of pods before these
+            self.api.operations.delete(DEPLOYMENT, name, "nightshift")  # the Deployment of the pods before these
         owner = {"apiVersion": value["apiVersion"], "kind": value["kind"], "name": name_of(value)}
         meta = {"name": name, "ownerReferences": [owner | {"uid": value["metadata"]["uid"]}]}
         labels, container = {"app.kubernetes.io/name": name}, {"name": "main", "image": self.settings.image}

@@ -91,7 +91,7 @@ def test_logits_in_pieces_have_the_loss_and_the_gradients_of_all_at_once():
 def test_a_weight_of_zero_is_nothing_to_learn_and_the_loss_is_the_mean_over_the_others():
     recipe, nats = build(), torch.rand(3, LENGTH)
     weights = torch.zeros(3, LENGTH)
-    weights[0, :6] = 3 / 6  # of three rows
+    weights[0, :6] = 3 / 6  # divided by three rows
 
     assert recipe.loss(nats, weights).item() == pytest.approx(nats[0, :6].mean().item())
 

@@ -28,7 +28,7 @@ def test_the_weights_and_the_cache_of_70b_are_those_of_its_configuration() -> No
 
 def test_a_token_takes_longer_than_reading_the_weights_and_a_prompt_longer_than_its_flops() -> None:
     replica = ServingReplica(LLAMA, H100, "bf16", 4)
-    read = replica.weights - 2 * LLAMA.vocabulary * LLAMA.hidden / 4  # of the embeddings one row only
+    read = replica.weights - 2 * LLAMA.vocabulary * LLAMA.hidden / 4  # one row of the embeddings only
 
     assert replica.estimate_seconds(ForwardPass(0, 1, 1024)) > read / H100.bandwidth
     assert replica.estimate_seconds(ForwardPass(4096, 0)) > 2 * 70e9 * 4096 / 4 / H100.peak("bf16")

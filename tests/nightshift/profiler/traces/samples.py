@@ -12,7 +12,7 @@ from nightshift.profiler.traces.trace import Origin
 CASES = Path(__file__).parents[5] / "shared/cases/traces"
 cases = pytest.mark.skipif(not CASES.exists(), reason="the cases, ../shared/cases/traces, are not here")
 HOST, PROCESS = 7, 100
-NAMES = {  # of the old and of the new dialect
+NAMES = {  # names of the old and of the new dialect
     "old": {
         "kernel": "Kernel", "copy": "Memcpy", "set": "Memset", "op": "Operator", "call": "Runtime", "range": "Operator",
     },

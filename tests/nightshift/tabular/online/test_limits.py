@@ -26,7 +26,7 @@ from tests.nightshift.tabular.online.streams import ROLES, START, Labeled, base,
 
 PAST = 4
 CHOSEN = config()
-END = (START + PAST) * DAY  # of the snapshot
+END = (START + PAST) * DAY  # end of the snapshot
 FRESH = count()
 
 

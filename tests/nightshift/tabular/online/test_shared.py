@@ -115,7 +115,7 @@ def test_labels_that_change_count_as_in_the_embedded_store(opened):
     for arrival in LATER:
         embedded.take(arrival)
     shared.take(LATER)
-    # of the snapshot's events and of later ones
+    # moments of the snapshot's events and of later ones
     moments = [(days * DAY + key, key) for days in (5, 8) for key in range(3)]
     probes = [event((time, 9, key, 0, None), 1000 + number, CHOSEN) for number, (time, key) in enumerate(moments)]
     for _ in range(5):
