@@ -31,7 +31,7 @@ Row = Mapping[str, Cell]
 
 ROOT = Path(__file__).parents[1]
 FILE = ROOT / "docs" / "figures.json"
-SHELF = ("benchmarks", "infrastructure", "monitoring", "your-data")
+SHELF = ("reference/benchmarks", "guides/infrastructure", "guides/monitoring", "getting-started/your-data")
 PAGES = (ROOT / "README.md", *(ROOT / "docs" / f"{page}.md" for page in SHELF))
 BLOCK = re.compile(r"(<!-- figures: (\S+) -->\n).*?(<!-- end of figures -->)", re.DOTALL)
 VALUE = re.compile(r"(<!-- figure: (\S+) \| ([^|]+) \| ([^|]+) -->)[^<]*(<!-- end -->)")

@@ -4,7 +4,7 @@
 set -euo pipefail
 source=$1 registry=$2 signer=$3
 if [ -z "$source" ] || [ -z "$registry" ] || [ -z "$signer" ]; then
-  echo "promote: SOURCE, REGISTRY and SIGNER must not be empty; docs/delivery.md says what they are" >&2
+  echo "promote: SOURCE, REGISTRY and SIGNER must not be empty; docs/guides/delivery.md says what they are" >&2
   exit 2
 fi
 images=$(grep --invert-match '^#') || { echo "promote: containers/prod.txt names no image" >&2; exit 2; }

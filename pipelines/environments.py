@@ -2,8 +2,8 @@
 
 The first is given when a run starts, the second is fixed when a pipeline is compiled, but for the images: compiled
 pipelines name those of an example registry, and `NIGHTSHIFT_IMAGES` those that were pushed. The smallest clusters keep
-their state in a bucket, which `NIGHTSHIFT_STATE` names. `docs/kubeflow.md` says what each environment assumes; to
-change it, change its site here and compile again.
+their state in a bucket, which `NIGHTSHIFT_STATE` names. `docs/guides/integrations/kubeflow.md` says what each
+environment assumes; to change it, change its site here and compile again.
 """
 
 import os

@@ -265,5 +265,6 @@ def _artifacts(name: str, task: dict[str, Any]) -> dict[str, ArtifactRef]:
 
 def _refusal(name: str, feature: str) -> UserError:
     return UserError(
-        f"step {name!r} uses {feature}, which only Kubeflow runs; see 'The subset of KFP' in docs/architecture.md"
+        f"step {name!r} uses {feature}, which only Kubeflow runs; "
+        "see 'The subset of KFP' in docs/concepts/architecture.md"
     )

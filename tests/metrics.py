@@ -1,4 +1,4 @@
-"""The metrics that docs/metrics.md lists, and the queries of dashboards and rules."""
+"""The metrics that docs/reference/metrics.md lists, and the queries of dashboards and rules."""
 
 import csv
 import json
@@ -11,7 +11,7 @@ import yaml
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "infra" / "monitoring"
-PAGE = ROOT / "docs" / "metrics.md"
+PAGE = ROOT / "docs" / "reference" / "metrics.md"
 GATEWAY_PAGE = ROOT / "docs" / "gateway.md"
 SHARED = {
     "What a step pushes": {"pipeline", "use_case", "step"},

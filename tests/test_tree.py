@@ -11,7 +11,7 @@ INTRODUCTION = """\
 # The tree, file by file
 
 For readers who look for the place of something: every module with the first line of its docstring.
-[architecture.md](architecture.md) explains how the rooms fit together, and which files every step has.
+[architecture.md](concepts/architecture.md) explains how the rooms fit together, and which files every step has.
 Written by `python tests/test_tree.py`.
 """
 ROOMS = ("components", "nightshift", "pipelines", "dags", "infra")

@@ -1,4 +1,4 @@
-"""The words of the code: one name for one thing, nouns for values, verbs for functions (docs/glossary.md)."""
+"""The words of the code: one name for one thing, nouns for values, verbs for functions (docs/concepts/glossary.md)."""
 
 import ast
 import re

@@ -179,7 +179,7 @@ def _find_format(uri: str, data: bytes) -> tuple[dict[str, Any], list[str]]:
             return _find_sheet_header(name, data)
         case "tar":
             raise UserError(
-                "holds images or texts; copy pipelines/configs/digits.yaml or topics.yaml, see docs/classes.md"
+                "holds images or texts; copy pipelines/configs/digits.yaml or topics.yaml, see docs/guides/classes.md"
             )
     return {}, []
 

@@ -1,4 +1,4 @@
-"""The schema of `summary.json`, documented in `docs/summary.md`; a test keeps the two in step.
+"""The schema of `summary.json`, documented in `docs/reference/summary.md`; a test keeps the two in step.
 
 Only the head of a summary is always there: after a failure, what a step did not get to say is null or empty.
 """

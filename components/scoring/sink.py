@@ -37,7 +37,7 @@ def write_days(sink: Scoring, days: Iterable[Partition]) -> None:
             except UserError as error:
                 raise UserError(
                     f"the scores of {part.date} are not in scoring.table {sink.table!r}: {error}; "
-                    "docs/monitoring.md shows the statement that creates it"
+                    "docs/guides/monitoring.md shows the statement that creates it"
                 ) from None
             log.info("scoring: %s rows of %s are in table %s", f"{part.rows:,}", part.date, sink.table)
 

@@ -336,7 +336,7 @@ def here(work: TrainJobWork, environment: Mapping[str, str] = os.environ) -> Tra
     if INSIDE not in environment:
         raise UserError(
             f"task.trainer.nodes is {work.nodes}, and this is no pod of a cluster, which could start as many machines; "
-            "set it to 1, or start each machine's share yourself: docs/training.md#several-machines"
+            "set it to 1, or start each machine's share yourself: docs/guides/training.md#several-machines"
         )
     try:
         import kubernetes

@@ -39,7 +39,7 @@ def install(
         charts: the rows of `charts.yaml`, in order.
         cloud: aws or gcp.
         cluster: name of the cluster, which ends with the environment's.
-        choices: what is installed beside what every cluster has, see docs/gpus-on-clusters.md.
+        choices: what is installed beside what every cluster has, see docs/guides/gpus-on-clusters.md.
         smallest: a cluster without a shared file system, for one day's runs on Airflow.
 
     Raises:

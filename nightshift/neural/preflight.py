@@ -217,7 +217,7 @@ def _examine_all(args: argparse.Namespace) -> int:
     device = devices.torch_device(args.device)
     with processes.join_processes(device):
         if not dist.is_initialized():
-            raise UserError("one process has nobody to compare with; start two or more, see docs/training.md")
+            raise UserError("one process has nobody to compare with; start two or more, see docs/guides/training.md")
         gathered: list[Any] = [None] * dist.get_world_size()
         dist.all_gather_object(gathered, asdict(examine(device, args.folder)))
     reports = [RankReport(**report) for report in gathered]

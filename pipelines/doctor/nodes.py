@@ -10,7 +10,7 @@ from pipelines.doctor.quantities import parse_quantity
 from pipelines.environments import GPU, Placement, Role, Site
 
 POOLS = "the node pools in infra/aws or infra/gcp (labels, taints), then terraform apply"
-# image -> oldest major version of NVIDIA's driver for its CUDA, docs/infrastructure.md
+# image -> oldest major version of NVIDIA's driver for its CUDA, docs/guides/infrastructure.md
 DRIVERS = {"rapids": 525, "serving-gpu": 580}
 # labels of NVIDIA's feature discovery, the newer one first
 DRIVER_LABELS = ("nvidia.com/cuda.driver-version.major", "nvidia.com/cuda.driver.major")

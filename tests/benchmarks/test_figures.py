@@ -31,7 +31,7 @@ def test_every_recorded_subject_is_on_a_page():
 
 
 def test_no_table_with_figures_is_typed():
-    typed = figures.BLOCK.sub("", (figures.ROOT / "docs" / "benchmarks.md").read_text())
+    typed = figures.BLOCK.sub("", (figures.ROOT / "docs" / "reference" / "benchmarks.md").read_text())
 
     assert re.findall(r"^\|.*\d.*$", typed, re.MULTILINE) == []
 

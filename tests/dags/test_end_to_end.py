@@ -83,8 +83,8 @@ class Installed(Airflow):
 
 
 def example() -> str:
-    """Return the DAG that docs/airflow.md shows to those who follow a model."""
-    examples = re.findall("```python\n(.*?)```", (ROOT / "docs/airflow.md").read_text(), re.DOTALL)
+    """Return the DAG that docs/guides/integrations/airflow.md shows to those who follow a model."""
+    examples = re.findall("```python\n(.*?)```", (ROOT / "docs/guides/integrations/airflow.md").read_text(), re.DOTALL)
     (code,) = [text for text in examples if "after_promotion" in text]
     return str(code).replace("fraud/model", "small/model")
 

@@ -10,7 +10,7 @@ from tests.infra.edges import here, needs
 from tests.infra.edges.model import CHARTS
 from tests.infra.edges.policy import ELSEWHERE
 
-PAGE = INFRA.parent / "docs" / "infrastructure.md"
+PAGE = INFRA.parent / "docs" / "guides" / "infrastructure.md"
 _VARIABLE = re.compile(r'^variable "(\w+)" \{\n(.*?)^\}', re.MULTILINE | re.DOTALL)
 _ATTRIBUTE = re.compile(r"^  (\w+) += (.*?)(?=^  \w|\Z)", re.MULTILINE | re.DOTALL)
 

@@ -553,13 +553,13 @@ def test_up_given_twice_changes_nothing_and_down_leaves_the_data_or_nothing(
 
 
 def test_a_person_gives_five_commands_a_cloud_and_edits_one_file() -> None:
-    """What the runbook has somebody type, and the files to write into: the table in docs/infrastructure.md."""
+    """What the runbook has somebody type, and the files to write into: the table in docs/guides/infrastructure.md."""
     runbook = (ROOT / "docs/runbooks/bring-up.md").read_text()
     for cloud in Cloud:
         typed = re.findall(rf"^ *(make cloud-\w+) CLOUD={cloud} ENV=dev$", runbook, re.MULTILINE)
         assert typed == [f"make cloud-{name}" for name in ("state", "up", "images", "install", "schedule")]
     assert set(re.findall(r"`(infra/\S+|pipelines/\S+)`", runbook)) == {"infra/answers/<cloud>-<environment>.yaml"}
-    page = (ROOT / "docs/infrastructure.md").read_text()
+    page = (ROOT / "docs/guides/infrastructure.md").read_text()
     assert re.search(r"^\| now \| 5 \| 1 \| 5 \| 1 \|$", page, re.MULTILINE)
 
 

@@ -499,7 +499,8 @@ def test_airflow_runs_the_projects_image_as_its_user_with_its_dags() -> None:
 def test_the_trainer_is_the_one_the_documentation_names() -> None:
     trainer = named([{"metadata": chart, **chart} for chart in CHARTS], "trainer")
 
-    assert f"Kubeflow Trainer {trainer['version'].rpartition('.')[0]}" in (ROOT / "docs" / "kubeflow.md").read_text()
+    page = (ROOT / "docs/guides/integrations/kubeflow.md").read_text()
+    assert f"Kubeflow Trainer {trainer['version'].rpartition('.')[0]}" in page
 
 
 def secrets_of(value: Any) -> set[str]:

@@ -262,7 +262,7 @@ def test_each_thing_that_only_kubeflow_runs_is_named_with_its_step(declared: Any
         loaded(tmp_path, **declared)
 
     assert str(refused.value) == (
-        f"step 'a' uses {feature}, which only Kubeflow runs; see 'The subset of KFP' in docs/architecture.md"
+        f"step 'a' uses {feature}, which only Kubeflow runs; see 'The subset of KFP' in docs/concepts/architecture.md"
     )
 
 

@@ -193,7 +193,7 @@ def _settings(kind: type[Settings], serving: dict[str, Any]) -> Settings:
     try:
         return kind(**typed)
     except TypeError as error:
-        raise UserError(f"state.serving: {error}; see docs/release.md") from None
+        raise UserError(f"state.serving: {error}; see docs/guides/release.md") from None
 
 
 def _post(url: str, body: bytes, token: str, wanted: str) -> bytes:

@@ -38,7 +38,7 @@ PARTS = (
     "airflow scheduler --skip-serve-logs",
     "airflow triggerer --skip-serve-logs",
 )
-USE_CASE = """\"\"\"The DAGs of {name}; see docs/airflow.md.\"\"\"
+USE_CASE = """\"\"\"The DAGs of {name}; see docs/guides/integrations/airflow.md.\"\"\"
 
 from pipelines.engines.airflow.dags import use_case
 

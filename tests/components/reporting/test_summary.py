@@ -11,7 +11,7 @@ from components.reporting.summary import Summary
 
 pytestmark = pytest.mark.slow
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "summary.md"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "reference" / "summary.md"
 
 
 def test_a_finished_run_is_summarized_in_full(sample):

@@ -132,7 +132,7 @@ def test_a_day_that_the_table_refuses_is_not_there_at_all_and_the_days_before_it
 
 def test_a_table_that_is_missing_is_not_created(uri: str, tmp_path: Path) -> None:
     execute(uri, "drop table fraud_scores")
-    with pytest.raises(UserError, match=r"fraud_scores.*docs/monitoring.md shows the statement that creates it"):
+    with pytest.raises(UserError, match=r"fraud_scores.*docs/guides/monitoring.md shows the statement that creates it"):
         sink.write_days(table(uri), [write(tmp_path, DAYS[0])])
     with pytest.raises(UserError, match="fraud_scores"):
         select(uri)

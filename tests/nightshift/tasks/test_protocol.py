@@ -13,7 +13,7 @@ from nightshift.errors import UserError
 from nightshift.kinds import BUILT_IN, TaskKind
 from nightshift.tasks import Task
 
-DOCS = Path(__file__).parents[3] / "docs" / "extending.md"
+DOCS = Path(__file__).parents[3] / "docs" / "guides" / "extending.md"
 MARK = "<!-- written by tests/nightshift/tasks/test_protocol.py -->\n"
 MODULES = [name for name, value in vars(Task).items() if isinstance(value, property)]
 

@@ -45,7 +45,7 @@ resource "aws_s3_bucket_server_side_encryption_configuration" "this" {
 resource "aws_s3_bucket_lifecycle_configuration" "this" {
   bucket = aws_s3_bucket.this.id
 
-  # what an upload leaves behind that was killed, see docs/architecture.md
+  # what an upload leaves behind that was killed, see docs/concepts/architecture.md
   rule {
     id     = "unfinished-uploads"
     status = "Enabled"

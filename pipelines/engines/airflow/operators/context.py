@@ -27,7 +27,9 @@ NAMESPACE = "kubeflow"  # where the accounts, the claims and the secrets of the 
 
 @dataclass(frozen=True)
 class AirflowSettings:
-    """Where the runs of a use case go and what their form says by default; docs/airflow.md lists the variables.
+    """Where the runs of a use case go and what their form says by default.
+
+    docs/guides/integrations/airflow.md lists the variables.
 
     Attributes:
         environment: `local`, where a step is a process, or a cluster, where it is a pod.

@@ -71,7 +71,7 @@ def test_google_cloud_is_reached_with_the_credentials_that_its_libraries_find(
             "state.serving.kind is 'azure'; allowed: sagemaker, kserve, knative, llm, vertex, cloudrun",
         ),
         ({"kind": "sagemaker", "rol": ROLE}, "state.serving.rol: unknown; .* did you mean 'role'"),
-        ({"kind": "sagemaker", "role": ROLE}, "state.serving: .*image.*; see docs/release.md"),
+        ({"kind": "sagemaker", "role": ROLE}, "state.serving: .*image.*; see docs/guides/release.md"),
         ({"kind": "kserve", "namespace": "nightshift"}, "state.serving: .*image"),
         (KSERVE | {"min_replicas": 0}, "min_replicas is 0; a Deployment keeps at least 1"),
         (KSERVE | {"max_replicas": 1}, "min_replicas is 2 and max_replicas 1; allowed: 0 <= min_replicas"),
