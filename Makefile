@@ -35,12 +35,14 @@ SOURCE ?=
 SIGNER ?=
 # keep or delete, with their data
 BUCKETS ?=
+# by duration, from minutes to hours
+NIGHTLY := damaged_states soak fuzz kill_points gateway_mixture gateway_budgets gateway_faults release_faults interrupts
 # threads that wait for each other sleep instead of spinning, which on shared cores makes fits many times slower
 export OMP_WAIT_POLICY := PASSIVE
 
 .PHONY: help run stop airflow airflow-stop check test test-project test-dags test-gpu test-cluster lint lint-workflows format docs screenshots compile images scan sbom push promote audit dist \
   bench drift-bench figures \
-  kill-points reproduce search mutants clean constraints infra-plan infra-check infra-golden infra-mutants \
+  nightly reproduce search mutants clean constraints infra-plan infra-check infra-golden infra-mutants \
   cloud-state cloud-up cloud-images cloud-install cloud-schedule cloud-down
 
 help: ## Show this help
@@ -127,8 +129,10 @@ drift-bench: $(VENV)/.dev ## Measure false alarms and delays of the drift checks
 figures: $(VENV)/.dev ## Write the figures of docs/figures.json into the pages; RECORD=1 makes a benchmark replace its own
 	$(BIN)/python -m benchmarks.figures
 
-kill-points: $(VENV)/.dev ## Kill every step at some 400 points, rerun it, and count what is lost or left over
-	$(BIN)/python -m benchmarks.kill_points
+nightly: $(VENV)/.dev ## Run the tests that take hours, all or one: make nightly [ONLY=soak]; RECORD=1 records their figures
+	@failed=; for name in $(or $(ONLY),$(NIGHTLY)); do echo "== $$name"; \
+	  $(BIN)/python -m tests.nightly.$$name || failed="$$failed $$name"; done; \
+	  test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
 
 reproduce: $(VENV)/.dev ## Print the published comparison of models and ours: make reproduce DATA=folder
 	$(BIN)/python -m benchmarks.reproduce "$(DATA)"

@@ -46,6 +46,11 @@ def started(command: Sequence[str], **options: Any) -> "Iterator[subprocess.Pope
         process.wait()
 
 
+def read_memory(pid: int) -> int:
+    """The resident bytes of a process."""
+    return 1024 * int(Path(f"/proc/{pid}/status").read_text().partition("VmRSS:")[2].split()[0])
+
+
 def engine(*words: str) -> list[str]:
     """The command line of `nightshift`."""
     return [sys.executable, "-m", "pipelines.cli", *words]

@@ -20,7 +20,7 @@ from benchmarks.gateway import load
 from benchmarks.gateway.load import ConversationLoad, LoadResult
 from benchmarks.gateway.routers import BIN, ROUTERS, answers, launch
 from nightshift.progress import cpu_seconds
-from tests.processes import started, wait_until
+from tests.processes import read_memory, started, wait_until
 from tests.servers import free_port
 
 Urls = list[str]
@@ -83,7 +83,7 @@ def measure(
         before = cpu_seconds(process.pid) or 0.0
         result = asyncio.run(load.run(port, traffic, seed))
         seconds = (cpu_seconds(process.pid) or 0.0) - before
-        memory = read_memory(process.pid)
+        memory = read_memory(process.pid) / 1e6
     requests = traffic.conversations * traffic.turns
     return describe(result) | {"router CPU us a request": 1e6 * seconds / requests, "router MB": memory}
 
@@ -98,12 +98,6 @@ def describe(result: LoadResult) -> dict[str, float]:
         "requests/s": len(result.first_token) / result.seconds,
         "errors": result.errors,
     }
-
-
-def read_memory(pid: int) -> float:
-    """Return the resident memory of a process, in MB."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    return int(status.partition("VmRSS:")[2].split()[0]) / 1000
 
 
 @contextmanager

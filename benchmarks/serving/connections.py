@@ -18,11 +18,10 @@ from pathlib import Path
 from statistics import quantiles
 
 from benchmarks import figures
-from benchmarks.fuzz import read_memory
 from benchmarks.serving import model
 from nightshift.serving.http import OTHER_FILES, allow_connections
 from nightshift.serving.messages import OK
-from tests.processes import started, wait_until
+from tests.processes import read_memory, started, wait_until
 from tests.servers import free_port
 
 BEYOND = 10  # clients above the server's limit

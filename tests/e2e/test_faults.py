@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.kill_points import CONFIG, DATE, contents
 from tests.components.states import state
+from tests.nightly.kill_points import CONFIG, DATE, contents
 
 LATER = "2025-07-02"
 
@@ -147,7 +147,7 @@ def test_two_runs_at_once_write_the_same_bytes_as_one_after_the_other(tmp_path: 
 
 @pytest.mark.slow
 def test_whatever_is_killed_comes_out_the_same_when_it_is_run_again() -> None:
-    command = [sys.executable, "-m", "benchmarks.kill_points", "--limit", "8"]
+    command = [sys.executable, "-m", "tests.nightly.kill_points", "--limit", "8"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1200)
 
     assert done.returncode == 0, done.stdout + done.stderr

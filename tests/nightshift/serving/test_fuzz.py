@@ -1,11 +1,11 @@
-"""Requests that are nearly right, at random; for longer: `python -m benchmarks.fuzz`."""
+"""Requests that are nearly right, at random; for longer: `python -m tests.nightly.fuzz`."""
 
 from pathlib import Path
 
 import pytest
 
-from benchmarks.fuzz import fuzz
 from benchmarks.serving import model
+from tests.nightly.fuzz import fuzz
 
 pytestmark = pytest.mark.slow
 

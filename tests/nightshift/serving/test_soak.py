@@ -1,10 +1,10 @@
-"""Versions that take over under load, for twenty seconds; for longer: `python -m benchmarks.serving.soak`."""
+"""Versions that take over under load, for twenty seconds; for longer: `python -m tests.nightly.soak`."""
 
 from pathlib import Path
 
 import pytest
 
-from benchmarks.serving.soak import soak
+from tests.nightly.soak import soak
 
 pytestmark = pytest.mark.slow
 

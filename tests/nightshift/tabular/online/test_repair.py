@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.damaged_states import EVENTS, SavedEvents, hunt
 from nightshift.errors import UserError
 from nightshift.tabular.online.embedded import Embedded
 from nightshift.tabular.online.repair import examine, repair
+from tests.nightly.damaged_states import EVENTS, SavedEvents, hunt
 from tests.nightshift.tabular.online.streams import base, config
 from tests.processes import SECONDS, engine
 

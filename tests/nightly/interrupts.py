@@ -14,20 +14,18 @@ import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from kfp import compiler, dsl
+from kfp import dsl
 
+from tests.pipelines.samples import compiled_file, shell
+from tests.processes import engine, started
+
+EXPECTED = ("stopped", "ended while Python started", "was done before the signal")
 LIMIT_S = 120  # what a run may take to end on a loaded machine
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 STEP = 'echo $$ >> "{folder}/pids"; sleep 2'
-
-
-@dsl.container_component
-def shell(script: str) -> dsl.ContainerSpec:
-    """A step as a process."""
-    return dsl.ContainerSpec(image="alpine:3", command=["sh", "-c"], args=[script])
 
 
 @dsl.container_component
@@ -39,28 +37,22 @@ def fork() -> dsl.ContainerSpec:
 def write_pipeline(folder: Path) -> Path:
     """Compile a pipeline of two chains of steps."""
 
-    @dsl.pipeline(name="sample")
     def pipeline() -> None:
         for _ in range(2):
             first = shell(script=STEP.format(folder=folder))
             second = fork().after(first)
             shell(script=STEP.format(folder=folder)).after(second)
 
-    path = folder / "pipeline.yaml"
-    compiler.Compiler().compile(pipeline, str(path))
-    return path
+    return compiled_file(pipeline, folder)
 
 
 @contextmanager
 def busy_loops(count: int) -> Iterator[None]:
     """Keep so many processes busy."""
-    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
-    try:
+    with ExitStack() as stack:
+        for _ in range(count):
+            stack.enter_context(started([sys.executable, "-c", "while True: pass"]))
         yield
-    finally:
-        for loop in loops:
-            loop.kill()
-            loop.wait()
 
 
 def interrupt(command: list[str], folder: Path, number: int, delay: float) -> str:
@@ -82,7 +74,7 @@ def interrupt(command: list[str], folder: Path, number: int, delay: float) -> st
     if any(Path(f"/proc/{pid}/cwd").exists() for pid in started):
         return "a step outlived the run"
     # the interpreter's own handling, before the first line of the command
-    expected = {128 + number: "stopped", -number: "ended while Python started", 0: "was done before the signal"}
+    expected = dict(zip((128 + number, -number, 0), EXPECTED, strict=True))
     return expected.get(code, f"exit code {code}")
 
 
@@ -90,13 +82,13 @@ def interrupt_runs(scratch: Path, count: int, longest: float, seed: int) -> list
     """Return the outcomes of so many runs, each after a random delay in seconds."""
     moments = random.Random(seed)
     folder = Path(tempfile.mkdtemp(dir=scratch))
-    command = [sys.executable, "-m", "pipelines.cli", "run", str(write_pipeline(folder)), "--workspace", str(folder)]
+    command = engine("run", str(write_pipeline(folder)), "--workspace", str(folder))
     return [interrupt(command, folder, moments.choice(SIGNALS), moments.uniform(0, longest)) for _ in range(count)]
 
 
 def main() -> None:
     """Print how often each outcome was seen."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.nightly.interrupts", description=__doc__)
     parser.add_argument("--repetitions", type=int, default=500, help="interrupted runs (default: 500)")
     parser.add_argument("--busy", type=int, default=3, help="busy loops beside them (default: 3)")
     parser.add_argument("--parallel", type=int, default=4, help="runs at a time (default: 4)")
@@ -109,6 +101,7 @@ def main() -> None:
         outcomes = collections.Counter(outcome for group in groups for outcome in group.result())
     for outcome, times in outcomes.most_common():
         print(f"{times:5} {outcome}")
+    sys.exit(bool(outcomes.keys() - EXPECTED))
 
 
 if __name__ == "__main__":

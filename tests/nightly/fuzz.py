@@ -1,4 +1,4 @@
-"""Send a model server nearly valid requests, and check its answers: `python -m benchmarks.fuzz --seed 0`.
+"""Send a model server nearly valid requests, and check its answers: `python -m tests.nightly.fuzz --seed 0`.
 
 Requests of all protocols are changed at random, in their heads and bodies, cut at any byte and sent many at once over
 raw sockets. No answer may be a 5xx or hold a NaN, memory may not grow, and the online state must equal a replay of the
@@ -30,7 +30,7 @@ from nightshift.serving import files
 from nightshift.tabular.online import snapshot
 from nightshift.tabular.online.embedded import Embedded
 from nightshift.tabular.online.event import Event, EventParser
-from tests.processes import SECONDS, started, wait_until
+from tests.processes import SECONDS, read_memory, started, wait_until
 from tests.servers import free_port
 
 PIPELINED = 40  # requests of a connection
@@ -191,7 +191,7 @@ def fuzz(folder: Path, requests: int, seed: int) -> FuzzResult:
         seed: seed of the generator.
     """
     result, generator = FuzzResult(), Generator(seed, folder)
-    with run_server(folder) as (pid, port):
+    with run_server(folder, model.snapshot_of_the_past(folder)) as (pid, port):
         for number in range(requests // PIPELINED):
             if number == requests // PIPELINED // 10:
                 result.memory = (read_memory(pid), 0)
@@ -233,26 +233,20 @@ def count_differing(folder: Path, acknowledged: list[list[dict[str, Any]]]) -> i
         return sum(not np.array_equal(*pair) for pair in zip(served.take(probes), replayed.take(probes), strict=True))
 
 
-def read_memory(pid: int) -> int:
-    """Return a process's resident memory, bytes."""
-    (line,) = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmRSS")]
-    return int(line.split()[1]) * 1024
-
-
 @contextmanager
-def run_server(folder: Path) -> Iterator[tuple[int, int]]:
-    """Serve the benchmark's model with its state; yield the process id and the port."""
-    model.point(folder, model.snapshot_of_the_past(folder))
+def run_server(folder: Path, snapshot: str | None = None) -> Iterator[tuple[int, int]]:
+    """Serve the benchmark's model, over a snapshot if one is given; yield the process id and the port."""
+    model.point(folder, snapshot)
     port = free_port()
     command = [sys.executable, "-m", "nightshift.serving", "--registry", str(folder), "--name", model.NAME]
     with started([*command, "--port", str(port)]) as process:
-        wait_until(lambda: _is_healthy(port), "the server answers", SECONDS)
+        wait_until(lambda: is_healthy(port), "the server answers")
         yield process.pid, port
         process.terminate()
         process.wait(SECONDS)
 
 
-def _is_healthy(port: int) -> bool:
+def is_healthy(port: int) -> bool:
     try:
         return httpx.get(f"http://127.0.0.1:{port}/healthz").is_success
     except httpx.TransportError:
@@ -261,7 +255,7 @@ def _is_healthy(port: int) -> bool:
 
 def main() -> None:
     """Fuzz a server with the flags' number of requests, and print the result."""
-    flags = argparse.ArgumentParser(prog="python -m benchmarks.fuzz", description=__doc__)
+    flags = argparse.ArgumentParser(prog="python -m tests.nightly.fuzz", description=__doc__)
     flags.add_argument("--requests", type=int, default=100_000)
     flags.add_argument("--seed", type=int, default=0)
     args = flags.parse_args()
@@ -280,6 +274,7 @@ def main() -> None:
         "MiB at the end": last,
     }
     figures.publish("fuzz", [row], f"Seed {args.seed}.")
+    sys.exit(bool(result.wrong or result.differing))
 
 
 if __name__ == "__main__":

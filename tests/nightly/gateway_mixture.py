@@ -10,6 +10,7 @@ import json
 import random
 import re
 import subprocess
+import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
@@ -17,13 +18,13 @@ from pathlib import Path
 
 from benchmarks import figures
 from benchmarks.gateway.__main__ import free_ports, wait_for
-from benchmarks.gateway.budgets import describe_key
-from benchmarks.gateway.faults import SIMULATED, run_gateway
 from benchmarks.gateway.routers import answers
-from benchmarks.gateway.streams import CheckedStream, StreamEnd, read_stream
 from nightshift.gateway.ledger import Ledger, read_report
 from nightshift.gateway.upstream import ConnectionPool
 from nightshift.serving.http import allow_connections
+from tests.nightly.gateway_budgets import describe_key
+from tests.nightly.gateway_faults import SIMULATED, run_gateway
+from tests.nightly.gateway_streams import CheckedStream, StreamEnd, read_stream
 from tests.nightshift.gateway.simulated import ODD
 from tests.servers import free_port
 
@@ -89,7 +90,7 @@ class MarkReader:
 
 def main() -> None:
     """Run the mixture."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.gateway.mixture", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.nightly.gateway_mixture", description=__doc__)
     parser.add_argument("--requests", type=int, default=50_000)
     parser.add_argument("--keys", type=int, default=1000)
     parser.add_argument("--kills", type=int, default=10, help="of the gateway, spread over the requests")
@@ -104,6 +105,7 @@ def main() -> None:
         for process in replicas.processes.values():
             process.kill()
     figures.publish("gateway-mixture", [row], NOTE)
+    sys.exit(any(row[name] for name in ("lost", "charged twice", "wrongly marked")))
 
 
 async def measure(replicas: Replicas, folder: Path, args: argparse.Namespace) -> figures.Row:

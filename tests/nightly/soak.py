@@ -1,4 +1,4 @@
-"""Serve at a share of the capacity while versions take over in turn: `python -m benchmarks.serving.soak`.
+"""Serve at a share of the capacity while versions take over in turn: `python -m tests.nightly.soak`.
 
 No request may fail, no version may answer once its successor reports to serve, and memory may not grow.
 """
@@ -10,8 +10,6 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,8 +20,8 @@ from benchmarks.serving import model
 from components.loadtest.client import Client, request
 from components.loadtest.core import LoadSample
 from nightshift.stats.latency import poisson_schedule
-from tests.processes import SECONDS, started, wait_until
-from tests.servers import free_port
+from tests.nightly.fuzz import run_server
+from tests.processes import read_memory, wait_until
 
 ROUND_SECONDS = 10.0  # seconds of load between two looks at the memory
 WARM = 0.2  # share of the time after which memory may not grow
@@ -71,16 +69,10 @@ class SoakedServer:
     """A server that follows a pointer."""
 
     def __init__(self, folder: Path, pid: int, port: int) -> None:
-        self._folder, self._pid, self.port = folder, pid, port
+        self._folder, self.pid = folder, pid
         self.url = f"http://127.0.0.1:{port}"
         self.version = 1
         self.client = Client(port, [request((folder / "features.json").read_bytes())], PATIENCE)
-
-    @property
-    def memory(self) -> int:
-        """Resident bytes."""
-        (line,) = [line for line in Path(f"/proc/{self._pid}/status").read_text().splitlines() if "VmRSS" in line]
-        return int(line.split()[1]) * 1024
 
     def swap(self) -> None:
         """Point to the next version, and wait until it reports to serve."""
@@ -93,19 +85,6 @@ class SoakedServer:
         return bool(health["version"] == version and not health["behind"])
 
 
-@contextmanager
-def run_server(folder: Path) -> Iterator[SoakedServer]:
-    """Serve the benchmark's model from a registry."""
-    model.write(folder)
-    model.point(folder)
-    port = free_port()
-    arguments = ["--registry", str(folder), "--name", model.NAME, "--port", str(port)]
-    with started([sys.executable, "-m", "nightshift.serving", *arguments]) as process:
-        server = SoakedServer(folder, process.pid, port)
-        wait_until(lambda: _is_serving(server), "the server answers", SECONDS)
-        yield server
-
-
 def soak(folder: Path, seconds: float, every: float, rate: float | None = None) -> SoakResult:
     """Serve under load for some time.
 
@@ -116,7 +95,9 @@ def soak(folder: Path, seconds: float, every: float, rate: float | None = None) 
         rate: requests a second; None: 70 % of the rate of a closed loop with 32 connections.
     """
     result, ended = SoakResult(), threading.Event()
-    with run_server(folder) as server:
+    model.write(folder)
+    with run_server(folder) as (pid, port):
+        server = SoakedServer(folder, pid, port)
         rate = rate or 0.7 * _capacity(server)
         threads = [
             threading.Thread(target=_swap, args=(server, every, ended, result)),
@@ -147,7 +128,7 @@ def _load(server: SoakedServer, seconds: float, rate: float, result: SoakResult)
         due = poisson_schedule(rate, min(ROUND_SECONDS, left), number)
         if due:
             result.add(server.client.run_open(due, rate))
-        result.memory.append(((time.monotonic() - began) / seconds, server.memory))
+        result.memory.append(((time.monotonic() - began) / seconds, read_memory(server.pid)))
         print(f"{time.monotonic() - began:.0f} s: {result.requests} requests, {result.swaps} swaps, {result.errors}")
 
 
@@ -166,15 +147,9 @@ def _watch(server: SoakedServer, ended: threading.Event, result: SoakResult) -> 
             result.stale += client.post(f"{server.url}/score", json=body).json()["version"] < version
 
 
-def _is_serving(server: SoakedServer) -> bool:
-    with suppress(httpx.TransportError):
-        return server.serves(1)
-    return False
-
-
 def main() -> None:
     """Soak a server for the flags' time, and print the result."""
-    flags = argparse.ArgumentParser(prog="python -m benchmarks.serving.soak", description=__doc__)
+    flags = argparse.ArgumentParser(prog="python -m tests.nightly.soak", description=__doc__)
     flags.add_argument("--minutes", type=float, default=30)
     flags.add_argument("--swap-seconds", type=float, default=30)
     args = flags.parse_args()
@@ -192,6 +167,7 @@ def main() -> None:
         "MiB at last": last,
     }
     figures.publish("soak", [row], f"Growth once warm: {result.growth:.1%}.")
+    sys.exit(bool(result.errors or result.stale))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Damage each file of an online state in every way, and start: what was acknowledged is there, or it is refused.
 
-`python -m benchmarks.damaged_states` prints a row a file and damage: of how many states all acknowledged events were
+`python -m tests.nightly.damaged_states` prints a row a file and damage: of how many states all acknowledged events were
 there, how many were refused with the file's name and the next step, and how many lost any in silence. A refused one is
 then repaired: what can be read is there, and every file that was damaged is kept.
 """
@@ -13,7 +13,6 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from benchmarks import figures
 from nightshift.errors import UserError
@@ -26,14 +25,6 @@ from tests.nightshift.tabular.online.streams import Labeled, config, event, writ
 
 CHOSEN, PAST, EVENTS, COMMIT = config(), 4, 200, 8
 OUTCOMES = ("all there", "refused", "LOST")
-
-
-class DamageCase(NamedTuple):
-    """A file, what is done to it, and the state that this leaves."""
-
-    name: str
-    damage: str
-    folder: Path
 
 
 class SavedEvents:
@@ -176,7 +167,7 @@ def hunt(positions: int) -> tuple[dict[tuple[str, str], Counter[str]], list[int]
 
 def main() -> None:
     """Print what became of each damage, and exit with 1 when anything was lost in silence."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.damaged_states", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.nightly.damaged_states", description=__doc__)
     parser.add_argument(
         "--places", type=int, default=40, help="positions per file at which to cut it and to flip a bit"
     )

@@ -15,13 +15,13 @@ from typing import IO
 import httpx
 
 from benchmarks import figures
-from benchmarks.gateway.__main__ import free_ports, read_memory, wait_for
-from benchmarks.gateway.streams import CheckedStream, StreamEnd, read_streams
+from benchmarks.gateway.__main__ import free_ports, wait_for
 from nightshift.gateway.fleet import Address, EngineReplica, Lease
 from nightshift.gateway.prefixes import hash_prefixes
 from nightshift.gateway.routing import choose
 from nightshift.serving.http import allow_connections
-from tests.processes import started, wait_until
+from tests.nightly.gateway_streams import CheckedStream, StreamEnd, read_streams
+from tests.processes import read_memory, started, wait_until
 from tests.servers import free_port
 
 SIMULATED = [sys.executable, "-m", "tests.nightshift.gateway.simulated"]
@@ -33,7 +33,7 @@ RESTART_SECONDS = (0.2, 1.0)  # between two kills
 
 def main() -> None:
     """Measure all of it."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.gateway.faults", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.nightly.gateway_faults", description=__doc__)
     parser.add_argument("--prompts", type=int, default=1_000_000)
     parser.add_argument("--streams", type=int, default=2000)
     parser.add_argument("--kills", type=int, default=100)
@@ -41,6 +41,7 @@ def main() -> None:
     allow_connections()
     rows = [asyncio.run(route(args.prompts)), open_streams(args.streams), kill_replicas(args.kills)]
     figures.publish("gateway-faults", rows, "Simulated replicas. A stream is checked word by word by its client.")
+    sys.exit(any(row.get("repeated") or row.get("cut silently") for row in rows))
 
 
 async def route(prompts: int) -> figures.Row:
@@ -53,7 +54,7 @@ async def route(prompts: int) -> figures.Row:
         best = replicas[choose([replica.describe_load(prefixes) for replica in replicas])]
         Lease(best, prefixes).close()
         if number % max(prompts // 100, 1) == 0:
-            sizes.append(read_memory(os.getpid()))
+            sizes.append(read_memory(os.getpid()) / 1e6)
     seconds = time.perf_counter() - started_at
     warm = sizes[int(WARM * len(sizes)) :]
     return {
@@ -72,7 +73,7 @@ def open_streams(number: int) -> figures.Row:
         stack.enter_context(simulate(ports, slots))
         port, process = stack.enter_context(run_gateway(wait_for(ports)))
         streams = asyncio.run(read_streams(port, number, 60, clients=number))
-        return describe(f"{number:,} streams at once", streams) | {"MB": read_memory(process.pid)}
+        return describe(f"{number:,} streams at once", streams) | {"MB": read_memory(process.pid) / 1e6}
 
 
 def kill_replicas(kills: int) -> figures.Row:
@@ -83,7 +84,7 @@ def kill_replicas(kills: int) -> figures.Row:
         stack.callback(lambda: [process.kill() for process in processes.values()])
         port, gateway = stack.enter_context(run_gateway(wait_for(ports)))
         streams = asyncio.run(read_while_killing(port, processes, kills))
-        return describe(f"{kills} replicas killed with SIGKILL", streams) | {"MB": read_memory(gateway.pid)}
+        return describe(f"{kills} replicas killed with SIGKILL", streams) | {"MB": read_memory(gateway.pid) / 1e6}
 
 
 async def read_while_killing(port: int, processes: dict[int, Process], kills: int) -> list[CheckedStream]:

@@ -283,7 +283,7 @@ def _cases(folder: Path, limit: int) -> list[KillCase]:
 
 def main() -> None:
     """Print what became of every step, and exit with 1 when anything was lost or left over."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.kill_points", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.nightly.kill_points", description=__doc__)
     parser.add_argument("--limit", type=int, default=120, help="points to try per step; fewer in slow steps")
     limit = parser.parse_args().limit
     logging.disable(logging.INFO)

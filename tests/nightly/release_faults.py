@@ -1,4 +1,4 @@
-"""Raw events while versions take over and everything is killed: `python -m benchmarks.serving.release_faults`.
+"""Raw events while versions take over and everything is killed: `python -m tests.nightly.release_faults`.
 
 A client repeats a request until it is answered with 200. Every event has to be answered with the score that its version
 gives to the batch kernel's features, and once a fault is over only by the versions of the release record.
@@ -402,7 +402,7 @@ def inject(server: SupervisedEndpoint, faults: Faults, outcome: FaultOutcome) ->
 
 def main() -> None:
     """Send the flags' number of requests, and print what became of them; exit with 1 when any was lost or wrong."""
-    flags = argparse.ArgumentParser(prog="python -m benchmarks.serving.release_faults", description=__doc__)
+    flags = argparse.ArgumentParser(prog="python -m tests.nightly.release_faults", description=__doc__)
     flags.add_argument("--requests", type=int, default=50_000)
     flags.add_argument("--seed", type=int, default=0)
     args = flags.parse_args()

@@ -10,6 +10,7 @@ import hashlib
 import json
 import random
 import re
+import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
@@ -18,13 +19,13 @@ from pathlib import Path
 
 from benchmarks import figures
 from benchmarks.gateway.__main__ import free_ports, wait_for
-from benchmarks.gateway.faults import run_gateway, simulate
-from benchmarks.gateway.streams import CheckedStream, StreamEnd, read_stream
 from nightshift.gateway.budgets import NOTHING, Amount, KeyBudget, Limits, Outcome
 from nightshift.gateway.keys import ANYONE, NANODOLLARS
 from nightshift.gateway.ledger import Ledger, TokenUsage, read_report
 from nightshift.gateway.upstream import ConnectionPool
 from nightshift.serving.http import allow_connections
+from tests.nightly.gateway_faults import run_gateway, simulate
+from tests.nightly.gateway_streams import CheckedStream, StreamEnd, read_stream
 from tests.servers import free_port
 
 DAY = 20_000 * 86_400.0
@@ -45,7 +46,7 @@ Streams = dict[str, list[CheckedStream]]
 
 def main() -> None:
     """Measure all three."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.gateway.budgets", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.nightly.gateway_budgets", description=__doc__)
     parser.add_argument("--simulated", type=int, default=1_000_000, help="requests of the simulation")
     parser.add_argument("--requests", type=int, default=20_000, help="requests to the real gateway")
     parser.add_argument("--keys", type=int, default=1000)
@@ -58,6 +59,7 @@ def main() -> None:
         asyncio.run(time_ledger(20_000)),
     ]
     figures.publish("gateway-budgets", rows, NOTE)
+    sys.exit(any(row.get(name) for row in rows for name in ("overspent", "wrongly refused", "cut silently")))
 
 
 def simulate_budgets(requests: int, keys: int, kills: int) -> figures.Row:

@@ -1,0 +1,1 @@
+"""Tests of minutes to hours, each a command: `make nightly` runs them; their figures are in docs/figures.json."""
