@@ -19,8 +19,8 @@ from statistics import quantiles
 
 from benchmarks import figures
 from benchmarks.serving import model
-from nightshift.serving.http import OTHER_FILES, allow_connections
-from nightshift.serving.messages import OK
+from nightshift.http.messages import OK
+from nightshift.http.transport import OTHER_FILES, allow_connections
 from tests.processes import read_memory, started, wait_until
 from tests.servers import free_port
 

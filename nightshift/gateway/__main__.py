@@ -14,9 +14,9 @@ from nightshift.gateway.followed import FollowedFile, read_file
 from nightshift.gateway.keys import ApiKey, parse_keys
 from nightshift.gateway.prices import Prices, parse_prices
 from nightshift.gateway.server import GatewayOptions
-from nightshift.serving.addresses import HOST, is_loopback
-from nightshift.serving.bearer import read_secret
-from nightshift.serving.flags import parse_number
+from nightshift.http.addresses import HOST, is_loopback
+from nightshift.http.bearer import read_secret
+from nightshift.http.flags import parse_number
 from nightshift.step import StepParser, run
 
 PORT = "8320"

@@ -22,10 +22,10 @@ from nightshift.gateway.metrics import GatewayMetrics
 from nightshift.gateway.prices import Prices
 from nightshift.gateway.request_log import RequestLog, RequestRecord, now
 from nightshift.gateway.tracing import RequestTrace, read_trace
-from nightshift.serving import encodings
-from nightshift.serving.cross_site import JSON, check_site, check_type
-from nightshift.serving.errors import MethodError, NotFoundError, RefusedError
-from nightshift.serving.messages import Handler, HttpRequest, HttpResponse
+from nightshift.http import encodings
+from nightshift.http.cross_site import JSON, check_site, check_type
+from nightshift.http.errors import MethodError, NotFoundError, RefusedError
+from nightshift.http.messages import Handler, HttpRequest, HttpResponse
 from nightshift.step import log
 
 MODELS = "/v1/models"

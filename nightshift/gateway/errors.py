@@ -4,8 +4,8 @@ from http import HTTPStatus
 
 import msgspec
 
-from nightshift.serving.errors import RefusedError
-from nightshift.serving.messages import HttpResponse
+from nightshift.http.errors import RefusedError
+from nightshift.http.messages import HttpResponse
 
 FINAL = {"x-should-retry": "false"}  # which OpenAI's clients obey
 DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # of untrusted JSON

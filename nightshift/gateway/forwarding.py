@@ -39,7 +39,7 @@ from nightshift.gateway.upstream import (
     UpstreamConnection,
     UpstreamError,
 )
-from nightshift.serving.messages import HttpResponse, Stream
+from nightshift.http.messages import HttpResponse, Stream
 from nightshift.step import log
 
 MAX_FAILURES = 3  # a request that breaks replicas must not break all

@@ -30,8 +30,8 @@ from nightshift.gateway.commit_count import CommitCount
 from nightshift.gateway.errors import BudgetError, GatewayError, LedgerError, RateError
 from nightshift.gateway.keys import NANODOLLARS, ApiKey
 from nightshift.gateway.prices import Rate
-from nightshift.serving.futures import resolve
-from nightshift.serving.group_commit import GroupCommit
+from nightshift.http.futures import resolve
+from nightshift.http.group_commit import GroupCommit
 from nightshift.step import log
 
 IN_MEMORY = ":memory:"

@@ -13,8 +13,8 @@ from nightshift.gateway.application import GatewayApplication, GatewayPolicy
 from nightshift.gateway.fleet import Address, Fleet
 from nightshift.gateway.ledger import IN_MEMORY, Ledger
 from nightshift.gateway.request_log import RequestLog
-from nightshift.serving.addresses import listen
-from nightshift.serving.http import HttpServer, Timeouts, allow_connections, serve_until_signal
+from nightshift.http.addresses import listen
+from nightshift.http.transport import HttpServer, Timeouts, allow_connections, serve_until_signal
 from nightshift.step import log
 from nightshift.storage import locks
 

@@ -4,7 +4,7 @@ import re
 import secrets
 from typing import NamedTuple
 
-from nightshift.serving.messages import HttpRequest
+from nightshift.http.messages import HttpRequest
 
 REQUEST_ID = re.compile(rb"[\w.:-]{1,128}")
 TRACEPARENT = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")  # of W3C's Trace Context

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import httptools
 
-from nightshift.serving.futures import resolve
+from nightshift.http.futures import resolve
 
 CONNECT_SECONDS = 2.0
 BUFFER = 256 * 1024  # bytes of a response to buffer for a slow client, before backpressure

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 from nightshift import step
 from nightshift.context import StepContext
 from nightshift.errors import UserError, require_extra
-from nightshift.serving.addresses import is_loopback
-from nightshift.serving.bearer import read_secret
-from nightshift.serving.flags import parse_number
+from nightshift.http.addresses import is_loopback
+from nightshift.http.bearer import read_secret
+from nightshift.http.flags import parse_number
 from nightshift.step import StepParser
 
 if TYPE_CHECKING:

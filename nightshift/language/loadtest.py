@@ -16,11 +16,11 @@ from nightshift import step
 from nightshift.context import StepContext
 from nightshift.contracts.streams import StreamLoadTest, StreamPoint
 from nightshift.errors import UnavailableError, UserError, may_pass
+from nightshift.http.bearer import read_secret
+from nightshift.http.flags import parse_number
 from nightshift.language.streams.client import Target, run_open_loop
 from nightshift.language.streams.summary import StreamLimits, summarize
 from nightshift.language.streams.workload import FORMS, Endpoint, Lengths, PlannedRequest, Workload
-from nightshift.serving.bearer import read_secret
-from nightshift.serving.flags import parse_number
 from nightshift.step import StepParser
 
 if TYPE_CHECKING:

@@ -3,8 +3,8 @@
 import os
 
 from nightshift.context import StepContext
+from nightshift.http.addresses import HOST, PORTS
 from nightshift.serving import options
-from nightshift.serving.addresses import HOST, PORTS
 from nightshift.serving.batching import ServerLimits
 from nightshift.step import StepParser, run
 

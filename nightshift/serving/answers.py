@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from nightshift.serving.messages import HttpResponse
+from nightshift.http.messages import HttpResponse
 from nightshift.serving.metrics import Floats
 from nightshift.serving.versions import Model
 from nightshift.tabular.online.event import Event

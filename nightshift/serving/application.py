@@ -10,13 +10,14 @@ from itertools import count
 
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from nightshift.serving import encodings, openapi
+from nightshift.http import encodings
+from nightshift.http.bearer import Bearer
+from nightshift.http.cross_site import JSON, check_site, check_type
+from nightshift.http.errors import MethodError, NotFoundError, RefusedError, RequestError, UnauthorizedError
+from nightshift.http.messages import Handler, HttpRequest, HttpResponse
+from nightshift.serving import openapi
 from nightshift.serving.answers import Answer
 from nightshift.serving.batching import ServerLimits
-from nightshift.serving.bearer import Bearer
-from nightshift.serving.cross_site import JSON, check_site, check_type
-from nightshift.serving.errors import MethodError, NotFoundError, RefusedError, RequestError, UnauthorizedError
-from nightshift.serving.messages import Handler, HttpRequest, HttpResponse
 from nightshift.serving.metrics import EndpointMetrics
 from nightshift.serving.payloads import decode
 from nightshift.serving.prediction_log import PredictionLog

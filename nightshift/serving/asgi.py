@@ -6,11 +6,11 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from nightshift.errors import UserError
+from nightshift.http.errors import LargeBodyError
+from nightshift.http.messages import HttpRequest
 from nightshift.serving import options, server
 from nightshift.serving.__main__ import parser
 from nightshift.serving.application import Application
-from nightshift.serving.errors import LargeBodyError
-from nightshift.serving.messages import HttpRequest
 
 Message = Mapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

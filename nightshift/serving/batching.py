@@ -12,8 +12,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from nightshift.serving.errors import NoScoreError, OverloadedError
-from nightshift.serving.futures import resolve
+from nightshift.http.errors import OverloadedError
+from nightshift.http.futures import resolve
+from nightshift.serving.errors import NoScoreError
 from nightshift.tensors import Tensors, concatenate, row_count
 
 Scores = npt.NDArray[np.float32]

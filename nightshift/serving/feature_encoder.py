@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from nightshift.contracts.preprocessing import Inputs
 from nightshift.errors import nearest
-from nightshift.serving.errors import RequestError
+from nightshift.http.errors import RequestError
 from nightshift.serving.payloads import check_list
 from nightshift.values import canonical
 

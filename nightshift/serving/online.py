@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from nightshift.contracts.online import Events
-from nightshift.serving.group_commit import GroupCommit
+from nightshift.http.group_commit import GroupCommit
 from nightshift.tabular.online.base import Base
 from nightshift.tabular.online.event import Event
 from nightshift.tabular.online.follower import Follower

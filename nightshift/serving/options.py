@@ -8,11 +8,11 @@ from functools import partial
 
 from nightshift.errors import UserError
 from nightshift.graph import PROVIDERS
+from nightshift.http.addresses import HOST, PORTS, is_loopback
+from nightshift.http.bearer import Bearer, read_secret
+from nightshift.http.flags import parse_number
 from nightshift.serving import platforms
-from nightshift.serving.addresses import HOST, PORTS, is_loopback
 from nightshift.serving.batching import ServerLimits
-from nightshift.serving.bearer import Bearer, read_secret
-from nightshift.serving.flags import parse_number
 from nightshift.serving.platforms import Platform
 
 PORT = 8321

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from nightshift.serving.errors import RequestError
+from nightshift.http.errors import RequestError
 
 
 def decode(body: bytes, allowed: str = "JSON") -> Any:

@@ -17,8 +17,9 @@ import uvloop
 from nightshift import storage
 from nightshift.contracts import package
 from nightshift.errors import UserError
-from nightshift.serving import files, http, released
-from nightshift.serving.addresses import ANY_IPV6, HOST, is_loopback, listen
+from nightshift.http import transport
+from nightshift.http.addresses import ANY_IPV6, HOST, is_loopback, listen
+from nightshift.serving import files, released
 from nightshift.serving.application import Application
 from nightshift.serving.files import DeploymentPointer
 from nightshift.serving.logs import JsonFormatter
@@ -132,4 +133,4 @@ def _answer_requests(listener: socket.socket, application: Application) -> None:
     model = application.model
     log.info("port %d serves %s, version %d", listener.getsockname()[1], model.name, model.pointer.version)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(http.serve(application, listener))
+        runner.run(transport.serve(application, listener))

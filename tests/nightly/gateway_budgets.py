@@ -23,7 +23,7 @@ from nightshift.gateway.budgets import NOTHING, Amount, KeyBudget, Limits, Outco
 from nightshift.gateway.keys import ANYONE, NANODOLLARS
 from nightshift.gateway.ledger import Ledger, TokenUsage, read_report
 from nightshift.gateway.upstream import ConnectionPool
-from nightshift.serving.http import allow_connections
+from nightshift.http.transport import allow_connections
 from tests.nightly.gateway_faults import run_gateway, simulate
 from tests.nightly.gateway_streams import CheckedStream, StreamEnd, read_stream
 from tests.servers import free_port

@@ -19,7 +19,7 @@ from benchmarks.gateway.__main__ import free_ports, wait_for
 from nightshift.gateway.fleet import Address, EngineReplica, Lease
 from nightshift.gateway.prefixes import hash_prefixes
 from nightshift.gateway.routing import choose
-from nightshift.serving.http import allow_connections
+from nightshift.http.transport import allow_connections
 from tests.nightly.gateway_streams import CheckedStream, StreamEnd, read_streams
 from tests.processes import read_memory, started, wait_until
 from tests.servers import free_port

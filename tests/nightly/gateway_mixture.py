@@ -21,7 +21,7 @@ from benchmarks.gateway.__main__ import free_ports, wait_for
 from benchmarks.gateway.routers import answers
 from nightshift.gateway.ledger import Ledger, read_report
 from nightshift.gateway.upstream import ConnectionPool
-from nightshift.serving.http import allow_connections
+from nightshift.http.transport import allow_connections
 from tests.nightly.gateway_budgets import describe_key
 from tests.nightly.gateway_faults import SIMULATED, run_gateway
 from tests.nightly.gateway_streams import CheckedStream, StreamEnd, read_stream

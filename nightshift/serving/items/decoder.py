@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from nightshift import storage
-from nightshift.serving.errors import OverloadedError
+from nightshift.http.errors import OverloadedError
 from nightshift.serving.items.schema import FieldContents, ItemSchema
 from nightshift.tensors import Tensors, row_count
 

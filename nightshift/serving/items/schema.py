@@ -9,7 +9,7 @@ import numpy as np
 from nightshift.classification.shards import Array
 from nightshift.contracts.package import INPUT
 from nightshift.errors import UserError
-from nightshift.serving.errors import RequestError
+from nightshift.http.errors import RequestError
 from nightshift.tensors import Tensors
 
 

@@ -5,9 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from nightshift.errors import UnavailableError, UserError
+from nightshift.http.errors import OverloadedError, RefusedError, RequestError
+from nightshift.http.messages import HttpResponse
 from nightshift.serving.answers import Answer, ScoredRows
-from nightshift.serving.errors import NoStateError, OverloadedError, RefusedError, RequestError
-from nightshift.serving.messages import HttpResponse
+from nightshift.serving.errors import NoStateError
 from nightshift.serving.online import Online
 from nightshift.serving.payloads import check_list
 from nightshift.serving.protocols.features import predictions

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from nightshift.http.messages import HttpResponse
 from nightshift.serving.answers import Answer, ScoredRows
-from nightshift.serving.messages import HttpResponse
 from nightshift.serving.versions import Model, ModelManager
 from nightshift.tensors import by_name
 

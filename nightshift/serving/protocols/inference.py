@@ -13,12 +13,12 @@ import numpy as np
 
 from nightshift.contracts.package import OUTPUT, Datatype
 from nightshift.contracts.package import Tensor as Signature
+from nightshift.http.errors import NotFoundError, RequestError
+from nightshift.http.messages import HttpRequest, HttpResponse
 from nightshift.serving.answers import Answer, ScoredRows
 from nightshift.serving.batching import ServerLimits, Statistics
-from nightshift.serving.errors import NotFoundError, RequestError
 from nightshift.serving.items.decoder import DecodedItems, DecoderPool
 from nightshift.serving.items.schema import FieldContents
-from nightshift.serving.messages import HttpRequest, HttpResponse
 from nightshift.serving.protocols import items
 from nightshift.serving.protocols.request_tensors import (
     FLOAT32,

@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from nightshift.classification.metrics import Scores
+from nightshift.http.errors import RequestError
+from nightshift.http.messages import HttpRequest, HttpResponse
 from nightshift.serving.answers import Answer, ScoredItem, ScoredRows
 from nightshift.serving.batching import ServerLimits
-from nightshift.serving.errors import RequestError
 from nightshift.serving.items.decoder import DecodedItems, DecoderPool
 from nightshift.serving.items.schema import FieldContents, ItemSchema
-from nightshift.serving.messages import HttpRequest, HttpResponse
 from nightshift.serving.payloads import check_list, decode
 from nightshift.serving.versions import Model, Split
 from nightshift.tensors import take_rows

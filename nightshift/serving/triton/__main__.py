@@ -6,7 +6,7 @@ from pathlib import Path
 
 from nightshift.context import StepContext
 from nightshift.errors import UserError
-from nightshift.serving.flags import parse_number
+from nightshift.http.flags import parse_number
 from nightshift.serving.triton.config import TritonSettings
 from nightshift.serving.triton.repository import PublishRequest, publish
 from nightshift.step import StepParser, log, run

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from nightshift.contracts import package
 from nightshift.contracts.preprocessing import Inputs, TabularPreprocessing
-from nightshift.serving.errors import RequestError
+from nightshift.http.errors import RequestError
 from nightshift.serving.feature_encoder import FeatureEncoder
 from nightshift.serving.payloads import decode
 from nightshift.step import log

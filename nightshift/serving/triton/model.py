@@ -11,7 +11,7 @@ import triton_python_backend_utils as triton
 
 from nightshift.contracts.package import INPUT
 from nightshift.errors import UserError
-from nightshift.serving.errors import RefusedError
+from nightshift.http.errors import RefusedError
 from nightshift.serving.triton import features
 
 

@@ -10,8 +10,8 @@ from nightshift.contracts import package, tables
 from nightshift.contracts.package import ModelPackage
 from nightshift.errors import UserError
 from nightshift.graph import Graph
+from nightshift.http.messages import HttpResponse
 from nightshift.serving.items.loader import load_schema
-from nightshift.serving.messages import HttpResponse
 from nightshift.serving.protocols import items
 from nightshift.tasks.examples import ScoredExample
 from nightshift.tasks.protocol import Payload

@@ -13,8 +13,8 @@ from nightshift.contracts.preprocessing import Inputs
 from nightshift.contracts.tables import read_table
 from nightshift.errors import UserError
 from nightshift.graph import Graph
+from nightshift.http.messages import HttpResponse
 from nightshift.serving.feature_encoder import FeatureEncoder
-from nightshift.serving.messages import HttpResponse
 from nightshift.serving.payloads import decode
 from nightshift.serving.protocols import features
 from nightshift.tabular.inputs import FrameScorer

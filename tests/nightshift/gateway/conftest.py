@@ -17,8 +17,8 @@ from nightshift.gateway.fleet import Address
 from nightshift.gateway.keys import ApiKey
 from nightshift.gateway.prices import Prices
 from nightshift.gateway.server import GatewayOptions, make_server, open_application
-from nightshift.serving.addresses import listen
-from nightshift.serving.http import HttpServer
+from nightshift.http.addresses import listen
+from nightshift.http.transport import HttpServer
 from tests.nightshift.gateway.simulated import MODEL, SimulatedReplica
 from tests.processes import wait_until
 from tests.servers import free_port

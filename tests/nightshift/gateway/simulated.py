@@ -21,9 +21,9 @@ import uvloop
 
 from nightshift.gateway.completions import CHAT, EMBEDDINGS, TEXT
 from nightshift.gateway.sse import MAX_EVENT
-from nightshift.serving.addresses import listen
-from nightshift.serving.http import HttpServer, Timeouts, allow_connections
-from nightshift.serving.messages import HttpRequest, HttpResponse
+from nightshift.http.addresses import listen
+from nightshift.http.messages import HttpRequest, HttpResponse
+from nightshift.http.transport import HttpServer, Timeouts, allow_connections
 
 BLOCK_TOKENS, TOKEN_BYTES = 16, 4
 TEMPLATE = 8  # tokens

@@ -18,7 +18,7 @@ from nightshift.gateway.metrics import GatewayMetrics
 from nightshift.gateway.prices import Prices
 from nightshift.gateway.sse import MAX_EVENT
 from nightshift.gateway.tracing import RequestTrace
-from nightshift.serving.messages import HttpResponse
+from nightshift.http.messages import HttpResponse
 from tests.nightshift.gateway.simulated import MODEL
 from tests.processes import SECONDS
 

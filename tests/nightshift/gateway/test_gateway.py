@@ -20,7 +20,7 @@ from nightshift.gateway.ledger import read_report
 from nightshift.gateway.request_log import find_day, now, read_records
 from tests.nightshift.gateway.conftest import CHAT, RunningGateway, key, replying, routing
 from tests.nightshift.gateway.simulated import MODEL, ODD, SimulatedReplica, Speed
-from tests.nightshift.serving.echo import connected, received
+from tests.nightshift.http.echo import connected, received
 from tests.processes import SECONDS, wait_until
 
 

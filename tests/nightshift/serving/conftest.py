@@ -1,28 +1,23 @@
-"""Real servers in a thread of the test, asked over HTTP."""
+"""Model servers in a thread of the test, called over HTTP."""
 
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
-import uvloop
 
 from nightshift import storage
 from nightshift.contracts.package import load as load_manifest
-from nightshift.serving.addresses import listen
+from nightshift.http.bearer import Bearer
 from nightshift.serving.application import Application
 from nightshift.serving.batching import ServerLimits
-from nightshift.serving.bearer import Bearer
 from nightshift.serving.files import Challenger, DeploymentPointer, read_pointer
-from nightshift.serving.http import HttpServer
 from nightshift.serving.prediction_log import PredictionLog
 from nightshift.serving.versions import ModelManager, load
 from tests.conftest import save
-from tests.servers import free_port
+from tests.nightshift.http.echo import answering
 
 
 class Running:
@@ -30,21 +25,6 @@ class Running:
 
     def __init__(self, current: ModelManager, url: str, pointer: Path) -> None:
         self.current, self.url, self.pointer = current, url, pointer
-
-
-@contextmanager
-def answering(application: Any, **options: Any) -> Iterator[str]:
-    """Have an application answer during the block, with options of `HttpServer`; gives its URL."""
-    listener = listen(free_port())
-    server, loop = HttpServer(application, **options), uvloop.new_event_loop()
-    thread = threading.Thread(target=loop.run_until_complete, args=[server.serve(listener)])
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-    finally:
-        loop.call_soon_threadsafe(server.stop)
-        thread.join()
-        loop.close()
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import socket
 import httpx
 import pytest
 
-from nightshift.serving.addresses import listen
+from nightshift.http.addresses import listen
 from nightshift.serving.batching import ServerLimits
 from nightshift.serving.files import RunningServer
 from tests.processes import SECONDS

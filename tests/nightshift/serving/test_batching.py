@@ -6,8 +6,9 @@ import time
 import numpy as np
 import pytest
 
+from nightshift.http.errors import OverloadedError
 from nightshift.serving.batching import Batcher, Scores, ServerLimits
-from nightshift.serving.errors import NoScoreError, OverloadedError
+from nightshift.serving.errors import NoScoreError
 from nightshift.tensors import Tensors, by_name, row_count
 
 

@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from nightshift.serving.batching import ServerLimits
+from tests.nightshift.http.echo import exchange, request, statuses
 from tests.nightshift.serving.conftest import serving
-from tests.nightshift.serving.echo import exchange, request, statuses
 
 LARGEST = 100_000
 BODY = json.dumps({"instances": [{"amount": 1.0, "customer_count_1d": 2.0, "channel": "shop"}]}).encode()

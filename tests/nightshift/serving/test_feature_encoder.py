@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nightshift.contracts.preprocessing import Inputs
-from nightshift.serving.errors import RequestError
+from nightshift.http.errors import RequestError
 from nightshift.serving.feature_encoder import LARGEST, FeatureEncoder
 from nightshift.serving.protocols.features import predictions
 from nightshift.tabular import inputs

@@ -32,7 +32,7 @@ from nightshift.serving.items.schema import ItemError, ItemField, ItemSchema
 from nightshift.serving.versions import Model, ModelManager, load
 from nightshift.tensors import Tensors, concatenate, row_count, take_rows
 from tests import packages
-from tests.nightshift.serving.conftest import answering
+from tests.nightshift.http.echo import answering
 
 SIDE, CLASSES = 2, ["short", "long", "other"]
 RANDOM = np.random.default_rng(0)

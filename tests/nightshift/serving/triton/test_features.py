@@ -9,7 +9,7 @@ import pytest
 
 from nightshift.contracts import package as contract
 from nightshift.errors import UserError
-from nightshift.serving.errors import RequestError
+from nightshift.http.errors import RequestError
 from nightshift.serving.triton.features import EventStep, NamedFeatureStep, open_step
 from nightshift.tabular.inputs import matrix
 from tests.conftest import INPUTS

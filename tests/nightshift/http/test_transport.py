@@ -12,9 +12,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from nightshift.serving.http import Connection, HttpServer, Timeouts
-from nightshift.serving.parser import HEAD_BYTES, MAX_HEADERS, PIECE
-from tests.nightshift.serving.echo import (
+from nightshift.http.parser import HEAD_BYTES, MAX_HEADERS, PIECE
+from nightshift.http.transport import Connection, HttpServer, Timeouts
+from tests.nightshift.http.echo import (
     LARGEST,
     Echo,
     Wire,
@@ -192,7 +192,7 @@ def test_clients_beyond_the_limit_are_told_to_come_again_and_take_no_room_from_o
 
 @pytest.mark.slow
 def test_a_process_may_open_the_files_that_its_connections_need() -> None:
-    script = "from nightshift.serving import http; print(http.allow_connections())"
+    script = "from nightshift.http import transport; print(transport.allow_connections())"
     shell = f"ulimit -S -n 300; ulimit -H -n 5200; exec {sys.executable} -c '{script}'"
     assert subprocess.run(["sh", "-c", shell], check=True, capture_output=True, text=True).stdout == "5000\n"
 

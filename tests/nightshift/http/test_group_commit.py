@@ -3,7 +3,7 @@
 import asyncio
 import threading
 
-from nightshift.serving.group_commit import FULL, GroupCommit
+from nightshift.http.group_commit import FULL, GroupCommit
 
 
 def test_what_is_asked_for_during_a_turn_is_the_next_one_and_an_error_is_told_to_all_of_its_turn() -> None:

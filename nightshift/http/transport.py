@@ -16,9 +16,9 @@ from email.utils import formatdate
 from http import HTTPStatus
 from typing import Literal, Protocol
 
-from nightshift.serving.errors import OverloadedError, SlowRequestError
-from nightshift.serving.messages import HttpRequest, HttpResponse, Stream
-from nightshift.serving.parser import Admission, Received, RequestParser
+from nightshift.http.errors import OverloadedError, SlowRequestError
+from nightshift.http.messages import HttpRequest, HttpResponse, Stream
+from nightshift.http.parser import Admission, Received, RequestParser
 
 MAX_CONNECTIONS = 10_000
 OTHER_FILES = 200  # open files of the process beside its connections

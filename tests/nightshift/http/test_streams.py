@@ -7,9 +7,8 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from nightshift.serving.messages import HttpRequest, HttpResponse
-from tests.nightshift.serving.conftest import answering
-from tests.nightshift.serving.echo import connected, raw, received, request
+from nightshift.http.messages import HttpRequest, HttpResponse
+from tests.nightshift.http.echo import answering, connected, raw, received, request
 from tests.processes import wait_until
 
 

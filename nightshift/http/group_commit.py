@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import Any
 
-from nightshift.serving.futures import resolve
+from nightshift.http.futures import resolve
 
 FULL = 64  # requests of a group that is committed at once
 

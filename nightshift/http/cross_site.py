@@ -7,9 +7,9 @@ the check needless, as no page knows it.
 
 from urllib.parse import urlsplit
 
-from nightshift.serving.addresses import is_loopback
-from nightshift.serving.errors import ContentTypeError, CrossSiteError
-from nightshift.serving.messages import HttpRequest
+from nightshift.http.addresses import is_loopback
+from nightshift.http.errors import ContentTypeError, CrossSiteError
+from nightshift.http.messages import HttpRequest
 
 JSON = "application/json"
 FORM = "application/x-www-form-urlencoded"  # what curl -d and urllib name a body that nobody named

@@ -2,7 +2,7 @@
 
 import zlib
 
-from nightshift.serving.errors import EncodingError, LargeBodyError, RefusedError
+from nightshift.http.errors import EncodingError, LargeBodyError, RefusedError
 
 IDENTITY = ("", "identity")
 GZIP = ("gzip", "x-gzip")

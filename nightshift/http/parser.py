@@ -8,8 +8,8 @@ from urllib.parse import unquote_to_bytes
 import httptools
 import msgspec
 
-from nightshift.serving.errors import ExpectationError, LargeBodyError, LargeHeadError, RefusedError
-from nightshift.serving.messages import HttpRequest
+from nightshift.http.errors import ExpectationError, LargeBodyError, LargeHeadError, RefusedError
+from nightshift.http.messages import HttpRequest
 
 PIECE = 16 * 1024  # bytes parsed at a time; limits are checked after each piece
 HEAD_BYTES = 64 * 1024

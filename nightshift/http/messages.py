@@ -5,32 +5,9 @@ from http import HTTPStatus
 
 import msgspec
 
-from nightshift.serving import errors
-from nightshift.serving.errors import MethodError, RefusedError
+from nightshift.http.errors import RefusedError
 
 OK = int(HTTPStatus.OK)  # reading an enumeration's member takes as long as encoding an answer
-STATUSES = {  # error class -> status, also of its subclasses
-    RefusedError: HTTPStatus.BAD_REQUEST,
-    errors.UnauthorizedError: HTTPStatus.UNAUTHORIZED,
-    errors.NotFoundError: HTTPStatus.NOT_FOUND,
-    errors.MethodError: HTTPStatus.METHOD_NOT_ALLOWED,
-    errors.SlowRequestError: HTTPStatus.REQUEST_TIMEOUT,
-    errors.NoStateError: HTTPStatus.CONFLICT,
-    errors.LargeBodyError: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-    errors.EncodingError: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
-    errors.ContentTypeError: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
-    errors.CrossSiteError: HTTPStatus.FORBIDDEN,
-    errors.ExpectationError: HTTPStatus.EXPECTATION_FAILED,
-    errors.NoScoreError: HTTPStatus.UNPROCESSABLE_ENTITY,
-    errors.LargeHeadError: HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
-    errors.OverloadedError: HTTPStatus.SERVICE_UNAVAILABLE,
-}
-HEADERS = {
-    errors.UnauthorizedError: {"www-authenticate": "Bearer"},
-    errors.EncodingError: {"accept-encoding": "gzip, deflate"},
-    errors.OverloadedError: {"retry-after": "1"},
-}
-
 
 Stream = AsyncGenerator[bytes, None]
 
@@ -58,11 +35,8 @@ class HttpResponse(msgspec.Struct):
     @classmethod
     def refusal(cls, error: RefusedError) -> "HttpResponse":
         """Return the response to a refused request: `error` and its details."""
-        status = next(STATUSES[base] for base in type(error).__mro__ if base in STATUSES)
-        response = cls.json({"error": str(error), **error.details}, int(status))
-        response.headers |= HEADERS.get(type(error), {})
-        if isinstance(error, MethodError):
-            response.headers["allow"] = error.allowed
+        response = cls.json({"error": str(error), **error.details}, int(error.status))
+        response.headers |= error.headers
         return response
 
 

@@ -3,14 +3,19 @@
 import asyncio
 import re
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
-from nightshift.serving.errors import UnauthorizedError
-from nightshift.serving.http import Timeouts
-from nightshift.serving.messages import OK, HttpRequest, HttpResponse
-from tests.nightshift.serving.conftest import answering
+import uvloop
+
+from nightshift.http.addresses import listen
+from nightshift.http.errors import UnauthorizedError
+from nightshift.http.messages import OK, HttpRequest, HttpResponse
+from nightshift.http.transport import HttpServer, Timeouts
 from tests.processes import SECONDS
+from tests.servers import free_port
 
 LARGEST = 100_000  # bytes of a body
 HEAD = re.compile(rb"HTTP/1\.1 (\d{3}) [^\r]+\r\n(?:date: [^\r]*\r\ncontent-length: (\d+)\r\n(?:[^\r]+\r\n)*)?\r\n")
@@ -64,6 +69,21 @@ class Wire(asyncio.Transport):
 
     def is_closing(self) -> bool:
         return False
+
+
+@contextmanager
+def answering(application: Any, **options: Any) -> Iterator[str]:
+    """Serve an application during the block, with options of `HttpServer`; yield its URL."""
+    listener = listen(free_port())
+    server, loop = HttpServer(application, **options), uvloop.new_event_loop()
+    thread = threading.Thread(target=loop.run_until_complete, args=[server.serve(listener)])
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        loop.call_soon_threadsafe(server.stop)
+        thread.join()
+        loop.close()
 
 
 @contextmanager

@@ -6,7 +6,7 @@ They are those of the published tests of h11 and llhttp and of RFC 9110 and 9112
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from tests.nightshift.serving.echo import raw
+from tests.nightshift.http.echo import raw
 
 NEXT = raw("GET /next HTTP/1.1", "Host: h", "Connection: close")
 LENGTH, CHUNKED = "Content-Length: 3", "Transfer-Encoding: chunked"

@@ -7,10 +7,10 @@ from itertools import pairwise
 
 import pytest
 
-from nightshift.serving.http import Connection, HttpServer
-from nightshift.serving.messages import HttpRequest, HttpResponse
-from tests.nightshift.serving.corner_cases import CASES, FOLLOWED, NEXT, Case
-from tests.nightshift.serving.echo import Echo, Wire, exchange, outcomes, serving
+from nightshift.http.messages import HttpRequest, HttpResponse
+from nightshift.http.transport import Connection, HttpServer
+from tests.nightshift.http.corner_cases import CASES, FOLLOWED, NEXT, Case
+from tests.nightshift.http.echo import Echo, Wire, exchange, outcomes, serving
 
 MAX_KEPT = 4  # requests before the last one
 MAX_CUTS = 20
