@@ -39,15 +39,21 @@ class TaskKind:
         """The class of how a model's rows become its input."""
         return _load(self.preprocessing)
 
+    def find_module(self, name: str) -> ModuleType | None:
+        """Return a module of the first package that has it; None where none has."""
+        for package in self.packages:
+            if find_spec(f"{package}.{name}"):
+                return import_module(f"{package}.{name}")
+        return None
+
     def module(self, name: str) -> ModuleType:
         """Return a module of the task.
 
         Raises:
             UserError: when none of its packages has it.
         """
-        for package in self.packages:
-            if find_spec(f"{package}.{name}"):
-                return import_module(f"{package}.{name}")
+        if module := self.find_module(name):
+            return module
         packages = " or ".join(self.packages)
         raise UserError(f"task.kind {self.name!r} has no module {name!r} in {packages}; add one")
 

@@ -15,7 +15,7 @@ from nightshift.contracts.state import DeploymentTarget, State
 from nightshift.contracts.verdict import FILE, Verdict
 from nightshift.costs.spending import Account
 from nightshift.lineage import code_version
-from nightshift.local import endpoint, engine, examples
+from nightshift.local import endpoint, examples
 from nightshift.progress import Patience
 from nightshift.registry import Version
 from nightshift.step import StepParser, log, run
@@ -169,9 +169,9 @@ def _serve(context: StepContext, version: Version, patience: Patience, is_live: 
     state = context.state
     serves = state.target is DeploymentTarget.LOCAL and is_live
     model = package.load(version.uri)
-    task = tasks.find(model.kind).examples
-    online = task.online_state(state.lake, version.name, model, context.args.features)
-    example = task.from_files(version.uri, model, online)
+    task = tasks.find(model.kind)
+    online = task.examples.online_state(state.lake, version.name, model, context.args.features)
+    example = task.examples.from_files(version.uri, model, online)
     if example is None and serves:
         example = examples.build_example(state, version.name, version.uri)
     if example is None:
@@ -182,9 +182,8 @@ def _serve(context: StepContext, version: Version, patience: Patience, is_live: 
     beside = endpoint.find_challenger(state.registry, version)
     server = endpoint.start_or_update(state, version, example, challenger=beside, patience=patience)
     log.info("%s answers with version %d", server.url, version.version)
-    text = engine.find_running(state.registry, version.name)
     answering = {"endpoint": server.url, "endpoint_checked": True, "curl": example.curl(server.url)}
-    return silent | answering | {"engine": f"{text.url}/v1" if text else None}
+    return silent | answering | {"engine": task.serving.find_url(state.registry, version.name)}
 
 
 def _record(state: State, version: Version, settled: DeploymentResult, caveats: list[str]) -> Deployment:

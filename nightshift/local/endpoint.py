@@ -5,18 +5,20 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from nightshift import registry, release, storage
+from nightshift import registry, release, storage, tasks
+from nightshift.contracts import package
 from nightshift.contracts.loadtest import ServerSettings
 from nightshift.contracts.state import DeploymentTarget, State
 from nightshift.errors import UnavailableError, UserError
 from nightshift.interpreter import isolate
-from nightshift.local import engine, processes
+from nightshift.local import processes
 from nightshift.progress import Patience, Progress, cpu_seconds
 from nightshift.serving import files, released
 from nightshift.serving.files import Challenger, DeploymentPointer, RunningServer
@@ -56,7 +58,7 @@ def start_or_update(
     challenger: Challenger | None = None,
     patience: Patience = PATIENCE,
 ) -> RunningServer:
-    """Make the local endpoint serve a version, check its answer, and have the engine generate text by its file.
+    """Make the local endpoint serve a version, check its answer, and update what the task runs beside it.
 
     Args:
         state: locations of the registry, a folder, and of the lake, for the prediction log.
@@ -88,7 +90,7 @@ def start_or_update(
         try:
             start = _Start(port, _find_log(state, name), patience)
             server = _check_answer(root, name, pointer, expected, start)
-            engine.follow(root, version, patience)
+            tasks.find(package.load(version.uri).kind).serving.follow(root, version, patience)
             return server
         except BaseException:
             _restore_pointer(root, name, before)
@@ -165,7 +167,7 @@ def _find_pointer(registry_uri: str, name: str) -> DeploymentPointer | None:
 
 
 def stop(registry_uri: str, name: str | None = None) -> list[str]:
-    """Stop the server of a model and its engine, or those of all models of a registry.
+    """Stop the server of a model and what its task runs beside it, or those of all models of a registry.
 
     Returns:
         names of the models with a stopped server.
@@ -173,7 +175,7 @@ def stop(registry_uri: str, name: str | None = None) -> list[str]:
     root = registry.root(registry_uri)
     models = [name] if name else storage.names(storage.join(root, "endpoint"))
     with registry.lock(root):
-        return [model for model in models if any([_stop(root, model), engine.stop(root, model)])]
+        return [model for model in models if any([_stop(root, model), *_stop_beside(root, model)])]
 
 
 def _stop(root: str, name: str) -> bool:
@@ -182,6 +184,11 @@ def _stop(root: str, name: str) -> bool:
         return False
     processes.end(server.pid, lambda: find_running(root, name) is None)
     return True
+
+
+def _stop_beside(root: str, name: str) -> Iterator[bool]:
+    # of every task: the files that would name the model's task may be gone
+    return (task.serving.stop(root, name) for task in tasks.load_tasks())
 
 
 class _Start(NamedTuple):

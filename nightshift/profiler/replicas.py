@@ -14,8 +14,8 @@ from typing import Any
 
 from nightshift.contracts.profile import Finding
 from nightshift.errors import UserError
+from nightshift.neural.configured import ConfiguredNetwork
 from nightshift.profiler import tuning
-from nightshift.profiler.tuning import ConfiguredNetwork
 
 SMALL_BUCKETS = "small-buckets"
 FAULTS = ("slow-process", "starved-loader", SMALL_BUCKETS)  # the first two are of `nightshift/neural/shares.py`

@@ -19,27 +19,13 @@ from nightshift.config.neural import Compile, Compression, Precision, Recompute
 from nightshift.contracts.verdict import Decision
 from nightshift.errors import UserError
 from nightshift.interpreter import isolate
+from nightshift.neural.configured import ConfiguredNetwork
 
 MOST = 120  # pairs of a comparison that stays undecided
 PROCESSES = "processes"
 ENDED = "it ended; what it says stands above"
 
 Value = int | str | bool
-
-
-@dataclass(frozen=True)
-class ConfiguredNetwork:
-    """A network of a config, trained on random rows.
-
-    Attributes:
-        kind: its recipe's.
-        shape: what the recipe has beside its parameters, by name.
-        parameters: all of them, with those that the config leaves out.
-    """
-
-    kind: str
-    shape: Mapping[str, int]
-    parameters: Mapping[str, Any]
 
 
 @dataclass(frozen=True)

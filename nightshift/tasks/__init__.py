@@ -4,13 +4,16 @@ A task is a package with a module for each step that differs by task; `protocol.
 Nothing outside knows which tasks there are.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from types import ModuleType
-from typing import cast
+from typing import TypeVar, cast
 
 from nightshift import kinds
 from nightshift.kinds import TaskKind
-from nightshift.tasks import protocol
+from nightshift.tasks import base, protocol
+
+Q = TypeVar("Q")
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,17 @@ class Task:
         """What metrics are called."""
         return cast("protocol.MetricsTask", self.module("metrics"))
 
+    @property
+    def serving(self) -> base.Serving:
+        """What answers beside the local endpoint."""
+        return self._ask(base.Serving)
+
+    def _ask(self, question: type[Q]) -> Q:
+        """Return the task's class for a question, or the question's defaults."""
+        module = self.kind.find_module(question.__name__.lower())
+        answer: type[Q] = getattr(module, question.__name__, question)
+        return answer()
+
     def module(self, name: str) -> ModuleType:
         """Return a module; see `TaskKind.module`."""
         return self.kind.module(name)
@@ -96,3 +110,8 @@ class Task:
 def find(kind: str) -> Task:
     """Return a task by its name; see `nightshift.kinds.find`."""
     return Task(kinds.find(kind))
+
+
+def load_tasks() -> Iterator[Task]:
+    """Yield every task that is installed."""
+    yield from map(Task, kinds.load_kinds().values())

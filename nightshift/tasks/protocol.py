@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from nightshift.contracts.preprocessing import Preprocessing
     from nightshift.contracts.section import Block, Fact
     from nightshift.graph import Graph
-    from nightshift.profiler.tuning import ConfiguredNetwork
+    from nightshift.neural.configured import ConfiguredNetwork
     from nightshift.splits import Watched
     from nightshift.stats.levels import WeekdayLevel
     from nightshift.tasks.examples import ScoredExample

@@ -5,11 +5,12 @@ from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from nightshift import registry, release
+from nightshift import registry, release, tasks
+from nightshift.contracts import package
 from nightshift.contracts.listings import ListedVersion
 from nightshift.contracts.state import State
 from nightshift.errors import UserError
-from nightshift.local import endpoint, engine, examples
+from nightshift.local import endpoint, examples
 from nightshift.registry import Version
 from nightshift.release import ReleaseRef
 from pipelines.cli import options
@@ -89,12 +90,19 @@ def _update(state: State, version: Version) -> None:
     """Have a running endpoint serve a version, before the record says so: what fails here changes nothing."""
     is_remote = registry.is_remote(state.registry)
     if is_remote or not endpoint.find_running(state.registry, version.name):
-        if not is_remote and engine.find_running(state.registry, version.name):
-            engine.follow(state.registry, version, endpoint.PATIENCE)
+        if not is_remote:
+            _update_beside(state, version)
         options.say(endpoint.ABSENT.format(number=version.version))
         return
     server = endpoint.start_or_update(state, version, examples.build_example(state, version.name, version.uri))
     options.say(f"{server.url} answers with version {version.version}")
+
+
+def _update_beside(state: State, version: Version) -> None:
+    """Update what the task runs beside an endpoint, where it outlived that."""
+    serving = tasks.find(package.load(version.uri).kind).serving
+    if serving.find_url(state.registry, version.name):
+        serving.follow(state.registry, version, endpoint.PATIENCE)
 
 
 def _say(version: Version) -> int:

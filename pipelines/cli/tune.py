@@ -12,11 +12,11 @@ from nightshift.contracts.listings import TuningReport, TuningTrial
 from nightshift.contracts.verdict import Decision
 from nightshift.errors import UserError
 from nightshift.figures import format_value
+from nightshift.neural.configured import ConfiguredNetwork
 from nightshift.profiler import tuning
 from nightshift.profiler.tuning import (
     AXES,
     PROCESSES,
-    ConfiguredNetwork,
     Search,
     Speed,
     Start,

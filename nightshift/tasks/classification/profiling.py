@@ -14,7 +14,7 @@ from nightshift.config.task import CandidateConfig
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.profile import PhaseName
 from nightshift.errors import UserError
-from nightshift.profiler.tuning import ConfiguredNetwork
+from nightshift.neural.configured import ConfiguredNetwork
 from nightshift.tasks.classification import kinds
 from nightshift.tasks.classification.kinds import Candidates
 from nightshift.tasks.classification.networks import Setting

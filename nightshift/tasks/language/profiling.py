@@ -9,7 +9,7 @@ from typing import ClassVar
 from nightshift.config.language import LanguageConfig
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.profile import PhaseName
-from nightshift.profiler.tuning import ConfiguredNetwork
+from nightshift.neural.configured import ConfiguredNetwork
 from nightshift.tasks.classification.profiling import STEPS
 from nightshift.tasks.fitting import Fitted
 from nightshift.tasks.language import candidates, documents, training

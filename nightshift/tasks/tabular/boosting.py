@@ -33,7 +33,7 @@ class Saving(TrainingCallback):  # type: ignore[misc]  # it ships no annotations
     notice: PreemptionNotice
     _saved: float = field(default_factory=time.monotonic)
 
-    def after_iteration(self, model: xgboost.Booster, epoch: int, evals_log: object) -> bool:  # noqa: ARG002
+    def after_iteration(self, model: xgboost.Booster, epoch: int, evals_log: object) -> bool:
         """Save the booster after a round, when it is time.
 
         Raises:

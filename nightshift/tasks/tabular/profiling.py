@@ -10,8 +10,8 @@ import numpy as np
 from nightshift.config.tabular import CandidateKind, TabularConfig
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.profile import PhaseName
+from nightshift.neural.configured import ConfiguredNetwork
 from nightshift.neural.recipes import mlp
-from nightshift.profiler.tuning import ConfiguredNetwork
 from nightshift.tabular import inputs, windows
 from nightshift.tabular.scaler import Matrix
 from nightshift.tasks.fitting import FitSpec, Fitted

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import pytest
 
 from nightshift.config.neural import Trainer
+from nightshift.neural.configured import ConfiguredNetwork
 from nightshift.profiler import replicas
 from nightshift.profiler.replicas import FAULTS, SMALL_BUCKETS, Process, ScalingMeasurement, ScalingSpec
-from nightshift.profiler.tuning import ConfiguredNetwork
 
 NETWORK = ConfiguredNetwork("mlp", {"inputs": 3}, {"batch_size": 256, "threads": 4})
 

@@ -12,10 +12,10 @@ import pytest
 
 from nightshift.config.neural import Fit, Trainer
 from nightshift.errors import UserError
+from nightshift.neural.configured import ConfiguredNetwork
 from nightshift.profiler import tuning
 from nightshift.profiler.tuning import (
     AXES,
-    ConfiguredNetwork,
     Search,
     Stretch,
     Tried,

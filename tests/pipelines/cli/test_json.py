@@ -12,9 +12,9 @@ import pytest
 from nightshift.contracts.__main__ import ARTIFACTS
 from nightshift.contracts.artifact import Artifact
 from nightshift.contracts.verdict import Decision
+from nightshift.neural.configured import ConfiguredNetwork
 from nightshift.profiler.replicas import Process, ScalingMeasurement, ScalingSpec
 from nightshift.profiler.tuning import (
-    ConfiguredNetwork,
     Speed,
     Tried,
     Tuned,

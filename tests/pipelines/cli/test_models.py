@@ -15,6 +15,8 @@ import httpx
 import pytest
 
 from nightshift import registry, release, storage
+from nightshift.contracts import package
+from nightshift.contracts.preprocessing import LanguagePreprocessing
 from nightshift.contracts.release import Action, Stage
 from nightshift.errors import UserError
 from nightshift.local import endpoint, examples
@@ -26,6 +28,7 @@ from nightshift.storage import locks
 from pipelines import configs
 from pipelines.cli.__main__ import parse_command_line
 from pipelines.environments import local
+from tests import packages
 from tests.processes import SECONDS, engine, started, wait_until
 from tests.servers import free_port
 
@@ -95,14 +98,21 @@ def test_a_version_rolled_back_while_the_endpoint_was_down_serves_after_a_restar
 
 
 @pytest.mark.slow
-def test_a_promotion_reaches_the_engine_while_the_endpoint_is_down(stocked):
-    folder = Path(files.folder(stocked, "fraud"))
+def test_a_promotion_reaches_the_engine_while_the_endpoint_is_down(tmp_path):
+    stocked, model = str(tmp_path / "registry"), tmp_path / "model"
+    texts = LanguagePreprocessing(
+        length=8, tokenizer="tokenizer.json", tokenizer_sha256="", vocabulary=8, start=0, chat=False
+    )
+    packages.manifest({"llama": b"graph"}, preprocessing=texts).write(str(model / package.MANIFEST))
+    (model / "llama.onnx").write_bytes(b"graph")
+    registry.register(stocked, "tales", str(model), {})
+    folder = Path(files.folder(stocked, "tales"))
     folder.mkdir(parents=True)
     waiting = [sys.executable, "-c", "import time; time.sleep(600)"]
     with locks.hold(folder / "engine.lock", inheritable=True) as lock:
         process = subprocess.Popen(waiting, pass_fds=[lock.fileno()])
     storage.write_json(str(folder / "engine.json"), asdict(RunningEngine(process.pid, "127.0.0.1", 9, "old.gguf")))
-    run(stocked, "promote", "2")  # whose package has no file for an engine
+    run(stocked, "promote", "1")  # whose package has no file for an engine
     assert process.wait(SECONDS) == -signal.SIGTERM
 
 
