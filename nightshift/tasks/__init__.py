@@ -92,13 +92,13 @@ class Task:
         return cast("protocol.MetricsTask", self.module("metrics"))
 
     @property
-    def serving(self) -> base.Serving:
+    def serving(self) -> base.ServingTask:
         """What answers beside the local endpoint."""
-        return self._ask(base.Serving)
+        return self._ask("serving", base.ServingTask)
 
-    def _ask(self, question: type[Q]) -> Q:
-        """Return the task's class for a question, or the question's defaults."""
-        module = self.kind.find_module(question.__name__.lower())
+    def _ask(self, name: str, question: type[Q]) -> Q:
+        """Return the answers of the task's module to a question, or the question's defaults."""
+        module = self.kind.find_module(name)
         answer: type[Q] = getattr(module, question.__name__, question)
         return answer()
 

@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from nightshift.registry import Version
 
 
-class Serving:
+class ServingTask:
     """What answers beside the local endpoint, such as an engine that generates text: nothing."""
 
     def follow(self, registry_uri: str, version: "Version", patience: "Patience") -> None:

@@ -6,7 +6,7 @@ from nightshift.registry import Version
 from nightshift.tasks import base
 
 
-class Serving(base.Serving):
+class ServingTask(base.ServingTask):
     """The engine by the champion's file."""
 
     def follow(self, registry_uri: str, version: Version, patience: Patience) -> None:
