@@ -71,7 +71,6 @@ def _build_managed(serving: Mapping[str, Any], name: str) -> ReleaseTarget:
     kinds = {
         "sagemaker": _sagemaker,
         "kserve": _kserve_raw,
-        "knative": _knative,
         "llm": _llm,
         "vertex": _vertex,
         "cloudrun": _cloudrun,
@@ -96,12 +95,6 @@ def _kserve_raw(serving: dict[str, Any], name: str) -> ReleaseTarget:
     from components.release.targets.kserve_raw import KServeRawDeployment, RawDeploymentSettings
 
     return KServeRawDeployment(name, _settings(RawDeploymentSettings, serving), _cluster(), ask)
-
-
-def _knative(serving: dict[str, Any], name: str) -> ReleaseTarget:
-    from components.release.targets.knative import Knative, KnativeSettings
-
-    return Knative(name, _settings(KnativeSettings, serving), _cluster(), ask)
 
 
 def _llm(serving: dict[str, Any], name: str) -> ReleaseTarget:

@@ -1,42 +1,24 @@
-"""KServe: an InferenceService named after the use case, whose container is our model server.
+"""KServe's objects: what an InferenceService and an LLMInferenceService share, read off KServe 0.18."""
 
-What KServe makes of it depends on its mode, and each mode is a target: `knative.Knative` splits the requests between
-revisions, `kserve_raw.KServeRawDeployment` has a Deployment replace its pods. Here is what both share, read off
-KServe 0.18.
-"""
-
-import json
 import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from components.release.targets import (
-    GPU,
-    TOLERANCE,
-    BadVersionError,
-    VersionShare,
-    ask_until_valid,
-    files,
-    is_superset,
-    on_gpu,
-    parse_answer,
-)
+from components.release.targets import GPU, BadVersionError, VersionShare
 from nightshift import cluster
 from nightshift.cluster import FULL, MissingError
 from nightshift.errors import UnavailableError, UserError
 
 GROUP = "serving.kserve.io"
 DEPLOYMENTS = {"group": "apps", "version": "v1", "plural": "deployments"}
-SERVICES = {"group": GROUP, "version": "v1beta1", "plural": "inferenceservices"}
 OWNER, NEWEST, REPLACES = (f"nightshift/{word}" for word in ("use-case", "newest", "replaces"))
-PORT, TOKEN = 8321, "/etc/nightshift/token"
 POLL_SECONDS, POLLS = 5.0, 240
 # a pod that admission keeps out: by Pod Security, a quota, a limit range, an account that is missing, a webhook
 REFUSED = re.compile(r'pods "\S+" is forbidden: |admission webhook "\S+" denied the request')
-RESOURCES = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "2", "memory": "2Gi"}}
-TOLERATION = {"key": GPU, "operator": "Exists", "effect": "NoSchedule"}  # of the taint of nodes that have one
+# the taint of nodes with GPUs
+TOLERATION = {"key": GPU, "operator": "Exists", "effect": "NoSchedule"}
 
 Object = dict[str, Any]
 
@@ -79,10 +61,10 @@ class KServeSettings:
 
 
 class KServe:
-    """The InferenceService of a use case."""
+    """An object that KServe makes pods of."""
 
-    kind, resource = "InferenceService", SERVICES
-    tolerance = TOLERANCE
+    kind: str
+    resource: dict[str, str]
     modes: Sequence[str]  # as KServe calls the mode, and has called it
 
     def __init__(
@@ -96,7 +78,7 @@ class KServe:
         """Makes no calls.
 
         Args:
-            name: the use case.
+            name: the object's.
             settings: where the object lies and what its containers run.
             api: `kubernetes.client.CustomObjectsApi`.
             ask: posts a body to a URL, with the token, and returns the answer's.
@@ -105,14 +87,6 @@ class KServe:
         self._name, self._settings, self._api = name, settings, api
         self._ask, self._pause = ask, pause
         self._use_case = name
-
-    def measure(self, *_: object) -> None:
-        """Not available: KServe keeps no figures of a version's requests; see `ReleaseTarget`."""
-
-    def clean(self, split: Sequence[VersionShare]) -> None:
-        """Delete the object when nothing is wanted: all that KServe has made of it goes too; see `ReleaseTarget`."""
-        if not split and self._find():
-            self._delete()
 
     def _state(self, service: Object) -> tuple[bool, str]:
         """Return whether an object is what answers, and why it never will be; empty while it may."""
@@ -211,58 +185,6 @@ class KServe:
         while self._find():
             self._pause(POLL_SECONDS)
 
-    def _runs(self, service: Object, share: VersionShare) -> bool:
-        """Return whether the newest revision of an object is this version, with the settings we declare."""
-        return notes(service)[NEWEST] == key(share) and is_superset(
-            service["spec"]["predictor"], self._predictor(share)
-        )
-
-    def _ask_url(self, url: str, share: VersionShare) -> Any:
-        body = json.dumps(share.request).encode()
-        return ask_until_valid(share, lambda: parse_answer(url, self._ask(f"{url}/score", body)), self._pause)
-
-    def _object(self, share: VersionShare, annotations: dict[str, str], **predictor: Any) -> Object:
-        ours = {OWNER: self._name, NEWEST: key(share), f"{GROUP}/deploymentMode": self.modes[0]}
-        return {
-            "apiVersion": f"{GROUP}/{SERVICES['version']}",
-            "kind": "InferenceService",
-            "metadata": {
-                "name": self._name,
-                "namespace": self._settings.namespace,
-                "annotations": ours | annotations,
-            },
-            "spec": {"predictor": self._predictor(share) | predictor},
-        }
-
-    def _predictor(self, share: VersionShare) -> Object:
-        there = {"tolerations": [TOLERATION]} if self._settings.gpus else {}
-        return there | {
-            "minReplicas": self._settings.min_replicas,
-            "maxReplicas": self._settings.max_replicas,
-            "serviceAccountName": self._settings.account,
-            "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
-            "volumes": [{"name": "token", "secret": {"secretName": self._settings.secret}}],
-            "containers": [self._container(share)],
-        }
-
-    def _container(self, share: VersionShare) -> Object:
-        model = files(share.version, self._settings.artifacts)
-        flags = {"model": model, "name": self._name, "host": "0.0.0.0", "port": PORT}  # noqa: S104
-        return {
-            "name": "kserve-container",
-            "image": self._settings.image,
-            "command": ["python", "-m", "nightshift.serving"],
-            "args": [
-                *(str(word) for name, value in flags.items() for word in (f"--{name}", value)),
-                *("--token-file", TOKEN, *on_gpu(self._settings.gpus)),
-            ],
-            "ports": [{"containerPort": PORT, "protocol": "TCP"}],
-            "readinessProbe": {"httpGet": {"path": "/v2/health/ready", "port": PORT}},
-            "resources": _resources(self._settings.gpus),
-            "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
-            "volumeMounts": [{"name": "token", "mountPath": TOKEN.rpartition("/")[0], "readOnly": True}],
-        }
-
     def _get(self, kind: dict[str, str], name: str) -> Object | None:
         try:
             resource: Object = self._call("get", kind, name=name)
@@ -284,11 +206,6 @@ def deployment_failure(deployment: Object) -> str:
         return ""
     refused = reported.get("ReplicaFailure", {})
     return str(refused.get("message") or reported["Progressing"].get("message") or "its pods do not start")
-
-
-def _resources(gpus: int) -> Object:
-    limits = RESOURCES["limits"] | ({GPU: str(gpus)} if gpus else {})
-    return RESOURCES | {"limits": limits}
 
 
 def key(share: VersionShare) -> str:

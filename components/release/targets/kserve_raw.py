@@ -1,30 +1,46 @@
-"""KServe in mode Standard, where one Deployment answers: a change replaces its pods, and no request waits for one.
+"""KServe in mode Standard: an InferenceService named after the use case, whose container is our model server.
 
+One Deployment answers: a change replaces its pods, and no request waits for one.
 KServe copies an object's annotations to the pods of the Deployment that it makes, so a change has been taken in once
 they are there. Its own status does not say that: it repeats what the Deployment said of the version before. Each change
 has an annotation of its own, since a Deployment that goes back to pods it has had keeps saying that it has failed.
 """
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from components.release.targets import VersionShare
+from components.release.targets import (
+    GPU,
+    TOLERANCE,
+    VersionShare,
+    ask_until_valid,
+    files,
+    is_superset,
+    on_gpu,
+    parse_answer,
+)
 from components.release.targets.kserve import (
     GROUP,
     NEWEST,
-    PORT,
+    OWNER,
     REPLACES,
+    TOLERATION,
     KServe,
     KServeSettings,
     Object,
     deployment_failure,
     is_ready,
+    key,
     notes,
 )
 from nightshift.contracts.loadtest import UTILIZATION
 from nightshift.errors import UserError
 
+SERVICES = {"group": GROUP, "version": "v1beta1", "plural": "inferenceservices"}
+PORT, TOKEN = 8321, "/etc/nightshift/token"
+RESOURCES = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "2", "memory": "2Gi"}}
 PRIORITY = "nightshift-serving"
 # no more requests come once endpoints are gone; then the server has its own time to answer what it has in hand
 DRAIN_SECONDS, GRACE_SECONDS = 10, 30
@@ -50,7 +66,8 @@ class RawDeploymentSettings(KServeSettings):
 class KServeRawDeployment(KServe):
     """An InferenceService of one version."""
 
-    splits = False
+    kind, resource = "InferenceService", SERVICES
+    splits, tolerance = False, TOLERANCE
     modes = ("Standard", "RawDeployment")
     _settings: RawDeploymentSettings
 
@@ -72,7 +89,16 @@ class KServeRawDeployment(KServe):
 
     def ask(self, share: VersionShare) -> Any:
         """Ask the service of the pods; those that were replaced may answer it for some seconds; see `ReleaseTarget`."""
-        return self._ask_url(self._await()["status"]["address"]["url"], share)
+        url, body = self._await()["status"]["address"]["url"], json.dumps(share.request).encode()
+        return ask_until_valid(share, lambda: parse_answer(url, self._ask(f"{url}/score", body)), self._pause)
+
+    def measure(self, *_: object) -> None:
+        """Not available: KServe keeps no figures of a version's requests; see `ReleaseTarget`."""
+
+    def clean(self, split: Sequence[VersionShare]) -> None:
+        """Delete the object when nothing is wanted: all that KServe has made of it goes too; see `ReleaseTarget`."""
+        if not split and self._find():
+            self._delete()
 
     def _state(self, service: Object) -> tuple[bool, str]:
         deployment = self._find_deployment(f"{self._name}-predictor", service["metadata"]["uid"])
@@ -85,25 +111,69 @@ class KServeRawDeployment(KServe):
         )
         return is_up, deployment_failure(deployment)
 
+    def _runs(self, service: Object, share: VersionShare) -> bool:
+        """Return whether an object is of this version, with the settings we declare."""
+        wanted = self._predictor(share)
+        return notes(service)[NEWEST] == key(share) and is_superset(service["spec"]["predictor"], wanted)
+
     def _whole(self, share: VersionShare, replaces: str) -> Object:
-        return self._object(share, {REPLACES: replaces, f"{GROUP}/autoscalerClass": "hpa"})
+        annotations = {
+            OWNER: self._name,
+            NEWEST: key(share),
+            f"{GROUP}/deploymentMode": self.modes[0],
+            REPLACES: replaces,
+            f"{GROUP}/autoscalerClass": "hpa",
+        }
+        return {
+            "apiVersion": f"{GROUP}/{SERVICES['version']}",
+            "kind": self.kind,
+            "metadata": {"name": self._name, "namespace": self._settings.namespace, "annotations": annotations},
+            "spec": {"predictor": self._predictor(share)},
+        }
 
     def _predictor(self, share: VersionShare) -> Object:
-        return super()._predictor(share) | {
+        gpu = {"tolerations": [TOLERATION]} if self._settings.gpus else {}
+        return gpu | {
+            "minReplicas": self._settings.min_replicas,
+            "maxReplicas": self._settings.max_replicas,
             "scaleMetric": "cpu",
             "scaleTarget": round(100 * UTILIZATION),
             "deploymentStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
             "priorityClassName": PRIORITY,
             "terminationGracePeriodSeconds": GRACE_SECONDS,
+            "serviceAccountName": self._settings.account,
+            "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+            "volumes": [{"name": "token", "secret": {"secretName": self._settings.secret}}],
+            "containers": [self._container(share)],
         }
 
     def _container(self, share: VersionShare) -> Object:
         live = {"httpGet": {"path": "/v2/health/live", "port": PORT}, "periodSeconds": PROBE_SECONDS}
-        return super()._container(share) | {
+        return {
+            "name": "kserve-container",
+            "image": self._settings.image,
+            "command": ["python", "-m", "nightshift.serving"],
+            "args": self._args(share),
+            "ports": [{"containerPort": PORT, "protocol": "TCP"}],
+            "readinessProbe": {"httpGet": {"path": "/v2/health/ready", "port": PORT}},
             "startupProbe": live | {"failureThreshold": START_SECONDS // PROBE_SECONDS},
             "livenessProbe": live,
             "lifecycle": {"preStop": {"sleep": {"seconds": DRAIN_SECONDS}}},
+            "resources": _resources(self._settings.gpus),
+            "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+            "volumeMounts": [{"name": "token", "mountPath": TOKEN.rpartition("/")[0], "readOnly": True}],
         }
+
+    def _args(self, share: VersionShare) -> list[str]:
+        model = files(share.version, self._settings.artifacts)
+        flags = {"model": model, "name": self._name, "host": "0.0.0.0", "port": PORT}  # noqa: S104
+        words = [str(word) for name, value in flags.items() for word in (f"--{name}", value)]
+        return [*words, "--token-file", TOKEN, *on_gpu(self._settings.gpus)]
+
+
+def _resources(gpus: int) -> Object:
+    limits = RESOURCES["limits"] | ({GPU: str(gpus)} if gpus else {})
+    return RESOURCES | {"limits": limits}
 
 
 def _has_taken(deployment: Object, service: Object) -> bool:

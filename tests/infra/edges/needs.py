@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from components.release.targets.kserve import PORT
+from components.release.targets.kserve_raw import PORT
 from infra.terraform import INFRA
 from pipelines.environments import KUBEFLOW_INSIDE, SERVICE_ACCOUNT, Role, Site
 from tests.infra.edges.model import Cluster, Json, Pod, Service

@@ -1,4 +1,4 @@
-"""What the stand-ins of KServe's modes share: a cluster, and the controllers that act when time passes."""
+"""What the stand-ins of KServe's targets share: a cluster, and the controllers that act when time passes."""
 
 import copy
 import dataclasses
@@ -21,7 +21,7 @@ from tests.components.release.targets.versions import Fleet
 
 # what is KServe's in a predictor, and no pod's
 EXTENSION = (
-    "minReplicas", "maxReplicas", "scaleMetric", "scaleTarget", "deploymentStrategy", "canaryTrafficPercent"
+    "minReplicas", "maxReplicas", "scaleMetric", "scaleTarget", "deploymentStrategy"
 )  # fmt: skip
 
 
@@ -40,7 +40,6 @@ class Controllers(Platform):
 
     kind: type[KServe]
     settings: KServeSettings
-    other_mode: str
     crds = CRDS
     plural = "inferenceservices"
     late = "'fraud' does not become ready"
@@ -106,11 +105,11 @@ class Controllers(Platform):
             self.edit(lambda value: value["metadata"]["annotations"].pop(OWNER))
 
         def convert() -> None:
-            self.edit(lambda value: value["status"].update(deploymentMode=self.other_mode))
+            self.edit(lambda value: value["status"].update(deploymentMode="Knative"))
 
         return (
             (disown, "'fraud' exists and has no annotation nightshift/use-case=fraud"),
-            (convert, rf"is in mode {self.other_mode}, and state\.serving\.kind means {self.kind.modes[0]}"),
+            (convert, r"is in mode Knative, and state\.serving\.kind means Standard"),
         )
 
     def command(self) -> list[str]:
@@ -134,16 +133,6 @@ class Controllers(Platform):
     def clear(self) -> None:
         for value in self.objects:
             self.api.operations.delete(self.services, value["metadata"]["name"], "nightshift")
-
-    def saved(self) -> Callable[[], None]:
-        before = self.objects
-
-        def restore() -> None:
-            self.clear()
-            for value in before:
-                self.api.store.add(self.services, value)
-
-        return restore
 
 
 def uri(spec: Json) -> str:

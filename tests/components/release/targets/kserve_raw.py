@@ -26,7 +26,6 @@ class StandardControllers(Controllers):
 
     kind = KServeRawDeployment
     settings = RawDeploymentSettings("nightshift", "registry.example.com/nightshift/serving:0.3.0", "serving", "token")
-    other_mode = "Knative"
     splits = False
     failure = "has timed out progressing"
 

@@ -68,7 +68,7 @@ def test_google_cloud_is_reached_with_the_credentials_that_its_libraries_find(
     [
         (
             {"kind": "azure"},
-            "state.serving.kind is 'azure'; allowed: sagemaker, kserve, knative, llm, vertex, cloudrun",
+            "state.serving.kind is 'azure'; allowed: sagemaker, kserve, llm, vertex, cloudrun",
         ),
         ({"kind": "sagemaker", "rol": ROLE}, "state.serving.rol: unknown; .* did you mean 'role'"),
         ({"kind": "sagemaker", "role": ROLE}, "state.serving: .*image.*; see docs/guides/release.md"),

@@ -11,7 +11,7 @@ from nightshift.serving.__main__ import parser
 from tests.components.release.targets.platform import Killed, Platform
 from tests.components.release.targets.versions import KINDS, Fleet
 
-MODULES = ("local", "knative", "kserve_raw", "llm_inference_service", "aws", "vertex_ai", "cloud_run")
+MODULES = ("local", "kserve_raw", "llm_inference_service", "aws", "vertex_ai", "cloud_run")
 STEPS = (
     {"v1": 1},
     {"v1": 0.95, "v2": 0.05},
