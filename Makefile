@@ -116,7 +116,6 @@ compile: $(VENV)/.dev ## Compile the pipelines to pipelines/compiled/, and write
 	$(BIN)/python -m nightshift.contracts docs/schemas
 	$(BIN)/python -m infra.cloud schema > docs/schemas/answers.json
 	$(BIN)/python -m nightshift.planning.published > docs/planning-points.md
-	$(BIN)/python -m nightshift.planning.pages docs/plans
 	$(BIN)/python tests/nightshift/tasks/test_protocol.py
 	$(BIN)/python tests/test_tree.py
 

@@ -8,7 +8,7 @@ import yaml
 
 from nightshift.errors import UserError
 from nightshift.hardware import gpu, gpus
-from nightshift.planning import memory, pages, published, search, timing
+from nightshift.planning import memory, published, search, timing
 from nightshift.planning.efficiency import efficiency
 from nightshift.planning.layout import Checkpointing, Cluster, ParallelLayout
 from nightshift.planning.models import preset
@@ -33,11 +33,6 @@ def test_published_speeds_that_nothing_was_fitted_to_are_met_within_8_percent_an
 @pytest.mark.slow
 def test_the_page_of_points_is_that_of_the_table() -> None:
     assert Path("docs/planning-points.md").read_text().splitlines() == "\n".join(published.page(TABLE)).splitlines()
-
-
-@pytest.mark.slow
-def test_the_pages_of_plans_are_those_of_the_planner() -> None:
-    assert {name: Path("docs/plans", name).read_text() for name in pages.write_pages()} == pages.write_pages()
 
 
 def test_a_layout_that_somebody_has_run_fits() -> None:

@@ -1,16 +1,29 @@
-"""The configs of large language models have the layouts that the planner's pages chose."""
+"""The configs of large language models have the layouts that the pages in docs/plans chose."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from benchmarks import planned
 from nightshift.config.neural import Trainer
+from nightshift.hardware import gpu
 from nightshift.neural.recipes import llama
-from nightshift.planning import pages, search
+from nightshift.planning import search
+from nightshift.planning.layout import Checkpointing, Cluster, ParallelLayout
 from nightshift.planning.models import Transformer, preset
 from pipelines import configs
+
+NETWORK = 50 / 8 * 1e9  # bytes/s of a GPU of a p4de.24xlarge, whose 8 share 400 Gbit/s
+COMMON = ParallelLayout(batch=64, native=True, sequence_parallel=False)
+CHOSEN = {
+    "llama-10b": (
+        Cluster(gpu("a100-80gb"), 2, 4, NETWORK),
+        replace(COMMON, zero=3, shard=4, pipeline=2, checkpointing=Checkpointing.SELECTIVE),
+    ),
+    "llama-13b": (Cluster(gpu("a100-80gb"), 8, 8, NETWORK), replace(COMMON, batch=1024, tensor=2, pipeline=4)),
+}
 
 
 def read_recipe(task: Mapping[str, Any], vocabulary: int) -> llama.Llama:
@@ -20,9 +33,9 @@ def read_recipe(task: Mapping[str, Any], vocabulary: int) -> llama.Llama:
     return llama.build("parameters", shape, candidate["parameters"])
 
 
-@pytest.mark.parametrize("name", pages.TRAININGS)
+@pytest.mark.parametrize("name", CHOSEN)
 def test_a_shipped_config_has_the_network_and_the_layout_of_its_page(name: str) -> None:
-    task, (cluster, layouts) = configs.load(name)["task"], pages.TRAININGS[name]
+    task, (cluster, chosen) = configs.load(name)["task"], CHOSEN[name]
     model, trainer = preset(name), Trainer.parse_value(task["trainer"])
     assert isinstance(model, Transformer)
     recipe = read_recipe(task, model.vocabulary)
@@ -30,6 +43,5 @@ def test_a_shipped_config_has_the_network_and_the_layout_of_its_page(name: str) 
     assert planned.describe_model(recipe) == model
     assert trainer.nodes == cluster.nodes
     layout = planned.describe_layout(recipe, trainer, cluster)
-    chosen = layouts[pages.CHOSEN[name]]
     assert search.plan(model, cluster, layout) == search.plan(model, cluster, chosen)
     assert search.plan(model, cluster, layout).fits
