@@ -112,6 +112,7 @@ screenshots: $(VENV)/.run ## Run the use case fraud and take the pictures of its
 
 compile: $(VENV)/.dev ## Compile the pipelines to pipelines/compiled/, and write what is generated of docs/
 	$(BIN)/nightshift compile
+	$(BIN)/python docs/graph.py
 	$(BIN)/nightshift config schema > docs/schemas/config.json
 	$(BIN)/python -m nightshift.contracts docs/schemas
 	$(BIN)/python -m infra.cloud schema > docs/schemas/answers.json

@@ -5,6 +5,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
+
+from docs import graph
+from nightshift.config import usecase
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
@@ -47,6 +51,16 @@ def test_every_file_that_is_named_exists(page: Path) -> None:
     named = re.findall(r"(?<![\w/])(?:infra|pipelines|docs|tests|containers)/[\w./-]*\w", page.read_text())
 
     assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_the_config_that_the_readme_shows_is_valid() -> None:
+    (block,) = re.findall(r"^```yaml\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+
+    assert usecase.parse(yaml.safe_load(block)).name == "bookings"
+
+
+def test_the_picture_of_the_nightly_graph_is_the_one_of_the_compiled_graph() -> None:
+    assert {file: file.read_text() for file in graph.draw_pictures()} == graph.draw_pictures()
 
 
 @pytest.mark.slow
