@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from nightshift.gateway.sse import END_OF_EVENT
-from nightshift.gateway.upstream import ConnectionPool, UpstreamError, encode_request
+from nightshift.http.client import ExchangeError, ServerAddress, encode_request
+from nightshift.http.pool import ConnectionPool
+from nightshift.http.sse import DONE, SseReader, read_data
 
 WORDS = ("night", "river", "stone", "light", "paper", "winter", "garden", "engine", "letter", "window")
 
@@ -89,7 +90,7 @@ def generate(traffic: ConversationLoad, seed: int) -> Iterator[tuple[Message, li
 
 async def run(port: int, traffic: ConversationLoad, seed: int) -> LoadResult:
     """Have all conversations, and return what their clients have seen."""
-    result, pool, queue = LoadResult(), ConnectionPool("127.0.0.1", port), generate(traffic, seed)
+    result, pool, queue = LoadResult(), ConnectionPool(ServerAddress("127.0.0.1", port)), generate(traffic, seed)
     started = time.perf_counter()
 
     async def work() -> None:
@@ -109,21 +110,19 @@ async def ask(pool: ConnectionPool, messages: Sequence[Message], tokens: int, re
     """Send a request, note what it has taken, and return the answer."""
     options = {"include_usage": True}
     body = {"model": "tiny", "messages": messages, "max_tokens": tokens, "stream": True, "stream_options": options}
-    started, text, rest, is_done = time.perf_counter(), "", b"", False
+    started, text, reader, is_done = time.perf_counter(), "", SseReader(), False
     connection = await pool.acquire()
     try:
         await connection.send(encode_request("POST", "/v1/chat/completions", "router", msgspec.json.encode(body)))
         first = 0.0
         while piece := await connection.read():
             first = first or time.perf_counter() - started
-            *events, rest = END_OF_EVENT.split(rest + piece)
-            for event in events:
-                data = event.removeprefix(b"data:").strip()
-                is_done = is_done or data == b"[DONE]"
+            for data in map(read_data, reader.feed(piece)):
+                is_done = is_done or data == DONE
                 if data.startswith(b"{"):
                     text += note(msgspec.json.decode(data, type=StreamChunk), result)
         result.first_token.append(first)
-    except UpstreamError:
+    except ExchangeError:
         pass
     finally:
         pool.release(connection)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from components.loadtest import core, section
-from components.loadtest.client import Client, request
+from components.loadtest.client import Client, encode
 from components.loadtest.core import Load, LoadSample
 from components.loadtest.server import ServerProcess, serve
 from nightshift import registry, release, step, storage, strict_json, tasks
@@ -42,7 +42,7 @@ def body(context: StepContext) -> dict[str, float | str]:
     load = _load(args.load, config)
     version = release.require_champion(ReleaseRef.from_state(state, config.name))
     payloads = _payloads(version, state.lake)
-    requests = [request(payload.body, payload.media_type) for payload in payloads]
+    requests = [encode(payload.body, payload.media_type) for payload in payloads]
     trials = [_trial(version, settings, load, requests) for settings in core.sweep(os.cpu_count() or 1)]
     breakdown = _breakdown(version, [payload.body for payload in payloads], requests, load.seconds)
     loadtest = _summarize(version, load, trials).model_copy(update={"breakdown": breakdown})

@@ -1,82 +1,32 @@
-"""Sends requests over keep-alive connections and notes when they are answered: one thread, and little of a CPU."""
+"""Sends requests over keep-alive connections and notes when they are answered, in one thread."""
 
 import select
-import socket
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from http import HTTPStatus
 from itertools import cycle
 
 from components.loadtest.core import LoadSample
+from nightshift.http.addresses import HOST
+from nightshift.http.client import BlockingConnection, ExchangeError, ServerAddress, encode_request
+from nightshift.http.cross_site import JSON
 
-OPEN_CONNECTIONS = 64  # of the open loop; a request waits for one that is free, and its latency counts that
-CHUNK = 65536
+OPEN_CONNECTIONS = 64  # in the open loop, a request waits for a free one, and its latency counts that
 
 Due = Callable[[float], float | None]  # seconds since the start -> when the next request is due, None after the last
 
 
-@dataclass(eq=False)
-class ClientConnection:
-    """A connection: at most one request is on its way.
+class TimedConnection(BlockingConnection):
+    """A connection that notes when its request was due.
 
     Attributes:
-        address: host and port.
-        due: when the request was due.
-        received: bytes of the response so far.
+        due: time at which the request was due, by `time.perf_counter`.
     """
 
-    address: tuple[str, int]
-    due: float = 0.0
-    received: bytearray = field(default_factory=bytearray)
-
-    def __post_init__(self) -> None:
-        self.socket = socket.create_connection(self.address)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-
-    def fileno(self) -> int:
-        """Return the file descriptor, for `select`."""
-        return self.socket.fileno()
-
-    def send(self, request: bytes, due: float) -> None:
-        """Send a request that was due at a time."""
-        self.due = due
-        self.received.clear()
-        self.socket.sendall(request)
-
-    def status(self) -> int | None:
-        """Read on; return the status once the answer is complete.
-
-        Raises:
-            ConnectionError: when the server has closed the connection.
-        """
-        chunk = self.socket.recv(CHUNK)
-        if not chunk:
-            raise ConnectionError
-        self.received += chunk
-        return complete(self.received)
-
-    def renew(self) -> None:
-        """Connect again."""
-        self.socket.close()
-        self.__post_init__()
-
-
-def complete(received: bytes | bytearray) -> int | None:
-    """Return the status of an answer with a Content-Length, None while a part of it is missing."""
-    head, end, body = bytes(received).partition(b"\r\n\r\n")
-    if not end:
-        return None
-    lines = head.lower().split(b"\r\n")
-    length = next((int(line[15:]) for line in lines if line.startswith(b"content-length:")), 0)
-    return int(lines[0].split()[1]) if len(body) >= length else None
-
-
-def request(body: bytes, media_type: str = "application/json") -> bytes:
-    """Return the bytes of a request for scores."""
-    head = "POST /score HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: {}\r\nContent-Length: {}\r\n\r\n"
-    return head.format(media_type, len(body)).encode() + body
+    due = 0.0
 
 
 @dataclass(frozen=True)
@@ -84,8 +34,8 @@ class Client:
     """Sends requests to a server.
 
     Attributes:
-        port: of the server, on 127.0.0.1.
-        requests: sent in turn.
+        port: port of the server, on 127.0.0.1.
+        requests: requests to send in turn.
         patience: seconds after the last one was due, or without an answer, after which a missing response is an error.
     """
 
@@ -94,15 +44,15 @@ class Client:
     patience: float = 5.0
 
     def run_closed(self, connections: int, seconds: float) -> LoadSample:
-        """Ask in a closed loop: each connection sends its next request as soon as it is answered."""
+        """Send in a closed loop: each connection sends its next request as soon as it has its response."""
         return self._measure(lambda now: now if now < seconds else None, LoadSample(None, connections))
 
     def run_open(self, due: list[float], rate: float) -> LoadSample:
-        """Ask in an open loop: requests are sent when they are due, whether others are answered or not.
+        """Send in an open loop: requests are sent when they are due, whether others are answered or not.
 
         Args:
-            due: when, in seconds since the start, ascending.
-            rate: of which these times are a sample, requests a second.
+            due: times in seconds since the start, ascending.
+            rate: requests a second, of which these times are a sample.
         """
         waiting = deque(due)
 
@@ -116,20 +66,17 @@ class Client:
         return sample
 
     def _measure(self, due: Due, sample: LoadSample) -> LoadSample:
-        with _open_connections(self.port, sample.connections) as connections:
+        with ExitStack() as stack:
+            address = ServerAddress(HOST, self.port)
+            free = [stack.enter_context(closing(TimedConnection(address))) for _ in range(sample.connections)]
             cpu, started = time.process_time(), time.perf_counter()
-            self._drive(connections, due, sample)
+            self._drive(free, due, sample)
             sample.seconds, sample.client_cpu = time.perf_counter() - started, time.process_time() - cpu
         return sample
 
-    def _drive(self, connections: list[ClientConnection], due: Due, sample: LoadSample) -> None:
-        """Send what is due over free connections and read answers, until all are there or none has come for long."""
-        free, busy, requests, started = (
-            list(connections),
-            set[ClientConnection](),
-            cycle(self.requests),
-            time.perf_counter(),
-        )
+    def _drive(self, free: list[TimedConnection], due: Due, sample: LoadSample) -> None:
+        """Send requests that are due over free connections, until all responses have arrived or none does for long."""
+        busy, requests, started = set[TimedConnection](), cycle(self.requests), time.perf_counter()
         while True:
             now, moment = time.perf_counter() - started, None
             while free and (moment := due(now)) is not None and moment <= now:
@@ -149,37 +96,33 @@ class Client:
                     free.append(connection)
 
 
-@contextmanager
-def _open_connections(port: int, number: int) -> Iterator[list[ClientConnection]]:
-    connections = [ClientConnection(("127.0.0.1", port)) for _ in range(number)]
-    try:
-        yield connections
-    finally:
-        for connection in connections:
-            connection.socket.close()
+def encode(body: bytes, media_type: str = JSON) -> bytes:
+    """Return the bytes of a request for scores."""
+    return encode_request("POST", "/score", HOST, body, headers={"content-type": media_type})
 
 
-def _send(connection: ClientConnection, request: bytes, due: float, sample: LoadSample) -> bool:
+def _send(connection: TimedConnection, request: bytes, due: float, sample: LoadSample) -> bool:
     """Send a request; a connection that the server has closed meanwhile is an error."""
+    connection.due = due
     try:
-        connection.send(request, due)
-    except ConnectionError:
+        connection.send(request)
+    except ExchangeError:
         sample.fail("connection")
         connection.renew()
         return False
     return True
 
 
-def _receive(connection: ClientConnection, sample: LoadSample) -> bool:
-    """Read on and count an answer that is complete, or a connection that is gone."""
+def _receive(connection: TimedConnection, sample: LoadSample) -> bool:
+    """Receive once, and count a response that is complete, or a connection that is gone."""
     try:
-        status = connection.status()
-    except ConnectionError:
+        is_complete = connection.receive()
+    except ExchangeError:
         sample.fail("connection")
         connection.renew()
         return True
-    if status == 200:
+    if is_complete and connection.status == HTTPStatus.OK:
         sample.latencies.append(time.perf_counter() - connection.due)
-    elif status is not None:
-        sample.fail(str(status))
-    return status is not None
+    elif is_complete:
+        sample.fail(str(connection.status))
+    return is_complete

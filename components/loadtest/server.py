@@ -1,6 +1,5 @@
 """Starts the server of a package on 127.0.0.1 as a process, and says how much CPU time it takes."""
 
-import http.client
 import json
 import os
 import re
@@ -9,18 +8,23 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 
 from nightshift import progress
 from nightshift.contracts.loadtest import ServerSettings
 from nightshift.errors import UnavailableError
+from nightshift.http.addresses import HOST
+from nightshift.http.client import ExchangeError, ServerAddress, call, encode_request
+from nightshift.http.messages import HttpResponse
 from nightshift.interpreter import isolate
 from nightshift.progress import Patience, Progress
 
 PATIENCE = Patience()
 LISTENS = re.compile(r"port (\d+) serves ")
+CALL_SECONDS = 5
 PORT = 8421  # or one of the next, when it is taken
 
 
@@ -44,9 +48,8 @@ class ServerProcess:
 
     def queue_statistics(self, name: str) -> tuple[int, int]:
         """Return how many requests for a model were scored, and for how long they have waited, in nanoseconds."""
-        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)) as connection:
-            connection.request("GET", f"/v2/models/{name}/stats")
-            queue = json.loads(connection.getresponse().read())["model_stats"][0]["inference_stats"]["queue"]
+        stats = json.loads(_get(self.port, f"/v2/models/{name}/stats").body)
+        queue = stats["model_stats"][0]["inference_stats"]["queue"]
         return queue["count"], queue["ns"]
 
 
@@ -69,7 +72,7 @@ def serve(model: str, name: str, settings: ServerSettings) -> Iterator[ServerPro
         )
         try:
             yield _await_health(process, Path(log.name))
-        except ConnectionError as error:
+        except ExchangeError as error:
             raise UnavailableError(f"the server has gone ({error}): {_last(Path(log.name))}") from None
         finally:
             process.terminate()
@@ -92,10 +95,14 @@ def _await_health(process: "subprocess.Popen[bytes]", log: Path) -> ServerProces
 
 
 def _is_healthy(port: int) -> bool:
-    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=5)) as connection, suppress(OSError):
-        connection.request("GET", "/healthz")
-        return connection.getresponse().status == http.client.OK
+    with suppress(ExchangeError):
+        return _get(port, "/healthz").status == HTTPStatus.OK
     return False
+
+
+def _get(port: int, path: str) -> HttpResponse:
+    address = ServerAddress(HOST, port)
+    return call(address, encode_request("GET", path, address.authority), CALL_SECONDS)
 
 
 def _last(log: Path) -> str:

@@ -3,6 +3,6 @@
     python -m nightshift.gateway --replica http://127.0.0.1:8001 --replica http://127.0.0.1:8002
 
 Not a step. `application.py` has the routes, `routing.py` and `prefixes.py` choose a replica, `fleet.py` follows their
-health, `upstream.py` is the HTTP client, `sse.py` reads streams; `budgets.py` admits requests within the budgets of
-keys, and `ledger.py` stores the usage.
+health, `completion_stream.py` reads streams; `budgets.py` admits requests within the budgets of keys, and `ledger.py`
+stores the usage.
 """

@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import ssl
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from http import HTTPStatus
@@ -15,10 +14,10 @@ from nightshift.errors import UserError
 from nightshift.gateway.errors import DECODE_ERRORS, NoReplicaError, UnknownModelError
 from nightshift.gateway.prefixes import PrefixCache
 from nightshift.gateway.routing import ReplicaLoad, choose
-from nightshift.gateway.upstream import ConnectionPool, UpstreamConnection, UpstreamError, encode_request
+from nightshift.http.client import NO_HEADERS, PORTS, ExchangeError, ServerAddress, encode_request
+from nightshift.http.pool import ConnectionPool, HttpConnection
 from nightshift.step import log
 
-PORTS = {"http": 80, "https": 443}
 CHECK_SECONDS = 1.0  # between two checks of the replicas
 HEALTH_SECONDS = 5.0  # timeout of a health check; an engine that prefills a long prompt is slow, not unhealthy
 SILENCE_SECONDS = 300.0  # read timeout of a response
@@ -97,10 +96,7 @@ class EngineReplica:
 
     def __init__(self, address: Address, token: str = "") -> None:
         self.address, self._token = address, token
-        parts = urlsplit(address.url)
-        self._host = parts.netloc
-        tls = ssl.create_default_context() if parts.scheme == "https" else None
-        self.pool = ConnectionPool(str(parts.hostname), parts.port or PORTS[parts.scheme], tls=tls)
+        self.pool = ConnectionPool(ServerAddress.from_url(address.url))
         self.models: dict[str, ModelEntry] = {}
         self.is_healthy = self.is_draining = False
         self.cached, self.reported = PrefixCache(), ReportedLoad()
@@ -121,9 +117,9 @@ class EngineReplica:
             known=len(self.cached),
         )
 
-    def encode(self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None) -> bytes:
+    def encode(self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] = NO_HEADERS) -> bytes:
         """Return a request to it."""
-        return encode_request(method, path, self._host, body, self._token, headers)
+        return encode_request(method, path, self.pool.address.authority, body, self._token, headers)
 
     def mark_failed(self, reason: object) -> None:
         """Send it no requests until it passes a check."""
@@ -145,7 +141,7 @@ class EngineReplica:
                 await self._get("/health")
                 models = msgspec.json.decode(await self._get("/v1/models"), type=ServedModels)
                 self.reported = await self._read_load()
-        except (UpstreamError, TimeoutError, *DECODE_ERRORS) as error:
+        except (ExchangeError, TimeoutError, *DECODE_ERRORS) as error:
             self.mark_failed(str(error) or "no answer in time")
             return
         self.models = {model.id: model for model in models.data}
@@ -154,7 +150,7 @@ class EngineReplica:
         self.is_healthy = True
 
     async def _get(self, path: str) -> bytes:
-        """Return the body of a page, or raise UpstreamError."""
+        """Return the body of a page, or raise ExchangeError."""
         connection = await self.pool.acquire()
         try:
             await connection.send(self.encode("GET", path))
@@ -162,13 +158,13 @@ class EngineReplica:
         finally:
             self.pool.release(connection)
         if connection.status != HTTPStatus.OK:
-            raise UpstreamError(f"{path} answers {connection.status}")
+            raise ExchangeError(f"{path} answers {connection.status}")
         return body
 
     async def _read_load(self) -> ReportedLoad:
         try:
             return parse_load((await self._get("/metrics")).decode(errors="replace"))
-        except (UpstreamError, ValueError, OverflowError):  # some engines lack the page, or numbers in it
+        except (ExchangeError, ValueError, OverflowError):  # some engines lack the page, or numbers in it
             return ReportedLoad()
 
 
@@ -186,17 +182,17 @@ class Lease:
         self.replica = replica
         self.prompt_blocks, self.cached_blocks = len(prefixes), replica.cached.count_cached(prefixes)
         self._queued = self.prompt_blocks - self.cached_blocks
-        self._connection: UpstreamConnection | None = None
+        self._connection: HttpConnection | None = None
         self._is_open, self.is_sent = True, False
         replica.cached.add(prefixes)  # at once, since requests queued behind it will hit the cache
         replica.running += 1
         replica.queued += self._queued
 
-    async def send(self, path: str, body: bytes, headers: Mapping[str, str]) -> UpstreamConnection:
+    async def send(self, path: str, body: bytes, headers: Mapping[str, str]) -> HttpConnection:
         """Send the request; return the connection once the response begins.
 
         Raises:
-            UpstreamError: when it does not.
+            ExchangeError: when it does not.
         """
         self._connection = await self.replica.pool.acquire()
         self.is_sent = True

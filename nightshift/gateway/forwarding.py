@@ -17,6 +17,7 @@ import msgspec
 
 from nightshift.gateway.answers import AnswerOpening
 from nightshift.gateway.budgets import Amount
+from nightshift.gateway.completion_stream import LAST_EVENT, CompletionStream, encode_interruption
 from nightshift.gateway.completions import EMBEDDINGS, MAX_TEMPLATE_TOKENS, TEMPLATE_TOKENS, CompletionRequest
 from nightshift.gateway.errors import (
     DECODE_ERRORS,
@@ -31,15 +32,9 @@ from nightshift.gateway.ledger import NOTHING, Ledger, Reservation, Tokens, Toke
 from nightshift.gateway.metrics import GatewayMetrics
 from nightshift.gateway.prices import Prices
 from nightshift.gateway.request_log import INTERRUPTED, RequestLog, RequestRecord, now, sketch_prompt
-from nightshift.gateway.sse import DONE, SseReader, encode_interruption
-from nightshift.gateway.upstream import (
-    InvalidAnswerError,
-    SilentReplicaError,
-    UnreachableError,
-    UpstreamConnection,
-    UpstreamError,
-)
+from nightshift.http.client import ExchangeError, InvalidResponseError, SilentServerError, UnreachableError
 from nightshift.http.messages import HttpResponse, Stream
+from nightshift.http.pool import HttpConnection
 from nightshift.step import log
 
 MAX_FAILURES = 3  # a request that breaks replicas must not break all
@@ -74,7 +69,7 @@ class EmbeddingBody(msgspec.Struct):
     usage: EmbeddingUsage | None = None
 
 
-class BusyError(UpstreamError):
+class BusyError(ExchangeError):
     """A replica that refuses requests at the moment.
 
     Attributes:
@@ -197,14 +192,14 @@ class Forwarder:
         Raises:
             GatewayError: when none has answered.
         """
-        started, errors = time.perf_counter(), dict[EngineReplica, UpstreamError]()
+        started, errors = time.perf_counter(), dict[EngineReplica, ExchangeError]()
         while _count_failures(errors) < MAX_FAILURES and (lease := self._lease(completion, errors)):
             if errors:
                 self._metrics.retries.inc()
             exchange = Exchange(completion, reservation, lease, self._accounts, self._metrics)
             try:
                 response = await exchange.run()
-            except UpstreamError as error:
+            except ExchangeError as error:
                 errors[lease.replica] = error
             else:
                 self._metrics.count_prompt(lease.prompt_blocks, lease.cached_blocks)
@@ -216,7 +211,7 @@ class Forwarder:
             return min(busy, key=lambda error: error.seconds).response
         raise BadGatewayError(f"no replica has answered; tried: {len(errors)}, the last: {list(errors.values())[-1]}")
 
-    def _lease(self, completion: CompletionRequest, errors: dict[EngineReplica, UpstreamError]) -> Lease | None:
+    def _lease(self, completion: CompletionRequest, errors: dict[EngineReplica, ExchangeError]) -> Lease | None:
         """Choose a replica that has not failed; None after the last one."""
         try:
             return self._fleet.lease(completion.model, completion.prefixes, errors)
@@ -246,7 +241,7 @@ class Exchange:
         """Send the request; return the response once its first byte is there.
 
         Raises:
-            UpstreamError: when the replica fails before.
+            ExchangeError: when the replica fails before.
             SilenceError: when it is silent for too long.
             OddAnswerError: when its answer cannot be passed on.
         """
@@ -254,13 +249,13 @@ class Exchange:
         try:
             connection = await self._lease.send(completion.path, completion.body, completion.trace.engine_headers)
             response = await self._respond(connection)
-        except InvalidAnswerError as error:
+        except InvalidResponseError as error:
             self._abandon()
             raise OddAnswerError(f"{self._url}: {error}") from None
-        except SilentReplicaError as error:  # it may still be computing, and a retry elsewhere would be no faster
+        except SilentServerError as error:  # it may still be computing, and a retry elsewhere would be no faster
             self._abandon()
             raise SilenceError(f"{self._url}: {error}; ask for a stream, or for fewer tokens") from None
-        except UpstreamError as error:
+        except ExchangeError as error:
             self._lease.close()
             if isinstance(error, UnreachableError):
                 self._lease.replica.mark_failed(error)
@@ -282,7 +277,7 @@ class Exchange:
     def _url(self) -> str:
         return self._lease.replica.address.url
 
-    async def _respond(self, connection: UpstreamConnection) -> HttpResponse:
+    async def _respond(self, connection: HttpConnection) -> HttpResponse:
         if connection.status >= HTTPStatus.MULTIPLE_CHOICES:
             return await self._refuse(await _read_response(connection))
         if self._completion.is_stream and _may_be_stream(connection):
@@ -292,11 +287,11 @@ class Exchange:
         self._settle(_read_usage(self._completion, response.body), opening, is_whole=not self._completion.is_stream)
         await self._accounts.flush()
         if self._completion.is_stream:
-            raise InvalidAnswerError(f"it answers {response.headers['content-type'][:100]} in place of a stream")
+            raise InvalidResponseError(f"it answers {response.headers['content-type'][:100]} in place of a stream")
         return response
 
-    async def _open_stream(self, connection: UpstreamConnection) -> HttpResponse:
-        reader = SseReader(connection, self._completion.options, self._completion.completions)
+    async def _open_stream(self, connection: HttpConnection) -> HttpResponse:
+        reader = CompletionStream(connection, self._completion.options, self._completion.completions)
         events = await reader.read()
         self._lease.mark_started()
         return HttpResponse(b"", headers=dict(EVENT_STREAM), stream=self._relay(reader, events))
@@ -306,22 +301,22 @@ class Exchange:
 
         Raises:
             BusyError: when the replica cannot answer now.
-            UpstreamError: when it fails its check too; otherwise its error is the request's, whatever its status.
+            ExchangeError: when it fails its check too; otherwise its error is the request's, whatever its status.
         """
         if response.status in BUSY:
             raise BusyError(self._url, response)
         if response.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             await self._lease.replica.check()
             if not self._lease.replica.is_healthy:
-                raise UpstreamError(f"{self._url} answers {response.status}")
+                raise ExchangeError(f"{self._url} answers {response.status}")
         self._accounts.release(self._reservation)
         return response
 
-    async def _relay(self, reader: SseReader, events: bytes) -> Stream:
+    async def _relay(self, reader: CompletionStream, events: bytes) -> Stream:
         """Yield the events, settle their usage, and yield the end of the stream."""
         started = time.perf_counter()
         try:
-            with suppress(UpstreamError):
+            with suppress(ExchangeError):
                 while events:
                     yield events
                     events = await reader.read()
@@ -329,7 +324,7 @@ class Exchange:
             self._metrics.count_stream(time.perf_counter() - started, usage)
             self._settle(reader.usage, reader.opening, is_whole=reader.is_done)
             await self._accounts.flush()
-            yield DONE if reader.is_done else self._interrupt()
+            yield LAST_EVENT if reader.is_done else self._interrupt()
         finally:  # also when the client disconnects
             self._lease.close()
             self._settle(reader.usage, reader.opening, is_whole=reader.is_done)
@@ -359,16 +354,16 @@ def check_usage(
     return None
 
 
-def _count_failures(errors: dict[EngineReplica, UpstreamError]) -> int:
+def _count_failures(errors: dict[EngineReplica, ExchangeError]) -> int:
     return sum(not isinstance(error, BusyError) for error in errors.values())
 
 
-def _may_be_stream(connection: UpstreamConnection) -> bool:
+def _may_be_stream(connection: HttpConnection) -> bool:
     """Return whether a response may have events; some engines name no type."""
     return connection.headers.get("content-type", EVENTS).lower().startswith(EVENTS)
 
 
-async def _read_response(connection: UpstreamConnection) -> HttpResponse:
+async def _read_response(connection: HttpConnection) -> HttpResponse:
     """Return a whole response with the headers that clients need."""
     headers = {"content-type": JSON} | connection.headers
     passed = {name: value for name, value in headers.items() if name in PASSED}

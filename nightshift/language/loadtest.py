@@ -6,17 +6,17 @@ The server speaks OpenAI's API with streams: an engine, or a router before sever
 """
 
 import asyncio
+import json
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
-
-import urllib3
 
 from nightshift import step
 from nightshift.context import StepContext
 from nightshift.contracts.streams import StreamLoadTest, StreamPoint
 from nightshift.errors import UnavailableError, UserError, may_pass
 from nightshift.http.bearer import read_secret
+from nightshift.http.client import ExchangeError, call, encode_request
 from nightshift.http.flags import parse_number
 from nightshift.language.streams.client import Target, run_open_loop
 from nightshift.language.streams.summary import StreamLimits, summarize
@@ -136,11 +136,11 @@ def ask_model(target: Target) -> str:
         UnavailableError: when the server does not respond.
         UserError: when the server lists none.
     """
-    headers = {"Authorization": f"Bearer {target.token}"} if target.token else {}
+    address = target.address
     try:
-        response = urllib3.request("GET", f"{target.url}/v1/models", headers=headers, retries=False, timeout=30)
-        return str(response.json()["data"][0]["id"])
-    except urllib3.exceptions.HTTPError as error:
+        response = call(address, encode_request("GET", "/v1/models", address.authority, token=target.token or ""), 30)
+        return str(json.loads(response.body)["data"][0]["id"])
+    except ExchangeError as error:
         raise UnavailableError(f"{target.url} does not answer ({error}); start the server") from None
     except (ValueError, LookupError, TypeError):
         raise UserError(f"{target.url}/v1/models answered {response.status} and lists no model; give --model") from None

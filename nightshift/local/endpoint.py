@@ -1,6 +1,5 @@
 """Starts, updates, checks and stops the local server that scores; its files lie in `<registry>/endpoint/<name>/`."""
 
-import http.client
 import os
 import subprocess
 import sys
@@ -9,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -33,7 +33,7 @@ ABSENT = (
     "no endpoint is running here: one that starts serves version {number}; "
     "another target (state.serving) does after the next `nightshift run release`"
 )
-BUSY = (http.client.TOO_MANY_REQUESTS, http.client.SERVICE_UNAVAILABLE)
+BUSY = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 TOLERANCE = 1e-6
 
 
@@ -263,7 +263,7 @@ def _serves(health: dict[str, Any], pointer: DeploymentPointer) -> bool:
 def _read_health(server: RunningServer, seconds: float) -> dict[str, Any]:
     """Return the server's health; empty when it does not answer."""
     reply = processes.call(server, "/healthz", seconds)
-    return reply.content if reply and reply.status == http.client.OK and isinstance(reply.content, dict) else {}
+    return reply.content if reply and reply.status == HTTPStatus.OK and isinstance(reply.content, dict) else {}
 
 
 def _pause(

@@ -1,12 +1,12 @@
 """The engine that generates text by the champion's file, beside the endpoint that scores; see `nightshift.language`."""
 
-import http.client
 import socket
 import subprocess
 import sys
 import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from http import HTTPStatus
 from pathlib import Path
 
 from nightshift import registry, storage
@@ -133,7 +133,7 @@ def _await_text(process: "subprocess.Popen[bytes]", engine: RunningEngine, outpu
         if process.poll() is not None:
             processes.explain_end("the engine", process.returncode, output)
         reply = processes.call(engine, "/v1/completions", CALL_SECONDS, PROBE)
-        if reply and reply.status == http.client.OK and _is_ready(engine):
+        if reply and reply.status == HTTPStatus.OK and _is_ready(engine):
             return
         # whole seconds: an idle engine takes a little CPU time too
         if stalled := progress.stall_reason(output.stat().st_size, int(cpu_seconds(process.pid) or 0)):

@@ -1,6 +1,5 @@
 """Servers on this machine: started so that they outlive whoever starts them, called, and ended."""
 
-import http.client
 import json
 import os
 import signal
@@ -13,12 +12,13 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from nightshift.errors import UnavailableError, UserError
+from nightshift.http import client
+from nightshift.http.client import NO_HEADERS, ExchangeError, ServerAddress, encode_request
 from nightshift.interpreter import isolate
 from nightshift.serving.files import RunningServer
 from nightshift.step import USER_ERROR
 
 STOP_SECONDS = 15
-NO_HEADERS: Mapping[str, str] = {}
 
 
 class Reply(NamedTuple):
@@ -55,16 +55,13 @@ def call(
     server: RunningServer, path: str, seconds: float, body: object = None, headers: Mapping[str, str] = NO_HEADERS
 ) -> Reply | None:
     """Call a route; return None when it does not answer with JSON."""
-    connection = http.client.HTTPConnection(server.host, server.port, timeout=seconds)
-    method, content = ("GET", None) if body is None else ("POST", json.dumps(body))
+    address = ServerAddress(server.host, server.port)
+    method, content = ("GET", b"") if body is None else ("POST", json.dumps(body).encode())
     try:
-        connection.request(method, path, content, headers)
-        response = connection.getresponse()
-        return Reply(response.status, json.loads(response.read()))
-    except (OSError, http.client.HTTPException, ValueError):
+        response = client.call(address, encode_request(method, path, address.authority, content, "", headers), seconds)
+        return Reply(response.status, json.loads(response.body))
+    except (ExchangeError, ValueError):
         return None
-    finally:
-        connection.close()
 
 
 def end(pid: int, has_ended: Callable[[], bool]) -> None:

@@ -22,7 +22,8 @@ from benchmarks.gateway.__main__ import free_ports, wait_for
 from nightshift.gateway.budgets import NOTHING, Amount, KeyBudget, Limits, Outcome
 from nightshift.gateway.keys import ANYONE, NANODOLLARS
 from nightshift.gateway.ledger import Ledger, TokenUsage, read_report
-from nightshift.gateway.upstream import ConnectionPool
+from nightshift.http.client import ServerAddress
+from nightshift.http.pool import ConnectionPool
 from nightshift.http.transport import allow_connections
 from tests.nightly.gateway_faults import run_gateway, simulate
 from tests.nightly.gateway_streams import CheckedStream, StreamEnd, read_stream
@@ -127,7 +128,7 @@ async def ask_while_killing(
 ) -> Streams:
     """Have clients send all requests, each with a key in turn, while gateways are killed."""
     port, streams, numbers = free_port(), defaultdict[str, list[CheckedStream]](list), iter(range(requests))
-    pool, is_up = ConnectionPool("127.0.0.1", port), asyncio.Event()
+    pool, is_up = ConnectionPool(ServerAddress("127.0.0.1", port)), asyncio.Event()
 
     async def ask() -> None:
         for number in numbers:

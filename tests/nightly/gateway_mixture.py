@@ -20,7 +20,8 @@ from benchmarks import figures
 from benchmarks.gateway.__main__ import free_ports, wait_for
 from benchmarks.gateway.routers import answers
 from nightshift.gateway.ledger import Ledger, read_report
-from nightshift.gateway.upstream import ConnectionPool
+from nightshift.http.client import ServerAddress
+from nightshift.http.pool import ConnectionPool
 from nightshift.http.transport import allow_connections
 from tests.nightly.gateway_budgets import describe_key
 from tests.nightly.gateway_faults import SIMULATED, run_gateway
@@ -130,7 +131,12 @@ async def measure(replicas: Replicas, folder: Path, args: argparse.Namespace) ->
 async def send_all(urls: list[str], folder: Path, names: list[str], args: argparse.Namespace) -> Streams:
     """Have clients send all requests, each with a key in turn, while gateways are killed."""
     generator, port, streams = random.Random(2), free_port(), defaultdict[str, list[tuple[bool, CheckedStream]]](list)
-    pool, is_up, numbers, sent = ConnectionPool("127.0.0.1", port), asyncio.Event(), iter(range(args.requests)), [0]
+    pool, is_up, numbers, sent = (
+        ConnectionPool(ServerAddress("127.0.0.1", port)),
+        asyncio.Event(),
+        iter(range(args.requests)),
+        [0],
+    )
 
     async def ask() -> None:
         for number in numbers:

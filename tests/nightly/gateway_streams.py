@@ -7,8 +7,9 @@ from enum import StrEnum
 import msgspec
 
 from benchmarks.gateway.load import StreamChunk
-from nightshift.gateway.sse import END_OF_EVENT
-from nightshift.gateway.upstream import ConnectionPool, UpstreamError, encode_request
+from nightshift.http.client import ExchangeError, ServerAddress, encode_request
+from nightshift.http.pool import ConnectionPool
+from nightshift.http.sse import SseReader, read_data
 
 
 class StreamEnd(StrEnum):
@@ -35,8 +36,7 @@ class CheckedStream:
         """Whether the words are other than w0, w1, w2 and so on."""
         return self.words != [f"w{number}" for number in range(len(self.words))]
 
-    def add(self, event: bytes) -> None:
-        data = event.removeprefix(b"data:").strip()
+    def add(self, data: bytes) -> None:
         if data == b"[DONE]":
             self.end = StreamEnd.DONE
         elif b'"error"' in data:
@@ -49,7 +49,7 @@ class CheckedStream:
 
 async def read_stream(pool: ConnectionPool, prompt: str, tokens: int, key: str = "") -> CheckedStream:
     """Ask for a stream, and read it to its end."""
-    stream, rest = CheckedStream(), b""
+    stream, reader = CheckedStream(), SseReader()
     body = {"model": "tiny", "messages": [{"role": "user", "content": prompt}], "max_tokens": tokens, "stream": True}
     content = msgspec.json.encode(body | {"stream_options": {"include_usage": True}})
     request = encode_request("POST", "/v1/chat/completions", "router", content, key)
@@ -61,10 +61,9 @@ async def read_stream(pool: ConnectionPool, prompt: str, tokens: int, key: str =
             stream.end, stream.refusal = StreamEnd.REFUSED, await connection.read_all()
             return stream
         while piece := await connection.read():
-            *events, rest = END_OF_EVENT.split(rest + piece)
-            for event in events:
-                stream.add(event)
-    except UpstreamError:
+            for event in reader.feed(piece):
+                stream.add(read_data(event))
+    except ExchangeError:
         stream.end = StreamEnd.BROKEN
     finally:
         if connection:
@@ -74,7 +73,7 @@ async def read_stream(pool: ConnectionPool, prompt: str, tokens: int, key: str =
 
 async def read_streams(port: int, number: int, tokens: int, clients: int) -> list[CheckedStream]:
     """Read streams by so many clients at a time."""
-    pool, prompts = ConnectionPool("127.0.0.1", port), iter(range(number))
+    pool, prompts = ConnectionPool(ServerAddress("127.0.0.1", port)), iter(range(number))
     streams: list[CheckedStream] = []
 
     async def work() -> None:

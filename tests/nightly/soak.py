@@ -17,7 +17,7 @@ import httpx
 
 from benchmarks import figures
 from benchmarks.serving import model
-from components.loadtest.client import Client, request
+from components.loadtest.client import Client, encode
 from components.loadtest.core import LoadSample
 from nightshift.stats.latency import poisson_schedule
 from tests.nightly.fuzz import run_server
@@ -72,7 +72,7 @@ class SoakedServer:
         self._folder, self.pid = folder, pid
         self.url = f"http://127.0.0.1:{port}"
         self.version = 1
-        self.client = Client(port, [request((folder / "features.json").read_bytes())], PATIENCE)
+        self.client = Client(port, [encode((folder / "features.json").read_bytes())], PATIENCE)
 
     def swap(self) -> None:
         """Point to the next version, and wait until it reports to serve."""

@@ -3,8 +3,6 @@
 Only raw events name a customer; who sends features is answered by the champion.
 """
 
-import http.client
-import json
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,10 +11,10 @@ from components.release.targets import TOLERANCE, BadVersionError, VersionShare
 from nightshift import registry
 from nightshift.contracts.state import State
 from nightshift.errors import UnavailableError, UserError
-from nightshift.local import endpoint, examples
-from nightshift.local.processes import NO_HEADERS
+from nightshift.http.client import NO_HEADERS
+from nightshift.local import endpoint, examples, processes
 from nightshift.progress import Patience, Progress, cpu_seconds
-from nightshift.serving.files import Challenger, RunningServer
+from nightshift.serving.files import Challenger
 
 
 class Local:
@@ -53,13 +51,13 @@ class Local:
         """Return what the server says; see `ReleaseTarget`."""
         if not endpoint.find_running(self._state.registry, self._name):
             return {}
-        answer = self._call("GET", "/model")
+        answer = self._call("/model")
         beside = {answer["challenger"]["version"]: answer["challenger"]["share"]} if answer["challenger"] else {}
         return {answer["version"]: 1 - sum(beside.values())} | beside
 
     def ask(self, share: VersionShare) -> Any:
         """Ask a version, whoever the server answers otherwise; see `ReleaseTarget`."""
-        return self._call("POST", "/score", json.dumps(share.request), {"X-Model-Version": str(share.version.version)})
+        return self._call("/score", share.request, {"X-Model-Version": str(share.version.version)})
 
     def measure(self, *_: object) -> None:
         """Not available: the server counts the requests of both versions together; see `ReleaseTarget`."""
@@ -75,30 +73,16 @@ class Local:
         is_version = endpoint.find_version(uri, self._name) == version.version
         return is_version and endpoint.find_challenger(uri, version) == challenger
 
-    def _call(self, method: str, path: str, body: str | None = None, headers: Mapping[str, str] = NO_HEADERS) -> Any:
-        waited = Progress(self._patience)
-        while True:
-            server = endpoint.find_running(registry.root(self._state.registry), self._name)
-            if server is None:
-                raise UnavailableError(f"the endpoint of {self._name!r} has ended meanwhile; run it again")
-            try:
-                return self._answer(server, method, path, body, headers)
-            except (OSError, http.client.HTTPException, ValueError) as error:
-                # whole seconds: a server that only waits takes a little of them too
-                if stalled := waited.stall_reason(int(cpu_seconds(server.pid) or 0)):
-                    raise UnavailableError(f"{server.url} does not answer {stalled}: {error}; run it again") from None
+    def _call(self, path: str, body: object = None, headers: Mapping[str, str] = NO_HEADERS) -> Any:
+        waited, seconds = Progress(self._patience), min(endpoint.CALL_SECONDS, self._patience.still)
+        while server := endpoint.find_running(registry.root(self._state.registry), self._name):
+            if reply := processes.call(server, path, seconds, body, headers):
+                return reply.content
+            # whole seconds: a server that only waits takes a little of them too
+            if stalled := waited.stall_reason(int(cpu_seconds(server.pid) or 0)):
+                raise UnavailableError(f"{server.url} does not answer {stalled}; run it again")
             time.sleep(0.05)
-
-    def _answer(
-        self, server: RunningServer, method: str, path: str, body: str | None, headers: Mapping[str, str]
-    ) -> Any:
-        seconds = min(endpoint.CALL_SECONDS, self._patience.still)
-        connection = http.client.HTTPConnection(server.host, server.port, timeout=seconds)
-        try:
-            connection.request(method, path, body, headers)
-            return json.loads(connection.getresponse().read())
-        finally:
-            connection.close()
+        raise UnavailableError(f"the endpoint of {self._name!r} has ended meanwhile; run it again")
 
 
 def _challenger(split: Sequence[VersionShare]) -> Challenger | None:

@@ -5,19 +5,19 @@ when it was sent, so that a stall is seen by all that were due meanwhile (coordi
 """
 
 import asyncio
-import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from urllib.parse import urlsplit
 
-import httptools
 import msgspec
 
+from nightshift.http.client import ExchangeError, ServerAddress, encode_request
+from nightshift.http.pool import connect
+from nightshift.http.sse import DONE, SseReader, read_data
 from nightshift.language.streams.workload import PlannedRequest
 
 PATIENCE = 60.0  # seconds after which a stream without another byte is an error
-DATA, DONE = b"data:", b"[DONE]"
+CLOSE = {"connection": "close"}
 
 
 class StreamDelta(msgspec.Struct):
@@ -73,6 +73,22 @@ class StreamRecord:
     usage: StreamUsage = field(default_factory=StreamUsage)
     error: str | None = None
 
+    def add(self, data: bytes) -> None:
+        """Note the data of an event that has arrived; nothing of a comment, which has none.
+
+        Raises:
+            ValueError: when the event reports an error.
+            msgspec.DecodeError: when it is not an event.
+        """
+        if not data:
+            return
+        event = msgspec.json.decode(data, type=StreamEvent)
+        if event.error is not None:
+            raise ValueError("the server reports an error")
+        if any(choice.has_text for choice in event.choices):
+            self.pieces.append(self.ended)
+        self.usage = event.usage or self.usage
+
 
 @dataclass(frozen=True)
 class Target:
@@ -89,74 +105,13 @@ class Target:
     token: str | None = None
 
     @property
-    def address(self) -> tuple[str, int, ssl.SSLContext | None]:
-        """Host, port, and TLS where the URL asks for it."""
-        parts = urlsplit(self.url)
-        is_tls = parts.scheme == "https"
-        return (
-            parts.hostname or "",
-            parts.port or (443 if is_tls else 80),
-            ssl.create_default_context() if is_tls else None,
-        )
+    def address(self) -> ServerAddress:
+        """The address of the server."""
+        return ServerAddress.from_url(self.url)
 
-    def head(self, length: int) -> bytes:
-        """Return the head of a request with a body of some bytes."""
-        lines = [f"POST {self.path} HTTP/1.1", f"Host: {urlsplit(self.url).netloc}", "Content-Type: application/json"]
-        lines += [f"Authorization: Bearer {self.token}"] if self.token else []
-        return "\r\n".join([*lines, f"Content-Length: {length}", "Connection: close", "", ""]).encode()
-
-
-class StreamProtocol(asyncio.Protocol):
-    """Reads one answer."""
-
-    def __init__(self, record: StreamRecord) -> None:
-        self.record, self.finished = record, asyncio.get_running_loop().create_future()
-        self._loop, self._parser, self._rest = asyncio.get_running_loop(), httptools.HttpResponseParser(self), b""
-        self._is_done = False
-
-    def data_received(self, data: bytes) -> None:
-        """Read on."""
-        self.record.ended = self._loop.time()
-        try:
-            self._parser.feed_data(data)
-        except (httptools.HttpParserError, msgspec.DecodeError):
-            self.end("error")
-
-    def on_body(self, data: bytes) -> None:
-        """Read the lines that are complete."""
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        for line in lines:
-            if line.startswith(DATA):
-                self._read_event(line[len(DATA) :].strip())
-
-    def on_message_complete(self) -> None:
-        """End at the end of the body, whether or not the connection stays."""
-        status = self._parser.get_status_code()
-        if status != HTTPStatus.OK:
-            self.end(str(status))
-        else:
-            self.end(None if self._is_done else "cut")
-
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # asyncio's signature
-        """End a stream that has not ended; one without a length ends so."""
-        self.end(None if self._is_done else "cut" if self.record.pieces else "connection")
-
-    def end(self, error: str | None) -> None:
-        """End the record, once."""
-        if not self.finished.done():
-            self.record.error = error
-            self.finished.set_result(None)
-
-    def _read_event(self, data: bytes) -> None:
-        if data == DONE:
-            self._is_done = True
-            return
-        event = msgspec.json.decode(data, type=StreamEvent)
-        if event.error is not None:
-            self.end("error")
-        if any(choice.has_text for choice in event.choices):
-            self.record.pieces.append(self.record.ended)
-        self.record.usage = event.usage or self.record.usage
+    def encode(self, body: bytes) -> bytes:
+        """Return a request over a connection of its own."""
+        return encode_request("POST", self.path, self.address.authority, body, self.token or "", CLOSE)
 
 
 async def run_open_loop(
@@ -174,23 +129,35 @@ async def _send_at(target: Target, request: PlannedRequest, started: float, pati
     await asyncio.sleep(record.due - loop.time())
     try:
         await _stream(target, request.body, record, patience)
-    except OSError:
-        record.error = "connection"
+    except TimeoutError:
+        record.error = "unanswered"
+    except (msgspec.DecodeError, ValueError):
+        record.error = "error"
+    except ExchangeError:
+        record.error = "cut" if record.pieces else "connection"
     record.ended = record.ended or loop.time()
     return record
 
 
 async def _stream(target: Target, body: bytes, record: StreamRecord, patience: float) -> None:
     loop = asyncio.get_running_loop()
-    host, port, tls = target.address
-    transport, protocol = await loop.create_connection(lambda: StreamProtocol(record), host, port, ssl=tls)
+    connection, reader = await connect(target.address, patience), SseReader()
     record.sent = loop.time()
-    transport.write(target.head(len(body)) + body)
     try:
-        while not protocol.finished.done():
-            before = record.ended
-            await asyncio.wait([protocol.finished], timeout=patience)
-            if record.ended == before:
-                protocol.end("unanswered")
+        async with asyncio.timeout(patience):
+            await connection.send(target.encode(body))
+        if connection.status != HTTPStatus.OK:
+            record.error = str(connection.status)
+            return
+        piece = None
+        while piece != b"":
+            async with asyncio.timeout(patience):
+                piece = await connection.read()
+            record.ended = loop.time()
+            for data in map(read_data, reader.feed(piece)):
+                if data == DONE:
+                    return
+                record.add(data)
+        record.error = "cut"
     finally:
-        transport.close()
+        connection.close()

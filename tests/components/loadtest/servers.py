@@ -49,5 +49,5 @@ def answering(answers: Answers, at_once: int = 1000) -> Iterator[int]:
 
 async def _request(reader: asyncio.StreamReader) -> None:
     head = await reader.readuntil(b"\r\n\r\n")
-    length = next(line for line in head.split(b"\r\n") if line.startswith(b"Content-Length:"))
+    length = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
     await reader.readexactly(int(length.split(b":")[1]))

@@ -4,7 +4,7 @@ import pytest
 
 from components.loadtest import breakdown
 from components.loadtest.__main__ import _payloads
-from components.loadtest.client import Client, request
+from components.loadtest.client import Client, encode
 from components.loadtest.server import serve
 from nightshift.contracts.loadtest import ServerSettings
 from nightshift.errors import UserError
@@ -22,7 +22,7 @@ def test_images_of_the_newest_day_are_sent_as_files_and_every_one_is_answered(tm
     assert [payload.body for payload in payloads] == FILES
     assert [payload.media_type for payload in payloads] == ["image/jpeg", "image/png"]
     with serve(uri, "shapes", ServerSettings()) as server:
-        requests = [request(payload.body, payload.media_type) for payload in payloads]
+        requests = [encode(payload.body, payload.media_type) for payload in payloads]
         point = Client(server.port, requests).run_closed(2, 0.2).point()
     assert point.answered and not point.failures
     shares = breakdown.shares(uri, FILES, 5.0, 10_000.0)

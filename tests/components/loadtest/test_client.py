@@ -1,10 +1,10 @@
 """The client against servers that answer late, wrongly or not at all."""
 
-from components.loadtest.client import OPEN_CONNECTIONS, Client, complete, request
+from components.loadtest.client import OPEN_CONNECTIONS, Client, encode
 from nightshift.stats import latency
 from tests.components.loadtest.servers import answering
 
-REQUESTS = [request(b'{"instances": [{"amount": 1.0}]}')]
+REQUESTS = [encode(b'{"instances": [{"amount": 1.0}]}')]
 
 
 def test_an_open_loop_counts_the_time_that_requests_wait_for_a_slow_server() -> None:
@@ -49,9 +49,3 @@ def test_what_is_never_answered_is_an_error() -> None:
     with answering(lambda number: (200, 2.0 if number else 0.0)) as port:
         trial = Client(port, REQUESTS, patience=0.3).run_open([0.0, 0.05, 0.1], 10)
     assert (len(trial.latencies), trial.errors) == (1, {"unanswered": 2})
-
-
-def test_an_answer_is_complete_when_all_of_its_body_is_there() -> None:
-    answer = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nabcde"
-    assert [complete(answer[:end]) for end in (0, 10, len(answer) - 1)] == [None] * 3
-    assert complete(answer) == 200

@@ -20,9 +20,9 @@ from typing import Any
 import uvloop
 
 from nightshift.gateway.completions import CHAT, EMBEDDINGS, TEXT
-from nightshift.gateway.sse import MAX_EVENT
 from nightshift.http.addresses import listen
 from nightshift.http.messages import HttpRequest, HttpResponse
+from nightshift.http.sse import MAX_EVENT
 from nightshift.http.transport import HttpServer, Timeouts, allow_connections
 
 BLOCK_TOKENS, TOKEN_BYTES = 16, 4

@@ -16,9 +16,9 @@ from nightshift.gateway.keys import ApiKey
 from nightshift.gateway.ledger import Ledger
 from nightshift.gateway.metrics import GatewayMetrics
 from nightshift.gateway.prices import Prices
-from nightshift.gateway.sse import MAX_EVENT
 from nightshift.gateway.tracing import RequestTrace
 from nightshift.http.messages import HttpResponse
+from nightshift.http.sse import MAX_EVENT
 from tests.nightshift.gateway.simulated import MODEL
 from tests.processes import SECONDS
 

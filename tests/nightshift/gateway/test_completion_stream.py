@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nightshift.gateway.completion_stream import CompletionStream, encode_interruption
 from nightshift.gateway.completions import StreamOptions
 from nightshift.gateway.ledger import TokenUsage
-from nightshift.gateway.sse import SseReader, encode_interruption
-from nightshift.gateway.upstream import UpstreamError
+from nightshift.http.client import ExchangeError
 
 USAGE = {"prompt_tokens": 7, "completion_tokens": 2}
 WORDS = [{"choices": [{"text": word}], "usage": None} for word in ("one", 'say "usage"')]
@@ -36,9 +36,9 @@ def encode(*chunks: dict[str, Any], newline: str = "\n", done: bool = True) -> b
     return "".join(f"{line}{newline * 2}" for line in lines).encode()
 
 
-def read(body: bytes, sizes: list[int] | None = None, **options: bool) -> tuple[list[Any], SseReader]:
+def read(body: bytes, sizes: list[int] | None = None, **options: bool) -> tuple[list[Any], CompletionStream]:
     """Read a stream to its end; return the events that the client sees, and the reader."""
-    reader = SseReader(Pieces(body, sizes or []), StreamOptions(**options))
+    reader = CompletionStream(Pieces(body, sizes or []), StreamOptions(**options))
 
     async def run() -> bytes:
         text = b""
@@ -70,9 +70,11 @@ def test_the_usage_is_left_out_for_a_client_that_has_not_asked_for_it() -> None:
 
 
 def test_a_stream_without_its_end_is_an_error_and_its_last_usage_is_known() -> None:
-    reader = SseReader(Pieces(encode(WORDS[0] | {"usage": USAGE}, done=False) + b'data: {"cho', []), StreamOptions())
+    reader = CompletionStream(
+        Pieces(encode(WORDS[0] | {"usage": USAGE}, done=False) + b'data: {"cho', []), StreamOptions()
+    )
     assert b"one" in asyncio.run(reader.read())
-    with pytest.raises(UpstreamError, match="without"):
+    with pytest.raises(ExchangeError, match="without"):
         asyncio.run(reader.read())
     assert (reader.is_done, reader.usage) == (False, TokenUsage(7, 2))
 
@@ -82,8 +84,8 @@ def test_an_event_that_is_no_json_is_passed_on_as_it_is() -> None:
     assert read_once(body + b"data: [DONE]\n\n")[0] == body
 
 
-def read_once(body: bytes, sizes: list[int] | None = None) -> tuple[bytes, SseReader]:
-    reader = SseReader(Pieces(body, sizes or []), StreamOptions())
+def read_once(body: bytes, sizes: list[int] | None = None) -> tuple[bytes, CompletionStream]:
+    reader = CompletionStream(Pieces(body, sizes or []), StreamOptions())
     return asyncio.run(reader.read()), reader
 
 
@@ -110,8 +112,8 @@ def test_the_last_event_may_lack_its_empty_line() -> None:
 
 
 def test_a_comment_before_the_first_data_is_no_first_byte() -> None:
-    reader = SseReader(Pieces(b": ping\n\n: ping\n\n", [8]), StreamOptions())
-    with pytest.raises(UpstreamError):
+    reader = CompletionStream(Pieces(b": ping\n\n: ping\n\n", [8]), StreamOptions())
+    with pytest.raises(ExchangeError):
         asyncio.run(reader.read())
 
 

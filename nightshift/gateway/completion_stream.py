@@ -1,6 +1,4 @@
-"""Streams of server-sent events: whole events in, whole events out, and the usage that they report."""
-
-import re
+"""A completion's stream: whole events in, whole events out, and the usage that they report."""
 
 import msgspec
 
@@ -8,11 +6,11 @@ from nightshift.gateway.answers import AnswerOpening
 from nightshift.gateway.completions import StreamOptions
 from nightshift.gateway.errors import DECODE_ERRORS, describe_error
 from nightshift.gateway.ledger import TokenUsage
-from nightshift.gateway.upstream import InvalidAnswerError, UpstreamConnection, UpstreamError
+from nightshift.http.client import ExchangeError, InvalidResponseError
+from nightshift.http.pool import HttpConnection
+from nightshift.http.sse import DONE, SseReader, read_data
 
-END_OF_EVENT = re.compile(rb"\r?\n\r?\n")
-DONE = b"data: [DONE]\n\n"
-MAX_EVENT = 16 * 1024 * 1024  # bytes
+LAST_EVENT = b"data: %b\n\n" % DONE
 FIELDS = (b":", b"data", b"event", b"id", b"retry")  # beginnings of an event's lines
 INTERRUPTED = "the replica has failed in the middle of the stream; its text is incomplete; send the request again"
 
@@ -24,7 +22,7 @@ class Chunk(msgspec.Struct):
     choices: list[msgspec.Raw] = []
 
 
-class SseReader:
+class CompletionStream:
     """Reads the events of a completion.
 
     Attributes:
@@ -33,7 +31,7 @@ class SseReader:
         is_done: whether the stream ended regularly.
     """
 
-    def __init__(self, connection: UpstreamConnection, options: StreamOptions, completions: int = 1) -> None:
+    def __init__(self, connection: HttpConnection, options: StreamOptions, completions: int = 1) -> None:
         """Begin a stream.
 
         Args:
@@ -42,7 +40,7 @@ class SseReader:
             completions: completions in the stream; the usage beside a word counts only one of them.
         """
         self._connection, self._options, self._completions = connection, options, completions
-        self._rest = bytearray()
+        self._reader = SseReader()
         self._has_data = False  # comments before the first data only keep the connection alive
         self.usage: TokenUsage | None = None
         self.opening = AnswerOpening()
@@ -52,39 +50,32 @@ class SseReader:
         """Return the events that have arrived, without the final `[DONE]`; empty after the last one.
 
         Raises:
-            UpstreamError: when the stream ends without `[DONE]`.
-            InvalidAnswerError: when it is no stream of events, or one of them is too large.
+            ExchangeError: when the stream ends without `[DONE]`.
+            InvalidResponseError: when it is no stream of events, or one of them is too large.
         """
         events = b""
         while not events and not self.is_done:
             piece = await self._connection.read()
-            events = b"".join(map(self._convert, self._split(piece) if piece else [bytes(self._rest)]))
+            events = b"".join(map(self._convert, self._split(piece)))
             if not piece and not self.is_done:
-                raise UpstreamError("the stream has ended without [DONE]")
+                raise ExchangeError("the stream has ended without [DONE]")
         return events
 
     def _split(self, piece: bytes) -> list[bytes]:
-        scanned = max(len(self._rest) - 3, 0)  # an end may have begun before
-        self._rest += piece
-        events, start = [], 0
-        for end in END_OF_EVENT.finditer(self._rest, scanned):
-            events.append(bytes(self._rest[start : end.start()]))
-            start = end.end()
-        del self._rest[:start]
-        if len(self._rest) > MAX_EVENT:
-            raise InvalidAnswerError(f"an event has more than {MAX_EVENT} bytes")
-        return events
+        try:
+            return self._reader.feed(piece)
+        except ValueError as error:
+            raise InvalidResponseError(str(error)) from None
 
     def _convert(self, event: bytes) -> bytes:
         """Return an event for the client; empty to drop it."""
-        lines = event.splitlines()
-        data = b"\n".join([line[5:].strip() for line in lines if line.startswith(b"data:")])
-        if data == b"[DONE]":
+        data = read_data(event)
+        if data == DONE:
             self.is_done = True
             return b""
         self._has_data = self._has_data or bool(data)
         if not self._has_data:
-            _check_fields(lines)
+            _check_fields(event)
             return b""
         self.opening.add(data)
         if b'"usage"' in data:
@@ -105,14 +96,14 @@ class SseReader:
         return b"" if is_last else _without_usage(event, fields)
 
 
-def _check_fields(lines: list[bytes]) -> None:
+def _check_fields(event: bytes) -> None:
     """Refuse a page or an object in place of events.
 
     Raises:
-        InvalidAnswerError: with the beginning of the first line that no event has.
+        InvalidResponseError: with the beginning of the first line that no event has.
     """
-    if odd := [line for line in lines if line and not line.startswith(FIELDS)]:
-        raise InvalidAnswerError(f"it answers no stream of events: {odd[0][:200].decode(errors='replace')}")
+    if odd := [line for line in event.splitlines() if line and not line.startswith(FIELDS)]:
+        raise InvalidResponseError(f"it answers no stream of events: {odd[0][:200].decode(errors='replace')}")
 
 
 def _without_usage(event: bytes, fields: dict[str, msgspec.Raw]) -> bytes:

@@ -9,16 +9,15 @@ from pathlib import Path
 import pytest
 
 from nightshift.gateway.fleet import Address, EngineReplica
-from nightshift.gateway.upstream import (
-    BUFFER,
-    MAX_ANSWER,
-    ConnectionPool,
-    InvalidAnswerError,
-    SilentReplicaError,
+from nightshift.http.client import (
+    ExchangeError,
+    InvalidResponseError,
+    ServerAddress,
+    SilentServerError,
     UnreachableError,
-    UpstreamError,
     encode_request,
 )
+from nightshift.http.pool import BUFFER, MAX_RESPONSE, ConnectionPool
 from tests.cluster.access import Certificate
 
 REQUEST = encode_request("POST", "/", "host", b"{}")
@@ -43,7 +42,7 @@ def exchange(replica: Replica, work: Callable[[ConnectionPool], Awaitable[object
 
     async def run() -> object:
         async with await asyncio.start_server(replica.serve, "127.0.0.1", 0) as server:
-            pool = ConnectionPool(*server.sockets[0].getsockname(), idle_seconds)
+            pool = ConnectionPool(ServerAddress(*server.sockets[0].getsockname()), idle_seconds)
             try:
                 return await work(pool)
             finally:
@@ -83,7 +82,7 @@ def test_a_connection_that_was_idle_for_long_is_replaced() -> None:
 
 @pytest.mark.parametrize("answer", [b"", HEAD % 9 + b"part", b"HTTP/1.1 200 OK\r\n\r\n", b"no HTTP\r\n\r\n"])
 def test_a_response_without_its_end_is_an_error(answer) -> None:
-    with pytest.raises(UpstreamError):
+    with pytest.raises(ExchangeError):
         exchange(Replica(answer), ask)
 
 
@@ -105,15 +104,16 @@ def test_a_response_that_is_silent_for_long_is_ended() -> None:
             await asyncio.sleep(0.01)
         await asking
 
-    with pytest.raises(SilentReplicaError):
+    with pytest.raises(SilentServerError):
         exchange(Replica(HEAD % 9 + b"part", b"never sent"), work)
 
 
 def test_where_nothing_listens_is_an_error_that_names_the_address() -> None:
-    with pytest.raises(UpstreamError, match=r"no connection to 127\.0\.0\.1:1: "):
-        asyncio.run(ask(ConnectionPool("127.0.0.1", 1)))
+    with pytest.raises(ExchangeError, match=r"no connection to 127\.0\.0\.1:1: "):
+        asyncio.run(ask(ConnectionPool(ServerAddress("127.0.0.1", 1))))
 
 
+@pytest.mark.slow
 def test_a_replica_behind_https_is_reached_where_its_certificate_is_trusted(tmp_path: Path) -> None:
     pair, replica = Certificate.create(tmp_path), Replica(HEAD % 3 + b"one")
     server_side = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -122,7 +122,9 @@ def test_a_replica_behind_https_is_reached_where_its_certificate_is_trusted(tmp_
     async def run() -> None:
         async with await asyncio.start_server(replica.serve, "127.0.0.1", 0, ssl=server_side) as server:
             port = server.sockets[0].getsockname()[1]
-            trusting = ConnectionPool("127.0.0.1", port, tls=ssl.create_default_context(cafile=pair.certificate))
+            trusting = ConnectionPool(
+                ServerAddress("127.0.0.1", port, ssl.create_default_context(cafile=pair.certificate))
+            )
             assert await ask(trusting) == (200, b"one")
             trusting.close()
             strict = EngineReplica(Address(f"https://127.0.0.1:{port}")).pool
@@ -137,8 +139,8 @@ def test_a_replica_behind_https_is_reached_where_its_certificate_is_trusted(tmp_
 def test_a_whole_answer_is_joined_once_and_has_a_limit() -> None:
     async def work(pool: ConnectionPool) -> float:
         started = time.process_time()
-        with pytest.raises(InvalidAnswerError, match=f"more than {MAX_ANSWER} bytes"):
+        with pytest.raises(InvalidResponseError, match=f"more than {MAX_RESPONSE} bytes"):
             await ask(pool)
         return time.process_time() - started
 
-    assert exchange(Replica(HEAD % (MAX_ANSWER + 1) + bytes(MAX_ANSWER + 1)), work) < 10
+    assert exchange(Replica(HEAD % (MAX_RESPONSE + 1) + bytes(MAX_RESPONSE + 1)), work) < 10
