@@ -3,24 +3,18 @@
 A reservation is on disk before its request reaches a replica, and a settlement before the end of its stream reaches the
 client; what many requests write is one commit. So the ledger of a gateway that was killed knows every request that was
 in progress. It charges them in full when it is opened again, as `estimated_tokens`: what they have used is not known.
-
-Each row has a checksum of its values, and the number of the last commit is also kept beside the file: a damaged page or
-write-ahead log is noticed when the ledger is opened, and a damaged row at the latest when it is charged.
 """
 
 import asyncio
 import math
 import sqlite3
 import time
-import zlib
 from collections.abc import Callable, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
 from itertools import count
 from typing import Annotated, Any
-from urllib.parse import quote
 
 import msgspec
 
@@ -29,59 +23,28 @@ from nightshift.gateway.budgets import DAY, MINUTE, Amount, KeyBudget, Outcome
 from nightshift.gateway.commit_count import CommitCount
 from nightshift.gateway.errors import BudgetError, GatewayError, LedgerError, RateError
 from nightshift.gateway.keys import NANODOLLARS, ApiKey
+from nightshift.gateway.ledger_file import (
+    ADVANCE,
+    CHARGE,
+    COUNT,
+    IN_MEMORY,
+    RECOVER,
+    RELEASE,
+    RESERVE,
+    SPENT,
+    LedgerRow,
+    connect,
+    fetch_report,
+    open_file,
+)
 from nightshift.gateway.prices import Rate
 from nightshift.http.futures import resolve
 from nightshift.http.group_commit import GroupCommit
 from nightshift.step import log
 
-IN_MEMORY = ":memory:"
 FREE = Rate()
 RECOVERED = "unknown"  # version of requests in progress when the gateway was killed
 RETRY_SECONDS = 60.0  # after which a request that waits looks at the clock again
-VERSION = 3  # of the schema; the first one had no money, and no version, the second no checksums
-SCHEMA = f"""
-pragma user_version = {VERSION};
-create table if not exists reservations (id integer primary key, key text, day integer, tokens integer,
-    nanodollars integer, checksum integer) strict;
-create table if not exists minutes (key text primary key, minute integer, requests integer, checksum integer) strict;
-create table if not exists usage (key text, version text, day integer, requests integer, prompt_tokens integer,
-    completion_tokens integer, estimated_tokens integer, nanodollars integer, checksum integer,
-    primary key (key, version, day)) strict;
-create table if not exists commits (number integer) strict;
-"""
-FIRST_COMMIT = "insert into commits select 0 where not exists (select * from commits)"
-RESERVE = "insert into reservations values (?1, ?2, ?3, ?4, ?5, row_checksum(?1, ?2, ?3, ?4, ?5))"
-COUNT = "insert or replace into minutes values (?1, ?2, ?3, row_checksum(?1, ?2, ?3))"
-RELEASE = "delete from reservations where id = ?"
-CHARGE = """
-insert into usage values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, row_checksum(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8))
-on conflict do update set requests = requests + excluded.requests,
-    prompt_tokens = prompt_tokens + excluded.prompt_tokens,
-    completion_tokens = completion_tokens + excluded.completion_tokens,
-    estimated_tokens = estimated_tokens + excluded.estimated_tokens, nanodollars = nanodollars + excluded.nanodollars,
-    checksum = row_checksum(key, version, day, requests + excluded.requests, prompt_tokens + excluded.prompt_tokens,
-        completion_tokens + excluded.completion_tokens, estimated_tokens + excluded.estimated_tokens,
-        nanodollars + excluded.nanodollars)
-where checksum = row_checksum(key, version, day, requests, prompt_tokens, completion_tokens, estimated_tokens,
-    nanodollars)
-"""
-DAMAGED = """
-select count(*) from reservations where checksum is not row_checksum(id, key, day, tokens, nanodollars)
-union all select count(*) from minutes where checksum is not row_checksum(key, minute, requests)
-union all select count(*) from usage where checksum is not row_checksum(key, version, day, requests, prompt_tokens,
-    completion_tokens, estimated_tokens, nanodollars)
-"""
-ADVANCE = "update commits set number = number + 1 returning number"
-RECOVER = "select key, day, count(*), sum(tokens), sum(nanodollars) from reservations group by key, day"
-SPENT = """
-select coalesce(sum(prompt_tokens + completion_tokens + estimated_tokens), 0), coalesce(sum(nanodollars), 0) from usage
-where key = ? and day = ?
-"""
-REPORT = """
-select key, version, day, requests, prompt_tokens, completion_tokens, estimated_tokens, nanodollars from usage
-order by day, key, version
-"""
-
 
 Tokens = Annotated[int, msgspec.Meta(ge=0, le=2**53)]  # many of them still fit SQLite's integers
 
@@ -120,31 +83,6 @@ class Reservation:
     amount: Amount
     rate: Rate = FREE
     is_settled: bool = False
-
-
-@dataclass(frozen=True)
-class LedgerRow:
-    """The usage of a version by a key on a day.
-
-    Attributes:
-        key: name of the key.
-        version: model version.
-        day: UTC day, YYYY-MM-DD.
-        requests: requests, including interrupted ones.
-        prompt_tokens: prompt tokens, as the engine counts them.
-        completion_tokens: completion tokens, as the engine counts them.
-        estimated_tokens: reservations charged in full, of requests that ended without a count.
-        nanodollars: cost of all of them in 1e-9 dollars.
-    """
-
-    key: str
-    version: str
-    day: str
-    requests: int
-    prompt_tokens: int
-    completion_tokens: int
-    estimated_tokens: int
-    nanodollars: int
 
 
 Statement = tuple[str, tuple[Any, ...]]
@@ -188,18 +126,14 @@ class Ledger:
         self._commit_count: CommitCount | None = None
         self._commits = GroupCommit(self._commit, lambda _: path == IN_MEMORY)
         try:
-            self._database = _connect(path)
-            _check_version(path, self._database)
-            self._database.executescript(f"pragma journal_mode = wal; pragma synchronous = full; {SCHEMA}")
-            self._database.execute(FIRST_COMMIT)
-            _check_integrity(path, self._database)
+            self._database = open_file(path)
             if path != IN_MEMORY:
                 self._commit_count = CommitCount(path)
                 self._commit_count.check(*self._database.execute("select number from commits").fetchone())
             self._recover()
             self._load_minutes()
             # a read may not wait for the commits' connection: its checksums need the interpreter that the reader holds
-            self._reader = self._database if path == IN_MEMORY else _connect(path)
+            self._reader = self._database if path == IN_MEMORY else connect(path)
         except sqlite3.Error as error:
             raise UserError(f"ledger {path!r}: {error}; give a ledger, or the name of a new file") from None
 
@@ -287,10 +221,10 @@ class Ledger:
         """Charge a request's usage, at most at the rate at which it was admitted.
 
         Args:
-            reservation: of the request.
-            version: of the model that has answered.
+            reservation: the request's reservation.
+            version: version of the model that has answered.
             usage: tokens that the engine has counted; None: it has not, and the reservation is charged.
-            rate: of the version.
+            rate: the version's rate.
         """
         counted, estimated = usage or NOTHING, 0 if usage else reservation.amount.tokens
         used = measure_cost(reservation, usage, rate)
@@ -319,7 +253,7 @@ class Ledger:
 
     def report(self) -> list[LedgerRow]:
         """Return the usage of keys by version and day, the latest day last."""
-        return _read_report(self._reader)
+        return fetch_report(self._reader)
 
     def _return(self, reservation: Reservation, used: Amount) -> None:
         assert not reservation.is_settled
@@ -353,75 +287,19 @@ class Ledger:
 
     def _recover(self) -> None:
         """Charge requests that were in progress when the ledger was closed."""
-        rows = self._database.execute(RECOVER).fetchall()
-        charges = [(CHARGE, (key, RECOVERED, day, requests, 0, 0, *amount)) for key, day, requests, *amount in rows]
+        recovered = self._database.execute(RECOVER).fetchall()
+        charges = [
+            (CHARGE, (key, RECOVERED, day, requests, 0, 0, *amount)) for key, day, requests, *amount in recovered
+        ]
         self._commit([[*charges, ("delete from reservations", ())]])
-        if rows:
-            requests, tokens = (sum(row[column] for row in rows) for column in (2, 3))
+        if recovered:
+            requests, tokens = (sum(row[column] for row in recovered) for column in (2, 3))
             log.warning("%d requests were in progress: charged in full, %d tokens", requests, tokens)
 
     def _load_minutes(self) -> None:
         for key, minute, requests in self._database.execute("select key, minute, requests from minutes"):
             budget = self._find_state(key).budget
             budget.minute, budget.requests = minute, requests
-
-
-def read_report(path: str) -> list[LedgerRow]:
-    """Return the usage in a ledger's file, also while a gateway uses it.
-
-    Raises:
-        UserError: when it is missing, no ledger, one of another version, or damaged.
-    """
-    try:
-        with closing(_connect(f"file:{quote(path)}?mode=ro")) as database:
-            _check_version(path, database)
-            _check_integrity(path, database)
-            return _read_report(database)
-    except sqlite3.Error as error:
-        raise UserError(f"ledger {path!r}: {error}; give the file of --ledger") from None
-
-
-def _connect(path: str) -> sqlite3.Connection:
-    database = sqlite3.connect(path, check_same_thread=False, isolation_level=None, uri=path.startswith("file:"))
-    database.create_function("row_checksum", -1, _compute_checksum, deterministic=True)
-    return database
-
-
-def _compute_checksum(*values: str | int | None) -> int:
-    return zlib.crc32(repr(values).encode())
-
-
-def _check_integrity(path: str, database: sqlite3.Connection) -> None:
-    """Refuse a damaged ledger.
-
-    Raises:
-        UserError: with what is damaged.
-    """
-    damage = [text for (text,) in database.execute("pragma integrity_check(3)") if text != "ok"]
-    if not damage and (rows := sum(number for (number,) in database.execute(DAMAGED))):
-        damage = [f"{rows} rows do not match their checksums"]
-    if damage:
-        raise UserError(f"ledger {path!r} is damaged: {'; '.join(damage)}; see docs/runbooks/restore.md")
-
-
-def _check_version(path: str, database: sqlite3.Connection) -> None:
-    ((version,),) = database.execute("pragma user_version")
-    columns = [name for (name,) in database.execute("select name from pragma_table_info('usage')")]
-    version = version or (VERSION if "checksum" in columns or not columns else 1)
-    if version != VERSION:
-        raise UserError(
-            f"ledger {path!r} is of version {version}, and this gateway's are of version {VERSION}; give the name of a"
-            " new file, and read this one with the gateway that wrote it"
-        )
-
-
-def _read_report(database: sqlite3.Connection) -> list[LedgerRow]:
-    rows = database.execute(REPORT).fetchall()
-    return [LedgerRow(key, version, _format_day(day), *counts) for key, version, day, *counts in rows]
-
-
-def _format_day(day: int) -> str:
-    return datetime.fromtimestamp(day * DAY, UTC).date().isoformat()
 
 
 def measure_cost(reservation: Reservation, usage: TokenUsage | None, rate: Rate) -> Amount:

@@ -5,7 +5,7 @@ import sys
 from dataclasses import astuple, fields
 
 from nightshift.context import StepContext
-from nightshift.gateway.ledger import LedgerRow, read_report
+from nightshift.gateway.ledger_file import LedgerRow, read_report
 from nightshift.step import StepParser, run
 
 

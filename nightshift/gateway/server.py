@@ -11,7 +11,8 @@ import uvloop
 from nightshift.errors import UserError
 from nightshift.gateway.application import GatewayApplication, GatewayPolicy
 from nightshift.gateway.fleet import Address, Fleet
-from nightshift.gateway.ledger import IN_MEMORY, Ledger
+from nightshift.gateway.ledger import Ledger
+from nightshift.gateway.ledger_file import IN_MEMORY
 from nightshift.gateway.request_log import RequestLog
 from nightshift.http.addresses import listen
 from nightshift.http.transport import HttpServer, Timeouts, allow_connections, serve_until_signal

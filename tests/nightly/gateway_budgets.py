@@ -21,7 +21,8 @@ from benchmarks import figures
 from benchmarks.gateway.__main__ import free_ports, wait_for
 from nightshift.gateway.budgets import NOTHING, Amount, KeyBudget, Limits, Outcome
 from nightshift.gateway.keys import ANYONE, NANODOLLARS
-from nightshift.gateway.ledger import Ledger, TokenUsage, read_report
+from nightshift.gateway.ledger import Ledger, TokenUsage
+from nightshift.gateway.ledger_file import read_report
 from nightshift.http.client import ServerAddress
 from nightshift.http.pool import ConnectionPool
 from nightshift.http.transport import allow_connections

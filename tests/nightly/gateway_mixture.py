@@ -19,7 +19,8 @@ from pathlib import Path
 from benchmarks import figures
 from benchmarks.gateway.__main__ import free_ports, wait_for
 from benchmarks.gateway.routers import answers
-from nightshift.gateway.ledger import Ledger, read_report
+from nightshift.gateway.ledger import Ledger
+from nightshift.gateway.ledger_file import read_report
 from nightshift.http.client import ServerAddress
 from nightshift.http.pool import ConnectionPool
 from nightshift.http.transport import allow_connections

@@ -16,7 +16,7 @@ import openai
 import pytest
 
 from nightshift.gateway.fleet import Address
-from nightshift.gateway.ledger import read_report
+from nightshift.gateway.ledger_file import read_report
 from nightshift.gateway.request_log import find_day, now, read_records
 from tests.nightshift.gateway.conftest import CHAT, RunningGateway, key, replying, routing
 from tests.nightshift.gateway.simulated import MODEL, ODD, SimulatedReplica, Speed

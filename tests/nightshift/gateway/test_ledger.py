@@ -18,7 +18,8 @@ from nightshift.errors import UserError
 from nightshift.gateway.budgets import DAY, Amount
 from nightshift.gateway.errors import BudgetError, LedgerError, RateError
 from nightshift.gateway.keys import ApiKey
-from nightshift.gateway.ledger import RECOVERED, SCHEMA, Ledger, LedgerRow, TokenUsage, read_report
+from nightshift.gateway.ledger import RECOVERED, Ledger, TokenUsage
+from nightshift.gateway.ledger_file import SCHEMA, LedgerRow, read_report
 from tests.processes import SECONDS, content, started
 
 TODAY = 20_000 * DAY + 100.0

@@ -12,7 +12,8 @@ from nightshift.gateway.__main__ import body, parser
 from nightshift.gateway.budgets import Amount
 from nightshift.gateway.errors import BudgetError
 from nightshift.gateway.keys import ApiKey
-from nightshift.gateway.ledger import RECOVERED, Ledger, TokenUsage, read_report
+from nightshift.gateway.ledger import RECOVERED, Ledger, TokenUsage
+from nightshift.gateway.ledger_file import read_report
 from nightshift.gateway.prices import Prices, Rate, parse_prices
 from tests.nightshift.gateway.conftest import key, routing
 from tests.nightshift.gateway.simulated import MODEL, SimulatedReplica

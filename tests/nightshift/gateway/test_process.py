@@ -15,7 +15,8 @@ from nightshift.context import StepContext
 from nightshift.errors import UserError
 from nightshift.gateway import report
 from nightshift.gateway.__main__ import body, parser
-from nightshift.gateway.ledger import RECOVERED, read_report
+from nightshift.gateway.ledger import RECOVERED
+from nightshift.gateway.ledger_file import read_report
 from tests.nightshift.gateway.conftest import CHAT, replying
 from tests.nightshift.gateway.simulated import MODEL, SimulatedReplica
 from tests.processes import SECONDS, started, wait_until
