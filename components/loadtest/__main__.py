@@ -60,7 +60,7 @@ def _load(text: str, config: Config) -> Load:
 
 
 def _payloads(version: Version, lake: str) -> list[Payload]:
-    """Return what the server is asked: features of the package's reference sample, or items of the newest day."""
+    """Return the payloads: features of the package's reference sample, or items of the newest day."""
     model = package.load(version.uri)
     return tasks.find(model.kind).examples.payloads(version.uri, model, lake, version.name, core.REQUESTS)
 
@@ -71,14 +71,14 @@ def _trial(version: Version, settings: ServerSettings, load: Load, requests: lis
     with serve(version.uri, version.name, settings) as server:
         client = Client(server.port, requests)
         client.run_closed(max(load.connections), min(WARM_UP, load.seconds))
-        closed = [_measure(server, partial(client.run_closed, many, load.seconds)) for many in load.connections]
+        closed = [_measure(server, partial(client.run_closed, number, load.seconds)) for number in load.connections]
         due = {rate: poisson_schedule(rate, load.seconds) for rate in core.rates(load, closed)}
         opened = [_measure(server, partial(client.run_open, times, rate)) for rate, times in due.items()]
     return core.build_trial(settings, closed, opened, load.p99_ms)
 
 
 def _breakdown(version: Version, bodies: list[bytes], requests: list[bytes], seconds: float) -> list[LatencyShare]:
-    """Ask a server one request at a time, and say where its latency comes from."""
+    """Return the parts of the latency of a server that gets one request at a time."""
     from components.loadtest import breakdown
 
     with serve(version.uri, version.name, ServerSettings()) as server:

@@ -24,7 +24,7 @@ def shares(uri: str, bodies: Sequence[bytes], queue_us: float, total_us: float) 
 
     Args:
         uri: folder of the model.
-        bodies: of requests for `/score`, with features, or an image or a text each.
+        bodies: bodies of requests for `/score`, with features, or an image or a text each.
         queue_us: wait of a request for the call of the graph.
         total_us: median latency that the client sees.
     """

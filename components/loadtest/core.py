@@ -20,19 +20,25 @@ from nightshift.stats import latency
 Positive = Annotated[float, annotated_types.Interval(gt=0, le=1e9)]
 Count = Annotated[int, annotated_types.Interval(ge=1, le=65_536)]
 
-SHARES = (0.5, 0.7, 0.85, 0.95)  # of the closed loop's throughput, at which the open loop is measured
-PAYS = 1.05  # times the capacity of simpler settings, from which others are worth it
+SHARES = (0.5, 0.7, 0.85, 0.95)  # shares of the closed loop's throughput at which the open loop is measured
+WORTHWHILE_GAIN = 1.05  # ratio to the capacity of simpler settings from which on others are worth it
 QUANTILE = 0.99
-REQUESTS = 64  # different ones
+REQUESTS = 64  # different requests that are sent in turn
 
 
 class Load(ConfigSection):
     """Load on the server, and the limit of its latency."""
 
     p99_ms: Positive = Field(description="limit of the 99th percentile of latency")
-    seconds: Annotated[float, annotated_types.Interval(gt=0, le=3600)] = Field(2, description="of each measurement")
-    connections: list[Count] = Field([1, 8, 32], min_length=1, description="of the closed loop, one after the other")
-    rates: list[Positive] = Field([], description="of the open loop, requests a second; []: shares of what is answered")
+    seconds: Annotated[float, annotated_types.Interval(gt=0, le=3600)] = Field(
+        2, description="duration of each measurement"
+    )
+    connections: list[Count] = Field(
+        [1, 8, 32], min_length=1, description="connections of the closed loop, one measurement each"
+    )
+    rates: list[Positive] = Field(
+        [], description="requests per second of the open loop; []: shares of the closed loop's throughput"
+    )
 
     @classmethod
     def from_fields(cls, values: object, limit_ms: float) -> Self:
@@ -60,10 +66,10 @@ class LoadSample:
 
     Attributes:
         offered: requests a second that were due, None in a closed loop.
-        connections: of the client.
-        latencies: of the answers, in seconds since each request was due.
+        connections: connections of the client.
+        latencies: latencies of the responses, in seconds since each request was due.
         errors: responses other than 200, by status, `connection` or `unanswered`.
-        seconds: from the first request to the last answer.
+        seconds: time from the first request to the last response.
         client_cpu: CPU seconds of the client.
         server_cpu: CPU seconds of the server, None where it is unknown.
     """
@@ -127,7 +133,7 @@ def build_trial(
 
 
 def rates(load: Load, closed: Sequence[Point]) -> list[float]:
-    """Return the rates of the open loop: those asked for, or shares of the closed loop's highest throughput."""
+    """Return the rates of the open loop: the configured ones, or shares of the closed loop's highest throughput."""
     most = max(point.per_second for point in closed)
     return load.rates or [share * most for share in SHARES if most]
 
@@ -139,7 +145,7 @@ def best(trials: Sequence[LoadTrial]) -> LoadTrial | None:
     """
     fit = [trial for trial in trials if trial.settings.max_rows >= ServerSettings().max_rows]
     most = max((trial.capacity for trial in fit), default=0.0)
-    return next((trial for trial in fit if most and trial.capacity * PAYS >= most), None)
+    return next((trial for trial in fit if most and trial.capacity * WORTHWHILE_GAIN >= most), None)
 
 
 def for_endpoint(trials: Sequence[LoadTrial]) -> ServerSettings | None:
@@ -200,7 +206,7 @@ def costs(cpu_us: float, machines: Iterable[Machine]) -> list[PredictionCost]:
         cpu_us: CPU time of the server a prediction, in microseconds, taken to be the same there.
         machines: that may serve.
     """
-    hours = cpu_us / 3600 / UTILIZATION  # of one CPU, for a million
+    hours = cpu_us / 3600 / UTILIZATION  # hours of one CPU for a million requests
     prices = [
         PredictionCost(
             machine=name,
@@ -223,7 +229,7 @@ def consequences(loadtest: LoadTest, chosen: LoadTrial, machines: Iterable[Machi
     point = highest(chosen.open, loadtest.limit_ms)
     assert point, "settings are chosen for the capacity that they have"
     rate = chosen.capacity * loadtest.utilization
-    in_flight = rate * (point.p50_ms or 0.0) / 1000  # by Little's law
+    in_flight = rate * (point.p50_ms or 0.0) / 1000  # Little's law
     return {
         "requests_per_second": rate,
         "concurrency": max(1, ceil(in_flight)),

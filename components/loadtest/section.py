@@ -22,8 +22,8 @@ from nightshift.contracts.section import (
 from nightshift.contracts.verdict import Verdict
 
 WEIGHT = 60
-ROWS = 7  # of the table, before the rest is folded
-BUSY = 0.9  # of a core: from here on the client is what limits
+ROWS = 7  # rows of the table before the rest is folded
+BUSY = 0.9  # share of a core from which on the client is the limit
 
 
 def build(loadtest: LoadTest, verdict: Verdict, kept: str | None) -> Section:
@@ -31,8 +31,8 @@ def build(loadtest: LoadTest, verdict: Verdict, kept: str | None) -> Section:
 
     Args:
         loadtest: `loadtest.json`.
-        verdict: what it says.
-        kept: where the best settings are kept for the local endpoint, None where they are not.
+        verdict: verdict on the load test.
+        kept: file with the best settings for the local endpoint; None without one.
     """
     return Section(
         title="Load test",

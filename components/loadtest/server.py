@@ -1,4 +1,4 @@
-"""Starts the server of a package on 127.0.0.1 as a process, and says how much CPU time it takes."""
+"""Starts the server of a package on 127.0.0.1 as a process, and measures its CPU time."""
 
 import json
 import os
@@ -33,8 +33,8 @@ class ServerProcess:
     """A running server.
 
     Attributes:
-        port: where it listens.
-        pid: of its first process.
+        port: port on 127.0.0.1.
+        pid: id of its first process.
         log: its output.
     """
 
@@ -43,11 +43,11 @@ class ServerProcess:
     log: Path
 
     def cpu_seconds(self) -> float | None:
-        """Return the CPU time so far of all its processes, None where the kernel does not say; see proc(5)."""
+        """Return the CPU time so far of all its processes, None where the kernel does not report it; see proc(5)."""
         return progress.cpu_seconds(self.pid)
 
     def queue_statistics(self, name: str) -> tuple[int, int]:
-        """Return how many requests for a model were scored, and for how long they have waited, in nanoseconds."""
+        """Return the number of scored requests for a model, and their total time in the queue in nanoseconds."""
         stats = json.loads(_get(self.port, f"/v2/models/{name}/stats").body)
         queue = stats["model_stats"][0]["inference_stats"]["queue"]
         return queue["count"], queue["ns"]
@@ -59,8 +59,8 @@ def serve(model: str, name: str, settings: ServerSettings) -> Iterator[ServerPro
 
     Args:
         model: its URI.
-        name: what to call it.
-        settings: how the server is started.
+        name: name of the model.
+        settings: the server's settings.
 
     Raises:
         UnavailableError: when it does not answer, or ends during the block.
@@ -107,7 +107,7 @@ def _get(port: int, path: str) -> HttpResponse:
 
 def _last(log: Path) -> str:
     lines = log.read_text(errors="replace").strip().splitlines()
-    last = lines[-1] if lines else "it said nothing"
+    last = lines[-1] if lines else "its log is empty"
     with suppress(ValueError, KeyError, TypeError):
         return str(json.loads(last)["message"])
     return last

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 DAY, MINUTE = 86_400, 60  # seconds
 MINUTES_AHEAD = 5  # a rate further ahead came from a wrong clock; less is a clock set back
-KEPT_DAYS = 7  # of which the usage is kept after their last request
+KEPT_DAYS = 7  # days whose usage is kept after their last request
 
 
 class Amount(NamedTuple):

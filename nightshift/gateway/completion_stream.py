@@ -51,7 +51,7 @@ class CompletionStream:
 
         Raises:
             ExchangeError: when the stream ends without `[DONE]`.
-            InvalidResponseError: when it is no stream of events, or one of them is too large.
+            InvalidResponseError: when it is not a stream of events, or one of them is too large.
         """
         events = b""
         while not events and not self.is_done:
@@ -100,7 +100,7 @@ def _check_fields(event: bytes) -> None:
     """Refuse a page or an object in place of events.
 
     Raises:
-        InvalidResponseError: with the beginning of the first line that no event has.
+        InvalidResponseError: with the beginning of the first line that is not a field.
     """
     if odd := [line for line in event.splitlines() if line and not line.startswith(FIELDS)]:
         raise InvalidResponseError(f"it answers no stream of events: {odd[0][:200].decode(errors='replace')}")

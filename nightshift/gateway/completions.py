@@ -13,9 +13,9 @@ CHAT, TEXT, EMBEDDINGS = "/v1/chat/completions", "/v1/completions", "/v1/embeddi
 PROMPTS = {CHAT: "messages", TEXT: "prompt", EMBEDDINGS: "input"}
 DEFAULT_TOKENS = 1024  # limit of a completion whose request has none: a reservation needs one
 MAX_TOKENS = 1_000_000
-MAX_CHOICES = 128  # of a prompt
-MAX_COMPLETION_TOKENS = MAX_TOKENS * MAX_CHOICES  # of a request; at any price they fit the ledger's integers
-SAMPLE_BYTES = 4096  # of a prompt, for the log's sketch
+MAX_CHOICES = 128  # completions of a prompt
+MAX_COMPLETION_TOKENS = MAX_TOKENS * MAX_CHOICES  # tokens of a request; at any price they fit the ledger's integers
+SAMPLE_BYTES = 4096  # the part of a prompt that the log's sketch reads
 TEMPLATE_TOKENS = 256  # first estimate of what a chat template adds to the messages
 MAX_TEMPLATE_TOKENS = 16_384  # a larger count is an error of the engine
 BOTH_FIELDS = """
@@ -27,13 +27,13 @@ CHAT_FIELDS = """
     top_logprobs reasoning_effort verbosity prediction modalities audio web_search_options metadata store moderation
     service_tier safety_identifier prompt_cache_key prompt_cache_options prompt_cache_retention
 """
-FIELDS = {  # of OpenAI's API
+FIELDS = {  # OpenAI's API
     CHAT: frozenset((BOTH_FIELDS + CHAT_FIELDS).split()),
     TEXT: frozenset([*BOTH_FIELDS.split(), "prompt", "suffix", "echo", "best_of"]),
     EMBEDDINGS: frozenset(["model", "input", "encoding_format", "dimensions", "user"]),
 }
 SAMPLING = ["top_k", "min_p", "repetition_penalty", "ignore_eos", "structured_outputs"]
-# of engines, beyond OpenAI's API; none of them adds tokens to `max_tokens`
+# engines' own fields, beyond OpenAI's API; none of them adds tokens to `max_tokens`
 ENGINE_FIELDS = frozenset([*SAMPLING, "chat_template_kwargs", "priority", "cache_salt"])
 # continuous counts are for interrupted streams
 USAGE = {"include_usage": True, "continuous_usage_stats": True}

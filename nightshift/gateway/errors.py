@@ -7,8 +7,8 @@ import msgspec
 from nightshift.http.errors import RefusedError
 from nightshift.http.messages import HttpResponse
 
-FINAL = {"x-should-retry": "false"}  # which OpenAI's clients obey
-DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # of untrusted JSON
+FINAL = {"x-should-retry": "false"}  # OpenAI's clients obey it
+DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # errors of untrusted JSON
 
 
 class GatewayError(RefusedError):
@@ -19,7 +19,7 @@ class GatewayError(RefusedError):
         code: machine-readable reason.
         param: field of the request.
         retry_after: seconds after which a retry may succeed; None: a retry does not help.
-        is_final: whether clients are told not to retry: it would fail alike, or cost as much again.
+        is_final: whether clients should not retry: a retry would fail the same way, or cost as much again.
     """
 
     status, code, is_final = HTTPStatus.BAD_REQUEST, "invalid_value", False

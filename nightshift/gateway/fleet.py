@@ -64,8 +64,8 @@ class ModelEntry(msgspec.Struct):
 
     Attributes:
         id: name in requests.
-        created: time in seconds since 1970, where the engine says it.
-        max_model_len: most tokens of a prompt and its completion, where the engine says it.
+        created: time in seconds since 1970, where the engine reports it.
+        max_model_len: most tokens of a prompt and its completion, where the engine reports it.
     """
 
     id: str

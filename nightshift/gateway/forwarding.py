@@ -2,7 +2,7 @@
 
 An attempt is repeated at another replica as long as the client has received nothing, and none has done the work. After
 the first byte of a stream nothing is repeated: a stream that breaks ends with an error event, and without `[DONE]`.
-What a replica answers to one request says nothing of others: only a failed connection or check marks it as failed.
+A replica's answer to one request does not count against it: only a failed connection or check marks it as failed.
 """
 
 import math
@@ -346,9 +346,9 @@ class Exchange:
 def check_usage(
     completion: CompletionRequest, usage: TokenUsage | None, opening: AnswerOpening | None
 ) -> TokenUsage | None:
-    """Return what an engine has counted, or None where the request cannot have had so few or so many tokens."""
+    """Return what an engine has counted, or None for an impossible number of tokens."""
     most = completion.prompt_tokens + MAX_TEMPLATE_TOKENS
-    least = opening.choices if opening and not completion.has_echo else 0  # an echo is no completion
+    least = opening.choices if opening and not completion.has_echo else 0  # an echo is not a completion
     if usage and 1 <= usage.prompt_tokens <= most and least <= usage.completion_tokens <= completion.limit:
         return usage
     return None

@@ -40,7 +40,7 @@ class ApiKey(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         return Limits(Amount(self.tokens_per_day or UNLIMITED, money), self.requests_per_minute)
 
 
-ANYONE = ApiKey("anyone", "0" * 64)  # for a gateway without keys
+ANYONE = ApiKey("anyone", "0" * 64)  # the key of a gateway without keys
 
 
 def parse_keys(path: str, text: bytes) -> Mapping[str, ApiKey]:

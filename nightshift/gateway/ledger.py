@@ -1,7 +1,7 @@
 """The ledger: reservations of requests in progress, and tokens used by key, version and day, in SQLite.
 
 A reservation is on disk before its request reaches a replica, and a settlement before the end of its stream reaches the
-client; what many requests write is one commit. So the ledger of a gateway that was killed knows every request that was
+client; concurrent requests share a commit. So the ledger of a gateway that was killed knows every request that was
 in progress. It charges them in full when it is opened again, as `estimated_tokens`: what they have used is not known.
 """
 
@@ -46,7 +46,7 @@ FREE = Rate()
 RECOVERED = "unknown"  # version of requests in progress when the gateway was killed
 RETRY_SECONDS = 60.0  # after which a request that waits looks at the clock again
 
-Tokens = Annotated[int, msgspec.Meta(ge=0, le=2**53)]  # many of them still fit SQLite's integers
+Tokens = Annotated[int, msgspec.Meta(ge=0, le=2**53)]  # sums of them fit SQLite's integers
 
 
 class TokenUsage(msgspec.Struct, frozen=True):
@@ -96,7 +96,7 @@ class _KeyState:
         self._settlement: asyncio.Future[None] | None = None
 
     async def wait(self, seconds: float) -> None:
-        """Wait until a request is settled, or for so many seconds."""
+        """Wait until a request is settled, or for some seconds."""
         if self._settlement is None or self._settlement.done():
             self._settlement = asyncio.get_running_loop().create_future()
         await asyncio.wait([self._settlement], timeout=seconds)
@@ -119,7 +119,7 @@ class Ledger:
             clock: returns the seconds since 1970.
 
         Raises:
-            UserError: when the file cannot be opened, is no ledger, one of another version, or damaged.
+            UserError: when the file cannot be opened, is not a ledger, of another version, or damaged.
         """
         self._clock, self._ids = clock, count(1)  # no reservation is open: they were charged
         self._keys: dict[str, _KeyState] = {}

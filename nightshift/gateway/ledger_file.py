@@ -15,7 +15,7 @@ from nightshift.errors import UserError
 from nightshift.gateway.budgets import DAY
 
 IN_MEMORY = ":memory:"
-VERSION = 3  # of the schema; the first one had no money, and no version, the second no checksums
+VERSION = 3  # version of the schema; the first had no money and no version, the second no checksums
 SCHEMA = f"""
 pragma user_version = {VERSION};
 create table if not exists reservations (id integer primary key, key text, day integer, tokens integer,
@@ -89,7 +89,7 @@ def read_report(path: str) -> list[LedgerRow]:
     """Return the usage in a ledger's file, also while a gateway uses it.
 
     Raises:
-        UserError: when it is missing, no ledger, one of another version, or damaged.
+        UserError: when it is missing, not a ledger, of another version, or damaged.
     """
     try:
         with closing(connect(f"file:{quote(path)}?mode=ro")) as database:
@@ -105,7 +105,7 @@ def open_file(path: str) -> sqlite3.Connection:
 
     Raises:
         UserError: when it is a ledger of another version, or damaged.
-        sqlite3.Error: when it cannot be opened, or is no ledger.
+        sqlite3.Error: when it cannot be opened, or is not a ledger.
     """
     database = connect(path)
     _check_version(path, database)
@@ -133,8 +133,8 @@ def _check_integrity(path: str, database: sqlite3.Connection) -> None:
         UserError: with what is damaged.
     """
     damage = [text for (text,) in database.execute("pragma integrity_check(3)") if text != "ok"]
-    if not damage and (rows := sum(number for (number,) in database.execute(DAMAGED))):
-        damage = [f"{rows} rows do not match their checksums"]
+    if not damage and (damaged := sum(number for (number,) in database.execute(DAMAGED))):
+        damage = [f"{damaged} rows do not match their checksums"]
     if damage:
         raise UserError(f"ledger {path!r} is damaged: {'; '.join(damage)}; see docs/runbooks/restore.md")
 

@@ -5,7 +5,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 BLOCK = 128  # bytes of text, about 32 tokens
-MAX_BLOCKS = 1024  # of a prompt; what follows them is not looked at
+MAX_BLOCKS = 1024  # blocks of a prompt; later ones are ignored
 CAPACITY = 16_384  # blocks per replica, about 500,000 tokens
 
 
@@ -32,7 +32,7 @@ class PrefixCache:
         return len(self._blocks)
 
     def count_cached(self, hashes: Sequence[int]) -> int:
-        """Return how many of a prompt's first blocks are cached."""
+        """Return the number of a prompt's first blocks that are cached."""
         if not hashes or hashes[0] not in self._blocks:  # as most prompts at most replicas
             return 0
         return bisect_left(hashes, True, key=lambda block: block not in self._blocks)

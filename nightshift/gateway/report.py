@@ -19,8 +19,8 @@ def parser() -> StepParser:
 
 def body(context: StepContext) -> None:
     """Print the ledger."""
-    rows = read_report(context.args.ledger)
-    csv.writer(sys.stdout).writerows([[field.name for field in fields(LedgerRow)], *map(astuple, rows)])
+    usage = read_report(context.args.ledger)
+    csv.writer(sys.stdout).writerows([[field.name for field in fields(LedgerRow)], *map(astuple, usage)])
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from nightshift.http.transport import HttpServer, Timeouts, allow_connections, s
 from nightshift.step import log
 from nightshift.storage import locks
 
-GRACE_SECONDS = 600.0  # for the streams in progress when the gateway stops
+GRACE_SECONDS = 600.0  # time for the streams in progress when the gateway stops
 LOCK_SECONDS = 5.0  # a killed predecessor may hold the lock for a moment
 
 

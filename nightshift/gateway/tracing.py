@@ -7,7 +7,7 @@ from typing import NamedTuple
 from nightshift.http.messages import HttpRequest
 
 REQUEST_ID = re.compile(rb"[\w.:-]{1,128}")
-TRACEPARENT = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")  # of W3C's Trace Context
+TRACEPARENT = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")  # W3C's Trace Context
 TRACESTATE = re.compile(rb"[\x20-\x7e]{1,512}")
 
 
@@ -17,7 +17,7 @@ class RequestTrace(NamedTuple):
     Attributes:
         request_id: the client's X-Request-Id, or a new one.
         traceparent: the client's, in W3C's format; empty without a valid one.
-        tracestate: the client's, beside its traceparent.
+        tracestate: the client's header beside its traceparent.
     """
 
     request_id: str = ""

@@ -206,7 +206,7 @@ def call(address: ServerAddress, request: bytes, seconds: float) -> HttpResponse
         seconds: timeout of each wait for the server.
 
     Raises:
-        ExchangeError: when there is none.
+        ExchangeError: when no whole response arrives.
     """
     with closing(BlockingConnection(address, seconds)) as connection:
         connection.send(request)

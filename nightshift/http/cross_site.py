@@ -1,8 +1,8 @@
 """Requests that a web page makes another site's visitor send to a server on this machine.
 
 A browser sends a page's requests to 127.0.0.1 too, and with DNS rebinding (a name of the page's owner that resolves to
-127.0.0.1) the page also reads the answers. Both are told by `Host` and `Origin`, which no page can set. A token makes
-the check needless, as no page knows it.
+127.0.0.1) the page also reads the answers. `Host` and `Origin`, which no page can set, reveal both. With a
+token, which no page knows, the check is not needed.
 """
 
 from urllib.parse import urlsplit
@@ -12,7 +12,7 @@ from nightshift.http.errors import ContentTypeError, CrossSiteError
 from nightshift.http.messages import HttpRequest
 
 JSON = "application/json"
-FORM = "application/x-www-form-urlencoded"  # what curl -d and urllib name a body that nobody named
+FORM = "application/x-www-form-urlencoded"  # the default of curl -d and urllib
 ALLOWED = "localhost, 127.0.0.1 or [::1]; let the server require a token to be reached by other names"
 
 
@@ -30,7 +30,7 @@ def check_site(request: HttpRequest) -> None:
 
 
 def check_type(request: HttpRequest, allowed: tuple[str, ...]) -> None:
-    """Refuse a body of another type than a route takes; one without a type is taken for what it should be.
+    """Refuse a body of another type than a route takes; a body without a type is admitted.
 
     Args:
         request: its headers.
@@ -42,7 +42,7 @@ def check_type(request: HttpRequest, allowed: tuple[str, ...]) -> None:
     media_type = request.header(b"content-type").partition(";")[0].strip().lower()
     if not media_type or media_type in allowed:
         return
-    # a form on a web page is told by its Origin
+    # a form on a web page comes with an Origin
     is_unnamed = media_type == FORM and b"origin" not in request.headers
     if not is_unnamed and f"{media_type.partition('/')[0]}/" not in allowed:
         raise ContentTypeError("Content-Type", media_type, ", ".join(allowed))

@@ -1,4 +1,4 @@
-"""Numbers of flags."""
+"""Numbers in flags."""
 
 from nightshift.errors import UserError
 
@@ -9,7 +9,7 @@ def parse_number(name: str, text: str, most: int = 1_000_000, least: int = 1) ->
     """Parse a flag's number.
 
     Raises:
-        UserError: when it is no number from `least` to `most`.
+        UserError: when it is not a number from `least` to `most`.
     """
     is_number = text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS
     if not (is_number and least <= int(text) <= most):

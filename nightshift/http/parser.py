@@ -14,7 +14,7 @@ from nightshift.http.messages import HttpRequest
 PIECE = 16 * 1024  # bytes parsed at a time; limits are checked after each piece
 HEAD_BYTES = 64 * 1024
 MAX_HEADERS = 100
-MAX_DIGITS = 19  # of a length in 64 bits
+MAX_DIGITS = 19  # a length in 64 bits has no more
 VERSIONS = frozenset({"1.0", "1.1"})
 HOST = re.compile(rb"([\w.~%!$&'()*+,;=-]*|\[[\w.:]+\])(:\d*)?", re.ASCII)
 NO_ESCAPE = re.compile(rb"%(?![0-9a-fA-F]{2})")

@@ -78,7 +78,7 @@ class Connection(asyncio.Protocol):
         self._is_answering = False  # from a request to the next wait for input
         self.deadline = math.inf
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # of a socket
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # a socket's
         """Start the task; beyond the limit of connections it only refuses."""
         self._transport = transport
         self._has_room = len(self._server.connections) < self._server.max_connections

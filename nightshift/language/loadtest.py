@@ -1,4 +1,4 @@
-"""Puts load on a server of a language model, and says how soon and how fast its tokens come.
+"""Load-tests a server of a language model: time to the first token, and time per token.
 
     python -m nightshift.language.loadtest --url http://127.0.0.1:8080 --rates 1,2,4
 
@@ -108,7 +108,7 @@ def read_rates(text: str) -> list[float]:
     """Parse `--rates`.
 
     Raises:
-        UserError: when one is no number above 0.
+        UserError: when one is not a number above 0.
     """
     words = text.split(",")
     if not all(RATE.fullmatch(word) and float(word) for word in words):

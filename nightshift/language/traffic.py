@@ -1,6 +1,6 @@
 """Drift of a served model's requests, from the gateway's log: lengths, prompts, refusals and errors.
 
-A limit is an effect size, or what samples of these sizes show by chance, whichever is larger.
+A limit is an effect size, or the effect of chance in samples of these sizes, whichever is larger.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -42,7 +42,7 @@ def compare_days(folder: str, day: date, reference_days: int) -> Verdict:
         reference_days: number of preceding days to compare with.
 
     Raises:
-        UserError: when a file is no log.
+        UserError: when a file is not a log.
     """
     before = [day - timedelta(days=number) for number in range(reference_days, 0, -1)]
     reference = [record for earlier in before for record in read_records(folder, earlier.isoformat())]
@@ -55,7 +55,7 @@ def compare_requests(reference: Sequence[RequestRecord], newest: Sequence[Reques
     Args:
         reference: earlier requests.
         newest: requests to compare with them.
-        subject: what names the newest ones.
+        subject: name of the newest ones.
     """
     sides = [[record for record in side if record.sketch] for side in (reference, newest)]
     if min(map(len, sides)) < MIN_REQUESTS:
@@ -89,7 +89,7 @@ def compare_outcomes(reference: Sequence[RequestRecord], newest: Sequence[Reques
 
 
 def compare_columns(reference: pd.DataFrame, newest: pd.DataFrame) -> Iterator[Measure]:
-    """Yield how far lengths or tokens have moved; nothing of too few rows."""
+    """Yield the shifts of lengths or tokens; none for too few requests."""
     if min(len(reference), len(newest)) < MIN_REQUESTS:
         return
     psi, distance = shift.find_chance_limits(len(reference), len(newest))
@@ -100,7 +100,7 @@ def compare_columns(reference: pd.DataFrame, newest: pd.DataFrame) -> Iterator[M
 
 
 def compare_sketches(reference: Floats, newest: Floats) -> Iterator[Measure]:
-    """Yield how far prompts have moved, by their sketches, (n, buckets)."""
+    """Yield the shifts of prompts, measured on their sketches, (n, buckets)."""
     reference, (newest,) = embeddings.standardize(_thin_out(reference), [_thin_out(newest)])
     ((_, novelty),) = embeddings.novelties(reference, [newest])
     yield _hold(novelty, "novelty", LIMITS.novelty)
@@ -137,8 +137,8 @@ def is_raised(measure: Measure) -> bool:
     return low is not None and measure.limit is not None and low > measure.limit
 
 
-def _thin_out(rows: Floats) -> Floats:
-    return rows[:: -(-len(rows) // MAX_REQUESTS)]
+def _thin_out(sketches: Floats) -> Floats:
+    return sketches[:: -(-len(sketches) // MAX_REQUESTS)]
 
 
 def _hold(effect: EffectSize, name: str, limit: float) -> Measure:

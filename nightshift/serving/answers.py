@@ -15,7 +15,7 @@ class ScoredItem(NamedTuple):
     """A scored image or text.
 
     Attributes:
-        id: from the request.
+        id: id in the request.
         label: the class with the highest score; None without classes.
         content: SHA-256 of its decoded input.
     """

@@ -22,7 +22,7 @@ from nightshift.serving.workers import SharedCounters
 
 Floats = npt.NDArray[np.floating[Any]]
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)  # inclusive upper edges, as below
-SCORE_BINS = 20  # of equal width, up to the highest score of the task
+SCORE_BINS = 20  # bins of equal width, up to the highest score of the task
 PENDING_SECONDS = 1.0
 PENDING = 1024  # requests whose scores are counted together: one by one they would take 20 ms
 
@@ -78,7 +78,7 @@ class EndpointMetrics:
         self._pending: list[tuple[Floats, float]] = []
         self._registry = CollectorRegistry()
         self._registry.register(self)
-        if counters.workers == 1:  # of several workers, a page could describe only one
+        if counters.workers == 1:  # a page could describe only one of several workers
             ProcessCollector(registry=self._registry)
 
     def count_start(self) -> None:

@@ -90,7 +90,7 @@ def read(args: argparse.Namespace, environment: Mapping[str, str]) -> Options:
 
 
 def _list_kept(args: argparse.Namespace) -> list[str]:
-    """Return the flags of one server that the next needs: who may ask it, and where its state and its log are kept."""
+    """Return the flags of one server that the next one needs: its access, and the places of its state and its log."""
     values = {
         "host": args.host,
         "token-file": args.token_file and os.path.abspath(args.token_file),

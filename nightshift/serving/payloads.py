@@ -27,7 +27,7 @@ def check_list(name: str, value: object, limit: int) -> list[Any]:
     """Check a list of a request.
 
     Raises:
-        RequestError: when it is no list, empty, or longer than the limit.
+        RequestError: when it is not a list, empty, or longer than the limit.
     """
     if not isinstance(value, list) or not 1 <= len(value) <= limit:
         shown = f"a list of {len(value)}" if isinstance(value, list) else value

@@ -174,7 +174,7 @@ class ModelManager:
         self.wanted = read_pointer()
         self.problem: str | None = None
         self.online: Online | None = None
-        self._next_check = 0.0  # by the monotonic clock
+        self._next_check = 0.0  # time of the monotonic clock
         self.model = load(self.wanted)
         self.split = self._load_split(self.model)
         self._models = [self.model]

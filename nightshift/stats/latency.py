@@ -1,4 +1,4 @@
-"""Load and what it meets with: when requests are due, and quantiles of latencies with their intervals."""
+"""Open-loop schedules, and latency quantiles with intervals."""
 
 from math import ceil, floor, sqrt
 
@@ -14,7 +14,7 @@ def poisson_schedule(rate: float, seconds: float, seed: int = 0) -> list[float]:
     Args:
         rate: requests a second on average.
         seconds: length of the measurement.
-        seed: the same one gives the same times, scaled by the rate.
+        seed: seed of the times, which scale with the rate.
     """
     random, most = np.random.default_rng(seed), rate * seconds
     gaps = random.exponential(size=ceil(most + 10 * sqrt(most) + 10)) / rate
@@ -31,8 +31,8 @@ def quantile(sorted_values: Floats, share: float) -> float | None:
 def interval(sorted_values: Floats, share: float) -> tuple[float, float | None] | None:
     """Return the 95 % interval of a quantile, from order statistics; None as its end where too few values lie above.
 
-    How many of n values lie below a quantile is binomial, here with its normal approximation (Conover, Practical
-    Nonparametric Statistics, 1999, section 3.2). Latencies that follow one another are alike, which widens it.
+    The number of n values below a quantile is binomial, here with its normal approximation (Conover, Practical
+    Nonparametric Statistics, 1999, section 3.2). The autocorrelation of latencies makes the true interval wider.
     """
     count = len(sorted_values)
     if not count:

@@ -37,7 +37,7 @@ def first_token_seconds(record: StreamRecord) -> float:
 def seconds_per_token(record: StreamRecord) -> float | None:
     """Return the time from the first token to the last, by token; None where there is only one.
 
-    A piece may hold several tokens, so they are counted by the server where it says how many.
+    A piece may hold several tokens, so the server's count is used where it reports one.
     """
     tokens = record.usage.completion_tokens or len(record.pieces)
     if tokens < 2 or not record.pieces:
@@ -49,9 +49,9 @@ def summarize(records: Sequence[StreamRecord], rate: float, limits: StreamLimits
     """Return the figures of a measurement.
 
     Args:
-        records: of all its requests, at least one.
-        rate: at which they were due, requests a second.
-        limits: for the goodput.
+        records: records of all its requests, at least one.
+        rate: requests per second that were due.
+        limits: limits of the goodput.
     """
     completed = [record for record in records if record.error is None]
     per_token = [seconds for record in completed if (seconds := seconds_per_token(record)) is not None]

@@ -38,7 +38,7 @@ class ItemField:
     """A field of an item, such as an image; it is decoded to one input of the graph.
 
     Attributes:
-        name: of the field in JSON, of the tensor of BYTES, and of the events' column in the lake.
+        name: name of the field in JSON, of the tensor of BYTES, and of the events' column in the lake.
         limit: exclusive upper bound of whole numbers in the input.
         content_types: prefixes of a Content-Type whose body is the field's bytes.
         schema: JSON schema of the field.

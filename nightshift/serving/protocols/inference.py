@@ -38,7 +38,7 @@ ROW = "inputs[0].data[{}]".format
 CONTENT_TYPES = ("application/json", "application/octet-stream", "application/vnd.sagemaker-triton.binary+json")
 EXTENSIONS = ["binary_tensor_data", "classification", "model_configuration", "model_repository", "statistics"]
 PLATFORM = "onnxruntime_onnx"
-MAX_DIGITS = 19  # of a length
+MAX_DIGITS = 19  # a length in 64 bits has no more
 
 
 class Output(msgspec.Struct):
@@ -121,7 +121,7 @@ class RequestedOutputs(msgspec.Struct):
     """The outputs of a request.
 
     Attributes:
-        id: of the request, copied to the response.
+        id: id of the request, copied to the response.
         binary: output -> whether its values follow the JSON as bytes.
         classes: number of each row's scores, the highest first, in the form of Triton's classification extension; 0:
             all scores, as numbers.

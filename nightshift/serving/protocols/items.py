@@ -16,7 +16,7 @@ from nightshift.tensors import take_rows
 
 MAX_ID_LENGTH = 200  # characters
 
-Ids = Sequence[str | None]  # of the items in a request
+Ids = Sequence[str | None]  # ids of the items in a request
 
 
 class TrafficSplit(NamedTuple):

@@ -104,7 +104,7 @@ class _Models:
                 raise UserError(
                     f"{self.graph} takes other inputs than this model: {before.preprocessing.summary}, not "
                     f"{manifest.preprocessing.summary}; "
-                    "publish it under another --name, and withdraw this one when nobody asks it any more"
+                    "publish it under another --name, and withdraw this one when it gets no more requests"
                 )
 
     def check_served(self, request: PublishRequest) -> None:
